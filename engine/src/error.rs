@@ -1,0 +1,100 @@
+//! What can go wrong, with the file, the place in it, and what to do about it.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+use grappa_formats::FormatError;
+use thiserror::Error;
+
+/// The result of an engine operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation of the engine failed. Every message names the file and says what would help.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The operating system refused.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// A verb phrase: `open`, `read`, `create`, ...
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A file of a store is damaged, truncated, foreign or too new.
+    #[error("{}: {source}", .path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its bytes.
+        source: FormatError,
+    },
+    /// A user's input file holds something it must not.
+    #[error("{}{position}: {what}", .path.display())]
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        position: Position,
+        /// What is wrong and what would be right.
+        what: String,
+    },
+    /// Options that contradict each other, the input or the machine; the message says which value would do.
+    #[error("{0}")]
+    Options(String),
+}
+
+/// Where in an input file something is wrong. Displays as what follows the file's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// The file as a whole.
+    Whole,
+    /// A line, counted from 1.
+    Line(u64),
+    /// A byte offset.
+    Offset(u64),
+    /// A row of an array or table, counted from 0.
+    Row(u64),
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole => Ok(()),
+            Self::Line(line) => write!(f, ":{line}"),
+            Self::Offset(offset) => write!(f, " at offset {offset}"),
+            Self::Row(row) => write!(f, " at row {row}"),
+        }
+    }
+}
+
+impl Error {
+    /// For `map_err`: an I/O error met while doing `action` to `path`.
+    pub fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io {
+            action,
+            path: path.as_ref().to_owned(),
+            source,
+        }
+    }
+
+    /// For `map_err`: a format error in `path`.
+    pub fn format(path: impl AsRef<Path>) -> impl FnOnce(FormatError) -> Self {
+        move |source| Self::Format {
+            path: path.as_ref().to_owned(),
+            source,
+        }
+    }
+
+    /// A user's input file is wrong at `position`.
+    pub fn input(path: impl AsRef<Path>, position: Position, what: impl Into<String>) -> Self {
+        Self::Input {
+            path: path.as_ref().to_owned(),
+            position,
+            what: what.into(),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The out-of-core graph engine: what happens to an edge between a file and a minibatch.
+//!
+//! - [`ingest`] reads edge lists, feature and label files, and writes a store under a memory budget;
+//! - [`generate`] writes stores and edge lists of synthetic graphs of any size;
+//! - [`store`] opens, verifies, describes and exports stores;
+//! - [`io`] is files, mappings and memory: the only module with `unsafe` code, and it knows no graph words.
+//!
+//! Nothing here links libtorch or prints: progress goes through [`progress::Progress`], failures through [`Error`].
+
+#![deny(unsafe_code)]
+
+mod error;
+pub mod generate;
+pub mod ingest;
+pub mod io;
+pub mod progress;
+pub mod store;
+
+pub use error::{Error, Position, Result};

@@ -1,0 +1,479 @@
+//! The file around every payload: header, payload, table of checksums.
+//!
+//! ```text
+//! offset  bytes  what
+//!      0      8  magic 89 'GRAPPA' 0A
+//!      8      4  kind, four ASCII letters ("ROWS", "FEAT", ...)
+//!     12      4  format version
+//!     16      8  P: payload offset
+//!     24      8  L: payload length
+//!     32      4  M: meta length
+//!     36      4  B: checksum block length
+//!     40      8  XXH3-64 of bytes 64..P (meta and the zeros after it)
+//!     48      8  XXH3-64 of the checksum table
+//!     56      8  XXH3-64 of bytes 0..56: the file's digest
+//!     64      M  meta, whose layout depends on the kind
+//!   64+M         zeros up to P
+//!      P      L  payload
+//!    P+L  8*ceil(L/B)  checksum table: XXH3-64 of each B bytes of payload
+//! ```
+//!
+//! All integers are little-endian. Every byte of the file is covered by exactly one checksum, and the digest covers the
+//! other checksums, so it stands for the whole file; the manifest records it. Opening reads the header and compares
+//! the length of the file; only [`check_block`] looks at the payload.
+//!
+//! A writer streams: it feeds the payload to a [`BlockHasher`], appends the table, and writes the header last.
+
+use std::fmt;
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::{FormatError, Result};
+
+/// What every container file starts with. The first byte is no ASCII, the last a line feed, so that transfers as text
+/// break it visibly.
+pub const MAGIC: [u8; 8] = *b"\x89GRAPPA\n";
+
+/// The format version this code writes, and the newest it reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Length of the fixed part of the header in bytes.
+pub const HEADER_BYTES: usize = 64;
+
+/// Payload bytes per checksum.
+pub const BLOCK_BYTES: usize = 64 << 10;
+
+/// Payload offset of files that are read with `O_DIRECT`.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// What a container file holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileKind(pub [u8; 4]);
+
+impl FileKind {
+    /// `manifest`.
+    pub const MANIFEST: Self = Self(*b"MANI");
+    /// `chunk-<i>/edges`: the rows of a chunk.
+    pub const ROWS: Self = Self(*b"ROWS");
+    /// `chunk-<i>/degrees`: where each row starts and how long it is.
+    pub const DEGREES: Self = Self(*b"DEGR");
+    /// `chunk-<i>/weights`: one f32 an edge.
+    pub const WEIGHTS: Self = Self(*b"WGHT");
+    /// `chunk-<i>/features`: one vector a node.
+    pub const FEATURES: Self = Self(*b"FEAT");
+    /// `chunk-<i>/labels`: one label, or one set of labels, a node.
+    pub const LABELS: Self = Self(*b"LABL");
+    /// `splits/<name>.roaring`: a set of nodes.
+    pub const SPLIT: Self = Self(*b"SPLT");
+    /// `ids/dictionary`: the external ids, sorted.
+    pub const DICTIONARY: Self = Self(*b"DICT");
+    /// `ids/order`: the node at each rank and the rank of each node.
+    pub const ORDER: Self = Self(*b"ORDR");
+    /// `assignments/<generation>`: edge bucket to partitions.
+    pub const ASSIGNMENT: Self = Self(*b"ASGN");
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}
+
+impl fmt::Debug for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileKind({self})")
+    }
+}
+
+/// The decoded header of a container file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// What the file holds.
+    pub kind: FileKind,
+    /// Where the payload starts, in bytes from the start of the file.
+    pub payload_offset: u64,
+    /// Length of the payload in bytes.
+    pub payload_bytes: u64,
+    /// Payload bytes per checksum.
+    pub block_bytes: u32,
+    /// The kind's own description of its payload.
+    pub meta: Vec<u8>,
+    /// XXH3-64 of the checksum table.
+    pub table_checksum: u64,
+}
+
+impl Header {
+    /// Where the payload of a file with `meta_bytes` of meta starts if it is to start at a multiple of `align`.
+    pub fn payload_offset(meta_bytes: usize, align: u64) -> u64 {
+        (HEADER_BYTES as u64 + meta_bytes as u64).next_multiple_of(align)
+    }
+
+    /// The bytes before the payload: header, meta, zeros; `payload_offset` of them.
+    ///
+    /// # Panics
+    /// If the meta does not fit before the payload.
+    pub fn encode(&self) -> Vec<u8> {
+        let payload_offset = usize::try_from(self.payload_offset).expect("payload offset fits memory");
+        assert!(
+            HEADER_BYTES + self.meta.len() <= payload_offset,
+            "meta of {} bytes",
+            self.meta.len()
+        );
+        let mut bytes = vec![0; payload_offset];
+        bytes[64..64 + self.meta.len()].copy_from_slice(&self.meta);
+        let meta_checksum = xxh3_64(&bytes[64..]);
+        bytes[0..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&self.kind.0);
+        bytes[12..16].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.payload_offset.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.payload_bytes.to_le_bytes());
+        bytes[32..36].copy_from_slice(&(self.meta.len() as u32).to_le_bytes());
+        bytes[36..40].copy_from_slice(&self.block_bytes.to_le_bytes());
+        bytes[40..48].copy_from_slice(&meta_checksum.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.table_checksum.to_le_bytes());
+        let digest = xxh3_64(&bytes[..56]);
+        bytes[56..64].copy_from_slice(&digest.to_le_bytes());
+        bytes
+    }
+
+    /// How many bytes from the start of the file [`Header::decode`] needs, given the first [`HEADER_BYTES`] of them.
+    ///
+    /// Checks magic, version and header checksum, so that a length that is believed is one that was written.
+    pub fn prefix_bytes(fixed: &[u8; HEADER_BYTES]) -> Result<u64> {
+        let magic: [u8; 8] = array(fixed, 0);
+        if magic != MAGIC {
+            return Err(FormatError::Magic {
+                expected: MAGIC,
+                found: magic,
+            });
+        }
+        let version = u32_at(fixed, 12);
+        if version > FORMAT_VERSION {
+            return Err(FormatError::NewerVersion {
+                found: version,
+                supported: FORMAT_VERSION,
+            });
+        }
+        let (expected, found) = (u64_at(fixed, 56), xxh3_64(&fixed[..56]));
+        if expected != found {
+            return Err(FormatError::Checksum {
+                what: "header",
+                offset: 0,
+                expected,
+                found,
+            });
+        }
+        if version == 0 {
+            return Err(FormatError::invalid(12, "format version 0 was never written"));
+        }
+        Ok(u64_at(fixed, 16))
+    }
+
+    /// Decodes the header from the start of a file of `file_bytes` bytes, and checks all of it: magic, version, kind,
+    /// checksums of header and meta, and the length of the file.
+    ///
+    /// `prefix` holds at least the bytes before the payload ([`Header::prefix_bytes`]).
+    pub fn decode(prefix: &[u8], kind: FileKind, file_bytes: u64) -> Result<Self> {
+        let Some(fixed) = prefix.first_chunk::<HEADER_BYTES>() else {
+            return Err(FormatError::Length {
+                what: "header",
+                expected: HEADER_BYTES as u64,
+                found: prefix.len() as u64,
+            });
+        };
+        let payload_offset = Self::prefix_bytes(fixed)?;
+        let found_kind = FileKind(array(fixed, 8));
+        if found_kind != kind {
+            return Err(FormatError::Kind {
+                expected: kind.to_string(),
+                found: found_kind.to_string(),
+            });
+        }
+        let header = Self {
+            kind,
+            payload_offset,
+            payload_bytes: u64_at(fixed, 24),
+            block_bytes: u32_at(fixed, 36),
+            meta: Vec::new(),
+            table_checksum: u64_at(fixed, 48),
+        };
+        let meta_end = HEADER_BYTES as u64 + u64::from(u32_at(fixed, 32));
+        if header.block_bytes == 0 || meta_end > payload_offset {
+            return Err(FormatError::invalid(16, "header lengths contradict each other"));
+        }
+        let expected = header.file_bytes();
+        if expected != Some(file_bytes) {
+            let expected = expected.unwrap_or(u64::MAX);
+            return Err(FormatError::Length {
+                what: "file",
+                expected,
+                found: file_bytes,
+            });
+        }
+        let Some(described) = prefix.get(HEADER_BYTES..payload_offset as usize) else {
+            return Err(FormatError::Length {
+                what: "meta",
+                expected: payload_offset,
+                found: prefix.len() as u64,
+            });
+        };
+        let (expected, found) = (u64_at(fixed, 40), xxh3_64(described));
+        if expected != found {
+            return Err(FormatError::Checksum {
+                what: "meta",
+                offset: HEADER_BYTES as u64,
+                expected,
+                found,
+            });
+        }
+        Ok(Self {
+            meta: prefix[HEADER_BYTES..meta_end as usize].to_vec(),
+            ..header
+        })
+    }
+
+    /// The number that stands for the whole file: the checksum of a header that holds the other checksums.
+    pub fn digest(&self) -> u64 {
+        let bytes = self.encode();
+        u64_at(bytes.first_chunk::<HEADER_BYTES>().expect("a header is longer"), 56)
+    }
+
+    /// Number of checksum blocks.
+    pub fn blocks(&self) -> u64 {
+        self.payload_bytes.div_ceil(u64::from(self.block_bytes))
+    }
+
+    /// Where the checksum table starts, in bytes from the start of the file.
+    pub fn table_offset(&self) -> u64 {
+        self.payload_offset + self.payload_bytes
+    }
+
+    /// Length of the whole file in bytes; `None` if that overflows, which no written file does.
+    pub fn file_bytes(&self) -> Option<u64> {
+        self.payload_offset
+            .checked_add(self.payload_bytes)?
+            .checked_add(self.blocks().checked_mul(8)?)
+    }
+
+    /// Checks the checksum table itself.
+    pub fn check_table(&self, table: &[u8]) -> Result<()> {
+        let found = xxh3_64(table);
+        if found != self.table_checksum {
+            return Err(FormatError::Checksum {
+                what: "checksum table",
+                offset: self.table_offset(),
+                expected: self.table_checksum,
+                found,
+            });
+        }
+        Ok(())
+    }
+
+    /// Checks one block of payload, `bytes`, against its entry in the table.
+    ///
+    /// # Panics
+    /// If the table has no entry for block `index`.
+    pub fn check_block(&self, table: &[u8], index: u64, bytes: &[u8]) -> Result<()> {
+        let at = usize::try_from(index * 8).expect("table fits memory");
+        let expected = u64::from_le_bytes(table[at..at + 8].try_into().expect("eight bytes"));
+        let found = xxh3_64(bytes);
+        if found != expected {
+            let offset = self.payload_offset + index * u64::from(self.block_bytes);
+            return Err(FormatError::Checksum {
+                what: "payload block",
+                offset,
+                expected,
+                found,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Computes the checksum table of a payload that arrives in pieces of any size.
+pub struct BlockHasher {
+    current: Xxh3,
+    current_bytes: usize,
+    table: Vec<u8>,
+    payload_bytes: u64,
+}
+
+impl BlockHasher {
+    /// A hasher of an empty payload.
+    pub fn new() -> Self {
+        Self {
+            current: Xxh3::new(),
+            current_bytes: 0,
+            table: Vec::new(),
+            payload_bytes: 0,
+        }
+    }
+
+    /// Appends to the payload.
+    pub fn update(&mut self, mut bytes: &[u8]) {
+        self.payload_bytes += bytes.len() as u64;
+        while !bytes.is_empty() {
+            if self.current_bytes == 0 && bytes.len() >= BLOCK_BYTES {
+                self.table
+                    .extend_from_slice(&xxh3_64(&bytes[..BLOCK_BYTES]).to_le_bytes());
+                bytes = &bytes[BLOCK_BYTES..];
+                continue;
+            }
+            let take = bytes.len().min(BLOCK_BYTES - self.current_bytes);
+            self.current.update(&bytes[..take]);
+            self.current_bytes += take;
+            bytes = &bytes[take..];
+            if self.current_bytes == BLOCK_BYTES {
+                self.end_block();
+            }
+        }
+    }
+
+    fn end_block(&mut self) {
+        self.table.extend_from_slice(&self.current.digest().to_le_bytes());
+        self.current.reset();
+        self.current_bytes = 0;
+    }
+
+    /// Payload bytes so far.
+    pub fn payload_bytes(&self) -> u64 {
+        self.payload_bytes
+    }
+
+    /// The header that goes before the payload, and the table that goes after it.
+    pub fn finish(mut self, kind: FileKind, meta: Vec<u8>, payload_offset: u64) -> (Header, Vec<u8>) {
+        if self.current_bytes > 0 {
+            self.end_block();
+        }
+        let header = Header {
+            kind,
+            payload_offset,
+            payload_bytes: self.payload_bytes,
+            block_bytes: BLOCK_BYTES as u32,
+            meta,
+            table_checksum: xxh3_64(&self.table),
+        };
+        (header, self.table)
+    }
+}
+
+impl Default for BlockHasher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A whole container file in memory, for payloads that are small. Returns the file and its digest.
+pub fn encode_file(kind: FileKind, meta: Vec<u8>, payload: &[u8]) -> (Vec<u8>, u64) {
+    let mut hasher = BlockHasher::new();
+    hasher.update(payload);
+    let offset = Header::payload_offset(meta.len(), 64);
+    let (header, table) = hasher.finish(kind, meta, offset);
+    let mut file = header.encode();
+    file.extend_from_slice(payload);
+    file.extend_from_slice(&table);
+    (file, header.digest())
+}
+
+/// Decodes and fully checks a container file in memory. Returns its header and payload.
+pub fn decode_file(file: &[u8], kind: FileKind) -> Result<(Header, &[u8])> {
+    let header = Header::decode(file, kind, file.len() as u64)?;
+    // The length of the file was checked against the header, so all of these ranges are inside it.
+    let (payload_at, table_at) = (header.payload_offset as usize, header.table_offset() as usize);
+    let (payload, table) = (&file[payload_at..table_at], &file[table_at..]);
+    header.check_table(table)?;
+    for (index, block) in payload.chunks(header.block_bytes as usize).enumerate() {
+        header.check_block(table, index as u64, block)?;
+    }
+    Ok((header, payload))
+}
+
+fn array<const N: usize>(bytes: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("inside the fixed header")
+}
+
+fn u32_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes(array(bytes, at))
+}
+
+fn u64_at(bytes: &[u8; HEADER_BYTES], at: usize) -> u64 {
+    u64::from_le_bytes(array(bytes, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(payload_bytes: usize) -> Vec<u8> {
+        let payload: Vec<u8> = (0..payload_bytes).map(|i| (i * 7 % 251) as u8).collect();
+        encode_file(FileKind::ROWS, vec![1, 2, 3], &payload).0
+    }
+
+    #[test]
+    fn any_flipped_byte_is_noticed() {
+        for payload_bytes in [0, 1, 100] {
+            let file = sample(payload_bytes);
+            for at in 0..file.len() {
+                let mut bad = file.clone();
+                bad[at] ^= 0x10;
+                assert!(
+                    decode_file(&bad, FileKind::ROWS).is_err(),
+                    "byte {at} of {}",
+                    file.len()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn any_truncation_is_noticed() {
+        let file = sample(300);
+        for end in 0..file.len() {
+            assert!(decode_file(&file[..end], FileKind::ROWS).is_err(), "first {end} bytes");
+        }
+    }
+
+    #[test]
+    fn a_damaged_block_is_named_by_its_offset() {
+        let mut file = sample(3 * BLOCK_BYTES + 5);
+        let at = 128 + 2 * BLOCK_BYTES;
+        file[at + 77] ^= 1;
+        let error = decode_file(&file, FileKind::ROWS).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                FormatError::Checksum {
+                    what: "payload block",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert_eq!(error.offset(), at as u64);
+    }
+
+    #[test]
+    fn pieces_hash_as_the_whole_does() {
+        let payload: Vec<u8> = (0..5 * BLOCK_BYTES / 2).map(|i| i as u8).collect();
+        let mut pieces = BlockHasher::new();
+        for piece in payload.chunks(40_001) {
+            pieces.update(piece);
+        }
+        let mut whole = BlockHasher::new();
+        whole.update(&payload);
+        assert_eq!(
+            pieces.finish(FileKind::ROWS, vec![], 64),
+            whole.finish(FileKind::ROWS, vec![], 64)
+        );
+    }
+
+    #[test]
+    fn a_newer_version_and_another_kind_say_so() {
+        let mut newer = sample(10);
+        newer[12] = 2;
+        let error = decode_file(&newer, FileKind::ROWS).unwrap_err();
+        assert_eq!(error, FormatError::NewerVersion { found: 2, supported: 1 });
+        let error = decode_file(&sample(10), FileKind::FEATURES).unwrap_err();
+        assert_eq!(error.to_string(), "expected a file of kind FEAT, found kind ROWS");
+    }
+}

@@ -1,0 +1,3 @@
+//! Synthetic graphs: R-MAT, Erdos-Renyi and stochastic block models of any size.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! Look into a graph store: info, verify, export and plan.
+
+fn main() {}
