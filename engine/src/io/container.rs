@@ -1,0 +1,253 @@
+//! Container files on disk: written as a stream, opened by their header, verified block by block.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use grappa_formats::{
+    FormatError,
+    container::{BlockHasher, FileKind, HEADER_BYTES, Header},
+};
+
+use crate::{Error, Result};
+
+/// Bytes collected before they go to the kernel.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// Writes a container file front to back, in memory bounded by a small buffer and the checksum table.
+///
+/// The file is incomplete, and recognisably so, until [`ContainerWriter::finish`] has written its header.
+pub struct ContainerWriter {
+    path: PathBuf,
+    file: File,
+    kind: FileKind,
+    payload_offset: u64,
+    hasher: BlockHasher,
+    buffer: Vec<u8>,
+    written: u64,
+}
+
+/// A complete container file whose bytes may still be on their way to the disk.
+#[derive(Debug)]
+pub struct WrittenFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// The checksum in its header.
+    pub digest: u64,
+    file: File,
+}
+
+impl ContainerWriter {
+    /// Creates the file, replacing what may have been left at `path` by a run that was killed. `meta_bytes` is the
+    /// length of the meta that [`ContainerWriter::finish`] will be given; the payload starts at a multiple of `align`.
+    pub fn create(path: &Path, kind: FileKind, meta_bytes: usize, align: u64) -> Result<Self> {
+        let file = File::create(path).map_err(Error::io("create", path))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            kind,
+            payload_offset: Header::payload_offset(meta_bytes, align),
+            hasher: BlockHasher::new(),
+            buffer: Vec::with_capacity(WRITE_BYTES),
+            written: 0,
+        })
+    }
+
+    /// Payload bytes so far.
+    pub fn payload_bytes(&self) -> u64 {
+        self.hasher.payload_bytes()
+    }
+
+    /// Appends to the payload.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.hasher.update(bytes);
+        if self.buffer.len() + bytes.len() <= WRITE_BYTES {
+            self.buffer.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.flush()?;
+        if bytes.len() >= WRITE_BYTES {
+            self.write_through(bytes)
+        } else {
+            self.buffer.extend_from_slice(bytes);
+            Ok(())
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let buffer = std::mem::take(&mut self.buffer);
+        let result = self.write_through(&buffer);
+        self.buffer = buffer;
+        self.buffer.clear();
+        result
+    }
+
+    fn write_through(&mut self, bytes: &[u8]) -> Result<()> {
+        let at = self.payload_offset + self.written;
+        self.file
+            .write_all_at(bytes, at)
+            .map_err(Error::io("write", &self.path))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes the checksum table and the header. The bytes are with the kernel then, not yet on disk:
+    /// [`WrittenFile::sync`] waits for that.
+    ///
+    /// # Panics
+    /// If `meta` is longer than was announced.
+    pub fn finish(mut self, meta: Vec<u8>) -> Result<WrittenFile> {
+        self.flush()?;
+        let (header, table) = std::mem::take(&mut self.hasher).finish(self.kind, meta, self.payload_offset);
+        self.file
+            .write_all_at(&table, header.table_offset())
+            .map_err(Error::io("write", &self.path))?;
+        self.file
+            .write_all_at(&header.encode(), 0)
+            .map_err(Error::io("write", &self.path))?;
+        let bytes = header.table_offset() + table.len() as u64;
+        Ok(WrittenFile {
+            path: self.path,
+            bytes,
+            digest: header.digest(),
+            file: self.file,
+        })
+    }
+}
+
+impl WrittenFile {
+    /// Waits until the file is on disk. Its name is only after its folder was synced too.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_all().map_err(Error::io("sync", &self.path))
+    }
+}
+
+/// An open container file whose header and length were checked.
+#[derive(Debug)]
+pub struct ContainerFile {
+    path: PathBuf,
+    file: File,
+    header: Header,
+    digest: u64,
+}
+
+impl ContainerFile {
+    /// Opens a file, checks header, kind and length. The payload is not read.
+    pub fn open(path: &Path, kind: FileKind) -> Result<Self> {
+        let file = File::open(path).map_err(Error::io("open", path))?;
+        let file_bytes = file.metadata().map_err(Error::io("read the length of", path))?.len();
+        // Most headers and their meta fit this, and then one read is enough.
+        let mut prefix = vec![0; file_bytes.min(256) as usize];
+        file.read_exact_at(&mut prefix, 0).map_err(Error::io("read", path))?;
+        if let Some(fixed) = prefix.first_chunk::<HEADER_BYTES>() {
+            let wanted = Header::prefix_bytes(fixed).map_err(Error::format(path))?;
+            if wanted > file_bytes {
+                let error = FormatError::Length {
+                    what: "file",
+                    expected: wanted,
+                    found: file_bytes,
+                };
+                return Err(Error::format(path)(error));
+            }
+            if wanted > prefix.len() as u64 {
+                prefix.resize(wanted as usize, 0);
+                file.read_exact_at(&mut prefix, 0).map_err(Error::io("read", path))?;
+            }
+        }
+        let header = Header::decode(&prefix, kind, file_bytes).map_err(Error::format(path))?;
+        let digest = header.digest();
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            header,
+            digest,
+        })
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Its header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The checksum in the header, which stands for the whole file.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Length in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.header.table_offset() + self.header.blocks() * 8
+    }
+
+    /// Reads the whole payload. For files that are known to be small.
+    pub fn read_payload(&self) -> Result<Vec<u8>> {
+        let mut payload = vec![0; self.header.payload_bytes as usize];
+        self.read_at(&mut payload, 0)?;
+        Ok(payload)
+    }
+
+    /// Reads `buffer.len()` bytes of payload from `offset` on.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        self.file
+            .read_exact_at(buffer, self.header.payload_offset + offset)
+            .map_err(|e| self.read_error(e))
+    }
+
+    fn read_error(&self, error: io::Error) -> Error {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            let found = self.file.metadata().map_or(0, |m| m.len());
+            return Error::format(&self.path)(FormatError::Length {
+                what: "file",
+                expected: self.bytes(),
+                found,
+            });
+        }
+        Error::io("read", &self.path)(error)
+    }
+
+    /// Compares every payload byte and the table with their checksums, and passes each error to `on_problem`: a file
+    /// may have several. Reads the file once, `blocks` at a time.
+    pub fn verify(&self, mut on_bytes: impl FnMut(u64), mut on_problem: impl FnMut(Error)) -> Result<()> {
+        let mut table = vec![0; self.header.blocks() as usize * 8];
+        self.file
+            .read_exact_at(&mut table, self.header.table_offset())
+            .map_err(|e| self.read_error(e))?;
+        if let Err(error) = self.header.check_table(&table) {
+            // Without a table that can be believed, no block can be blamed.
+            on_problem(Error::format(&self.path)(error));
+            return Ok(());
+        }
+        let block_bytes = self.header.block_bytes as usize;
+        let blocks_per_read = (1usize << 20).div_ceil(block_bytes);
+        let mut buffer = vec![0; blocks_per_read * block_bytes];
+        let mut block = 0;
+        while block < self.header.blocks() {
+            let offset = block * block_bytes as u64;
+            let bytes = (self.header.payload_bytes - offset).min(buffer.len() as u64) as usize;
+            self.read_at(&mut buffer[..bytes], offset)?;
+            for piece in buffer[..bytes].chunks(block_bytes) {
+                if let Err(error) = self.header.check_block(&table, block, piece) {
+                    on_problem(Error::format(&self.path)(error));
+                }
+                block += 1;
+            }
+            on_bytes(bytes as u64);
+        }
+        Ok(())
+    }
+}

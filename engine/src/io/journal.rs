@@ -1,0 +1,111 @@
+//! An append-only log of what a run has finished, from which a killed run is resumed.
+//!
+//! One record a line: the XXH3-64 of the JSON in hexadecimal, a space, the JSON. A line that is torn or does not match
+//! ends the log: what it would have said was not finished. Appending is one `write`, so a killed process leaves whole
+//! lines; after a power failure the log may be shorter than it was, never wrong.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{Error, Result};
+
+/// An open journal.
+pub struct Journal {
+    path: PathBuf,
+    file: Mutex<File>,
+}
+
+impl Journal {
+    /// Starts a new, empty journal.
+    pub fn create(path: &Path) -> Result<Self> {
+        let file = File::create_new(path).map_err(Error::io("create", path))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file: Mutex::new(file),
+        })
+    }
+
+    /// Opens the journal of an earlier run. Returns the records it holds, and cuts off what is torn.
+    pub fn resume<R: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<R>)> {
+        let text = fs::read(path).map_err(Error::io("read", path))?;
+        let (mut records, mut good) = (Vec::new(), 0);
+        for line in text.split_inclusive(|&byte| byte == b'\n') {
+            let Some(record) = parse(line) else { break };
+            records.push(record);
+            good += line.len();
+        }
+        let file = OpenOptions::new()
+            .append(true)
+            .open(path)
+            .map_err(Error::io("open", path))?;
+        file.set_len(good as u64).map_err(Error::io("truncate", path))?;
+        Ok((
+            Self {
+                path: path.to_owned(),
+                file: Mutex::new(file),
+            },
+            records,
+        ))
+    }
+
+    /// Appends a record.
+    pub fn append(&self, record: &impl Serialize) -> Result<()> {
+        let json = serde_json::to_string(record)
+            .map_err(io::Error::from)
+            .map_err(Error::io("write", &self.path))?;
+        let line = format!("{:016x} {json}\n", xxh3_64(json.as_bytes()));
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(line.as_bytes()).map_err(Error::io("write", &self.path))
+    }
+}
+
+fn parse<R: DeserializeOwned>(line: &[u8]) -> Option<R> {
+    let line = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
+    let (checksum, json) = line.split_once(' ')?;
+    if u64::from_str_radix(checksum, 16).ok()? != xxh3_64(json.as_bytes()) {
+        return None;
+    }
+    serde_json::from_str(json).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_line_ends_the_log_and_is_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let journal = Journal::create(&path).unwrap();
+        for n in 0..5u32 {
+            journal.append(&n).unwrap();
+        }
+        let whole = fs::read(&path).unwrap();
+        for end in 0..=whole.len() {
+            fs::write(&path, &whole[..end]).unwrap();
+            let (journal, records) = Journal::resume::<u32>(&path).unwrap();
+            let expected = whole[..end].iter().filter(|&&byte| byte == b'\n').count() as u32;
+            assert_eq!(records, (0..expected).collect::<Vec<_>>());
+            journal.append(&99u32).unwrap();
+            let (_, records) = Journal::resume::<u32>(&path).unwrap();
+            assert_eq!(records.last(), Some(&99), "a record after a torn one is read");
+        }
+    }
+
+    #[test]
+    fn a_damaged_line_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        Journal::create(&path).unwrap().append(&12345u32).unwrap();
+        let text = fs::read_to_string(&path).unwrap().replace("12345", "12346");
+        fs::write(&path, text).unwrap();
+        assert!(Journal::resume::<u32>(&path).unwrap().1.is_empty());
+    }
+}
