@@ -43,6 +43,12 @@ pub const HEADER_BYTES: usize = 64;
 /// Payload bytes per checksum.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
+/// The longest checksum block a reader must expect, so that it may allocate one.
+pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
+
+/// The latest start of the payload a reader must expect, so that it may allocate what comes before.
+pub const PREFIX_BYTES_MAX: u64 = 16 << 20;
+
 /// Payload offset of files that are read with `O_DIRECT`.
 pub const PAGE_BYTES: u64 = 4096;
 
@@ -166,7 +172,11 @@ impl Header {
         if version == 0 {
             return Err(FormatError::invalid(12, "format version 0 was never written"));
         }
-        Ok(u64_at(fixed, 16))
+        let payload_offset = u64_at(fixed, 16);
+        if payload_offset > PREFIX_BYTES_MAX {
+            return Err(FormatError::invalid(16, "the payload starts later than any writer puts it"));
+        }
+        Ok(payload_offset)
     }
 
     /// Decodes the header from the start of a file of `file_bytes` bytes, and checks all of it: magic, version, kind,
@@ -198,7 +208,7 @@ impl Header {
             table_checksum: u64_at(fixed, 48),
         };
         let meta_end = HEADER_BYTES as u64 + u64::from(u32_at(fixed, 32));
-        if header.block_bytes == 0 || meta_end > payload_offset {
+        if !(1..=BLOCK_BYTES_MAX).contains(&header.block_bytes) || meta_end > payload_offset {
             return Err(FormatError::invalid(16, "header lengths contradict each other"));
         }
         let expected = header.file_bytes();
