@@ -3,6 +3,7 @@
 //! - [`ingest`] reads edge lists, feature and label files, and writes a store under a memory budget;
 //! - [`generate`] writes stores and edge lists of synthetic graphs of any size;
 //! - [`store`] opens, verifies, describes and exports stores;
+//! - [`sort`] sorts ids in memory;
 //! - [`io`] is files, mappings and memory: the only module with `unsafe` code, and it knows no graph words.
 //!
 //! Nothing here links libtorch or prints: progress goes through [`progress::Progress`], failures through [`Error`].
@@ -14,6 +15,7 @@ pub mod generate;
 pub mod ingest;
 pub mod io;
 pub mod progress;
+pub mod sort;
 pub mod store;
 
 pub use error::{Error, Position, Result};
