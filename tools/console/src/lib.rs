@@ -1,1 +1,133 @@
-//! Placeholder.
+//! What every Grappa program shows a person, so that all of them look and behave alike.
+//!
+//! A program's `main` is one call of [`run`]; its options flatten [`Args`]; what it does reports to a [`Bars`]; and it
+//! ends with [`Console::finish`]:
+//!
+//! ```no_run
+//! # use clap::Parser;
+//! #[derive(Parser)]
+//! struct Cli {
+//!     #[command(flatten)]
+//!     console: grappa_console::Args,
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     grappa_console::run(|| {
+//!         let cli = Cli::parse();
+//!         let console = cli.console.open();
+//!         let bars = console.bars();
+//!         // ... hand `&bars` to the engine, then `console.finish(&summary)` ...
+//!         Ok(())
+//!     })
+//! }
+//! ```
+//!
+//! What goes where: results on stdout, everything about how it is going on stderr. With `--json`, stdout carries exactly
+//! one JSON object, at the end, and only if all went well. Exit codes: 0 done, 1 failed, 2 wrong usage (clap's).
+//!
+//! Nothing here knows what a graph is, beyond counting edges.
+
+#![forbid(unsafe_code)]
+
+mod bars;
+mod machine;
+mod output;
+mod size;
+mod summary;
+
+use std::process::ExitCode;
+
+pub use bars::Bars;
+pub use machine::peak_rss_bytes;
+pub use output::{StdoutClosed, print_line, stdout};
+pub use size::{ByteSize, ByteSizeError, count, duration};
+pub use summary::{Built, Summary};
+
+/// The options that every program has.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct Args {
+    /// Show nothing but errors and results
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    /// Print one JSON object on stdout at the end, for programs to read
+    #[arg(long, global = true)]
+    json: bool,
+    /// Log more to stderr; give it twice or three times for more still
+    #[arg(long, short, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    verbose: u8,
+}
+
+impl Args {
+    /// Starts to log as the options say.
+    ///
+    /// # Panics
+    /// If called twice in one process.
+    pub fn open(&self) -> Console {
+        let level = match self.verbose {
+            0 if self.quiet => tracing::Level::ERROR,
+            0 => tracing::Level::WARN,
+            1 => tracing::Level::INFO,
+            2 => tracing::Level::DEBUG,
+            _ => tracing::Level::TRACE,
+        };
+        tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_ansi(false)
+            .without_time()
+            .with_target(level > tracing::Level::INFO)
+            .with_writer(bars::AboveBars::default)
+            .init();
+        Console {
+            quiet: self.quiet,
+            json: self.json,
+        }
+    }
+}
+
+/// Where a program's output goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Console {
+    quiet: bool,
+    json: bool,
+}
+
+impl Console {
+    /// Whether results are to be one JSON object on stdout.
+    pub fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Progress bars on stderr; hidden with `--quiet`, or if stderr is no terminal.
+    pub fn bars(&self) -> Bars {
+        if self.quiet { Bars::hidden() } else { Bars::new() }
+    }
+
+    /// Says how it ended, on stdout: one JSON object with `--json`, nothing with `--quiet`, else one line.
+    ///
+    /// # Errors
+    /// If stdout can't be written to.
+    pub fn finish(&self, summary: &impl Summary) -> anyhow::Result<()> {
+        if self.json {
+            print_line(&serde_json::to_string(summary)?)
+        } else if self.quiet {
+            Ok(())
+        } else {
+            print_line(&summary.line())
+        }
+    }
+}
+
+/// Runs a program: checks the processor, calls `main`, and tells a person why it failed, in one line.
+///
+/// A reader of stdout who leaves early (`grappa-store export ... | head`) is no failure.
+pub fn run(main: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
+    machine::require_supported_processor();
+    match main() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::stdout_was_closed(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            bars::eprint_line(&format!("error: {}", output::one_line(&error)));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Progress bars: one line on stderr that a background thread redraws, and the log lines above it.
+//!
+//! Workers only add to two atomics; what they have added is looked at ten times a second. A finished stage leaves one
+//! line behind.
+
+use std::{
+    fmt,
+    io::{self, Write},
+    sync::{
+        Arc, LazyLock, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use grappa_engine::progress::Progress;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+
+use crate::{ByteSize, count, duration};
+
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Everything that is drawn on stderr goes through here, or the bars and the log would overwrite each other.
+static SCREEN: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
+
+/// Progress on stderr: the stage's name, bytes done, bytes and edges per second, and the time left.
+pub struct Bars {
+    /// `None`: nothing is shown, so nothing is counted.
+    shown: Option<Shown>,
+}
+
+struct Shown {
+    bar: ProgressBar,
+    edges: Arc<AtomicU64>,
+    stage: Mutex<Option<Stage>>,
+}
+
+struct Stage {
+    name: String,
+    started: Instant,
+}
+
+impl Bars {
+    /// Bars on stderr if that is a terminal, else hidden ones.
+    pub(crate) fn new() -> Self {
+        if SCREEN.is_hidden() {
+            return Self::hidden();
+        }
+        // Hidden until the first stage, then drawn by the screen it is added to.
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        Self {
+            shown: Some(Shown {
+                bar: SCREEN.add(bar),
+                edges: Arc::default(),
+                stage: Mutex::new(None),
+            }),
+        }
+    }
+
+    /// Bars that nobody sees.
+    pub(crate) fn hidden() -> Self {
+        Self { shown: None }
+    }
+}
+
+impl Progress for Bars {
+    fn stage(&self, name: &str, bytes: Option<u64>) {
+        tracing::info!("{name}");
+        if let Some(shown) = &self.shown {
+            shown.finish_stage();
+            shown.start_stage(name, bytes);
+        }
+    }
+
+    fn advance(&self, bytes: u64, edges: u64) {
+        if let Some(shown) = &self.shown {
+            shown.edges.fetch_add(edges, Relaxed);
+            shown.bar.inc(bytes);
+        }
+    }
+}
+
+impl Drop for Bars {
+    fn drop(&mut self) {
+        if let Some(shown) = &self.shown {
+            shown.finish_stage();
+            shown.bar.finish_and_clear();
+            SCREEN.remove(&shown.bar);
+        }
+    }
+}
+
+impl Shown {
+    fn start_stage(&self, name: &str, bytes: Option<u64>) {
+        self.edges.store(0, Relaxed);
+        // The style first: what follows draws.
+        self.bar.set_style(style(bytes.is_some(), &self.edges));
+        self.bar.set_message(name.to_owned());
+        self.bar.reset();
+        match bytes {
+            Some(bytes) => self.bar.set_length(bytes),
+            None => self.bar.unset_length(),
+        }
+        self.bar.enable_steady_tick(REDRAW_INTERVAL);
+        let stage = Stage {
+            name: name.to_owned(),
+            started: Instant::now(),
+        };
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(stage);
+    }
+
+    /// Leaves a line that says what the stage did.
+    fn finish_stage(&self) {
+        let Some(stage) = self.stage.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return;
+        };
+        let line = finished_line(
+            &stage.name,
+            stage.started.elapsed(),
+            self.bar.position(),
+            self.edges.load(Relaxed),
+        );
+        eprint_line(&line);
+    }
+}
+
+fn finished_line(name: &str, elapsed: Duration, bytes: u64, edges: u64) -> String {
+    let per_second = |n: u64| (n as f64 / elapsed.as_secs_f64().max(1e-3)) as u64;
+    let mut line = format!("{name}: {}", duration(elapsed));
+    if bytes > 0 {
+        line += &format!(", {} ({}/s)", ByteSize(bytes), ByteSize(per_second(bytes)));
+    }
+    if edges > 0 {
+        line += &format!(", {} edges ({}/s)", count(edges), count(per_second(edges)));
+    }
+    line
+}
+
+fn style(length_is_known: bool, edges: &Arc<AtomicU64>) -> ProgressStyle {
+    let template = if length_is_known {
+        "{msg} [{bar:24}] {percent}% {done}, {left} left"
+    } else {
+        "{spinner} {msg} {done}"
+    };
+    let edges = Arc::clone(edges);
+    ProgressStyle::with_template(template)
+        .expect("the template is well formed")
+        .progress_chars("=> ")
+        .with_key("done", move |state: &ProgressState, out: &mut dyn fmt::Write| {
+            let edges = edges.load(Relaxed);
+            let _ = out.write_str(&done(state.pos(), state.len(), edges, state.per_sec(), state.elapsed()));
+        })
+        .with_key("left", |state: &ProgressState, out: &mut dyn fmt::Write| {
+            let _ = out.write_str(&left(state.eta()));
+        })
+}
+
+/// What is done of a running stage, and how fast: bytes at their recent rate, edges in the proportion to bytes seen so
+/// far.
+fn done(bytes: u64, bytes_total: Option<u64>, edges: u64, bytes_per_second: f64, elapsed: Duration) -> String {
+    let mut parts = Vec::new();
+    match bytes_total {
+        Some(total) => parts.push(format!("{} of {}", ByteSize(bytes), ByteSize(total))),
+        None if bytes > 0 => parts.push(ByteSize(bytes).to_string()),
+        None => {}
+    }
+    if bytes > 0 {
+        parts.push(format!("{}/s", ByteSize(bytes_per_second as u64)));
+    }
+    if edges > 0 {
+        let per_second = if bytes > 0 {
+            bytes_per_second * edges as f64 / bytes as f64
+        } else {
+            edges as f64 / elapsed.as_secs_f64().max(1e-3)
+        };
+        parts.push(format!("{} edges/s", count(per_second as u64)));
+    }
+    if bytes_total.is_none() {
+        parts.push(duration(elapsed));
+    }
+    parts.join(", ")
+}
+
+/// Time left needs no fractions.
+fn left(left: Duration) -> String {
+    if left < Duration::from_secs(100) {
+        format!("{} s", left.as_secs())
+    } else {
+        duration(left)
+    }
+}
+
+/// Prints a line on stderr, above whatever bar is there.
+pub(crate) fn eprint_line(line: &str) {
+    // If stderr is closed there is nobody to tell.
+    SCREEN.suspend(|| {
+        let _ = writeln!(io::stderr(), "{line}");
+    });
+}
+
+/// Where the log goes: to stderr, above the bars. The log writes each event at once.
+#[derive(Default)]
+pub(crate) struct AboveBars;
+
+impl Write for AboveBars {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        SCREEN.suspend(|| io::stderr().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finished_stage_says_what_it_did() {
+        assert_eq!(
+            finished_line("reading edges", Duration::from_secs(2), 1 << 30, 67_000_000),
+            "reading edges: 2.00 s, 1.0 GiB (512.0 MiB/s), 67.0 M edges (33.5 M/s)"
+        );
+        assert_eq!(
+            finished_line("syncing", Duration::from_secs(2), 0, 0),
+            "syncing: 2.00 s"
+        );
+    }
+
+    #[test]
+    fn a_running_stage_shows_only_what_it_counts() {
+        let second = Duration::from_secs(1);
+        assert_eq!(
+            done(1 << 20, Some(2 << 20), 500, 2_097_152.0, second),
+            "1.0 MiB of 2.0 MiB, 2.0 MiB/s, 1000 edges/s"
+        );
+        assert_eq!(done(0, None, 500, 0.0, second), "500 edges/s, 1.00 s");
+        assert_eq!(done(0, None, 0, 0.0, second), "1.00 s");
+    }
+
+    #[test]
+    fn bars_away_from_a_terminal_do_nothing() {
+        let bars = Bars::hidden();
+        bars.stage("reading", Some(10));
+        bars.advance(10, 1);
+    }
+}

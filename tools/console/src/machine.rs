@@ -1,0 +1,114 @@
+//! What the machine offers and what the process took of it.
+
+use std::fs;
+
+/// The most memory this process has had resident, in bytes; `None` where the kernel does not tell.
+///
+/// Mapped files count, so for a reader of stores it includes the pages of the stores.
+pub fn peak_rss_bytes() -> Option<u64> {
+    vm_hwm(&fs::read_to_string("/proc/self/status").ok()?)
+}
+
+/// The line `VmHWM:   12345 kB`; the kernel's kB is 1024 bytes.
+fn vm_hwm(status: &str) -> Option<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// Ends the process with a message if the processor lacks instructions that this build uses.
+///
+/// `is_x86_feature_detected!` is of no use here: it is constant when the feature is on at compile time. The check itself
+/// must do with what it checks for, so it asks `cpuid`, and prints through the standard library, which is compiled for
+/// every processor.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn require_supported_processor() {
+    if cfg!(target_feature = "avx2") && !has_x86_64_v3() {
+        fail_unsupported();
+    }
+}
+
+/// Other architectures are compiled for their baseline.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn require_supported_processor() {}
+
+/// Whether the processor has the instructions of x86-64-v3 (Haswell, 2013; Zen, 2017) and the system keeps their
+/// registers.
+#[cfg(target_arch = "x86_64")]
+fn has_x86_64_v3() -> bool {
+    use std::arch::x86_64::__cpuid;
+
+    // Bit numbers: Intel SDM volume 2A, CPUID.
+    const LEAF_1_ECX: u32 = 1 << 0 // SSE3
+        | 1 << 9 // SSSE3
+        | 1 << 12 // FMA
+        | 1 << 13 // CMPXCHG16B
+        | 1 << 19 // SSE4.1
+        | 1 << 20 // SSE4.2
+        | 1 << 22 // MOVBE
+        | 1 << 23 // POPCNT
+        | 1 << 27 // OSXSAVE
+        | 1 << 28 // AVX
+        | 1 << 29; // F16C
+    const LEAF_7_EBX: u32 = 1 << 3 // BMI1
+        | 1 << 5 // AVX2
+        | 1 << 8; // BMI2
+    const LEAF_80000001_ECX: u32 = 1 << 0 // LAHF in 64-bit mode
+        | 1 << 5; // LZCNT
+
+    __cpuid(0).eax >= 7
+        && __cpuid(1).ecx & LEAF_1_ECX == LEAF_1_ECX
+        && __cpuid(7).ebx & LEAF_7_EBX == LEAF_7_EBX
+        && __cpuid(0x8000_0001).ecx & LEAF_80000001_ECX == LEAF_80000001_ECX
+}
+
+/// Apart, so that nothing of it is done before the check.
+#[cfg(target_arch = "x86_64")]
+#[cold]
+#[inline(never)]
+fn fail_unsupported() -> ! {
+    use std::io::Write;
+
+    // If stderr is closed too there is nobody to tell.
+    let _ = std::io::stderr().write_all(
+        b"error: this processor lacks AVX2, BMI2 or FMA (x86-64-v3: Intel Haswell, AMD Zen, or later), which this build \
+          of Grappa uses; build it yourself with RUSTFLAGS='-C target-cpu=native'\n",
+    );
+    std::process::exit(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peak_memory_is_read_in_bytes() {
+        assert_eq!(
+            vm_hwm("VmPeak:\t  9000 kB\nVmHWM:\t    2048 kB\n"),
+            Some(2 * 1024 * 1024)
+        );
+        assert_eq!(vm_hwm("VmHWM:\tlots\n"), None);
+        assert_eq!(vm_hwm(""), None);
+    }
+
+    #[test]
+    fn peak_memory_of_this_process_is_known_and_at_least_what_it_holds() {
+        let held = vec![1_u8; 32 << 20];
+        assert!(held.iter().all(|&byte| byte == 1));
+        assert!(peak_rss_bytes().expect("the kernel tells") >= 32 << 20);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_processor_check_agrees_with_the_kernel() {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap();
+        let flags = cpuinfo
+            .lines()
+            .find_map(|line| line.strip_prefix("flags"))
+            .expect("flags of a processor");
+        let all = ["avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"]
+            .iter()
+            .all(|flag| flags.split_whitespace().any(|word| word == *flag));
+        assert_eq!(has_x86_64_v3(), all);
+    }
+}

@@ -1,0 +1,114 @@
+//! Printing results and errors: stdout whose reader may leave, and chains of causes told once.
+
+use std::io::{self, Write};
+
+use anyhow::Context;
+
+/// The reader of stdout has gone. Travels inside an [`io::Error`], so that a broken pipe elsewhere is not mistaken for
+/// it.
+#[derive(Debug, thiserror::Error)]
+#[error("stdout was closed by its reader")]
+pub struct StdoutClosed;
+
+/// Buffered stdout for long outputs, whose broken pipe [`run`](crate::run) takes for the end and not for a failure. Flush it: an
+/// error met on drop is lost.
+pub fn stdout() -> io::BufWriter<impl Write> {
+    io::BufWriter::with_capacity(64 << 10, MarkClosed(io::stdout()))
+}
+
+/// Prints a line on stdout.
+///
+/// # Errors
+/// If stdout can't be written to.
+pub fn print_line(line: &str) -> anyhow::Result<()> {
+    let mut stdout = stdout();
+    writeln!(stdout, "{line}")
+        .and_then(|()| stdout.flush())
+        .context("cannot write to stdout")
+}
+
+struct MarkClosed<W>(W);
+
+impl<W: Write> Write for MarkClosed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(mark)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(mark)
+    }
+}
+
+fn mark(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        io::Error::new(io::ErrorKind::BrokenPipe, StdoutClosed)
+    } else {
+        error
+    }
+}
+
+/// Whether the reader of stdout left, and nothing else went wrong.
+pub(crate) fn stdout_was_closed(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref)
+            .is_some_and(|inner| inner.is::<StdoutClosed>())
+    })
+}
+
+/// The error and its causes, joined by colons. A cause that the message before already ends with (our errors name
+/// theirs) is not repeated.
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        if !line.ends_with(&cause) {
+            line.push_str(": ");
+            line.push_str(&cause);
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use grappa_engine::Error;
+
+    use super::*;
+
+    struct BrokenPipe;
+
+    impl Write for BrokenPipe {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_error_names_each_cause_once() {
+        let error = Error::io("open", "a.tsv")(io::Error::from_raw_os_error(2));
+        let error = anyhow::Error::from(error).context("reading edges");
+        assert_eq!(
+            one_line(&error),
+            "reading edges: cannot open a.tsv: No such file or directory (os error 2)"
+        );
+    }
+
+    #[test]
+    fn a_reader_who_leaves_is_recognised_through_the_engines_errors() {
+        let pipe = MarkClosed(BrokenPipe).write(b"x").unwrap_err();
+        let error = anyhow::Error::from(Error::io("write", "-")(pipe)).context("exporting");
+        assert!(stdout_was_closed(&error));
+    }
+
+    #[test]
+    fn a_broken_pipe_elsewhere_is_a_failure() {
+        let error = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(!stdout_was_closed(&error));
+    }
+}

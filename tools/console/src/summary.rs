@@ -1,0 +1,120 @@
+//! How a program says what came of it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{ByteSize, count, duration, peak_rss_bytes};
+
+/// What came of a run: an object for programs (by [`Serialize`]), a line for people.
+pub trait Summary: Serialize {
+    /// One line, without a line feed.
+    fn line(&self) -> String;
+}
+
+/// What `grappa-ingest` and `grappa-gen` say at the end. The fields' names are those of the JSON object.
+#[derive(Debug, Clone, Serialize)]
+pub struct Built {
+    /// Nodes of the graph.
+    pub nodes: u64,
+    /// Edges, as stored.
+    pub edges: u64,
+    /// Edges read from the input, or drawn by a generator.
+    pub edges_read: u64,
+    /// Lines or records left out because they were bad.
+    pub rejected: u64,
+    /// Wall time.
+    pub seconds: f64,
+    /// Edges read in a second of wall time.
+    pub edges_per_second: f64,
+    /// The most memory the process has had; null where the kernel does not tell.
+    pub peak_rss_bytes: Option<u64>,
+    /// Bytes of all files written.
+    pub bytes_on_disk: u64,
+    /// Chunks of the store; 0 for an edge list.
+    pub chunks: u64,
+    /// What was written; it is in the line and not in the object.
+    #[serde(skip)]
+    pub name: String,
+}
+
+impl Built {
+    /// Fills in what follows from the rest: the rate, and the memory taken up to now.
+    pub fn new(name: impl Into<String>, elapsed: Duration, edges_read: u64) -> Self {
+        let seconds = elapsed.as_secs_f64();
+        Self {
+            nodes: 0,
+            edges: 0,
+            edges_read,
+            rejected: 0,
+            seconds,
+            edges_per_second: edges_read as f64 / seconds.max(1e-9),
+            peak_rss_bytes: peak_rss_bytes(),
+            bytes_on_disk: 0,
+            chunks: 0,
+            name: name.into(),
+        }
+    }
+}
+
+impl Summary for Built {
+    fn line(&self) -> String {
+        let mut line = format!(
+            "{}: {} nodes, {} edges",
+            self.name,
+            count(self.nodes),
+            count(self.edges)
+        );
+        if self.chunks > 0 {
+            line += &format!(" in {} chunk{}", self.chunks, if self.chunks == 1 { "" } else { "s" });
+        }
+        line += &format!(
+            ", {} on disk; {} ({} edges/s",
+            ByteSize(self.bytes_on_disk),
+            duration(Duration::from_secs_f64(self.seconds)),
+            count(self.edges_per_second as u64),
+        );
+        if let Some(bytes) = self.peak_rss_bytes {
+            line += &format!(", peak memory {}", ByteSize(bytes));
+        }
+        line.push(')');
+        if self.rejected > 0 {
+            line += &format!("; {} rejected", count(self.rejected));
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built() -> Built {
+        Built {
+            nodes: 2708,
+            edges: 10_556,
+            rejected: 3,
+            bytes_on_disk: 1 << 20,
+            chunks: 4,
+            peak_rss_bytes: Some(64 << 20),
+            ..Built::new("cora.grappa", Duration::from_millis(500), 10_556)
+        }
+    }
+
+    #[test]
+    fn the_line_says_what_was_built_and_at_what_cost() {
+        assert_eq!(
+            built().line(),
+            "cora.grappa: 2708 nodes, 10556 edges in 4 chunks, 1.0 MiB on disk; 0.50 s (21112 edges/s, peak memory 64.0 \
+             MiB); 3 rejected"
+        );
+    }
+
+    #[test]
+    fn the_object_has_the_documented_keys_in_order() {
+        assert_eq!(
+            serde_json::to_string(&built()).unwrap(),
+            r#"{"nodes":2708,"edges":10556,"edges_read":10556,"rejected":3,"seconds":0.5,"edges_per_second":21112.0,"peak_rss_bytes":67108864,"bytes_on_disk":1048576,"chunks":4}"#
+        );
+    }
+}
