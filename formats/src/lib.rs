@@ -10,12 +10,22 @@
 
 #![forbid(unsafe_code)]
 
+pub mod assignment;
+mod bytes;
 pub mod chunks;
 pub mod container;
+pub mod dictionary;
 mod error;
+pub mod features;
 mod id;
+pub mod labels;
 pub mod manifest;
 pub mod order;
+pub mod order_table;
+mod span;
+pub mod splits;
+pub mod weights;
 
 pub use error::{FormatError, Result};
 pub use id::{ChunkId, NODES_MAX, NodeId, PartitionId};
+pub use span::ChunkSpan;

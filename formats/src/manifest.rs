@@ -10,6 +10,7 @@ use crate::{
     FormatError, Result,
     chunks::ChunkMap,
     container::{self, FileKind},
+    features::FeatureLayout,
 };
 
 /// Everything there is to know about a store before its chunks are opened.
@@ -70,7 +71,7 @@ pub enum ExternalIds {
     Dense,
     /// Any integers below 2^64: the rank is the position in the sorted dictionary `ids/dictionary`.
     Sparse,
-    /// UTF-8 strings: the rank is the position in the dictionary `ids/dictionary`, sorted by bytes.
+    /// Strings, which are any bytes: the rank is the position in the dictionary `ids/dictionary`, sorted by bytes.
     String,
 }
 
@@ -246,13 +247,16 @@ impl Manifest {
         if edges != self.edges {
             return wrong(format!("{} edges, but the chunks have {edges}", self.edges));
         }
-        if let Some(features) = &self.features
-            && (features.dim == 0 || features.row_stride < features.dtype.row_bytes(features.dim))
-        {
-            return wrong(format!(
-                "rows of {} values do not fit {} bytes",
-                features.dim, features.row_stride
-            ));
+        if let Some(features) = &self.features {
+            let layout = FeatureLayout {
+                dtype: features.dtype,
+                dim: features.dim,
+                stride: features.row_stride,
+            };
+            layout.check().or_else(wrong)?;
+        }
+        if self.labels.is_some_and(|labels| labels.classes == 0) {
+            return wrong("labels of 0 classes".into());
         }
         if let Some(split) = self
             .splits

@@ -1,0 +1,105 @@
+//! Reading the fixed-width fields of a container's meta.
+
+use crate::{
+    FormatError, NODES_MAX, Result,
+    container::{HEADER_BYTES, Header},
+};
+
+/// Takes little-endian integers off the front of a meta whose length was checked.
+pub(crate) struct Fields<'a> {
+    rest: &'a [u8],
+    at: u64,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of a meta that must be `expected` bytes long.
+    pub(crate) fn of(header: &'a Header, expected: usize) -> Result<Self> {
+        if header.meta.len() != expected {
+            return Err(FormatError::Length {
+                what: "meta",
+                expected: expected as u64,
+                found: header.meta.len() as u64,
+            });
+        }
+        Ok(Self {
+            rest: &header.meta,
+            at: HEADER_BYTES as u64,
+        })
+    }
+
+    /// The next `N` bytes.
+    pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
+        let (field, rest) = self.rest.split_first_chunk().expect("the length was checked");
+        self.rest = rest;
+        self.at += N as u64;
+        *field
+    }
+
+    pub(crate) fn u8(&mut self) -> u8 {
+        u8::from_le_bytes(self.array())
+    }
+
+    pub(crate) fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+
+    pub(crate) fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
+
+    /// A number of nodes, or of things there are at most as many of as nodes.
+    pub(crate) fn node_count(&mut self, what: &str) -> Result<u64> {
+        let at = self.at;
+        match self.u64() {
+            count if count <= NODES_MAX => Ok(count),
+            count => Err(FormatError::invalid(at, format!("{count} {what} are more than 2^40"))),
+        }
+    }
+
+    /// Bytes that are zero, so that a later version can give them a meaning.
+    pub(crate) fn zeros<const N: usize>(&mut self) -> Result<()> {
+        let at = self.at;
+        match self.array::<N>().iter().position(|&byte| byte != 0) {
+            None => Ok(()),
+            Some(i) => Err(FormatError::invalid(
+                at + i as u64,
+                "a reserved byte of the meta is not 0",
+            )),
+        }
+    }
+
+    /// Where the next field is, in bytes from the start of the file.
+    pub(crate) fn offset(&self) -> u64 {
+        self.at
+    }
+}
+
+/// Checks that header and slice have the payload length that the meta calls for; `None` stands for more than 2^64.
+pub(crate) fn check_payload_length(header: &Header, expected: Option<u64>) -> Result<()> {
+    if expected != Some(header.payload_bytes) {
+        return Err(FormatError::Length {
+            what: "payload",
+            expected: expected.unwrap_or(u64::MAX),
+            found: header.payload_bytes,
+        });
+    }
+    Ok(())
+}
+
+/// Checks that `payload` is as long as the header says.
+pub(crate) fn check_payload_slice(header: &Header, payload: &[u8]) -> Result<()> {
+    if header.payload_bytes != payload.len() as u64 {
+        return Err(FormatError::Length {
+            what: "payload",
+            expected: header.payload_bytes,
+            found: payload.len() as u64,
+        });
+    }
+    Ok(())
+}
+
+/// The `u64` at index `i` of an array that starts where `bytes` does.
+#[inline]
+pub(crate) fn u64_entry(bytes: &[u8], i: usize) -> u64 {
+    u64::from_le_bytes(bytes[8 * i..8 * i + 8].try_into().expect("eight bytes"))
+}

@@ -1,0 +1,243 @@
+//! Labels: one class a node, or a set of classes a node.
+//!
+//! ```text
+//! meta    offset  bytes  what
+//!              0     24  the chunk's span
+//!             24      4  number of classes
+//!             28      1  kind: 0 single, 1 multi
+//!             29      3  zeros
+//! payload    r*w      w  row r
+//! row                    single: the class, in w = 1 byte up to 255 classes, 2 up to 65,535, else 4;
+//!                                all ones: unlabelled
+//!                        multi: classes + 1 bits, rounded up to w bytes; bit c, which is bit c % 8 of byte c / 8, is
+//!                               class c; bit `classes`: the node is labelled; if it is 0, all are
+//! ```
+//!
+//! Any row is found without reading another; a class costs one load.
+
+use crate::{
+    FormatError, Result,
+    bytes::{Fields, check_payload_length, check_payload_slice},
+    container::Header,
+    manifest::{LabelKind, LabelSpec},
+    span::ChunkSpan,
+};
+
+/// The most classes there can be: that many values of 32 bits, less the one for unlabelled nodes.
+pub const CLASSES_MAX: u32 = u32::MAX;
+
+impl LabelSpec {
+    /// Bytes a row takes.
+    pub fn row_bytes(&self) -> u32 {
+        match (self.kind, self.classes) {
+            (LabelKind::Single, 0..=0xff) => 1,
+            (LabelKind::Single, 0x100..=0xffff) => 2,
+            (LabelKind::Single, _) => 4,
+            (LabelKind::Multi, classes) => classes / 8 + 1,
+        }
+    }
+
+    /// Appends the row of a node with one class, or with none, to a payload.
+    ///
+    /// # Panics
+    /// If nodes have sets of classes, or the class is not below the number of classes.
+    pub fn encode_single(&self, class: Option<u32>, payload: &mut Vec<u8>) {
+        assert_eq!(self.kind, LabelKind::Single);
+        assert!(
+            class.is_none_or(|c| c < self.classes),
+            "class {class:?} of {}",
+            self.classes
+        );
+        let bytes = class.unwrap_or(u32::MAX).to_le_bytes();
+        payload.extend_from_slice(&bytes[..self.row_bytes() as usize]);
+    }
+
+    /// Appends the row of a node with a set of classes, or without label, to a payload. An empty set is a label.
+    ///
+    /// # Panics
+    /// If nodes have one class, or a class is not below the number of classes.
+    pub fn encode_multi(&self, classes: Option<&[u32]>, payload: &mut Vec<u8>) {
+        assert_eq!(self.kind, LabelKind::Multi);
+        let start = payload.len();
+        payload.resize(start + self.row_bytes() as usize, 0);
+        let Some(classes) = classes else { return };
+        let row = &mut payload[start..];
+        let mut set = |bit: u32| row[bit as usize / 8] |= 1 << (bit % 8);
+        for &class in classes {
+            assert!(class < self.classes, "class {class} of {}", self.classes);
+            set(class);
+        }
+        set(self.classes);
+    }
+}
+
+/// The meta of a file `chunk-<i>/labels`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LabelsMeta {
+    /// Which rows the file holds.
+    pub span: ChunkSpan,
+    /// What a label is.
+    pub spec: LabelSpec,
+}
+
+impl LabelsMeta {
+    const BYTES: usize = ChunkSpan::BYTES + 8;
+
+    /// The meta of the container file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut meta = Vec::with_capacity(Self::BYTES);
+        self.span.encode_into(&mut meta);
+        meta.extend_from_slice(&self.spec.classes.to_le_bytes());
+        meta.push(match self.spec.kind {
+            LabelKind::Single => 0,
+            LabelKind::Multi => 1,
+        });
+        meta.resize(Self::BYTES, 0);
+        meta
+    }
+
+    /// Decodes and checks the meta, and that the payload is as long as it calls for.
+    pub fn decode(header: &Header) -> Result<Self> {
+        let mut fields = Fields::of(header, Self::BYTES)?;
+        let span = ChunkSpan::decode(&mut fields)?;
+        let at = fields.offset();
+        let classes = fields.u32();
+        let kind = match fields.u8() {
+            0 => LabelKind::Single,
+            1 => LabelKind::Multi,
+            other => return Err(FormatError::invalid(at + 4, format!("there is no label kind {other}"))),
+        };
+        fields.zeros::<3>()?;
+        if classes == 0 {
+            return Err(FormatError::invalid(at, "labels of 0 classes"));
+        }
+        let spec = LabelSpec { classes, kind };
+        check_payload_length(header, span.rows.checked_mul(u64::from(spec.row_bytes())))?;
+        Ok(Self { span, spec })
+    }
+}
+
+/// The labels of a chunk.
+#[derive(Debug, Clone, Copy)]
+pub struct Labels<'a> {
+    meta: LabelsMeta,
+    payload: &'a [u8],
+    payload_offset: u64,
+}
+
+impl<'a> Labels<'a> {
+    /// The labels in `payload`, which is that of the file with this header.
+    pub fn new(header: &Header, payload: &'a [u8]) -> Result<Self> {
+        check_payload_slice(header, payload)?;
+        Ok(Self {
+            meta: LabelsMeta::decode(header)?,
+            payload,
+            payload_offset: header.payload_offset,
+        })
+    }
+
+    /// What the file says about itself.
+    pub fn meta(&self) -> &LabelsMeta {
+        &self.meta
+    }
+
+    /// The class of the node in `row`, if it has one.
+    ///
+    /// # Panics
+    /// If there is no such row, or nodes have sets of classes.
+    #[inline]
+    pub fn single(&self, row: u64) -> Result<Option<u32>> {
+        assert_eq!(self.meta.spec.kind, LabelKind::Single);
+        let bytes = self.row(row);
+        let (class, unlabelled) = match *bytes {
+            [a] => (u32::from(a), 0xff),
+            [a, b] => (u32::from(u16::from_le_bytes([a, b])), 0xffff),
+            [a, b, c, d] => (u32::from_le_bytes([a, b, c, d]), u32::MAX),
+            _ => unreachable!("a class has 1, 2 or 4 bytes"),
+        };
+        if class < self.meta.spec.classes {
+            Ok(Some(class))
+        } else if class == unlabelled {
+            Ok(None)
+        } else {
+            Err(self.invalid(row, format!("class {class} of {} classes", self.meta.spec.classes)))
+        }
+    }
+
+    /// The classes of the node in `row`, if it is labelled.
+    ///
+    /// # Panics
+    /// If there is no such row, or nodes have one class.
+    #[inline]
+    pub fn multi(&self, row: u64) -> Option<ClassSet<'a>> {
+        assert_eq!(self.meta.spec.kind, LabelKind::Multi);
+        let set = ClassSet {
+            bits: self.row(row),
+            classes: self.meta.spec.classes,
+        };
+        set.bit(self.meta.spec.classes).then_some(set)
+    }
+
+    /// Checks every row: classes are below their number, bits of no meaning are 0.
+    pub fn check(&self) -> Result<()> {
+        match self.meta.spec.kind {
+            LabelKind::Single => (0..self.meta.span.rows).try_for_each(|row| self.single(row).map(drop)),
+            LabelKind::Multi => (0..self.meta.span.rows).try_for_each(|row| self.check_multi(row)),
+        }
+    }
+
+    fn check_multi(&self, row: u64) -> Result<()> {
+        let bytes = self.row(row);
+        let (&last, before) = bytes.split_last().expect("a set has at least one byte");
+        // The last byte holds the bits from `classes / 8 * 8` on, of which `classes` is the last one with a meaning.
+        let beyond = last >> (self.meta.spec.classes % 8) >> 1;
+        if beyond != 0 {
+            return Err(self.invalid(row, "a bit beyond the last class is set".into()));
+        }
+        if self.multi(row).is_none() && (last != 0 || before.iter().any(|&byte| byte != 0)) {
+            return Err(self.invalid(row, "an unlabelled node has classes".into()));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn row(&self, row: u64) -> &'a [u8] {
+        let width = self.meta.spec.row_bytes() as usize;
+        &self.payload[row as usize * width..][..width]
+    }
+
+    #[cold]
+    fn invalid(&self, row: u64, what: String) -> FormatError {
+        let at = self.payload_offset + row * u64::from(self.meta.spec.row_bytes());
+        FormatError::invalid(at, format!("label of row {row}: {what}"))
+    }
+}
+
+/// The classes of one node.
+#[derive(Debug, Clone, Copy)]
+pub struct ClassSet<'a> {
+    bits: &'a [u8],
+    classes: u32,
+}
+
+impl<'a> ClassSet<'a> {
+    /// Whether the node is in `class`.
+    ///
+    /// # Panics
+    /// If there is no such class.
+    pub fn contains(&self, class: u32) -> bool {
+        assert!(class < self.classes, "class {class} of {}", self.classes);
+        self.bit(class)
+    }
+
+    /// The classes, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
+        let set = *self;
+        (0..self.classes).filter(move |&class| set.bit(class))
+    }
+
+    #[inline]
+    fn bit(&self, bit: u32) -> bool {
+        self.bits[bit as usize / 8] >> (bit % 8) & 1 == 1
+    }
+}

@@ -1,0 +1,140 @@
+//! An explicit order of nodes, both ways, where a user gave one.
+//!
+//! ```text
+//! meta    offset  bytes  what
+//!              0      8  N: number of nodes
+//! payload    5*r      5  the node at rank r
+//!        5*(N+v)      5  the rank of node v
+//! ```
+//!
+//! Ten bytes a node, and one random access for either direction. What needs no table has a
+//! [`Feistel`](crate::order::Feistel) permutation instead.
+
+use std::ops::Range;
+
+use crate::{
+    FormatError, NODES_MAX, Result,
+    bytes::{Fields, check_payload_length, check_payload_slice},
+    container::Header,
+};
+
+/// Bytes a node or a rank takes.
+pub const ENTRY_BYTES: usize = 5;
+
+/// Appends nodes, or ranks, to a payload.
+///
+/// # Panics
+/// If one of them is not below 2^40.
+pub fn encode_entries(entries: &[u64], payload: &mut Vec<u8>) {
+    payload.reserve(entries.len() * ENTRY_BYTES);
+    for &entry in entries {
+        assert!(entry < NODES_MAX, "node or rank {entry}");
+        payload.extend_from_slice(&entry.to_le_bytes()[..ENTRY_BYTES]);
+    }
+}
+
+/// The meta of the file `ids/order`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrderMeta {
+    /// Number of nodes.
+    pub nodes: u64,
+}
+
+impl OrderMeta {
+    const BYTES: usize = 8;
+
+    /// The meta of the container file.
+    pub fn encode(&self) -> Vec<u8> {
+        self.nodes.to_le_bytes().to_vec()
+    }
+
+    /// Decodes and checks the meta, and that the payload is as long as it calls for.
+    pub fn decode(header: &Header) -> Result<Self> {
+        let nodes = Fields::of(header, Self::BYTES)?.node_count("nodes")?;
+        check_payload_length(header, Some(nodes * 2 * ENTRY_BYTES as u64))?;
+        Ok(Self { nodes })
+    }
+}
+
+/// A permutation of `0..nodes`, and its inverse.
+#[derive(Debug, Clone, Copy)]
+pub struct OrderTable<'a> {
+    nodes: &'a [[u8; ENTRY_BYTES]],
+    ranks: &'a [[u8; ENTRY_BYTES]],
+    payload_offset: u64,
+}
+
+impl<'a> OrderTable<'a> {
+    /// The order in `payload`, which is that of the file with this header.
+    pub fn new(header: &Header, payload: &'a [u8]) -> Result<Self> {
+        check_payload_slice(header, payload)?;
+        let meta = OrderMeta::decode(header)?;
+        let (nodes, ranks) = payload.as_chunks().0.split_at(meta.nodes as usize);
+        Ok(Self {
+            nodes,
+            ranks,
+            payload_offset: header.payload_offset,
+        })
+    }
+
+    /// The number of nodes.
+    pub fn nodes(&self) -> u64 {
+        self.nodes.len() as u64
+    }
+
+    /// The node at `rank`.
+    ///
+    /// # Panics
+    /// If `rank` is not below the number of nodes.
+    #[inline]
+    pub fn forward(&self, rank: u64) -> Result<u64> {
+        self.entry(self.nodes, rank, 0)
+    }
+
+    /// The rank of a node: the inverse of [`OrderTable::forward`].
+    ///
+    /// # Panics
+    /// If `node` is not below the number of nodes.
+    #[inline]
+    pub fn inverse(&self, node: u64) -> Result<u64> {
+        self.entry(self.ranks, node, self.nodes())
+    }
+
+    /// Checks that the nodes of these ranks find their way back.
+    ///
+    /// If all ranks do, both tables are permutations: no two ranks can share a node that names one of them.
+    ///
+    /// # Panics
+    /// If there are no such ranks.
+    pub fn check(&self, ranks: Range<u64>) -> Result<()> {
+        for rank in ranks {
+            let node = self.forward(rank)?;
+            let back = self.inverse(node)?;
+            if back != rank {
+                return Err(FormatError::invalid(
+                    self.offset(rank),
+                    format!("the order puts node {node} at rank {rank}, and rank {back} at that node"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn entry(&self, table: &[[u8; ENTRY_BYTES]], i: u64, table_start: u64) -> Result<u64> {
+        let [a, b, c, d, e] = table[i as usize];
+        let entry = u64::from_le_bytes([a, b, c, d, e, 0, 0, 0]);
+        if entry >= self.nodes() {
+            return Err(FormatError::invalid(
+                self.offset(table_start + i),
+                format!("the order names {entry} of {} nodes", self.nodes()),
+            ));
+        }
+        Ok(entry)
+    }
+
+    #[cold]
+    fn offset(&self, entry: u64) -> u64 {
+        self.payload_offset + entry * ENTRY_BYTES as u64
+    }
+}

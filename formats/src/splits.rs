@@ -1,0 +1,85 @@
+//! Splits: named sets of nodes, such as those to train on.
+//!
+//! ```text
+//! meta    offset  bytes  what
+//!              0      8  name, ASCII, then zeros
+//!              8      8  number of nodes of the graph
+//!             16      8  number of nodes in the set
+//! payload                the set: 64-bit roaring bitmap, portable serialisation
+//! ```
+//!
+//! A set is decoded as a whole: a bit per node at most, and far less where it is sparse or has runs.
+
+use roaring::RoaringTreemap;
+
+use crate::{
+    FormatError, NODES_MAX, Result,
+    bytes::Fields,
+    container::{self, FileKind},
+};
+
+const META_BYTES: usize = 24;
+const NAME_BYTES: usize = 8;
+
+/// The bytes of the file `splits/<name>.roaring` for a graph of `nodes` nodes, and their digest.
+///
+/// # Panics
+/// If the name has no bytes or more than eight, or a node of the set is not below `nodes`.
+pub fn encode(name: &str, nodes: u64, set: &RoaringTreemap) -> (Vec<u8>, u64) {
+    assert!(nodes <= NODES_MAX, "{nodes} nodes");
+    assert!(set.max().is_none_or(|max| max < nodes), "a node beyond {nodes}");
+    let mut meta = padded_name(name).to_vec();
+    meta.extend_from_slice(&nodes.to_le_bytes());
+    meta.extend_from_slice(&set.len().to_le_bytes());
+    let mut payload = Vec::with_capacity(set.serialized_size());
+    set.serialize_into(&mut payload).expect("memory takes all bytes");
+    container::encode_file(FileKind::SPLIT, meta, &payload)
+}
+
+/// Decodes and fully checks the bytes of the file `splits/<name>.roaring` of a graph of `nodes` nodes.
+pub fn decode(file: &[u8], name: &str, nodes: u64) -> Result<RoaringTreemap> {
+    let (header, payload) = container::decode_file(file, FileKind::SPLIT)?;
+    let mut fields = Fields::of(&header, META_BYTES)?;
+    let found_name = fields.array::<NAME_BYTES>();
+    if found_name != padded_name(name) {
+        return Err(FormatError::invalid(
+            64,
+            format!(
+                "the file is of the split \"{}\", but in the place of {name:?}; were files swapped?",
+                found_name.escape_ascii()
+            ),
+        ));
+    }
+    let (of_nodes, count) = (fields.u64(), fields.u64());
+    if of_nodes != nodes {
+        return Err(FormatError::invalid(
+            72,
+            format!("the split is of a graph of {of_nodes} nodes, but the graph has {nodes}"),
+        ));
+    }
+    let wrong = |what: String| Err(FormatError::invalid(header.payload_offset, what));
+    let set = match RoaringTreemap::deserialize_from(payload) {
+        Ok(set) => set,
+        Err(e) => return wrong(format!("the split is no roaring bitmap: {e}")),
+    };
+    if set.serialized_size() != payload.len() {
+        return wrong("the split's roaring bitmap repeats a key or is followed by other bytes".into());
+    }
+    if set.len() != count {
+        return wrong(format!("the split has {} nodes, but its meta says {count}", set.len()));
+    }
+    if let Some(max) = set.max().filter(|&max| max >= nodes) {
+        return wrong(format!("the split holds node {max} of a graph of {nodes} nodes"));
+    }
+    Ok(set)
+}
+
+fn padded_name(name: &str) -> [u8; NAME_BYTES] {
+    assert!(
+        (1..=NAME_BYTES).contains(&name.len()) && name.is_ascii(),
+        "a split named {name:?}"
+    );
+    let mut padded = [0; NAME_BYTES];
+    padded[..name.len()].copy_from_slice(name.as_bytes());
+    padded
+}

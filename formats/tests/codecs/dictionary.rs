@@ -1,0 +1,146 @@
+use std::collections::BTreeSet;
+
+use grappa_formats::{
+    container::FileKind,
+    dictionary::{
+        DictionaryMeta, IntegerDictionary, IntegerDictionaryBuilder, KEY_BYTES_MAX, StringDictionary,
+        StringDictionaryBuilder,
+    },
+};
+use proptest::prelude::*;
+
+use crate::{file, open};
+
+pub fn integers(keys: &[u64]) -> Vec<u8> {
+    let mut builder = IntegerDictionaryBuilder::new();
+    let mut payload = Vec::new();
+    for &key in keys {
+        builder.push(key);
+        if key % 3 == 0 {
+            payload.extend(builder.take_bytes());
+        }
+    }
+    let (meta, tail) = builder.finish();
+    payload.extend(tail);
+    file(FileKind::DICTIONARY, meta.encode(), &payload, 64)
+}
+
+pub fn strings<'a>(keys: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut builder = StringDictionaryBuilder::new();
+    let mut payload = Vec::new();
+    for key in keys {
+        builder.push(key);
+        if builder.ready_bytes() > 40 {
+            payload.extend(builder.take_bytes());
+        }
+    }
+    let (meta, tail) = builder.finish();
+    tail.for_each(|piece| payload.extend(piece));
+    file(FileKind::DICTIONARY, meta.encode(), &payload, 64)
+}
+
+fn key_strategy() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        prop::collection::vec(prop::sample::select(&b"ab"[..]), 0..8),
+        prop::collection::vec(any::<u8>(), 0..5),
+        "/usr/(bin|lib|share)/[a-d]{1,3}(/[0-9]{1,2})?".prop_map(String::into_bytes),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn integers_are_found_at_their_rank(
+        keys in prop::collection::btree_set(prop_oneof![any::<u64>(), 0..1000u64, (0..64u32).prop_map(|i| 1 << i)], 0..300),
+        probes in prop::collection::vec(prop_oneof![any::<u64>(), 0..1000u64], 0..50),
+    ) {
+        let keys: Vec<u64> = keys.into_iter().collect();
+        let file = integers(&keys);
+        let (header, payload) = open(&file, FileKind::DICTIONARY);
+        let dictionary = IntegerDictionary::new(&header, payload).unwrap();
+        prop_assert!(dictionary.check().is_ok());
+        prop_assert_eq!(dictionary.len(), keys.len() as u64);
+        prop_assert_eq!(dictionary.iter(0..dictionary.len()).collect::<Vec<_>>(), keys.clone());
+        for (rank, &key) in keys.iter().enumerate() {
+            prop_assert_eq!(dictionary.get(rank as u64), key);
+        }
+        for probe in probes.iter().chain(&keys).flat_map(|&k| [k, k.wrapping_add(1), k.wrapping_sub(1)]) {
+            prop_assert_eq!(dictionary.find(probe), keys.binary_search(&probe).ok().map(|rank| rank as u64));
+        }
+    }
+
+    #[test]
+    fn strings_are_found_at_their_rank(
+        keys in prop::collection::btree_set(key_strategy(), 0..200),
+        probes in prop::collection::vec(key_strategy(), 0..50),
+        start in any::<prop::sample::Index>(),
+    ) {
+        let file = strings(keys.iter().map(Vec::as_slice));
+        let keys: Vec<Vec<u8>> = keys.into_iter().collect();
+        let (header, payload) = open(&file, FileKind::DICTIONARY);
+        let dictionary = StringDictionary::new(&header, payload).unwrap();
+        prop_assert!(dictionary.check().is_ok());
+        prop_assert_eq!(dictionary.len(), keys.len() as u64);
+        let mut found = b"left over".to_vec();
+        for (rank, key) in keys.iter().enumerate() {
+            dictionary.get(rank as u64, &mut found).unwrap();
+            prop_assert_eq!(&found, key);
+        }
+        for probe in probes.iter().chain(&keys) {
+            prop_assert_eq!(dictionary.find(probe).unwrap(), keys.binary_search(probe).ok().map(|rank| rank as u64));
+        }
+        let start = start.index(keys.len() + 1);
+        let mut from = dictionary.iter_from(start as u64).unwrap();
+        for key in &keys[start..] {
+            prop_assert_eq!(from.next_key().unwrap(), Some(key.as_slice()));
+        }
+        prop_assert_eq!(from.next_key().unwrap(), None);
+    }
+}
+
+#[test]
+fn the_longest_keys_come_back() {
+    let long = [
+        vec![b'x'; KEY_BYTES_MAX - 1],
+        vec![b'x'; KEY_BYTES_MAX],
+        vec![b'y'; KEY_BYTES_MAX],
+    ];
+    let file = strings(long.iter().map(Vec::as_slice));
+    let (header, payload) = open(&file, FileKind::DICTIONARY);
+    let dictionary = StringDictionary::new(&header, payload).unwrap();
+    dictionary.check().unwrap();
+    for (rank, key) in long.iter().enumerate() {
+        assert_eq!(dictionary.find(key).unwrap(), Some(rank as u64));
+    }
+}
+
+/// More blocks than a piece of the tail holds.
+#[test]
+fn a_long_table_comes_in_pieces() {
+    let keys: BTreeSet<String> = (0..200_000).map(|i| i.to_string()).collect();
+    let mut builder = StringDictionaryBuilder::new();
+    let mut payload = Vec::new();
+    for key in &keys {
+        builder.push(key.as_bytes());
+        payload.extend(builder.take_bytes());
+    }
+    let (meta, tail) = builder.finish();
+    let pieces: Vec<Vec<u8>> = tail.collect();
+    assert!(pieces.len() == 2 && pieces.iter().all(|piece| piece.len() <= 65_543));
+    payload.extend(pieces.concat());
+    let file = file(FileKind::DICTIONARY, meta.encode(), &payload, 64);
+    let (header, payload) = open(&file, FileKind::DICTIONARY);
+    assert_eq!(DictionaryMeta::decode(&header).unwrap(), meta);
+    let dictionary = StringDictionary::new(&header, payload).unwrap();
+    dictionary.check().unwrap();
+    for (rank, key) in keys.iter().enumerate().step_by(997) {
+        assert_eq!(dictionary.find(key.as_bytes()).unwrap(), Some(rank as u64));
+    }
+}
+
+#[test]
+#[should_panic(expected = "key 5 after 5")]
+fn a_key_that_comes_twice_is_the_caller_s_mistake() {
+    let mut builder = IntegerDictionaryBuilder::new();
+    builder.push(5);
+    builder.push(5);
+}

@@ -1,0 +1,219 @@
+use grappa_formats::{
+    features::{FeatureLayout, SourceDtype, row_stride},
+    manifest::FeatureDtype,
+};
+use half::{bf16, f16};
+use proptest::prelude::*;
+
+const DTYPES: [FeatureDtype; 4] = [
+    FeatureDtype::F32,
+    FeatureDtype::F16,
+    FeatureDtype::Bf16,
+    FeatureDtype::Int8,
+];
+
+/// One value at a time, as the spec says it.
+fn naive_row(dtype: FeatureDtype, values: &[f32]) -> Vec<u8> {
+    match dtype {
+        FeatureDtype::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        FeatureDtype::F16 => values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect(),
+        FeatureDtype::Bf16 => values.iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect(),
+        FeatureDtype::Int8 => {
+            let finite = values.iter().map(|v| v.abs()).filter(|v| v.is_finite());
+            let scale = finite.fold(0.0, f32::max) / 127.0;
+            let quantum = |v: f32| match v {
+                _ if scale == 0.0 || v.is_nan() => 0,
+                v => (v / scale).round_ties_even().clamp(-127.0, 127.0) as i8,
+            };
+            let quanta = values.iter().map(|&v| quantum(v) as u8);
+            scale.to_le_bytes().into_iter().chain(quanta).collect()
+        }
+    }
+}
+
+fn naive_values(dtype: FeatureDtype, row: &[u8]) -> Vec<f32> {
+    let pairs = || row.chunks(2).map(|b| [b[0], b[1]]);
+    match dtype {
+        FeatureDtype::F32 => row
+            .chunks(4)
+            .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
+            .collect(),
+        FeatureDtype::F16 => pairs().map(|b| f16::from_le_bytes(b).to_f32()).collect(),
+        FeatureDtype::Bf16 => pairs().map(|b| bf16::from_le_bytes(b).to_f32()).collect(),
+        FeatureDtype::Int8 => {
+            let scale = f32::from_le_bytes(row[..4].try_into().unwrap());
+            row[4..].iter().map(|&q| scale * f32::from(q as i8)).collect()
+        }
+    }
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    // Which not-a-number it is does not matter.
+    values
+        .iter()
+        .map(|v| if v.is_nan() { !0 } else { v.to_bits() })
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn rows_are_those_of_the_naive_codec(
+        dtype in prop::sample::select(&DTYPES[..]),
+        values in prop::collection::vec(prop_oneof![8 => -100.0..100.0f32, 1 => any::<u32>().prop_map(f32::from_bits)], 1..200),
+    ) {
+        let layout = FeatureLayout::new(dtype, values.len() as u32);
+        let mut row = vec![0xee; layout.stride as usize];
+        layout.encode_row(&values, &mut row);
+        let naive = naive_row(dtype, &values);
+        prop_assert_eq!(bits(&naive_values(dtype, &row[..naive.len()])), bits(&naive_values(dtype, &naive)));
+        prop_assert!(row[naive.len()..].iter().all(|&byte| byte == 0));
+        prop_assert!(layout.check_rows(&row, 0).is_ok());
+        let mut decoded = vec![0.0; values.len()];
+        layout.decode_row(&row, &mut decoded);
+        prop_assert_eq!(bits(&decoded), bits(&naive_values(dtype, &row[..naive.len()])));
+        let lost = decoded.iter().zip(&values).filter(|(d, v)| !v.is_finite() || !d.is_finite()).count();
+        prop_assert_eq!(layout.unstorable(&values), lost);
+    }
+
+    #[test]
+    fn int8_is_off_by_half_a_quantum_at_most(values in prop::collection::vec(-1e3..1e3f32, 1..100)) {
+        let layout = FeatureLayout::new(FeatureDtype::Int8, values.len() as u32);
+        let (mut row, mut decoded) = (vec![0; layout.stride as usize], vec![0.0; values.len()]);
+        layout.encode_row(&values, &mut row);
+        layout.decode_row(&row, &mut decoded);
+        let max = values.iter().fold(0f32, |max, v| max.max(v.abs()));
+        for (value, decoded) in values.iter().zip(decoded) {
+            prop_assert!((value - decoded).abs() <= max / 254.0 * 1.0001, "{} became {}", value, decoded);
+        }
+    }
+
+    #[test]
+    fn a_stride_costs_no_more_than_any_other(dim in 1u32..3000, dtype in prop::sample::select(&DTYPES[..])) {
+        let row = u64::from(dtype.row_bytes(dim));
+        let cost = |stride: u64| (0..1024).map(|r| (r * stride + row - 1) / 4096 - r * stride / 4096 + 1).sum::<u64>() * stride;
+        let chosen = u64::from(row_stride(dtype, dim));
+        prop_assert!(chosen >= row && chosen.is_multiple_of(4) && (chosen - row <= row / 8 || chosen - row < 4));
+        for stride in (row.next_multiple_of(4)..=row + row / 8).step_by(4) {
+            prop_assert!(cost(chosen) <= cost(stride), "{} instead of {} for rows of {}", chosen, stride, row);
+        }
+    }
+}
+
+#[test]
+fn strides_keep_rows_off_page_boundaries_where_that_pays() {
+    let strides = [
+        (250, 1000, 1024),
+        (128, 512, 512),
+        (1433, 5732, 6144),
+        (100, 400, 400),
+        (1, 4, 4),
+        (768, 3072, 3072),
+    ];
+    for (dim, bytes, stride) in strides {
+        assert_eq!(FeatureDtype::F32.row_bytes(dim), bytes);
+        assert_eq!(row_stride(FeatureDtype::F32, dim), stride, "rows of {bytes} bytes");
+    }
+    assert_eq!(row_stride(FeatureDtype::F16, 1), 4);
+    assert_eq!(row_stride(FeatureDtype::F16, 500), 1024);
+    assert_eq!(row_stride(FeatureDtype::Int8, 1433), 1536);
+    assert_eq!(row_stride(FeatureDtype::Int8, 1021), 1028);
+}
+
+/// All 65,536 halves survive, signalling not-a-numbers included.
+#[test]
+fn halves_that_stay_halves_keep_their_bits() {
+    let source: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    for (from, to) in [
+        (SourceDtype::F16, FeatureDtype::F16),
+        (SourceDtype::Bf16, FeatureDtype::Bf16),
+    ] {
+        let layout = FeatureLayout::new(to, 1 << 16);
+        let mut row = vec![0; layout.stride as usize];
+        layout.encode_rows_from(from, &source, &mut row);
+        assert!(row == source);
+    }
+}
+
+#[test]
+fn every_half_decodes_as_the_naive_one_does() {
+    let source: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    for dtype in [FeatureDtype::F16, FeatureDtype::Bf16] {
+        let layout = FeatureLayout::new(dtype, 1 << 16);
+        let mut values = vec![0.0; 1 << 16];
+        layout.decode_row(&source, &mut values);
+        assert_eq!(bits(&values), bits(&naive_values(dtype, &source)));
+    }
+}
+
+#[test]
+fn many_rows_are_many_times_one_row() {
+    for dtype in DTYPES {
+        let layout = FeatureLayout::new(dtype, 5);
+        let values: Vec<f32> = (0..35).map(|i| i as f32 - 12.5).collect();
+        let mut rows = vec![1; 7 * layout.stride as usize];
+        layout.encode_rows(&values, &mut rows);
+        let mut decoded = vec![0.0; 35];
+        layout.decode_rows(&rows, &mut decoded);
+        for (i, row) in rows.chunks(layout.stride as usize).enumerate() {
+            let mut one = [0.0; 5];
+            layout.decode_row(row, &mut one);
+            assert_eq!(one, decoded[5 * i..5 * i + 5]);
+        }
+        if dtype != FeatureDtype::Int8 {
+            assert_eq!(decoded, values);
+        }
+    }
+}
+
+#[test]
+fn other_types_go_by_way_of_f32() {
+    let layout = FeatureLayout::new(FeatureDtype::F32, 3);
+    let encoded = |dtype, source: &[u8]| {
+        let (mut row, mut values) = ([0; 12], [0.0; 3]);
+        layout.encode_rows_from(dtype, source, &mut row);
+        layout.decode_row(&row, &mut values);
+        values
+    };
+    let bytes = |values: [i64; 3], width: usize| {
+        values
+            .iter()
+            .flat_map(|v| v.to_le_bytes()[..width].to_vec())
+            .collect::<Vec<_>>()
+    };
+    for (dtype, width) in [
+        (SourceDtype::I8, 1),
+        (SourceDtype::I16, 2),
+        (SourceDtype::I32, 4),
+        (SourceDtype::I64, 8),
+    ] {
+        assert_eq!(encoded(dtype, &bytes([-1, 0, 100], width)), [-1.0, 0.0, 100.0]);
+    }
+    for (dtype, width) in [
+        (SourceDtype::U8, 1),
+        (SourceDtype::U16, 2),
+        (SourceDtype::U32, 4),
+        (SourceDtype::U64, 8),
+    ] {
+        let max = (1u128 << (8 * width)) as f32;
+        let values = encoded(dtype, &bytes([-1, 0, 100], width));
+        assert!(values[0] > 0.99 * max && values[0] <= max && values[1..] == [0.0, 100.0]);
+    }
+    let doubles: Vec<u8> = [0.1f64, -2.0, 1e300].iter().flat_map(|v| v.to_le_bytes()).collect();
+    assert_eq!(encoded(SourceDtype::F64, &doubles), [0.1, -2.0, f32::INFINITY]);
+    let halves: Vec<u8> = [0.5, -2.0, 65504.0]
+        .iter()
+        .flat_map(|&v| f16::from_f32(v).to_le_bytes())
+        .collect();
+    assert_eq!(encoded(SourceDtype::F16, &halves), [0.5, -2.0, 65504.0]);
+}
+
+#[test]
+fn int8_takes_what_is_not_finite_as_near_as_it_can() {
+    let layout = FeatureLayout::new(FeatureDtype::Int8, 4);
+    let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 12.7];
+    let (mut row, mut decoded) = ([0; 8], [0.0; 4]);
+    layout.encode_row(&values, &mut row);
+    layout.decode_row(&row, &mut decoded);
+    assert_eq!(decoded, [0.0, 12.7, -12.7, 12.7]);
+    assert_eq!(layout.unstorable(&values), 3);
+}

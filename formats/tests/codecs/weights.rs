@@ -1,0 +1,44 @@
+use grappa_formats::{
+    ChunkId, ChunkSpan, NodeId,
+    container::FileKind,
+    weights::{Weights, WeightsMeta, encode_anchors, encode_weights},
+};
+use proptest::prelude::*;
+
+use crate::{file, open};
+
+pub fn weights_file(degrees: &[u64], weights: &[f32]) -> Vec<u8> {
+    let span = ChunkSpan {
+        chunk: ChunkId(1),
+        first_node: NodeId(500),
+        rows: degrees.len() as u64,
+    };
+    let mut payload = encode_anchors(degrees.iter().copied());
+    encode_weights(weights, &mut payload);
+    let meta = WeightsMeta {
+        span,
+        edges: weights.len() as u64,
+    };
+    file(FileKind::WEIGHTS, meta.encode(), &payload, 64)
+}
+
+proptest! {
+    #[test]
+    fn each_row_finds_its_weights(degrees in prop::collection::vec(0..5u64, 0..300)) {
+        let weights: Vec<f32> = (0..degrees.iter().sum()).map(|e| e as f32 / 8.0).collect();
+        let file = weights_file(&degrees, &weights);
+        let (header, payload) = open(&file, FileKind::WEIGHTS);
+        let reader = Weights::new(&header, payload).unwrap();
+        prop_assert!(reader.check(degrees.iter().copied()).is_ok());
+        let mut start = 0;
+        for (row, &degree) in degrees.iter().enumerate() {
+            let range = reader.range(row as u64, |row| degrees[row as usize]).unwrap();
+            prop_assert_eq!(range.clone(), start..start + degree);
+            start += degree;
+            let mut copied = vec![0.0; degree as usize];
+            reader.copy(range.clone(), &mut copied);
+            prop_assert_eq!(&copied[..], &weights[range.start as usize..range.end as usize]);
+            prop_assert!(range.clone().all(|edge| reader.get(edge) == weights[edge as usize]));
+        }
+    }
+}
