@@ -4,12 +4,14 @@
 //! meta    offset  bytes  what
 //!              0     24  the chunk's span
 //!             24      8  E: number of edges
-//! payload    8*a      8  edges in the rows before row 64 a; A = ceil(rows / 64) of these anchors
-//!      8*A + 4*e      4  weight of edge e
+//! payload    4*e      4  weight of edge e
+//!            4*E  0 or 4  zeros, up to a multiple of 8
+//!       A + 8*a      8  edges in the rows before row 64 a; A is where that multiple is, and there are ceil(rows / 64)
 //! ```
 //!
 //! The payload starts at a multiple of 8. Where a row's weights are follows from the last anchor and the degrees of the
-//! rows since, which the chunk's rows know: an anchor costs an eighth of a byte a row.
+//! rows since, which the chunk's rows know: an anchor costs an eighth of a byte a row. Anchors come last so that a
+//! writer that does not know the degrees beforehand can stream.
 
 use std::ops::Range;
 
@@ -23,21 +25,46 @@ use crate::{
 /// Rows per anchor.
 pub const ANCHOR_ROWS: u64 = 64;
 
-/// The first part of a payload: the anchors of rows with these degrees. The weights follow, four bytes each.
-pub fn encode_anchors(degrees: impl IntoIterator<Item = u64>) -> Vec<u8> {
-    let (mut anchors, mut edges) = (Vec::new(), 0u64);
-    for (row, degree) in (0u64..).zip(degrees) {
-        if row.is_multiple_of(ANCHOR_ROWS) {
-            anchors.extend_from_slice(&edges.to_le_bytes());
-        }
-        edges += degree;
-    }
-    anchors
+/// Encodes the weights of a chunk row by row.
+///
+/// Memory: the bytes that were not taken, and an eighth of a byte a row.
+#[derive(Debug, Default)]
+pub struct WeightsEncoder {
+    ready: Vec<u8>,
+    anchors: Vec<u8>,
+    rows: u64,
+    edges: u64,
 }
 
-/// Appends weights to a payload.
-pub fn encode_weights(weights: &[f32], payload: &mut Vec<u8>) {
-    payload.extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
+impl WeightsEncoder {
+    /// Appends the weights of the next row.
+    pub fn push_row(&mut self, weights: &[f32]) {
+        if self.rows.is_multiple_of(ANCHOR_ROWS) {
+            self.anchors.extend_from_slice(&self.edges.to_le_bytes());
+        }
+        self.ready.extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
+        self.rows += 1;
+        self.edges += weights.len() as u64;
+    }
+
+    /// How many bytes [`WeightsEncoder::take_bytes`] would give.
+    pub fn ready_bytes(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Takes the bytes of the payload that are ready.
+    pub fn take_bytes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Ends the payload: returns what follows on the bytes that were taken.
+    pub fn finish(mut self) -> Vec<u8> {
+        if !self.edges.is_multiple_of(2) {
+            self.ready.extend_from_slice(&[0; 4]);
+        }
+        self.ready.extend_from_slice(&self.anchors);
+        self.ready
+    }
 }
 
 /// The meta of a file `chunk-<i>/weights`.
@@ -50,7 +77,8 @@ pub struct WeightsMeta {
 }
 
 impl WeightsMeta {
-    const BYTES: usize = ChunkSpan::BYTES + 8;
+    /// Length of an encoded meta.
+    pub const BYTES: usize = ChunkSpan::BYTES + 8;
 
     /// The meta of the container file.
     pub fn encode(&self) -> Vec<u8> {
@@ -73,12 +101,15 @@ impl WeightsMeta {
                 format!("weights start at {}, which is no multiple of 8", header.payload_offset),
             ));
         }
-        let expected = meta
-            .edges
-            .checked_mul(4)
-            .and_then(|bytes| bytes.checked_add(meta.anchors() * 8));
+        let values = meta.edges.checked_mul(4).and_then(|bytes| bytes.checked_next_multiple_of(8));
+        let expected = values.and_then(|bytes| bytes.checked_add(meta.anchors() * 8));
         check_payload_length(header, expected)?;
         Ok(meta)
+    }
+
+    /// Where the anchors start in the payload.
+    fn anchors_at(&self) -> u64 {
+        (self.edges * 4).next_multiple_of(8)
     }
 
     fn anchors(&self) -> u64 {
@@ -100,11 +131,11 @@ impl<'a> Weights<'a> {
     pub fn new(header: &Header, payload: &'a [u8]) -> Result<Self> {
         check_payload_slice(header, payload)?;
         let meta = WeightsMeta::decode(header)?;
-        let (anchors, weights) = payload.split_at(8 * meta.anchors() as usize);
+        let (weights, anchors) = payload.split_at(meta.anchors_at() as usize);
         Ok(Self {
             meta,
             anchors,
-            weights: weights.as_chunks().0,
+            weights: &weights.as_chunks().0[..meta.edges as usize],
             payload_offset: header.payload_offset,
         })
     }
@@ -129,7 +160,7 @@ impl<'a> Weights<'a> {
         match (start, end) {
             (Some(start), Some(end)) if end <= self.meta.edges => Ok(start..end),
             _ => Err(FormatError::invalid(
-                self.payload_offset + 8 * anchor,
+                self.payload_offset + self.meta.anchors_at() + 8 * anchor,
                 format!(
                     "the weights of row {row}, counted from edge {first}, are not among those of {} edges",
                     self.meta.edges
@@ -168,7 +199,7 @@ impl<'a> Weights<'a> {
                 let found = u64_entry(self.anchors, anchor as usize);
                 if Some(found) != edges {
                     return Err(FormatError::invalid(
-                        self.payload_offset + 8 * anchor,
+                        self.payload_offset + self.meta.anchors_at() + 8 * anchor,
                         format!(
                             "the weights put edge {found} first in row {rows}, the degrees before it say {edges:?}"
                         ),

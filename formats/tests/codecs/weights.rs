@@ -1,7 +1,7 @@
 use grappa_formats::{
     ChunkId, ChunkSpan, NodeId,
     container::FileKind,
-    weights::{Weights, WeightsMeta, encode_anchors, encode_weights},
+    weights::{Weights, WeightsEncoder, WeightsMeta},
 };
 use proptest::prelude::*;
 
@@ -13,8 +13,17 @@ pub fn weights_file(degrees: &[u64], weights: &[f32]) -> Vec<u8> {
         first_node: NodeId(500),
         rows: degrees.len() as u64,
     };
-    let mut payload = encode_anchors(degrees.iter().copied());
-    encode_weights(weights, &mut payload);
+    let (mut encoder, mut payload, mut rest) = (WeightsEncoder::default(), Vec::new(), weights);
+    for &degree in degrees {
+        let (row, others) = rest.split_at(degree as usize);
+        encoder.push_row(row);
+        // Taken now and then, as by a writer that streams.
+        if encoder.ready_bytes() > 16 {
+            payload.extend(encoder.take_bytes());
+        }
+        rest = others;
+    }
+    payload.extend(encoder.finish());
     let meta = WeightsMeta {
         span,
         edges: weights.len() as u64,
