@@ -38,6 +38,10 @@ pub struct Manifest {
     pub weighted: bool,
     /// What was done to the edges on the way in.
     pub edge_options: EdgeOptions,
+    /// Number of edges in the input, before that; of a generated graph, those that were drawn.
+    pub edges_read: u64,
+    /// Number of lines or rows of the input that were no edges and were skipped.
+    pub rejected: u64,
     /// The model the graph was generated from, as JSON; empty for ingested graphs.
     pub generator: String,
     /// Every immutable file of the store but this one, sorted by path.
