@@ -1,0 +1,345 @@
+//! Input files: opened once, read at offsets by any thread, or decompressed front to back.
+//!
+//! Files are read with `pread` into the caller's buffers and never mapped: mapped pages would count as memory of the
+//! process, and a file that shrinks under a mapping kills it.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    num::NonZeroU64,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use rustix::fs::Advice;
+
+use crate::{Error, Position, Result};
+
+/// Compressed bytes are read from the file in pieces of this size.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub(super) struct InputFile {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl InputFile {
+    /// Opens `path`, which must be a regular file: blocks are read from anywhere in it, and read again on `--resume`.
+    pub fn open(path: &Path) -> Result<Arc<Self>> {
+        let file = File::open(path).map_err(Error::io("open", path))?;
+        let metadata = file.metadata().map_err(Error::io("read", path))?;
+        if metadata.is_dir() {
+            return Err(Error::input(
+                path,
+                Position::Whole,
+                "this is a folder; name the files in it, or use --ogb for a folder of the Open Graph Benchmark",
+            ));
+        }
+        if !metadata.is_file() {
+            return Err(Error::input(
+                path,
+                Position::Whole,
+                "this is a pipe or device; input is read from several places at once, so save it to a file first",
+            ));
+        }
+        // Advice only: a file system that ignores it is merely slower.
+        let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
+        Ok(Arc::new(Self {
+            file,
+            path: path.to_owned(),
+            bytes: metadata.len(),
+        }))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Size in bytes when the file was opened.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Fills `into` from `offset`. A file that turns out shorter than it was is an error.
+    pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<()> {
+        self.file
+            .read_exact_at(into, offset)
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::UnexpectedEof => Error::input(
+                    &self.path,
+                    Position::Offset(offset),
+                    format!(
+                        "expected {} more bytes here, but the file ends; it had {} bytes when it was opened: \
+                         something is changing it",
+                        into.len(),
+                        self.bytes
+                    ),
+                ),
+                _ => Error::io("read", &self.path)(source),
+            })
+    }
+
+    /// The first `bytes` bytes, or all if there are fewer.
+    pub fn head(&self, bytes: usize) -> Result<Vec<u8>> {
+        let mut head = vec![0; (bytes as u64).min(self.bytes) as usize];
+        self.read_exact_at(&mut head, 0)?;
+        Ok(head)
+    }
+
+    /// Tells the kernel to start reading this range in the background.
+    pub fn will_need(&self, offset: u64, bytes: u64) {
+        if let Some(bytes) = NonZeroU64::new(bytes.min(self.bytes.saturating_sub(offset))) {
+            let _ = rustix::fs::fadvise(&self.file, offset, Some(bytes), Advice::WillNeed);
+        }
+    }
+}
+
+/// How a file's bytes are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+impl Compression {
+    /// Recognises a compressed file by its first bytes; names lie more often.
+    pub fn of(head: &[u8]) -> Self {
+        match head {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
+            // A Zstandard file may begin with a skippable frame.
+            [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            _ => Self::None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "plain",
+            Self::Gzip => "gzip",
+            Self::Zstd => "Zstandard",
+        }
+    }
+}
+
+/// A part of a file: all of it, or a member of an archive.
+#[derive(Debug, Clone)]
+pub(super) struct Extent {
+    pub file: Arc<InputFile>,
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// How many bytes of the file it takes.
+    pub bytes: u64,
+    pub compression: Compression,
+}
+
+impl Extent {
+    pub fn whole(file: &Arc<InputFile>, compression: Compression) -> Self {
+        Self {
+            offset: 0,
+            bytes: file.bytes(),
+            file: file.clone(),
+            compression,
+        }
+    }
+
+    /// A reader of the unpacked bytes from their start.
+    pub fn stream(&self) -> Result<Stream> {
+        let consumed = Arc::new(AtomicU64::new(0));
+        let packed = BufReader::with_capacity(
+            PIECE_BYTES,
+            Pieces {
+                extent: self.clone(),
+                consumed: consumed.clone(),
+            },
+        );
+        let unpacked: Box<dyn Read + Send> = match self.compression {
+            Compression::None => Box::new(packed),
+            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
+            Compression::Zstd => Box::new(
+                zstd::stream::read::Decoder::with_buffer(packed).map_err(Error::io("decompress", self.file.path()))?,
+            ),
+        };
+        Ok(Stream {
+            unpacked,
+            extent: self.clone(),
+            consumed,
+        })
+    }
+}
+
+/// Reads an extent's packed bytes piece by piece.
+struct Pieces {
+    extent: Extent,
+    consumed: Arc<AtomicU64>,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let at = self.consumed.load(Ordering::Relaxed);
+        let wanted = (into.len() as u64).min(self.extent.bytes - at) as usize;
+        let read = self
+            .extent
+            .file
+            .file
+            .read_at(&mut into[..wanted], self.extent.offset + at)?;
+        self.consumed.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// Unpacked bytes, front to back.
+pub(super) struct Stream {
+    unpacked: Box<dyn Read + Send>,
+    extent: Extent,
+    consumed: Arc<AtomicU64>,
+}
+
+impl Stream {
+    /// How many bytes of the file have been read, in whole pieces.
+    pub fn consumed(&self) -> u64 {
+        self.consumed.load(Ordering::Relaxed)
+    }
+
+    /// Fills `into` as far as there are bytes; says how far.
+    pub fn read_full(&mut self, into: &mut [u8]) -> Result<usize> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match self.unpacked.read(&mut into[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.error(error)),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Says what is wrong with the packed bytes.
+    fn error(&self, error: io::Error) -> Error {
+        let path = self.extent.file.path();
+        let at = Position::Offset(self.extent.offset + self.consumed());
+        let kind = self.extent.compression.name();
+        match error.kind() {
+            _ if error.raw_os_error().is_some() => Error::io("read", path)(error),
+            io::ErrorKind::UnexpectedEof => Error::input(
+                path,
+                at,
+                format!("the {kind} data ends too early: the file is truncated; fetch or write it again"),
+            ),
+            _ => Error::input(
+                path,
+                at,
+                format!("the {kind} data is damaged ({error}); fetch or write it again"),
+            ),
+        }
+    }
+}
+
+/// Lines of a stream with their offsets, for looking into a file before it is read in earnest.
+pub(super) struct Lines {
+    reader: BufReader<StreamReader>,
+    offset: u64,
+    number: u64,
+    line_bytes_max: usize,
+}
+
+struct StreamReader(Stream);
+
+impl Read for StreamReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read_full(into).map_err(io::Error::other)
+    }
+}
+
+/// One line, without its end.
+pub(super) struct Line {
+    /// Offset of its first byte in the unpacked bytes.
+    pub offset: u64,
+    /// Counted from 1.
+    pub number: u64,
+    pub bytes: Vec<u8>,
+}
+
+impl Lines {
+    /// Lines longer than `line_bytes_max` are an error.
+    pub fn new(stream: Stream, line_bytes_max: usize) -> Self {
+        Self {
+            reader: BufReader::with_capacity(PIECE_BYTES, StreamReader(stream)),
+            offset: 0,
+            number: 0,
+            line_bytes_max,
+        }
+    }
+
+    /// Offset of the next line.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next line, or none at the end.
+    pub fn next_line(&mut self) -> Result<Option<Line>> {
+        let mut bytes = Vec::new();
+        let limit = self.line_bytes_max as u64 + 1;
+        let read = (&mut self.reader)
+            .take(limit)
+            .read_until(b'\n', &mut bytes)
+            .map_err(|error| match error.downcast::<Error>() {
+                Ok(error) => error,
+                Err(error) => Error::io("read", self.reader.get_ref().0.extent.file.path())(error),
+            })?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        let offset = self.offset;
+        self.offset += read as u64;
+        if bytes.last() == Some(&b'\n') {
+            bytes.pop();
+        } else if read as u64 == limit {
+            return Err(Error::input(
+                self.reader.get_ref().0.extent.file.path(),
+                Position::Line(self.number),
+                long_line(),
+            ));
+        }
+        if bytes.last() == Some(&b'\r') {
+            bytes.pop();
+        }
+        Ok(Some(Line {
+            offset,
+            number: self.number,
+            bytes,
+        }))
+    }
+}
+
+/// The longest line of text, in bytes. Longer ones come from binary files and from files that never end a line.
+pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// The message about a line beyond [`LINE_BYTES_MAX`].
+pub(super) fn long_line() -> String {
+    format!(
+        "this line is longer than {LINE_BYTES_MAX} bytes, so this is no edge list in text; if the file is binary, name \
+         its --format (npy, u32, u64 or parquet)"
+    )
+}
+
+/// Bytes of the user's as a message can carry them: quoted, escaped and shortened.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    const CHARS_MAX: usize = 60;
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * CHARS_MAX)]);
+    let mut shown: String = text.chars().take(CHARS_MAX).flat_map(char::escape_debug).collect();
+    if bytes.len() > shown.len() && text.chars().count() > CHARS_MAX {
+        shown.push('…');
+    }
+    format!("\"{shown}\"")
+}

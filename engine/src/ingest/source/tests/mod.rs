@@ -1,0 +1,146 @@
+//! What readers promise, checked against files as users and their programs write them.
+
+mod edges;
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+use super::*;
+use crate::Result;
+
+/// A folder that goes away with the test, and how to put files in it.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+/// A `.npy` file of version 1 with this header entry and these elements' bytes.
+fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    npy_of(
+        1,
+        &format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"),
+        data,
+    )
+}
+
+fn npy_of(version: u8, dictionary: &str, data: &[u8]) -> Vec<u8> {
+    let prefix = if version == 1 { 10 } else { 12 };
+    let mut header = dictionary.to_owned();
+    while !(prefix + header.len() + 1).is_multiple_of(64) {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut file = b"\x93NUMPY".to_vec();
+    file.extend([version, 0]);
+    if version == 1 {
+        file.extend((header.len() as u16).to_le_bytes());
+    } else {
+        file.extend((header.len() as u32).to_le_bytes());
+    }
+    file.extend(header.bytes());
+    file.extend(data);
+    file
+}
+
+fn le<const N: usize, T: Copy>(numbers: &[T], bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+    numbers.iter().flat_map(|&number| bytes(number)).collect()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    zstd::encode_all(bytes, 1).unwrap()
+}
+
+/// Everything a source yields, in file order.
+#[derive(Debug, Default, PartialEq)]
+struct Read {
+    edges: Vec<(u64, u64)>,
+    weights: Vec<f32>,
+    rejected: Vec<Reject>,
+}
+
+/// Reads a source to its end with some threads, and puts the blocks back in order.
+fn read(source: &EdgeSource, threads: usize) -> Result<Read> {
+    let blocks = Mutex::new(Vec::new());
+    let input_bytes = Mutex::new(0);
+    let work = || -> Result<()> {
+        let mut batch = EdgeBatch::default();
+        while let Some(block) = source.next_block(&|_| false)? {
+            block.parse(&mut batch)?;
+            assert_eq!(batch.sources.len(), batch.targets.len());
+            assert_eq!(
+                batch.weights.len(),
+                if source.weighted() { batch.sources.len() } else { 0 }
+            );
+            *input_bytes.lock().unwrap() += block.input_bytes();
+            blocks.lock().unwrap().push((block.id(), std::mem::take(&mut batch)));
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap())
+    })?;
+    assert!(*input_bytes.lock().unwrap() <= source.total_bytes());
+    let mut blocks = blocks.into_inner().unwrap();
+    blocks.sort_by_key(|&(id, _)| id);
+    assert!(
+        blocks.windows(2).all(|pair| pair[0].0 < pair[1].0),
+        "a block came twice"
+    );
+    let mut all = Read::default();
+    for (_, batch) in blocks {
+        all.edges.extend(batch.sources.into_iter().zip(batch.targets));
+        all.weights.extend(batch.weights);
+        all.rejected.extend(batch.rejected);
+    }
+    Ok(all)
+}
+
+fn read_path(path: &Path, options: EdgeSourceOptions) -> Result<Read> {
+    read(&EdgeSource::open(&[path.to_owned()], options)?, 1)
+}
+
+/// The message of what must fail.
+#[track_caller]
+fn message<T>(result: Result<T>) -> String {
+    match result {
+        Ok(_) => panic!("this must fail"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[track_caller]
+fn assert_contains(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
+    }
+}
+
+/// The folder of real graphs beside the workspace, if this machine has it.
+fn real_data() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    eprintln!("skipped: there are no real graphs in ../shared/data");
+    None
+}
