@@ -22,6 +22,7 @@ pub mod labels;
 pub mod manifest;
 pub mod order;
 pub mod order_table;
+pub mod rows;
 mod span;
 pub mod splits;
 pub mod weights;

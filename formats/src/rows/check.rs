@@ -1,0 +1,128 @@
+//! The full check of rows: everything that can be wrong with them, and where.
+
+use std::fmt;
+
+use super::{LINE_BYTES, LINE_ROWS, Rows, encode::RowsEncoder};
+use crate::FormatError;
+
+/// The file that something is wrong with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowsPart {
+    /// `edges`.
+    Edges,
+    /// `degrees`.
+    Degrees,
+}
+
+/// What is wrong with rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowsProblem {
+    /// The file.
+    pub part: RowsPart,
+    /// What is wrong in it; its offset counts from the start of the payload.
+    pub error: FormatError,
+}
+
+impl fmt::Display for RowsProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.part {
+            RowsPart::Edges => "edges",
+            RowsPart::Degrees => "degrees",
+        };
+        write!(f, "{name}: {}", self.error)
+    }
+}
+
+impl std::error::Error for RowsProblem {}
+
+impl Rows<'_> {
+    /// Checks every bit of both payloads, and shows each row's sources to `on_row`, with the number of the row.
+    ///
+    /// There is exactly one encoding of given rows, so what decodes to ascending sources below the universe is encoded
+    /// again and must give the same bytes. Takes as long as decoding and encoding.
+    pub fn check(&self, mut on_row: impl FnMut(u64, &[u64])) -> Result<(), RowsProblem> {
+        let meta = self.meta();
+        let mut encoder = RowsEncoder::new(meta.codec, meta.universe, meta.first_node);
+        let mut sources = Vec::new();
+        let mut compared = 0;
+        for (index, row) in (0..meta.rows).zip(self.range(0..meta.rows)) {
+            if index.is_multiple_of(LINE_ROWS) {
+                let (line, expected) = (self.directory_line(index).start, encoder.directory_head());
+                if let Some(at) = first_difference(&expected, &self.directory.payload()[line..]) {
+                    let what = format!("row {index} does not start where the directory's line says");
+                    return Err(problem(RowsPart::Degrees, line + at, what));
+                }
+            }
+            sources.clear();
+            row.decode_into(&mut sources);
+            if !sources.is_sorted() {
+                let what = format!("the sources of row {index} do not ascend");
+                return Err(problem(RowsPart::Edges, self.extent(index).start, what));
+            }
+            encoder.push(&sources);
+            on_row(index, &sources);
+            if encoder.finished_bytes() >= COMPARE_BYTES {
+                self.compare_edges(&mut compared, index, &encoder.take_bytes())?;
+            }
+        }
+        let tail = encoder.finish();
+        self.compare_edges(&mut compared, meta.rows.saturating_sub(1), &tail.edges_payload_rest)?;
+        if compared != self.payload.len() {
+            let what = format!("the rows end here, {} bytes are left", self.payload.len() - compared);
+            return Err(problem(RowsPart::Edges, compared, what));
+        }
+        let directory = self.directory.payload();
+        if let Some(at) = first_difference(&tail.degrees_payload, directory) {
+            let what = match (at / LINE_BYTES) as u64 {
+                line if line * LINE_ROWS < meta.rows => {
+                    format!(
+                        "the directory's line of rows {}.. is not that of the rows",
+                        line * LINE_ROWS
+                    )
+                }
+                _ => "the directory's exceptions are not those of the rows".into(),
+            };
+            return Err(problem(RowsPart::Degrees, at, what));
+        }
+        if tail.meta != *meta {
+            let what = format!(
+                "the rows have {} edges and {} exceptions, not {} and {}",
+                tail.meta.edges, tail.meta.exceptions, meta.edges, meta.exceptions
+            );
+            return Err(problem(RowsPart::Edges, 0, what));
+        }
+        Ok(())
+    }
+
+    /// Compares what rows up to `row` were encoded to with what is there after the bytes already compared.
+    fn compare_edges(&self, compared: &mut usize, row: u64, encoded: &[u8]) -> Result<(), RowsProblem> {
+        if let Some(at) = first_difference(encoded, &self.payload[*compared..]) {
+            let what = format!(
+                "these bits, of row {row} or one not long before it, are not the encoding of any row of the degree that \
+                 the directory gives"
+            );
+            return Err(problem(RowsPart::Edges, *compared + at, what));
+        }
+        *compared += encoded.len();
+        Ok(())
+    }
+}
+
+/// How many encoded bytes are compared at once.
+const COMPARE_BYTES: usize = 1 << 16;
+
+fn problem(part: RowsPart, offset: usize, what: String) -> RowsProblem {
+    RowsProblem {
+        part,
+        error: FormatError::invalid(offset as u64, what),
+    }
+}
+
+/// Where `found` stops being `expected`; it may go on after it.
+fn first_difference(expected: &[u8], found: &[u8]) -> Option<usize> {
+    if found.starts_with(expected) {
+        return None;
+    }
+    let same = expected.iter().zip(found).take_while(|(a, b)| a == b).count();
+    Some(same)
+}

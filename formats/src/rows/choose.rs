@@ -1,0 +1,174 @@
+//! Which codec suits the rows of a chunk.
+
+use super::{
+    bits::bit_length,
+    directory::{LINE_BYTES, LINE_ROWS},
+    elias_fano_bits,
+    gap::{self, BLOCK, GapCode, Tokens, code_bits, tokenize, zigzag},
+    meta::RowCodec,
+};
+
+/// The codec for a chunk, given all its rows or a sample of them, each with its node.
+///
+/// Deterministic, so that the same rows always make the same file. Costs some ten nanoseconds an edge, so give a sample: a
+/// few hundred thousand edges say enough.
+pub fn choose_codec<'a>(universe: u64, rows: impl IntoIterator<Item = (u64, &'a [u64])>) -> RowCodec {
+    let mut estimator = SizeEstimator::new(universe);
+    for (node, sources) in rows {
+        estimator.add(node, sources);
+    }
+    estimator.choose()
+}
+
+/// Adds up how large rows would be in each codec.
+#[derive(Debug, Clone)]
+pub struct SizeEstimator {
+    universe: u64,
+    rows: u64,
+    edges: u64,
+    elias_fano_bits: u64,
+    /// Fields of fixed width in gap code.
+    gap_fixed_bits: u64,
+    first_relative: Lengths,
+    first_absolute: Lengths,
+    degrees: Lengths,
+    gaps: Lengths,
+    runs: Lengths,
+}
+
+impl SizeEstimator {
+    /// Gap code is chosen if it takes less than this many tenths of what Elias-Fano takes: it is slower to sample from.
+    const GAP_TENTHS: u64 = 8;
+
+    /// An estimator for rows of a graph of `universe` nodes.
+    pub fn new(universe: u64) -> Self {
+        Self {
+            universe,
+            rows: 0,
+            edges: 0,
+            elias_fano_bits: 0,
+            gap_fixed_bits: 0,
+            first_relative: Lengths::default(),
+            first_absolute: Lengths::default(),
+            degrees: Lengths::default(),
+            gaps: Lengths::default(),
+            runs: Lengths::default(),
+        }
+    }
+
+    /// Adds the row of `node`, whose `sources` ascend.
+    pub fn add(&mut self, node: u64, sources: &[u64]) {
+        self.rows += 1;
+        let Some(&first) = sources.first() else {
+            return;
+        };
+        let (degree, source_max) = (sources.len() as u64, self.universe.saturating_sub(1));
+        self.edges += degree;
+        self.elias_fano_bits += elias_fano_bits(degree, source_max);
+        self.first_relative.add(zigzag(first.wrapping_sub(node)));
+        self.first_absolute.add(first);
+        self.degrees.add(degree - 1);
+        let before = self.runs.bits[0] + self.gaps.bits[0];
+        for block in sources.chunks(BLOCK as usize) {
+            tokenize(block, &mut CountLengths(self));
+        }
+        if degree > BLOCK {
+            let row_bits = self.runs.bits[0] + self.gaps.bits[0] - before;
+            let entry_bits = bit_length(source_max) + bit_length(row_bits);
+            self.gap_fixed_bits += 6 + (degree - 1) / BLOCK * u64::from(entry_bits);
+        }
+    }
+
+    /// Edges so far.
+    pub fn edges(&self) -> u64 {
+        self.edges
+    }
+
+    /// Bits that the rows so far take in a codec, their part of the directory included.
+    ///
+    /// Exact for Elias-Fano; for gap code, positions in large rows and exceptions of the directory are estimated.
+    pub fn bits(&self, codec: RowCodec) -> u64 {
+        let directory = (self.rows * LINE_BYTES as u64 * 8).div_ceil(LINE_ROWS);
+        directory
+            + match codec {
+                RowCodec::EliasFano => self.elias_fano_bits,
+                RowCodec::Gap(code) => {
+                    let first = if code.first_is_relative {
+                        &self.first_relative
+                    } else {
+                        &self.first_absolute
+                    };
+                    self.gap_fixed_bits
+                        + first.of(code.first_k)
+                        + self.degrees.of(code.degree_k)
+                        + self.gaps.of(code.gap_k)
+                        + self.runs.of(code.run_k)
+                }
+            }
+    }
+
+    /// The best parameters for gap code.
+    pub fn gap_code(&self) -> GapCode {
+        let first_is_relative = self.first_relative.best().1 <= self.first_absolute.best().1;
+        let first = if first_is_relative {
+            &self.first_relative
+        } else {
+            &self.first_absolute
+        };
+        GapCode {
+            first_is_relative,
+            first_k: first.best().0,
+            degree_k: self.degrees.best().0,
+            gap_k: self.gaps.best().0,
+            run_k: self.runs.best().0,
+        }
+    }
+
+    /// The codec to use.
+    pub fn choose(&self) -> RowCodec {
+        let gap = RowCodec::Gap(self.gap_code());
+        if self.bits(gap) * 10 < self.bits(RowCodec::EliasFano) * Self::GAP_TENTHS {
+            gap
+        } else {
+            RowCodec::EliasFano
+        }
+    }
+}
+
+/// The total length of numbers in Exp-Golomb code for each parameter.
+#[derive(Debug, Clone, Default)]
+struct Lengths {
+    bits: [u64; GapCode::K_END as usize],
+}
+
+impl Lengths {
+    fn add(&mut self, value: u64) {
+        for (k, bits) in (0..).zip(&mut self.bits) {
+            *bits += u64::from(code_bits(value, k));
+        }
+    }
+
+    fn of(&self, k: u8) -> u64 {
+        self.bits[usize::from(k)]
+    }
+
+    /// The best parameter and the total length with it.
+    fn best(&self) -> (u8, u64) {
+        (0..)
+            .zip(self.bits)
+            .min_by_key(|&(_, bits)| bits)
+            .expect("there are parameters")
+    }
+}
+
+struct CountLengths<'a>(&'a mut SizeEstimator);
+
+impl Tokens for CountLengths<'_> {
+    fn run(&mut self, length: u64) {
+        self.0.runs.add(length);
+    }
+
+    fn gap(&mut self, gap: u64) {
+        self.0.gaps.add(gap::gap_code(gap));
+    }
+}

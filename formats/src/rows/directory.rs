@@ -1,0 +1,265 @@
+//! Where each row is and how long: the payload of the file `degrees`.
+//!
+//! ```text
+//! lines       one per 54 rows, 64 bytes, so one cache line:
+//!   offset  bytes  what
+//!        0      6  where the line's first row starts, in bits from the start of the rows
+//!        6      4  exceptions in the lines before
+//!       10     54  a code per row: 0..=254 is the code, 255 says that it is the next exception
+//! exceptions  6 bytes each
+//! ```
+//!
+//! What a code means is the codec's affair; it must determine the size of the row. A lookup sums the sizes of the rows
+//! before in the line: one cache miss, some 30 additions.
+
+use std::ops::Range;
+
+use crate::{FormatError, Result};
+
+/// Rows per line.
+pub const LINE_ROWS: u64 = 54;
+
+/// Length of a line in bytes.
+pub const LINE_BYTES: usize = 64;
+
+/// Length of an exception in bytes.
+const EXCEPTION_BYTES: usize = 6;
+
+/// Codes from here on are exceptions, which is also how a line marks one.
+const EXCEPTION: u64 = 255;
+
+/// Length of what comes before the codes in a line.
+pub(super) const HEAD_BYTES: usize = LINE_BYTES - LINE_ROWS as usize;
+
+/// In a table of sizes: counts the exceptions while the sizes below are summed. 54 rows of 254 sources of 42 bits are
+/// fewer bits.
+const COUNT_ONE: u32 = 1 << 24;
+
+/// The size of a row from its code, as a table for the small codes.
+pub(super) type Sizes = [u32; 256];
+
+/// Tabulates `size_of`.
+pub(super) fn sizes(size_of: impl Fn(u64) -> u64) -> Sizes {
+    std::array::from_fn(|code| {
+        let code = code as u64;
+        if code == EXCEPTION {
+            COUNT_ONE
+        } else {
+            size_of(code) as u32
+        }
+    })
+}
+
+/// The length of a directory in bytes; `None` if it overflows, which no written one does.
+pub(super) fn directory_bytes(rows: u64, exceptions: u64) -> Option<u64> {
+    let lines = rows.div_ceil(LINE_ROWS).checked_mul(LINE_BYTES as u64)?;
+    lines.checked_add(exceptions.checked_mul(EXCEPTION_BYTES as u64)?)
+}
+
+/// Builds a directory row by row.
+#[derive(Debug, Default)]
+pub(super) struct DirectoryWriter {
+    lines: Vec<u8>,
+    exceptions: Vec<u8>,
+    rows: u64,
+}
+
+impl DirectoryWriter {
+    /// Appends a row that starts at bit `start`.
+    ///
+    /// # Panics
+    /// If `start` or `code` is not below 2^48.
+    #[inline]
+    pub(super) fn push(&mut self, start: u64, code: u64) {
+        if self.rows.is_multiple_of(LINE_ROWS) {
+            self.lines.extend_from_slice(&self.head(start));
+        }
+        self.rows += 1;
+        self.lines.push(code.min(EXCEPTION) as u8);
+        if code >= EXCEPTION {
+            assert!(code >> 48 == 0, "a row's code is {code}");
+            self.exceptions
+                .extend_from_slice(&code.to_le_bytes()[..EXCEPTION_BYTES]);
+        }
+    }
+
+    /// What comes before the codes in a line whose first row starts at bit `start`.
+    pub(super) fn head(&self, start: u64) -> [u8; HEAD_BYTES] {
+        assert!(start >> 48 == 0, "the rows of one chunk take more than 2^48 bits");
+        let exceptions = u32::try_from(self.exceptions()).expect("a chunk has fewer than 2^32 exceptions");
+        let mut head = [0; HEAD_BYTES];
+        head[..6].copy_from_slice(&start.to_le_bytes()[..6]);
+        head[6..].copy_from_slice(&exceptions.to_le_bytes());
+        head
+    }
+
+    /// Rows so far.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Exceptions so far.
+    pub(super) fn exceptions(&self) -> u64 {
+        (self.exceptions.len() / EXCEPTION_BYTES) as u64
+    }
+
+    /// The payload.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.lines.resize(self.lines.len().next_multiple_of(LINE_BYTES), 0);
+        self.lines.append(&mut self.exceptions);
+        self.lines
+    }
+}
+
+/// The place of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Its first bit.
+    pub start: u64,
+    /// Its size in bits.
+    pub bits: u64,
+    /// Its code.
+    pub code: u64,
+}
+
+/// A directory in place.
+#[derive(Debug, Clone)]
+pub(super) struct Directory<'a> {
+    payload: &'a [u8],
+    lines: &'a [[u8; LINE_BYTES]],
+    exceptions: &'a [[u8; EXCEPTION_BYTES]],
+    sizes: Sizes,
+}
+
+impl<'a> Directory<'a> {
+    /// The directory in `payload`, whose length must be right.
+    pub(super) fn new(payload: &'a [u8], rows: u64, exceptions: u64, sizes: Sizes) -> Result<Self> {
+        let expected = directory_bytes(rows, exceptions);
+        if expected != Some(payload.len() as u64) {
+            return Err(FormatError::Length {
+                what: "the row directory",
+                expected: expected.unwrap_or(u64::MAX),
+                found: payload.len() as u64,
+            });
+        }
+        // The length is right, so the lines fit `usize`.
+        let (lines, exceptions) = payload.split_at(rows.div_ceil(LINE_ROWS) as usize * LINE_BYTES);
+        Ok(Self {
+            payload,
+            lines: lines.as_chunks().0,
+            exceptions: exceptions.as_chunks().0,
+            sizes,
+        })
+    }
+
+    /// The payload it is in.
+    pub(super) fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// The code of a row.
+    #[inline]
+    pub(super) fn code(&self, row: u64) -> u64 {
+        let (line, slot) = self.line(row);
+        let codes = codes(line);
+        let code = codes[slot];
+        if u64::from(code) < EXCEPTION {
+            return u64::from(code);
+        }
+        let before = codes[..slot].iter().filter(|&&c| u64::from(c) == EXCEPTION).count();
+        self.exception(line, before as u64)
+    }
+
+    /// The place of a row. `size_of` gives the size of a row whose code is an exception.
+    #[inline]
+    pub(super) fn place(&self, row: u64, size_of: impl Fn(u64) -> u64) -> Place {
+        let (line, slot) = self.line(row);
+        let (start, exceptions) = self.before(line, slot, &size_of);
+        self.place_at(line, slot, start, exceptions, &size_of)
+    }
+
+    /// The places of successive rows.
+    pub(super) fn places<F: Fn(u64) -> u64>(
+        &self,
+        rows: Range<u64>,
+        size_of: F,
+    ) -> impl Iterator<Item = Place> + use<'_, 'a, F> {
+        let mut next = None;
+        rows.map(move |row| {
+            let (line, slot) = self.line(row);
+            let (start, exceptions) = match next {
+                Some(next) if slot > 0 => next,
+                _ => self.before(line, slot, &size_of),
+            };
+            let place = self.place_at(line, slot, start, exceptions, &size_of);
+            next = Some((start + place.bits, exceptions + u64::from(place.code >= EXCEPTION)));
+            place
+        })
+    }
+
+    /// Where the row at `slot` of a line starts, and how many exceptions are before it in the line.
+    #[inline(always)]
+    fn before(&self, line: &[u8; LINE_BYTES], slot: usize, size_of: impl Fn(u64) -> u64) -> (u64, u64) {
+        let sum: u32 = codes(line)[..slot]
+            .iter()
+            .map(|&code| self.sizes[usize::from(code)])
+            .sum();
+        let mut start = start(line) + u64::from(sum % COUNT_ONE);
+        let exceptions = u64::from(sum / COUNT_ONE);
+        for index in 0..exceptions {
+            start += size_of(self.exception(line, index));
+        }
+        (start, exceptions)
+    }
+
+    #[inline(always)]
+    fn place_at(
+        &self,
+        line: &[u8; LINE_BYTES],
+        slot: usize,
+        start: u64,
+        exceptions: u64,
+        size_of: impl Fn(u64) -> u64,
+    ) -> Place {
+        let mut code = u64::from(codes(line)[slot]);
+        let mut bits = u64::from(self.sizes[code as usize]);
+        if code == EXCEPTION {
+            code = self.exception(line, exceptions);
+            bits = size_of(code);
+        }
+        Place { start, bits, code }
+    }
+
+    #[inline(always)]
+    fn line(&self, row: u64) -> (&'a [u8; LINE_BYTES], usize) {
+        (&self.lines[(row / LINE_ROWS) as usize], (row % LINE_ROWS) as usize)
+    }
+
+    /// Exception number `index` of a line; zero if the line is damaged and there is none.
+    #[cold]
+    fn exception(&self, line: &[u8; LINE_BYTES], index: u64) -> u64 {
+        let first = u32::from_le_bytes(line[6..10].try_into().expect("four bytes"));
+        match self.exceptions.get((u64::from(first) + index) as usize) {
+            Some(bytes) => u48(bytes),
+            None => 0,
+        }
+    }
+}
+
+#[inline(always)]
+fn codes(line: &[u8; LINE_BYTES]) -> &[u8; LINE_ROWS as usize] {
+    line[HEAD_BYTES..]
+        .try_into()
+        .expect("the codes are the rest of the line")
+}
+
+#[inline(always)]
+fn start(line: &[u8; LINE_BYTES]) -> u64 {
+    u48(line[..6].try_into().expect("six bytes"))
+}
+
+#[inline(always)]
+fn u48(bytes: &[u8; 6]) -> u64 {
+    let [a, b, c, d, e, f] = *bytes;
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+}

@@ -1,0 +1,120 @@
+//! Rows in, the payloads of `edges` and `degrees` out.
+
+use super::{
+    bits::BitWriter,
+    directory::{DirectoryWriter, HEAD_BYTES},
+    elias_fano, gap,
+    meta::{RowCodec, RowsMeta},
+};
+use crate::NODES_MAX;
+
+/// Encodes the rows of a chunk one after the other.
+///
+/// Memory: the bytes that were not taken, and 9.5 bits a row.
+#[derive(Debug)]
+pub struct RowsEncoder {
+    codec: RowCodec,
+    universe: u64,
+    first_node: u64,
+    edges: u64,
+    rows: BitWriter,
+    directory: DirectoryWriter,
+}
+
+/// The end of an encoding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowsTail {
+    /// What follows, in the payload of `edges`, on the bytes that were taken.
+    pub edges_payload_rest: Vec<u8>,
+    /// The payload of `degrees`.
+    pub degrees_payload: Vec<u8>,
+    /// The meta of both files.
+    pub meta: RowsMeta,
+}
+
+impl RowsEncoder {
+    /// An encoder of the rows of nodes `first_node..`, of a graph of `universe` nodes.
+    ///
+    /// # Panics
+    /// If there are more than 2^40 nodes.
+    pub fn new(codec: RowCodec, universe: u64, first_node: u64) -> Self {
+        assert!(universe <= NODES_MAX, "{universe} nodes");
+        Self {
+            codec,
+            universe,
+            first_node,
+            edges: 0,
+            rows: BitWriter::default(),
+            directory: DirectoryWriter::default(),
+        }
+    }
+
+    /// Appends the next row, which may be empty.
+    ///
+    /// # Panics
+    /// If `sources` do not ascend or are not all below the universe, or there are more rows than nodes.
+    pub fn push(&mut self, sources: &[u64]) {
+        let node = self.first_node + self.directory.rows();
+        assert!(node < self.universe, "the row of node {node} of {}", self.universe);
+        assert!(sources.is_sorted(), "the sources of node {node} do not ascend");
+        assert!(
+            sources.last().is_none_or(|&source| source < self.universe),
+            "a source of node {node} is not below {}",
+            self.universe
+        );
+        self.edges += sources.len() as u64;
+        let start = self.rows.bits();
+        let source_max = self.universe - 1;
+        let code = match &self.codec {
+            RowCodec::EliasFano => {
+                elias_fano::encode(&mut self.rows, sources, source_max);
+                sources.len() as u64
+            }
+            RowCodec::Gap(code) => gap::encode(&mut self.rows, code, node, sources, source_max),
+        };
+        self.directory.push(start, code);
+    }
+
+    /// Rows so far.
+    pub fn rows(&self) -> u64 {
+        self.directory.rows()
+    }
+
+    /// Edges so far.
+    pub fn edges(&self) -> u64 {
+        self.edges
+    }
+
+    /// How many bytes [`RowsEncoder::take_bytes`] would give.
+    pub fn finished_bytes(&self) -> usize {
+        self.rows.finished_bytes()
+    }
+
+    /// Takes the bytes of the payload of `edges` that are finished. Who takes them every megabyte bounds the memory.
+    pub fn take_bytes(&mut self) -> Vec<u8> {
+        self.rows.take_bytes()
+    }
+
+    /// How a line of the directory starts whose first row is the next one.
+    pub(super) fn directory_head(&self) -> [u8; HEAD_BYTES] {
+        self.directory.head(self.rows.bits())
+    }
+
+    /// Ends the rows.
+    pub fn finish(self) -> RowsTail {
+        let meta = RowsMeta {
+            codec: self.codec,
+            universe: self.universe,
+            first_node: self.first_node,
+            rows: self.directory.rows(),
+            edges: self.edges,
+            edge_bits: self.rows.bits(),
+            exceptions: self.directory.exceptions(),
+        };
+        RowsTail {
+            edges_payload_rest: self.rows.finish(),
+            degrees_payload: self.directory.finish(),
+            meta,
+        }
+    }
+}

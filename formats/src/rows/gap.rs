@@ -1,0 +1,540 @@
+//! Rows in gap code: the differences between successive sources, and how many sources follow each other without a gap.
+//!
+//! For graphs whose order has locality, as web pages in URL order, where most sources are the next node after the one
+//! before. All numbers are in Exp-Golomb code, which is Elias' gamma code of all but the lowest `k` bits: `k` is chosen
+//! per file and kind of number, to fit the file's own distribution.
+//!
+//! ```text
+//! degree - 1
+//! in rows of more than 128 sources:
+//!   6 bits: p, the width of a position
+//!   for each block of 128 sources after the first: its position (p bits, from the end of this table), its first
+//!   source (as many bits as the largest node id)
+//! for each block:
+//!   the first block: its first source, as such or as zigzag(source - the row's own node)
+//!   until the block is full:
+//!     the number of sources that follow each other, each the one before plus 1
+//!     unless the block is now full: the gap to the next source, which is not 1; as 0 or gap - 1
+//! ```
+//!
+//! A source costs decoding what is before it in its block.
+
+use super::bits::{BitCursor, BitWriter, LOAD_BITS, bit_length, load, mask};
+
+/// Sources per block.
+pub(super) const BLOCK: u64 = 128;
+
+/// Width of the field that holds the width of a position.
+const WIDTH_BITS: u32 = 6;
+
+/// An upper bound on the bits of a code: 41 zeros, a one, and 41 bits, rounded up.
+const CODE_BITS_MAX: u64 = 96;
+
+/// The parameters of a file in gap code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GapCode {
+    /// Whether a row's first source is coded by its distance from the row's own node, or as it is.
+    pub first_is_relative: bool,
+    /// Exp-Golomb parameter of first sources.
+    pub first_k: u8,
+    /// Exp-Golomb parameter of degrees.
+    pub degree_k: u8,
+    /// Exp-Golomb parameter of gaps.
+    pub gap_k: u8,
+    /// Exp-Golomb parameter of run lengths.
+    pub run_k: u8,
+}
+
+impl GapCode {
+    /// Exp-Golomb parameters are below this.
+    pub const K_END: u8 = 32;
+
+    fn first_code(&self, source: u64, node: u64) -> u64 {
+        if self.first_is_relative {
+            zigzag(source.wrapping_sub(node))
+        } else {
+            source
+        }
+    }
+
+    fn first_source(&self, code: u64, node: u64) -> u64 {
+        if self.first_is_relative {
+            node.wrapping_add((code >> 1) ^ (code & 1).wrapping_neg())
+        } else {
+            code
+        }
+    }
+}
+
+/// 0, -1, 1, -2, ... as 0, 1, 2, 3, ...
+pub(super) fn zigzag(difference: u64) -> u64 {
+    (difference << 1) ^ ((difference as i64 >> 63) as u64)
+}
+
+/// The length of the Exp-Golomb code of `value`.
+#[inline(always)]
+pub(super) fn code_bits(value: u64, k: u32) -> u32 {
+    2 * bit_length((value >> k) + 1) - 1 + k
+}
+
+/// Writes `z` zeros, a one, and the lowest `z + k` bits of the rest, where `z` is one less than the bits of
+/// `(value >> k) + 1`.
+#[inline(always)]
+fn put_code(cursor: &mut BitCursor<'_>, value: u64, k: u32) {
+    let zeros = bit_length((value >> k) + 1) - 1;
+    let rest = value - (mask(zeros) << k);
+    if 2 * zeros + 1 + k < LOAD_BITS {
+        cursor.put((rest << 1 | 1) << zeros, 2 * zeros + 1 + k);
+    } else {
+        cursor.put(1 << zeros, zeros + 1);
+        cursor.put(rest, zeros + k);
+    }
+}
+
+/// Reads a code and moves on. A damaged one gives a number that is too large.
+#[inline(always)]
+fn read_code(payload: &[u8], at: &mut u64, k: u32) -> u64 {
+    let word = load(payload, *at);
+    let zeros = word.trailing_zeros();
+    let bits = 2 * zeros + 1 + k;
+    if bits <= LOAD_BITS {
+        *at += u64::from(bits);
+        return (word >> zeros >> 1 & mask(zeros + k)) + (mask(zeros) << k);
+    }
+    read_long_code(payload, at, zeros, k)
+}
+
+#[cold]
+fn read_long_code(payload: &[u8], at: &mut u64, zeros: u32, k: u32) -> u64 {
+    if zeros + k >= LOAD_BITS {
+        return u64::MAX >> 8;
+    }
+    let rest = load(payload, *at + u64::from(zeros) + 1) & mask(zeros + k);
+    *at += u64::from(2 * zeros + 1 + k);
+    rest + (mask(zeros) << k)
+}
+
+/// What a block is made of, after its first source.
+pub(super) trait Tokens {
+    /// That many sources follow each other.
+    fn run(&mut self, length: u64);
+    /// The next source is that far from the one before; not 1.
+    fn gap(&mut self, gap: u64);
+}
+
+/// Cuts a block into tokens.
+#[inline(always)]
+pub(super) fn tokenize(block: &[u64], tokens: &mut impl Tokens) {
+    let mut at = 1;
+    while at < block.len() {
+        let run_at = at;
+        while at < block.len() && block[at] == block[at - 1] + 1 {
+            at += 1;
+        }
+        tokens.run((at - run_at) as u64);
+        if at < block.len() {
+            tokens.gap(block[at] - block[at - 1]);
+            at += 1;
+        }
+    }
+}
+
+/// What is coded for a gap, which is not 1.
+#[inline(always)]
+pub(super) fn gap_code(gap: u64) -> u64 {
+    gap.saturating_sub(1)
+}
+
+struct PutTokens<'a, 'b> {
+    cursor: &'a mut BitCursor<'b>,
+    gap_k: u32,
+    run_k: u32,
+}
+
+impl Tokens for PutTokens<'_, '_> {
+    #[inline(always)]
+    fn run(&mut self, length: u64) {
+        put_code(self.cursor, length, self.run_k);
+    }
+
+    #[inline(always)]
+    fn gap(&mut self, gap: u64) {
+        put_code(self.cursor, gap_code(gap), self.gap_k);
+    }
+}
+
+struct CountBits {
+    bits: u64,
+    gap_k: u32,
+    run_k: u32,
+}
+
+impl Tokens for CountBits {
+    fn run(&mut self, length: u64) {
+        self.bits += u64::from(code_bits(length, self.run_k));
+    }
+
+    fn gap(&mut self, gap: u64) {
+        self.bits += u64::from(code_bits(gap_code(gap), self.gap_k));
+    }
+}
+
+/// Appends the row of `node`. Returns its size in bits.
+pub(super) fn encode(writer: &mut BitWriter, code: &GapCode, node: u64, sources: &[u64], source_max: u64) -> u64 {
+    let Some(&first) = sources.first() else {
+        return 0;
+    };
+    let start = writer.bits();
+    let degree = sources.len() as u64;
+    let (gap_k, run_k) = (u32::from(code.gap_k), u32::from(code.run_k));
+    let first = code.first_code(first, node);
+    let first_k = u32::from(code.first_k);
+    let mut room = (degree.min(BLOCK) + 2) * 2 * CODE_BITS_MAX;
+    let mut ends = Vec::new();
+    if degree > BLOCK {
+        let mut count = CountBits {
+            bits: u64::from(code_bits(first, first_k)),
+            gap_k,
+            run_k,
+        };
+        for block in sources.chunks(BLOCK as usize) {
+            tokenize(block, &mut count);
+            ends.push(count.bits);
+        }
+        room += count.bits + ends.len() as u64 * CODE_BITS_MAX;
+    }
+    let mut cursor = writer.cursor(room);
+    put_code(&mut cursor, degree - 1, u32::from(code.degree_k));
+    let starts = ends.split_last().map_or(&[][..], |(_, starts)| starts);
+    if let Some(&last) = starts.last() {
+        let (position_bits, source_bits) = (bit_length(last), bit_length(source_max));
+        cursor.put(u64::from(position_bits), WIDTH_BITS);
+        for (&position, block) in starts.iter().zip(sources.chunks(BLOCK as usize).skip(1)) {
+            cursor.put(position, position_bits);
+            cursor.put(block[0], source_bits);
+        }
+    }
+    put_code(&mut cursor, first, first_k);
+    let mut put = PutTokens {
+        cursor: &mut cursor,
+        gap_k,
+        run_k,
+    };
+    for block in sources.chunks(BLOCK as usize) {
+        tokenize(block, &mut put);
+    }
+    let written = cursor.written();
+    writer.advance(written);
+    writer.bits() - start
+}
+
+/// A row in place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GapRow<'a> {
+    payload: &'a [u8],
+    code: GapCode,
+    node: u64,
+    degree: u64,
+    source_max: u64,
+    table_at: u64,
+    position_bits: u32,
+    source_bits: u32,
+    blocks_at: u64,
+}
+
+impl<'a> GapRow<'a> {
+    /// The row of `node` at bits `at..end` of the payload, which holds all of them. `degree_max` is what no degree can
+    /// exceed. A damaged row is empty.
+    #[inline]
+    pub(super) fn new(
+        payload: &'a [u8],
+        code: GapCode,
+        node: u64,
+        source_max: u64,
+        degree_max: u64,
+        mut at: u64,
+        end: u64,
+    ) -> Self {
+        let mut row = Self {
+            payload,
+            code,
+            node,
+            degree: 0,
+            source_max,
+            table_at: 0,
+            position_bits: 0,
+            source_bits: bit_length(source_max),
+            blocks_at: 0,
+        };
+        if at == end {
+            return row;
+        }
+        let degree = read_code(payload, &mut at, u32::from(code.degree_k)).saturating_add(1);
+        if degree > degree_max {
+            return row;
+        }
+        let mut blocks_at = at;
+        if degree > BLOCK {
+            row.position_bits = (load(payload, at) & mask(WIDTH_BITS)) as u32;
+            row.table_at = at + u64::from(WIDTH_BITS);
+            blocks_at = row
+                .table_at
+                .saturating_add(((degree - 1) / BLOCK).saturating_mul(row.entry_bits()));
+            if row.position_bits >= LOAD_BITS {
+                return row;
+            }
+        }
+        if blocks_at < end {
+            row.degree = degree;
+            row.blocks_at = blocks_at;
+        }
+        row
+    }
+
+    #[inline(always)]
+    pub(super) fn degree(&self) -> u64 {
+        self.degree
+    }
+
+    /// Source `k < degree`.
+    pub(super) fn get(&self, k: u64) -> u64 {
+        let mut walker = self.walker(k / BLOCK);
+        walker.advance_to(k);
+        walker.source
+    }
+
+    /// The sources at ascending positions.
+    pub(super) fn get_many(&self, positions: &[u64], out: &mut Vec<u64>) {
+        let Some(&first) = positions.first() else {
+            return;
+        };
+        let mut walker = self.walker(first / BLOCK);
+        out.extend(positions.iter().map(|&k| {
+            walker.advance_to(k);
+            walker.source
+        }));
+    }
+
+    /// Writes all sources to `out`, which has `degree` places.
+    #[inline]
+    pub(super) fn decode(&self, out: &mut [u64]) {
+        if out.is_empty() {
+            return;
+        }
+        let mut at = self.blocks_at;
+        let first = self.read_first(&mut at);
+        let mut blocks = out.chunks_mut(BLOCK as usize);
+        if let Some(block) = blocks.next() {
+            self.decode_block(&mut at, first, block);
+        }
+        for (index, block) in blocks.enumerate() {
+            let (_, first) = self.entry(index as u64);
+            self.decode_block(&mut at, first, block);
+        }
+    }
+
+    /// The index of the first source that is at least `x`; `degree` if none is.
+    pub(super) fn lower_bound(&self, x: u64) -> u64 {
+        if self.degree == 0 {
+            return 0;
+        }
+        // The blocks after the first whose first source is less than `x`.
+        let (mut low, mut high) = (0, (self.degree - 1) / BLOCK);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.entry(middle).1 < x {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let mut walker = self.walker(low);
+        loop {
+            if walker.source >= x {
+                return walker.index;
+            }
+            if x - walker.source <= walker.run {
+                return walker.index + (x - walker.source);
+            }
+            let next = walker.index + walker.run + 1;
+            if next >= walker.block_end {
+                return walker.block_end;
+            }
+            walker.next_token();
+        }
+    }
+
+    /// The sources from the first on.
+    pub(super) fn iter(&self) -> GapIter<'a> {
+        GapIter {
+            walker: (self.degree > 0).then(|| self.walker(0)),
+            next: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn entry_bits(&self) -> u64 {
+        u64::from(self.position_bits + self.source_bits)
+    }
+
+    /// Position and first source of block `index + 1`.
+    #[inline]
+    fn entry(&self, index: u64) -> (u64, u64) {
+        let at = self.table_at + index * self.entry_bits();
+        let position = load(self.payload, at) & mask(self.position_bits);
+        let source = load(self.payload, at + u64::from(self.position_bits)) & mask(self.source_bits);
+        (position, source.min(self.source_max))
+    }
+
+    #[inline(always)]
+    fn read_first(&self, at: &mut u64) -> u64 {
+        let code = read_code(self.payload, at, u32::from(self.code.first_k));
+        self.code.first_source(code, self.node).min(self.source_max)
+    }
+
+    #[inline(always)]
+    fn read_run(&self, at: &mut u64) -> u64 {
+        read_code(self.payload, at, u32::from(self.code.run_k))
+    }
+
+    /// Reads a gap and returns the source after it.
+    #[inline(always)]
+    fn read_gap(&self, at: &mut u64, source: u64) -> u64 {
+        let code = read_code(self.payload, at, u32::from(self.code.gap_k));
+        (source + code + u64::from(code > 0)).min(self.source_max)
+    }
+
+    #[inline(always)]
+    fn decode_block(&self, at: &mut u64, first: u64, block: &mut [u64]) {
+        let Some((place, mut rest)) = block.split_first_mut() else {
+            return;
+        };
+        *place = first;
+        let mut source = first;
+        while !rest.is_empty() {
+            let run = self.read_run(at).min(rest.len() as u64);
+            let (now, later) = rest.split_at_mut(run as usize);
+            for (place, next) in now.iter_mut().zip(source + 1..) {
+                *place = next;
+            }
+            source += run;
+            if source > self.source_max {
+                now.fill(self.source_max); // damaged
+                source = self.source_max;
+            }
+            let Some((place, later)) = later.split_first_mut() else {
+                return;
+            };
+            source = self.read_gap(at, source);
+            *place = source;
+            rest = later;
+        }
+    }
+
+    /// A walker at the first source of a block.
+    #[inline]
+    fn walker(&self, block: u64) -> Walker<'a> {
+        let mut walker = Walker {
+            row: *self,
+            at: 0,
+            index: 0,
+            source: 0,
+            run: 0,
+            block_end: 0,
+        };
+        walker.start_block(block);
+        walker
+    }
+}
+
+/// A place in a row.
+#[derive(Debug, Clone)]
+struct Walker<'a> {
+    row: GapRow<'a>,
+    at: u64,
+    index: u64,
+    /// Source number `index`.
+    source: u64,
+    /// How many sources follow it directly.
+    run: u64,
+    /// The index after the last one of the block.
+    block_end: u64,
+}
+
+impl Walker<'_> {
+    fn start_block(&mut self, block: u64) {
+        self.at = self.row.blocks_at;
+        if block == 0 {
+            self.source = self.row.read_first(&mut self.at);
+        } else {
+            let (position, source) = self.row.entry(block - 1);
+            self.at += position;
+            self.source = source;
+        }
+        self.index = block * BLOCK;
+        self.block_end = (self.index + BLOCK).min(self.row.degree);
+        self.read_run();
+    }
+
+    #[inline(always)]
+    fn read_run(&mut self) {
+        let rest = self.block_end - self.index - 1;
+        self.run = 0;
+        if rest > 0 {
+            let run = self.row.read_run(&mut self.at);
+            self.run = run.min(rest).min(self.row.source_max - self.source);
+        }
+    }
+
+    /// Goes past the run and the gap after it; both must be in the block.
+    #[inline(always)]
+    fn next_token(&mut self) {
+        self.index += self.run + 1;
+        self.source = self.row.read_gap(&mut self.at, self.source + self.run);
+        self.read_run();
+    }
+
+    /// Goes to index `k`, which is not before the present one.
+    #[inline]
+    fn advance_to(&mut self, k: u64) {
+        if k >= self.block_end {
+            self.start_block(k / BLOCK);
+        }
+        while k - self.index > self.run {
+            self.next_token();
+        }
+        let step = k - self.index;
+        self.index = k;
+        self.source += step;
+        self.run -= step;
+    }
+}
+
+/// The sources of a row, one by one.
+#[derive(Debug, Clone)]
+pub(super) struct GapIter<'a> {
+    /// `None` for an empty row.
+    walker: Option<Walker<'a>>,
+    next: u64,
+}
+
+impl Iterator for GapIter<'_> {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        let walker = self.walker.as_mut()?;
+        if self.next == walker.row.degree {
+            return None;
+        }
+        walker.advance_to(self.next);
+        self.next += 1;
+        Some(walker.source)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let degree = self.walker.as_ref().map_or(0, |walker| walker.row.degree);
+        let rest = (degree - self.next) as usize;
+        (rest, Some(rest))
+    }
+}

@@ -1,0 +1,160 @@
+//! What the rows of a chunk are: the meta of its files `edges` and `degrees`.
+
+use super::{
+    bits::PADDING_BYTES,
+    directory::directory_bytes,
+    gap::{BLOCK, GapCode},
+};
+use crate::{FormatError, NODES_MAX, Result, chunks::ChunkMap};
+
+/// How the rows of a chunk are coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowCodec {
+    /// Elias-Fano over the universe of all nodes.
+    EliasFano,
+    /// Gaps and runs.
+    Gap(GapCode),
+}
+
+/// The meta of the files `edges` and `degrees` of a chunk, the same in both.
+///
+/// ```text
+/// offset  bytes  what
+///      0      1  codec: 0 Elias-Fano, 1 gap
+///      1      1  gap: 1 if first sources are relative to their row's node; otherwise 0
+///      2      4  gap: Exp-Golomb parameters of first sources, degrees, gaps, run lengths; otherwise 0
+///      6      2  0
+///      8      8  number of nodes of the graph: every source is below
+///     16      8  node of the first row
+///     24      8  number of rows
+///     32      8  number of edges
+///     40      8  length of the rows in bits
+///     48      8  number of exceptions in the directory
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowsMeta {
+    /// How the rows are coded.
+    pub codec: RowCodec,
+    /// The number of nodes of the graph: every source is below.
+    pub universe: u64,
+    /// The node of the first row.
+    pub first_node: u64,
+    /// The number of rows.
+    pub rows: u64,
+    /// The number of edges.
+    pub edges: u64,
+    /// The length of the rows in bits, without padding.
+    pub edge_bits: u64,
+    /// The number of exceptions in the directory.
+    pub exceptions: u64,
+}
+
+impl RowsMeta {
+    /// Length of an encoded meta.
+    pub const BYTES: usize = 56;
+
+    /// The bytes of the container's meta.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = match self.codec {
+            RowCodec::EliasFano => vec![0; 8],
+            RowCodec::Gap(code) => {
+                let relative = u8::from(code.first_is_relative);
+                vec![1, relative, code.first_k, code.degree_k, code.gap_k, code.run_k, 0, 0]
+            }
+        };
+        for number in [
+            self.universe,
+            self.first_node,
+            self.rows,
+            self.edges,
+            self.edge_bits,
+            self.exceptions,
+        ] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Decodes a container's meta, and checks that its numbers are possible.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let Some((&[codec, relative, first_k, degree_k, gap_k, run_k, 0, 0], numbers)) = bytes.split_first_chunk()
+        else {
+            return Err(wrong(
+                "the description of the rows is too short or has reserved bits set",
+            ));
+        };
+        let &[universe, first_node, rows, edges, edge_bits, exceptions] = numbers.as_chunks::<8>().0 else {
+            return Err(FormatError::Length {
+                what: "the description of the rows",
+                expected: Self::BYTES as u64,
+                found: bytes.len() as u64,
+            });
+        };
+        let codec = match (codec, relative) {
+            (0, 0) if [first_k, degree_k, gap_k, run_k] == [0; 4] => RowCodec::EliasFano,
+            (1, 0 | 1) if [first_k, degree_k, gap_k, run_k].iter().all(|&k| k < GapCode::K_END) => {
+                RowCodec::Gap(GapCode {
+                    first_is_relative: relative == 1,
+                    first_k,
+                    degree_k,
+                    gap_k,
+                    run_k,
+                })
+            }
+            _ => return Err(wrong(format!("row codec {codec} with parameters {:?}", &bytes[1..8]))),
+        };
+        let meta = Self {
+            codec,
+            universe: u64::from_le_bytes(universe),
+            first_node: u64::from_le_bytes(first_node),
+            rows: u64::from_le_bytes(rows),
+            edges: u64::from_le_bytes(edges),
+            edge_bits: u64::from_le_bytes(edge_bits),
+            exceptions: u64::from_le_bytes(exceptions),
+        };
+        meta.check()?;
+        Ok(meta)
+    }
+
+    /// The length of the payload of `edges` in bytes.
+    pub fn edges_payload_bytes(&self) -> u64 {
+        self.edge_bits.div_ceil(8) + PADDING_BYTES as u64
+    }
+
+    /// The length of the payload of `degrees` in bytes.
+    pub fn degrees_payload_bytes(&self) -> u64 {
+        directory_bytes(self.rows, self.exceptions).expect("checked when decoded")
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.universe > NODES_MAX {
+            return Err(wrong(format!("{} nodes are more than 2^40", self.universe)));
+        }
+        let end = self.first_node.checked_add(self.rows);
+        if self.rows > ChunkMap::CHUNK_NODES_MAX || end.is_none_or(|end| end > self.universe) {
+            return Err(wrong(format!(
+                "{} rows from node {} on are more than 2^32, or more than the {} nodes there are",
+                self.rows, self.first_node, self.universe
+            )));
+        }
+        // The directory names bits with 48 bits, and a block of sources takes at least one.
+        if self.edge_bits > 1 << 49 || self.edges > self.edge_bits * BLOCK {
+            return Err(wrong(format!(
+                "{} edges do not fit {} bits",
+                self.edges, self.edge_bits
+            )));
+        }
+        if self.exceptions > self.rows {
+            return Err(wrong(format!(
+                "{} exceptions among {} rows",
+                self.exceptions, self.rows
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// An error in the meta, which starts right after the fixed header.
+fn wrong(what: impl Into<String>) -> FormatError {
+    FormatError::invalid(crate::container::HEADER_BYTES as u64, what)
+}

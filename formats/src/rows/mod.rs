@@ -1,0 +1,310 @@
+//! The rows of a chunk, compressed so that any of them can be read alone.
+//!
+//! A *row* is one destination node; its entries are the ids of its in-neighbours, its *sources*, ascending; parallel edges
+//! repeat them. The rows of a chunk, one for each of its nodes, are in two container files: `edges` has the rows, packed
+//! bit after bit; `degrees` has the directory, which says where each row starts and how many sources it has in about 9.5
+//! bits a node. The layout is specified in `formats/spec/rows.md`.
+//!
+//! There are two codecs, and [`choose_codec`] says which one suits a chunk: [`RowCodec::EliasFano`] for graphs in random
+//! order, a little above the information bound and with random access inside rows; [`RowCodec::Gap`] for graphs whose
+//! order has locality, which it makes several times smaller, at half the speed of access.
+//!
+//! To read a row costs a cache miss for its line of the directory and one for the row. Who reads many reads them in
+//! groups, and asks for the memory ahead: [`Rows::directory_line`] for the whole group, then [`Rows::extent`].
+//!
+//! Damaged bytes never panic and never name a source that is not below the universe, but the sources may be wrong;
+//! [`Rows::check`] finds that out. A damaged row whose bits cannot be in the payload is empty.
+
+mod bits;
+mod check;
+mod choose;
+mod directory;
+mod elias_fano;
+mod encode;
+mod gap;
+mod meta;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+pub use self::{
+    bits::PADDING_BYTES,
+    check::{RowsPart, RowsProblem},
+    choose::{SizeEstimator, choose_codec},
+    directory::{LINE_BYTES, LINE_ROWS},
+    encode::{RowsEncoder, RowsTail},
+    gap::GapCode,
+    meta::{RowCodec, RowsMeta},
+};
+use self::{
+    directory::{Directory, Place},
+    elias_fano::{EliasFanoIter, EliasFanoRow, Shape},
+    gap::{GapIter, GapRow},
+};
+use crate::{FormatError, Result};
+
+/// The rows of a chunk, in place: the payloads of its files `edges` and `degrees`, in memory or mapped.
+#[derive(Debug, Clone)]
+pub struct Rows<'a> {
+    meta: RowsMeta,
+    source_max: u64,
+    payload: &'a [u8],
+    directory: Directory<'a>,
+}
+
+impl<'a> Rows<'a> {
+    /// The rows in these payloads. Checks only that the lengths fit the meta; takes some microseconds.
+    pub fn new(meta: &RowsMeta, edges_payload: &'a [u8], degrees_payload: &'a [u8]) -> Result<Self> {
+        let expected = meta.edges_payload_bytes();
+        if edges_payload.len() as u64 != expected {
+            return Err(FormatError::Length {
+                what: "the rows",
+                expected,
+                found: edges_payload.len() as u64,
+            });
+        }
+        let source_max = meta.universe.saturating_sub(1);
+        let sizes = match meta.codec {
+            RowCodec::EliasFano => directory::sizes(|degree| elias_fano_bits(degree, source_max)),
+            RowCodec::Gap(_) => directory::sizes(|bits| bits),
+        };
+        Ok(Self {
+            meta: *meta,
+            source_max,
+            payload: edges_payload,
+            directory: Directory::new(degrees_payload, meta.rows, meta.exceptions, sizes)?,
+        })
+    }
+
+    /// What the rows are.
+    pub fn meta(&self) -> &RowsMeta {
+        &self.meta
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> u64 {
+        self.meta.rows
+    }
+
+    /// The number of edges of all rows together.
+    pub fn edges(&self) -> u64 {
+        self.meta.edges
+    }
+
+    /// The number of sources of a row. In Elias-Fano code the directory has it; in gap code it is the start of the row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline]
+    pub fn degree(&self, row: u64) -> u64 {
+        assert!(row < self.meta.rows, "row {row} of {}", self.meta.rows);
+        match self.meta.codec {
+            RowCodec::EliasFano => self.directory.code(row),
+            RowCodec::Gap(_) => self.row(row).degree(),
+        }
+    }
+
+    /// A row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline]
+    pub fn row(&self, row: u64) -> Row<'a> {
+        let place = self.place(row);
+        self.row_at(row, place)
+    }
+
+    /// Successive rows, in less time than by one [`Rows::row`] each.
+    ///
+    /// # Panics
+    /// If there are not so many rows.
+    pub fn range(&self, rows: Range<u64>) -> impl Iterator<Item = Row<'a>> + '_ {
+        assert!(rows.end <= self.meta.rows, "rows {rows:?} of {}", self.meta.rows);
+        let size_of = |code| self.exception_bits(code);
+        rows.clone()
+            .zip(self.directory.places(rows, size_of))
+            .map(|(row, place)| self.row_at(row, place))
+    }
+
+    /// Where a row is in the payload of `edges`, in bytes: what to ask for ahead of [`Rows::row`]. Never beyond the end of
+    /// the payload.
+    #[inline]
+    pub fn extent(&self, row: u64) -> Range<usize> {
+        let Place { start, bits, .. } = self.place(row);
+        let end = self.payload.len();
+        let (from, to) = (start / 8, (start + bits).div_ceil(8));
+        (from as usize).min(end)..(to as usize).min(end)
+    }
+
+    /// Where the line of a row is in the payload of `degrees`, in bytes: what to ask for ahead of [`Rows::extent`].
+    #[inline]
+    pub fn directory_line(&self, row: u64) -> Range<usize> {
+        let at = (row / LINE_ROWS) as usize * LINE_BYTES;
+        at..at + LINE_BYTES
+    }
+
+    #[inline(always)]
+    fn place(&self, row: u64) -> Place {
+        assert!(row < self.meta.rows, "row {row} of {}", self.meta.rows);
+        self.directory.place(row, |code| self.exception_bits(code))
+    }
+
+    /// The size of a row from a code that was too large for the table.
+    fn exception_bits(&self, code: u64) -> u64 {
+        match self.meta.codec {
+            RowCodec::EliasFano => elias_fano_bits(code, self.source_max),
+            RowCodec::Gap(_) => code,
+        }
+    }
+
+    #[inline(always)]
+    fn row_at(&self, row: u64, place: Place) -> Row<'a> {
+        let end = place.start + place.bits;
+        let damaged = end > self.meta.edge_bits;
+        Row(match self.meta.codec {
+            RowCodec::EliasFano => {
+                let damaged = damaged || place.code > self.meta.edges;
+                let degree = if damaged { 0 } else { place.code };
+                RowIn::EliasFano(EliasFanoRow::new(self.payload, place.start, degree, self.source_max))
+            }
+            RowCodec::Gap(code) => {
+                let end = if damaged { place.start } else { end };
+                let node = self.meta.first_node + row;
+                let (source_max, edges) = (self.source_max, self.meta.edges);
+                RowIn::Gap(GapRow::new(
+                    self.payload,
+                    code,
+                    node,
+                    source_max,
+                    edges,
+                    place.start,
+                    end,
+                ))
+            }
+        })
+    }
+}
+
+fn elias_fano_bits(degree: u64, source_max: u64) -> u64 {
+    Shape::of(degree, source_max).row_bits(degree)
+}
+
+/// The sources of one node, compressed.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a>(RowIn<'a>);
+
+#[derive(Debug, Clone, Copy)]
+enum RowIn<'a> {
+    EliasFano(EliasFanoRow<'a>),
+    Gap(GapRow<'a>),
+}
+
+impl<'a> Row<'a> {
+    /// The number of sources.
+    #[inline]
+    pub fn degree(&self) -> u64 {
+        match &self.0 {
+            RowIn::EliasFano(row) => row.degree(),
+            RowIn::Gap(row) => row.degree(),
+        }
+    }
+
+    /// Whether there are no sources.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.degree() == 0
+    }
+
+    /// Source number `k` in ascending order.
+    ///
+    /// # Panics
+    /// If there is no such source.
+    #[inline]
+    pub fn get(&self, k: u64) -> u64 {
+        assert!(k < self.degree(), "source {k} of {}", self.degree());
+        match &self.0 {
+            RowIn::EliasFano(row) => row.get(k),
+            RowIn::Gap(row) => row.get(k),
+        }
+    }
+
+    /// Appends the sources at `positions`, which ascend and may repeat, to `out`.
+    ///
+    /// # Panics
+    /// If the last position is not that of a source, or they do not ascend.
+    #[inline]
+    pub fn get_many(&self, positions: &[u64], out: &mut Vec<u64>) {
+        assert!(
+            positions.is_sorted() && positions.last().is_none_or(|&k| k < self.degree()),
+            "positions {positions:?} of {}",
+            self.degree()
+        );
+        match &self.0 {
+            RowIn::EliasFano(row) => row.get_many(positions, out),
+            RowIn::Gap(row) => row.get_many(positions, out),
+        }
+    }
+
+    /// Appends all sources to `out`.
+    #[inline]
+    pub fn decode_into(&self, out: &mut Vec<u64>) {
+        let start = out.len();
+        // The degree is that of a row which fits the payload.
+        out.resize(start + self.degree() as usize, 0);
+        let places = &mut out[start..];
+        match &self.0 {
+            RowIn::EliasFano(row) => row.decode(places),
+            RowIn::Gap(row) => row.decode(places),
+        }
+    }
+
+    /// The sources, one by one.
+    #[inline]
+    pub fn iter(&self) -> RowIter<'a> {
+        RowIter(match &self.0 {
+            RowIn::EliasFano(row) => IterIn::EliasFano(row.iter()),
+            RowIn::Gap(row) => IterIn::Gap(row.iter()),
+        })
+    }
+
+    /// The index of the first source that is at least `node`; the degree if none is. Clips a row to a chunk.
+    #[inline]
+    pub fn lower_bound(&self, node: u64) -> u64 {
+        match &self.0 {
+            RowIn::EliasFano(row) => row.lower_bound(node),
+            RowIn::Gap(row) => row.lower_bound(node),
+        }
+    }
+}
+
+/// The sources of a row, one by one, ascending.
+#[derive(Debug, Clone)]
+pub struct RowIter<'a>(IterIn<'a>);
+
+#[derive(Debug, Clone)]
+enum IterIn<'a> {
+    EliasFano(EliasFanoIter<'a>),
+    Gap(GapIter<'a>),
+}
+
+impl Iterator for RowIter<'_> {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        match &mut self.0 {
+            IterIn::EliasFano(sources) => sources.next(),
+            IterIn::Gap(sources) => sources.next(),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match &self.0 {
+            IterIn::EliasFano(sources) => sources.size_hint(),
+            IterIn::Gap(sources) => sources.size_hint(),
+        }
+    }
+}
+
+impl ExactSizeIterator for RowIter<'_> {}
