@@ -27,7 +27,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     ChunkId, FormatError, PartitionId, Result,
-    bytes::Fields,
+    bytes::{Fields, check_payload_length},
     container::{self, FileKind, HEADER_BYTES, Header},
 };
 
@@ -194,13 +194,7 @@ impl Assignment {
         let width = entry_bytes(assignment.partitions);
         let (chunks, partitions) = (u64::from(chunks), assignment.partitions);
         let expected = 4 * u128::from(chunks) + 2 * width as u128 * u128::from(chunks) * u128::from(distinct);
-        if expected != payload.len() as u128 {
-            return Err(FormatError::Length {
-                what: "payload",
-                expected: u64::try_from(expected).unwrap_or(u64::MAX),
-                found: payload.len() as u64,
-            });
-        }
+        check_payload_length(&header, u64::try_from(expected).ok())?;
         let (row_of, cells) = payload.split_at(4 * chunks as usize);
         let mut used = 0;
         for (i, bytes) in row_of.as_chunks().0.iter().enumerate() {

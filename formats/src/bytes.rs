@@ -15,11 +15,10 @@ impl<'a> Fields<'a> {
     /// The fields of a meta that must be `expected` bytes long.
     pub(crate) fn of(header: &'a Header, expected: usize) -> Result<Self> {
         if header.meta.len() != expected {
-            return Err(FormatError::Length {
-                what: "meta",
-                expected: expected as u64,
-                found: header.meta.len() as u64,
-            });
+            return Err(FormatError::invalid(
+                32,
+                format!("the meta has {} bytes, not {expected}", header.meta.len()),
+            ));
         }
         Ok(Self {
             rest: &header.meta,
@@ -74,14 +73,17 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Checks that header and slice have the payload length that the meta calls for; `None` stands for more than 2^64.
+/// Checks that the header announces the payload length that the meta calls for; `None` stands for more than 2^64.
 pub(crate) fn check_payload_length(header: &Header, expected: Option<u64>) -> Result<()> {
     if expected != Some(header.payload_bytes) {
-        return Err(FormatError::Length {
-            what: "payload",
-            expected: expected.unwrap_or(u64::MAX),
-            found: header.payload_bytes,
-        });
+        let expected = expected.unwrap_or(u64::MAX);
+        return Err(FormatError::invalid(
+            24,
+            format!(
+                "the meta calls for a payload of {expected} bytes, the header says {}",
+                header.payload_bytes
+            ),
+        ));
     }
     Ok(())
 }

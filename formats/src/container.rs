@@ -174,7 +174,10 @@ impl Header {
         }
         let payload_offset = u64_at(fixed, 16);
         if payload_offset > PREFIX_BYTES_MAX {
-            return Err(FormatError::invalid(16, "the payload starts later than any writer puts it"));
+            return Err(FormatError::invalid(
+                16,
+                "the payload starts later than any writer puts it",
+            ));
         }
         Ok(payload_offset)
     }

@@ -475,8 +475,12 @@ fn encode_int8(values: &[f32], row: &mut [u8]) {
         return;
     }
     for (q, value) in quanta.iter_mut().zip(values) {
-        // A cast turns not-a-number into 0. Clamping is for infinities, and for scales so small that they are inexact.
-        *q = (value / scale).round_ties_even().clamp(-127.0, 127.0) as i8 as u8;
+        let value = if value.is_nan() { 0.0 } else { *value };
+        // Clamping is for infinities, and for scales so small that they are inexact. What is added has a last place of
+        // 1 and ends in zeros, so that the sum is rounded to an integer, which is its low bits: unlike a cast, which
+        // saturates, this vectorises.
+        let sum = (value / scale).clamp(-127.0, 127.0) + 12_582_912.0;
+        *q = sum.to_bits() as u8;
     }
 }
 

@@ -42,7 +42,8 @@ impl WeightsEncoder {
         if self.rows.is_multiple_of(ANCHOR_ROWS) {
             self.anchors.extend_from_slice(&self.edges.to_le_bytes());
         }
-        self.ready.extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
+        self.ready
+            .extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
         self.rows += 1;
         self.edges += weights.len() as u64;
     }
@@ -101,7 +102,10 @@ impl WeightsMeta {
                 format!("weights start at {}, which is no multiple of 8", header.payload_offset),
             ));
         }
-        let values = meta.edges.checked_mul(4).and_then(|bytes| bytes.checked_next_multiple_of(8));
+        let values = meta
+            .edges
+            .checked_mul(4)
+            .and_then(|bytes| bytes.checked_next_multiple_of(8));
         let expected = values.and_then(|bytes| bytes.checked_add(meta.anchors() * 8));
         check_payload_length(header, expected)?;
         Ok(meta)
@@ -123,6 +127,8 @@ pub struct Weights<'a> {
     meta: WeightsMeta,
     anchors: &'a [u8],
     weights: &'a [[u8; 4]],
+    /// Zeros, four bytes or none.
+    padding: &'a [[u8; 4]],
     payload_offset: u64,
 }
 
@@ -132,10 +138,12 @@ impl<'a> Weights<'a> {
         check_payload_slice(header, payload)?;
         let meta = WeightsMeta::decode(header)?;
         let (weights, anchors) = payload.split_at(meta.anchors_at() as usize);
+        let (weights, padding) = weights.as_chunks().0.split_at(meta.edges as usize);
         Ok(Self {
             meta,
             anchors,
-            weights: &weights.as_chunks().0[..meta.edges as usize],
+            weights,
+            padding,
             payload_offset: header.payload_offset,
         })
     }
@@ -190,7 +198,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// Checks anchors and number of edges against the degrees of all rows.
+    /// Checks anchors and number of edges against the degrees of all rows, and the padding.
     pub fn check(&self, degrees: impl IntoIterator<Item = u64>) -> Result<()> {
         let (mut rows, mut edges) = (0, Some(0u64));
         for degree in degrees {
@@ -208,6 +216,12 @@ impl<'a> Weights<'a> {
             }
             rows += 1;
             edges = edges.and_then(|edges| edges.checked_add(degree));
+        }
+        if self.padding.iter().any(|bytes| *bytes != [0; 4]) {
+            return Err(FormatError::invalid(
+                self.payload_offset + 4 * self.meta.edges,
+                "the bytes between the weights and their anchors are not 0",
+            ));
         }
         if rows != self.meta.span.rows || edges != Some(self.meta.edges) {
             return Err(FormatError::invalid(

@@ -1,10 +1,14 @@
-//! Every codec against a naive twin.
+//! Every codec against a naive twin, golden files, and corrupt samples.
 
 mod assignment;
+mod corrupt;
 mod dictionary;
 mod features;
+mod flips;
+mod golden;
 mod labels;
 mod order_table;
+mod samples;
 mod splits;
 mod weights;
 

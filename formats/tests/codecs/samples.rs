@@ -1,0 +1,324 @@
+//! One tiny file of each kind, built by today's encoders, and a reader that looks at all of it.
+
+use grappa_formats::{
+    ChunkId, ChunkSpan, NodeId, PartitionId, Result,
+    assignment::{Assignment, Current, Serves},
+    container::{FileKind, PAGE_BYTES, decode_file},
+    dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
+    features::{FeatureLayout, FeaturesMeta},
+    labels::{Labels, LabelsMeta},
+    manifest::*,
+    order_table::OrderTable,
+    splits,
+    weights::Weights,
+};
+use roaring::RoaringTreemap;
+
+use crate::{dictionary, file, order_table::order_file, weights::weights_file};
+
+/// A sample file: its name among the golden files, and its bytes.
+pub struct Sample {
+    pub name: &'static str,
+    pub bytes: Vec<u8>,
+}
+
+/// Every sample.
+pub fn all() -> Vec<Sample> {
+    let sample = |name, bytes| Sample { name, bytes };
+    vec![
+        sample("manifest", manifest().encode()),
+        sample("manifest-slice", slice_manifest().encode()),
+        sample("features-f32", features(FeatureDtype::F32)),
+        sample("features-f16", features(FeatureDtype::F16)),
+        sample("features-bf16", features(FeatureDtype::Bf16)),
+        sample("features-int8", features(FeatureDtype::Int8)),
+        sample("labels-single", single_labels()),
+        sample("labels-multi", multi_labels()),
+        sample("split", splits::encode("train", SPLIT_NODES, &split()).0),
+        sample("dictionary-integers", dictionary::integers(&INTEGERS)),
+        sample(
+            "dictionary-strings",
+            dictionary::strings(string_keys().iter().map(String::as_bytes)),
+        ),
+        sample("order", order_file(&ORDER)),
+        sample("assignment", assignment().encode().0),
+        sample("assignment-whole", Assignment::whole(3).encode().0),
+        sample("weights", weights_file(&degrees(), &WEIGHTS)),
+        sample("CURRENT", Current { generation: 17 }.encode().into_bytes()),
+    ]
+}
+
+/// Decodes and fully checks a file in the place of the sample of that name, and reads every value by random access.
+pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
+    match name {
+        "manifest" | "manifest-slice" => Manifest::decode(bytes).map(drop),
+        "split" => splits::decode(bytes, "train", SPLIT_NODES).map(drop),
+        "assignment" => Assignment::decode(bytes, 2, 4).map(drop),
+        "assignment-whole" => Assignment::decode(bytes, 0, 3).map(drop),
+        "CURRENT" => Current::decode(bytes).map(drop),
+        "order" => {
+            let (header, payload) = decode_file(bytes, FileKind::ORDER)?;
+            let order = OrderTable::new(&header, payload)?;
+            (0..order.nodes()).try_for_each(|node| order.inverse(node).map(drop))?;
+            order.check(0..order.nodes())
+        }
+        "weights" => {
+            let (header, payload) = decode_file(bytes, FileKind::WEIGHTS)?;
+            let weights = Weights::new(&header, payload)?;
+            let degrees = degrees();
+            weights.meta().span.expect(&span(degrees.len() as u64))?;
+            for row in 0..degrees.len() {
+                let range = weights.range(row as u64, |row| degrees[row as usize])?;
+                weights.copy(range, &mut vec![0.0; degrees[row] as usize]);
+            }
+            weights.check(degrees)
+        }
+        "dictionary-integers" => {
+            let (header, payload) = decode_file(bytes, FileKind::DICTIONARY)?;
+            let dictionary = IntegerDictionary::new(&header, payload)?;
+            for key in INTEGERS.iter().copied().chain(dictionary.iter(0..dictionary.len())) {
+                dictionary.find(key);
+            }
+            dictionary.check()
+        }
+        "dictionary-strings" => {
+            let (header, payload) = decode_file(bytes, FileKind::DICTIONARY)?;
+            let dictionary = StringDictionary::new(&header, payload)?;
+            // None of these may panic; what they find is only defined for what passes the check.
+            let mut key = Vec::new();
+            let _ = (0..dictionary.len()).try_for_each(|rank| dictionary.get(rank, &mut key));
+            let _ = string_keys()
+                .iter()
+                .try_for_each(|key| dictionary.find(key.as_bytes()).map(drop));
+            dictionary.check()?;
+            let mut keys = dictionary.iter_from(dictionary.len() / 2)?;
+            while keys.next_key()?.is_some() {}
+            Ok(())
+        }
+        name if name.starts_with("labels") => {
+            let (header, payload) = decode_file(bytes, FileKind::LABELS)?;
+            let labels = Labels::new(&header, payload)?;
+            labels.meta().span.expect(&span(LABEL_ROWS))?;
+            if labels.meta().spec.kind == LabelKind::Multi {
+                let sets = (0..LABEL_ROWS).filter_map(|row| labels.multi(row));
+                sets.for_each(|set| set.iter().for_each(drop));
+            }
+            labels.check()
+        }
+        name if name.starts_with("features") => {
+            let (header, payload) = decode_file(bytes, FileKind::FEATURES)?;
+            let meta = FeaturesMeta::decode(&header)?;
+            meta.span.expect(&span(FEATURE_ROWS))?;
+            meta.layout.check_rows(payload, header.payload_offset)?;
+            let mut values = vec![0.0; meta.layout.dim as usize];
+            for row in 0..meta.span.rows {
+                meta.layout
+                    .decode_row(&payload[meta.row_offset(row) as usize..], &mut values);
+            }
+            Ok(())
+        }
+        name => panic!("no sample is named {name}"),
+    }
+}
+
+pub const FEATURE_ROWS: u64 = 2;
+pub const LABEL_ROWS: u64 = 4;
+pub const SPLIT_NODES: u64 = 1 << 33;
+pub const INTEGERS: [u64; 4] = [3, 70, 71, 0x1122_3344_5566_7788];
+pub const ORDER: [u64; 4] = [2, 0, 3, 1];
+pub const WEIGHTS: [f32; 3] = [1.5, -2.0, 0.25];
+
+/// Chunk 1, whose rows begin with node 500.
+pub fn span(rows: u64) -> ChunkSpan {
+    ChunkSpan {
+        chunk: ChunkId(1),
+        first_node: NodeId(500),
+        rows,
+    }
+}
+
+/// 66 rows, so that there is a second anchor: two edges in row 1, one in row 65.
+pub fn degrees() -> [u64; 66] {
+    let mut degrees = [0; 66];
+    (degrees[1], degrees[65]) = (2, 1);
+    degrees
+}
+
+/// 18 keys, so that there is a second block.
+pub fn string_keys() -> Vec<String> {
+    let numbered = (10..26).map(|i| format!("bin/tool{i}"));
+    ["bin/".into()]
+        .into_iter()
+        .chain(numbered)
+        .chain(["lib".into()])
+        .collect()
+}
+
+pub fn split() -> RoaringTreemap {
+    let mut set: RoaringTreemap = [1, 5, 0x1_0000, (1 << 32) + 7].into();
+    set.insert_range(200..300);
+    set.optimize();
+    set
+}
+
+fn features(dtype: FeatureDtype) -> Vec<u8> {
+    let layout = FeatureLayout::new(dtype, 3);
+    let meta = FeaturesMeta {
+        span: span(FEATURE_ROWS),
+        layout,
+    };
+    let mut payload = vec![0; FEATURE_ROWS as usize * layout.stride as usize];
+    layout.encode_rows(&[1.0, -2.5, 0.1, 127.0, -3.0, 0.0], &mut payload);
+    file(FileKind::FEATURES, meta.encode(), &payload, PAGE_BYTES)
+}
+
+fn single_labels() -> Vec<u8> {
+    let spec = LabelSpec {
+        classes: 300,
+        kind: LabelKind::Single,
+    };
+    let mut payload = Vec::new();
+    for class in [Some(0), Some(299), None, Some(7)] {
+        spec.encode_single(class, &mut payload);
+    }
+    file(
+        FileKind::LABELS,
+        LabelsMeta {
+            span: span(LABEL_ROWS),
+            spec,
+        }
+        .encode(),
+        &payload,
+        64,
+    )
+}
+
+fn multi_labels() -> Vec<u8> {
+    let spec = LabelSpec {
+        classes: 10,
+        kind: LabelKind::Multi,
+    };
+    let mut payload = Vec::new();
+    for classes in [Some(&[0, 9][..]), Some(&[]), None, Some(&[3])] {
+        spec.encode_multi(classes, &mut payload);
+    }
+    file(
+        FileKind::LABELS,
+        LabelsMeta {
+            span: span(LABEL_ROWS),
+            spec,
+        }
+        .encode(),
+        &payload,
+        64,
+    )
+}
+
+/// Two groups of two chunks: each is the base of one partition, and their crossing the variable part of the other's.
+fn assignment() -> Assignment {
+    Assignment::from_fn(2, 4, 2, "sweep", |i, j| Serves {
+        base: Some(PartitionId(i.0 / 2)),
+        variable: (i.0 / 2 != j.0 / 2).then_some(PartitionId(j.0 / 2)),
+    })
+}
+
+pub fn manifest() -> Manifest {
+    let entry = |path: &str, bytes, digest| FileEntry {
+        path: path.into(),
+        bytes,
+        digest,
+    };
+    Manifest {
+        writer: "grappa-ingest 0.1.0".into(),
+        nodes: 5,
+        edges: 7,
+        chunk_starts: vec![0, 2, 5],
+        chunks: vec![
+            ChunkEntry {
+                present: true,
+                edges: 3,
+                bucket_edges: vec![1, 2],
+            },
+            ChunkEntry {
+                present: true,
+                edges: 4,
+                bucket_edges: vec![4, 0],
+            },
+        ],
+        ids: IdSpec {
+            external: ExternalIds::Sparse,
+            order: OrderSpec::Feistel(0x1122_3344_5566_7788),
+        },
+        features: Some(FeatureSpec {
+            dim: 3,
+            dtype: FeatureDtype::F16,
+            row_stride: 8,
+            source: FeatureSource::Stored,
+        }),
+        labels: Some(LabelSpec {
+            classes: 4,
+            kind: LabelKind::Multi,
+        }),
+        splits: vec![SplitEntry {
+            name: "train".into(),
+            nodes: 2,
+        }],
+        weighted: true,
+        edge_options: EdgeOptions {
+            undirected: false,
+            dedup: true,
+            self_loops: SelfLoops::Add,
+        },
+        generator: String::new(),
+        files: vec![
+            entry("chunk-0/edges", 4242, 0x0123_4567_89ab_cdef),
+            entry("ids", 99, 0xfedc_ba98_7654_3210),
+        ],
+    }
+}
+
+fn slice_manifest() -> Manifest {
+    Manifest {
+        writer: "g 1".into(),
+        chunks: vec![
+            ChunkEntry {
+                present: false,
+                edges: 0,
+                bucket_edges: vec![],
+            },
+            ChunkEntry {
+                present: true,
+                edges: 7,
+                bucket_edges: vec![7, 0],
+            },
+        ],
+        ids: IdSpec {
+            external: ExternalIds::Dense,
+            order: OrderSpec::Identity,
+        },
+        features: None,
+        labels: None,
+        splits: vec![],
+        generator: "{\"model\":\"rmat\"}".into(),
+        files: vec![],
+        ..manifest()
+    }
+}
+
+#[test]
+fn every_sample_is_right() {
+    for sample in all() {
+        read(sample.name, &sample.bytes).unwrap_or_else(|e| panic!("{}: {e}", sample.name));
+    }
+}
+
+#[test]
+fn samples_say_what_they_were_told() {
+    let bytes = |name| all().into_iter().find(|s| s.name == name).expect("a sample").bytes;
+    assert_eq!(Manifest::decode(&bytes("manifest")).unwrap(), manifest());
+    assert_eq!(Manifest::decode(&bytes("manifest-slice")).unwrap(), slice_manifest());
+    let strings = bytes("dictionary-strings");
+    let (header, _) = decode_file(&strings, FileKind::DICTIONARY).unwrap();
+    let meta = DictionaryMeta::decode(&header).unwrap();
+    assert_eq!((meta.kind, meta.keys), (KeyKind::Strings, 18));
+}
