@@ -31,7 +31,7 @@ type Places = [usize; 1 << DIGIT_MAX];
 /// # Panics
 /// If `significant_bits` is above 64. In debug builds, if a key is too large; in release builds the order is then
 /// unspecified.
-pub fn sort_keys(keys: &mut Vec<u64>, scratch: &mut Vec<u64>, significant_bits: u32) {
+pub fn sort_keys(keys: &mut [u64], scratch: &mut Vec<u64>, significant_bits: u32) {
     check(keys, significant_bits);
     let n = keys.len();
     scratch.resize(n, 0);
@@ -52,8 +52,8 @@ pub fn sort_keys(keys: &mut Vec<u64>, scratch: &mut Vec<u64>, significant_bits: 
 /// # Panics
 /// As [`sort_keys`], or if there are not as many payloads as keys.
 pub fn sort_pairs(
-    keys: &mut Vec<u64>,
-    payload: &mut Vec<u32>,
+    keys: &mut [u64],
+    payload: &mut [u32],
     keys_scratch: &mut Vec<u64>,
     payload_scratch: &mut Vec<u32>,
     significant_bits: u32,
@@ -382,6 +382,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "a payload for each key")]
     fn a_missing_payload_is_a_mistake() {
-        sort_pairs(&mut vec![1, 2], &mut vec![1], &mut Vec::new(), &mut Vec::new(), 2);
+        sort_pairs(&mut [1, 2], &mut [1], &mut Vec::new(), &mut Vec::new(), 2);
     }
 }

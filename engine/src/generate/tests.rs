@@ -1,0 +1,470 @@
+//! Generated graphs against the models' own definitions, and against themselves.
+//!
+//! Statistical tests compare fixed samples (fixed seeds), so they pass or fail for good. Their thresholds are those that
+//! a correct generator exceeds once in a million samples.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::*;
+
+/// Uneven in every way, so that no two parameters can be mistaken for each other.
+const UNEVEN: Rmat = Rmat {
+    scale: 13,
+    edge_factor: 16.0,
+    a: 0.5,
+    b: 0.24,
+    c: 0.16,
+    d: 0.1,
+};
+
+/// Source and destination.
+type Edge = (u64, u64);
+
+fn generator(model: Model, seed: u64) -> Generator {
+    Generator::new(Recipe::new(model, seed)).expect("valid options")
+}
+
+/// All edges.
+fn edges(generator: &Generator) -> Vec<Edge> {
+    let mut buffer = RowBuffer::default();
+    let mut edges = Vec::new();
+    for label in 0..generator.nodes() {
+        edges.extend(generator.row(label, &mut buffer).iter().map(|&source| (source, label)));
+    }
+    edges
+}
+
+/// The plain R-MAT generator: one edge after the other descends into quadrants, driven by an ordinary sequential
+/// generator (xorshift64*).
+fn reference_edges(rmat: &Rmat, seed: u64) -> Vec<Edge> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut uniform = || {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / 2f64.powi(53)
+    };
+    let edges = (rmat.edge_factor * 2f64.powi(rmat.scale as i32)) as usize;
+    (0..edges)
+        .map(|_| {
+            (0..rmat.scale).fold((0, 0), |(source, destination), _| {
+                let at = uniform();
+                let (source_bit, destination_bit) = if at < rmat.a {
+                    (0, 0)
+                } else if at < rmat.a + rmat.b {
+                    (0, 1)
+                } else if at < rmat.a + rmat.b + rmat.c {
+                    (1, 0)
+                } else {
+                    (1, 1)
+                };
+                (source << 1 | source_bit, destination << 1 | destination_bit)
+            })
+        })
+        .collect()
+}
+
+/// What chi-square with `freedom` degrees of freedom exceeds once in a million times (Wilson and Hilferty).
+fn chi_square_limit(freedom: usize) -> f64 {
+    let (f, z) = (freedom as f64, 4.753);
+    f * (1.0 - 2.0 / (9.0 * f) + z * (2.0 / (9.0 * f)).sqrt()).powi(3)
+}
+
+/// Chi-square of two samples having one distribution over their bins, over its limit: above 1, they have not. Bins with
+/// little in them are merged with the next.
+fn unlikeness(left: &[u64], right: &[u64]) -> f64 {
+    let mut bins = vec![(0.0, 0.0)];
+    for (&l, &r) in left.iter().zip(right) {
+        let last = bins.last_mut().expect("never empty");
+        *last = (last.0 + l as f64, last.1 + r as f64);
+        if last.0 + last.1 >= 20.0 {
+            bins.push((0.0, 0.0));
+        }
+    }
+    let rest = bins.pop().expect("never empty");
+    let last = bins.last_mut().expect("a bin with something in it");
+    *last = (last.0 + rest.0, last.1 + rest.1);
+    let (n, m) = bins.iter().fold((0.0, 0.0), |(n, m), (l, r)| (n + l, m + r));
+    let ratio = (m / n).sqrt();
+    let statistic: f64 = bins
+        .iter()
+        .map(|(l, r)| (l * ratio - r / ratio).powi(2) / (l + r))
+        .sum();
+    statistic / chi_square_limit((bins.len() - 1).max(1))
+}
+
+/// How far two sets of R-MAT edges are from being samples of one distribution: the largest [`unlikeness`] of, at each
+/// level, the four quadrants; at each pair of levels, the sixteen combinations; and the logarithmic histograms of in- and
+/// out-degrees. Named, so that a failure says where.
+fn rmat_unlikeness(scale: u32, left: &[Edge], right: &[Edge]) -> (f64, String) {
+    let quadrant = |&(source, destination): &Edge, level: u32| {
+        (source >> level & 1) as usize * 2 + (destination >> level & 1) as usize
+    };
+    let mut worst = (0.0, String::new());
+    let mut compare = |name: String, count: &dyn Fn(&[Edge]) -> Vec<u64>| {
+        let found = unlikeness(&count(left), &count(right));
+        if found > worst.0 {
+            worst = (found, name);
+        }
+    };
+    for level in 0..scale {
+        compare(format!("quadrants of bit {level}"), &|edges| {
+            let mut counts = vec![0; 4];
+            edges.iter().for_each(|edge| counts[quadrant(edge, level)] += 1);
+            counts
+        });
+        for other in 0..level {
+            compare(format!("quadrants of bits {level} and {other}"), &|edges| {
+                let mut counts = vec![0; 16];
+                edges
+                    .iter()
+                    .for_each(|edge| counts[quadrant(edge, level) * 4 + quadrant(edge, other)] += 1);
+                counts
+            });
+        }
+    }
+    // Nodes with in-degrees (out-degrees) of 0, 1, 2 to 3, 4 to 7, ... Counts of nodes vary less than those of independent
+    // draws would, as nodes differ: the limit is generous.
+    let histogram = |ends: &mut dyn Iterator<Item = u64>| {
+        let mut degrees = vec![0u64; 1 << scale];
+        ends.for_each(|end| degrees[end as usize] += 1);
+        let mut counts = vec![0; 65];
+        degrees
+            .iter()
+            .for_each(|&degree| counts[bits_for(degree + 1) as usize] += 1);
+        counts
+    };
+    compare("in-degrees".into(), &|edges| {
+        histogram(&mut edges.iter().map(|edge| edge.1))
+    });
+    compare("out-degrees".into(), &|edges| {
+        histogram(&mut edges.iter().map(|edge| edge.0))
+    });
+    worst
+}
+
+#[test]
+fn rmat_edges_are_distributed_as_those_of_the_plain_generator() {
+    let even = Rmat::graph500(12, 16.0);
+    for rmat in [UNEVEN, even] {
+        for seed in 1..4 {
+            let (left, right) = (
+                edges(&generator(Model::Rmat(rmat.clone()), seed)),
+                reference_edges(&rmat, seed),
+            );
+            // A Poisson number: standard deviation is the root.
+            assert!((left.len() as f64 - right.len() as f64).abs() < 5.0 * (right.len() as f64).sqrt());
+            let (worst, name) = rmat_unlikeness(rmat.scale, &left, &right);
+            assert!(
+                worst < 1.0,
+                "{rmat:?}, seed {seed}: {name} differ {worst:.2} times as much as they may"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_comparison_notices_wrong_probabilities() {
+    let right = reference_edges(&UNEVEN, 1);
+    let swapped = Rmat {
+        b: UNEVEN.c,
+        c: UNEVEN.b,
+        ..UNEVEN
+    };
+    let slightly_off = Rmat {
+        a: UNEVEN.a + 0.01,
+        d: UNEVEN.d - 0.01,
+        ..UNEVEN
+    };
+    for wrong in [swapped, slightly_off] {
+        let (worst, _) = rmat_unlikeness(UNEVEN.scale, &edges(&generator(Model::Rmat(wrong.clone()), 1)), &right);
+        assert!(worst > 2.0, "{wrong:?} passes with {worst:.2}");
+    }
+    // Degrees alone tell b from c, too.
+    let transposed: Vec<_> = right
+        .iter()
+        .map(|&(source, destination)| (destination, source))
+        .collect();
+    let (worst, _) = rmat_unlikeness(UNEVEN.scale, &transposed, &right);
+    assert!(worst > 2.0, "the transposed graph passes with {worst:.2}");
+}
+
+#[test]
+fn erdos_renyi_sources_are_uniform() {
+    let nodes = 1000;
+    let generator = generator(
+        Model::Er(ErdosRenyi {
+            nodes,
+            edge_factor: 200.0,
+        }),
+        3,
+    );
+    let edges = edges(&generator);
+    let (mut out, mut loops) = (vec![0u64; nodes as usize], 0);
+    for &(source, destination) in &edges {
+        out[source as usize] += 1;
+        loops += u64::from(source == destination);
+    }
+    let expected = edges.len() as f64 / nodes as f64;
+    let statistic: f64 = out.iter().map(|&n| (n as f64 - expected).powi(2) / expected).sum();
+    assert!(statistic < chi_square_limit(999), "{statistic}");
+    assert!(
+        (loops as f64 - expected).abs() < 5.0 * expected.sqrt(),
+        "{loops} self-loops"
+    );
+    assert!((edges.len() as f64 - 200_000.0).abs() < 5.0 * 200_000f64.sqrt());
+}
+
+#[test]
+fn block_model_sources_are_of_the_own_class_as_often_as_asked() {
+    for (classes, homophily, degree_growth) in [(7, 0.7, 1.0), (1, 0.3, 1.0), (3, 0.0, 1.4), (1000, 1.0, 1.0)] {
+        let block = BlockModel {
+            classes,
+            homophily,
+            degree_growth,
+            ..BlockModel::new(1003, 100.0)
+        };
+        let generator = generator(Model::Sbm(block), 11);
+        let edges = edges(&generator);
+        let n = edges.len() as f64;
+        let class = |label| generator.class(label).expect("a class") as usize;
+        let (mut same, mut others, mut sources) = (0.0, vec![0u64; classes as usize], vec![0u64; 1003]);
+        for &(source, destination) in &edges {
+            sources[source as usize] += 1;
+            let apart = (class(source) + classes as usize - class(destination)) % classes as usize;
+            same += f64::from(u8::from(apart == 0));
+            others[apart] += 1;
+        }
+        let homophily = if classes == 1 { 1.0 } else { homophily };
+        let error = (same - n * homophily).abs();
+        assert!(
+            error <= 5.0 * (n * homophily * (1.0 - homophily)).sqrt(),
+            "{classes} classes: {same} of {n}"
+        );
+        if homophily < 1.0 {
+            let expected = (n - same) / f64::from(classes - 1);
+            let statistic: f64 = others[1..]
+                .iter()
+                .map(|&n| (n as f64 - expected).powi(2) / expected)
+                .sum();
+            assert!(
+                statistic < chi_square_limit(classes as usize - 1),
+                "{classes} classes: {statistic}"
+            );
+        }
+        assert!(
+            sources.iter().all(|&n| n > 0),
+            "a node of {classes} classes is never a source"
+        );
+    }
+}
+
+#[test]
+fn splits_have_their_shares() {
+    let generator = generator(
+        Model::Er(ErdosRenyi {
+            nodes: 100_000,
+            edge_factor: 1.0,
+        }),
+        8,
+    );
+    let share = |split| (0..100_000).filter(|&label| generator.split(label) == split).count();
+    for (split, expected) in [(Split::Train, 60_000), (Split::Val, 20_000), (Split::Test, 20_000)] {
+        assert!(share(split).abs_diff(expected) < 700, "{split:?}: {}", share(split));
+    }
+}
+
+fn one_of_each() -> [Model; 4] {
+    [
+        Model::Rmat(Rmat::graph500(20, 16.0)),
+        Model::Rmat(Rmat { scale: 3, ..UNEVEN }),
+        Model::Er(ErdosRenyi {
+            nodes: 12_345,
+            edge_factor: 9.5,
+        }),
+        Model::Sbm(BlockModel {
+            degree_growth: 1.3,
+            ..BlockModel::new(98_765, 12.0)
+        }),
+    ]
+}
+
+#[test]
+fn a_row_is_the_same_whatever_was_made_before_and_however_it_is_asked_for() {
+    for model in one_of_each() {
+        let generator = generator(model, 21);
+        let nodes = generator.nodes();
+        let order = Feistel::new(nodes, 4);
+        let labels: Vec<u64> = (0..nodes.min(50)).chain(nodes - nodes.min(50)..nodes).collect();
+        let (mut buffer, mut fresh) = (RowBuffer::default(), RowBuffer::default());
+        for order in [None, Some(&order)] {
+            let rows = generator.rows_in_order(&labels, order, &mut buffer);
+            assert_eq!(rows.edges(), rows.iter().map(<[u64]>::len).sum::<usize>());
+            for (&label, row) in labels.iter().zip(rows.iter()) {
+                assert_eq!(generator.row_in_order(label, order, &mut RowBuffer::default()), row);
+                let mut plain = generator.row(label, &mut fresh).to_vec();
+                assert_eq!(plain.len() as u64, generator.degree(label));
+                assert!(plain.len() as u64 <= generator.largest_row_estimate());
+                if let Some(order) = order {
+                    plain.iter_mut().for_each(|source| *source = order.forward(*source));
+                }
+                plain.sort_unstable();
+                assert_eq!(plain, row);
+            }
+        }
+    }
+}
+
+#[test]
+fn windows_of_a_row_make_up_the_row() {
+    let generator = generator(Model::Rmat(Rmat::graph500(20, 16.0)), 2);
+    let order = Feistel::new(1 << 20, 4);
+    let mut buffer = RowBuffer::default();
+    assert!(
+        generator.degree(0) > WINDOW_DRAWS,
+        "a row that is drawn in several goes"
+    );
+    for label in [0, 1, 12_345] {
+        let mut joined = Vec::new();
+        for window in [0..1, 1..400_000, 400_000..400_000, 400_000..1 << 20] {
+            joined.extend_from_slice(generator.row_window(label, Some(&order), window, &mut buffer));
+        }
+        assert_eq!(joined, generator.row_in_order(label, Some(&order), &mut buffer));
+    }
+}
+
+#[test]
+fn graphs_never_change() {
+    // If this fails, graphs that were generated before can no longer be made again, nor their features read: keep the old
+    // algorithm for its `Recipe::VERSION`.
+    let expected: [(u64, u64); 4] = [
+        (0x3027_b9f5_dc28_7a7a, 0x61f4_78e8_d730_3e2a),
+        (0x6c90_96a9_109e_3647, 0x7514_8999_774f_38b2),
+        (0xa97a_4747_6f92_87d8, 0x6647_77c9_1372_6b0b),
+        (0x1e6f_4a0c_6c46_06e6, 0x7fe3_68eb_61da_d866),
+    ];
+    let found = one_of_each().map(|model| {
+        let generator = generator(model, 77);
+        let order = Feistel::new(generator.nodes(), 5);
+        let labels: Vec<u64> = (0..generator.nodes())
+            .step_by(1 + generator.nodes() as usize / 1000)
+            .collect();
+        let (mut buffer, mut bytes) = (RowBuffer::default(), Vec::new());
+        for row in generator.rows_in_order(&labels, Some(&order), &mut buffer).iter() {
+            bytes.extend_from_slice(&(row.len() as u64).to_le_bytes());
+            row.iter()
+                .for_each(|source| bytes.extend_from_slice(&source.to_le_bytes()));
+        }
+        let (features, mut row, mut node_bytes) = (generator.features(33), vec![0.0; 33], Vec::new());
+        for &label in &labels {
+            features.row(label, &mut row);
+            row.iter()
+                .for_each(|value| node_bytes.extend_from_slice(&value.to_le_bytes()));
+            node_bytes.push(generator.split(label) as u8);
+            node_bytes.extend_from_slice(&generator.class(label).unwrap_or(99).to_le_bytes());
+        }
+        (xxh3_64(&bytes), xxh3_64(&node_bytes))
+    });
+    assert_eq!(found, expected, "{found:#018x?}");
+}
+
+#[test]
+fn a_slice_of_the_largest_graphs_can_be_made() {
+    for scale in [36, 40] {
+        let generator = generator(Model::Rmat(Rmat::graph500(scale, 16.0)), 1);
+        assert_eq!(generator.expected_edges(), 16.0 * 2f64.powi(scale as i32));
+        let order = Feistel::new(1 << scale, 9);
+        let mut buffer = RowBuffer::default();
+        let mut largest = 0;
+        for node in (1 << scale) - 2000..1 << scale {
+            let row = generator.row_in_order(order.inverse(node), Some(&order), &mut buffer);
+            assert!(row.is_sorted());
+            largest = largest.max(row.last().copied().unwrap_or(0));
+        }
+        assert!(largest >> (scale - 1) == 1, "sources reach the upper half");
+        // The largest row alone would be 8 bytes times:
+        let estimate = generator.largest_row_estimate();
+        let mean = generator.expected_edges() * 0.76f64.powi(scale as i32);
+        assert!(
+            (estimate as f64) > mean && (estimate as f64) < mean + 12.0 * mean.sqrt(),
+            "{estimate}"
+        );
+        assert!(estimate >= generator.degree(0));
+    }
+}
+
+#[test]
+fn recipes_survive_their_json() {
+    for model in one_of_each() {
+        let recipe = Recipe::new(model, u64::MAX - 1);
+        assert_eq!(Recipe::from_json(&recipe.to_json()).expect("its own JSON"), recipe);
+    }
+    let odd = Recipe::new(
+        Model::Rmat(Rmat {
+            edge_factor: 0.1 + 0.2,
+            a: 1.0 / 3.0,
+            ..UNEVEN
+        }),
+        0,
+    );
+    assert_eq!(Recipe::from_json(&odd.to_json()).expect("its own JSON"), odd);
+    assert!(Recipe::from_json("{}").is_err());
+    let later = odd.to_json().replace("\"version\":1", "\"version\":2");
+    let error = Generator::new(Recipe::from_json(&later).expect("readable")).expect_err("an algorithm we do not have");
+    assert!(error.to_string().contains("version 2"), "{error}");
+}
+
+#[test]
+fn impossible_options_are_refused_with_the_possible_ones() {
+    let er = |nodes, edge_factor| Model::Er(ErdosRenyi { nodes, edge_factor });
+    let sbm = |change: fn(&mut BlockModel)| {
+        let mut block = BlockModel::new(1000, 10.0);
+        change(&mut block);
+        Model::Sbm(block)
+    };
+    for (model, expected) in [
+        (Model::Rmat(Rmat { scale: 0, ..UNEVEN }), "from 1 to 40, not 0"),
+        (Model::Rmat(Rmat { scale: 41, ..UNEVEN }), "from 1 to 40, not 41"),
+        (Model::Rmat(Rmat { scale: 99, ..UNEVEN }), "from 1 to 40, not 99"),
+        (Model::Rmat(Rmat { a: 0.6, ..UNEVEN }), "add up to 1"),
+        (
+            Model::Rmat(Rmat {
+                a: 0.9,
+                d: -0.3,
+                ..UNEVEN
+            }),
+            "from 0 to 1",
+        ),
+        (Model::Rmat(Rmat { a: f64::NAN, ..UNEVEN }), "from 0 to 1"),
+        (
+            Model::Rmat(Rmat {
+                scale: 40,
+                a: 1.0,
+                b: 0.0,
+                c: 0.0,
+                d: 0.0,
+                ..UNEVEN
+            }),
+            "largest row",
+        ),
+        (er(0, 1.0), "1 to 1099511627776 nodes"),
+        (er((1 << 40) + 1, 1.0), "1 to 1099511627776 nodes"),
+        (er(10, -1.0), "edge factor"),
+        (er(10, f64::NAN), "edge factor"),
+        (er(10, 1e10), "edge factor"),
+        (sbm(|block| block.classes = 0), "choose 1 to 1000"),
+        (sbm(|block| block.classes = 1001), "choose 1 to 1000"),
+        (sbm(|block| block.homophily = 1.1), "from 0 to 1"),
+        (sbm(|block| block.degree_growth = 2.0), "below 2"),
+        (sbm(|block| block.noise = f64::INFINITY), "noise"),
+        (
+            sbm(|block| (block.edge_factor, block.degree_growth) = (1e8, 1.9)),
+            "largest rows",
+        ),
+    ] {
+        let error = Generator::new(Recipe::new(model.clone(), 1))
+            .expect_err("impossible options")
+            .to_string();
+        assert!(error.contains(expected), "{model:?}: {error}");
+    }
+}
