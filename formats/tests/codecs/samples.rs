@@ -232,6 +232,8 @@ pub fn manifest() -> Manifest {
         writer: "grappa-ingest 0.1.0".into(),
         nodes: 5,
         edges: 7,
+        edges_read: 9,
+        rejected: 1,
         chunk_starts: vec![0, 2, 5],
         chunks: vec![
             ChunkEntry {
