@@ -1,1 +1,13 @@
-//! Placeholder.
+//! Training on Grappa stores. The only crate that links libtorch.
+//!
+//! - [`runtime`] starts libtorch, says what it can do on this machine, and picks the device.
+//!
+//! `unsafe` lives in one private module, `shim`, which calls what `tch` does not bind.
+
+#![deny(unsafe_code)]
+
+mod error;
+pub mod runtime;
+mod shim;
+
+pub use error::{Error, Result};

@@ -46,7 +46,7 @@ pub use summary::{Built, Summary};
 /// The options that every program has.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Args {
-    /// Show nothing but errors and results
+    /// Show no progress, no summary and no warnings
     #[arg(long, short, global = true)]
     quiet: bool,
     /// Print one JSON object on stdout at the end, for programs to read
@@ -102,17 +102,28 @@ impl Console {
         if self.quiet { Bars::hidden() } else { Bars::new() }
     }
 
-    /// Says how it ended, on stdout: one JSON object with `--json`, nothing with `--quiet`, else one line.
+    /// Says how it ended, on stdout: one JSON object with `--json`, nothing with `--quiet`, else one line. For programs
+    /// that were asked to do something.
     ///
     /// # Errors
     /// If stdout can't be written to.
     pub fn finish(&self, summary: &impl Summary) -> anyhow::Result<()> {
+        if self.quiet && !self.json {
+            return Ok(());
+        }
+        self.answer(summary)
+    }
+
+    /// Prints a result on stdout, with `--quiet` too: one JSON object with `--json`, else text. For programs that were
+    /// asked to tell something.
+    ///
+    /// # Errors
+    /// If stdout can't be written to.
+    pub fn answer(&self, answer: &impl Summary) -> anyhow::Result<()> {
         if self.json {
-            print_line(&serde_json::to_string(summary)?)
-        } else if self.quiet {
-            Ok(())
+            print_line(&serde_json::to_string(answer)?)
         } else {
-            print_line(&summary.line())
+            print_line(&answer.text())
         }
     }
 }

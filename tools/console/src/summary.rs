@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::{ByteSize, count, duration, peak_rss_bytes};
 
-/// What came of a run: an object for programs (by [`Serialize`]), a line for people.
+/// What came of a run: an object for programs (by [`Serialize`]), text for people.
 pub trait Summary: Serialize {
-    /// One line, without a line feed.
-    fn line(&self) -> String;
+    /// A line or a few, without a line feed at the end.
+    fn text(&self) -> String;
 }
 
 /// What `grappa-ingest` and `grappa-gen` say at the end. The fields' names are those of the JSON object.
@@ -58,7 +58,7 @@ impl Built {
 }
 
 impl Summary for Built {
-    fn line(&self) -> String {
+    fn text(&self) -> String {
         let mut line = format!(
             "{}: {} nodes, {} edges",
             self.name,
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn the_line_says_what_was_built_and_at_what_cost() {
         assert_eq!(
-            built().line(),
+            built().text(),
             "cora.grappa: 2708 nodes, 10556 edges in 4 chunks, 1.0 MiB on disk; 0.50 s (21112 edges/s, peak memory 64.0 \
              MiB); 3 rejected"
         );

@@ -1,3 +1,65 @@
-//! Placeholder.
+//! Development tasks: what a laptop and CI run, in the same way.
+//!
+//! Each task is a file here, prints the commands it runs so that they can be repeated by hand, and stops at the first
+//! that fails. Nothing but Cargo, Git, Python and a C++ compiler is called.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod command;
+mod lint;
+mod quickstart;
+mod setup;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Development tasks
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Put libtorch into .libtorch, which only the trainer needs
+    Setup {
+        /// With the libraries that training on a GPU needs (5 GB)
+        #[arg(long)]
+        cuda: bool,
+    },
+    /// Run all tests, the trainer's too (does `setup` first)
+    Test,
+    /// What CI runs: `lint`, `quickstart`, `test`
+    Ci,
+    /// Check format, tidiness, lints and documentation
+    Lint,
+    /// Check what compilers don't: specs and samples complete, links resolve, nothing left behind
+    Tidy,
+    /// Generate, ingest, verify and describe a synthetic and a real graph
+    Quickstart,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().task {
+        Task::Setup { cuda } => setup::setup(cuda).map(|torch| println!("libtorch is in {}", torch.display())),
+        Task::Test => test::test(),
+        Task::Ci => lint::lint()
+            .and_then(|()| quickstart::quickstart())
+            .and_then(|()| test::test()),
+        Task::Lint => lint::lint(),
+        Task::Tidy => tidy::tidy(),
+        Task::Quickstart => quickstart::quickstart(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

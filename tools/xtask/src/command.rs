@@ -1,0 +1,100 @@
+//! Running programs: from the root of the checkout, with the command line shown first.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+
+/// The checkout.
+pub fn root() -> PathBuf {
+    // tools/xtask, when this was compiled.
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("xtask is two folders deep")
+        .to_owned()
+}
+
+/// The Cargo that runs this.
+pub fn cargo(args: &[&str]) -> Command {
+    let mut command = program(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
+    command.args(args);
+    command
+}
+
+/// A program, to be run in the root of the checkout.
+pub fn program(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    command
+}
+
+/// Runs `command` and fails if it does.
+pub fn run(command: &mut Command) -> Result<()> {
+    announce(command);
+    let status = command.status().with_context(|| cannot_start(command))?;
+    ensure!(status.success(), "`{}` failed ({status})", shown(command));
+    Ok(())
+}
+
+/// Runs `command`, hands each line that it prints on stdout to `line` (and prints it), and fails if it does.
+pub fn run_with_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result<()> {
+    announce(command);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| cannot_start(command))?;
+    let stdout = child.stdout.take().expect("stdout is piped");
+    for text in BufReader::new(stdout).lines() {
+        let text = text.context("reading what it prints")?;
+        println!("{text}");
+        line(&text);
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "`{}` failed ({status})", shown(command));
+    Ok(())
+}
+
+/// What `command` prints on stdout, without the last line feed; an error has what it printed on stderr.
+pub fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| cannot_start(command))?;
+    ensure!(
+        output.status.success(),
+        "`{}` failed ({}): {}",
+        shown(command),
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    let stdout = String::from_utf8(output.stdout).with_context(|| format!("`{}` printed no UTF-8", shown(command)))?;
+    Ok(stdout.trim_end().to_owned())
+}
+
+fn announce(command: &Command) {
+    eprintln!("$ {}", shown(command));
+}
+
+fn cannot_start(command: &Command) -> String {
+    format!("cannot start {}", command.get_program().display())
+}
+
+/// The command line as one would type it in the root of the checkout.
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let program = match program.strip_prefix(root()) {
+        Ok(inside) => inside.display().to_string(),
+        Err(_) => program.file_name().unwrap_or_default().display().to_string(),
+    };
+    let inside = format!("{}/", root().display());
+    let words = command.get_args().map(|arg| {
+        let arg = arg.to_string_lossy().replace(&inside, "");
+        if arg.contains(char::is_whitespace) {
+            format!("'{arg}'")
+        } else {
+            arg
+        }
+    });
+    std::iter::once(program).chain(words).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,28 @@
+//! What can go wrong in training, and what to do about it.
+
+use thiserror::Error;
+
+/// The result of an operation of the trainer.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation of the trainer failed. Every message says what would help.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Error {
+    /// A text that names no device.
+    #[error("unknown device `{0}`: use auto, cpu, cuda or cuda:N")]
+    UnknownDevice(String),
+    /// A CUDA device was asked for where there is none.
+    #[error("CUDA can't be used: {reason}; `--device cpu` does without")]
+    CudaUnusable {
+        /// What libtorch or the dynamic loader said.
+        reason: String,
+    },
+    /// A CUDA device was asked for beyond those that there are.
+    #[error("there is no cuda:{index}: this machine has {devices} CUDA device(s), counted from cuda:0")]
+    NoSuchDevice {
+        /// The index asked for.
+        index: usize,
+        /// How many there are.
+        devices: usize,
+    },
+}

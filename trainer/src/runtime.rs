@@ -1,0 +1,206 @@
+//! Starting libtorch: which version it is, what it may use, and on which device to train.
+//!
+//! One build serves machines with and without a GPU: it is linked to libtorch's CPU half alone, and the CUDA half is
+//! loaded at start if it, and all that it needs, is installed. That takes about a second where it succeeds and a
+//! millisecond where it does not, so a program that was told `--device cpu` skips it.
+
+use std::{fmt, str::FromStr, sync::OnceLock};
+
+use tch::Device;
+
+use crate::{Error, Result, shim};
+
+/// The device a user asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceChoice {
+    /// The first CUDA device if there is one, else the processor.
+    #[default]
+    Auto,
+    /// The processor.
+    Cpu,
+    /// The CUDA device of that index.
+    Cuda(usize),
+}
+
+impl FromStr for DeviceChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let unknown = || Error::UnknownDevice(text.to_owned());
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            other => {
+                let index = other.strip_prefix("cuda:").ok_or_else(unknown)?;
+                // `parse` alone would take "+1".
+                if !index.bytes().all(|byte| byte.is_ascii_digit()) {
+                    return Err(unknown());
+                }
+                index.parse().map(Self::Cuda).map_err(|_| unknown())
+            }
+        }
+    }
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
+        }
+    }
+}
+
+/// Whether libtorch can use CUDA.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cuda {
+    /// It can, on so many devices (at least one).
+    Usable {
+        /// How many there are.
+        devices: usize,
+    },
+    /// It can't.
+    Unusable {
+        /// Why, and what would help.
+        reason: String,
+    },
+}
+
+/// The version of libtorch in use, such as `2.11.0`.
+pub fn libtorch_version() -> String {
+    shim::libtorch_version().map(|part| part.to_string()).join(".")
+}
+
+/// How many threads libtorch computes one operation with. OMP_NUM_THREADS sets it.
+pub fn threads() -> usize {
+    usize::try_from(tch::get_num_threads()).unwrap_or(1)
+}
+
+/// Whether CUDA can be used. The first call loads libtorch's CUDA half and must come before anything else that could ask
+/// libtorch for it.
+pub fn cuda() -> &'static Cuda {
+    static CUDA: OnceLock<Cuda> = OnceLock::new();
+    CUDA.get_or_init(|| match shim::load_cuda() {
+        Err(reason) => Cuda::Unusable {
+            reason: format!("{reason} (`cargo xtask setup --cuda` installs what libtorch needs for it)"),
+        },
+        Ok(()) => match usize::try_from(tch::Cuda::device_count()) {
+            Ok(devices @ 1..) => Cuda::Usable { devices },
+            _ => Cuda::Unusable {
+                reason: "libtorch found no CUDA device (`nvidia-smi` shows whether the driver does)".to_owned(),
+            },
+        },
+    })
+}
+
+/// All devices that can be used, the processor first.
+pub fn devices() -> Vec<Device> {
+    let cuda_devices = match cuda() {
+        Cuda::Usable { devices } => *devices,
+        Cuda::Unusable { .. } => 0,
+    };
+    let mut devices = vec![Device::Cpu];
+    devices.extend((0..cuda_devices).map(Device::Cuda));
+    devices
+}
+
+/// The device to train on. Asked for the processor, it does not load CUDA.
+///
+/// # Errors
+/// If a CUDA device was asked for and is not there.
+pub fn device(choice: DeviceChoice) -> Result<Device> {
+    match choice {
+        DeviceChoice::Cpu => Ok(Device::Cpu),
+        DeviceChoice::Auto => Ok(cuda_device(0, cuda()).unwrap_or(Device::Cpu)),
+        DeviceChoice::Cuda(index) => cuda_device(index, cuda()),
+    }
+}
+
+fn cuda_device(index: usize, cuda: &Cuda) -> Result<Device> {
+    match cuda {
+        Cuda::Usable { devices } if index < *devices => Ok(Device::Cuda(index)),
+        Cuda::Usable { devices } => Err(Error::NoSuchDevice {
+            index,
+            devices: *devices,
+        }),
+        Cuda::Unusable { reason } => Err(Error::CudaUnusable { reason: reason.clone() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Kind, Tensor};
+
+    use super::*;
+
+    #[test]
+    fn devices_are_read_as_they_are_written() {
+        for choice in [
+            DeviceChoice::Auto,
+            DeviceChoice::Cpu,
+            DeviceChoice::Cuda(0),
+            DeviceChoice::Cuda(3),
+        ] {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+        assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
+        for text in [
+            "",
+            "gpu",
+            "CUDA",
+            "cuda:",
+            "cuda:x",
+            "cuda:-1",
+            "cuda:+1",
+            "cuda:99999999999999999999",
+        ] {
+            assert_eq!(text.parse::<DeviceChoice>(), Err(Error::UnknownDevice(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_cuda_device_that_is_not_there_is_an_error_and_auto_does_without() {
+        let none = Cuda::Unusable {
+            reason: "no driver".to_owned(),
+        };
+        let two = Cuda::Usable { devices: 2 };
+        assert_eq!(cuda_device(1, &two), Ok(Device::Cuda(1)));
+        assert_eq!(cuda_device(2, &two), Err(Error::NoSuchDevice { index: 2, devices: 2 }));
+        assert_eq!(
+            cuda_device(0, &none),
+            Err(Error::CudaUnusable {
+                reason: "no driver".to_owned()
+            })
+        );
+        let expected = devices().get(1).copied().unwrap_or(Device::Cpu);
+        assert_eq!(device(DeviceChoice::Auto), Ok(expected));
+        assert_eq!(device(DeviceChoice::Cpu), Ok(Device::Cpu));
+    }
+
+    #[test]
+    fn the_loaded_libtorch_is_the_one_that_tch_binds() {
+        assert_eq!(libtorch_version(), "2.11.0");
+    }
+
+    #[test]
+    fn a_product_and_its_gradient_are_as_by_hand_on_every_device() {
+        if let Cuda::Unusable { reason } = cuda() {
+            println!("skipped on CUDA: {reason}");
+        }
+        for device in devices() {
+            let matrix = |values: [f32; 4]| Tensor::from_slice(&values).view([2, 2]).to_device(device);
+            let x = matrix([1.0, 2.0, 3.0, 4.0]);
+            let weight = matrix([5.0, 6.0, 7.0, 8.0]).set_requires_grad(true);
+            let product = x.matmul(&weight);
+            let loss = (&product * matrix([1.0, 0.0, 2.0, 1.0])).sum(Kind::Float);
+            loss.backward();
+            let values = |tensor: &Tensor| Vec::<f32>::try_from(tensor.flatten(0, -1)).expect("floats");
+            assert_eq!(values(&product), [19.0, 22.0, 43.0, 50.0], "{device:?}");
+            assert_eq!(loss.double_value(&[]), 155.0, "{device:?}");
+            // x transposed, times the factors of the loss.
+            assert_eq!(values(&weight.grad()), [7.0, 3.0, 10.0, 4.0], "{device:?}");
+        }
+    }
+}
