@@ -12,6 +12,7 @@
 
 mod error;
 pub mod generate;
+pub mod ids;
 pub mod ingest;
 pub mod io;
 pub mod progress;

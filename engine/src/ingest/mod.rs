@@ -1,3 +1,446 @@
-//! Placeholder.
+//! Edge lists in, a store out, within a memory budget.
+//!
+//! ```text
+//! open every input, so that most mistakes are found before anything is written
+//! find the number of nodes, or sort the external ids into a dictionary      ids
+//! pass 1: parse, map ids, append each edge to its shard's spill file        edges, spill
+//! pass 2: per chunk, sort its edges and encode its rows                     rows
+//! features, labels: spill rows by shard, then write them in node order      columns
+//! splits, manifest, rename                                                  store::writer
+//! ```
+//!
+//! Each step notes in the journal what it has finished ([`state`]), so that a killed run goes on where it was. The
+//! store depends on the input and the options alone: not on the memory budget, the number of threads, or where a run
+//! was killed.
 
+mod edges;
+mod memory;
+mod plan;
+mod rejects;
+mod rows;
 pub mod source;
+mod spill;
+mod state;
+mod workers;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use crossbeam::channel::{self, Receiver};
+use grappa_formats::{
+    ChunkId,
+    chunks::ChunkMap,
+    manifest::{EdgeOptions, ExternalIds, IdSpec, Manifest, OrderSpec},
+    order::Feistel,
+};
+
+use self::{
+    edges::{EdgeKeys, Scatter},
+    memory::MemoryGate,
+    plan::{Budget, SpillPlan, chunks_auto},
+    rejects::RejectsFolder,
+    rows::Gather,
+    source::{EdgeFormat, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, OnBadLine},
+    spill::SpillFolder,
+    state::{ChunkDone, Scan, Stage, StageState, State},
+};
+use crate::{
+    Error, Result,
+    ids::{IdMap, Order},
+    io::{container::WrittenFile, durable},
+    progress::Progress,
+    sort::bits_for,
+    store::writer::{Begun, StoreFolder, with_suffix},
+};
+
+/// What to ingest, and how.
+#[derive(Debug, Clone)]
+pub struct IngestOptions {
+    /// Files of edges.
+    pub edges: Vec<PathBuf>,
+    /// The store to make.
+    pub out: PathBuf,
+    /// How the files are to be read.
+    pub format: EdgeFormat,
+    /// What external ids are.
+    pub ids: ExternalIds,
+    /// The number of nodes, if known: then the input is not scanned for it.
+    pub nodes: Option<u64>,
+    /// What to do to edges.
+    pub edge_options: EdgeOptions,
+    /// A `.npy` of one weight per edge.
+    pub weights: Option<PathBuf>,
+    /// The number of chunks, if the user chose one.
+    pub chunks: Option<u32>,
+    /// How nodes are put in order.
+    pub assign: Assign,
+    /// Selects the random order.
+    pub seed: u64,
+    /// Bytes of memory to use.
+    pub memory: u64,
+    /// Worker threads.
+    pub threads: usize,
+    /// What to do with bad lines.
+    pub on_bad_line: OnBadLine,
+    /// Go on with a run that was killed.
+    pub resume: bool,
+    /// Where scratch files go; by default beside the store.
+    pub tmp: Option<PathBuf>,
+    /// Name and version of the program, for the manifest.
+    pub writer: String,
+}
+
+/// How nodes are put in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Assign {
+    /// At random, so that every chunk is a random sample.
+    Random,
+    /// By external id, so that ids that are close stay close.
+    Range,
+}
+
+/// What an ingest did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Number of nodes.
+    pub nodes: u64,
+    /// Number of edges in the store.
+    pub edges: u64,
+    /// Number of edges in the input.
+    pub edges_read: u64,
+    /// Number of bad lines that were skipped.
+    pub rejected: u64,
+    /// Where they were written, if there are any.
+    pub rejects: Option<PathBuf>,
+    /// Number of chunks.
+    pub chunks: u32,
+    /// Length of all files of the store in bytes.
+    pub bytes_on_disk: u64,
+}
+
+impl Summary {
+    fn of(manifest: &Manifest, bytes_on_disk: u64, options: &IngestOptions) -> Self {
+        Self {
+            nodes: manifest.nodes,
+            edges: manifest.edges,
+            edges_read: manifest.edges_read,
+            rejected: manifest.rejected,
+            rejects: (manifest.rejected > 0).then(|| rejects_path(options)),
+            chunks: manifest.chunks.len() as u32,
+            bytes_on_disk,
+        }
+    }
+}
+
+/// Where skipped lines are written: beside the store.
+fn rejects_path(options: &IngestOptions) -> PathBuf {
+    with_suffix(&options.out, ".rejects")
+}
+
+/// Files of a chunk that are complete but not synced, and what the journal is to say of them.
+struct ChunkFiles {
+    done: ChunkDone,
+    files: Vec<WrittenFile>,
+}
+
+/// Bytes of text that an edge takes at least, but for small ids: what the number of edges is judged by.
+const TEXT_EDGE_BYTES: u64 = 8;
+
+/// Chunks whose files may wait to be synced.
+const SYNC_QUEUE: usize = 8;
+
+/// Makes a store of edge lists.
+pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summary> {
+    let budget = Budget {
+        memory: options.memory,
+        threads: options.threads,
+    };
+    let source = open_edges(options, &budget)?;
+    let fingerprint = fingerprint(options)?;
+    let (folder, begun) = StoreFolder::begin(&options.out, options.tmp.as_deref(), options.resume)?;
+    let run = Run {
+        options,
+        budget,
+        source,
+        folder: folder.clone(),
+        progress,
+    };
+    run.finish(begun, fingerprint).inspect_err(|error| {
+        // What is wrong with the input or the options stays wrong: there is nothing to resume.
+        if begun == Begun::Fresh && !matches!(error, Error::Io { .. }) {
+            folder.abandon();
+        }
+    })
+}
+
+struct Run<'a> {
+    options: &'a IngestOptions,
+    budget: Budget,
+    source: EdgeSource,
+    folder: StoreFolder,
+    progress: &'a dyn Progress,
+}
+
+impl Run<'_> {
+    fn finish(self, begun: Begun, fingerprint: BTreeMap<String, String>) -> Result<Summary> {
+        let folder = self.folder.path();
+        let state = match begun {
+            Begun::Resumed if State::path(folder).exists() => State::resume(folder, fingerprint)?,
+            // The journal goes when all but the rename is done.
+            Begun::Resumed if folder.join("manifest").exists() => {
+                let manifest = Manifest::decode(&fs::read(folder.join("manifest")).map_err(Error::io("read", folder))?)
+                    .map_err(Error::format(folder))?;
+                let bytes_on_disk = self.folder.commit(&manifest, &State::path(folder))?;
+                return Ok(Summary::of(&manifest, bytes_on_disk, self.options));
+            }
+            _ => State::create(folder, fingerprint)?,
+        };
+        let scan = self.scan(&state)?;
+        let (ids, id_spec) = self.id_map(scan.nodes);
+        let chunks = self.chunks(scan.nodes)?;
+
+        let rejects = RejectsFolder::new(self.folder.lasting_scratch());
+        let edges = self.edges(&state, scan, &chunks, &ids, &rejects)?;
+        let manifest = Manifest {
+            writer: self.options.writer.clone(),
+            nodes: scan.nodes,
+            edges: edges.chunks.values().map(|chunk| chunk.edges).sum(),
+            chunk_starts: chunks.starts().to_vec(),
+            chunks: edges.chunks.values().map(ChunkDone::entry).collect(),
+            ids: id_spec,
+            features: None,
+            labels: None,
+            splits: Vec::new(),
+            weighted: self.source.weighted(),
+            edge_options: self.options.edge_options,
+            edges_read: edges.counts().read,
+            rejected: edges.counts().rejected,
+            generator: String::new(),
+            files: state.files(),
+        };
+        if manifest.rejected > 0 {
+            rejects.collect(&edges, &rejects_path(self.options))?;
+        }
+        let bytes_on_disk = self.folder.commit(&manifest, &State::path(folder))?;
+        Ok(Summary::of(&manifest, bytes_on_disk, self.options))
+    }
+
+    /// The number of nodes and, as far as known, of edges.
+    fn scan(&self, state: &State) -> Result<Scan> {
+        if let Some(scan) = state.scan() {
+            return Ok(scan);
+        }
+        let scan = match self.options.nodes {
+            Some(nodes) => Scan {
+                nodes,
+                edges: self
+                    .source
+                    .edges_hint()
+                    .unwrap_or(self.source.total_bytes() / TEXT_EDGE_BYTES),
+            },
+            None => {
+                self.progress.stage("scanning ids", Some(self.source.total_bytes()));
+                edges::scan(
+                    &open_edges(self.options, &self.budget)?,
+                    self.options.threads,
+                    self.progress,
+                )?
+            }
+        };
+        state.scanned(scan)?;
+        Ok(scan)
+    }
+
+    fn id_map(&self, nodes: u64) -> (IdMap, IdSpec) {
+        let (order, spec) = match self.options.assign {
+            Assign::Random => {
+                let seed = self.options.seed;
+                (Order::Feistel(Feistel::new(nodes, seed)), OrderSpec::Feistel(seed))
+            }
+            Assign::Range => (Order::Identity, OrderSpec::Identity),
+        };
+        (
+            IdMap::dense(order),
+            IdSpec {
+                external: self.options.ids,
+                order: spec,
+            },
+        )
+    }
+
+    fn chunks(&self, nodes: u64) -> Result<ChunkMap> {
+        let chunks = self.options.chunks.unwrap_or_else(|| chunks_auto(nodes));
+        if u64::from(chunks) > nodes.max(1) {
+            return Err(Error::Options(format!(
+                "{nodes} nodes cannot make {chunks} chunks; give --chunks {nodes} or less"
+            )));
+        }
+        let least = nodes.div_ceil(ChunkMap::CHUNK_NODES_MAX);
+        if u64::from(chunks) < least {
+            return Err(Error::Options(format!(
+                "{nodes} nodes need at least {least} chunks; give --chunks {least} or more"
+            )));
+        }
+        Ok(ChunkMap::uniform(nodes, chunks))
+    }
+
+    /// Pass 1 and 2. Returns what was done.
+    fn edges(
+        &self,
+        state: &State,
+        scan: Scan,
+        chunks: &ChunkMap,
+        ids: &IdMap,
+        rejects: &RejectsFolder,
+    ) -> Result<StageState> {
+        let record_words = if self.source.weighted() { 2 } else { 1 };
+        let plan = match state.stage(Stage::Edges).plan {
+            Some(plan) => plan,
+            None => {
+                let directions = if self.options.edge_options.undirected { 2 } else { 1 };
+                let bits = bits_for(chunks.nodes());
+                let plan = SpillPlan::of_edges(chunks, scan.edges * directions, record_words, bits, &self.budget)?;
+                state.planned(Stage::Edges, plan)?;
+                plan
+            }
+        };
+        let keys = EdgeKeys::new(chunks, &plan);
+        let spill = SpillFolder::new(self.folder.lasting_scratch(), "edges", record_words as usize);
+
+        self.progress.stage("reading edges", Some(self.source.total_bytes()));
+        let scatter = Scatter {
+            source: &self.source,
+            ids,
+            options: self.options.edge_options,
+            keys: &keys,
+            spill: &spill,
+            rejects,
+            buffer_bytes: plan.buffer_bytes,
+            threads: self.options.threads,
+        };
+        scatter.run(state, self.progress)?;
+
+        let spilled = state.stage(Stage::Edges);
+        self.progress
+            .stage("sorting and writing rows", Some(spilled.records() * record_words * 8));
+        let gather = Gather {
+            chunks,
+            keys: &keys,
+            spilled: &spilled,
+            spill: &spill,
+            options: self.options.edge_options,
+            weighted: self.source.weighted(),
+            store: &self.folder,
+            gate: &MemoryGate::new(self.budget.memory),
+        };
+        let write = |chunk| gather.chunk(chunk, self.progress);
+        self.write_chunks(Stage::Edges, state, chunks, write, |chunk| gather.remove_spill(chunk))?;
+        Ok(state.stage(Stage::Edges))
+    }
+
+    /// Writes the files of those chunks that the journal does not know as finished, on all threads, while one more
+    /// thread syncs them, notes them in the journal, and then does `after`.
+    fn write_chunks(
+        &self,
+        stage: Stage,
+        state: &State,
+        chunks: &ChunkMap,
+        write: impl Fn(ChunkId) -> Result<ChunkFiles> + Sync,
+        after: impl Fn(ChunkId) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let before = state.stage(stage).chunks;
+        let missing: Vec<_> = (0..chunks.chunks())
+            .filter(|chunk| !before.contains_key(chunk))
+            .map(ChunkId)
+            .collect();
+        let (written, to_sync) = channel::bounded(SYNC_QUEUE);
+        let sync_all = |to_sync: Receiver<(ChunkId, ChunkFiles)>| -> Result<()> {
+            for (chunk, ChunkFiles { mut done, files }) in to_sync {
+                for file in &files {
+                    file.sync()?;
+                    let entry = self.folder.entry(file);
+                    done.files.push((entry.path, entry.bytes, entry.digest));
+                }
+                durable::sync_folder(&self.folder.chunk(chunk)?)?;
+                state.chunk_done(stage, chunk, done)?;
+                after(chunk)?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let syncer = scope.spawn(move || sync_all(to_sync));
+            let result = workers::for_each(self.options.threads, &missing, |chunk| {
+                let files = write(chunk)?;
+                // The syncer is gone only if it failed, and then its error is the one to tell.
+                written
+                    .send((chunk, files))
+                    .map_err(|_| Error::Options("the disk failed".into()))
+            });
+            drop(written);
+            syncer
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                .and(result)
+        })
+    }
+}
+
+/// Opens the files of edges.
+fn open_edges(options: &IngestOptions, budget: &Budget) -> Result<EdgeSource> {
+    let id_limit = match (options.ids, options.nodes) {
+        (ExternalIds::Dense, Some(nodes)) => IdLimit::Nodes(nodes),
+        (ExternalIds::Dense, None) => IdLimit::Dense,
+        _ => IdLimit::Sparse,
+    };
+    let source_options = EdgeSourceOptions {
+        format: options.format,
+        ids: if options.ids == ExternalIds::String {
+            IdKind::String
+        } else {
+            IdKind::Integer
+        },
+        id_limit,
+        weights: options.weights.clone(),
+        on_bad_line: options.on_bad_line,
+        block_bytes: budget.block_bytes(),
+    };
+    EdgeSource::open(&options.edges, source_options)
+}
+
+/// What the store depends on: a run can be resumed only with the same.
+fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, String>> {
+    let mut fingerprint = BTreeMap::new();
+    let mut add = |name: &str, value: String| fingerprint.insert(name.to_owned(), value);
+    let inputs = options.edges.iter().chain(&options.weights);
+    for path in inputs {
+        add(&format!("input {}", path.display()), version_of(path)?);
+    }
+    add("--format", format!("{:?}", options.format));
+    add("--ids", format!("{:?}", options.ids));
+    add("--nodes", format!("{:?}", options.nodes));
+    add("edge options", format!("{:?}", options.edge_options));
+    add("--chunks", format!("{:?}", options.chunks));
+    add("--assign", format!("{:?}", options.assign));
+    add("--seed", options.seed.to_string());
+    add("--on-bad-line", format!("{:?}", options.on_bad_line));
+    add("version", options.writer.clone());
+    Ok(fingerprint)
+}
+
+/// Length and modification time of a file: enough to notice that it is not the one of the earlier run.
+fn version_of(path: &Path) -> Result<String> {
+    let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
+    let modified = metadata
+        .modified()
+        .ok()
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    Ok(format!(
+        "{} bytes of {}",
+        metadata.len(),
+        modified.map_or(0, |time| time.as_nanos())
+    ))
+}

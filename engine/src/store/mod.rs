@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Stores on disk: writing, opening, verifying, describing and exporting them.
+
+pub mod writer;

@@ -1,3 +1,28 @@
-//! Edge lists in, a compressed and verified graph store out, under a memory budget.
+//! `grappa-ingest`: edge lists in, a compressed graph store out, under a memory budget.
 
-fn main() {}
+mod args;
+
+use std::{process::ExitCode, time::Instant};
+
+use clap::Parser;
+use grappa_console::Built;
+use grappa_engine::ingest::ingest;
+
+use self::args::Args;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let console = args.console.open();
+    grappa_console::run(|| {
+        let begin = Instant::now();
+        let options = args.options()?;
+        let summary = ingest(&options, &console.bars())?;
+        let mut built = Built::new(options.out.display().to_string(), begin.elapsed(), summary.edges_read);
+        built.nodes = summary.nodes;
+        built.edges = summary.edges;
+        built.rejected = summary.rejected;
+        built.bytes_on_disk = summary.bytes_on_disk;
+        built.chunks = u64::from(summary.chunks);
+        console.finish(&built)
+    })
+}

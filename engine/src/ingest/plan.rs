@@ -1,0 +1,181 @@
+//! How a memory budget is spent.
+//!
+//! The store does not depend on this: chunks follow from the graph and the options alone. What the budget decides is
+//! how finely pass 1 divides the records (into *shards*, one or more a chunk, each sorted in memory by pass 2) and how
+//! large its buffers are.
+
+use grappa_formats::{ChunkId, chunks::ChunkMap};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// Input bytes parsed at a time, if the budget allows.
+const BLOCK_BYTES_MAX: u64 = 4 << 20;
+/// Memory that a block takes at worst while it is parsed, per byte of input: itself and, of text like `1 2`, four
+/// times as much in ids.
+const BLOCK_COST: u64 = 5;
+/// Spill buffers smaller than this would spend their time in system calls.
+const BUFFER_BYTES_MIN: u64 = 4 << 10;
+const BUFFER_BYTES_MAX: u64 = 256 << 10;
+/// Bytes of memory pass 2 needs for each record word it sorts: the word, its copy, and up to five bytes encoded.
+pub const SORT_COST: u64 = 8 + 8 + 5;
+/// The fewest chunks worth having: so many partitions can be made of them.
+const CHUNKS_MIN: u64 = 64;
+/// The most chunks made without being asked: the manifest holds the square of it.
+const CHUNKS_MAX: u64 = 1024;
+/// Nodes in a chunk that call for more chunks.
+const CHUNK_NODES: u64 = 1 << 22;
+/// Nodes in a chunk that are too few for it to be worth its files.
+const CHUNK_NODES_MIN: u64 = 32;
+
+/// The number of chunks of a graph of `nodes` nodes for which the user asked for none in particular.
+pub fn chunks_auto(nodes: u64) -> u32 {
+    let wanted = (nodes / CHUNK_NODES).clamp(CHUNKS_MIN, CHUNKS_MAX);
+    wanted.min((nodes / CHUNK_NODES_MIN).max(1)) as u32
+}
+
+/// What a run was given, and may not exceed.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// Bytes.
+    pub memory: u64,
+    /// Worker threads.
+    pub threads: usize,
+}
+
+impl Budget {
+    /// Input bytes to parse at a time.
+    pub fn block_bytes(&self) -> usize {
+        (self.memory / self.threads as u64 / 4 / BLOCK_COST).clamp(64 << 10, BLOCK_BYTES_MAX) as usize
+    }
+
+    /// Bytes of one of a worker's `shards` spill buffers.
+    fn buffer_bytes(&self, shards: u64) -> u64 {
+        let blocks = self.block_bytes() as u64 * BLOCK_COST;
+        (self.memory / self.threads as u64).saturating_sub(blocks) / shards
+    }
+}
+
+/// The division of one kind of records for spilling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpillPlan {
+    /// Shards of each chunk.
+    pub shards_per_chunk: u32,
+    /// Bytes of each spill buffer.
+    pub buffer_bytes: usize,
+}
+
+impl SpillPlan {
+    /// Divides `words` words of records over `chunks` so that a shard, which takes `cost` bytes of memory a word, fits
+    /// one thread's share of the budget, even if it is twice as large as the others, and has at most `nodes_max` nodes.
+    pub fn new(chunks: &ChunkMap, words: u64, cost: u64, nodes_max: u64, budget: &Budget) -> Result<Self> {
+        let share = budget.memory / budget.threads as u64;
+        let count = u64::from(chunks.chunks());
+        let largest = (0..chunks.chunks()).map(|c| chunks.len(ChunkId(c))).max().unwrap_or(0);
+        let by_memory = (words.saturating_mul(cost).saturating_mul(2) / count).div_ceil(share);
+        let shards_per_chunk = by_memory.max(largest.div_ceil(nodes_max)).clamp(1, largest.max(1));
+        let shards = shards_per_chunk * count;
+        let buffer_bytes = budget.buffer_bytes(shards);
+        if buffer_bytes < BUFFER_BYTES_MIN {
+            let wanted = shards * BUFFER_BYTES_MIN * budget.threads as u64 * 4 / 3;
+            return Err(Error::Options(format!(
+                "a memory budget of {} MiB is too small for {shards} buffers in each of {} threads; give --memory {}MiB \
+                 or fewer --threads",
+                budget.memory >> 20,
+                budget.threads,
+                wanted.div_ceil(1 << 20)
+            )));
+        }
+        let buffer_bytes = buffer_bytes.min(BUFFER_BYTES_MAX) as usize;
+        Ok(Self {
+            shards_per_chunk: shards_per_chunk as u32,
+            buffer_bytes,
+        })
+    }
+
+    /// The plan for `edges` edges of `record_words` words each, whose sources take `source_bits` bits.
+    pub fn of_edges(
+        chunks: &ChunkMap,
+        edges: u64,
+        record_words: u64,
+        source_bits: u32,
+        budget: &Budget,
+    ) -> Result<Self> {
+        // Row and source share one word.
+        let nodes_max = 1u64 << (64 - source_bits).min(32);
+        Self::new(chunks, edges * record_words, SORT_COST, nodes_max, budget)
+    }
+
+    /// The shards: each chunk's range divided evenly, in order.
+    pub fn shards(&self, chunks: &ChunkMap) -> ChunkMap {
+        let per_chunk = u128::from(self.shards_per_chunk);
+        let mut starts = vec![0];
+        for chunk in 0..chunks.chunks() {
+            let range = chunks.range(ChunkId(chunk));
+            let nodes = u128::from(range.end - range.start);
+            starts.extend((1..=per_chunk).map(|i| range.start + (i * nodes / per_chunk) as u64));
+        }
+        ChunkMap::from_starts(starts).expect("shards lie inside chunks")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_divide_chunks_without_crossing_them() {
+        for (nodes, chunks, per_chunk) in [(1000, 7, 3), (64, 64, 1), (1 << 22, 64, 5)] {
+            let chunks = ChunkMap::uniform(nodes, chunks);
+            let shards = SpillPlan {
+                shards_per_chunk: per_chunk,
+                buffer_bytes: 4096,
+            }
+            .shards(&chunks);
+            for chunk in 0..chunks.chunks() {
+                let (first, last) = (ChunkId(chunk * per_chunk), ChunkId((chunk + 1) * per_chunk - 1));
+                let range = chunks.range(ChunkId(chunk));
+                assert_eq!(
+                    (shards.range(first).start, shards.range(last).end),
+                    (range.start, range.end)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_budget_too_small_names_one_that_would_do() {
+        let chunks = ChunkMap::uniform(1 << 40, 1024);
+        let small = Budget {
+            memory: 64 << 20,
+            threads: 2,
+        };
+        let error = SpillPlan::of_edges(&chunks, 1 << 44, 1, 40, &small)
+            .unwrap_err()
+            .to_string();
+        let wanted: u64 = error
+            .split("--memory ")
+            .nth(1)
+            .unwrap()
+            .split("MiB")
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
+        let enough = Budget {
+            memory: wanted << 20,
+            threads: 2,
+        };
+        // A larger budget needs fewer shards, so what is named is enough.
+        SpillPlan::of_edges(&chunks, 1 << 44, 1, 40, &enough).unwrap();
+    }
+
+    #[test]
+    fn small_graphs_get_few_chunks_and_huge_ones_a_bounded_number() {
+        assert_eq!(chunks_auto(0), 1);
+        assert_eq!(chunks_auto(100), 3);
+        assert_eq!(chunks_auto(2708), 64);
+        assert_eq!(chunks_auto(1 << 30), 256);
+        assert_eq!(chunks_auto(1 << 40), 1024);
+    }
+}

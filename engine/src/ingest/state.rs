@@ -1,0 +1,305 @@
+//! What a run has finished: the records of its journal, and what they add up to.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use grappa_formats::{
+    ChunkId,
+    manifest::{ChunkEntry, FileEntry},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{plan::SpillPlan, source::BlockId, spill::Extent};
+use crate::{Error, Result, io::journal::Journal};
+
+/// Name of the journal in the folder of an unfinished store.
+const JOURNAL: &str = "journal";
+
+/// The stages whose records are spilled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Stage {
+    /// Edges, by destination.
+    Edges,
+    /// Feature rows, by node.
+    Features,
+    /// Labels, by node.
+    Labels,
+}
+
+/// One line of the journal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Record {
+    /// The run began with these options: name and value of each that the store depends on.
+    Started(BTreeMap<String, String>),
+    /// The input was scanned for its ids.
+    Scanned(Scan),
+    /// How a stage divides its records; a resumed run must divide them alike.
+    Planned(Stage, SpillPlan),
+    /// A worker has spilled these blocks; its extents so far, one a shard.
+    Spilled {
+        stage: Stage,
+        worker: u32,
+        blocks: Vec<(u32, u64)>,
+        extents: Vec<Extent>,
+        counts: Counts,
+    },
+    /// A stage's files of one chunk are on disk.
+    Chunk { stage: Stage, chunk: u32, done: ChunkDone },
+}
+
+/// What the scan for ids found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scan {
+    /// Number of nodes.
+    pub nodes: u64,
+    /// Number of edges in the input, without rejected ones.
+    pub edges: u64,
+}
+
+/// What was counted while records were spilled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Records read from the input.
+    pub read: u64,
+    /// Records that were bad and skipped.
+    pub rejected: u64,
+    /// Bytes that count of the worker's file of skipped records.
+    pub reject_bytes: u64,
+}
+
+/// A finished chunk of a stage.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ChunkDone {
+    /// Edges, if this is the stage of edges.
+    pub edges: u64,
+    /// Edges by chunk of their source, if this is the stage of edges.
+    pub bucket_edges: Vec<u64>,
+    /// The files: path in the store, bytes, digest.
+    pub files: Vec<(String, u64, u64)>,
+}
+
+impl ChunkDone {
+    /// The manifest's entry for the chunk.
+    pub fn entry(&self) -> ChunkEntry {
+        ChunkEntry {
+            present: true,
+            edges: self.edges,
+            bucket_edges: self.bucket_edges.clone(),
+        }
+    }
+}
+
+/// What one stage has finished.
+#[derive(Debug, Clone, Default)]
+pub struct StageState {
+    /// How it divides its records.
+    pub plan: Option<SpillPlan>,
+    /// Blocks of input whose records are spilled.
+    pub blocks: HashSet<BlockId>,
+    /// What each worker has spilled, of this run and those before it.
+    pub workers: BTreeMap<u32, Spilled>,
+    /// Chunks whose files are on disk.
+    pub chunks: BTreeMap<u32, ChunkDone>,
+}
+
+/// What a worker has spilled.
+#[derive(Debug, Clone)]
+pub struct Spilled {
+    /// What counts of its spill files: one extent a shard.
+    pub extents: Vec<Extent>,
+    /// What it counted.
+    pub counts: Counts,
+}
+
+impl StageState {
+    /// The number of the next worker. Numbers are never used twice, so nobody appends to a file that counts.
+    pub fn next_worker(&self) -> u32 {
+        self.workers.keys().max().map_or(0, |last| last + 1)
+    }
+
+    /// Number of records spilled.
+    pub fn records(&self) -> u64 {
+        self.workers
+            .values()
+            .flat_map(|worker| &worker.extents)
+            .map(|extent| extent.records)
+            .sum()
+    }
+
+    /// What all workers counted together.
+    pub fn counts(&self) -> Counts {
+        self.workers.values().fold(Counts::default(), |sum, worker| Counts {
+            read: sum.read + worker.counts.read,
+            rejected: sum.rejected + worker.counts.rejected,
+            reject_bytes: sum.reject_bytes + worker.counts.reject_bytes,
+        })
+    }
+}
+
+/// The journal of a run, and what it says. Shared by all workers.
+pub struct State {
+    journal: Journal,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    scan: Option<Scan>,
+    stages: HashMap<Stage, StageState>,
+}
+
+impl State {
+    /// Starts a journal in `folder` for a run with `options`.
+    pub fn create(folder: &Path, options: BTreeMap<String, String>) -> Result<Self> {
+        let journal = Journal::create(&folder.join(JOURNAL))?;
+        journal.append(&Record::Started(options))?;
+        Ok(Self {
+            journal,
+            known: Mutex::default(),
+        })
+    }
+
+    /// Reads the journal of an earlier run in `folder`, which must have had the same `options`.
+    pub fn resume(folder: &Path, options: BTreeMap<String, String>) -> Result<Self> {
+        let path = folder.join(JOURNAL);
+        let (journal, records) = Journal::resume(&path)?;
+        let mut records = records.into_iter();
+        match records.next() {
+            Some(Record::Started(before)) => check_options(folder, &before, &options)?,
+            Some(_) => {
+                return Err(Error::Options(format!(
+                    "{} does not begin as a journal does",
+                    path.display()
+                )));
+            }
+            // The run was killed before it had begun anything.
+            None => journal.append(&Record::Started(options))?,
+        }
+        let mut known = Known::default();
+        records.for_each(|record| known.apply(record));
+        Ok(Self {
+            journal,
+            known: Mutex::new(known),
+        })
+    }
+
+    /// The journal's file, which goes when the store is finished.
+    pub fn path(folder: &Path) -> PathBuf {
+        folder.join(JOURNAL)
+    }
+
+    /// What the scan for ids found, once it is through.
+    pub fn scan(&self) -> Option<Scan> {
+        self.known().scan
+    }
+
+    /// What a stage has finished so far.
+    pub fn stage(&self, stage: Stage) -> StageState {
+        self.known().stages.get(&stage).cloned().unwrap_or_default()
+    }
+
+    /// Every file that is finished, sorted by path.
+    pub fn files(&self) -> Vec<FileEntry> {
+        let known = self.known();
+        let chunks = known.stages.values().flat_map(|stage| stage.chunks.values());
+        let entry = |(path, bytes, digest): &(String, u64, u64)| FileEntry {
+            path: path.clone(),
+            bytes: *bytes,
+            digest: *digest,
+        };
+        let mut files: Vec<_> = chunks.flat_map(|chunk| &chunk.files).map(entry).collect();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files
+    }
+
+    /// Records the result of the scan.
+    pub fn scanned(&self, scan: Scan) -> Result<()> {
+        self.record(Record::Scanned(scan))
+    }
+
+    /// Records how a stage divides its records.
+    pub fn planned(&self, stage: Stage, plan: SpillPlan) -> Result<()> {
+        self.record(Record::Planned(stage, plan))
+    }
+
+    /// Records that a worker has spilled `blocks`, and all that counts of its files.
+    pub fn spilled(
+        &self,
+        stage: Stage,
+        worker: u32,
+        blocks: Vec<BlockId>,
+        extents: &[Extent],
+        counts: Counts,
+    ) -> Result<()> {
+        let blocks = blocks.into_iter().map(|id| (id.file, id.block)).collect();
+        self.record(Record::Spilled {
+            stage,
+            worker,
+            blocks,
+            extents: extents.to_vec(),
+            counts,
+        })
+    }
+
+    /// Records that the files of a chunk are on disk.
+    pub fn chunk_done(&self, stage: Stage, chunk: ChunkId, done: ChunkDone) -> Result<()> {
+        self.record(Record::Chunk {
+            stage,
+            chunk: chunk.0,
+            done,
+        })
+    }
+
+    fn record(&self, record: Record) -> Result<()> {
+        self.journal.append(&record)?;
+        self.known().apply(record);
+        Ok(())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn apply(&mut self, record: Record) {
+        match record {
+            Record::Started(_) => {}
+            Record::Scanned(scan) => self.scan = Some(scan),
+            Record::Planned(stage, plan) => self.stages.entry(stage).or_default().plan = Some(plan),
+            Record::Spilled {
+                stage,
+                worker,
+                blocks,
+                extents,
+                counts,
+            } => {
+                let state = self.stages.entry(stage).or_default();
+                state
+                    .blocks
+                    .extend(blocks.into_iter().map(|(file, block)| BlockId { file, block }));
+                state.workers.insert(worker, Spilled { extents, counts });
+            }
+            Record::Chunk { stage, chunk, done } => {
+                self.stages.entry(stage).or_default().chunks.insert(chunk, done);
+            }
+        }
+    }
+}
+
+fn check_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Result<()> {
+    for (name, value) in now {
+        let earlier = before.get(name).map_or("not given", |v| v.as_str());
+        if earlier != value {
+            return Err(Error::Options(format!(
+                "cannot resume {}: the run that began it had {name} = {earlier}, this one has {value}; give the same \
+                 options, or remove that folder and start again",
+                folder.display()
+            )));
+        }
+    }
+    Ok(())
+}

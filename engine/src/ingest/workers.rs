@@ -1,0 +1,93 @@
+//! Worker threads that stop when one of them fails.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::Result;
+
+/// What a worker knows of the others.
+pub struct Worker<'a> {
+    /// Which worker this is, from 0.
+    pub number: u32,
+    stop: &'a AtomicBool,
+}
+
+impl Worker<'_> {
+    /// Whether to begin another piece of work: false once any worker has failed.
+    pub fn goes_on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs `work` on `threads` threads. When one fails the others are told, and its error is returned; of several, that
+/// of the lowest worker.
+pub fn run(threads: usize, work: impl Fn(Worker<'_>) -> Result<()> + Sync) -> Result<()> {
+    let (work, stop) = (&work, &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let start = |number| {
+            scope.spawn(move || {
+                let result = work(Worker { number, stop });
+                if result.is_err() {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                result
+            })
+        };
+        let workers: Vec<_> = (0..threads as u32).map(start).collect();
+        let results: Vec<Result<()>> = workers
+            .into_iter()
+            .map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect();
+        results.into_iter().collect()
+    })
+}
+
+/// Runs `work` for each of `items`, in order as far as `threads` threads allow.
+pub fn for_each<T: Copy + Sync>(threads: usize, items: &[T], work: impl Fn(T) -> Result<()> + Sync) -> Result<()> {
+    let next = AtomicU32::new(0);
+    run(threads.min(items.len()), |worker| {
+        while worker.goes_on()
+            && let Some(&item) = items.get(next.fetch_add(1, Ordering::Relaxed) as usize)
+        {
+            work(item)?;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::Error;
+
+    #[test]
+    fn every_item_is_worked_on_once() {
+        let items: Vec<u32> = (0..1000).collect();
+        let seen = Mutex::new(Vec::new());
+        for_each(3, &items, |item| {
+            seen.lock().unwrap().push(item);
+            Ok(())
+        })
+        .unwrap();
+        let mut seen = seen.into_inner().unwrap();
+        seen.sort_unstable();
+        assert_eq!(seen, items);
+    }
+
+    #[test]
+    fn a_failure_ends_the_work_of_all() {
+        let items: Vec<u32> = (0..1_000_000).collect();
+        let done = AtomicU32::new(0);
+        let result = for_each(2, &items, |item| {
+            done.fetch_add(1, Ordering::Relaxed);
+            if item == 5 {
+                Err(Error::Options("five".into()))
+            } else {
+                Ok(())
+            }
+        });
+        assert_eq!(result.unwrap_err().to_string(), "five");
+        assert!(done.into_inner() < 1_000_000);
+    }
+}
