@@ -45,6 +45,8 @@ pub use summary::{Built, Summary};
 
 /// The options that every program has.
 #[derive(Debug, Clone, Copy, clap::Args)]
+// clap names a group after the struct, and a program's own options may well be called `Args` too.
+#[group(skip)]
 pub struct Args {
     /// Show no progress, no summary and no warnings
     #[arg(long, short, global = true)]
@@ -140,5 +142,22 @@ pub fn run(main: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
             bars::eprint_line(&format!("error: {}", output::one_line(&error)));
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    /// What most programs call theirs.
+    #[derive(clap::Parser)]
+    struct Args {
+        #[command(flatten)]
+        _console: super::Args,
+    }
+
+    #[test]
+    fn a_programs_own_options_may_be_called_args_too() {
+        Args::command().debug_assert();
     }
 }
