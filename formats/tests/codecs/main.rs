@@ -1,4 +1,4 @@
-//! Every codec against a naive twin, golden files, and corrupt samples.
+//! Every codec against a naive twin, golden files, corrupt samples, and the examples of the spec.
 
 mod assignment;
 mod corrupt;
@@ -9,6 +9,7 @@ mod golden;
 mod labels;
 mod order_table;
 mod samples;
+mod spec;
 mod splits;
 mod weights;
 

@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+"""Reads the golden files by the words of this specification alone: nothing of Grappa, and only the standard library.
+
+It shows that the specification is complete, and is a start for a reader in another language. Checksums are not verified:
+XXH3 is not in the standard library. Run it without arguments; it prints what it reads, and fails if that is wrong.
+"""
+
+import struct
+from pathlib import Path
+
+GOLDEN = Path(__file__).parent.parent / "tests" / "golden" / "v1"
+
+
+# container.md
+
+
+def container(name, kind):
+    """Meta and payload of a container file."""
+    file = (GOLDEN / name).read_bytes()
+    magic, found, version, offset, length, meta_length, block, _, _, _ = struct.unpack_from("<8s4sIQQIIQQQ", file)
+    assert (magic, found, version) == (b"\x89GRAPPA\n", kind.encode(), 1), name
+    assert len(file) == offset + length + 8 * -(-length // block), name
+    assert not any(file[64 + meta_length : offset]), name
+    return file[64 : 64 + meta_length], file[offset : offset + length]
+
+
+def span(meta):
+    chunk, zero, first_node, rows = struct.unpack_from("<IIQQ", meta)
+    assert zero == 0
+    return chunk, first_node, rows
+
+
+# order.md
+
+
+def feistel(nodes, seed):
+    """The node of each rank, as a function."""
+    bits = max((nodes - 1).bit_length() if nodes else 0, 2)
+    low_bits = bits // 2
+    low_mask, high_mask = (1 << low_bits) - 1, (1 << bits - low_bits) - 1
+    keys = []
+    for _ in range(6):
+        seed = (seed + 0x9E3779B97F4A7C15) % 2**64
+        z = seed
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+        keys.append((z ^ z >> 31) >> 32)
+
+    def mix(half, key):
+        x = (half ^ key) * 0x9E3779B1 % 2**32
+        x ^= x >> 15
+        x = x * 0x85EBCA77 % 2**32
+        return x ^ x >> 16
+
+    def forward(value):
+        while True:
+            low, high = value & low_mask, value >> low_bits
+            for first, second in zip(keys[0::2], keys[1::2]):
+                high ^= mix(low, first) & high_mask
+                low ^= mix(high, second) & low_mask
+            value = high << low_bits | low
+            if value < nodes:
+                return value
+
+    return forward
+
+
+def order_vectors():
+    rows = [line.split("|")[1:-1] for line in (Path(__file__).parent / "order.md").read_text().splitlines() if line[:1] == "|"]
+    for nodes, seed, rank, node in [[int(cell) for cell in row] for row in rows if row[0].strip().isdigit()]:
+        assert feistel(nodes, seed)(rank) == node, (nodes, seed, rank)
+
+
+# ids.md
+
+
+def order_table():
+    meta, payload = container("order", "ORDR")
+    (n,) = struct.unpack("<Q", meta)
+    entries = [int.from_bytes(payload[5 * i : 5 * i + 5], "little") for i in range(2 * n)]
+    nodes, ranks = entries[:n], entries[n:]
+    assert all(ranks[node] == rank for rank, node in enumerate(nodes))
+    return nodes
+
+
+def integers():
+    kind, _, n, key_bytes = struct.unpack("<IIQQ", container("dictionary-integers", "DICT")[0])
+    assert kind == 0 and key_bytes == 8 * n
+    return list(struct.unpack(f"<{n}Q", container("dictionary-integers", "DICT")[1]))
+
+
+def strings():
+    meta, payload = container("dictionary-strings", "DICT")
+    kind, _, n, key_bytes = struct.unpack("<IIQQ", meta)
+    table = struct.unpack_from(f"<{-(-n // 16)}Q", payload, -(-key_bytes // 8) * 8)
+    assert kind == 1
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = payload[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    keys = []
+    for rank in range(n):
+        if rank % 16 == 0:
+            assert table[rank // 16] == at
+            shared = 0
+        else:
+            shared = varint()
+        length = varint()
+        keys.append((keys[-1][:shared] if shared else b"") + payload[at : at + length])
+        at += length
+    assert at == key_bytes and keys == sorted(set(keys))
+    return keys
+
+
+# features.md, labels.md, splits.md, weights.md, assignment.md
+
+
+def features(name):
+    meta, payload = container(name, "FEAT")
+    dim, stride, dtype = struct.unpack_from("<IIB", meta, 24)
+    for row in (payload[r * stride :] for r in range(span(meta)[2])):
+        if dtype == 0:
+            yield list(struct.unpack_from(f"<{dim}f", row))
+        elif dtype == 1:
+            yield list(struct.unpack_from(f"<{dim}e", row))
+        elif dtype == 2:
+            halves = struct.unpack_from(f"<{dim}H", row)
+            yield [struct.unpack("<f", struct.pack("<I", half << 16))[0] for half in halves]
+        else:
+            scale, *quanta = struct.unpack_from(f"<f{dim}b", row)
+            yield [scale * q for q in quanta]
+
+
+def single_labels():
+    meta, payload = container("labels-single", "LABL")
+    classes, kind = struct.unpack_from("<IB", meta, 24)
+    width = 1 if classes <= 255 else 2 if classes <= 65535 else 4
+    rows = [int.from_bytes(payload[i : i + width], "little") for i in range(0, len(payload), width)]
+    assert kind == 0 and len(rows) == span(meta)[2]
+    return [None if row == 256**width - 1 else row for row in rows]
+
+
+def label_sets():
+    meta, payload = container("labels-multi", "LABL")
+    classes, kind = struct.unpack_from("<IB", meta, 24)
+    width = (classes + 1 + 7) // 8
+    rows = [int.from_bytes(payload[i : i + width], "little") for i in range(0, len(payload), width)]
+    assert kind == 1 and len(rows) == span(meta)[2]
+    return [[c for c in range(classes) if row >> c & 1] if row >> classes & 1 else None for row in rows]
+
+
+def split():
+    meta, payload = container("split", "SPLT")
+    name, nodes, count = struct.unpack("<8sQQ", meta)
+    found, at = [], 8
+
+    def take(layout):
+        nonlocal at
+        values = struct.unpack_from("<" + layout, payload, at)
+        at += struct.calcsize("<" + layout)
+        return values
+
+    for _ in range(struct.unpack_from("<Q", payload)[0]):
+        high, cookie = take("II")
+        runs, containers = b"", cookie >> 16
+        if cookie & 0xFFFF == 12347:
+            containers += 1
+            runs = take(f"{-(-containers // 8)}s")[0]
+        else:
+            assert cookie == 12346
+            (containers,) = take("I")
+        descriptions = [take("HH") for _ in range(containers)]
+        if not runs or containers >= 4:
+            take(f"{containers}I")
+        for i, (key, cardinality) in enumerate(descriptions):
+            start = high << 32 | key << 16
+            if runs and runs[i // 8] >> i % 8 & 1:
+                for first, more in [take("HH") for _ in range(take("H")[0])]:
+                    found += range(start + first, start + first + more + 1)
+            elif cardinality < 4096:
+                found += [start | low for low in take(f"{cardinality + 1}H")]
+            else:
+                bits = int.from_bytes(take("8192s")[0], "little")
+                found += [start | low for low in range(65536) if bits >> low & 1]
+    assert at == len(payload) and len(found) == count and max(found) < nodes and name == b"train\0\0\0"
+    return found
+
+
+def weights():
+    meta, payload = container("weights", "WGHT")
+    (edges,) = struct.unpack_from("<Q", meta, 24)
+    anchors = struct.unpack_from(f"<{-(-span(meta)[2] // 64)}Q", payload, -(-4 * edges // 8) * 8)
+    return list(struct.unpack_from(f"<{edges}f", payload)), list(anchors)
+
+
+def assignment():
+    meta, payload = container("assignment", "ASGN")
+    generation, chunks, partitions, distinct, _, schedule = struct.unpack("<QIIII16s", meta)
+    width, code = (2, "H") if partitions < 65535 else (4, "I")
+    row_of = struct.unpack_from(f"<{chunks}I", payload)
+    cells = struct.unpack_from(f"<{2 * chunks * distinct}{code}", payload, 4 * chunks)
+    cells = [None if cell == 256**width - 1 else cell for cell in cells]
+    row = lambda d: [(cells[2 * (d * chunks + j)], cells[2 * (d * chunks + j) + 1]) for j in range(chunks)]
+    return generation, schedule.rstrip(b"\0"), [row(d) for d in row_of]
+
+
+# manifest.md
+
+
+class Archive:
+    """Fields of an rkyv archive, at positions counted from its start."""
+
+    def __init__(self, payload):
+        self.bytes = payload
+
+    def integer(self, at, layout):
+        return struct.unpack_from("<" + layout, self.bytes, at)[0]
+
+    def vector(self, at, size, element):
+        pointer, length = self.integer(at, "i"), self.integer(at + 4, "I")
+        return [element(at + pointer + i * size) for i in range(length)]
+
+    def string(self, at):
+        if self.bytes[at] & 0xC0 != 0x80:
+            return self.bytes[at : at + 8].split(b"\xff")[0].decode()
+        length = self.integer(at, "I")
+        start = at + self.integer(at + 4, "i")
+        return self.bytes[start : start + (length & 0x3F | length >> 8 << 6)].decode()
+
+
+def manifest(name):
+    meta, payload = container(name, "MANI")
+    archive, root = Archive(payload), len(payload) - 144
+    u64 = lambda at: archive.integer(at, "Q")
+    u32 = lambda at: archive.integer(at, "I")
+    u8 = lambda at: archive.integer(at, "B")
+    order = root + 40 + 8
+    found = {
+        "writer": archive.string(root),
+        "nodes": u64(root + 8),
+        "edges": u64(root + 16),
+        "chunk_starts": archive.vector(root + 24, 8, u64),
+        "chunks": archive.vector(root + 32, 24, lambda at: (u8(at), u64(at + 8), archive.vector(at + 16, 8, u64))),
+        "external": ["dense", "sparse", "string"][u8(root + 40)],
+        "order": ["identity", ("feistel", u64(order + 8)), "table"][u8(order)],
+        "features": None,
+        "labels": None,
+        "splits": archive.vector(root + 96, 16, lambda at: (archive.string(at), u64(at + 8))),
+        "weighted": u8(root + 104),
+        "edge_options": (u8(root + 105), u8(root + 106), ["keep", "drop", "add"][u8(root + 107)]),
+        "edges_read": u64(root + 112),
+        "rejected": u64(root + 120),
+        "generator": archive.string(root + 128),
+        "files": archive.vector(root + 136, 24, lambda at: (archive.string(at), u64(at + 8), u64(at + 16))),
+    }
+    if u8(root + 64):
+        at = root + 68
+        dtype, source = ["f32", "f16", "bf16", "int8"][u8(at + 4)], ["stored", "procedural"][u8(at + 12)]
+        found["features"] = (u32(at), dtype, u32(at + 8), source)
+    if u8(root + 84):
+        found["labels"] = (u32(root + 88), ["single", "multi"][u8(root + 92)])
+    assert meta == b""
+    return found
+
+
+def expect(name, found, expected):
+    print(f"{name}: {found}")
+    assert found == expected, f"{name}: expected {expected}"
+
+
+def main():
+    order_vectors()
+    expect("order", order_table(), [2, 0, 3, 1])
+    expect("dictionary-integers", integers(), [3, 70, 71, 0x1122334455667788])
+    expect("dictionary-strings", strings(), [b"bin/"] + [b"bin/tool%d" % i for i in range(10, 26)] + [b"lib"])
+    expect("features-f32", [[round(v, 6) for v in row] for row in features("features-f32")], [[1, -2.5, 0.1], [127, -3, 0]])
+    for name, digits in [("features-f16", 3), ("features-bf16", 2), ("features-int8", 1)]:
+        expect(name, [[round(v, digits) for v in row] for row in features(name)], [[1, -2.5, 0.1], [127, -3, 0]])
+    expect("labels-single", single_labels(), [0, 299, None, 7])
+    expect("labels-multi", label_sets(), [[0, 9], [], None, [3]])
+    expect("split", split(), [1, 5, *range(200, 300), 0x10000, 2**32 + 7])
+    expect("weights", weights(), ([1.5, -2.0, 0.25], [0, 2]))
+    first, second = [(0, None)] * 2 + [(0, 1)] * 2, [(1, 0)] * 2 + [(1, None)] * 2
+    expect("assignment", assignment(), (2, b"sweep", [first, first, second, second]))
+    whole = {
+        "writer": "grappa-ingest 0.1.0",
+        "nodes": 5,
+        "edges": 7,
+        "chunk_starts": [0, 2, 5],
+        "chunks": [(1, 3, [1, 2]), (1, 4, [4, 0])],
+        "external": "sparse",
+        "order": ("feistel", 0x1122334455667788),
+        "features": (3, "f16", 8, "stored"),
+        "labels": (4, "multi"),
+        "splits": [("train", 2)],
+        "weighted": 1,
+        "edge_options": (0, 1, "add"),
+        "edges_read": 9,
+        "rejected": 1,
+        "generator": "",
+        "files": [("chunk-0/edges", 4242, 0x0123456789ABCDEF), ("ids", 99, 0xFEDCBA9876543210)],
+    }
+    expect("manifest", manifest("manifest"), whole)
+    part = {
+        "writer": "g 1",
+        "chunks": [(0, 0, []), (1, 7, [7, 0])],
+        "external": "dense",
+        "order": "identity",
+        "features": None,
+        "labels": None,
+        "splits": [],
+        "generator": '{"model":"rmat"}',
+        "files": [],
+    }
+    expect("manifest-slice", manifest("manifest-slice"), whole | part)
+
+
+if __name__ == "__main__":
+    main()
