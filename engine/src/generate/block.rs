@@ -115,6 +115,9 @@ pub(super) struct BlockSampler {
 }
 
 impl BlockSampler {
+    /// How many numbers of the stream a source takes: one for the class, one for the node in it.
+    pub(super) const NUMBERS_PER_EDGE: u64 = 2;
+
     pub(super) fn new(model: &BlockModel, seed: u64) -> Self {
         let same_class = if model.classes == 1 { 1.0 } else { model.homophily };
         Self {

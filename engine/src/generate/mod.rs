@@ -17,11 +17,16 @@
 //! A row must fit in memory, twice: see [`Generator::largest_row_estimate`], and [`Generator::row_window`] for rows
 //! that do not.
 //!
+//! [`write_edge_list`] and its companions write graphs as plain files; everything else here is computation alone.
+//!
 //! The graphs of a recipe never change: tests hold checksums of some. A change to the algorithm raises
 //! [`Recipe::VERSION`].
 
 mod block;
+mod blocks;
+mod edge_list;
 mod features;
+mod node_files;
 mod poisson;
 mod random;
 mod rmat;
@@ -31,7 +36,13 @@ use std::ops::Range;
 use grappa_formats::{NODES_MAX, order::Feistel};
 use serde::{Deserialize, Serialize};
 
-pub use self::{block::BlockModel, features::Features, rmat::Rmat};
+pub use self::{
+    block::BlockModel,
+    edge_list::{EdgeListFormat, EdgeListSummary, write_edge_list},
+    features::Features,
+    node_files::{write_classes, write_features, write_split},
+    rmat::Rmat,
+};
 use self::{
     block::BlockSampler,
     poisson::{MEAN_MAX, Poisson},
@@ -317,6 +328,16 @@ impl Generator {
         sources
     }
 
+    /// `count` sources of [`Generator::row`] after the first `skipped`, at the cost of `count`.
+    fn row_part<'a>(&self, label: u64, skipped: u64, count: u64, buffer: &'a mut RowBuffer) -> &'a [u64] {
+        let mut stream = self.rows.stream(label);
+        // The first number made the in-degree.
+        stream.skip(1 + skipped * self.numbers_per_edge());
+        buffer.sources.clear();
+        self.draw(label, count, &mut stream, &mut buffer.sources);
+        &buffer.sources
+    }
+
     /// The class of `label`, if the model has classes.
     #[inline]
     pub fn class(&self, label: u64) -> Option<u32> {
@@ -380,11 +401,31 @@ impl Generator {
         }
     }
 
+    /// How many numbers of a row's stream [`Generator::draw`] takes for each source.
+    fn numbers_per_edge(&self) -> u64 {
+        match &self.sampler {
+            Sampler::Rmat(rmat) => rmat.numbers_per_edge(),
+            Sampler::Er { .. } => 1,
+            Sampler::Sbm(_) => BlockSampler::NUMBERS_PER_EDGE,
+        }
+    }
+
     /// Replaces labels by node ids.
     fn map(&self, order: Option<&Feistel>, labels: &mut [u64]) {
         if let Some(order) = order {
             assert_eq!(order.nodes(), self.nodes(), "an order of the graph's nodes");
             order.forward_all(labels);
+        }
+    }
+}
+
+impl Split {
+    /// `train`, `val` or `test`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Val => "val",
+            Self::Test => "test",
         }
     }
 }

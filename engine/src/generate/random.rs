@@ -69,6 +69,11 @@ impl Stream {
         mix(self.state)
     }
 
+    /// Leaves out the next `count` numbers.
+    pub(super) fn skip(&mut self, count: u64) {
+        self.state = self.state.wrapping_add(self.gamma.wrapping_mul(count));
+    }
+
     /// Number `i` of the sequence, without walking there.
     #[inline]
     pub(super) fn nth(&self, i: u64) -> u64 {

@@ -169,6 +169,11 @@ impl RmatSampler {
         &self.degrees
     }
 
+    /// How many numbers of the stream a source takes: one for two groups.
+    pub(super) fn numbers_per_edge(&self) -> u64 {
+        self.groups.len().div_ceil(2) as u64
+    }
+
     /// Appends `degree` sources of the row `label`.
     pub(super) fn draw(&self, label: u64, degree: u64, stream: &mut Stream, out: &mut Vec<u64>) {
         // One loop for each number of groups, so that the compiler unrolls what happens per edge.

@@ -3,9 +3,11 @@
 //! - [`container`]: streaming writer and checking reader of container files;
 //! - [`durable`]: what it takes for a file or a rename to survive a power failure;
 //! - [`journal`]: an append-only log that a killed run is resumed from;
-//! - [`map`]: read-only mappings.
+//! - [`map`]: read-only mappings;
+//! - [`npy`]: headers of NumPy files.
 
 pub mod container;
 pub mod durable;
 pub mod journal;
 pub mod map;
+pub mod npy;
