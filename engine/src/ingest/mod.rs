@@ -329,6 +329,7 @@ impl Run<'_> {
             .stage("sorting and writing rows", Some(spilled.records() * record_words * 8));
         let gather = Gather {
             chunks,
+            plan: &plan,
             keys: &keys,
             spilled: &spilled,
             spill: &spill,

@@ -4,6 +4,8 @@
 //! how finely pass 1 divides the records (into *shards*, one or more a chunk, each sorted in memory by pass 2) and how
 //! large its buffers are.
 
+use std::ops::Range;
+
 use grappa_formats::{ChunkId, chunks::ChunkMap};
 use serde::{Deserialize, Serialize};
 
@@ -104,6 +106,11 @@ impl SpillPlan {
         // Row and source share one word.
         let nodes_max = 1u64 << (64 - source_bits).min(32);
         Self::new(chunks, edges * record_words, SORT_COST, nodes_max, budget)
+    }
+
+    /// The shards of a chunk.
+    pub fn shards_of(&self, chunk: ChunkId) -> Range<u32> {
+        chunk.0 * self.shards_per_chunk..(chunk.0 + 1) * self.shards_per_chunk
     }
 
     /// The shards: each chunk's range divided evenly, in order.

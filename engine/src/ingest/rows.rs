@@ -24,7 +24,7 @@ use super::{
     ChunkFiles,
     edges::EdgeKeys,
     memory::MemoryGate,
-    plan::SORT_COST,
+    plan::{SORT_COST, SpillPlan},
     spill::{self, Extent, SpillFolder, SpillWriter},
     state::{ChunkDone, Spilled, StageState},
 };
@@ -46,6 +46,8 @@ const SPLIT_GROUPS: u64 = 1 << 16;
 pub struct Gather<'a> {
     /// Chunks of the graph.
     pub chunks: &'a ChunkMap,
+    /// How chunks are divided.
+    pub plan: &'a SpillPlan,
     /// Edge to shard and key.
     pub keys: &'a EdgeKeys,
     /// What pass 1 did.
@@ -89,8 +91,7 @@ impl Gather<'_> {
     /// Writes the row files of one chunk. They are complete, but not synced.
     pub fn chunk(&self, chunk: ChunkId, progress: &dyn Progress) -> Result<ChunkFiles> {
         let mut writer = ChunkRowsWriter::create(self.store, self.chunks, chunk, self.weighted)?;
-        let per_chunk = self.keys.shards.chunks() / self.chunks.chunks();
-        for shard in chunk.0 * per_chunk..(chunk.0 + 1) * per_chunk {
+        for shard in self.plan.shards_of(chunk) {
             let range = self.keys.shards.range(ChunkId(shard));
             let extent = |(&worker, spilled): (&u32, &Spilled)| (worker, shard, spilled.extents[shard as usize]);
             let extents = self.spilled.workers.iter().map(extent);
@@ -113,13 +114,8 @@ impl Gather<'_> {
 
     /// Removes the spill files of a chunk.
     pub fn remove_spill(&self, chunk: ChunkId) -> Result<()> {
-        let per_chunk = self.keys.shards.chunks() / self.chunks.chunks();
-        for shard in chunk.0 * per_chunk..(chunk.0 + 1) * per_chunk {
-            for &worker in self.spilled.workers.keys() {
-                self.spill.remove(worker, shard)?;
-            }
-        }
-        Ok(())
+        self.spill
+            .remove_all(self.plan.shards_of(chunk), self.spilled.workers.keys().copied())
     }
 
     fn part(&self, part: &Part, writer: &mut ChunkRowsWriter, progress: &dyn Progress) -> Result<()> {
@@ -226,9 +222,10 @@ impl Gather<'_> {
         let parts_wanted = (records * record_words as u64 * SORT_COST).div_ceil(self.gate.total() / 2);
         let target = records.div_ceil(parts_wanted.clamp(2, SPLIT_PARTS));
         let (mut part_of, mut ends, mut filled) = (Vec::with_capacity(counts.len()), Vec::new(), 0);
-        for (group, &count) in counts.iter().enumerate() {
-            if filled > 0 && filled + count > target {
-                ends.push(group as u64);
+        for (group, &count) in (0u64..).zip(&counts) {
+            // Also after empty groups, so that every part has fewer rows than the whole.
+            if group > ends.last().copied().unwrap_or(0) && filled + count > target {
+                ends.push(group);
                 filled = 0;
             }
             filled += count;
@@ -237,9 +234,10 @@ impl Gather<'_> {
         ends.push(groups);
 
         let taken = self.gate.take(self.gate.total() / 2);
-        let folder = self
-            .store
-            .scratch(&format!("divide-{}-{}", part.first_node, part.rows.start))?;
+        let folder = self.store.scratch(&format!(
+            "divide-{}-{}-{}",
+            part.first_node, part.rows.start, part.rows.end
+        ))?;
         let spill = SpillFolder::new(&folder, "part", record_words);
         let buffer_bytes = (self.gate.total() / 2 / ends.len() as u64).clamp(4 << 10, 256 << 10) as usize;
         let mut split = SpillWriter::new(spill.clone(), 0, ends.len() as u32, buffer_bytes);

@@ -10,6 +10,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
+    ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
@@ -86,6 +87,16 @@ impl SpillFolder {
         }
         let what = "the spilled records are not those that were written; remove the unfinished store and start again";
         Err(Error::input(self.path(worker, shard), Position::Whole, what))
+    }
+
+    /// Removes the files of all `workers` for `shards`, as far as there are any.
+    pub fn remove_all(&self, shards: Range<u32>, workers: impl Iterator<Item = u32> + Clone) -> Result<()> {
+        for shard in shards {
+            for worker in workers.clone() {
+                self.remove(worker, shard)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes a file that is no longer needed; it may be absent.

@@ -1,0 +1,366 @@
+//! Ingest against a twin that holds everything in memory: whatever the budget, the number of threads or the place where
+//! a run was killed, the store holds the edges of the input, and is the same byte for byte.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use grappa_engine::{
+    Error,
+    ingest::{Assign, IngestOptions, ingest, source},
+    progress::{Progress, Silent},
+};
+use grappa_formats::{
+    container::{self, FileKind},
+    manifest::{EdgeOptions, ExternalIds, Manifest, OrderSpec, SelfLoops},
+    order::Feistel,
+    rows::{Rows, RowsMeta},
+    weights::Weights,
+};
+use proptest::prelude::*;
+
+/// Source, destination, weight.
+type Edge = (u64, u64, f32);
+
+fn options(folder: &Path, edges: &Path) -> IngestOptions {
+    IngestOptions {
+        edges: vec![edges.to_owned()],
+        out: folder.join("out.grappa"),
+        format: source::EdgeFormat::Auto,
+        ids: ExternalIds::Dense,
+        nodes: None,
+        edge_options: EdgeOptions {
+            undirected: false,
+            dedup: false,
+            self_loops: SelfLoops::Keep,
+        },
+        weights: None,
+        chunks: None,
+        assign: Assign::Random,
+        seed: 7,
+        memory: 64 << 20,
+        threads: 2,
+        on_bad_line: source::OnBadLine::Fail,
+        resume: false,
+        tmp: None,
+        writer: "test 0".into(),
+    }
+}
+
+/// All edges of a store, in external ids, sorted. Checks on the way that the manifest counts them right.
+fn edges_of(store: &Path) -> Vec<Edge> {
+    let read = |name: &str| fs::read(store.join(name)).unwrap();
+    let manifest = Manifest::decode(&read("manifest")).unwrap();
+    let order = match manifest.ids.order {
+        OrderSpec::Feistel(seed) => Some(Feistel::new(manifest.nodes, seed)),
+        _ => None,
+    };
+    let external = |node: u64| order.as_ref().map_or(node, |order| order.inverse(node));
+    let map = manifest.chunk_map();
+    let mut edges = Vec::new();
+    for (chunk, entry) in manifest.chunks.iter().enumerate() {
+        let file = |name: &str| read(&format!("chunk-{chunk}/{name}"));
+        let (rows_file, degrees_file) = (file("edges"), file("degrees"));
+        let (header, payload) = container::decode_file(&rows_file, FileKind::ROWS).unwrap();
+        let (_, directory) = container::decode_file(&degrees_file, FileKind::DEGREES).unwrap();
+        let rows = Rows::new(&RowsMeta::decode(&header.meta).unwrap(), payload, directory).unwrap();
+        let weights_file = manifest.weighted.then(|| file("weights"));
+        let weights = weights_file.as_ref().map(|file| {
+            let (header, payload) = container::decode_file(file, FileKind::WEIGHTS).unwrap();
+            (header, payload)
+        });
+        let weights = weights
+            .as_ref()
+            .map(|(header, payload)| Weights::new(header, payload).unwrap());
+        let mut buckets = vec![0; manifest.chunks.len()];
+        for row in 0..rows.rows() {
+            let node = manifest.chunk_starts[chunk] + row;
+            let mut sources = Vec::new();
+            rows.row(row).decode_into(&mut sources);
+            let range = weights.map(|weights| weights.range(row, |row| rows.degree(row)).unwrap());
+            for (k, &source) in sources.iter().enumerate() {
+                let weight = match (&range, weights) {
+                    (Some(range), Some(weights)) => weights.get(range.start + k as u64),
+                    _ => 1.0,
+                };
+                edges.push((external(source), external(node), weight));
+                buckets[map.chunk_of(grappa_formats::NodeId(source)).0 as usize] += 1;
+            }
+        }
+        assert_eq!(buckets, entry.bucket_edges, "buckets of chunk {chunk}");
+    }
+    assert_eq!(edges.len() as u64, manifest.edges);
+    edges.sort_by(compare);
+    edges
+}
+
+fn compare(a: &Edge, b: &Edge) -> std::cmp::Ordering {
+    (a.1, a.0).cmp(&(b.1, b.0)).then(a.2.total_cmp(&b.2))
+}
+
+/// What the store must hold, by the definition of the options.
+fn twin(edges: &[Edge], nodes: u64, options: EdgeOptions, weighted: bool) -> Vec<Edge> {
+    let mut out: Vec<Edge> = edges.to_vec();
+    if options.undirected {
+        out.extend(
+            edges
+                .iter()
+                .filter(|e| e.0 != e.1)
+                .map(|&(source, target, weight)| (target, source, weight)),
+        );
+    }
+    if options.self_loops != SelfLoops::Keep {
+        out.retain(|e| e.0 != e.1);
+    }
+    out.sort_by(compare);
+    if options.dedup {
+        let mut merged: BTreeMap<(u64, u64), f32> = BTreeMap::new();
+        for (source, target, weight) in out {
+            merged
+                .entry((target, source))
+                .and_modify(|sum| *sum += weight)
+                .or_insert(weight);
+        }
+        let weight_of = |weight| if weighted { weight } else { 1.0 };
+        out = merged
+            .into_iter()
+            .map(|((target, source), weight)| (source, target, weight_of(weight)))
+            .collect();
+    }
+    if options.self_loops == SelfLoops::Add {
+        out.extend((0..nodes).map(|node| (node, node, 1.0)));
+    }
+    out.sort_by(compare);
+    out
+}
+
+fn write_text(path: &Path, edges: &[Edge], weighted: bool) {
+    let line = |&(source, target, weight): &Edge| match weighted {
+        true => format!("{source}\t{target}\t{weight}\n"),
+        false => format!("{source} {target}\n"),
+    };
+    fs::write(path, edges.iter().map(line).collect::<String>()).unwrap();
+}
+
+/// Every file of a folder with its bytes.
+fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files.insert(path.strip_prefix(folder).unwrap().to_owned(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+fn self_loops() -> impl Strategy<Value = SelfLoops> {
+    prop_oneof![Just(SelfLoops::Keep), Just(SelfLoops::Drop), Just(SelfLoops::Add)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_store_holds_the_edges_of_the_input(
+        ends in prop::collection::vec((0..60u64, 0..60u64, 0..8u8), 1..400),
+        more_nodes in 0..20u64,
+        chunks in 1..9u32,
+        undirected: bool,
+        dedup: bool,
+        self_loops in self_loops(),
+        weighted: bool,
+        range: bool,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let edges: Vec<Edge> =
+            ends.iter().map(|&(s, t, w)| (s, t, if weighted { f32::from(w) / 4.0 } else { 1.0 })).collect();
+        let input = folder.path().join("edges.tsv");
+        write_text(&input, &edges, weighted);
+        let nodes = edges.iter().map(|e| e.0.max(e.1) + 1).max().unwrap() + more_nodes;
+        let mut options = options(folder.path(), &input);
+        options.nodes = (more_nodes > 0).then_some(nodes);
+        options.chunks = Some(chunks.min(nodes as u32));
+        options.edge_options = EdgeOptions { undirected, dedup, self_loops };
+        options.assign = if range { Assign::Range } else { Assign::Random };
+        let summary = ingest(&options, &Silent).unwrap();
+        prop_assert_eq!(summary.nodes, nodes);
+        prop_assert_eq!(summary.edges_read, edges.len() as u64);
+        let expected = twin(&edges, nodes, options.edge_options, weighted);
+        prop_assert_eq!(summary.edges, expected.len() as u64);
+        prop_assert_eq!(edges_of(&options.out), expected);
+        prop_assert!(!folder.path().join("out.grappa.partial").exists());
+    }
+}
+
+/// A graph that does not fit a small budget: most edges crowd on few nodes of one chunk.
+fn crowded(nodes: u64, edges: u64) -> Vec<Edge> {
+    let edge = |i: u64| {
+        let hash = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        let target = if i.is_multiple_of(3) { hash % nodes } else { hash % 7 };
+        ((hash >> 9) % nodes, target, 1.0)
+    };
+    (0..edges).map(edge).collect()
+}
+
+#[test]
+fn the_store_does_not_depend_on_budget_threads_or_scratch_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let edges = crowded(5000, 200_000);
+    let input = folder.path().join("edges.tsv");
+    write_text(&input, &edges, false);
+    let mut stores = Vec::new();
+    // With 2 MiB a shard of more than some 100,000 edges must be divided; the crowded nodes have 19,000 each.
+    for (memory, threads, tmp) in [(256 << 20, 1, None), (2 << 20, 2, Some("tmp")), (2 << 20, 1, None)] {
+        let mut options = options(folder.path(), &input);
+        options.out = folder.path().join(format!("{memory}-{threads}.grappa"));
+        options.chunks = Some(3);
+        options.assign = Assign::Range;
+        (options.memory, options.threads) = (memory, threads);
+        options.tmp = tmp.map(|tmp| folder.path().join(tmp));
+        ingest(&options, &Silent).unwrap();
+        assert_eq!(edges_of(&options.out), twin(&edges, 5000, options.edge_options, false));
+        stores.push(files_of(&options.out));
+    }
+    assert!(stores.windows(2).all(|pair| pair[0] == pair[1]));
+    let left: Vec<_> = fs::read_dir(folder.path().join("tmp")).unwrap().collect();
+    assert!(left.is_empty(), "scratch files stay: {left:?}");
+}
+
+#[test]
+fn a_row_too_large_for_the_budget_names_one_that_would_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let edges: Vec<Edge> = (0..100_000).map(|i| (i % 1000, 5, 1.0)).collect();
+    let input = folder.path().join("edges.tsv");
+    write_text(&input, &edges, false);
+    let mut options = options(folder.path(), &input);
+    (options.memory, options.threads, options.chunks) = (1 << 20, 1, Some(2));
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    let wanted = error
+        .split("--memory ")
+        .nth(1)
+        .expect(&error)
+        .split("MiB")
+        .next()
+        .unwrap();
+    assert!(
+        !folder.path().join("out.grappa.partial").exists(),
+        "nothing is left of a run that can't succeed"
+    );
+    options.memory = wanted.parse::<u64>().unwrap() << 20;
+    ingest(&options, &Silent).unwrap();
+    assert_eq!(edges_of(&options.out).len(), 100_000);
+}
+
+/// Panics when the progress reported so far reaches a limit, which is as sudden an end as a thread can have.
+struct Interrupt {
+    left: AtomicU64,
+}
+
+impl Progress for Interrupt {
+    fn stage(&self, _name: &str, _bytes: Option<u64>) {}
+
+    fn advance(&self, _bytes: u64, _edges: u64) {
+        assert!(
+            self.left.fetch_sub(1, Ordering::Relaxed) > 1,
+            "interrupted, as the test wants it"
+        );
+    }
+}
+
+#[test]
+fn a_run_interrupted_anywhere_resumes_to_the_same_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let edges = crowded(3000, 150_000);
+    let input = folder.path().join("edges.tsv");
+    write_text(&input, &edges, false);
+    let mut options = options(folder.path(), &input);
+    (options.memory, options.chunks) = (2 << 20, Some(5));
+    ingest(&options, &Silent).unwrap();
+    let expected = files_of(&options.out);
+    for steps in (1..40).step_by(3) {
+        options.out = folder.path().join(format!("{steps}.grappa"));
+        options.resume = false;
+        let interrupt = Interrupt {
+            left: AtomicU64::new(steps),
+        };
+        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ingest(&options, &interrupt)));
+        if run.is_ok() {
+            continue;
+        }
+        assert!(!options.out.exists());
+        let error = ingest(&options, &Silent).unwrap_err().to_string();
+        assert!(error.contains("--resume"), "{error}");
+        options.resume = true;
+        ingest(&options, &Silent).unwrap();
+        assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
+    }
+}
+
+#[test]
+fn resuming_with_other_options_or_input_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("edges.tsv");
+    write_text(&input, &crowded(100, 5000), false);
+    let mut options = options(folder.path(), &input);
+    let interrupt = Interrupt {
+        left: AtomicU64::new(2),
+    };
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ingest(&options, &interrupt))).unwrap_err();
+    (options.resume, options.seed) = (true, 8);
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    assert!(error.contains("--seed = 7") && error.contains('8'), "{error}");
+    options.seed = 7;
+    write_text(&input, &crowded(100, 5001), false);
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    assert!(error.contains("edges.tsv"), "{error}");
+    write_text(&input, &crowded(100, 5000), false);
+}
+
+#[test]
+fn an_existing_store_is_untouched() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("edges.tsv");
+    write_text(&input, &crowded(100, 500), false);
+    let options = options(folder.path(), &input);
+    ingest(&options, &Silent).unwrap();
+    let before = files_of(&options.out);
+    let error = ingest(&options, &Silent).unwrap_err();
+    assert!(matches!(error, Error::Input { .. }), "{error}");
+    assert!(error.to_string().contains("exists"), "{error}");
+    assert_eq!(files_of(&options.out), before);
+}
+
+#[test]
+fn a_bad_line_leaves_nothing_behind_or_is_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("edges.tsv");
+    fs::write(&input, "0 1\n1 x\n2 0\n-1 2\n").unwrap();
+    let mut options = options(folder.path(), &input);
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    assert!(error.contains("edges.tsv:2"), "{error}");
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "only the input is there"
+    );
+    options.on_bad_line = source::OnBadLine::Skip;
+    let summary = ingest(&options, &Silent).unwrap();
+    assert_eq!((summary.edges, summary.rejected), (2, 2));
+    let rejects = fs::read_to_string(summary.rejects.unwrap()).unwrap();
+    let lines: Vec<_> = rejects
+        .lines()
+        .skip(1)
+        .map(|line| line.split('\t').skip(1).collect::<Vec<_>>())
+        .collect();
+    assert_eq!(lines.len(), 2);
+    assert!(lines[0][0].ends_with('2') && lines[0][2] == "1 x", "{rejects}");
+}
