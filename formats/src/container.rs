@@ -20,7 +20,7 @@
 //!
 //! All integers are little-endian. Every byte of the file is covered by exactly one checksum, and the digest covers the
 //! other checksums, so it stands for the whole file; the manifest records it. Opening reads the header and compares
-//! the length of the file; only [`check_block`] looks at the payload.
+//! the length of the file; only [`Header::check_block`] looks at the payload.
 //!
 //! A writer streams: it feeds the payload to a [`BlockHasher`], appends the table, and writes the header last.
 

@@ -63,7 +63,8 @@ pub struct DictionaryMeta {
 }
 
 impl DictionaryMeta {
-    const BYTES: usize = 24;
+    /// Length of an encoded meta.
+    pub const BYTES: usize = 24;
 
     /// The meta of the container file.
     pub fn encode(&self) -> Vec<u8> {

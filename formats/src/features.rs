@@ -33,6 +33,9 @@ pub const DIM_MAX: u32 = 1 << 24;
 /// Rows start at multiples of this many bytes, so that an f32 never straddles two pages.
 const ROW_ALIGN: u64 = 4;
 
+/// The largest scale of an int8 row: 127 times the next one is infinite.
+const SCALE_MAX: f32 = (f32::MAX / 127.0).next_down();
+
 /// Values that are converted at a time between half precision and f32: few enough for the first-level cache, enough to
 /// forget the cost of a call.
 const LANES: usize = 64;
@@ -78,7 +81,8 @@ pub struct FeaturesMeta {
 }
 
 impl FeaturesMeta {
-    const BYTES: usize = ChunkSpan::BYTES + 16;
+    /// Length of an encoded meta.
+    pub const BYTES: usize = ChunkSpan::BYTES + 16;
 
     /// The meta of the container file.
     pub fn encode(&self) -> Vec<u8> {
@@ -298,8 +302,8 @@ impl FeatureLayout {
         values.chunks(1 << 16).map(|piece| count(piece) as usize).sum()
     }
 
-    /// Checks rows that start `offset` bytes into the file: padding is zero, int8 scales are finite and not negative,
-    /// and no int8 value is -128.
+    /// Checks rows that start `offset` bytes into the file: padding is zero, int8 scales are not negative and give
+    /// finite values, and no int8 value is -128.
     ///
     /// # Panics
     /// If `rows` is not whole rows.
@@ -316,10 +320,10 @@ impl FeatureLayout {
             }
             if self.dtype == FeatureDtype::Int8 {
                 let (scale, quanta) = split_scale(row);
-                if !(scale.is_finite() && scale.is_sign_positive()) {
+                if !(scale <= SCALE_MAX && scale.is_sign_positive()) {
                     return Err(FormatError::invalid(
                         at,
-                        format!("the scale of an int8 row is {scale}; it must be finite and not negative"),
+                        format!("the scale of an int8 row is {scale:e}; it must be 0 to {SCALE_MAX:e}"),
                     ));
                 }
                 if let Some(i) = quanta.iter().position(|&q| q == 0x80) {
@@ -456,7 +460,7 @@ fn decode_bf16(row: &[u8], values: &mut [f32]) {
     convert(row, values, |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16));
 }
 
-/// `scale = max|v| / 127`, `q = v / scale` rounded to nearest, ties to even.
+/// `scale = max(|v|) / 127`, `q = v / scale` rounded to nearest, ties to even.
 fn encode_int8(values: &[f32], row: &mut [u8]) {
     let (head, quanta) = row.split_at_mut(4);
     // Eight running maxima, so that the loop is not one long chain; what is not finite does not count.
@@ -468,7 +472,7 @@ fn encode_int8(values: &[f32], row: &mut [u8]) {
         }
     }
     let max = rest.iter().map(|v| v.abs()).chain(maxima).fold(0.0, larger);
-    let scale = max / 127.0;
+    let scale = (max / 127.0).min(SCALE_MAX);
     head.copy_from_slice(&scale.to_le_bytes());
     if scale == 0.0 {
         quanta.fill(0);

@@ -81,7 +81,8 @@ pub struct LabelsMeta {
 }
 
 impl LabelsMeta {
-    const BYTES: usize = ChunkSpan::BYTES + 8;
+    /// Length of an encoded meta.
+    pub const BYTES: usize = ChunkSpan::BYTES + 8;
 
     /// The meta of the container file.
     pub fn encode(&self) -> Vec<u8> {

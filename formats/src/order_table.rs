@@ -41,7 +41,8 @@ pub struct OrderMeta {
 }
 
 impl OrderMeta {
-    const BYTES: usize = 8;
+    /// Length of an encoded meta.
+    pub const BYTES: usize = 8;
 
     /// The meta of the container file.
     pub fn encode(&self) -> Vec<u8> {

@@ -3,7 +3,7 @@
 //! Changes to meta and payload come with checksums that fit, so that what is tested is not the checksum.
 
 use grappa_formats::{
-    FormatError,
+    FormatError, NODES_MAX,
     container::{BlockHasher, FileKind, HEADER_BYTES, Header},
 };
 use xxhash_rust::xxh3::xxh3_64;
@@ -167,6 +167,12 @@ fn files_of_another_chunk_are_found_out() {
             72,
             "more than a chunk or a graph can have",
         );
+        changed(
+            name,
+            |p| p.put_meta(8, (NODES_MAX - 1).to_le_bytes()),
+            72,
+            "more than a chunk or a graph can have",
+        );
         changed(name, |p| p.meta.push(0), 32, "the meta has");
     }
 }
@@ -200,7 +206,7 @@ fn features_say_what_is_wrong_with_them() {
         "padding of a feature row is not 0",
     );
     let name = "features-int8";
-    for scale in [f32::NAN, f32::INFINITY, -1.0, -0.0] {
+    for scale in [f32::NAN, f32::INFINITY, f32::MAX / 127.0, -1.0, -0.0] {
         changed(
             name,
             |p| p.put(8, scale.to_le_bytes()),
