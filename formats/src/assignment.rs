@@ -18,8 +18,8 @@
 //! are groups of chunks. Distinct rows are numbered in the order in which the table first uses them: the same table is
 //! always the same bytes.
 //!
-//! Assignments are written by repartitioning, one file a generation. The text file `CURRENT` names the generation that
-//! counts, and is replaced by renaming another over it.
+//! Assignments are written by repartitioning, one file a generation. The text file `CURRENT` beside them names the
+//! generation that counts, and is replaced by renaming another over it.
 
 use std::collections::HashMap;
 
@@ -279,7 +279,7 @@ impl Assignment {
     }
 }
 
-/// The text file `CURRENT`: `generation <decimal> <XXH3-64 of what is before the last space, 16 hexadecimal digits>` and
+/// The text file `assignments/CURRENT`: `generation <decimal> <XXH3-64 of what is before the last space, 16 hexadecimal digits>` and
 /// a line feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Current {
