@@ -4,7 +4,7 @@ use std::{
     fmt,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -14,8 +14,10 @@ use super::{
     file::{Compression, InputFile},
     lines::{BadEdge, Block, IdLimit, parse_edges, parse_keys},
     npy,
+    parquet::ParquetFile,
     table::{IdType, Table, Weights},
     text::{TextFile, TextLayout, TextStream},
+    zip::{self, Npz},
 };
 use crate::{Error, Position, Result};
 
@@ -29,7 +31,8 @@ pub enum EdgeFormat {
     Tsv,
     /// As [`Tsv`](Self::Tsv), but the first line may be a header, and string keys are separated by commas and may be quoted.
     Csv,
-    /// NumPy array [E, 2] or [2, E] of 32- or 64-bit integers. [2, 2] is read as [E, 2].
+    /// NumPy array [E, 2] or [2, E] of 32- or 64-bit integers. [2, 2] is read as [E, 2]. In a `.npz` archive, the array
+    /// `edge_index`, `edges` or `edge_list`, or the only one.
     Npy,
     /// Pairs of little-endian 32-bit integers.
     U32,
@@ -142,7 +145,22 @@ enum Content {
     Table {
         table: Table,
         next: AtomicU64,
+        /// Held while reading a table that must be read front to back.
+        turn: Mutex<()>,
     },
+    Parquet {
+        parquet: ParquetFile,
+        next: AtomicU64,
+    },
+}
+
+/// What a worker that came for a block of a file gets.
+enum Taken<'a> {
+    Block(RawBlock<'a>),
+    /// Another worker is unpacking the file.
+    Busy,
+    /// There are no more blocks.
+    Finished,
 }
 
 impl EdgeSource {
@@ -227,8 +245,10 @@ impl EdgeSource {
         let mut first_row = 0;
         for file in &mut files {
             let rows = file.content.rows().unwrap_or(0);
-            if let Content::Table { table, .. } = &mut file.content {
-                table.attach(first_row, weights.clone(), options.block_bytes);
+            match &mut file.content {
+                Content::Table { table, .. } => table.attach(first_row, weights.clone(), options.block_bytes),
+                Content::Parquet { parquet, .. } => parquet.attach(first_row, weights.clone(), options.block_bytes),
+                Content::Text { .. } | Content::PackedText { .. } => {}
             }
             first_row += rows;
         }
@@ -242,9 +262,15 @@ impl EdgeSource {
         })
     }
 
-    /// Bytes of all files as they are on disk, compressed or not: what [`RawBlock::input_bytes`] adds up to.
+    /// Bytes of all files (of an archive, those of its edges) as they are on disk, compressed or not: what [`RawBlock::input_bytes`] adds up to.
     pub fn total_bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.file.bytes()).sum()
+        self.files
+            .iter()
+            .map(|file| match &file.content {
+                Content::Table { table, .. } => table.total_bytes(),
+                _ => file.file.bytes(),
+            })
+            .sum()
     }
 
     /// How many rows there are, if that is known before reading: with every format but text.
@@ -283,36 +309,61 @@ impl EdgeSource {
                         .compare_exchange(index, index + 1, Ordering::AcqRel, Ordering::Relaxed);
                     continue;
                 }
-                match &file.content {
-                    Content::Text { text, next } => {
-                        if let Some(block) = self.claim(index, next, text.blocks(), &|b| text.input_bytes(b), skip) {
-                            return self.read_text(index, text, block).map(Some);
-                        }
-                    }
-                    Content::Table { table, next } => {
-                        if let Some(block) = self.claim(index, next, table.blocks(), &|b| table.input_bytes(b), skip) {
-                            return self.read_table(index, table, block).map(Some);
-                        }
-                    }
-                    Content::PackedText { stream, .. } => match stream.try_lock() {
-                        Ok(mut stream) => {
-                            if let Some(block) = self.read_packed(index, &mut stream, skip)? {
-                                return Ok(Some(block));
-                            }
-                        }
-                        Err(_) => busy = busy.or(Some(index)),
-                    },
+                match self.take(index, skip, false)? {
+                    Taken::Block(block) => return Ok(Some(block)),
+                    Taken::Busy => busy = busy.or(Some(index)),
+                    Taken::Finished => {}
                 }
             }
             // Every file is finished, or others are unpacking those that are not: then wait for one of these.
             let Some(index) = busy else { return Ok(None) };
-            if let Content::PackedText { stream, .. } = &self.files[index].content {
-                let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(block) = self.read_packed(index, &mut stream, skip)? {
-                    return Ok(Some(block));
-                }
+            if let Taken::Block(block) = self.take(index, skip, true)? {
+                return Ok(Some(block));
             }
         }
+    }
+
+    /// Takes a block of this file, if need be after waiting for who is unpacking it.
+    fn take(&self, index: usize, skip: &dyn Fn(BlockId) -> bool, wait: bool) -> Result<Taken<'_>> {
+        fn lock<T>(mutex: &Mutex<T>, wait: bool) -> Option<MutexGuard<'_, T>> {
+            match mutex.try_lock() {
+                Ok(guard) => Some(guard),
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if wait => Some(mutex.lock().unwrap_or_else(PoisonError::into_inner)),
+                Err(TryLockError::WouldBlock) => None,
+            }
+        }
+        let block = match &self.files[index].content {
+            Content::Text { text, next } => self
+                .claim(index, next, text.blocks(), &|block| text.input_bytes(block), skip)
+                .map(|id| self.read_text(index, text, id)),
+            Content::PackedText { stream, .. } => {
+                let Some(mut stream) = lock(stream, wait) else {
+                    return Ok(Taken::Busy);
+                };
+                self.read_packed(index, &mut stream, skip).transpose()
+            }
+            Content::Table { table, next, turn } => {
+                let turn = if table.is_sequential() {
+                    match lock(turn, wait) {
+                        Some(turn) => Some(turn),
+                        None => return Ok(Taken::Busy),
+                    }
+                } else {
+                    None
+                };
+                let block = self
+                    .claim(index, next, table.blocks(), &|block| table.input_bytes(block), skip)
+                    .map(|id| self.read_table(index, table, id));
+                drop(turn);
+                block
+            }
+            // A worker reads its own pages while it parses them.
+            Content::Parquet { parquet, next } => self
+                .claim(index, next, parquet.blocks(), &|block| parquet.input_bytes(block), skip)
+                .map(|id| Ok(self.block(index, id, parquet.input_bytes(id.block)))),
+        };
+        Ok(block.transpose()?.map_or(Taken::Finished, Taken::Block))
     }
 
     /// Takes the next wanted block of a file whose blocks are known, and marks the file finished after its last.
@@ -457,7 +508,7 @@ enum Payload {
         /// Its number from 1, where that is known without counting.
         first_line: Option<u64>,
     },
-    /// What [`Table::read`] left in the buffer.
+    /// What [`Table::read`] left in the buffer; nothing for Parquet, which is read as it is parsed.
     Rows,
 }
 
@@ -496,6 +547,11 @@ impl RawBlock<'_> {
         let limit = self.source.options.id_limit;
         let mut rejected = std::mem::take(&mut into.rejected);
         let result = match (&self.file.content, &self.payload) {
+            (Content::Parquet { parquet, .. }, _) => {
+                parquet.parse(self.id.block, limit, into, &mut |row, line, bad| {
+                    self.reject(Position::Row(row), line, bad, &mut rejected)
+                })
+            }
             (Content::Table { table, .. }, _) => {
                 table.parse(self.id.block, &self.buffer, limit, into, &mut |row, line, bad| {
                     self.reject(Position::Row(row), line, bad, &mut rejected)
@@ -533,28 +589,43 @@ impl RawBlock<'_> {
         );
         into.clear();
         let mut rejected = std::mem::take(&mut into.rejected);
-        let layout = match &self.file.content {
-            Content::Text { text, .. } => text.layout(),
-            Content::PackedText { layout, .. } => layout,
-            Content::Table { .. } => unreachable!("tables of numbers are refused when opened for strings"),
+        let result = match (&self.file.content, &self.payload) {
+            (Content::Parquet { parquet, .. }, _) => parquet.parse_text(self.id.block, into, &mut |row, line, bad| {
+                self.reject(Position::Row(row), line, bad, &mut rejected)
+            }),
+            (Content::Text { text, .. }, &Payload::Lines { start, end, .. }) => {
+                self.parse_keys(text.layout(), start, end, into, &mut rejected)
+            }
+            (Content::PackedText { layout, .. }, &Payload::Lines { start, end, .. }) => {
+                self.parse_keys(layout, start, end, into, &mut rejected)
+            }
+            (Content::Table { .. }, _) => unreachable!("tables of numbers are refused when opened for strings"),
+            (_, Payload::Rows) => unreachable!("text has lines"),
         };
-        let &Payload::Lines { start, end, .. } = &self.payload else {
-            unreachable!("text has lines")
-        };
+        into.rejected = rejected;
+        result
+    }
+
+    fn parse_keys(
+        &self,
+        layout: &TextLayout,
+        start: usize,
+        end: usize,
+        into: &mut TextBatch,
+        rejected: &mut Vec<Reject>,
+    ) -> Result<()> {
         let mut lines = LineCounter::new(start);
-        let result = parse_keys(
+        parse_keys(
             Block::new(&self.buffer, start, end),
             self.source.weighted,
             layout.separator,
             into,
             &mut |at, line, bad| {
                 let position = self.line(&mut lines, at)?;
-                self.reject(position, line, bad, &mut rejected)
+                self.reject(position, line, bad, rejected)
             },
             &|at, what| self.long(at, what),
-        );
-        into.rejected = rejected;
-        result
+        )
     }
 
     fn reject(&self, position: Position, line: &[u8], bad: BadEdge, rejected: &mut Vec<Reject>) -> Result<()> {
@@ -643,19 +714,31 @@ impl Content {
         if compression != Compression::None && (!raw || names_compression(file.path())) {
             return refuse("a compressed binary file cannot be read from several places at once; unpack it first");
         }
+        if format == EdgeFormat::Parquet {
+            let parquet = ParquetFile::open(file, options.ids)?;
+            return Ok((parquet.rows() > 0).then_some(Self::Parquet {
+                parquet,
+                next: AtomicU64::new(0),
+            }));
+        }
         if options.ids == IdKind::String {
             return refuse("the ids in this file are integers; omit --ids string (--ids sparse takes any integers)");
         }
         let table = match format {
+            EdgeFormat::Npy if head.starts_with(zip::MAGIC) => {
+                Table::npy(Npz::open(file)?.first_of(&["edge_index", "edges", "edge_list"], "edges")?)?
+            }
             EdgeFormat::Npy => Table::npy(npy::NpyArray::open(file)?)?,
             EdgeFormat::U32 => Table::raw(file.clone(), IdType::U32)?,
             EdgeFormat::U64 => Table::raw(file.clone(), IdType::U64)?,
-            EdgeFormat::Parquet => return refuse("Parquet is not read yet"),
-            EdgeFormat::Auto | EdgeFormat::Tsv | EdgeFormat::Csv => unreachable!("decided above"),
+            EdgeFormat::Auto | EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => {
+                unreachable!("decided above")
+            }
         };
         Ok((table.rows() > 0).then_some(Self::Table {
             table,
             next: AtomicU64::new(0),
+            turn: Mutex::new(()),
         }))
     }
 
@@ -673,6 +756,7 @@ impl Content {
             Self::Text { text, .. } => text.layout().weighted,
             Self::PackedText { layout, .. } => layout.weighted,
             Self::Table { .. } => false,
+            Self::Parquet { parquet, .. } => parquet.weighted(),
         }
     }
 
@@ -680,13 +764,14 @@ impl Content {
         match self {
             Self::Text { .. } | Self::PackedText { .. } => None,
             Self::Table { table, .. } => Some(table.rows()),
+            Self::Parquet { parquet, .. } => Some(parquet.rows()),
         }
     }
 }
 
 /// Tells a file's format from its first bytes, then its name.
 fn format_of(path: &Path, head: &[u8], compression: Compression) -> Result<EdgeFormat> {
-    if head.starts_with(npy::MAGIC) {
+    if head.starts_with(npy::MAGIC) || head.starts_with(zip::MAGIC) {
         return Ok(EdgeFormat::Npy);
     }
     if head.starts_with(b"PAR1") {
@@ -698,7 +783,7 @@ fn format_of(path: &Path, head: &[u8], compression: Compression) -> Result<EdgeF
     }
     Ok(match extension(&name).as_str() {
         "csv" => EdgeFormat::Csv,
-        "npy" => EdgeFormat::Npy,
+        "npy" | "npz" => EdgeFormat::Npy,
         "parquet" | "pq" => EdgeFormat::Parquet,
         "u32" => EdgeFormat::U32,
         "u64" => EdgeFormat::U64,

@@ -10,7 +10,7 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -107,6 +107,8 @@ pub(super) enum Compression {
     None,
     Gzip,
     Zstd,
+    /// A deflated member of a zip archive.
+    Deflate,
 }
 
 impl Compression {
@@ -126,6 +128,7 @@ impl Compression {
             Self::None => "plain",
             Self::Gzip => "gzip",
             Self::Zstd => "Zstandard",
+            Self::Deflate => "deflate",
         }
     }
 }
@@ -139,6 +142,8 @@ pub(super) struct Extent {
     /// How many bytes of the file it takes.
     pub bytes: u64,
     pub compression: Compression,
+    /// The member of the archive, for messages.
+    pub member: Option<Arc<str>>,
 }
 
 impl Extent {
@@ -148,6 +153,29 @@ impl Extent {
             bytes: file.bytes(),
             file: file.clone(),
             compression,
+            member: None,
+        }
+    }
+
+    /// An error about the extent as a whole.
+    pub fn error(&self, what: impl AsRef<str>) -> Error {
+        Error::input(self.file.path(), Position::Whole, self.in_member(what.as_ref()))
+    }
+
+    /// An error at an offset of the unpacked bytes.
+    pub fn error_at(&self, offset: u64, what: impl AsRef<str>) -> Error {
+        let position = match self.compression {
+            Compression::None => Position::Offset(self.offset + offset),
+            // An offset that nobody can look at says nothing.
+            _ => Position::Whole,
+        };
+        Error::input(self.file.path(), position, self.in_member(what.as_ref()))
+    }
+
+    fn in_member(&self, what: &str) -> String {
+        match &self.member {
+            Some(member) => format!("in its member {member}: {what}"),
+            None => what.to_owned(),
         }
     }
 
@@ -167,6 +195,7 @@ impl Extent {
             Compression::Zstd => Box::new(
                 zstd::stream::read::Decoder::with_buffer(packed).map_err(Error::io("decompress", self.file.path()))?,
             ),
+            Compression::Deflate => Box::new(flate2::bufread::DeflateDecoder::new(packed)),
         };
         Ok(Stream {
             unpacked,
@@ -177,9 +206,18 @@ impl Extent {
 }
 
 /// Reads an extent's packed bytes piece by piece.
-struct Pieces {
+pub(super) struct Pieces {
     extent: Extent,
     consumed: Arc<AtomicU64>,
+}
+
+impl Pieces {
+    pub fn new(extent: Extent) -> Self {
+        Self {
+            extent,
+            consumed: Arc::default(),
+        }
+    }
 }
 
 impl Read for Pieces {
@@ -223,6 +261,21 @@ impl Stream {
         Ok(filled)
     }
 
+    /// Reads and drops `bytes` bytes; says how many there were.
+    pub fn skip(&mut self, bytes: u64) -> Result<u64> {
+        let mut piece = vec![0; PIECE_BYTES.min(bytes as usize)];
+        let mut skipped = 0;
+        while skipped < bytes {
+            let wanted = (bytes - skipped).min(piece.len() as u64) as usize;
+            let read = self.read_full(&mut piece[..wanted])?;
+            skipped += read as u64;
+            if read < wanted {
+                break;
+            }
+        }
+        Ok(skipped)
+    }
+
     /// Says what is wrong with the packed bytes.
     fn error(&self, error: io::Error) -> Error {
         let path = self.extent.file.path();
@@ -233,14 +286,75 @@ impl Stream {
             io::ErrorKind::UnexpectedEof => Error::input(
                 path,
                 at,
-                format!("the {kind} data ends too early: the file is truncated; fetch or write it again"),
+                self.extent.in_member(&format!(
+                    "the {kind} data ends too early: the file is truncated; fetch or write it again"
+                )),
             ),
             _ => Error::input(
                 path,
                 at,
-                format!("the {kind} data is damaged ({error}); fetch or write it again"),
+                self.extent.in_member(&format!(
+                    "the {kind} data is damaged ({error}); fetch or write it again"
+                )),
             ),
         }
+    }
+}
+
+/// Reads an extent's unpacked bytes from anywhere.
+///
+/// A plain extent is read in place by any number of threads. A packed one is unpacked by one thread at a time; going on
+/// from where the last read ended costs nothing extra, going forward unpacks what is between, going back starts again
+/// from the beginning.
+pub(super) struct ExtentReader {
+    extent: Extent,
+    /// The stream and how many bytes it has given.
+    stream: Mutex<Option<(Stream, u64)>>,
+}
+
+impl ExtentReader {
+    pub fn new(extent: Extent) -> Self {
+        Self {
+            extent,
+            stream: Mutex::new(None),
+        }
+    }
+
+    pub fn extent(&self) -> &Extent {
+        &self.extent
+    }
+
+    /// Whether going forward is the only cheap way.
+    pub fn is_sequential(&self) -> bool {
+        self.extent.compression != Compression::None
+    }
+
+    /// Tells the kernel to start reading this range in the background.
+    pub fn will_need(&self, offset: u64, bytes: u64) {
+        if !self.is_sequential() {
+            let bytes = bytes.min(self.extent.bytes.saturating_sub(offset));
+            self.extent.file.will_need(self.extent.offset + offset, bytes);
+        }
+    }
+
+    /// Fills `into` from `offset`.
+    pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<()> {
+        if !self.is_sequential() {
+            return self.extent.file.read_exact_at(into, self.extent.offset + offset);
+        }
+        let mut guard = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut stream, at) = match guard.take() {
+            Some((stream, at)) if at <= offset => (stream, at),
+            _ => (self.extent.stream()?, 0),
+        };
+        let skipped = stream.skip(offset - at)?;
+        if skipped < offset - at || stream.read_full(into)? < into.len() {
+            return Err(self
+                .extent
+                .error("its data ends earlier than announced; the file is damaged: write it again"));
+        }
+        *guard = Some((stream, offset + into.len() as u64));
+        Ok(())
     }
 }
 

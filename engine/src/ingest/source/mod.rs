@@ -1,7 +1,9 @@
 //! Everything that reads users' files: edge lists, and arrays of one row per node.
 //!
 //! - [`EdgeSource`] cuts edge files into numbered blocks that many threads read and parse at once: text (blanks, tabs,
-//!   commas; plain, gzip or Zstandard), `.npy`, raw pairs of integers.
+//!   commas; plain, gzip or Zstandard), `.npy` and `.npz`, raw pairs of integers, Parquet;
+//! - [`MatrixSource`] (features), [`LabelSource`] and [`SplitSource`] read what nodes carry;
+//! - [`ogb::discover`] finds all of these in a folder of the Open Graph Benchmark.
 //!
 //! What is read is checked: every message names the file, the line, row or offset, what was found, and what to do. Ids
 //! come out as the user wrote them; mapping them is the pipeline's business.
@@ -12,15 +14,25 @@
 mod batch;
 mod edges;
 mod file;
+mod labels;
 mod lines;
+mod matrix;
 mod npy;
+pub mod ogb;
+mod parquet;
+mod rows;
+mod split;
 mod table;
 mod text;
+mod zip;
 
 #[cfg(test)]
 mod tests;
 
 pub use batch::{EdgeBatch, Keys, REJECT_BYTES_MAX, Reject, TextBatch};
 pub use edges::{BlockId, EdgeFormat, EdgeSource, EdgeSourceOptions, IdKind, OnBadLine, RawBlock};
+pub use labels::{LabelBatch, LabelSource};
 pub use lines::{BadEdge, IdLimit};
+pub use matrix::{MatrixSource, NonFinite};
 pub use npy::ElementType;
+pub use split::{SplitSource, read_split_ids};

@@ -6,8 +6,10 @@
 
 use std::sync::Arc;
 
-use super::file::{Compression, Extent, InputFile};
-use crate::{Error, Position, Result};
+use grappa_formats::features::SourceDtype;
+
+use super::file::{Compression, Extent, ExtentReader, InputFile, shown};
+use crate::{Error, Result};
 
 pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -72,6 +74,23 @@ impl ElementType {
         }
     }
 
+    /// The same in the words of the store's feature codec, which converts it.
+    pub fn source_dtype(self) -> SourceDtype {
+        match self {
+            Self::Bool | Self::U8 => SourceDtype::U8,
+            Self::I8 => SourceDtype::I8,
+            Self::I16 => SourceDtype::I16,
+            Self::I32 => SourceDtype::I32,
+            Self::I64 => SourceDtype::I64,
+            Self::U16 => SourceDtype::U16,
+            Self::U32 => SourceDtype::U32,
+            Self::U64 => SourceDtype::U64,
+            Self::F16 => SourceDtype::F16,
+            Self::F32 => SourceDtype::F32,
+            Self::F64 => SourceDtype::F64,
+        }
+    }
+
     /// Whether it is a floating-point type.
     pub fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::F32 | Self::F64)
@@ -96,10 +115,7 @@ impl NpyArray {
 
     /// Reads the header at the start of `extent`, which unpacks to `bytes` bytes.
     pub fn in_extent(extent: Extent, bytes: u64) -> Result<Self> {
-        let file = extent.file.clone();
-        let path = file.path();
-        let base = extent.offset;
-        let fail = |offset: u64, what: String| Error::input(path, Position::Offset(base + offset), what);
+        let fail = |offset: u64, what: String| extent.error_at(offset, what);
         let mut stream = extent.stream()?;
         let mut prefix = [0; 12];
         let read = stream.read_full(&mut prefix[..10])?;
@@ -108,7 +124,7 @@ impl NpyArray {
                 0,
                 format!(
                     "expected a .npy array, which starts with the bytes \\x93NUMPY, found {}; write it with numpy.save",
-                    super::file::shown(&prefix[..read.min(6)])
+                    shown(&prefix[..read.min(6)])
                 ),
             ));
         }
@@ -175,20 +191,18 @@ impl NpyArray {
     }
 
     /// An error about the array as a whole.
-    pub fn error(&self, what: impl Into<String>) -> Error {
-        Error::input(self.extent.file.path(), Position::Whole, what)
+    pub fn error(&self, what: impl AsRef<str>) -> Error {
+        self.extent.error(what)
     }
 
-    /// Whether elements can be read from anywhere (not deflated).
-    pub fn is_plain(&self) -> bool {
-        self.extent.compression == Compression::None
+    /// A reader of the elements' bytes; see [`offset_of`](Self::offset_of).
+    pub fn reader(&self) -> ExtentReader {
+        ExtentReader::new(self.extent.clone())
     }
 
-    /// Fills `into` with the bytes of the elements from `first`. The array must be plain.
-    pub fn read_at(&self, first: u64, into: &mut [u8]) -> Result<()> {
-        assert!(self.is_plain(), "a deflated array is read as a stream");
-        let offset = self.extent.offset + self.data_offset + first * self.element.bytes() as u64;
-        self.extent.file.read_exact_at(into, offset)
+    /// Where the element is in the unpacked bytes.
+    pub fn offset_of(&self, element: u64) -> u64 {
+        self.data_offset + element * self.element.bytes() as u64
     }
 }
 
@@ -311,10 +325,7 @@ impl<'a> Literal<'a> {
         if self.take(token) {
             Ok(())
         } else {
-            Err(format!(
-                "expected '{token}', found {}",
-                super::file::shown(self.rest.as_bytes())
-            ))
+            Err(format!("expected '{token}', found {}", shown(self.rest.as_bytes())))
         }
     }
 
@@ -326,10 +337,7 @@ impl<'a> Literal<'a> {
                 return Ok(string);
             }
         }
-        Err(format!(
-            "expected a string, found {}",
-            super::file::shown(self.rest.as_bytes())
-        ))
+        Err(format!("expected a string, found {}", shown(self.rest.as_bytes())))
     }
 
     /// A string, or for an array of records the list that describes them.
@@ -355,10 +363,7 @@ impl<'a> Literal<'a> {
         match self.word() {
             "True" => Ok(true),
             "False" => Ok(false),
-            other => Err(format!(
-                "expected True or False, found {}",
-                super::file::shown(other.as_bytes())
-            )),
+            other => Err(format!("expected True or False, found {}", shown(other.as_bytes()))),
         }
     }
 
@@ -372,7 +377,7 @@ impl<'a> Literal<'a> {
             numbers.push(
                 number
                     .parse()
-                    .map_err(|_| format!("expected a length, found {}", super::file::shown(word.as_bytes())))?,
+                    .map_err(|_| format!("expected a length, found {}", shown(word.as_bytes())))?,
             );
             if !self.take(',') {
                 self.expect(')')?;
@@ -380,41 +385,5 @@ impl<'a> Literal<'a> {
             }
         }
         Ok(numbers)
-    }
-}
-
-/// Appends little-endian elements as f32: halves and small integers exactly, the others rounded.
-pub(super) fn extend_f32(element: ElementType, bytes: &[u8], into: &mut Vec<f32>) {
-    fn extend<const N: usize>(bytes: &[u8], into: &mut Vec<f32>, number: impl Fn([u8; N]) -> f32) {
-        let (elements, rest) = bytes.as_chunks::<N>();
-        assert!(rest.is_empty(), "elements must be whole");
-        into.extend(elements.iter().map(|&element| number(element)));
-    }
-    match element {
-        ElementType::Bool | ElementType::U8 => extend(bytes, into, |[byte]| f32::from(byte)),
-        ElementType::I8 => extend(bytes, into, |[byte]| f32::from(byte as i8)),
-        ElementType::I16 => extend(bytes, into, |bytes| f32::from(i16::from_le_bytes(bytes))),
-        ElementType::U16 => extend(bytes, into, |bytes| f32::from(u16::from_le_bytes(bytes))),
-        ElementType::I32 => extend(bytes, into, |bytes| i32::from_le_bytes(bytes) as f32),
-        ElementType::U32 => extend(bytes, into, |bytes| u32::from_le_bytes(bytes) as f32),
-        ElementType::I64 => extend(bytes, into, |bytes| i64::from_le_bytes(bytes) as f32),
-        ElementType::U64 => extend(bytes, into, |bytes| u64::from_le_bytes(bytes) as f32),
-        ElementType::F16 => {
-            use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
-            // Through a small buffer, so that the processor's conversion of eight at a time is used.
-            let (mut bits, mut numbers) = ([0_u16; 256], [0_f32; 256]);
-            let (elements, rest) = bytes.as_chunks::<2>();
-            assert!(rest.is_empty(), "elements must be whole");
-            for tile in elements.chunks(bits.len()) {
-                for (bits, element) in bits.iter_mut().zip(tile) {
-                    *bits = u16::from_le_bytes(*element);
-                }
-                let halves: &[half::f16] = bits[..tile.len()].reinterpret_cast();
-                halves.convert_to_f32_slice(&mut numbers[..tile.len()]);
-                into.extend_from_slice(&numbers[..tile.len()]);
-            }
-        }
-        ElementType::F32 => extend(bytes, into, f32::from_le_bytes),
-        ElementType::F64 => extend(bytes, into, |bytes| f64::from_le_bytes(bytes) as f32),
     }
 }

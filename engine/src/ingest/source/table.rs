@@ -1,10 +1,13 @@
-//! Edges in binary files: `.npy` arrays and raw pairs of integers, whose rows can be read from anywhere.
+//! Edges in binary files: `.npy` arrays, alone or in an archive, and raw pairs of integers.
+//!
+//! Their rows can be read from anywhere, by every worker for itself. Only a deflated member of an archive must be unpacked
+//! front to back; of a deflated [2, E], two streams are unpacked side by side, one of which begins by skipping the sources.
 
 use std::{path::Path, sync::Arc};
 
 use super::{
     batch::EdgeBatch,
-    file::InputFile,
+    file::{Compression, Extent, ExtentReader, InputFile},
     lines::{BadEdge, IdLimit},
     npy::{ElementType, NpyArray},
 };
@@ -37,8 +40,11 @@ pub(super) type OnBadRow<'a> = dyn FnMut(u64, &[u8], BadEdge) -> Result<()> + 'a
 
 /// A table of edges.
 pub(super) struct Table {
-    file: Arc<InputFile>,
-    /// Where the first source is.
+    /// Where sources are read from, and pairs.
+    sources: ExtentReader,
+    /// Where targets are read from, if they are not paired: a reader of their own, for deflated data.
+    targets: ExtentReader,
+    /// Where the first source is in the unpacked bytes.
     offset: u64,
     rows: u64,
     id: IdType,
@@ -76,16 +82,21 @@ impl Table {
                 )));
             }
         };
-        Ok(Self {
-            offset: array.extent.offset + array.data_offset,
-            file: array.extent.file,
+        Ok(Self::new(array.extent, array.data_offset, rows, id, halves))
+    }
+
+    fn new(extent: Extent, offset: u64, rows: u64, id: IdType, halves: bool) -> Self {
+        Self {
+            sources: ExtentReader::new(extent.clone()),
+            targets: ExtentReader::new(extent),
+            offset,
             rows,
             id,
             halves,
             first_row: 0,
             weights: None,
             block_rows: 1,
-        })
+        }
     }
 
     /// Pairs of integers from the start of the file to its end.
@@ -103,16 +114,8 @@ impl Table {
                 ),
             ));
         }
-        Ok(Self {
-            rows: file.bytes() / record,
-            file,
-            offset: 0,
-            id,
-            halves: false,
-            first_row: 0,
-            weights: None,
-            block_rows: 1,
-        })
+        let rows = file.bytes() / record;
+        Ok(Self::new(Extent::whole(&file, Compression::None), 0, rows, id, false))
     }
 
     /// Says how many rows other files have before it, which weights go with all of them, and how to cut blocks.
@@ -130,18 +133,24 @@ impl Table {
         self.rows.div_ceil(self.block_rows)
     }
 
-    /// Bytes of the block in the file of edges; the first one's share includes the header.
+    /// Bytes of the file that the edges take.
+    pub fn total_bytes(&self) -> u64 {
+        self.sources.extent().bytes
+    }
+
+    /// The block's share of them.
     pub fn input_bytes(&self, block: u64) -> u64 {
-        let header = if block == 0 {
-            self.file.bytes() - self.rows * 2 * self.id.bytes() as u64
-        } else {
-            0
-        };
-        self.block(block).1 as u64 * 2 * self.id.bytes() as u64 + header
+        let (first, rows) = self.block(block);
+        share(self.total_bytes(), first + rows as u64, self.rows) - share(self.total_bytes(), first, self.rows)
+    }
+
+    /// Whether blocks must be read one after another.
+    pub fn is_sequential(&self) -> bool {
+        self.sources.is_sequential()
     }
 
     fn row_bytes(&self) -> usize {
-        2 * self.id.bytes() + self.weights.as_ref().map_or(0, |weights| weights.array.element.bytes())
+        2 * self.id.bytes() + self.weights.as_ref().map_or(0, |weights| weights.element_bytes())
     }
 
     /// The block's first row, and how many it has.
@@ -161,18 +170,19 @@ impl Table {
             let offset = self.offset + first * id as u64;
             let half = self.rows * id as u64;
             for next in [offset, offset + half] {
-                self.file.will_need(next + sources.len() as u64, sources.len() as u64);
+                self.sources
+                    .will_need(next + sources.len() as u64, sources.len() as u64);
             }
-            self.file.read_exact_at(sources, offset)?;
-            self.file.read_exact_at(targets, offset + half)?;
+            self.sources.read_exact_at(sources, offset)?;
+            self.targets.read_exact_at(targets, offset + half)?;
         } else {
             let offset = self.offset + first * 2 * id as u64;
-            self.file.will_need(offset + ids.len() as u64, ids.len() as u64);
-            self.file.read_exact_at(ids, offset)?;
+            self.sources.will_need(offset + ids.len() as u64, ids.len() as u64);
+            self.sources.read_exact_at(ids, offset)?;
         }
         if let Some(weights) = &self.weights {
-            let bytes = rows * weights.array.element.bytes();
-            weights.array.read_at(self.first_row + first, &mut rest[..bytes])?;
+            let bytes = rows * weights.element_bytes();
+            weights.read(self.first_row + first, &mut rest[..bytes])?;
         }
         Ok(())
     }
@@ -194,23 +204,16 @@ impl Table {
             IdType::I64 | IdType::U64 => self.ids(ids, into, u64::from_le_bytes),
             IdType::U32 => self.ids(ids, into, |bytes: [u8; 4]| u64::from(u32::from_le_bytes(bytes))),
         }
-        let mut fine = true;
         if let Some(weights) = &self.weights {
-            weights.read(&rest[..rows * weights.array.element.bytes()], &mut into.weights);
-            fine &= into.weights.iter().all(|weight| weight.is_finite());
+            weights.convert(&rest[..rows * weights.element_bytes()], &mut into.weights);
         }
-        // A negative id is, as an unsigned one, beyond every limit a signed id can meet.
-        let exclusive = if self.id.is_signed() {
-            limit.exclusive().min(1 << 63)
-        } else {
-            limit.exclusive()
+        let check = RowCheck {
+            first_row: first,
+            limit,
+            signed: [self.id.is_signed(); 2],
+            missing: None,
         };
-        let largest = |ids: &[u64]| ids.iter().copied().fold(0, u64::max);
-        fine &= largest(&into.sources) < exclusive && largest(&into.targets) < exclusive;
-        if fine {
-            return Ok(());
-        }
-        self.sift(first, limit, exclusive, into, on_bad)
+        check.sift(into, on_bad)
     }
 
     /// Appends the ids, of `N` bytes each.
@@ -229,44 +232,40 @@ impl Table {
             }
         }
     }
+}
 
-    /// Removes the bad rows among the parsed ones.
-    fn sift(
-        &self,
-        first: u64,
-        limit: IdLimit,
-        exclusive: u64,
-        into: &mut EdgeBatch,
-        on_bad: &mut OnBadRow<'_>,
-    ) -> Result<()> {
+/// How to tell good rows from bad ones in a batch of parsed integers.
+pub(super) struct RowCheck<'a> {
+    /// The number of the batch's first row in its file.
+    pub first_row: u64,
+    pub limit: IdLimit,
+    /// Whether sources, and targets, come from signed integers: then what is 2^63 or more was negative.
+    pub signed: [bool; 2],
+    /// For each row whether a value is missing, if any is.
+    pub missing: Option<&'a [bool]>,
+}
+
+impl RowCheck<'_> {
+    /// Removes the bad rows. When there is none, which is quickly seen, nothing is moved.
+    pub fn sift(&self, into: &mut EdgeBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
+        let largest = |ids: &[u64]| ids.iter().copied().fold(0, u64::max);
+        if self.missing.is_none()
+            && largest(&into.sources) < self.exclusive(0)
+            && largest(&into.targets) < self.exclusive(1)
+            && into.weights.iter().all(|weight| weight.is_finite())
+        {
+            return Ok(());
+        }
         let mut kept = 0;
         for row in 0..into.sources.len() {
-            let (source, target) = (into.sources[row], into.targets[row]);
+            let ids = [into.sources[row], into.targets[row]];
             let weight = into.weights.get(row).copied();
-            let bad = match source.max(target) {
-                id if self.id.is_signed() && id >= 1 << 63 => Some(BadEdge::Negative),
-                id if id >= exclusive => Some(BadEdge::TooLarge(limit)),
-                _ => weight
-                    .filter(|weight| !weight.is_finite())
-                    .map(|_| BadEdge::WeightNotFinite),
-            };
-            if let Some(bad) = bad {
-                let id = |id: u64| {
-                    if self.id.is_signed() {
-                        (id as i64).to_string()
-                    } else {
-                        id.to_string()
-                    }
-                };
-                let mut line = format!("{}\t{}", id(source), id(target));
-                if let Some(weight) = weight {
-                    line.push_str(&format!("\t{weight}"));
-                }
-                on_bad(first + row as u64, line.as_bytes(), bad)?;
+            if let Some(bad) = self.bad(row, ids, weight) {
+                let line = self.line(row, ids, weight);
+                on_bad(self.first_row + row as u64, line.as_bytes(), bad)?;
                 continue;
             }
-            into.sources[kept] = source;
-            into.targets[kept] = target;
+            [into.sources[kept], into.targets[kept]] = ids;
             if let Some(weight) = weight {
                 into.weights[kept] = weight;
             }
@@ -277,12 +276,64 @@ impl Table {
         into.weights.truncate(kept);
         Ok(())
     }
+
+    /// The least id in a column that is bad, taken as unsigned.
+    fn exclusive(&self, column: usize) -> u64 {
+        let limit = self.limit.exclusive();
+        if self.signed[column] { limit.min(1 << 63) } else { limit }
+    }
+
+    fn is_missing(&self, row: usize) -> bool {
+        self.missing.is_some_and(|missing| missing[row])
+    }
+
+    fn bad(&self, row: usize, ids: [u64; 2], weight: Option<f32>) -> Option<BadEdge> {
+        if self.is_missing(row) {
+            return Some(BadEdge::Null);
+        }
+        for (column, id) in ids.into_iter().enumerate() {
+            if id >= self.exclusive(column) {
+                return Some(if self.signed[column] && id >= 1 << 63 {
+                    BadEdge::Negative
+                } else {
+                    BadEdge::TooLarge(self.limit)
+                });
+            }
+        }
+        weight
+            .filter(|weight| !weight.is_finite())
+            .map(|_| BadEdge::WeightNotFinite)
+    }
+
+    /// The row as a line of text.
+    fn line(&self, row: usize, ids: [u64; 2], weight: Option<f32>) -> String {
+        if self.is_missing(row) {
+            return "null".to_owned();
+        }
+        let [source, target] = [0, 1].map(|column| {
+            if self.signed[column] {
+                (ids[column] as i64).to_string()
+            } else {
+                ids[column].to_string()
+            }
+        });
+        match weight {
+            Some(weight) => format!("{source}\t{target}\t{weight}"),
+            None => format!("{source}\t{target}"),
+        }
+    }
+}
+
+/// How many of `total` belong to the first `rows` of `all` rows.
+pub(super) fn share(total: u64, rows: u64, all: u64) -> u64 {
+    (u128::from(total) * u128::from(rows) / u128::from(all.max(1))) as u64
 }
 
 /// Edge weights in a `.npy` array of their own.
 #[derive(Clone)]
 pub(super) struct Weights {
     array: Arc<NpyArray>,
+    reader: Arc<ExtentReader>,
 }
 
 impl Weights {
@@ -294,7 +345,10 @@ impl Weights {
                 array.shape_shown()
             )));
         }
-        Ok(Self { array: Arc::new(array) })
+        Ok(Self {
+            reader: Arc::new(array.reader()),
+            array: Arc::new(array),
+        })
     }
 
     /// Refuses weights that are not one per edge.
@@ -308,7 +362,18 @@ impl Weights {
         )))
     }
 
-    fn read(&self, bytes: &[u8], into: &mut Vec<f32>) {
-        super::npy::extend_f32(self.array.element, bytes, into);
+    pub fn element_bytes(&self) -> usize {
+        self.array.element.bytes()
+    }
+
+    /// Fills `into` with the bytes of the weights from `first`.
+    pub fn read(&self, first: u64, into: &mut [u8]) -> Result<()> {
+        self.reader.read_exact_at(into, self.array.offset_of(first))
+    }
+
+    /// Replaces `into` by the weights in `bytes`.
+    pub fn convert(&self, bytes: &[u8], into: &mut Vec<f32>) {
+        into.resize(bytes.len() / self.element_bytes(), 0.0);
+        self.array.element.source_dtype().to_f32(bytes, into);
     }
 }

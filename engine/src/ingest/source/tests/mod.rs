@@ -1,6 +1,8 @@
 //! What readers promise, checked against files as users and their programs write them.
 
 mod edges;
+mod nodes;
+mod packed;
 
 use std::{
     io::Write,
@@ -22,6 +24,8 @@ impl Folder {
     fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // Some file systems flush a file that is truncated and written again, for fear of losing both; a new one is free.
+        let _ = std::fs::remove_file(&path);
         std::fs::write(&path, bytes).unwrap();
         path
     }
@@ -67,6 +71,75 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 1).unwrap()
+}
+
+/// An archive of these `.npy` files, as numpy.savez writes it (stored) or numpy.savez_compressed (deflated). With `zip64`,
+/// every size is written in its long form, as for members beyond 4 GiB.
+fn npz(members: &[(&str, Vec<u8>)], deflated: bool, zip64: bool) -> Vec<u8> {
+    let (mut file, mut directory) = (Vec::new(), Vec::new());
+    for (name, bytes) in members {
+        let name = format!("{name}.npy");
+        let packed = if deflated {
+            let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        } else {
+            bytes.clone()
+        };
+        let sizes = [bytes.len() as u64, packed.len() as u64, file.len() as u64];
+        let short = |size: u64| if zip64 { u32::MAX } else { size as u32 }.to_le_bytes();
+        let mut extra = Vec::new();
+        if zip64 {
+            extra.extend([0xfe, 0xca, 2, 0, 7, 7, 1, 0, 24, 0]);
+            extra.extend(sizes.iter().flat_map(|size| size.to_le_bytes()));
+        }
+        let method = if deflated { 8_u16 } else { 0 };
+        let mut common = Vec::new();
+        common.extend([45, 0, 0, 0]);
+        common.extend(method.to_le_bytes());
+        common.extend([0; 8]);
+        common.extend(short(sizes[1]));
+        common.extend(short(sizes[0]));
+        common.extend((name.len() as u16).to_le_bytes());
+        directory.extend(b"PK\x01\x02\x2d\x03");
+        directory.extend(&common);
+        directory.extend((extra.len() as u16).to_le_bytes());
+        directory.extend([0; 10]);
+        directory.extend(short(sizes[2]));
+        directory.extend(name.bytes());
+        directory.extend(&extra);
+        // NumPy reserves room for long sizes in the local header, whether or not they are used.
+        file.extend(b"PK\x03\x04");
+        file.extend(&common);
+        file.extend(20_u16.to_le_bytes());
+        file.extend(name.bytes());
+        file.extend([1, 0, 16, 0]);
+        file.extend([0; 16]);
+        file.extend(packed);
+    }
+    let (offset, count) = (file.len() as u64, members.len() as u64);
+    file.extend(&directory);
+    if zip64 {
+        let at = file.len() as u64;
+        file.extend(b"PK\x06\x06");
+        file.extend(44_u64.to_le_bytes());
+        file.extend([45, 0, 45, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        file.extend(
+            [count, count, directory.len() as u64, offset]
+                .iter()
+                .flat_map(|n| n.to_le_bytes()),
+        );
+        file.extend(b"PK\x06\x07\0\0\0\0");
+        file.extend(at.to_le_bytes());
+        file.extend(1_u32.to_le_bytes());
+    }
+    let short = |size: u64| if zip64 { u32::MAX } else { size as u32 }.to_le_bytes();
+    file.extend(b"PK\x05\x06\0\0\0\0");
+    file.extend([(count as u16).to_le_bytes(); 2].concat());
+    file.extend(short(directory.len() as u64));
+    file.extend(short(offset));
+    file.extend([0, 0]);
+    file
 }
 
 /// Everything a source yields, in file order.
