@@ -49,18 +49,40 @@ impl Order {
 /// Both steps.
 #[derive(Debug)]
 pub struct IdMap {
+    nodes: u64,
     order: Order,
 }
 
 impl IdMap {
-    /// Dense ids in the given order.
-    pub fn dense(order: Order) -> Self {
-        Self { order }
+    /// The dense ids `0..nodes` in the given order.
+    pub fn dense(nodes: u64, order: Order) -> Self {
+        Self { nodes, order }
     }
 
     /// The second step.
     pub fn order(&self) -> &Order {
         &self.order
+    }
+
+    /// The node with an integer as its external id; none if no node has it.
+    ///
+    /// # Panics
+    /// If external ids are strings.
+    pub fn node_of_int(&self, external: u64) -> Result<Option<u64>> {
+        Ok((external < self.nodes).then(|| self.order.node(external)))
+    }
+
+    /// The node with a string as its external id; none if no node has it.
+    ///
+    /// # Panics
+    /// If external ids are integers.
+    pub fn node_of_text(&self, _external: &[u8]) -> Result<Option<u64>> {
+        unreachable!("dense ids are integers")
+    }
+
+    /// The external id of a node, as a user would write it.
+    pub fn external(&self, node: u64) -> Result<String> {
+        Ok(self.order.rank(node).to_string())
     }
 
     /// Parses a block of edges and replaces its external ids by ranks.

@@ -10,12 +10,15 @@ use std::{
 
 use grappa_engine::{
     Error,
-    ingest::{Assign, IngestOptions, ingest, source},
+    ingest::{Assign, IngestOptions, SplitFile, ingest, source},
+    io::npy,
     progress::{Progress, Silent},
 };
 use grappa_formats::{
-    container::{self, FileKind},
-    manifest::{EdgeOptions, ExternalIds, Manifest, OrderSpec, SelfLoops},
+    container::{self, FileKind, Header},
+    features::FeaturesMeta,
+    labels::Labels,
+    manifest::{EdgeOptions, ExternalIds, FeatureDtype, Manifest, OrderSpec, SelfLoops},
     order::Feistel,
     rows::{Rows, RowsMeta},
     weights::Weights,
@@ -38,6 +41,11 @@ fn options(folder: &Path, edges: &Path) -> IngestOptions {
             self_loops: SelfLoops::Keep,
         },
         weights: None,
+        features: None,
+        feature_dtype: None,
+        allow_nan: false,
+        labels: None,
+        splits: Vec::new(),
         chunks: None,
         assign: Assign::Random,
         seed: 7,
@@ -160,6 +168,146 @@ fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         }
     }
     files
+}
+
+fn write_npy(path: &Path, descr: &str, shape: &[usize], data: &[u8]) {
+    let mut file = npy::header(descr, &shape.iter().map(|&n| n as u64).collect::<Vec<_>>()).to_vec();
+    file.extend_from_slice(data);
+    fs::write(path, file).unwrap();
+}
+
+/// The payload of a chunk's file, with its header.
+fn payload_of(store: &Path, chunk: usize, name: &str, kind: FileKind) -> (Header, Vec<u8>) {
+    let file = fs::read(store.join(format!("chunk-{chunk}/{name}"))).unwrap();
+    let (header, payload) = container::decode_file(&file, kind).unwrap();
+    (header, payload.to_vec())
+}
+
+/// A small graph with features, labels and splits, and the options to ingest it.
+fn with_node_files(folder: &Path, nodes: u64, dim: usize) -> (IngestOptions, Vec<f32>, Vec<i64>) {
+    let input = folder.join("edges.tsv");
+    write_text(&input, &crowded(nodes, 20_000), false);
+    let features: Vec<f32> = (0..nodes as usize * dim).map(|i| (i as f32).sin() * 8.0).collect();
+    let labels: Vec<i64> = (0..nodes as i64).map(|i| i * i % 13 - 1).collect();
+    let bytes = |values: &[i64]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    let floats: Vec<u8> = features.iter().flat_map(|v| v.to_le_bytes()).collect();
+    write_npy(&folder.join("features.npy"), "<f4", &[nodes as usize, dim], &floats);
+    write_npy(&folder.join("labels.npy"), "<i8", &[nodes as usize], &bytes(&labels));
+    let mut options = options(folder, &input);
+    options.features = Some(folder.join("features.npy"));
+    options.labels = Some(folder.join("labels.npy"));
+    for (name, rest) in [("train", 0), ("val", 1), ("test", 2)] {
+        let path = folder.join(format!("{name}.npy"));
+        let ids: Vec<i64> = (0..nodes as i64).filter(|id| id % 5 == rest).collect();
+        write_npy(&path, "<i8", &[ids.len()], &bytes(&ids));
+        options.splits.push(SplitFile { name, path });
+    }
+    (options, features, labels)
+}
+
+#[test]
+fn features_labels_and_splits_follow_their_nodes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (nodes, dim) = (3001, 37);
+    let (mut options, features, labels) = with_node_files(folder.path(), nodes, dim);
+    let mut stores = Vec::new();
+    // In 1 MiB the 450 KiB of features must be spilled in several shards a chunk.
+    for (memory, threads) in [(1 << 20, 1), (64 << 20, 3)] {
+        options.out = folder.path().join(format!("{threads}.grappa"));
+        (options.memory, options.threads, options.chunks) = (memory, threads, Some(4));
+        let summary = ingest(&options, &Silent).unwrap();
+        assert_eq!(summary.nodes, nodes);
+        stores.push(files_of(&options.out));
+    }
+    assert!(stores[0] == stores[1], "the budget shows");
+    let manifest = Manifest::decode(&stores[0][Path::new("manifest")]).unwrap();
+    let order = Feistel::new(nodes, options.seed);
+    for chunk in 0..4 {
+        let (header, rows) = payload_of(&options.out, chunk, "features", FileKind::FEATURES);
+        let layout = FeaturesMeta::decode(&header).unwrap().layout;
+        let (label_header, label_rows) = payload_of(&options.out, chunk, "labels", FileKind::LABELS);
+        let stored = Labels::new(&label_header, &label_rows).unwrap();
+        let start = manifest.chunk_starts[chunk];
+        for (row, bytes) in rows.chunks_exact(layout.stride as usize).enumerate() {
+            let id = order.inverse(start + row as u64) as usize;
+            let mut values = vec![0.0; dim];
+            layout.decode_row(bytes, &mut values);
+            assert_eq!(values, features[id * dim..][..dim], "features of {id}");
+            let label = stored.single(row as u64).unwrap().map_or(-1, i64::from);
+            assert_eq!(label, labels[id], "label of {id}");
+        }
+    }
+    assert_eq!(manifest.labels.unwrap().classes, 12);
+    for (rest, split) in (0..3).zip(&manifest.splits) {
+        let file = &stores[0][Path::new(&format!("splits/{}.roaring", split.name))];
+        let set = grappa_formats::splits::decode(file, &split.name, nodes).unwrap();
+        let mut ids: Vec<u64> = set.iter().map(|node| order.inverse(node)).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, (0..nodes).filter(|id| id % 5 == rest).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_run_with_features_interrupted_anywhere_resumes_to_the_same_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut options, ..) = with_node_files(folder.path(), 2000, 300);
+    options.chunks = Some(6);
+    ingest(&options, &Silent).unwrap();
+    let expected = files_of(&options.out);
+    for steps in 1..30 {
+        options.out = folder.path().join(format!("{steps}.grappa"));
+        options.resume = false;
+        let interrupt = Interrupt {
+            left: AtomicU64::new(steps),
+        };
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ingest(&options, &interrupt))).is_ok() {
+            continue;
+        }
+        options.resume = true;
+        ingest(&options, &Silent).unwrap();
+        assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
+    }
+}
+
+#[test]
+fn features_that_are_not_finite_are_counted_and_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut options, mut features, _) = with_node_files(folder.path(), 500, 8);
+    features[8 * 77 + 3] = f32::NAN;
+    features[8 * 400] = f32::INFINITY;
+    let bytes: Vec<u8> = features.iter().flat_map(|v| v.to_le_bytes()).collect();
+    write_npy(&folder.path().join("features.npy"), "<f4", &[500, 8], &bytes);
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    assert!(
+        error.contains("row 77") && error.contains("--allow-nan") && error.contains("1 more"),
+        "{error}"
+    );
+    options.allow_nan = true;
+    ingest(&options, &Silent).unwrap();
+    options.out = folder.path().join("int8.grappa");
+    options.feature_dtype = Some(FeatureDtype::Int8);
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    assert!(error.contains("int8"), "{error}");
+    features.iter_mut().filter(|v| !v.is_finite()).for_each(|v| *v = 1e9);
+    let bytes: Vec<u8> = features.iter().flat_map(|v| v.to_le_bytes()).collect();
+    write_npy(&folder.path().join("features.npy"), "<f4", &[500, 8], &bytes);
+    (options.allow_nan, options.feature_dtype) = (false, Some(FeatureDtype::F16));
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    assert!(error.contains("2 values are too large for f16"), "{error}");
+}
+
+#[test]
+fn splits_that_overlap_or_name_unknown_nodes_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut options, ..) = with_node_files(folder.path(), 500, 2);
+    fs::write(folder.path().join("more.txt"), "11\n10\n").unwrap();
+    options.splits[2].path = folder.path().join("more.txt");
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    assert!(error.contains("overlap") && error.contains("more.txt"), "{error}");
+    fs::write(folder.path().join("more.txt"), "12\n500\n").unwrap();
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    assert!(error.contains("more.txt:2") && error.contains("500"), "{error}");
+    assert!(!folder.path().join("out.grappa.partial").exists());
 }
 
 fn self_loops() -> impl Strategy<Value = SelfLoops> {

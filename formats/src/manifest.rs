@@ -48,6 +48,11 @@ pub struct Manifest {
     pub files: Vec<FileEntry>,
 }
 
+/// The most edge buckets whose counts a manifest holds: present chunks times chunks.
+///
+/// It is read as a whole when a store is opened, and what is in it must be reachable with 32-bit relative pointers.
+pub const BUCKETS_MAX: u64 = 1 << 26;
+
 /// One chunk.
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct ChunkEntry {
@@ -231,6 +236,13 @@ impl Manifest {
                 self.chunks.len(),
                 map.nodes(),
                 map.chunks()
+            ));
+        }
+        let present = self.chunks.iter().filter(|chunk| chunk.present).count() as u64;
+        if present * self.chunks.len() as u64 > BUCKETS_MAX {
+            return wrong(format!(
+                "{present} chunks present of {} make more than {BUCKETS_MAX} edge buckets",
+                self.chunks.len()
             ));
         }
         let mut edges = 0u64;

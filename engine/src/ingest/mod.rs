@@ -13,13 +13,17 @@
 //! store depends on the input and the options alone: not on the memory budget, the number of threads, or where a run
 //! was killed.
 
+mod columns;
 mod edges;
+mod features;
+mod labels;
 mod memory;
 mod plan;
 mod rejects;
 mod rows;
 pub mod source;
 mod spill;
+mod splits;
 mod state;
 mod workers;
 
@@ -32,19 +36,29 @@ use std::{
 
 use crossbeam::channel::{self, Receiver};
 use grappa_formats::{
-    ChunkId,
+    ChunkId, ChunkSpan,
     chunks::ChunkMap,
-    manifest::{EdgeOptions, ExternalIds, IdSpec, Manifest, OrderSpec},
+    container::{FileKind, PAGE_BYTES},
+    features::FeaturesMeta,
+    labels::LabelsMeta,
+    manifest::{
+        BUCKETS_MAX, EdgeOptions, ExternalIds, FeatureDtype, FeatureSpec, FileEntry, IdSpec, LabelSpec, Manifest,
+        OrderSpec, SplitEntry,
+    },
     order::Feistel,
 };
 
+pub use self::splits::SplitFile;
 use self::{
+    columns::{Column, ColumnFile, ColumnInput},
     edges::{EdgeKeys, Scatter},
+    features::FeatureInput,
+    labels::LabelInput,
     memory::MemoryGate,
     plan::{Budget, SpillPlan, chunks_auto},
     rejects::RejectsFolder,
     rows::Gather,
-    source::{EdgeFormat, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, OnBadLine},
+    source::{EdgeFormat, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, LabelSource, MatrixSource, OnBadLine},
     spill::SpillFolder,
     state::{ChunkDone, Scan, Stage, StageState, State},
 };
@@ -74,6 +88,16 @@ pub struct IngestOptions {
     pub edge_options: EdgeOptions,
     /// A `.npy` of one weight per edge.
     pub weights: Option<PathBuf>,
+    /// A matrix of one row per node.
+    pub features: Option<PathBuf>,
+    /// How features are stored; by default as precisely as the file has them, up to f32.
+    pub feature_dtype: Option<FeatureDtype>,
+    /// Let features be NaN or infinite.
+    pub allow_nan: bool,
+    /// One label, or one set of labels, per node.
+    pub labels: Option<PathBuf>,
+    /// Files of the ids in a split.
+    pub splits: Vec<SplitFile>,
     /// The number of chunks, if the user chose one.
     pub chunks: Option<u32>,
     /// How nodes are put in order.
@@ -159,17 +183,22 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
         memory: options.memory,
         threads: options.threads,
     };
-    let source = open_edges(options, &budget)?;
+    let node_files = NodeFiles::open(options)?;
+    let nodes = options
+        .nodes
+        .or_else(|| node_files.rows().filter(|_| options.ids == ExternalIds::Dense));
+    let source = open_edges(options, nodes, &budget)?;
     let fingerprint = fingerprint(options)?;
     let (folder, begun) = StoreFolder::begin(&options.out, options.tmp.as_deref(), options.resume)?;
     let run = Run {
         options,
         budget,
         source,
+        nodes,
         folder: folder.clone(),
         progress,
     };
-    run.finish(begun, fingerprint).inspect_err(|error| {
+    run.finish(begun, fingerprint, node_files).inspect_err(|error| {
         // What is wrong with the input or the options stays wrong: there is nothing to resume.
         if begun == Begun::Fresh && !matches!(error, Error::Io { .. }) {
             folder.abandon();
@@ -177,16 +206,39 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
     })
 }
 
+/// The files with a row per node, open.
+struct NodeFiles {
+    features: Option<MatrixSource>,
+    labels: Option<LabelSource>,
+}
+
+impl NodeFiles {
+    fn open(options: &IngestOptions) -> Result<Self> {
+        Ok(Self {
+            features: options.features.as_deref().map(MatrixSource::open).transpose()?,
+            labels: options.labels.as_deref().map(LabelSource::open).transpose()?,
+        })
+    }
+
+    /// The number of rows, which is that of nodes, if it is known before they are read.
+    fn rows(&self) -> Option<u64> {
+        let features = self.features.as_ref().and_then(MatrixSource::rows);
+        features.or_else(|| self.labels.as_ref().and_then(LabelSource::rows))
+    }
+}
+
 struct Run<'a> {
     options: &'a IngestOptions,
     budget: Budget,
     source: EdgeSource,
+    /// The number of nodes, if it is known without reading the edges.
+    nodes: Option<u64>,
     folder: StoreFolder,
     progress: &'a dyn Progress,
 }
 
 impl Run<'_> {
-    fn finish(self, begun: Begun, fingerprint: BTreeMap<String, String>) -> Result<Summary> {
+    fn finish(self, begun: Begun, fingerprint: BTreeMap<String, String>, node_files: NodeFiles) -> Result<Summary> {
         let folder = self.folder.path();
         let state = match begun {
             Begun::Resumed if State::path(folder).exists() => State::resume(folder, fingerprint)?,
@@ -204,7 +256,23 @@ impl Run<'_> {
         let chunks = self.chunks(scan.nodes)?;
 
         let rejects = RejectsFolder::new(self.folder.lasting_scratch());
+        // Before the edges, because these fail sooner.
+        let (splits, split_files) = self.splits(&ids, scan.nodes)?;
+        let labels = match node_files.labels {
+            Some(source) => Some(self.labels(&state, &chunks, &ids, LabelInput::new(source, scan.nodes)?)?),
+            None => None,
+        };
+        let features = match node_files.features {
+            Some(matrix) => {
+                let (dtype, allow_nan) = (self.options.feature_dtype, self.options.allow_nan);
+                let input = FeatureInput::new(matrix, dtype, scan.nodes, allow_nan)?;
+                Some(self.features(&state, &chunks, &ids, input)?)
+            }
+            None => None,
+        };
         let edges = self.edges(&state, scan, &chunks, &ids, &rejects)?;
+        let mut files = [state.files(), split_files].concat();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
         let manifest = Manifest {
             writer: self.options.writer.clone(),
             nodes: scan.nodes,
@@ -212,15 +280,15 @@ impl Run<'_> {
             chunk_starts: chunks.starts().to_vec(),
             chunks: edges.chunks.values().map(ChunkDone::entry).collect(),
             ids: id_spec,
-            features: None,
-            labels: None,
-            splits: Vec::new(),
+            features,
+            labels,
+            splits,
             weighted: self.source.weighted(),
             edge_options: self.options.edge_options,
             edges_read: edges.counts().read,
             rejected: edges.counts().rejected,
             generator: String::new(),
-            files: state.files(),
+            files,
         };
         if manifest.rejected > 0 {
             rejects.collect(&edges, &rejects_path(self.options))?;
@@ -234,7 +302,7 @@ impl Run<'_> {
         if let Some(scan) = state.scan() {
             return Ok(scan);
         }
-        let scan = match self.options.nodes {
+        let scan = match self.nodes {
             Some(nodes) => Scan {
                 nodes,
                 edges: self
@@ -245,7 +313,7 @@ impl Run<'_> {
             None => {
                 self.progress.stage("scanning ids", Some(self.source.total_bytes()));
                 edges::scan(
-                    &open_edges(self.options, &self.budget)?,
+                    &open_edges(self.options, None, &self.budget)?,
                     self.options.threads,
                     self.progress,
                 )?
@@ -264,7 +332,7 @@ impl Run<'_> {
             Assign::Range => (Order::Identity, OrderSpec::Identity),
         };
         (
-            IdMap::dense(order),
+            IdMap::dense(nodes, order),
             IdSpec {
                 external: self.options.ids,
                 order: spec,
@@ -277,6 +345,12 @@ impl Run<'_> {
         if u64::from(chunks) > nodes.max(1) {
             return Err(Error::Options(format!(
                 "{nodes} nodes cannot make {chunks} chunks; give --chunks {nodes} or less"
+            )));
+        }
+        let most = BUCKETS_MAX.isqrt();
+        if u64::from(chunks) > most {
+            return Err(Error::Options(format!(
+                "{chunks} chunks are too many for one manifest; give --chunks {most} or less"
             )));
         }
         let least = nodes.div_ceil(ChunkMap::CHUNK_NODES_MAX);
@@ -343,6 +417,107 @@ impl Run<'_> {
         Ok(state.stage(Stage::Edges))
     }
 
+    fn features(&self, state: &State, chunks: &ChunkMap, ids: &IdMap, input: FeatureInput) -> Result<FeatureSpec> {
+        let layout = input.layout();
+        let span = chunks.clone();
+        let meta = move |chunk| {
+            FeaturesMeta {
+                span: ChunkSpan::of(&span, chunk),
+                layout,
+            }
+            .encode()
+        };
+        let file = ColumnFile {
+            name: "features",
+            kind: FileKind::FEATURES,
+            align: PAGE_BYTES,
+            meta: Box::new(meta),
+        };
+        self.column(Stage::Features, state, chunks, ids, &input, file)?;
+        Ok(input.spec())
+    }
+
+    fn labels(&self, state: &State, chunks: &ChunkMap, ids: &IdMap, input: LabelInput) -> Result<LabelSpec> {
+        let spec = input.spec();
+        let span = chunks.clone();
+        let meta = move |chunk| {
+            LabelsMeta {
+                span: ChunkSpan::of(&span, chunk),
+                spec,
+            }
+            .encode()
+        };
+        let file = ColumnFile {
+            name: "labels",
+            kind: FileKind::LABELS,
+            align: 64,
+            meta: Box::new(meta),
+        };
+        self.column(Stage::Labels, state, chunks, ids, &input, file)?;
+        Ok(spec)
+    }
+
+    fn column(
+        &self,
+        stage: Stage,
+        state: &State,
+        chunks: &ChunkMap,
+        ids: &IdMap,
+        input: &dyn ColumnInput,
+        file: ColumnFile,
+    ) -> Result<()> {
+        let bytes = input.rows() * input.row_bytes() as u64;
+        let name = file.name;
+        let column = Column {
+            stage,
+            input,
+            file,
+            chunks,
+            order: ids.order(),
+            store: &self.folder,
+            budget: self.budget,
+        };
+        let plan = column.plan(state)?;
+        self.progress.stage(&format!("reading {name}"), Some(bytes));
+        column.scatter(&plan, state, self.progress)?;
+        let (spilled, gate) = (state.stage(stage), MemoryGate::new(self.budget.memory));
+        self.progress.stage(&format!("writing {name}"), Some(bytes));
+        let write = |chunk| column.gather(chunk, &plan, &spilled, &gate, self.progress);
+        self.write_chunks(stage, state, chunks, write, |chunk| {
+            column.remove_spill(chunk, &plan, &spilled)
+        })
+    }
+
+    fn splits(&self, ids: &IdMap, nodes: u64) -> Result<(Vec<SplitEntry>, Vec<FileEntry>)> {
+        let options = self.options;
+        if options.splits.is_empty() {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let mut sets = Vec::new();
+        for split in &options.splits {
+            let limit = id_limit(options.ids, Some(nodes));
+            sets.push((
+                split.clone(),
+                splits::read(&split.path, id_kind(options.ids), limit, ids)?,
+            ));
+        }
+        splits::check_disjoint(&sets, |node| ids.external(node))?;
+        self.folder.folder("splits")?;
+        let (mut entries, mut files) = (Vec::new(), Vec::new());
+        for (split, set) in &sets {
+            let path = format!("splits/{}.roaring", split.name);
+            files.push(
+                self.folder
+                    .write_file(&path, grappa_formats::splits::encode(split.name, nodes, set))?,
+            );
+            entries.push(SplitEntry {
+                name: split.name.to_owned(),
+                nodes: set.len(),
+            });
+        }
+        Ok((entries, files))
+    }
+
     /// Writes the files of those chunks that the journal does not know as finished, on all threads, while one more
     /// thread syncs them, notes them in the journal, and then does `after`.
     fn write_chunks(
@@ -391,20 +566,11 @@ impl Run<'_> {
 }
 
 /// Opens the files of edges.
-fn open_edges(options: &IngestOptions, budget: &Budget) -> Result<EdgeSource> {
-    let id_limit = match (options.ids, options.nodes) {
-        (ExternalIds::Dense, Some(nodes)) => IdLimit::Nodes(nodes),
-        (ExternalIds::Dense, None) => IdLimit::Dense,
-        _ => IdLimit::Sparse,
-    };
+fn open_edges(options: &IngestOptions, nodes: Option<u64>, budget: &Budget) -> Result<EdgeSource> {
     let source_options = EdgeSourceOptions {
         format: options.format,
-        ids: if options.ids == ExternalIds::String {
-            IdKind::String
-        } else {
-            IdKind::Integer
-        },
-        id_limit,
+        ids: id_kind(options.ids),
+        id_limit: id_limit(options.ids, nodes),
         weights: options.weights.clone(),
         on_bad_line: options.on_bad_line,
         block_bytes: budget.block_bytes(),
@@ -412,17 +578,35 @@ fn open_edges(options: &IngestOptions, budget: &Budget) -> Result<EdgeSource> {
     EdgeSource::open(&options.edges, source_options)
 }
 
+fn id_kind(ids: ExternalIds) -> IdKind {
+    match ids {
+        ExternalIds::Dense | ExternalIds::Sparse => IdKind::Integer,
+        ExternalIds::String => IdKind::String,
+    }
+}
+
+fn id_limit(ids: ExternalIds, nodes: Option<u64>) -> IdLimit {
+    match (ids, nodes) {
+        (ExternalIds::Dense, Some(nodes)) => IdLimit::Nodes(nodes),
+        (ExternalIds::Dense, None) => IdLimit::Dense,
+        _ => IdLimit::Sparse,
+    }
+}
+
 /// What the store depends on: a run can be resumed only with the same.
 fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, String>> {
     let mut fingerprint = BTreeMap::new();
     let mut add = |name: &str, value: String| fingerprint.insert(name.to_owned(), value);
-    let inputs = options.edges.iter().chain(&options.weights);
-    for path in inputs {
+    let splits = options.splits.iter().map(|split| &split.path);
+    let rows = options.weights.iter().chain(&options.features).chain(&options.labels);
+    for path in options.edges.iter().chain(rows).chain(splits) {
         add(&format!("input {}", path.display()), version_of(path)?);
     }
     add("--format", format!("{:?}", options.format));
     add("--ids", format!("{:?}", options.ids));
     add("--nodes", format!("{:?}", options.nodes));
+    add("--feature-dtype", format!("{:?}", options.feature_dtype));
+    add("--allow-nan", options.allow_nan.to_string());
     add("edge options", format!("{:?}", options.edge_options));
     add("--chunks", format!("{:?}", options.chunks));
     add("--assign", format!("{:?}", options.assign));

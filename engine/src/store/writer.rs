@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// Edges that are looked at before a chunk's row codec is chosen.
-const SAMPLE_EDGES: usize = 1 << 18;
+const SAMPLE_EDGES: usize = 1 << 15;
 /// Encoded bytes that are kept before they go to the file.
 const DRAIN_BYTES: usize = 256 << 10;
 

@@ -5,18 +5,24 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use grappa_console::ByteSize;
 use grappa_engine::ingest::{
-    Assign, IngestOptions,
-    source::{EdgeFormat, OnBadLine},
+    Assign, IngestOptions, SplitFile,
+    source::{
+        EdgeFormat, OnBadLine,
+        ogb::{self, OgbLayout},
+    },
 };
-use grappa_formats::manifest::{EdgeOptions, ExternalIds, SelfLoops};
+use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, SelfLoops};
 
 /// Make a compressed, verified graph store of edge lists, within a memory budget.
 #[derive(Debug, Parser)]
 #[command(name = "grappa-ingest", version)]
 pub struct Args {
     /// Files of edges, source before destination: text (.gz and .zst too), .npy, raw integers, Parquet
-    #[arg(long, num_args = 1.., required = true, value_name = "FILE")]
+    #[arg(long, num_args = 1.., required_unless_present = "ogb", value_name = "FILE")]
     edges: Vec<PathBuf>,
+    /// A dataset's folder as OGB unpacks it, instead of --edges, --features, --labels, --train, --val and --test
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["edges", "features", "labels", "train", "val", "test"])]
+    ogb: Option<PathBuf>,
     /// The store to make
     #[arg(long, value_name = "STORE")]
     out: PathBuf,
@@ -32,6 +38,27 @@ pub struct Args {
     /// A .npy of one weight per edge
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
+    /// One row of features per node: .npy, .npz (sparse too), or text
+    #[arg(long, value_name = "FILE")]
+    features: Option<PathBuf>,
+    /// How features are stored; by default as precisely as the file has them, up to f32
+    #[arg(long, value_enum, value_name = "DTYPE")]
+    feature_dtype: Option<Dtype>,
+    /// Let features be NaN or infinite
+    #[arg(long)]
+    allow_nan: bool,
+    /// One label, or one row of 0 and 1, per node: .npy, .npz or text; negative or NaN is no label
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+    /// Ids of the nodes to train on: .npy or text
+    #[arg(long, value_name = "FILE")]
+    train: Option<PathBuf>,
+    /// Ids of the nodes to validate on
+    #[arg(long, value_name = "FILE")]
+    val: Option<PathBuf>,
+    /// Ids of the nodes to test on
+    #[arg(long, value_name = "FILE")]
+    test: Option<PathBuf>,
     /// Enter each edge in both directions
     #[arg(long)]
     undirected: bool,
@@ -88,6 +115,14 @@ enum Ids {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
+enum Dtype {
+    F32,
+    F16,
+    Bf16,
+    Int8,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum Loops {
     Keep,
     Drop,
@@ -111,8 +146,14 @@ impl Args {
             Some(threads) => threads,
             None => std::thread::available_parallelism()?,
         };
+        let files = self.files()?;
+        let named = [("train", files.train), ("val", files.valid), ("test", files.test)];
+        let splits = named
+            .into_iter()
+            .filter_map(|(name, path)| Some(SplitFile { name, path: path? }))
+            .collect();
         Ok(IngestOptions {
-            edges: self.edges.clone(),
+            edges: files.edges,
             out: self.out.clone(),
             format: match self.format {
                 Format::Auto => EdgeFormat::Auto,
@@ -128,7 +169,17 @@ impl Args {
                 Ids::Sparse => ExternalIds::Sparse,
                 Ids::String => ExternalIds::String,
             },
-            nodes: self.nodes,
+            nodes: self.nodes.or(files.nodes),
+            features: files.features,
+            feature_dtype: self.feature_dtype.map(|dtype| match dtype {
+                Dtype::F32 => FeatureDtype::F32,
+                Dtype::F16 => FeatureDtype::F16,
+                Dtype::Bf16 => FeatureDtype::Bf16,
+                Dtype::Int8 => FeatureDtype::Int8,
+            }),
+            allow_nan: self.allow_nan,
+            labels: files.labels,
+            splits,
             edge_options: EdgeOptions {
                 undirected: self.undirected,
                 dedup: self.dedup,
@@ -151,6 +202,24 @@ impl Args {
             resume: self.resume,
             tmp: self.tmp.clone(),
             writer: concat!("grappa-ingest ", env!("CARGO_PKG_VERSION")).to_owned(),
+        })
+    }
+}
+
+impl Args {
+    /// The input files: those named, or those of the OGB folder.
+    fn files(&self) -> anyhow::Result<OgbLayout> {
+        Ok(match &self.ogb {
+            Some(folder) => ogb::discover(folder)?,
+            None => OgbLayout {
+                edges: self.edges.clone(),
+                nodes: None,
+                features: self.features.clone(),
+                labels: self.labels.clone(),
+                train: self.train.clone(),
+                valid: self.val.clone(),
+                test: self.test.clone(),
+            },
         })
     }
 }
