@@ -42,6 +42,15 @@ pub enum Error {
         /// What is wrong and what would be right.
         what: String,
     },
+    /// A long run failed for a reason that can be mended, and kept what it had finished.
+    #[error("{source}; what is finished is kept in {}: mend the cause and go on with --resume", .partial.display())]
+    Interrupted {
+        /// The folder of the unfinished store.
+        partial: PathBuf,
+        /// Why it failed. Its message is part of this one's.
+        #[source]
+        source: Box<Error>,
+    },
     /// Options that contradict each other, the input or the machine; the message says which value would do.
     #[error("{0}")]
     Options(String),

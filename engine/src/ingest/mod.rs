@@ -198,11 +198,17 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
         folder: folder.clone(),
         progress,
     };
-    run.finish(begun, fingerprint, node_files).inspect_err(|error| {
+    run.finish(begun, fingerprint, node_files).map_err(|error| match error {
+        Error::Io { .. } => Error::Interrupted {
+            partial: folder.path().to_owned(),
+            source: Box::new(error),
+        },
         // What is wrong with the input or the options stays wrong: there is nothing to resume.
-        if begun == Begun::Fresh && !matches!(error, Error::Io { .. }) {
+        _ if begun == Begun::Fresh => {
             folder.abandon();
+            error
         }
+        _ => error,
     })
 }
 
@@ -612,6 +618,7 @@ fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, String>> {
     add("--assign", format!("{:?}", options.assign));
     add("--seed", options.seed.to_string());
     add("--on-bad-line", format!("{:?}", options.on_bad_line));
+    add("--tmp", format!("{:?}", options.tmp));
     add("version", options.writer.clone());
     Ok(fingerprint)
 }

@@ -1,7 +1,7 @@
 //! What a run has finished: the records of its journal, and what they add up to.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -10,6 +10,7 @@ use grappa_formats::{
     ChunkId,
     manifest::{ChunkEntry, FileEntry},
 };
+use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
 use super::{plan::SpillPlan, source::BlockId, spill::Extent};
@@ -98,11 +99,28 @@ pub struct StageState {
     /// How it divides its records.
     pub plan: Option<SpillPlan>,
     /// Blocks of input whose records are spilled.
-    pub blocks: HashSet<BlockId>,
+    pub blocks: BlockSet,
     /// What each worker has spilled, of this run and those before it.
     pub workers: BTreeMap<u32, Spilled>,
     /// Chunks whose files are on disk.
     pub chunks: BTreeMap<u32, ChunkDone>,
+}
+
+/// A set of blocks; huge inputs have millions, so a few bytes each are too many.
+#[derive(Debug, Clone, Default)]
+pub struct BlockSet {
+    files: BTreeMap<u32, RoaringTreemap>,
+}
+
+impl BlockSet {
+    /// Whether a block is in the set.
+    pub fn contains(&self, id: &BlockId) -> bool {
+        self.files.get(&id.file).is_some_and(|blocks| blocks.contains(id.block))
+    }
+
+    fn insert(&mut self, id: BlockId) {
+        self.files.entry(id.file).or_default().insert(id.block);
+    }
 }
 
 /// What a worker has spilled.
@@ -278,9 +296,9 @@ impl Known {
                 counts,
             } => {
                 let state = self.stages.entry(stage).or_default();
-                state
-                    .blocks
-                    .extend(blocks.into_iter().map(|(file, block)| BlockId { file, block }));
+                blocks
+                    .into_iter()
+                    .for_each(|(file, block)| state.blocks.insert(BlockId { file, block }));
                 state.workers.insert(worker, Spilled { extents, counts });
             }
             Record::Chunk { stage, chunk, done } => {

@@ -57,13 +57,13 @@ pub(crate) fn stdout_was_closed(error: &anyhow::Error) -> bool {
     })
 }
 
-/// The error and its causes, joined by colons. A cause that the message before already ends with (our errors name
-/// theirs) is not repeated.
+/// The error and its causes, joined by colons. A cause that the message before already tells (our errors name theirs)
+/// is not repeated.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();
-        if !line.ends_with(&cause) {
+        if !line.contains(&cause) {
             line.push_str(": ");
             line.push_str(&cause);
         }
