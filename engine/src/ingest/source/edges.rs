@@ -132,6 +132,8 @@ struct EdgeFile {
 }
 
 enum Content {
+    /// No edges.
+    Nothing,
     Text {
         text: TextFile,
         next: AtomicU64,
@@ -178,14 +180,15 @@ impl EdgeSource {
         let mut weights = options.weights.as_deref().map(Weights::open).transpose()?;
         for path in paths {
             let file = InputFile::open(path)?;
-            let Some(content) = Content::open(&file, &options)? else {
+            let content = Content::open(&file, &options)?;
+            if matches!(content, Content::Nothing) {
                 files.push(EdgeFile {
                     file,
                     finished: AtomicBool::new(true),
-                    content: Content::nothing(),
+                    content,
                 });
                 continue;
-            };
+            }
             let file_weighted = content.weighted();
             if weights.is_some() && file_weighted {
                 return Err(Error::input(
@@ -248,7 +251,7 @@ impl EdgeSource {
             match &mut file.content {
                 Content::Table { table, .. } => table.attach(first_row, weights.clone(), options.block_bytes),
                 Content::Parquet { parquet, .. } => parquet.attach(first_row, weights.clone(), options.block_bytes),
-                Content::Text { .. } | Content::PackedText { .. } => {}
+                Content::Nothing | Content::Text { .. } | Content::PackedText { .. } => {}
             }
             first_row += rows;
         }
@@ -267,8 +270,9 @@ impl EdgeSource {
         self.files
             .iter()
             .map(|file| match &file.content {
+                Content::Nothing => 0,
                 Content::Table { table, .. } => table.total_bytes(),
-                _ => file.file.bytes(),
+                Content::Text { .. } | Content::PackedText { .. } | Content::Parquet { .. } => file.file.bytes(),
             })
             .sum()
     }
@@ -334,6 +338,7 @@ impl EdgeSource {
             }
         }
         let block = match &self.files[index].content {
+            Content::Nothing => None,
             Content::Text { text, next } => self
                 .claim(index, next, text.blocks(), &|block| text.input_bytes(block), skip)
                 .map(|id| self.read_text(index, text, id)),
@@ -600,6 +605,7 @@ impl RawBlock<'_> {
                 self.parse_keys(layout, start, end, into, &mut rejected)
             }
             (Content::Table { .. }, _) => unreachable!("tables of numbers are refused when opened for strings"),
+            (Content::Nothing, _) => unreachable!("nothing has no blocks"),
             (_, Payload::Rows) => unreachable!("text has lines"),
         };
         into.rejected = rejected;
@@ -680,11 +686,11 @@ impl LineCounter {
 }
 
 impl Content {
-    /// What is in `file`; none if there are no edges.
-    fn open(file: &Arc<InputFile>, options: &EdgeSourceOptions) -> Result<Option<Self>> {
+    /// What is in `file`.
+    fn open(file: &Arc<InputFile>, options: &EdgeSourceOptions) -> Result<Self> {
         let head = file.head(64 << 10)?;
         if head.is_empty() {
-            return Ok(None);
+            return Ok(Self::Nothing);
         }
         let compression = Compression::of(&head);
         let format = match options.format {
@@ -693,9 +699,9 @@ impl Content {
         };
         if matches!(format, EdgeFormat::Tsv | EdgeFormat::Csv) {
             let Some(layout) = TextLayout::sniff(file, compression, format == EdgeFormat::Csv, options)? else {
-                return Ok(None);
+                return Ok(Self::Nothing);
             };
-            return Ok(Some(if compression == Compression::None {
+            return Ok(if compression == Compression::None {
                 Self::Text {
                     text: TextFile::new(file.clone(), layout, options.block_bytes),
                     next: AtomicU64::new(0),
@@ -706,7 +712,7 @@ impl Content {
                     compression,
                     stream: Mutex::new(None),
                 }
-            }));
+            });
         }
         let refuse = |what: &str| Err(Error::input(file.path(), Position::Whole, what));
         // Raw pairs may begin with any bytes, so for them the name has to say it too.
@@ -716,10 +722,13 @@ impl Content {
         }
         if format == EdgeFormat::Parquet {
             let parquet = ParquetFile::open(file, options.ids)?;
-            return Ok((parquet.rows() > 0).then_some(Self::Parquet {
+            if parquet.rows() == 0 {
+                return Ok(Self::Nothing);
+            }
+            return Ok(Self::Parquet {
                 parquet,
                 next: AtomicU64::new(0),
-            }));
+            });
         }
         if options.ids == IdKind::String {
             return refuse("the ids in this file are integers; omit --ids string (--ids sparse takes any integers)");
@@ -735,24 +744,19 @@ impl Content {
                 unreachable!("decided above")
             }
         };
-        Ok((table.rows() > 0).then_some(Self::Table {
+        if table.rows() == 0 {
+            return Ok(Self::Nothing);
+        }
+        Ok(Self::Table {
             table,
             next: AtomicU64::new(0),
             turn: Mutex::new(()),
-        }))
-    }
-
-    /// The content of an empty file, which is finished from the start.
-    fn nothing() -> Self {
-        Self::PackedText {
-            layout: TextLayout::default(),
-            compression: Compression::None,
-            stream: Mutex::new(None),
-        }
+        })
     }
 
     fn weighted(&self) -> bool {
         match self {
+            Self::Nothing => false,
             Self::Text { text, .. } => text.layout().weighted,
             Self::PackedText { layout, .. } => layout.weighted,
             Self::Table { .. } => false,
@@ -762,6 +766,7 @@ impl Content {
 
     fn rows(&self) -> Option<u64> {
         match self {
+            Self::Nothing => Some(0),
             Self::Text { .. } | Self::PackedText { .. } => None,
             Self::Table { table, .. } => Some(table.rows()),
             Self::Parquet { parquet, .. } => Some(parquet.rows()),

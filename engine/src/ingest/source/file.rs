@@ -294,7 +294,7 @@ impl Stream {
                 path,
                 at,
                 self.extent.in_member(&format!(
-                    "the {kind} data is damaged ({error}); fetch or write it again"
+                    "the {kind} data cannot be unpacked ({error}); fetch or write it again"
                 )),
             ),
         }
@@ -422,7 +422,7 @@ impl Lines {
             return Err(Error::input(
                 self.reader.get_ref().0.extent.file.path(),
                 Position::Line(self.number),
-                long_line(),
+                long_line(self.line_bytes_max),
             ));
         }
         if bytes.last() == Some(&b'\r') {
@@ -436,13 +436,13 @@ impl Lines {
     }
 }
 
-/// The longest line of text, in bytes. Longer ones come from binary files and from files that never end a line.
+/// The longest line of an edge list, in bytes. Longer ones come from binary files and from files that never end a line.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// The message about a line beyond [`LINE_BYTES_MAX`].
-pub(super) fn long_line() -> String {
+/// The message about a line beyond `bytes_max`.
+pub(super) fn long_line(bytes_max: usize) -> String {
     format!(
-        "this line is longer than {LINE_BYTES_MAX} bytes, so this is no edge list in text; if the file is binary, name \
+        "this line is longer than {bytes_max} bytes, so these are no lines of text; if it is a binary file of edges, name \
          its --format (npy, u32, u64 or parquet)"
     )
 }

@@ -237,7 +237,7 @@ fn parse_integers<const WEIGHTED: bool>(
 fn line_at<'a>(bytes: &'a [u8], at: usize, end: usize, on_long: &OnLong<'_>) -> Result<(&'a [u8], usize)> {
     let length = memchr(b'\n', &bytes[at..end]).expect("a block's last line is ended");
     if length > LINE_BYTES_MAX {
-        return Err(on_long(at, long_line()));
+        return Err(on_long(at, long_line(LINE_BYTES_MAX)));
     }
     let line = &bytes[at..at + length];
     Ok((line.strip_suffix(b"\r").unwrap_or(line), at + length + 1))
@@ -564,40 +564,47 @@ pub(super) struct Sniffed {
     pub separator: KeySeparator,
 }
 
-/// Whether `line` (trimmed, not a comment) is a header: in CSV no field is a number; anywhere both are names that
-/// columns of edges go by.
+/// What columns of sources are called, most telling first.
+pub(super) const SOURCE_NAMES: [&str; 10] = [
+    "source",
+    "src",
+    "from",
+    "source_id",
+    "src_id",
+    "from_id",
+    "u",
+    "head",
+    "subject",
+    "start",
+];
+
+/// What columns of targets are called.
+pub(super) const TARGET_NAMES: [&str; 11] = [
+    "target",
+    "dst",
+    "dest",
+    "to",
+    "target_id",
+    "dst_id",
+    "to_id",
+    "v",
+    "tail",
+    "object",
+    "end",
+];
+
+/// Whether `line` (trimmed, not a comment) is a header: in CSV no field is a number; anywhere the first two are names that
+/// columns of sources and targets go by.
 pub(super) fn is_header(line: &[u8], csv: bool, strings: bool) -> bool {
-    const NAMES: [&[u8]; 20] = [
-        b"source",
-        b"src",
-        b"from",
-        b"u",
-        b"head",
-        b"subject",
-        b"start",
-        b"source_id",
-        b"src_id",
-        b"from_id",
-        b"target",
-        b"dst",
-        b"dest",
-        b"to",
-        b"v",
-        b"tail",
-        b"object",
-        b"end",
-        b"target_id",
-        b"dst_id",
-    ];
-    let names = |field: &[u8]| {
-        let field = unquoted(trim(field)).to_ascii_lowercase();
-        NAMES.contains(&field.as_slice())
-    };
     let fields: Vec<&[u8]> = NumberFields { rest: Some(line) }.collect();
     if fields.len() < 2 {
         return false;
     }
-    if names(fields[0]) && names(fields[1]) {
+    let is_one_of = |field: &[u8], names: &[&str]| {
+        let field = unquoted(field);
+        names.iter().any(|name| field.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    if is_one_of(fields[0], &SOURCE_NAMES) && is_one_of(fields[1], &TARGET_NAMES) {
         return true;
     }
     csv && !strings

@@ -23,6 +23,9 @@ use super::{
 };
 use crate::{Error, Position, Result};
 
+/// Numbers of a dense matrix are read in pieces of so many.
+const DENSE_PIECE: usize = 1 << 16;
+
 /// Entries of a sparse matrix are read in pieces of so many.
 const SPARSE_PIECE: usize = 1 << 16;
 
@@ -174,11 +177,16 @@ impl MatrixSource {
         out.clear();
         let read = match &self.content {
             Content::Dense { array, reader } => {
-                let elements = count * self.dim;
-                let mut bytes = vec![0; elements * array.element.bytes()];
-                reader.read_exact_at(&mut bytes, array.offset_of(first * self.dim as u64))?;
-                out.resize(elements, 0.0);
-                array.element.source_dtype().to_f32(&bytes, out);
+                out.resize(count * self.dim, 0.0);
+                // Piece by piece, so that the bytes are converted while they are still in the cache.
+                let mut bytes = Vec::new();
+                let mut element = first * self.dim as u64;
+                for numbers in out.chunks_mut(DENSE_PIECE) {
+                    bytes.resize(numbers.len() * array.element.bytes(), 0);
+                    reader.read_exact_at(&mut bytes, array.offset_of(element))?;
+                    array.element.source_dtype().to_f32(&bytes, numbers);
+                    element += numbers.len() as u64;
+                }
                 count
             }
             Content::Sparse(sparse) => {

@@ -25,36 +25,11 @@ use super::{
     batch::{EdgeBatch, TextBatch},
     edges::IdKind,
     file::{Compression, Extent, InputFile, Pieces},
-    lines::{BadEdge, IdLimit},
+    lines::{BadEdge, IdLimit, SOURCE_NAMES, TARGET_NAMES},
     table::{OnBadRow, RowCheck, Weights, share},
 };
 use crate::{Error, Position, Result};
 
-const SOURCE_NAMES: [&str; 10] = [
-    "source",
-    "src",
-    "from",
-    "source_id",
-    "src_id",
-    "from_id",
-    "u",
-    "head",
-    "subject",
-    "start",
-];
-const TARGET_NAMES: [&str; 11] = [
-    "target",
-    "dst",
-    "dest",
-    "to",
-    "target_id",
-    "dst_id",
-    "to_id",
-    "v",
-    "tail",
-    "object",
-    "end",
-];
 const WEIGHT_NAMES: [&str; 3] = ["weight", "weights", "w"];
 
 /// A Parquet file with edges.

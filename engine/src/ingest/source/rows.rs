@@ -3,10 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    file::{Compression, Extent, InputFile, LINE_BYTES_MAX, Line, Lines},
+    file::{Compression, Extent, InputFile, Line, Lines},
     lines::trim,
 };
 use crate::{Error, Position, Result};
+
+/// The longest line, in bytes: a million numbers of sixteen characters.
+const ROW_BYTES_MAX: usize = 16 << 20;
 
 /// A text file whose every line is a row of numbers, but for a header.
 pub(super) struct TextRows {
@@ -20,7 +23,7 @@ pub(super) struct TextRows {
 
 /// The lines of a text file that may be compressed.
 pub(super) fn lines_of(extent: &Extent) -> Result<Lines> {
-    Ok(Lines::new(extent.stream()?, LINE_BYTES_MAX))
+    Ok(Lines::new(extent.stream()?, ROW_BYTES_MAX))
 }
 
 impl TextRows {

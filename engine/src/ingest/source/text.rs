@@ -42,16 +42,6 @@ pub(super) struct TextLayout {
     pub separator: KeySeparator,
 }
 
-impl Default for TextLayout {
-    fn default() -> Self {
-        Self {
-            data_start: 0,
-            weighted: false,
-            separator: KeySeparator::Blanks,
-        }
-    }
-}
-
 impl TextLayout {
     /// Reads as far as the first well-formed edge; none if there are only comments.
     pub fn sniff(
@@ -209,7 +199,11 @@ impl TextFile {
             if read - length > LINE_BYTES_MAX {
                 let line_start = from + memrchr(b'\n', &buffer[..length]).map_or(0, |at| at as u64 + 1);
                 let line = self.line_at(line_start)?;
-                return Err(Error::input(self.file.path(), Position::Line(line), long_line()));
+                return Err(Error::input(
+                    self.file.path(),
+                    Position::Line(line),
+                    long_line(LINE_BYTES_MAX),
+                ));
             }
         }
     }
@@ -325,7 +319,7 @@ impl TextStream {
                 return Err(Error::input(
                     self.file.path(),
                     Position::Line(self.line + lines),
-                    long_line(),
+                    long_line(LINE_BYTES_MAX),
                 ));
             }
             buffer.resize(buffer.len().max(length + step + 1 + PADDING), 0);

@@ -111,6 +111,7 @@ fn line() -> impl Strategy<Value = String> {
         1 => prop::sample::select(vec![
             "-1", "1.5", "1e3", "abc", "18446744073709551616", "1099511627776", "1099511627775", "99999999", "100000000",
             "9999999999999999", "10000000000000000", "", "0x1", "+1", "é", "12345678901234567890123",
+            "000000000000000000000000000007",
         ]).prop_map(str::to_owned),
     ];
     let gap = prop_oneof![
@@ -761,6 +762,8 @@ fn empty_missing_and_odd_inputs_are_refused() {
     }
     // One empty part among others is what cluster programs write.
     let some = folder.file("some.tsv", "1 2\n");
+    let rows = folder.file("some.npy", npy("<i4", "(1, 2)", &[0; 8]));
+    assert_eq!(open(&[no_rows, rows]).unwrap().edges_hint(), Some(1));
     let source = open(&[empty.clone(), some, comments]).unwrap();
     assert_eq!(read(&source, 1).unwrap().edges, [(1, 2)]);
     assert_contains(

@@ -120,6 +120,30 @@ fn text_matrices_are_read_with_and_without_header_and_compression() {
 }
 
 #[test]
+fn rows_of_text_may_be_long() {
+    let folder = Folder::new();
+    let row = vec!["0.25"; 300_000].join(",");
+    let path = folder.file("f.csv", format!("{row}\n{row}\n"));
+    let (all, source) = matrix(&path, 10).unwrap();
+    assert_eq!((all.len(), source.dim()), (600_000, 300_000));
+}
+
+#[test]
+fn a_deflated_array_that_claims_the_impossible_reserves_no_memory() {
+    let folder = Folder::new();
+    let header = npy("<f4", "(4294967296, 16384)", &[]);
+    let mut archive = npz(&[("x", header.clone())], true, true);
+    // Make the directory claim what the array claims.
+    let claim = (1_u64 << 48) + header.len() as u64;
+    let at = memchr::memmem::find(&archive, b"PK\x01\x02").unwrap() + 46 + "x.npy".len() + 10;
+    archive[at..at + 8].copy_from_slice(&claim.to_le_bytes());
+    assert_contains(
+        &message(MatrixSource::open(&folder.file("f.npz", archive))),
+        &["f.npz", "damaged"],
+    );
+}
+
+#[test]
 fn a_matrix_with_another_number_of_rows_is_refused() {
     let folder = Folder::new();
     let array = folder.file("f.npy", npy("<f4", "(3, 1)", &[0; 12]));
