@@ -195,6 +195,93 @@ def split():
     return found
 
 
+# rows.md
+
+
+class Bits:
+    """The bits of a payload, read from a position on."""
+
+    def __init__(self, payload, at):
+        self.number, self.at = int.from_bytes(payload, "little"), at
+
+    def take(self, width):
+        self.at += width
+        return self.number >> self.at - width & (1 << width) - 1
+
+    def exp_golomb(self, k):
+        zeros = 0
+        while not self.take(1):
+            zeros += 1
+        return self.take(zeros + k) + (2**zeros - 1) * 2**k
+
+
+def rows(codec):
+    (meta, edges), (same, degrees) = container("edges-" + codec, "ROWS"), container("degrees-" + codec, "DEGR")
+    kind, relative, first_k, degree_k, gap_k, run_k, _, nodes, first_node, count, total, length, exceptions = struct.unpack("<6BH6Q", meta)
+    assert meta == same and len(edges) == -(-length // 8) + 8
+    largest, lines = nodes - 1, -(-count // 54)
+    assert len(degrees) == 64 * lines + 6 * exceptions
+
+    def places():
+        """Start and number of each row, as the directory has them."""
+        for row in range(count):
+            line = degrees[row // 54 * 64 :][:64]
+            number = line[10 + row % 54]
+            if row % 54 == 0:
+                start, exception = int.from_bytes(line[:6], "little"), int.from_bytes(line[6:10], "little")
+            if number == 255:
+                number = int.from_bytes(degrees[64 * lines + 6 * exception :][:6], "little")
+                exception += 1
+            yield start, number
+            start += number if kind == 1 else elias_fano(Bits(edges, start), number)[1]
+
+    def elias_fano(bits, d):
+        """Sources of a row, and its size."""
+        start = bits.at
+        if d == 0:
+            return [], 0
+        low, whole = 0, largest.bit_length()
+        while largest >> low > 2 * (d - 1):
+            low += 1
+        upper = d + (largest >> low)
+        if 0 < d * whole <= d * low + upper:
+            return [bits.take(whole) for _ in range(d)], d * whole
+        bits.take((d - 1) // 256 * (upper - 1).bit_length())
+        ones = [p for p in range(upper) if bits.take(1)]
+        return [p - i << low | bits.take(low) for i, p in enumerate(ones)], bits.at - start
+
+    def gap(bits, size, node):
+        if size == 0:
+            return []
+        end, d = bits.at + size, bits.exp_golomb(degree_k) + 1
+        sources, table = [], []
+        if d > 128:
+            p = bits.take(6)
+            table = [(bits.take(p), bits.take(largest.bit_length())) for _ in range((d - 1) // 128)]
+        blocks_at, first = bits.at, bits.exp_golomb(first_k)
+        if relative:
+            first = node + (first // 2 if first % 2 == 0 else -(first + 1) // 2)
+        for i, (position, first) in enumerate([(None, first)] + table):
+            assert position is None or bits.at == blocks_at + position
+            block = [first]
+            n = min(128, d - 128 * i)
+            while len(block) < n:
+                block += [block[-1] + 1 + j for j in range(bits.exp_golomb(run_k))]
+                if len(block) < n:
+                    code = bits.exp_golomb(gap_k)
+                    block.append(block[-1] + (code + 1 if code else 0))
+            sources += block
+        assert bits.at == end
+        return sources
+
+    if kind == 0:
+        found = [elias_fano(Bits(edges, start), degree)[0] for start, degree in places()]
+    else:
+        found = [gap(Bits(edges, start), size, first_node + i) for i, (start, size) in enumerate(places())]
+    assert sum(map(len, found)) == total
+    return first_node, found
+
+
 def weights():
     meta, payload = container("weights", "WGHT")
     (edges,) = struct.unpack_from("<Q", meta, 24)
@@ -288,6 +375,9 @@ def main():
     expect("labels-single", single_labels(), [0, 299, None, 7])
     expect("labels-multi", label_sets(), [[0, 9], [], None, [3]])
     expect("split", split(), [1, 5, *range(200, 300), 0x10000, 2**32 + 7])
+    sources = [[1, 3, 3, 9], [], [5, 6, 7, 8, 12], [14]]
+    expect("rows, Elias-Fano", rows("elias-fano"), (4, sources))
+    expect("rows, gap code", rows("gap"), (4, sources + [[*range(100, 229), 500]]))
     expect("weights", weights(), ([1.5, -2.0, 0.25], [0, 2]))
     first, second = [(0, None)] * 2 + [(0, 1)] * 2, [(1, 0)] * 2 + [(1, None)] * 2
     expect("assignment", assignment(), (2, b"sweep", [first, first, second, second]))

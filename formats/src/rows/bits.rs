@@ -138,16 +138,6 @@ impl BitCursor<'_> {
         self.pending_bits &= 7;
     }
 
-    /// Writes any number of zeros.
-    #[inline]
-    pub(super) fn put_zeros(&mut self, mut bits: u64) {
-        while bits >= u64::from(LOAD_BITS) {
-            self.put(0, LOAD_BITS - 1);
-            bits -= u64::from(LOAD_BITS) - 1;
-        }
-        self.put(0, bits as u32);
-    }
-
     /// The state to give to [`BitWriter::advance`].
     #[inline]
     pub(super) fn written(self) -> Written {

@@ -57,7 +57,11 @@ impl Rows<'_> {
             row.decode_into(&mut sources);
             if !sources.is_sorted() {
                 let what = format!("the sources of row {index} do not ascend");
-                return Err(problem(RowsPart::Edges, self.extent(index).start, what));
+                return Err(problem(
+                    RowsPart::Edges,
+                    self.locate(index).extent().start as usize,
+                    what,
+                ));
             }
             encoder.push(&sources);
             on_row(index, &sources);

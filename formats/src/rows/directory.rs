@@ -111,7 +111,7 @@ impl DirectoryWriter {
     }
 }
 
-/// The place of a row.
+/// Where a row is: what the directory says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     /// Its first bit.
@@ -200,10 +200,13 @@ impl<'a> Directory<'a> {
     /// Where the row at `slot` of a line starts, and how many exceptions are before it in the line.
     #[inline(always)]
     fn before(&self, line: &[u8; LINE_BYTES], slot: usize, size_of: impl Fn(u64) -> u64) -> (u64, u64) {
-        let sum: u32 = codes(line)[..slot]
-            .iter()
-            .map(|&code| self.sizes[usize::from(code)])
-            .sum();
+        let size = |code: &u8| self.sizes[usize::from(*code)];
+        // By fours, and not one by one: the compiler would gather vectors, which takes longer.
+        let (fours, rest) = codes(line)[..slot].as_chunks::<4>();
+        let mut sum = rest.iter().map(size).sum::<u32>();
+        for [a, b, c, d] in fours {
+            sum += (size(a) + size(b)) + (size(c) + size(d));
+        }
         let mut start = start(line) + u64::from(sum % COUNT_ONE);
         let exceptions = u64::from(sum / COUNT_ONE);
         for index in 0..exceptions {

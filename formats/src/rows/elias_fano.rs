@@ -14,6 +14,9 @@ use super::bits::{BitWriter, LOAD_BITS, bit_length, load, load_word, mask, selec
 /// One hint every so many sources.
 pub(super) const HINT_EVERY: u64 = 256;
 
+/// Bits that are put at once.
+const WORD_BITS: u64 = LOAD_BITS as u64 - 1;
+
 /// How a row is laid out, a function of its degree and the highest possible source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
@@ -74,21 +77,36 @@ pub(super) fn encode(writer: &mut BitWriter, sources: &[u64], source_max: u64) -
         for (i, &source) in sources.iter().enumerate().skip(every).step_by(every) {
             cursor.put((source >> low_bits) + i as u64, shape.hint_bits);
         }
-        let mut previous = 0;
-        for &source in sources {
-            let high = source >> low_bits;
-            let mut zeros = high - previous;
-            if zeros >= u64::from(LOAD_BITS) - 1 {
-                cursor.put_zeros(zeros);
-                zeros = 0;
+        // Upper bits are collected in a word, which is put when the next one lies behind it.
+        let (mut word, mut base) = (0, 0);
+        for (i, &source) in (0..).zip(sources) {
+            let position = (source >> low_bits) + i;
+            while position - base >= WORD_BITS {
+                cursor.put(word, WORD_BITS as u32);
+                (word, base) = (0, base + WORD_BITS);
             }
-            cursor.put(1 << zeros, zeros as u32 + 1);
-            previous = high;
+            word |= 1 << (position - base);
         }
-        cursor.put_zeros((source_max >> low_bits) - previous);
+        while shape.upper_bits - base > WORD_BITS {
+            cursor.put(word, WORD_BITS as u32);
+            (word, base) = (0, base + WORD_BITS);
+        }
+        cursor.put(word, (shape.upper_bits - base) as u32);
     }
-    for &source in sources {
-        cursor.put(source & mask(low_bits), low_bits);
+    let low = |source: u64| source & mask(low_bits);
+    if low_bits <= WORD_BITS as u32 / 2 {
+        let pairs = sources.chunks_exact(2);
+        let last = pairs.remainder();
+        for pair in pairs {
+            cursor.put(low(pair[0]) | low(pair[1]) << low_bits, 2 * low_bits);
+        }
+        for &source in last {
+            cursor.put(low(source), low_bits);
+        }
+    } else {
+        for &source in sources {
+            cursor.put(low(source), low_bits);
+        }
     }
     let written = cursor.written();
     writer.advance(written);
@@ -157,41 +175,47 @@ impl<'a> EliasFanoRow<'a> {
         }));
     }
 
-    /// Writes all sources to `out`, which has `degree` places.
+    /// Appends all sources to `out`.
+    ///
+    /// A loop per word of upper bits, over as many sources as it has ones: the number of rounds is known when it starts,
+    /// and nothing in it depends on the sources before but the position in the word.
     #[inline]
-    pub(super) fn decode(&self, out: &mut [u64]) {
+    pub(super) fn decode_into(&self, out: &mut Vec<u64>) {
         let low_bits = self.shape.low_bits;
         let low_mask = mask(low_bits);
+        let (payload, source_max) = (self.payload, self.source_max);
         let mut lower_at = self.lower_at;
         let mut low = || {
-            let low = load(self.payload, lower_at) & low_mask;
+            let low = load(payload, lower_at) & low_mask;
             lower_at += u64::from(low_bits);
             low
         };
+        // The degree is that of a row which fits the payload.
+        out.reserve(self.degree as usize);
         if self.shape.upper_bits == 0 {
-            for place in out {
-                *place = low().min(self.source_max);
-            }
+            out.extend((0..self.degree).map(|_| low().min(source_max)));
             return;
         }
         let mut upper = self.upper_before(0);
-        let mut rest = out;
-        while !rest.is_empty() {
-            let ones = upper.word.count_ones() as usize;
-            let (now, later) = rest.split_at_mut(ones.min(rest.len()));
+        let mut missing = self.degree;
+        loop {
+            let ones = u64::from(upper.word.count_ones()).min(missing);
             let mut word = upper.word;
             // The high part of the next source, were its one at bit 0 of this word.
             let mut base = upper.base.wrapping_sub(upper.ones);
-            for place in now.iter_mut() {
+            out.extend((0..ones).map(|_| {
                 let high = base.wrapping_add(u64::from(word.trailing_zeros()));
                 word &= word.wrapping_sub(1);
                 base = base.wrapping_sub(1);
-                *place = (high << low_bits | low()).min(self.source_max);
+                (high << low_bits | low()).min(source_max)
+            }));
+            missing -= ones;
+            if missing == 0 {
+                return;
             }
-            rest = later;
             if !upper.next_word() {
                 // Damaged: fewer ones than sources.
-                rest.fill(self.source_max);
+                out.extend((0..missing).map(|_| source_max));
                 return;
             }
         }

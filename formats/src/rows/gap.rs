@@ -315,12 +315,15 @@ impl<'a> GapRow<'a> {
         }));
     }
 
-    /// Writes all sources to `out`, which has `degree` places.
+    /// Appends all sources to `out`.
     #[inline]
-    pub(super) fn decode(&self, out: &mut [u64]) {
-        if out.is_empty() {
+    pub(super) fn decode_into(&self, out: &mut Vec<u64>) {
+        if self.degree == 0 {
             return;
         }
+        let start = out.len();
+        out.resize(start + self.degree as usize, 0);
+        let out = &mut out[start..];
         let mut at = self.blocks_at;
         let first = self.read_first(&mut at);
         let mut blocks = out.chunks_mut(BLOCK as usize);

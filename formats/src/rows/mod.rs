@@ -10,7 +10,8 @@
 //! order has locality, which it makes several times smaller, at half the speed of access.
 //!
 //! To read a row costs a cache miss for its line of the directory and one for the row. Who reads many reads them in
-//! groups, and asks for the memory ahead: [`Rows::directory_line`] for the whole group, then [`Rows::extent`].
+//! groups and asks for the memory ahead: for [`Rows::directory_line`] of all of the group, then, by [`Rows::locate`], for
+//! their [`RowPlace::extent`], then opens them by [`Rows::row_at`].
 //!
 //! Damaged bytes never panic and never name a source that is not below the universe, but the sources may be wrong;
 //! [`Rows::check`] finds that out. A damaged row whose bits cannot be in the payload is empty.
@@ -105,61 +106,21 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A row.
+    /// Where a row is. Needs the row's line of the directory; the row itself is not touched.
     ///
     /// # Panics
     /// If there is no such row.
     #[inline]
-    pub fn row(&self, row: u64) -> Row<'a> {
-        let place = self.place(row);
-        self.row_at(row, place)
-    }
-
-    /// Successive rows, in less time than by one [`Rows::row`] each.
-    ///
-    /// # Panics
-    /// If there are not so many rows.
-    pub fn range(&self, rows: Range<u64>) -> impl Iterator<Item = Row<'a>> + '_ {
-        assert!(rows.end <= self.meta.rows, "rows {rows:?} of {}", self.meta.rows);
-        let size_of = |code| self.exception_bits(code);
-        rows.clone()
-            .zip(self.directory.places(rows, size_of))
-            .map(|(row, place)| self.row_at(row, place))
-    }
-
-    /// Where a row is in the payload of `edges`, in bytes: what to ask for ahead of [`Rows::row`]. Never beyond the end of
-    /// the payload.
-    #[inline]
-    pub fn extent(&self, row: u64) -> Range<usize> {
-        let Place { start, bits, .. } = self.place(row);
-        let end = self.payload.len();
-        let (from, to) = (start / 8, (start + bits).div_ceil(8));
-        (from as usize).min(end)..(to as usize).min(end)
-    }
-
-    /// Where the line of a row is in the payload of `degrees`, in bytes: what to ask for ahead of [`Rows::extent`].
-    #[inline]
-    pub fn directory_line(&self, row: u64) -> Range<usize> {
-        let at = (row / LINE_ROWS) as usize * LINE_BYTES;
-        at..at + LINE_BYTES
-    }
-
-    #[inline(always)]
-    fn place(&self, row: u64) -> Place {
+    pub fn locate(&self, row: u64) -> RowPlace {
         assert!(row < self.meta.rows, "row {row} of {}", self.meta.rows);
-        self.directory.place(row, |code| self.exception_bits(code))
+        let place = self.directory.place(row, |code| self.exception_bits(code));
+        RowPlace { row, place }
     }
 
-    /// The size of a row from a code that was too large for the table.
-    fn exception_bits(&self, code: u64) -> u64 {
-        match self.meta.codec {
-            RowCodec::EliasFano => elias_fano_bits(code, self.source_max),
-            RowCodec::Gap(_) => code,
-        }
-    }
-
-    #[inline(always)]
-    fn row_at(&self, row: u64, place: Place) -> Row<'a> {
+    /// The row at a place that [`Rows::locate`] gave.
+    #[inline]
+    pub fn row_at(&self, place: &RowPlace) -> Row<'a> {
+        let RowPlace { row, place } = *place;
         let end = place.start + place.bits;
         let damaged = end > self.meta.edge_bits;
         Row(match self.meta.codec {
@@ -183,6 +144,58 @@ impl<'a> Rows<'a> {
                 ))
             }
         })
+    }
+
+    /// A row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline]
+    pub fn row(&self, row: u64) -> Row<'a> {
+        self.row_at(&self.locate(row))
+    }
+
+    /// Successive rows, in less time than by one [`Rows::row`] each.
+    ///
+    /// # Panics
+    /// If there are not so many rows.
+    pub fn range(&self, rows: Range<u64>) -> impl Iterator<Item = Row<'a>> + '_ {
+        assert!(rows.end <= self.meta.rows, "rows {rows:?} of {}", self.meta.rows);
+        let size_of = |code| self.exception_bits(code);
+        rows.clone()
+            .zip(self.directory.places(rows, size_of))
+            .map(|(row, place)| self.row_at(&RowPlace { row, place }))
+    }
+
+    /// Where the line of a row is in the payload of `degrees`, in bytes: what to ask for ahead of [`Rows::extent`].
+    #[inline]
+    pub fn directory_line(&self, row: u64) -> Range<usize> {
+        let at = (row / LINE_ROWS) as usize * LINE_BYTES;
+        at..at + LINE_BYTES
+    }
+
+    /// The size of a row from a code that was too large for the table.
+    fn exception_bits(&self, code: u64) -> u64 {
+        match self.meta.codec {
+            RowCodec::EliasFano => elias_fano_bits(code, self.source_max),
+            RowCodec::Gap(_) => code,
+        }
+    }
+}
+
+/// Where a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowPlace {
+    row: u64,
+    place: Place,
+}
+
+impl RowPlace {
+    /// The bytes in the payload of `edges` that the row has a part in: what to ask for ahead of [`Rows::row_at`]. In a
+    /// damaged file, they may be beyond its end.
+    #[inline]
+    pub fn extent(&self) -> Range<u64> {
+        self.place.start / 8..(self.place.start + self.place.bits).div_ceil(8)
     }
 }
 
@@ -249,13 +262,9 @@ impl<'a> Row<'a> {
     /// Appends all sources to `out`.
     #[inline]
     pub fn decode_into(&self, out: &mut Vec<u64>) {
-        let start = out.len();
-        // The degree is that of a row which fits the payload.
-        out.resize(start + self.degree() as usize, 0);
-        let places = &mut out[start..];
         match &self.0 {
-            RowIn::EliasFano(row) => row.decode(places),
-            RowIn::Gap(row) => row.decode(places),
+            RowIn::EliasFano(row) => row.decode_into(out),
+            RowIn::Gap(row) => row.decode_into(out),
         }
     }
 

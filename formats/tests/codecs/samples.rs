@@ -1,7 +1,7 @@
 //! One tiny file of each kind, built by today's encoders, and a reader that looks at all of it.
 
 use grappa_formats::{
-    ChunkId, ChunkSpan, NodeId, PartitionId, Result,
+    ChunkId, ChunkSpan, FormatError, NodeId, PartitionId, Result,
     assignment::{Assignment, Current, Serves},
     container::{FileKind, PAGE_BYTES, decode_file},
     dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
@@ -9,6 +9,7 @@ use grappa_formats::{
     labels::{Labels, LabelsMeta},
     manifest::*,
     order_table::OrderTable,
+    rows::{GapCode, RowCodec, Rows, RowsEncoder, RowsMeta, RowsTail},
     splits,
     weights::Weights,
 };
@@ -44,6 +45,10 @@ pub fn all() -> Vec<Sample> {
         sample("assignment", assignment().encode().0),
         sample("assignment-whole", Assignment::whole(3).encode().0),
         sample("weights", weights_file(&degrees(), &WEIGHTS)),
+        sample("edges-elias-fano", rows(RowCodec::EliasFano)[0].clone()),
+        sample("degrees-elias-fano", rows(RowCodec::EliasFano)[1].clone()),
+        sample("edges-gap", rows(GAP)[0].clone()),
+        sample("degrees-gap", rows(GAP)[1].clone()),
         sample("CURRENT", Current { generation: 17 }.encode().into_bytes()),
     ]
 }
@@ -117,8 +122,67 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
             }
             Ok(())
         }
+        "edges-elias-fano" => read_rows(bytes, &rows(RowCodec::EliasFano)[1]),
+        "degrees-elias-fano" => read_rows(&rows(RowCodec::EliasFano)[0], bytes),
+        "edges-gap" => read_rows(bytes, &rows(GAP)[1]),
+        "degrees-gap" => read_rows(&rows(GAP)[0], bytes),
         name => panic!("no sample is named {name}"),
     }
+}
+
+/// Decodes and fully checks the two files of a chunk's rows.
+fn read_rows(edges: &[u8], degrees: &[u8]) -> Result<()> {
+    let (edges_header, edges) = decode_file(edges, FileKind::ROWS)?;
+    let (degrees_header, degrees) = decode_file(degrees, FileKind::DEGREES)?;
+    let meta = RowsMeta::decode(&edges_header.meta)?;
+    if RowsMeta::decode(&degrees_header.meta)? != meta {
+        return Err(FormatError::invalid(64, "the files are not of the same rows"));
+    }
+    let rows = Rows::new(&meta, edges, degrees)?;
+    let mut sources = Vec::new();
+    for row in rows.range(0..rows.rows()) {
+        sources.extend(row.iter());
+        row.decode_into(&mut sources);
+        let positions: Vec<u64> = (0..row.degree()).step_by(3).collect();
+        row.get_many(&positions, &mut sources);
+        row.lower_bound(8);
+    }
+    rows.check(|_, _| {}).map_err(|problem| match problem.error {
+        FormatError::Invalid { what, offset } => FormatError::invalid(offset + edges_header.payload_offset, what),
+        other => other,
+    })
+}
+
+/// The parameters of the sample in gap code.
+pub const GAP: RowCodec = RowCodec::Gap(GapCode {
+    first_is_relative: true,
+    first_k: 2,
+    degree_k: 0,
+    gap_k: 1,
+    run_k: 0,
+});
+
+/// The rows of nodes 4 to 7 of a graph of 16 nodes; in gap code, the graph has 1000 nodes and node 8 a row of two blocks.
+pub fn rows(codec: RowCodec) -> [Vec<u8>; 2] {
+    let universe = if codec == GAP { 1000 } else { 16 };
+    let mut encoder = RowsEncoder::new(codec, universe, 4);
+    encoder.push(&[1, 3, 3, 9]);
+    encoder.push(&[]);
+    encoder.push(&[5, 6, 7, 8, 12]);
+    encoder.push(&[14]);
+    if codec == GAP {
+        let sources: Vec<u64> = (100..229).chain([500]).collect();
+        encoder.push(&sources);
+    }
+    let RowsTail {
+        edges_payload_rest,
+        degrees_payload,
+        meta,
+    } = encoder.finish();
+    [
+        file(FileKind::ROWS, meta.encode(), &edges_payload_rest, 64),
+        file(FileKind::DEGREES, meta.encode(), &degrees_payload, 64),
+    ]
 }
 
 pub const FEATURE_ROWS: u64 = 2;

@@ -28,13 +28,14 @@ fn example_line(line: &str) -> (usize, Vec<u8>) {
 
 #[test]
 fn examples_are_what_the_golden_files_hold() {
-    const PAGES: [&str; 8] = [
+    const PAGES: [&str; 9] = [
         "assignment.md",
         "container.md",
         "features.md",
         "ids.md",
         "labels.md",
         "manifest.md",
+        "rows.md",
         "splits.md",
         "weights.md",
     ];
