@@ -89,21 +89,23 @@ fn has_cuda_libraries(libtorch: &Path) -> bool {
     libtorch.join("../nvidia/cudnn/lib").exists()
 }
 
-/// The PyTorch that `python3` imports, if it is the right one, and, where CUDA is wanted, has it.
+/// The PyTorch that `python3` would import, if it is the right one and its libtorch loads, with CUDA if that is wanted.
 fn torch_of_machine(cuda: bool) -> Option<PathBuf> {
     let script = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])";
     let torch = PathBuf::from(output(program("python3").args(["-c", script])).ok()?);
-    if !is_right(&torch) {
-        return None;
-    }
-    // It is there; does it load?
-    let script = if cuda {
-        "import torch; assert torch.version.cuda"
-    } else {
-        "import torch"
-    };
-    output(program("python3").args(["-c", script])).ok()?;
-    Some(torch)
+    let library = if cuda { "libtorch_cuda.so" } else { "libtorch_cpu.so" };
+    (is_right(&torch) && load(Path::new("python3"), &torch, library).is_ok()).then_some(torch)
+}
+
+/// Loads a library of libtorch, which fails if one that it needs is not there.
+fn load(python: &Path, torch: &Path, library: &str) -> Result<()> {
+    let script = "import ctypes, sys; ctypes.CDLL(sys.argv[1])";
+    output(
+        program(python)
+            .args(["-c", script])
+            .arg(torch.join("lib").join(library)),
+    )
+    .map(drop)
 }
 
 /// Installs PyTorch's wheel with pip and returns the `torch` folder.
@@ -139,13 +141,7 @@ fn install(venv: &Path, cuda: bool) -> Result<PathBuf> {
         "pip installed no libtorch {VERSION} in {}",
         torch.display()
     );
-    let script = "import ctypes, sys; ctypes.CDLL(sys.argv[1])";
-    output(
-        program(&python)
-            .args(["-c", script])
-            .arg(torch.join("lib/libtorch_cpu.so")),
-    )
-    .context("libtorch was installed, but does not load")?;
+    load(&python, &torch, "libtorch_cpu.so").context("libtorch was installed, but does not load")?;
     Ok(torch)
 }
 
