@@ -132,6 +132,9 @@ impl Console {
 
 /// Runs a program: checks the processor, calls `main`, and tells a person why it failed, in one line.
 ///
+/// Everything belongs inside, the parsing of options too: on a processor that fails the check, anything before it may
+/// be an illegal instruction.
+///
 /// A reader of stdout who leaves early (`grappa-store export ... | head`) is no failure.
 pub fn run(main: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     machine::require_supported_processor();

@@ -11,9 +11,9 @@ use grappa_engine::ingest::ingest;
 use self::args::Args;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let console = args.console.open();
     grappa_console::run(|| {
+        let args = Args::parse();
+        let console = args.console.open();
         let begin = Instant::now();
         let options = args.options()?;
         let summary = ingest(&options, &console.bars())?;
