@@ -89,6 +89,21 @@ impl Feistel {
         }
     }
 
+    /// Replaces each node by its rank: the inverse of [`Feistel::forward_all`].
+    pub fn inverse_all(&self, nodes: &mut [u64]) {
+        for value in &mut *nodes {
+            *value = self.rounds_back(*value);
+        }
+        if self.nodes.is_power_of_two() && self.nodes >= 4 {
+            return; // as above
+        }
+        for value in nodes {
+            while *value >= self.nodes {
+                *value = self.rounds_back(*value);
+            }
+        }
+    }
+
     #[inline(always)]
     fn rounds(&self, value: u64) -> u64 {
         let (mut low, mut high) = (value as u32 & self.low_mask, (value >> self.low_bits) as u32);
@@ -148,6 +163,8 @@ mod tests {
                 assert_eq!(order.inverse(node), rank);
                 assert_eq!(all[rank as usize], node);
             }
+            order.inverse_all(&mut all);
+            assert!(all.into_iter().eq(0..nodes), "{nodes} nodes");
         }
     }
 

@@ -26,10 +26,12 @@ mod block;
 mod blocks;
 mod edge_list;
 mod features;
+mod in_order;
 mod node_files;
 mod poisson;
 mod random;
 mod rmat;
+pub mod store;
 
 use std::ops::Range;
 
@@ -258,6 +260,12 @@ impl Generator {
         degrees.iter().map(Poisson::largest).max().unwrap_or(0)
     }
 
+    /// A number the in-degree of `label` does not exceed: not by much above the expected one if that is large.
+    #[inline]
+    fn degree_bound(&self, label: u64) -> u64 {
+        self.degrees(label).largest()
+    }
+
     /// The in-degree of `label`: what the row of that label has, at a fraction of the cost.
     ///
     /// # Panics
@@ -426,6 +434,16 @@ impl Split {
             Self::Train => "train",
             Self::Val => "val",
             Self::Test => "test",
+        }
+    }
+}
+
+impl RowBuffer {
+    /// The rows that are in it.
+    fn rows(&self) -> Rows<'_> {
+        Rows {
+            sources: &self.sources,
+            ends: &self.ends,
         }
     }
 }

@@ -100,6 +100,7 @@ impl Poisson {
     }
 
     /// The largest outcome there is.
+    #[inline]
     pub(super) fn largest(&self) -> u64 {
         self.first + self.thresholds.len() as u64
     }

@@ -17,15 +17,15 @@ mod columns;
 mod edges;
 mod features;
 mod labels;
-mod memory;
-mod plan;
+pub(crate) mod memory;
+pub(crate) mod plan;
 mod rejects;
 mod rows;
 pub mod source;
 mod spill;
 mod splits;
 mod state;
-mod workers;
+pub(crate) mod workers;
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,6 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use crossbeam::channel::{self, Receiver};
 use grappa_formats::{
     ChunkId, ChunkSpan,
     chunks::ChunkMap,
@@ -42,8 +41,8 @@ use grappa_formats::{
     features::FeaturesMeta,
     labels::LabelsMeta,
     manifest::{
-        BUCKETS_MAX, EdgeOptions, ExternalIds, FeatureDtype, FeatureSpec, FileEntry, IdSpec, LabelSpec, Manifest,
-        OrderSpec, SplitEntry,
+        EdgeOptions, ExternalIds, FeatureDtype, FeatureSpec, FileEntry, IdSpec, LabelSpec, Manifest, OrderSpec,
+        SplitEntry,
     },
     order::Feistel,
 };
@@ -55,7 +54,7 @@ use self::{
     features::FeatureInput,
     labels::LabelInput,
     memory::MemoryGate,
-    plan::{Budget, SpillPlan, chunks_auto},
+    plan::{Budget, SpillPlan},
     rejects::RejectsFolder,
     rows::Gather,
     source::{EdgeFormat, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, LabelSource, MatrixSource, OnBadLine},
@@ -65,7 +64,7 @@ use self::{
 use crate::{
     Error, Result,
     ids::{IdMap, Order},
-    io::{container::WrittenFile, durable},
+    io::container::WrittenFile,
     progress::Progress,
     sort::bits_for,
     store::writer::{Begun, StoreFolder, with_suffix},
@@ -174,9 +173,6 @@ struct ChunkFiles {
 /// Bytes of text that an edge takes at least, but for small ids: what the number of edges is judged by.
 const TEXT_EDGE_BYTES: u64 = 8;
 
-/// Chunks whose files may wait to be synced.
-const SYNC_QUEUE: usize = 8;
-
 /// Makes a store of edge lists.
 pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summary> {
     let budget = Budget {
@@ -198,18 +194,8 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
         folder: folder.clone(),
         progress,
     };
-    run.finish(begun, fingerprint, node_files).map_err(|error| match error {
-        Error::Io { .. } => Error::Interrupted {
-            partial: folder.path().to_owned(),
-            source: Box::new(error),
-        },
-        // What is wrong with the input or the options stays wrong: there is nothing to resume.
-        _ if begun == Begun::Fresh => {
-            folder.abandon();
-            error
-        }
-        _ => error,
-    })
+    run.finish(begun, fingerprint, node_files)
+        .map_err(|error| folder.failed(begun, error))
 }
 
 /// The files with a row per node, open.
@@ -259,7 +245,8 @@ impl Run<'_> {
         };
         let scan = self.scan(&state)?;
         let (ids, id_spec) = self.id_map(scan.nodes);
-        let chunks = self.chunks(scan.nodes)?;
+        let chunks = plan::chunk_map(scan.nodes, self.options.chunks)?;
+        plan::check_buckets(&chunks, u64::from(chunks.chunks()))?;
 
         let rejects = RejectsFolder::new(self.folder.lasting_scratch());
         // Before the edges, because these fail sooner.
@@ -344,28 +331,6 @@ impl Run<'_> {
                 order: spec,
             },
         )
-    }
-
-    fn chunks(&self, nodes: u64) -> Result<ChunkMap> {
-        let chunks = self.options.chunks.unwrap_or_else(|| chunks_auto(nodes));
-        if u64::from(chunks) > nodes.max(1) {
-            return Err(Error::Options(format!(
-                "{nodes} nodes cannot make {chunks} chunks; give --chunks {nodes} or less"
-            )));
-        }
-        let most = BUCKETS_MAX.isqrt();
-        if u64::from(chunks) > most {
-            return Err(Error::Options(format!(
-                "{chunks} chunks are too many for one manifest; give --chunks {most} or less"
-            )));
-        }
-        let least = nodes.div_ceil(ChunkMap::CHUNK_NODES_MAX);
-        if u64::from(chunks) < least {
-            return Err(Error::Options(format!(
-                "{nodes} nodes need at least {least} chunks; give --chunks {least} or more"
-            )));
-        }
-        Ok(ChunkMap::uniform(nodes, chunks))
     }
 
     /// Pass 1 and 2. Returns what was done.
@@ -539,35 +504,19 @@ impl Run<'_> {
             .filter(|chunk| !before.contains_key(chunk))
             .map(ChunkId)
             .collect();
-        let (written, to_sync) = channel::bounded(SYNC_QUEUE);
-        let sync_all = |to_sync: Receiver<(ChunkId, ChunkFiles)>| -> Result<()> {
-            for (chunk, ChunkFiles { mut done, files }) in to_sync {
-                for file in &files {
-                    file.sync()?;
-                    let entry = self.folder.entry(file);
-                    done.files.push((entry.path, entry.bytes, entry.digest));
-                }
-                durable::sync_folder(&self.folder.chunk(chunk)?)?;
+        self.folder.write_chunks(
+            self.options.threads,
+            &missing,
+            |chunk| write(chunk).map(|ChunkFiles { done, files }| (done, files)),
+            |chunk, mut done, files| {
+                done.files = files
+                    .into_iter()
+                    .map(|file| (file.path, file.bytes, file.digest))
+                    .collect();
                 state.chunk_done(stage, chunk, done)?;
-                after(chunk)?;
-            }
-            Ok(())
-        };
-        std::thread::scope(|scope| {
-            let syncer = scope.spawn(move || sync_all(to_sync));
-            let result = workers::for_each(self.options.threads, &missing, |chunk| {
-                let files = write(chunk)?;
-                // The syncer is gone only if it failed, and then its error is the one to tell.
-                written
-                    .send((chunk, files))
-                    .map_err(|_| Error::Options("the disk failed".into()))
-            });
-            drop(written);
-            syncer
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                .and(result)
-        })
+                after(chunk)
+            },
+        )
     }
 }
 

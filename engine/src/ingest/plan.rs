@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use grappa_formats::{ChunkId, chunks::ChunkMap};
+use grappa_formats::{ChunkId, chunks::ChunkMap, manifest::BUCKETS_MAX};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -34,6 +34,40 @@ const CHUNK_NODES_MIN: u64 = 32;
 pub fn chunks_auto(nodes: u64) -> u32 {
     let wanted = (nodes / CHUNK_NODES).clamp(CHUNKS_MIN, CHUNKS_MAX);
     wanted.min((nodes / CHUNK_NODES_MIN).max(1)) as u32
+}
+
+/// The chunks of a graph of `nodes` nodes: as many as the user asked for, or [`chunks_auto`].
+pub fn chunk_map(nodes: u64, chunks: Option<u32>) -> Result<ChunkMap> {
+    let chunks = chunks.unwrap_or_else(|| chunks_auto(nodes));
+    if u64::from(chunks) > nodes.max(1) {
+        return Err(Error::Options(format!(
+            "{nodes} nodes cannot make {chunks} chunks; give --chunks {nodes} or less"
+        )));
+    }
+    let least = nodes.div_ceil(ChunkMap::CHUNK_NODES_MAX);
+    if u64::from(chunks) < least {
+        return Err(Error::Options(format!(
+            "{nodes} nodes need at least {least} chunks; give --chunks {least} or more"
+        )));
+    }
+    Ok(ChunkMap::uniform(nodes, chunks))
+}
+
+/// Fails if the edge buckets of so many `present` chunks are too many for a manifest.
+pub fn check_buckets(chunks: &ChunkMap, present: u64) -> Result<()> {
+    let chunks = u64::from(chunks.chunks());
+    if present * chunks <= BUCKETS_MAX {
+        return Ok(());
+    }
+    let most = BUCKETS_MAX.isqrt();
+    Err(Error::Options(if present == chunks {
+        format!("{chunks} chunks are too many for one manifest; give --chunks {most} or less")
+    } else {
+        format!(
+            "{present} of {chunks} chunks are too many for one manifest; make {} or fewer of them",
+            BUCKETS_MAX / chunks
+        )
+    }))
 }
 
 /// What a run was given, and may not exceed.

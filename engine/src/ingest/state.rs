@@ -14,7 +14,7 @@ use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
 use super::{plan::SpillPlan, source::BlockId, spill::Extent};
-use crate::{Error, Result, io::journal::Journal};
+use crate::{Error, Result, io::journal::Journal, store::writer::same_options};
 
 /// Name of the journal in the folder of an unfinished store.
 const JOURNAL: &str = "journal";
@@ -186,7 +186,7 @@ impl State {
         let (journal, records) = Journal::resume(&path)?;
         let mut records = records.into_iter();
         match records.next() {
-            Some(Record::Started(before)) => check_options(folder, &before, &options)?,
+            Some(Record::Started(before)) => same_options(folder, &before, &options)?,
             Some(_) => {
                 return Err(Error::Options(format!(
                     "{} does not begin as a journal does",
@@ -306,18 +306,4 @@ impl Known {
             }
         }
     }
-}
-
-fn check_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Result<()> {
-    for (name, value) in now {
-        let earlier = before.get(name).map_or("not given", |v| v.as_str());
-        if earlier != value {
-            return Err(Error::Options(format!(
-                "cannot resume {}: the run that began it had {name} = {earlier}, this one has {value}; give the same \
-                 options, or remove that folder and start again",
-                folder.display()
-            )));
-        }
-    }
-    Ok(())
 }

@@ -12,10 +12,12 @@
 //! touched.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
 
+use crossbeam::channel::{self, Receiver};
 use grappa_formats::{
     ChunkId, ChunkSpan, NodeId,
     assignment::{Assignment, Current},
@@ -29,6 +31,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::{
     Error, Result,
+    ingest::workers,
     io::{
         container::{ContainerWriter, WrittenFile},
         durable,
@@ -39,6 +42,9 @@ use crate::{
 const SAMPLE_EDGES: usize = 1 << 15;
 /// Encoded bytes that are kept before they go to the file.
 const DRAIN_BYTES: usize = 256 << 10;
+
+/// Chunks whose files may wait to be synced.
+const SYNC_QUEUE: usize = 8;
 
 /// The folder of a store that is being written.
 #[derive(Debug, Clone)]
@@ -92,8 +98,24 @@ impl StoreFolder {
         ))
     }
 
+    /// What becomes of the folder when making the store has failed with `error`, and what the user is told.
+    pub fn failed(&self, begun: Begun, error: Error) -> Error {
+        match error {
+            Error::Io { .. } => Error::Interrupted {
+                partial: self.partial.clone(),
+                source: Box::new(error),
+            },
+            // What is wrong with the input or the options stays wrong: there is nothing to resume.
+            _ if begun == Begun::Fresh => {
+                self.abandon();
+                error
+            }
+            _ => error,
+        }
+    }
+
     /// Removes the unfinished store, as far as that can be done.
-    pub fn abandon(&self) {
+    fn abandon(&self) {
         // Whoever calls this has an error to tell that matters more than what is left lying about.
         for folder in [&self.scratch, &self.partial] {
             if let Err(error) = remove_all(folder) {
@@ -157,6 +179,41 @@ impl StoreFolder {
         })
     }
 
+    /// Writes the files of `chunks`, on `threads` threads, while one more thread syncs them and then reports each chunk
+    /// to `done`, with what `write` returned for it and the manifest's entries of its files.
+    pub fn write_chunks<T: Send>(
+        &self,
+        threads: usize,
+        chunks: &[ChunkId],
+        write: impl Fn(ChunkId) -> Result<(T, Vec<WrittenFile>)> + Sync,
+        done: impl Fn(ChunkId, T, Vec<FileEntry>) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let (written, to_sync) = channel::bounded(SYNC_QUEUE);
+        let sync_all = |to_sync: Receiver<(ChunkId, T, Vec<WrittenFile>)>| -> Result<()> {
+            for (chunk, result, files) in to_sync {
+                files.iter().try_for_each(WrittenFile::sync)?;
+                durable::sync_folder(&self.chunk(chunk)?)?;
+                done(chunk, result, files.iter().map(|file| self.entry(file)).collect())?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let syncer = scope.spawn(move || sync_all(to_sync));
+            let result = workers::for_each(threads, chunks, |chunk| {
+                let (result, files) = write(chunk)?;
+                // The syncer is gone only if it failed, and then its error is the one to tell.
+                written
+                    .send((chunk, result, files))
+                    .map_err(|_| Error::Options("the disk failed".into()))
+            });
+            drop(written);
+            syncer
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                .and(result)
+        })
+    }
+
     /// Completes the store: the first assignment, the manifest, the removal of everything else, and the rename.
     ///
     /// Every file that the manifest names must be synced. Returns the length of all files. If it is interrupted it can
@@ -194,6 +251,22 @@ impl StoreFolder {
         let files: u64 = manifest.files.iter().map(|file| file.bytes).sum();
         Ok(files + encoded.len() as u64 + bytes.len() as u64 + current.len() as u64)
     }
+}
+
+/// Fails unless a run that is to go on in `folder` has the options of the run that began there: name and value of each
+/// that the store depends on.
+pub fn same_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Result<()> {
+    for (name, value) in now {
+        let earlier = before.get(name).map_or("not given", |v| v.as_str());
+        if earlier != value {
+            return Err(Error::Options(format!(
+                "cannot resume {}: the run that began it had {name} = {earlier}, this one has {value}; give the same \
+                 options, or remove that folder and start again",
+                folder.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Name of the folder of a chunk.

@@ -1,0 +1,406 @@
+//! Generated stores, from outside: what is on disk, and that it depends on nothing but the graph.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    ops::RangeInclusive,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+};
+
+use grappa_engine::{
+    generate::{
+        BlockModel, EdgeListFormat, ErdosRenyi, Generator, Model, Recipe, Rmat, Split,
+        store::{FeatureOptions, StoreOptions, generate_store},
+        write_classes, write_edge_list, write_features, write_split,
+    },
+    ingest::{
+        Assign, IngestOptions, SplitFile, ingest,
+        source::{EdgeFormat, OnBadLine},
+    },
+    progress::{Progress, Silent},
+};
+use grappa_formats::{
+    NodeId,
+    container::{self, FileKind},
+    features::{FeatureLayout, FeaturesMeta},
+    labels::Labels,
+    manifest::{EdgeOptions, ExternalIds, FeatureDtype, FeatureSource, Manifest, OrderSpec, SelfLoops},
+    order::Feistel,
+    splits,
+};
+
+const SPLITS: [Split; 3] = [Split::Train, Split::Val, Split::Test];
+const KEEP: EdgeOptions = EdgeOptions {
+    undirected: false,
+    dedup: false,
+    self_loops: SelfLoops::Keep,
+};
+
+fn rmat(scale: u32) -> Model {
+    Model::Rmat(Rmat::graph500(scale, 16.0))
+}
+
+fn options(model: Model, out: &Path) -> StoreOptions {
+    StoreOptions {
+        recipe: Recipe::new(model, 7),
+        out: out.to_owned(),
+        random_order: true,
+        chunks: Some(5),
+        only_chunks: None,
+        edge_options: KEEP,
+        features: None,
+        memory: 1 << 30,
+        threads: 2,
+        resume: false,
+        writer: "test".to_owned(),
+    }
+}
+
+fn stored(dim: u32, dtype: FeatureDtype) -> Option<FeatureOptions> {
+    Some(FeatureOptions {
+        dim,
+        dtype,
+        source: FeatureSource::Stored,
+    })
+}
+
+/// Every file below a folder, by its path in it.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+                found.insert(name, fs::read(path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+fn manifest(store: &Path) -> Manifest {
+    Manifest::decode(&fs::read(store.join("manifest")).unwrap()).unwrap()
+}
+
+#[test]
+fn a_generated_store_is_the_one_that_ingest_makes_of_its_edges() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (generated, ingested) = (path("g.grappa"), path("i.grappa"));
+    let er = Model::Er(ErdosRenyi {
+        nodes: 1001,
+        edge_factor: 40.0,
+    });
+    let sbm = Model::Sbm(BlockModel::new(3000, 9.0));
+    let cases = [
+        (rmat(12), true, false, SelfLoops::Keep),
+        (rmat(12), false, true, SelfLoops::Drop),
+        (er.clone(), true, true, SelfLoops::Add),
+        (er, false, false, SelfLoops::Add),
+        (sbm, true, true, SelfLoops::Drop),
+    ];
+    for (model, random_order, dedup, self_loops) in cases {
+        let edge_options = EdgeOptions {
+            undirected: false,
+            dedup,
+            self_loops,
+        };
+        let generate = StoreOptions {
+            random_order,
+            edge_options,
+            features: stored(9, FeatureDtype::F16),
+            ..options(model.clone(), &generated)
+        };
+        let summary = generate_store(&generate, &Silent).unwrap();
+
+        let generator = Generator::new(generate.recipe.clone()).unwrap();
+        let (edges, features, labels) = (path("edges.npy"), path("features.npy"), path("labels.npy"));
+        write_edge_list(&generator, &edges, EdgeListFormat::Npy, &Silent).unwrap();
+        write_features(&generator, 9, &features, &Silent).unwrap();
+        let has_classes = generator.classes() > 0;
+        if has_classes {
+            write_classes(&generator, &labels, &Silent).unwrap();
+        }
+        let splits = SPLITS.into_iter().filter(|_| has_classes).map(|split| {
+            let (name, path) = (split.name(), path(split.name()));
+            write_split(&generator, split, &path, &Silent).unwrap();
+            SplitFile { name, path }
+        });
+        let ingest_options = IngestOptions {
+            edges: vec![edges],
+            out: ingested.clone(),
+            format: EdgeFormat::Npy,
+            ids: ExternalIds::Dense,
+            nodes: Some(model.nodes()),
+            edge_options,
+            weights: None,
+            features: Some(features),
+            feature_dtype: Some(FeatureDtype::F16),
+            allow_nan: false,
+            labels: has_classes.then_some(labels),
+            splits: splits.collect(),
+            chunks: Some(5),
+            assign: if random_order { Assign::Random } else { Assign::Range },
+            seed: generate.recipe.seed,
+            memory: 64 << 20,
+            threads: 2,
+            on_bad_line: OnBadLine::Fail,
+            resume: false,
+            tmp: None,
+            writer: "test".to_owned(),
+        };
+        let read = ingest(&ingest_options, &Silent).unwrap();
+        assert_eq!((summary.nodes, summary.edges), (read.nodes, read.edges));
+        assert_eq!(summary.edges_drawn, read.edges_read);
+
+        let (mut generated_files, ingested_files) = (files(&generated), files(&ingested));
+        let bytes: usize = generated_files.values().map(Vec::len).sum();
+        assert_eq!(summary.bytes_on_disk, bytes as u64);
+        let mut manifest = manifest(&generated);
+        assert_eq!(Recipe::from_json(&manifest.generator).unwrap(), generate.recipe);
+        // The only difference.
+        manifest.generator.clear();
+        generated_files.insert("manifest".to_owned(), manifest.encode());
+        assert!(generated_files.keys().eq(ingested_files.keys()), "{model:?}");
+        for (name, bytes) in &ingested_files {
+            assert!(generated_files[name] == *bytes, "{name} of {model:?}");
+        }
+        for file in fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()) {
+            if file.is_file() {
+                fs::remove_file(file).unwrap();
+            }
+        }
+        fs::remove_dir_all(&generated).unwrap();
+        fs::remove_dir_all(&ingested).unwrap();
+    }
+}
+
+#[test]
+fn the_store_does_not_depend_on_threads_and_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let made_with = |model: &Model, threads: usize, memory: u64| {
+        let path = folder.path().join("store");
+        let options = StoreOptions {
+            chunks: Some(2),
+            threads,
+            memory,
+            features: stored(100, FeatureDtype::Bf16),
+            ..options(model.clone(), &path)
+        };
+        generate_store(&options, &Silent).unwrap();
+        let found = files(&path);
+        fs::remove_dir_all(path).unwrap();
+        found
+    };
+    // Its largest row has 2.5 million edges: more than a team holds at a time.
+    let hubs = Model::Rmat(Rmat {
+        scale: 6,
+        edge_factor: 150_000.0,
+        a: 0.7,
+        b: 0.2,
+        c: 0.09,
+        d: 0.01,
+    });
+    for model in [hubs, Model::Sbm(BlockModel::new(70_000, 12.0))] {
+        let one = made_with(&model, 1, 1 << 30);
+        assert!(one == made_with(&model, 3, 1 << 30), "3 threads");
+        assert!(one == made_with(&model, 8, 128 << 20), "8 threads");
+    }
+}
+
+#[test]
+fn a_slice_has_the_chunks_of_the_whole_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, slice) = (folder.path().join("whole"), folder.path().join("slice"));
+    let nodes = 20_000;
+    let with = |out: &Path, only_chunks: Option<Vec<RangeInclusive<u32>>>| StoreOptions {
+        only_chunks,
+        features: stored(3, FeatureDtype::F32),
+        ..options(Model::Sbm(BlockModel::new(nodes, 10.0)), out)
+    };
+    generate_store(&with(&whole, None), &Silent).unwrap();
+    let error = generate_store(&with(&slice, Some(vec![0..=0, 4..=5])), &Silent).unwrap_err();
+    assert!(error.to_string().contains("chunks 0 to 4"), "{error}");
+    let summary = generate_store(&with(&slice, Some(vec![3..=4, 1..=1, 4..=4])), &Silent).unwrap();
+    assert_eq!((summary.chunks, summary.chunks_present), (5, 3));
+
+    let (whole_files, slice_files) = (files(&whole), files(&slice));
+    let (whole_manifest, slice_manifest) = (manifest(&whole), manifest(&slice));
+    for (name, bytes) in slice_files.iter().filter(|(name, _)| name.starts_with("chunk-")) {
+        assert!(whole_files[name] == *bytes, "{name}");
+    }
+    let mut edges = 0;
+    for chunk in 0..5 {
+        let present = [1, 3, 4].contains(&chunk);
+        for file in ["edges", "degrees", "features", "labels"] {
+            let name = format!("chunk-{chunk}/{file}");
+            assert_eq!(slice_files.contains_key(&name), present, "{name}");
+        }
+        let entry = &slice_manifest.chunks[chunk];
+        assert_eq!(entry.present, present);
+        if present {
+            assert_eq!(*entry, whole_manifest.chunks[chunk]);
+            edges += entry.edges;
+        }
+    }
+    assert_eq!((slice_manifest.edges, summary.edges), (edges, edges));
+    let chunks = slice_manifest.chunk_map();
+    let is_present = |node: &u64| slice_manifest.chunks[chunks.chunk_of(NodeId(*node)).0 as usize].present;
+    for name in SPLITS.map(Split::name) {
+        let file = format!("splits/{name}.roaring");
+        let of_whole = splits::decode(&whole_files[&file], name, nodes).unwrap();
+        let of_slice = splits::decode(&slice_files[&file], name, nodes).unwrap();
+        assert!(of_slice.iter().eq(of_whole.iter().filter(is_present)), "{name}");
+    }
+}
+
+#[test]
+fn classes_features_and_splits_are_those_of_the_generator() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sbm");
+    let (nodes, dim) = (5000u64, 17u32);
+    let options = StoreOptions {
+        features: stored(dim, FeatureDtype::F32),
+        ..options(Model::Sbm(BlockModel::new(nodes, 6.0)), &path)
+    };
+    generate_store(&options, &Silent).unwrap();
+    let (manifest, files) = (manifest(&path), files(&path));
+    assert_eq!(manifest.ids.order, OrderSpec::Feistel(7));
+    let (generator, order) = (Generator::new(options.recipe).unwrap(), Feistel::new(nodes, 7));
+    let sets = SPLITS.map(|split| {
+        let name = split.name();
+        let set = splits::decode(&files[&format!("splits/{name}.roaring")], name, nodes).unwrap();
+        let entry = manifest.splits.iter().find(|entry| entry.name == name).unwrap();
+        assert_eq!(entry.nodes, set.len());
+        (split, set)
+    });
+    let features = generator.features(dim as usize);
+    let (mut expected, mut found) = (vec![0.0; dim as usize], vec![0.0; dim as usize]);
+    for (chunk, pair) in manifest.chunk_starts.windows(2).enumerate() {
+        let file = |name: &str, kind| container::decode_file(&files[&format!("chunk-{chunk}/{name}")], kind).unwrap();
+        let (header, payload) = file("labels", FileKind::LABELS);
+        let labels = Labels::new(&header, payload).unwrap();
+        labels.check().unwrap();
+        assert_eq!(Some(labels.meta().spec), manifest.labels);
+        let (header, payload) = file("features", FileKind::FEATURES);
+        let FeaturesMeta { layout, .. } = FeaturesMeta::decode(&header).unwrap();
+        assert_eq!(layout, FeatureLayout::new(FeatureDtype::F32, dim));
+        layout.check_rows(payload, header.payload_offset).unwrap();
+        for (row, node) in (pair[0]..pair[1]).enumerate() {
+            let label = order.inverse(node);
+            assert_eq!(labels.single(row as u64).unwrap(), generator.class(label));
+            features.row(label, &mut expected);
+            layout.decode_row(&payload[row * layout.stride as usize..], &mut found);
+            assert_eq!(found, expected, "node {node}");
+            for (split, set) in &sets {
+                assert_eq!(set.contains(node), generator.split(label) == *split, "node {node}");
+            }
+        }
+    }
+}
+
+#[test]
+fn procedural_features_take_no_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rmat");
+    let options = StoreOptions {
+        features: Some(FeatureOptions {
+            dim: 768,
+            dtype: FeatureDtype::F16,
+            source: FeatureSource::Procedural,
+        }),
+        ..options(rmat(8), &path)
+    };
+    generate_store(&options, &Silent).unwrap();
+    let spec = manifest(&path).features.unwrap();
+    assert_eq!(
+        (spec.dim, spec.dtype, spec.source),
+        (768, FeatureDtype::F16, FeatureSource::Procedural)
+    );
+    assert!(!path.join("chunk-0/features").exists());
+}
+
+/// Panics after so many reports.
+struct DiesAfter(AtomicU64);
+
+impl Progress for DiesAfter {
+    fn stage(&self, _: &str, _: Option<u64>) {}
+    fn advance(&self, _: u64, _: u64) {
+        let left = self.0.fetch_sub(1, SeqCst);
+        assert!((1..u64::MAX / 2).contains(&left), "as if killed");
+    }
+}
+
+#[test]
+fn a_run_that_died_is_resumed_to_the_same_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, again) = (folder.path().join("whole"), folder.path().join("again"));
+    let with = |out: &Path, chunks: u32, resume: bool| StoreOptions {
+        chunks: Some(chunks),
+        resume,
+        ..options(Model::Sbm(BlockModel::new(40_000, 10.0)), out)
+    };
+    generate_store(&with(&path, 40, false), &Silent).unwrap();
+    let whole = files(&path);
+    // One report a chunk.
+    for after in [0, 1, 17, 39] {
+        let dies = DiesAfter(AtomicU64::new(after));
+        catch_unwind(AssertUnwindSafe(|| generate_store(&with(&again, 40, false), &dies))).expect_err("it dies");
+        assert!(!again.exists());
+        let error = generate_store(&with(&again, 40, false), &Silent).unwrap_err();
+        assert!(error.to_string().contains("--resume"), "{error}");
+        let error = generate_store(&with(&again, 41, true), &Silent).unwrap_err();
+        assert!(error.to_string().contains("--chunks = 40"), "{error}");
+        generate_store(&with(&again, 40, true), &Silent).unwrap();
+        assert!(files(&again) == whole, "died after {after} chunks");
+        fs::remove_dir_all(&again).unwrap();
+    }
+}
+
+#[test]
+fn a_budget_that_is_too_small_for_a_row_names_one_that_would_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("star");
+    // All 8 million edges go to label 0.
+    let star = Model::Rmat(Rmat {
+        scale: 4,
+        edge_factor: 500_000.0,
+        a: 0.5,
+        b: 0.0,
+        c: 0.5,
+        d: 0.0,
+    });
+    let make = |memory: u64, only_chunks: Option<Vec<RangeInclusive<u32>>>| {
+        let options = StoreOptions {
+            memory,
+            only_chunks,
+            chunks: Some(4),
+            ..options(star.clone(), &path)
+        };
+        generate_store(&options, &Silent)
+    };
+    let error = make(64 << 20, None).unwrap_err().to_string();
+    let named = error.split("--memory ").nth(1).unwrap().split("MiB").next().unwrap();
+    let named: u64 = named.parse().unwrap();
+    assert!((160..300).contains(&named), "{error}");
+    assert!(make((named - 1) << 20, None).is_err());
+    assert!(!path.exists());
+
+    // Slices without that row need no such memory.
+    let chunk_of_row = Feistel::new(16, 7).forward(0) as u32 / 4;
+    for chunk in 0..4 {
+        let made = make(64 << 20, Some(vec![chunk..=chunk]));
+        assert_eq!(made.is_ok(), chunk != chunk_of_row, "chunk {chunk}");
+        if made.is_ok() {
+            fs::remove_dir_all(&path).unwrap();
+        }
+    }
+    let summary = make(named << 20, None).unwrap();
+    assert!(summary.edges > 7_900_000);
+}

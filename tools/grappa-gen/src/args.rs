@@ -1,0 +1,342 @@
+//! The command line, and what it means to the engine.
+
+use std::{num::NonZeroUsize, ops::RangeInclusive, path::PathBuf};
+
+use anyhow::bail;
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use grappa_console::ByteSize;
+use grappa_engine::generate::{
+    BlockModel, ErdosRenyi, Model, Recipe, Rmat,
+    store::{FeatureOptions, StoreOptions},
+};
+use grappa_formats::{
+    features::DIM_MAX,
+    manifest::{EdgeOptions, FeatureDtype, FeatureSource, SelfLoops},
+};
+
+/// Make a synthetic graph of any size: the same for the same options, on any machine and any number of threads.
+#[derive(Debug, Parser)]
+#[command(name = "grappa-gen", version, subcommand_required = true)]
+pub struct Args {
+    #[command(subcommand)]
+    model: ModelArgs,
+    #[command(flatten)]
+    pub console: grappa_console::Args,
+}
+
+#[derive(Debug, Subcommand)]
+enum ModelArgs {
+    /// Recursive matrix (Graph500): skewed degrees, communities within communities
+    Rmat {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        quadrants: Quadrants,
+    },
+    /// Erdos-Renyi: every edge as likely as every other
+    Er {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Stochastic block model: classes, and features and edges to learn them from
+    Sbm {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        blocks: Blocks,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+struct Common {
+    #[command(flatten)]
+    size: Size,
+    /// Expected edges per node
+    #[arg(long, value_name = "F", default_value_t = 16.0)]
+    edge_factor: f64,
+    /// Selects the graph, and the random order of its nodes
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// What to make
+    #[arg(long, value_name = "PATH")]
+    out: PathBuf,
+    /// Number of chunks, or auto
+    #[arg(long, value_name = "C", default_value = "auto", value_parser = parse_chunks)]
+    chunks: Chunks,
+    /// Make these chunks alone, such as 0,5-7: a slice of the same graph
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    only_chunks: Option<Vec<RangeInclusive<u32>>>,
+    /// How nodes are spread over chunks: at random, or in order of their ids
+    #[arg(long, value_enum, default_value_t = Assign::Random)]
+    assign: Assign,
+    /// Merge parallel edges
+    #[arg(long)]
+    dedup: bool,
+    /// What to do with edges from a node to itself; `add` gives every node exactly one
+    #[arg(long, value_enum, default_value_t = Loops::Keep)]
+    self_loops: Loops,
+    /// Give each node a feature vector of so many values
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=i64::from(DIM_MAX)))]
+    feature_dim: Option<u32>,
+    /// How a feature value is stored
+    #[arg(long, value_enum, default_value_t = Dtype::F32, requires = "feature_dim")]
+    feature_dtype: Dtype,
+    /// Store features, or leave them to be computed by whoever reads them
+    #[arg(long, value_enum, default_value_t = Features::Stored, requires = "feature_dim")]
+    features: Features,
+    /// Memory to use, such as 512MiB or 2GiB
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    memory: ByteSize,
+    /// Worker threads; by default one per processor
+    #[arg(long, value_name = "T")]
+    threads: Option<NonZeroUsize>,
+    /// Go on with a run that was killed
+    #[arg(long)]
+    resume: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[group(required = true, multiple = false)]
+struct Size {
+    /// Make 2^S nodes
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(0..=40))]
+    scale: Option<u32>,
+    /// Make N nodes
+    #[arg(long, value_name = "N")]
+    nodes: Option<u64>,
+}
+
+#[derive(Debug, ClapArgs)]
+struct Quadrants {
+    /// Probability that a bit of the source is 0 and the same bit of the destination 0
+    #[arg(long, value_name = "P", default_value_t = 0.57)]
+    a: f64,
+    /// ... that the source's is 0 and the destination's 1
+    #[arg(long, value_name = "P", default_value_t = 0.19)]
+    b: f64,
+    /// ... that the source's is 1 and the destination's 0
+    #[arg(long, value_name = "P", default_value_t = 0.19)]
+    c: f64,
+    /// ... that both are 1
+    #[arg(long, value_name = "P", default_value_t = 0.05)]
+    d: f64,
+}
+
+#[derive(Debug, ClapArgs)]
+struct Blocks {
+    /// Number of classes
+    #[arg(long, value_name = "K", default_value_t = 10)]
+    classes: u32,
+    /// Probability that an edge is between nodes of one class
+    #[arg(long, value_name = "H", default_value_t = 0.7)]
+    homophily: f64,
+    /// Spread of in-degrees: 1 makes them alike, 1.41 gives them a power-law tail of exponent 3
+    #[arg(long, value_name = "G", default_value_t = 1.0)]
+    degree_growth: f64,
+    /// How much features vary within a class, relative to how much classes differ
+    #[arg(long, value_name = "SIGMA", default_value_t = 5.0)]
+    noise: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Assign {
+    Random,
+    Range,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Loops {
+    Keep,
+    Drop,
+    Add,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Dtype {
+    F32,
+    F16,
+    Bf16,
+    Int8,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Features {
+    Stored,
+    Procedural,
+}
+
+/// `auto` is `None`.
+#[derive(Debug, Clone, Copy)]
+struct Chunks(Option<u32>);
+
+impl Args {
+    /// The engine's options. An error is one of usage.
+    pub fn options(&self) -> anyhow::Result<StoreOptions> {
+        let (model, common) = self.model.model()?;
+        let threads = match common.threads {
+            Some(threads) => threads,
+            None => std::thread::available_parallelism()?,
+        };
+        let options = StoreOptions {
+            recipe: Recipe::new(model, common.seed),
+            out: common.out.clone(),
+            random_order: common.assign == Assign::Random,
+            chunks: common.chunks.0,
+            only_chunks: common.only_chunks.clone(),
+            edge_options: EdgeOptions {
+                undirected: false,
+                dedup: common.dedup,
+                self_loops: match common.self_loops {
+                    Loops::Keep => SelfLoops::Keep,
+                    Loops::Drop => SelfLoops::Drop,
+                    Loops::Add => SelfLoops::Add,
+                },
+            },
+            features: common.feature_dim.map(|dim| FeatureOptions {
+                dim,
+                dtype: match common.feature_dtype {
+                    Dtype::F32 => FeatureDtype::F32,
+                    Dtype::F16 => FeatureDtype::F16,
+                    Dtype::Bf16 => FeatureDtype::Bf16,
+                    Dtype::Int8 => FeatureDtype::Int8,
+                },
+                source: match common.features {
+                    Features::Stored => FeatureSource::Stored,
+                    Features::Procedural => FeatureSource::Procedural,
+                },
+            }),
+            memory: common.memory.0,
+            threads: threads.get(),
+            resume: common.resume,
+            writer: concat!("grappa-gen ", env!("CARGO_PKG_VERSION")).to_owned(),
+        };
+        options.check()?;
+        Ok(options)
+    }
+}
+
+impl ModelArgs {
+    fn model(&self) -> anyhow::Result<(Model, &Common)> {
+        Ok(match self {
+            Self::Rmat { common, quadrants } => {
+                let Quadrants { a, b, c, d } = *quadrants;
+                let nodes = common.size.nodes();
+                if !nodes.is_power_of_two() {
+                    bail!(
+                        "R-MAT graphs have a power of two of nodes, not {nodes}; give --scale, or make another model: er \
+                         or sbm"
+                    );
+                }
+                let rmat = Rmat {
+                    scale: nodes.ilog2(),
+                    edge_factor: common.edge_factor,
+                    a,
+                    b,
+                    c,
+                    d,
+                };
+                (Model::Rmat(rmat), common)
+            }
+            Self::Er { common } => {
+                let er = ErdosRenyi {
+                    nodes: common.size.nodes(),
+                    edge_factor: common.edge_factor,
+                };
+                (Model::Er(er), common)
+            }
+            Self::Sbm { common, blocks } => {
+                let block = BlockModel {
+                    classes: blocks.classes,
+                    homophily: blocks.homophily,
+                    degree_growth: blocks.degree_growth,
+                    noise: blocks.noise,
+                    ..BlockModel::new(common.size.nodes(), common.edge_factor)
+                };
+                (Model::Sbm(block), common)
+            }
+        })
+    }
+}
+
+impl Size {
+    fn nodes(&self) -> u64 {
+        match (self.scale, self.nodes) {
+            (Some(scale), _) => 1 << scale,
+            (None, Some(nodes)) => nodes,
+            (None, None) => unreachable!("one of the two is required"),
+        }
+    }
+}
+
+fn parse_chunks(text: &str) -> Result<Chunks, String> {
+    match text {
+        "auto" => Ok(Chunks(None)),
+        _ => match text.parse() {
+            Ok(chunks) if chunks > 0 => Ok(Chunks(Some(chunks))),
+            _ => Err("expected `auto` or a number of chunks from 1 to 4294967295".to_owned()),
+        },
+    }
+}
+
+fn parse_range(text: &str) -> Result<RangeInclusive<u32>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.trim().parse(), last.trim().parse()) {
+        (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
+        _ => Err("expected chunks such as 5 or 5-7".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> anyhow::Result<StoreOptions> {
+        Args::try_parse_from(line.split(' '))?.options()
+    }
+
+    #[test]
+    fn options_are_well_formed() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_list_of_chunks_has_numbers_and_ranges() {
+        let options = parse("grappa-gen er --nodes 999 --out x --chunks 10 --only-chunks 0,5-7").unwrap();
+        assert_eq!(options.only_chunks, Some(vec![0..=0, 5..=7]));
+    }
+
+    #[test]
+    fn the_size_is_a_scale_or_a_number_of_nodes() {
+        let nodes = |line: &str| parse(line).unwrap().recipe.model.nodes();
+        assert_eq!(nodes("grappa-gen rmat --scale 5 --out x"), 32);
+        assert_eq!(nodes("grappa-gen rmat --nodes 32 --out x"), 32);
+        assert_eq!(nodes("grappa-gen er --nodes 1000 --out x"), 1000);
+    }
+
+    #[test]
+    fn nonsensical_options_are_told() {
+        for (line, told) in [
+            ("rmat --scale 5 --nodes 32", "cannot be used with"),
+            ("rmat", "required"),
+            ("rmat --nodes 33", "power of two"),
+            ("rmat --scale 41", "41"),
+            ("rmat --scale 5 --a 0.9", "add up to 1"),
+            ("rmat --scale 5 --classes 3", "unexpected argument"),
+            ("rmat --scale 5 --chunks 33", "33 chunks"),
+            ("rmat --scale 5 --chunks 4 --only-chunks 4", "chunks 0 to 3"),
+            ("rmat --scale 5 --chunks 4 --only-chunks 3-1", "5-7"),
+            ("rmat --scale 5 --edge-factor -1", "-1"),
+            ("rmat --scale 5 --feature-dtype f16", "--feature-dim"),
+            ("sbm --nodes 100 --homophily 1.5", "from 0 to 1"),
+            ("sbm --nodes 100 --classes 101", "101 classes"),
+            ("er --nodes 0", "nodes"),
+        ] {
+            let error = parse(&format!("grappa-gen {line} --out x"))
+                .expect_err(line)
+                .to_string();
+            assert!(error.contains(told), "{line}: {error}");
+        }
+    }
+}
