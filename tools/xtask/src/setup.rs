@@ -5,7 +5,7 @@
 //! what an interrupted setup leaves behind is completed by the next.
 //!
 //! For training on the processor the wheel is installed without its dependencies, most of which are CUDA libraries,
-//! except the two small ones that libtorch_cpu.so links to: 1.3 GB instead of 6.
+//! except the two small ones that libtorch_cpu.so links to: 1.3 GB instead of 4.6.
 
 use std::{
     env, fs,
