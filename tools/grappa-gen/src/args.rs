@@ -1,12 +1,15 @@
 //! The command line, and what it means to the engine.
 
-use std::{num::NonZeroUsize, ops::RangeInclusive, path::PathBuf};
+use std::{ffi::OsString, num::NonZeroUsize, ops::RangeInclusive, path::PathBuf};
 
 use anyhow::bail;
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind,
+    parser::ValueSource,
+};
 use grappa_console::ByteSize;
 use grappa_engine::generate::{
-    BlockModel, ErdosRenyi, Model, Recipe, Rmat,
+    BlockModel, EdgeListFormat, ErdosRenyi, Generator, Model, Recipe, Rmat,
     store::{FeatureOptions, StoreOptions},
 };
 use grappa_formats::{
@@ -57,9 +60,12 @@ struct Common {
     /// Selects the graph, and the random order of its nodes
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// What to make
+    /// What to make. Node files of an edge list are named after it: edges.npy, edges.labels.npy, edges.train.npy, ...
     #[arg(long, value_name = "PATH")]
     out: PathBuf,
+    /// A store, or a list of edges, source before destination, to be ingested here or elsewhere
+    #[arg(long = "as", value_enum, default_value_t = OutputKind::Store)]
+    kind: OutputKind,
     /// Number of chunks, or auto
     #[arg(long, value_name = "C", default_value = "auto", value_parser = parse_chunks)]
     chunks: Chunks,
@@ -139,6 +145,13 @@ struct Blocks {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OutputKind {
+    Store,
+    Tsv,
+    Npy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Assign {
     Random,
     Range,
@@ -169,91 +182,181 @@ enum Features {
 #[derive(Debug, Clone, Copy)]
 struct Chunks(Option<u32>);
 
+/// What the engine is to make.
+#[derive(Debug)]
+pub enum Output {
+    /// A store.
+    Store(StoreOptions),
+    /// Files of edges and nodes.
+    Files(FileOptions),
+}
+
+/// Files of edges and nodes to make.
+#[derive(Debug)]
+pub struct FileOptions {
+    /// The graph.
+    pub recipe: Recipe,
+    /// The file of edges.
+    pub edges: PathBuf,
+    /// How edges are written.
+    pub format: EdgeListFormat,
+    /// Values of a node's features, if nodes have any.
+    pub feature_dim: Option<u32>,
+    /// Worker threads.
+    pub threads: usize,
+}
+
+/// Options that have no meaning for edge lists.
+const OF_STORES: [&str; 8] = [
+    "chunks",
+    "only_chunks",
+    "assign",
+    "dedup",
+    "self_loops",
+    "feature_dtype",
+    "features",
+    "resume",
+];
+
 impl Args {
-    /// The engine's options. An error is one of usage.
-    pub fn options(&self) -> anyhow::Result<StoreOptions> {
-        let (model, common) = self.model.model()?;
+    /// The command line of this process. Whoever wrote it wrongly is told, and the process ends.
+    pub fn of_process() -> (Self, Output) {
+        Self::read(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    }
+
+    fn read(line: impl IntoIterator<Item: Into<OsString> + Clone>) -> Result<(Self, Output), clap::Error> {
+        let matches = Self::command().try_get_matches_from(line)?;
+        let args = Self::from_arg_matches(&matches)?;
+        let wrong = |what: &dyn std::fmt::Display| Self::command().error(ErrorKind::ValueValidation, what);
+        let (_, of_model) = matches.subcommand().expect("a model is required");
+        let given = |id: &&&str| of_model.value_source(id) == Some(ValueSource::CommandLine);
+        if args.model.common().kind != OutputKind::Store
+            && let Some(id) = OF_STORES.iter().find(given)
+        {
+            let option = id.replace('_', "-");
+            return Err(wrong(&format!(
+                "--{option} is for stores; leave it out, or make one with --as store"
+            )));
+        }
+        let output = args.output().map_err(|error| wrong(&error))?;
+        Ok((args, output))
+    }
+
+    /// What the engine is to make.
+    fn output(&self) -> anyhow::Result<Output> {
+        let common = self.model.common();
+        let recipe = Recipe::new(self.model.model()?, common.seed);
         let threads = match common.threads {
             Some(threads) => threads,
             None => std::thread::available_parallelism()?,
         };
-        let options = StoreOptions {
-            recipe: Recipe::new(model, common.seed),
-            out: common.out.clone(),
-            random_order: common.assign == Assign::Random,
-            chunks: common.chunks.0,
-            only_chunks: common.only_chunks.clone(),
+        let format = match common.kind {
+            OutputKind::Store => {
+                let options = common.store(recipe, threads);
+                options.check()?;
+                return Ok(Output::Store(options));
+            }
+            OutputKind::Tsv => EdgeListFormat::Tsv,
+            OutputKind::Npy => EdgeListFormat::Npy,
+        };
+        Generator::new(recipe.clone())?;
+        Ok(Output::Files(FileOptions {
+            recipe,
+            edges: common.out.clone(),
+            format,
+            feature_dim: common.feature_dim,
+            threads: threads.get(),
+        }))
+    }
+}
+
+impl Common {
+    /// The options of a store.
+    fn store(&self, recipe: Recipe, threads: NonZeroUsize) -> StoreOptions {
+        StoreOptions {
+            recipe,
+            out: self.out.clone(),
+            random_order: self.assign == Assign::Random,
+            chunks: self.chunks.0,
+            only_chunks: self.only_chunks.clone(),
             edge_options: EdgeOptions {
                 undirected: false,
-                dedup: common.dedup,
-                self_loops: match common.self_loops {
+                dedup: self.dedup,
+                self_loops: match self.self_loops {
                     Loops::Keep => SelfLoops::Keep,
                     Loops::Drop => SelfLoops::Drop,
                     Loops::Add => SelfLoops::Add,
                 },
             },
-            features: common.feature_dim.map(|dim| FeatureOptions {
+            features: self.feature_dim.map(|dim| FeatureOptions {
                 dim,
-                dtype: match common.feature_dtype {
+                dtype: match self.feature_dtype {
                     Dtype::F32 => FeatureDtype::F32,
                     Dtype::F16 => FeatureDtype::F16,
                     Dtype::Bf16 => FeatureDtype::Bf16,
                     Dtype::Int8 => FeatureDtype::Int8,
                 },
-                source: match common.features {
+                source: match self.features {
                     Features::Stored => FeatureSource::Stored,
                     Features::Procedural => FeatureSource::Procedural,
                 },
             }),
-            memory: common.memory.0,
+            memory: self.memory.0,
             threads: threads.get(),
-            resume: common.resume,
+            resume: self.resume,
             writer: concat!("grappa-gen ", env!("CARGO_PKG_VERSION")).to_owned(),
-        };
-        options.check()?;
-        Ok(options)
+        }
     }
 }
 
 impl ModelArgs {
-    fn model(&self) -> anyhow::Result<(Model, &Common)> {
-        Ok(match self {
-            Self::Rmat { common, quadrants } => {
-                let Quadrants { a, b, c, d } = *quadrants;
-                let nodes = common.size.nodes();
+    fn common(&self) -> &Common {
+        match self {
+            Self::Rmat { common, .. } | Self::Er { common } | Self::Sbm { common, .. } => common,
+        }
+    }
+
+    fn model(&self) -> anyhow::Result<Model> {
+        let Common { size, edge_factor, .. } = self.common();
+        let (nodes, edge_factor) = (size.nodes(), *edge_factor);
+        Ok(match *self {
+            Self::Rmat {
+                quadrants: Quadrants { a, b, c, d },
+                ..
+            } => {
                 if !nodes.is_power_of_two() {
                     bail!(
                         "R-MAT graphs have a power of two of nodes, not {nodes}; give --scale, or make another model: er \
                          or sbm"
                     );
                 }
-                let rmat = Rmat {
+                Model::Rmat(Rmat {
                     scale: nodes.ilog2(),
-                    edge_factor: common.edge_factor,
+                    edge_factor,
                     a,
                     b,
                     c,
                     d,
-                };
-                (Model::Rmat(rmat), common)
+                })
             }
-            Self::Er { common } => {
-                let er = ErdosRenyi {
-                    nodes: common.size.nodes(),
-                    edge_factor: common.edge_factor,
-                };
-                (Model::Er(er), common)
-            }
-            Self::Sbm { common, blocks } => {
-                let block = BlockModel {
-                    classes: blocks.classes,
-                    homophily: blocks.homophily,
-                    degree_growth: blocks.degree_growth,
-                    noise: blocks.noise,
-                    ..BlockModel::new(common.size.nodes(), common.edge_factor)
-                };
-                (Model::Sbm(block), common)
-            }
+            Self::Er { .. } => Model::Er(ErdosRenyi { nodes, edge_factor }),
+            Self::Sbm {
+                blocks:
+                    Blocks {
+                        classes,
+                        homophily,
+                        degree_growth,
+                        noise,
+                    },
+                ..
+            } => Model::Sbm(BlockModel {
+                nodes,
+                edge_factor,
+                classes,
+                homophily,
+                degree_growth,
+                noise,
+            }),
         })
     }
 }
@@ -288,12 +391,17 @@ fn parse_range(text: &str) -> Result<RangeInclusive<u32>, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
-    fn parse(line: &str) -> anyhow::Result<StoreOptions> {
-        Args::try_parse_from(line.split(' '))?.options()
+    fn parse(line: &str) -> Result<Output, clap::Error> {
+        Args::read(line.split(' ')).map(|(_, output)| output)
+    }
+
+    fn store(line: &str) -> StoreOptions {
+        match parse(line).expect(line) {
+            Output::Store(options) => options,
+            Output::Files(options) => panic!("{options:?}"),
+        }
     }
 
     #[test]
@@ -303,13 +411,13 @@ mod tests {
 
     #[test]
     fn a_list_of_chunks_has_numbers_and_ranges() {
-        let options = parse("grappa-gen er --nodes 999 --out x --chunks 10 --only-chunks 0,5-7").unwrap();
+        let options = store("grappa-gen er --nodes 999 --out x --chunks 10 --only-chunks 0,5-7");
         assert_eq!(options.only_chunks, Some(vec![0..=0, 5..=7]));
     }
 
     #[test]
     fn the_size_is_a_scale_or_a_number_of_nodes() {
-        let nodes = |line: &str| parse(line).unwrap().recipe.model.nodes();
+        let nodes = |line: &str| store(line).recipe.model.nodes();
         assert_eq!(nodes("grappa-gen rmat --scale 5 --out x"), 32);
         assert_eq!(nodes("grappa-gen rmat --nodes 32 --out x"), 32);
         assert_eq!(nodes("grappa-gen er --nodes 1000 --out x"), 1000);
@@ -332,6 +440,9 @@ mod tests {
             ("sbm --nodes 100 --homophily 1.5", "from 0 to 1"),
             ("sbm --nodes 100 --classes 101", "101 classes"),
             ("er --nodes 0", "nodes"),
+            ("er --nodes 9 --as tsv --chunks 2", "--chunks is for stores"),
+            ("er --nodes 9 --as npy --self-loops drop", "--self-loops is for stores"),
+            ("sbm --nodes 9 --as npy --classes 10", "10 classes"),
         ] {
             let error = parse(&format!("grappa-gen {line} --out x"))
                 .expect_err(line)

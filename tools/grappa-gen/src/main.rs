@@ -1,30 +1,43 @@
-//! `grappa-gen`: synthetic graphs of any size, straight into a store.
+//! `grappa-gen`: synthetic graphs of any size, straight into a store or as edge lists.
 
 mod args;
+mod files;
 
 use std::{process::ExitCode, time::Instant};
 
-use clap::{CommandFactory, Parser, error::ErrorKind};
 use grappa_console::Built;
 use grappa_engine::generate::store::generate_store;
 
-use self::args::Args;
+use self::args::{Args, Output};
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let console = args.console.open();
-    let options = match args.options() {
-        Ok(options) => options,
-        Err(error) => Args::command().error(ErrorKind::ValueValidation, error).exit(),
-    };
     grappa_console::run(|| {
+        let (args, output) = Args::of_process();
+        let console = args.console.open();
         let begin = Instant::now();
-        let summary = generate_store(&options, &console.bars())?;
-        let mut built = Built::new(options.out.display().to_string(), begin.elapsed(), summary.edges_drawn);
-        built.nodes = summary.nodes;
-        built.edges = summary.edges;
-        built.bytes_on_disk = summary.bytes_on_disk;
-        built.chunks = u64::from(summary.chunks);
+        let built = match output {
+            Output::Store(options) => {
+                let made = generate_store(&options, &console.bars())?;
+                let name = options.out.display().to_string();
+                Built {
+                    nodes: made.nodes,
+                    edges: made.edges,
+                    bytes_on_disk: made.bytes_on_disk,
+                    chunks: u64::from(made.chunks),
+                    ..Built::new(name, begin.elapsed(), made.edges_drawn)
+                }
+            }
+            Output::Files(options) => {
+                let made = files::write(&options, &console.bars())?;
+                let name = options.edges.display().to_string();
+                Built {
+                    nodes: made.nodes,
+                    edges: made.edges,
+                    bytes_on_disk: made.bytes,
+                    ..Built::new(name, begin.elapsed(), made.edges)
+                }
+            }
+        };
         console.finish(&built)
     })
 }

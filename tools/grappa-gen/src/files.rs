@@ -1,0 +1,89 @@
+//! Graphs as plain files: one of edges, and NumPy arrays of what nodes have, named after it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use grappa_console::Bars;
+use grappa_engine::generate::{Generator, Split, write_classes, write_edge_list, write_features, write_split};
+
+use crate::args::FileOptions;
+
+/// What was written.
+pub struct Files {
+    /// Number of nodes.
+    pub nodes: u64,
+    /// Number of edges.
+    pub edges: u64,
+    /// Length of all files in bytes.
+    pub bytes: u64,
+}
+
+/// What a file beside that of edges holds.
+#[derive(Clone, Copy)]
+enum NodeFile {
+    Features(usize),
+    Classes,
+    Split(Split),
+}
+
+/// Writes all files, or none.
+pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
+    let generator = Generator::new(options.recipe.clone())?;
+    let mut node_files = Vec::new();
+    node_files.extend(options.feature_dim.map(|dim| NodeFile::Features(dim as usize)));
+    if generator.classes() > 0 {
+        node_files.push(NodeFile::Classes);
+        node_files.extend([Split::Train, Split::Val, Split::Test].map(NodeFile::Split));
+    }
+    let node_files: Vec<_> = node_files
+        .into_iter()
+        .map(|file| (file, file.path(&options.edges)))
+        .collect();
+    // Now, and not when hours of work are done.
+    let paths = || node_files.iter().map(|(_, path)| path).chain([&options.edges]);
+    if let Some(path) = paths().find(|path| path.exists()) {
+        bail!("{} exists; remove it or choose another --out", path.display());
+    }
+
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(options.threads)
+        .build()
+        .context("cannot start threads")?;
+    pool.install(|| {
+        let written = write_edge_list(&generator, &options.edges, options.format, bars)?;
+        let mut bytes = written.bytes;
+        for (file, path) in &node_files {
+            bytes += file.write(&generator, path, bars)?;
+        }
+        Ok(Files {
+            nodes: generator.nodes(),
+            edges: written.edges,
+            bytes,
+        })
+    })
+    .inspect_err(|_: &anyhow::Error| {
+        // None of them was there before; those that cannot be removed are not what went wrong.
+        for path in paths() {
+            let _ = std::fs::remove_file(path);
+        }
+    })
+}
+
+impl NodeFile {
+    fn path(self, edges: &Path) -> PathBuf {
+        let name = match self {
+            Self::Features(_) => "features",
+            Self::Classes => "labels",
+            Self::Split(split) => split.name(),
+        };
+        edges.with_extension(format!("{name}.npy"))
+    }
+
+    fn write(self, generator: &Generator, path: &Path, bars: &Bars) -> Result<u64> {
+        Ok(match self {
+            Self::Features(dim) => write_features(generator, dim, path, bars)?,
+            Self::Classes => write_classes(generator, path, bars)?,
+            Self::Split(split) => write_split(generator, split, path, bars)?,
+        })
+    }
+}
