@@ -9,7 +9,7 @@
 //! splits, manifest, rename                                                  store::writer
 //! ```
 //!
-//! Each step notes in the journal what it has finished ([`state`]), so that a killed run goes on where it was. The
+//! Each step notes in the journal what it has finished (`state`), so that a killed run goes on where it was. The
 //! store depends on the input and the options alone: not on the memory budget, the number of threads, or where a run
 //! was killed.
 

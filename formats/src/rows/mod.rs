@@ -167,7 +167,7 @@ impl<'a> Rows<'a> {
             .map(|(row, place)| self.row_at(&RowPlace { row, place }))
     }
 
-    /// Where the line of a row is in the payload of `degrees`, in bytes: what to ask for ahead of [`Rows::extent`].
+    /// Where the line of a row is in the payload of `degrees`, in bytes: what to ask for ahead of [`Rows::locate`].
     #[inline]
     pub fn directory_line(&self, row: u64) -> Range<usize> {
         let at = (row / LINE_ROWS) as usize * LINE_BYTES;

@@ -103,7 +103,7 @@ impl Value {
 }
 
 impl LabelSource {
-    /// Opens `path`: `.npy` [N], [N, 1] or [N, K]; the array `node_label`, `labels`, `label` or `y` of a `.npz` archive; or
+    /// Opens `path`: `.npy` of shape `[N]`, `[N, 1]` or `[N, K]`; the array `node_label`, `labels`, `label` or `y` of a `.npz` archive; or
     /// text, compressed or not, one node a line.
     pub fn open(path: &Path) -> Result<Self> {
         let file = InputFile::open(path)?;

@@ -16,8 +16,8 @@ use crate::{Error, Position, Result};
 /// So many ids are read at a time.
 const BATCH: usize = 1 << 16;
 
-/// A list of node ids: `.npy` [M] or [M, 1] of integers, `.npy` [N] of truth values (a mask), or text, compressed or not,
-/// with one id a line and comments as in edge lists.
+/// A list of node ids: `.npy` of shape `[M]` or `[M, 1]` of integers, `.npy` of shape `[N]` of truth values (a mask), or
+/// text, compressed or not, with one id a line and comments as in edge lists.
 pub struct SplitSource {
     file: std::sync::Arc<InputFile>,
     ids: IdKind,
