@@ -2,9 +2,13 @@
 
 #![expect(unsafe_code, reason = "mapping a file is unsafe because others may change it")]
 
-use std::{fs::File, ops::Deref, path::Path};
+use std::{
+    fs::File,
+    ops::{Deref, Range},
+    path::Path,
+};
 
-use memmap2::{Advice, Mmap};
+use memmap2::{Advice, Mmap, UncheckedAdvice};
 
 use crate::{Error, Result};
 
@@ -39,6 +43,21 @@ impl Mapping {
         map.advise(advice)
             .map_err(Error::io("advise on the mapping of", path))?;
         Ok(Self { map })
+    }
+
+    /// Gives back the memory of pages that were read, so that a pass over a large file holds a small part of it. Who
+    /// reads them again has them read from the file again.
+    pub fn release(&self, range: Range<usize>) {
+        // SAFETY: dropping pages of a read-only mapping of a file leaves the bytes it shows as they are: they come from
+        // the file. (Of anonymous memory, it would zero them.)
+        let result = unsafe {
+            self.map
+                .unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len())
+        };
+        // Only memory was to be saved.
+        if let Err(error) = result {
+            tracing::debug!("cannot release mapped pages: {error}");
+        }
     }
 }
 

@@ -1,3 +1,20 @@
 //! Stores on disk: writing, opening, verifying, describing and exporting them.
+//!
+//! - [`Store`] is an open store, whose [`Chunk`]s are mapped one by one;
+//! - [`info`](mod@info) describes it;
+//! - [`verify`](mod@verify) checks every byte, and whether the parts agree;
+//! - [`writer`] makes the folder, and the row files of a chunk.
 
+mod chunk;
+mod files;
+mod ids;
+pub mod info;
+mod open;
+#[cfg(test)]
+mod tests;
+pub mod verify;
 pub mod writer;
+
+pub use chunk::{Chunk, FeatureRows};
+pub use ids::{ExternalId, StoreIds};
+pub use open::Store;

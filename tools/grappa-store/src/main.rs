@@ -1,3 +1,22 @@
-//! Look into a graph store: info, verify, export and plan.
+//! `grappa-store`: look into a graph store.
 
-fn main() {}
+mod args;
+mod info;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use self::args::{Args, Command};
+
+fn main() -> ExitCode {
+    grappa_console::run(|| {
+        let args = Args::parse();
+        let console = args.console.open();
+        match &args.command {
+            Command::Info(options) => info::run(options, &console),
+            Command::Verify(options) => verify::run(options, &console),
+        }
+    })
+}

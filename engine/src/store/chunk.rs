@@ -1,0 +1,217 @@
+//! The files of one chunk, mapped.
+
+use std::path::{Path, PathBuf};
+
+use grappa_formats::{
+    ChunkSpan, FormatError,
+    container::Header,
+    features::FeaturesMeta,
+    labels::Labels,
+    manifest::FeatureSource,
+    rows::{Rows, RowsMeta},
+    weights::Weights,
+};
+
+use super::{Store, files};
+use crate::{
+    Error, Result,
+    io::{
+        container::ContainerFile,
+        map::{Access, Mapping},
+    },
+};
+
+/// A container file that is mapped.
+#[derive(Debug)]
+pub(super) struct MappedFile {
+    path: PathBuf,
+    header: Header,
+    mapping: Mapping,
+}
+
+impl MappedFile {
+    /// Maps an open file.
+    pub fn new(file: &ContainerFile, access: Access) -> Result<Self> {
+        Ok(Self {
+            path: file.path().to_owned(),
+            header: file.header().clone(),
+            mapping: Mapping::new(file.file(), file.path(), access)?,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    pub fn payload(&self) -> &[u8] {
+        // The length of the file was compared with the header when it was opened.
+        &self.mapping[self.header.payload_offset as usize..self.header.table_offset() as usize]
+    }
+
+    /// Gives back the memory of the first bytes of the payload; of all of it if there are not so many.
+    pub fn release_first(&self, payload_bytes: u64) {
+        let at = self.header.payload_offset;
+        let end = at + payload_bytes.min(self.header.payload_bytes);
+        self.mapping.release(at as usize..end as usize);
+    }
+}
+
+/// One chunk of a store: its files, mapped. Dropping it unmaps them.
+///
+/// The files' headers are checked against the manifest; what the payloads say is believed as far as that is safe, and
+/// checked by [`verify`](super::verify).
+#[derive(Debug)]
+pub struct Chunk {
+    span: ChunkSpan,
+    rows_meta: RowsMeta,
+    edges: MappedFile,
+    degrees: MappedFile,
+    weights: Option<MappedFile>,
+    features: Option<(FeaturesMeta, MappedFile)>,
+    labels: Option<MappedFile>,
+}
+
+impl Chunk {
+    pub(super) fn open(store: &Store, span: ChunkSpan, access: Access) -> Result<Self> {
+        let manifest = store.manifest();
+        let file = |name: &str| store.file(&files::of_chunk(span.chunk, name));
+        let mapped = |file: &ContainerFile| MappedFile::new(file, access);
+
+        let edges = file("edges")?;
+        let rows_meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
+        expect_rows(&rows_meta, span, manifest.nodes).map_err(Error::format(edges.path()))?;
+        let degrees = file("degrees")?;
+        if degrees.header().meta != edges.header().meta {
+            let what = "the file describes other rows than the chunk's `edges`";
+            return Err(Error::format(degrees.path())(FormatError::invalid(64, what)));
+        }
+        let weights = manifest.weighted.then(|| file("weights")).transpose()?;
+        let features = match &manifest.features {
+            Some(spec) if spec.source == FeatureSource::Stored => {
+                let file = file("features")?;
+                let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+                meta.span.expect(&span).map_err(Error::format(file.path()))?;
+                Some((meta, mapped(&file)?))
+            }
+            _ => None,
+        };
+        let labels = manifest.labels.is_some().then(|| file("labels")).transpose()?;
+
+        let chunk = Self {
+            span,
+            rows_meta,
+            edges: mapped(&edges)?,
+            degrees: mapped(&degrees)?,
+            weights: weights.as_ref().map(mapped).transpose()?,
+            features,
+            labels: labels.as_ref().map(mapped).transpose()?,
+        };
+        // What the accessors below expect to go well is tried once here.
+        chunk.try_rows().map_err(Error::format(edges.path()))?;
+        if let (Some(weights), Some(file)) = (chunk.try_weights(), &weights) {
+            let check = || weights?.meta().span.expect(&span);
+            check().map_err(Error::format(file.path()))?;
+        }
+        if let (Some(labels), Some(file)) = (chunk.try_labels(), &labels) {
+            let check = || labels?.meta().span.expect(&span);
+            check().map_err(Error::format(file.path()))?;
+        }
+        Ok(chunk)
+    }
+
+    /// Which nodes the chunk has.
+    pub fn span(&self) -> ChunkSpan {
+        self.span
+    }
+
+    /// The in-edges of its nodes. Takes a microsecond: ask once, not for each row.
+    pub fn rows(&self) -> Rows<'_> {
+        self.try_rows().expect("checked when opened")
+    }
+
+    /// The weights of its edges, if they have any.
+    pub fn weights(&self) -> Option<Weights<'_>> {
+        self.try_weights().map(|weights| weights.expect("checked when opened"))
+    }
+
+    /// The labels of its nodes, if they have any.
+    pub fn labels(&self) -> Option<Labels<'_>> {
+        self.try_labels().map(|labels| labels.expect("checked when opened"))
+    }
+
+    /// The features of its nodes, if they are stored.
+    pub fn features(&self) -> Option<FeatureRows<'_>> {
+        self.features.as_ref().map(|(meta, file)| FeatureRows {
+            meta,
+            payload: file.payload(),
+        })
+    }
+
+    /// Gives back the memory of the rows before `row` that were read: who passes over a large chunk calls it now and
+    /// then.
+    pub fn release_rows_before(&self, row: u64) {
+        let rows = self.rows();
+        if row < rows.rows() {
+            self.edges.release_first(rows.locate(row).extent().start);
+            self.degrees.release_first(rows.directory_line(row).start as u64);
+        }
+    }
+
+    fn try_rows(&self) -> grappa_formats::Result<Rows<'_>> {
+        Rows::new(&self.rows_meta, self.edges.payload(), self.degrees.payload())
+    }
+
+    fn try_weights(&self) -> Option<grappa_formats::Result<Weights<'_>>> {
+        let file = self.weights.as_ref()?;
+        Some(Weights::new(file.header(), file.payload()))
+    }
+
+    fn try_labels(&self) -> Option<grappa_formats::Result<Labels<'_>>> {
+        let file = self.labels.as_ref()?;
+        Some(Labels::new(file.header(), file.payload()))
+    }
+}
+
+/// Feature rows, as they are in the file.
+#[derive(Debug, Clone, Copy)]
+pub struct FeatureRows<'a> {
+    meta: &'a FeaturesMeta,
+    payload: &'a [u8],
+}
+
+impl<'a> FeatureRows<'a> {
+    /// What the file says about itself; its layout decodes rows.
+    pub fn meta(&self) -> &'a FeaturesMeta {
+        self.meta
+    }
+
+    /// A row, without padding.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline]
+    pub fn row(&self, row: u64) -> &'a [u8] {
+        &self.payload[self.meta.row_offset(row) as usize..][..self.meta.layout.row_bytes()]
+    }
+}
+
+/// Checks that rows are those that belong in a place.
+pub(super) fn expect_rows(meta: &RowsMeta, span: ChunkSpan, nodes: u64) -> grappa_formats::Result<()> {
+    let expected = (span.first_node.0, span.rows, nodes);
+    let found = (meta.first_node, meta.rows, meta.universe);
+    if found != expected {
+        return Err(FormatError::invalid(
+            64,
+            format!(
+                "the file has {} rows from node {} of a graph of {} nodes, but in its place belong {} from {} of {}; were \
+                 files swapped?",
+                found.1, found.0, found.2, expected.1, expected.0, expected.2
+            ),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! Nodes back to the ids of the user's files, and the other way.
+
+use std::{fmt, path::Path};
+
+use grappa_formats::{
+    FormatError, NodeId,
+    dictionary::{IntegerDictionary, StringDictionary},
+    manifest::{ExternalIds, Manifest, OrderSpec},
+    order::Feistel,
+    order_table::OrderTable,
+};
+
+use super::{chunk::MappedFile, files};
+use crate::{Error, Result, ids::Order, io::map::Access};
+
+/// What the user's files call a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExternalId {
+    /// A dense or sparse integer.
+    Integer(u64),
+    /// Any bytes.
+    String(Vec<u8>),
+}
+
+/// Strings that are no UTF-8 show their other bytes escaped.
+impl fmt::Display for ExternalId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(id) => id.fmt(f),
+            Self::String(id) => match std::str::from_utf8(id) {
+                Ok(id) => id.fmt(f),
+                Err(_) => id.escape_ascii().fmt(f),
+            },
+        }
+    }
+}
+
+/// Node -> rank -> external id, and back.
+///
+/// Dense ids in random order cost arithmetic alone; tables and dictionaries are mapped, and cost a page each.
+#[derive(Debug)]
+pub struct StoreIds {
+    order: StoredOrder,
+    dictionary: Dictionary,
+    nodes: u64,
+}
+
+#[derive(Debug)]
+enum StoredOrder {
+    Formula(Order),
+    Table(MappedFile),
+}
+
+#[derive(Debug)]
+enum Dictionary {
+    Dense,
+    Integers(MappedFile),
+    Strings(MappedFile),
+}
+
+impl StoreIds {
+    /// The ids of a store whose files were checked.
+    pub(super) fn open(root: &Path, manifest: &Manifest) -> Result<Self> {
+        let mapped = |path: &str| {
+            let file = files::open(root, files::entry(manifest, path))?;
+            MappedFile::new(&file, Access::Random)
+        };
+        let (nodes, ids) = (manifest.nodes, &manifest.ids);
+        let ids = Self {
+            order: match ids.order {
+                OrderSpec::Identity => StoredOrder::Formula(Order::Identity),
+                OrderSpec::Feistel(seed) => StoredOrder::Formula(Order::Feistel(Feistel::new(nodes, seed))),
+                OrderSpec::Table => StoredOrder::Table(mapped(files::ORDER)?),
+            },
+            dictionary: match ids.external {
+                ExternalIds::Dense => Dictionary::Dense,
+                ExternalIds::Sparse => Dictionary::Integers(mapped(files::DICTIONARY)?),
+                ExternalIds::String => Dictionary::Strings(mapped(files::DICTIONARY)?),
+            },
+            nodes,
+        };
+        ids.check_counts().map_err(Error::format(root.join("ids")))?;
+        Ok(ids)
+    }
+
+    /// Tries once what the lookups expect to go well.
+    fn check_counts(&self) -> grappa_formats::Result<()> {
+        let keys = match &self.dictionary {
+            Dictionary::Dense => self.nodes,
+            Dictionary::Integers(file) => IntegerDictionary::new(file.header(), file.payload())?.len(),
+            Dictionary::Strings(file) => StringDictionary::new(file.header(), file.payload())?.len(),
+        };
+        let entries = match &self.order {
+            StoredOrder::Formula(_) => self.nodes,
+            StoredOrder::Table(file) => OrderTable::new(file.header(), file.payload())?.nodes(),
+        };
+        if (keys, entries) != (self.nodes, self.nodes) {
+            return Err(FormatError::invalid(
+                64,
+                format!("{keys} ids and an order of {entries} nodes for {} nodes", self.nodes),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The place of a node among all external ids, sorted.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn rank(&self, node: NodeId) -> Result<u64> {
+        assert!(node.0 < self.nodes, "node {node} of {}", self.nodes);
+        match &self.order {
+            StoredOrder::Formula(order) => Ok(order.rank(node.0)),
+            StoredOrder::Table(file) => order_table(file).inverse(node.0).map_err(Error::format(file.path())),
+        }
+    }
+
+    /// The node at a place among all external ids, sorted.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn node_at(&self, rank: u64) -> Result<NodeId> {
+        assert!(rank < self.nodes, "rank {rank} of {}", self.nodes);
+        match &self.order {
+            StoredOrder::Formula(order) => Ok(NodeId(order.node(rank))),
+            StoredOrder::Table(file) => {
+                let node = order_table(file).forward(rank).map_err(Error::format(file.path()))?;
+                Ok(NodeId(node))
+            }
+        }
+    }
+
+    /// What the user's files call a node.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn external(&self, node: NodeId) -> Result<ExternalId> {
+        let rank = self.rank(node)?;
+        Ok(match &self.dictionary {
+            Dictionary::Dense => ExternalId::Integer(rank),
+            Dictionary::Integers(file) => ExternalId::Integer(integers(file).get(rank)),
+            Dictionary::Strings(file) => {
+                let mut id = Vec::new();
+                strings(file).get(rank, &mut id).map_err(Error::format(file.path()))?;
+                ExternalId::String(id)
+            }
+        })
+    }
+
+    /// The node that the user's files call `id`, if there is one.
+    pub fn node(&self, id: &ExternalId) -> Result<Option<NodeId>> {
+        let rank = match (&self.dictionary, id) {
+            (Dictionary::Dense, &ExternalId::Integer(id)) => Some(id).filter(|&id| id < self.nodes),
+            (Dictionary::Integers(file), &ExternalId::Integer(id)) => integers(file).find(id),
+            (Dictionary::Strings(file), ExternalId::String(id)) => {
+                strings(file).find(id).map_err(Error::format(file.path()))?
+            }
+            _ => None,
+        };
+        rank.map(|rank| self.node_at(rank)).transpose()
+    }
+}
+
+fn order_table(file: &MappedFile) -> OrderTable<'_> {
+    OrderTable::new(file.header(), file.payload()).expect("checked when opened")
+}
+
+fn integers(file: &MappedFile) -> IntegerDictionary<'_> {
+    IntegerDictionary::new(file.header(), file.payload()).expect("checked when opened")
+}
+
+fn strings(file: &MappedFile) -> StringDictionary<'_> {
+    StringDictionary::new(file.header(), file.payload()).expect("checked when opened")
+}

@@ -1,0 +1,257 @@
+//! An open store.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    thread,
+};
+
+use grappa_formats::{
+    ChunkId, ChunkSpan, FormatError, NodeId,
+    assignment::{Assignment, Current},
+    chunks::ChunkMap,
+    container::FileKind,
+    manifest::{FileEntry, Manifest},
+    splits,
+};
+use roaring::RoaringTreemap;
+
+use super::{
+    chunk::Chunk,
+    files,
+    ids::{ExternalId, StoreIds},
+    writer::with_suffix,
+};
+use crate::{
+    Error, Position, Result,
+    ingest::workers,
+    io::{container::ContainerFile, map::Access},
+};
+
+/// Files whose headers one thread checks while another would start.
+const FILES_PER_THREAD: usize = 64;
+/// Threads that help to check headers: what they wait for is the disk.
+const THREADS_MAX: usize = 8;
+
+/// A store that is open for reading.
+///
+/// Opening reads the manifest and the header of every file, and no payload: a file that is missing, truncated, damaged
+/// in its header, or another one than the manifest lists, is an error here, and not a fault later when its mapping is
+/// read. It takes some ten microseconds a file, so milliseconds for a graph of 10^9 edges.
+///
+/// Chunks are mapped one by one, as they are asked for.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    manifest: Manifest,
+    chunks: ChunkMap,
+    generation: u64,
+    ids: StoreIds,
+}
+
+impl Store {
+    /// Opens the store at `path`.
+    pub fn open(path: &Path) -> Result<Self> {
+        let manifest = read_manifest(path)?;
+        if let Some(what) = files::disagreements(&manifest).into_iter().next() {
+            return Err(Error::format(path.join(files::MANIFEST))(FormatError::invalid(
+                64, what,
+            )));
+        }
+        check_headers(path, &manifest.files)?;
+        let generation = read_current(path)?;
+        ContainerFile::open(&path.join(files::assignment(generation)), FileKind::ASSIGNMENT).map_err(files::missing)?;
+        Ok(Self {
+            path: path.to_owned(),
+            chunks: manifest.chunk_map(),
+            ids: StoreIds::open(path, &manifest)?,
+            manifest,
+            generation,
+        })
+    }
+
+    /// The store's folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the store is made of.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Which chunk each node is in.
+    pub fn chunks(&self) -> &ChunkMap {
+        &self.chunks
+    }
+
+    /// The generation of the assignment that counts.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The chunks whose files are there: all of them, but in a slice.
+    pub fn present_chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
+        (0..)
+            .map(ChunkId)
+            .zip(&self.manifest.chunks)
+            .filter_map(|(chunk, entry)| entry.present.then_some(chunk))
+    }
+
+    /// Maps the files of a chunk for access here and there.
+    pub fn chunk(&self, chunk: ChunkId) -> Result<Chunk> {
+        Chunk::open(self, self.span(chunk)?, Access::Random)
+    }
+
+    /// Maps the files of a chunk for one pass from front to back.
+    pub fn chunk_in_order(&self, chunk: ChunkId) -> Result<Chunk> {
+        Chunk::open(self, self.span(chunk)?, Access::Sequential)
+    }
+
+    fn span(&self, chunk: ChunkId) -> Result<ChunkSpan> {
+        match self.manifest.chunks.get(chunk.0 as usize) {
+            Some(entry) if entry.present => Ok(ChunkSpan::of(&self.chunks, chunk)),
+            Some(_) => {
+                let present: Vec<_> = self.present_chunks().map(|chunk| chunk.0).collect();
+                let what = format!(
+                    "chunk {chunk} is not here: the store is a slice of its graph and has only chunks {}; generate it with \
+                     --only-chunks that name this one too",
+                    ranges(&present)
+                );
+                Err(Error::input(&self.path, Position::Whole, what))
+            }
+            None => {
+                let what = format!("there is no chunk {chunk}; the store has {}", self.chunks.chunks());
+                Err(Error::input(&self.path, Position::Whole, what))
+            }
+        }
+    }
+
+    /// Opens a file that the manifest lists, and checks its header once more.
+    pub(super) fn file(&self, path: &str) -> Result<ContainerFile> {
+        files::open(&self.path, self.file_entry(path))
+    }
+
+    /// The manifest's entry for a file that it calls for.
+    pub(super) fn file_entry(&self, path: &str) -> &FileEntry {
+        files::entry(&self.manifest, path)
+    }
+
+    /// The ids that the user's files give nodes.
+    pub fn ids(&self) -> &StoreIds {
+        &self.ids
+    }
+
+    /// What the user's files call a node.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn external_id(&self, node: NodeId) -> Result<ExternalId> {
+        self.ids().external(node)
+    }
+
+    /// The node that the user's files call `id`, if there is one.
+    pub fn node(&self, id: &ExternalId) -> Result<Option<NodeId>> {
+        self.ids().node(id)
+    }
+
+    /// A named set of nodes, if the store has it. Reads and fully checks its file.
+    pub fn split(&self, name: &str) -> Result<Option<RoaringTreemap>> {
+        if !self.manifest.splits.iter().any(|entry| entry.name == name) {
+            return Ok(None);
+        }
+        let path = self.path.join(files::split(name));
+        let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
+        splits::decode(&bytes, name, self.manifest.nodes)
+            .map(Some)
+            .map_err(Error::format(path))
+    }
+
+    /// Which partitions each edge bucket serves now. Reads and fully checks the file.
+    pub fn assignment(&self) -> Result<Assignment> {
+        let path = self.path.join(files::assignment(self.generation));
+        let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
+        Assignment::decode(&bytes, self.generation, self.chunks.chunks()).map_err(Error::format(path))
+    }
+}
+
+/// Reads and checks the manifest of the store at `path`, and says what `path` is if it is no store.
+pub(super) fn read_manifest(path: &Path) -> Result<Manifest> {
+    let unlike = |what: String| Error::input(path, Position::Whole, what);
+    let resume = "continue that run with --resume, or remove it and start again";
+    let partial = with_suffix(path, ".partial");
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(e) if e.kind() == io::ErrorKind::NotFound && partial.exists() => {
+            let what = format!("this store is not finished: a run left {}; {resume}", partial.display());
+            return Err(unlike(what));
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return Err(unlike(
+                "there is no such store; a store is a folder that grappa-ingest or grappa-gen made".into(),
+            ));
+        }
+        Err(e) => return Err(Error::io("open", path)(e)),
+    };
+    if !metadata.is_dir() {
+        return Err(unlike(
+            "this is a file, and a store is a folder that grappa-ingest or grappa-gen made".into(),
+        ));
+    }
+    if path.extension().is_some_and(|extension| extension == "partial") {
+        return Err(unlike(format!("this store is not finished; {resume}")));
+    }
+    let file = path.join(files::MANIFEST);
+    let bytes = match fs::read(&file) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return Err(unlike("this folder is no store: it has no file `manifest`".into()));
+        }
+        Err(e) => return Err(Error::io("read", file)(e)),
+    };
+    Manifest::decode(&bytes).map_err(Error::format(file))
+}
+
+/// Reads which generation counts.
+pub(super) fn read_current(path: &Path) -> Result<u64> {
+    let file = path.join(files::CURRENT);
+    let bytes = fs::read(&file).map_err(|e| files::missing(Error::io("read", &file)(e)))?;
+    let current = Current::decode(&bytes).map_err(Error::format(file))?;
+    Ok(current.generation)
+}
+
+/// Compares every file's header and length with the manifest.
+fn check_headers(path: &Path, entries: &[FileEntry]) -> Result<()> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let batches: Vec<&[FileEntry]> = entries.chunks(FILES_PER_THREAD).collect();
+    workers::for_each(threads, &batches, |batch| {
+        batch.iter().try_for_each(|entry| files::open(path, entry).map(drop))
+    })
+}
+
+/// Ascending numbers for people: `0-3, 7`.
+fn ranges(numbers: &[u32]) -> String {
+    let mut text = String::new();
+    for run in numbers.chunk_by(|a, b| a + 1 == *b) {
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        text.push_str(&run[0].to_string());
+        if run.len() > 1 {
+            text.push_str(&format!("-{}", run[run.len() - 1]));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_listed_short() {
+        assert_eq!(ranges(&[]), "");
+        assert_eq!(ranges(&[5]), "5");
+        assert_eq!(ranges(&[0, 1, 2, 3, 7, 9, 10]), "0-3, 7, 9-10");
+    }
+}

@@ -1,0 +1,230 @@
+//! `grappa-store info`: what a store holds, for people and for programs.
+
+use grappa_console::{ByteSize, Console, Summary, count};
+use grappa_engine::store::{
+    Store,
+    info::{DegreeBucket, Info, info},
+};
+use serde::Serialize;
+
+use crate::args;
+
+/// Width of the longest bar of the histogram, in characters.
+const BAR_WIDTH: f64 = 40.0;
+/// Parts of a character that a bar can end with: one eighth to seven eighths.
+const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    info: Info,
+    #[serde(skip)]
+    store: String,
+}
+
+pub fn run(options: &args::Store, console: &Console) -> anyhow::Result<()> {
+    let store = Store::open(&options.store)?;
+    let info = info(&store, options.threads.get()?, &console.bars())?;
+    console.answer(&Shown {
+        info,
+        store: options.store.display().to_string(),
+    })
+}
+
+impl Summary for Shown {
+    fn text(&self) -> String {
+        let info = &self.info;
+        let mut table = Table::default();
+        table.row("nodes", exact(info.nodes));
+        table.row("edges", edges(info));
+        table.row("chunks", chunks(info));
+        if let Some(bits) = info.bits_per_edge {
+            table.row("bits per edge", format!("{bits:.2}"));
+        }
+        table.row("ids", format!("{}, {}", info.ids, order(info)));
+        if let Some(features) = &info.features {
+            let source = if features.source == "stored" {
+                ""
+            } else {
+                ", computed when wanted"
+            };
+            table.row("features", format!("{} x {}{source}", features.dim, features.dtype));
+        }
+        if let (Some(classes), Some(kind)) = (info.classes, info.labels) {
+            let of = if kind == "multi" {
+                ", any number of them a node"
+            } else {
+                ""
+            };
+            table.row("classes", format!("{classes}{of}"));
+        }
+        let splits = [
+            ("train", info.splits.train),
+            ("val", info.splits.val),
+            ("test", info.splits.test),
+        ];
+        let splits: Vec<_> = splits
+            .iter()
+            .filter_map(|(name, nodes)| nodes.map(|nodes| format!("{name} {nodes}")))
+            .collect();
+        if !splits.is_empty() {
+            table.row("splits", splits.join(", "));
+        }
+        table.row(
+            "partitions",
+            format!("{} (generation {})", info.partitions, info.generation),
+        );
+        table.row("written by", info.writer.clone());
+        if let Some(generator) = &info.generator {
+            table.row("generated from", generator.to_string());
+        }
+        format!(
+            "{}\n{}\n\n{}\n\n{}",
+            self.store,
+            table.text(),
+            bytes(info),
+            degrees(info)
+        )
+    }
+}
+
+fn edges(info: &Info) -> String {
+    let mut text = exact(info.edges);
+    let options = [
+        (info.undirected, "both directions"),
+        (info.dedup, "parallel ones merged"),
+        (info.self_loops == "drop", "no self-loops"),
+        (info.self_loops == "add", "a self-loop each"),
+        (info.weighted, "weighted"),
+    ];
+    for (_, option) in options.iter().filter(|(is_on, _)| *is_on) {
+        text += &format!(", {option}");
+    }
+    if info.edges_read != info.edges {
+        text += &format!("; of {} read", exact(info.edges_read));
+    }
+    if info.rejected > 0 {
+        text += &format!(", {} rejected", exact(info.rejected));
+    }
+    text
+}
+
+fn chunks(info: &Info) -> String {
+    if info.chunks_present == info.chunks {
+        info.chunks.to_string()
+    } else {
+        format!("{} of {}: a slice of the graph", info.chunks_present, info.chunks)
+    }
+}
+
+fn order(info: &Info) -> String {
+    match info.seed {
+        Some(seed) => format!("in random order (seed {seed})"),
+        None if info.order == "table" => "in a given order".into(),
+        None => "in order".into(),
+    }
+}
+
+/// The exact number, and a short form of large ones.
+fn exact(n: u64) -> String {
+    let short = count(n);
+    if short == n.to_string() {
+        short
+    } else {
+        format!("{n} ({short})")
+    }
+}
+
+fn bytes(info: &Info) -> String {
+    let bytes = &info.bytes;
+    let parts = [
+        ("edges", bytes.edges),
+        ("degrees", bytes.degrees),
+        ("weights", bytes.weights),
+        ("features", bytes.features),
+        ("labels", bytes.labels),
+        ("splits", bytes.splits),
+        ("ids", bytes.ids),
+        ("other", bytes.other),
+        ("total", bytes.total),
+    ];
+    let lines = parts.iter().filter(|(_, bytes)| *bytes > 0).map(|(name, part)| {
+        let percent = *part as f64 / bytes.total as f64 * 100.0;
+        format!("  {name:<14}{:>12}  {percent:>5.1} %", ByteSize(*part))
+    });
+    format!("on disk\n{}", lines.collect::<Vec<_>>().join("\n"))
+}
+
+fn degrees(info: &Info) -> String {
+    let Some(mean) = info.degree_mean else {
+        return "no nodes".into();
+    };
+    let head = format!("in-degrees: mean {mean:.2}, largest {}", info.degree_max);
+    let most = info
+        .degree_histogram
+        .iter()
+        .map(|bucket| bucket.nodes)
+        .max()
+        .unwrap_or(0);
+    let range = |bucket: &DegreeBucket| match bucket {
+        DegreeBucket { from, to, .. } if from == to => from.to_string(),
+        DegreeBucket { from, to, .. } => format!("{from}-{to}"),
+    };
+    let width = info
+        .degree_histogram
+        .iter()
+        .map(|bucket| range(bucket).len())
+        .max()
+        .unwrap_or(0);
+    let lines = info.degree_histogram.iter().map(|bucket| {
+        let bar = bar(bucket.nodes as f64 / most as f64 * BAR_WIDTH);
+        format!("  {:>width$}  {:>10}  {bar}", range(bucket), count(bucket.nodes))
+            .trim_end()
+            .to_owned()
+    });
+    let lines: Vec<_> = std::iter::once(head).chain(lines).collect();
+    lines.join("\n")
+}
+
+/// A bar of that many characters. What is not nothing shows.
+fn bar(length: f64) -> String {
+    let eighths = (length * 8.0).round() as usize;
+    let eighths = if length > 0.0 { eighths.max(1) } else { 0 };
+    let mut bar = "█".repeat(eighths / 8);
+    bar.extend((!eighths.is_multiple_of(8)).then(|| EIGHTHS[eighths % 8 - 1]));
+    bar
+}
+
+/// Names and values in two columns.
+#[derive(Default)]
+struct Table {
+    rows: Vec<(&'static str, String)>,
+}
+
+impl Table {
+    fn row(&mut self, name: &'static str, value: String) {
+        self.rows.push((name, value));
+    }
+
+    fn text(&self) -> String {
+        let width = self.rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let lines = self
+            .rows
+            .iter()
+            .map(|(name, value)| format!("  {name:<width$}  {value}"));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_grow_by_eighths_and_never_vanish() {
+        assert_eq!(bar(0.0), "");
+        assert_eq!(bar(0.001), "▏");
+        assert_eq!(bar(1.0), "█");
+        assert_eq!(bar(2.5), "██▌");
+    }
+}

@@ -1,0 +1,71 @@
+//! `grappa-store verify`: what is wrong with a store, as far as can be told.
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use grappa_console::{ByteSize, Console, Summary, duration};
+use grappa_engine::store::verify::{Problem, verify};
+use serde::Serialize;
+
+use crate::args;
+
+#[derive(Serialize)]
+struct Verified {
+    ok: bool,
+    files: u64,
+    bytes: u64,
+    problems: Vec<Found>,
+    seconds: f64,
+    #[serde(skip)]
+    store: String,
+}
+
+#[derive(Serialize)]
+struct Found {
+    file: String,
+    offset: u64,
+    what: String,
+}
+
+pub fn run(options: &args::Store, console: &Console) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let report = verify(&options.store, options.threads.get()?, &console.bars())?;
+    let problems = report.problems.len();
+    let verified = Verified {
+        ok: report.is_ok(),
+        files: report.files,
+        bytes: report.bytes,
+        problems: report.problems.into_iter().map(Found::from).collect(),
+        seconds: begin.elapsed().as_secs_f64(),
+        store: options.store.display().to_string(),
+    };
+    // A sound store is nothing to tell with --quiet; problems are.
+    if verified.ok {
+        return console.finish(&verified);
+    }
+    console.answer(&verified)?;
+    let s = if problems == 1 { "" } else { "s" };
+    bail!("{}: {problems} problem{s} found", options.store.display());
+}
+
+impl From<Problem> for Found {
+    fn from(Problem { file, offset, what }: Problem) -> Self {
+        Self { file, offset, what }
+    }
+}
+
+impl Summary for Verified {
+    fn text(&self) -> String {
+        if self.ok {
+            return format!(
+                "{}: sound; {} files, {} in {}",
+                self.store,
+                self.files,
+                ByteSize(self.bytes),
+                duration(Duration::from_secs_f64(self.seconds))
+            );
+        }
+        let line = |found: &Found| format!("{}: {}: {}", found.file, found.offset, found.what);
+        self.problems.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+}
