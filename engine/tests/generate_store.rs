@@ -348,8 +348,8 @@ fn a_run_that_died_is_resumed_to_the_same_store() {
     };
     generate_store(&with(&path, 40, false), &Silent).unwrap();
     let whole = files(&path);
-    // One report a chunk.
-    for after in [0, 1, 17, 39] {
+    // Two reports a chunk.
+    for after in [0, 1, 35, 79] {
         let dies = DiesAfter(AtomicU64::new(after));
         catch_unwind(AssertUnwindSafe(|| generate_store(&with(&again, 40, false), &dies))).expect_err("it dies");
         assert!(!again.exists());
@@ -358,7 +358,7 @@ fn a_run_that_died_is_resumed_to_the_same_store() {
         let error = generate_store(&with(&again, 41, true), &Silent).unwrap_err();
         assert!(error.to_string().contains("--chunks = 40"), "{error}");
         generate_store(&with(&again, 40, true), &Silent).unwrap();
-        assert!(files(&again) == whole, "died after {after} chunks");
+        assert!(files(&again) == whole, "died after {after} reports");
         fs::remove_dir_all(&again).unwrap();
     }
 }

@@ -17,7 +17,8 @@
 //! A row must fit in memory, twice: see [`Generator::largest_row_estimate`], and [`Generator::row_window`] for rows
 //! that do not.
 //!
-//! [`write_edge_list`] and its companions write graphs as plain files; everything else here is computation alone.
+//! [`store`] makes stores, [`write_edge_list`] and its companions plain files; everything else here is computation
+//! alone.
 //!
 //! The graphs of a recipe never change: tests hold checksums of some. A change to the algorithm raises
 //! [`Recipe::VERSION`].
