@@ -113,6 +113,11 @@ impl DictionaryMeta {
         self.keys.div_ceil(BLOCK_KEYS)
     }
 
+    /// Where the table of blocks starts, in bytes from the start of the payload.
+    pub fn table_offset(&self) -> u64 {
+        self.key_bytes.next_multiple_of(8)
+    }
+
     fn payload_bytes(&self) -> Option<u64> {
         match self.kind {
             KeyKind::Integers => Some(8 * self.keys),
@@ -573,6 +578,18 @@ impl<'a> StringDictionary<'a> {
     fn table_entry_offset(&self, block: u64) -> u64 {
         self.payload_offset + (self.blocks.len() + self.padding.len()) as u64 + 8 * block
     }
+}
+
+/// Puts key number `index` of a block in place of what `key` holds. `bytes` are the block's, from `offset` of the file
+/// on. For readers that hold one block at a time.
+pub fn block_key(bytes: &[u8], offset: u64, index: u64, key: &mut Vec<u8>) -> Result<()> {
+    let mut entries = Entries { rest: bytes, offset };
+    key.clear();
+    key.extend_from_slice(entries.first()?);
+    for _ in 0..index {
+        entries.next(key.len())?.put_on(key);
+    }
+    Ok(())
 }
 
 /// Goes through strings in order.

@@ -5,13 +5,15 @@
 //!     take the next block nobody has, parse it
 //!     ids -> ranks -> nodes, a batch at a time
 //!     for each edge: append (row in shard, source) to the shard's buffer
-//!     now and then: write out all buffers, and note in the journal what is done
 //! ```
 //!
 //! Cost on two cores: some 40 ns an edge and thread; the input is read once, and 8 bytes an edge are written (16 with
 //! weights).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use grappa_formats::{
     NodeId,
@@ -21,13 +23,18 @@ use grappa_formats::{
 
 use super::{
     plan::SpillPlan,
-    rejects::{RejectsFolder, RejectsWriter},
-    source::{BlockId, EdgeBatch, EdgeSource, RawBlock},
-    spill::{Extent, SpillFolder, SpillWriter},
-    state::{Counts, Scan, Stage, State},
+    source::{BlockId, EdgeBatch, EdgeSource},
+    spill::SpillWriter,
+    spread::{Blocks, Buffers, Taken},
+    state::Scan,
     workers,
 };
-use crate::{Result, ids::IdMap, progress::Progress, sort::bits_for};
+use crate::{
+    Result,
+    ids::{IdMap, Order},
+    progress::Progress,
+    sort::bits_for,
+};
 
 /// How an edge becomes a word: the row within its shard above, the source's node id below.
 #[derive(Debug, Clone)]
@@ -68,140 +75,98 @@ impl EdgeKeys {
     }
 }
 
-/// What pass 1 needs to know.
-pub struct Scatter<'a> {
+/// The blocks of the input.
+pub struct InputBlocks<'a> {
     /// The input.
     pub source: &'a EdgeSource,
-    /// External ids to nodes.
+    /// External ids to ranks.
     pub ids: &'a IdMap,
+    /// What external ids are replaced by.
+    pub replace: Replace,
+}
+
+/// What external ids are replaced by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replace {
+    /// By their ranks.
+    Ranks,
+    /// By the keys of [`crate::ids::keys`].
+    Keys,
+}
+
+impl Blocks for InputBlocks<'_> {
+    fn total_bytes(&self) -> u64 {
+        self.source.total_bytes()
+    }
+
+    fn next(&self, skip: &dyn Fn(BlockId) -> bool, into: &mut Buffers) -> Result<Option<Taken>> {
+        let Some(block) = self.source.next_block(skip)? else {
+            return Ok(None);
+        };
+        match self.replace {
+            Replace::Ranks => self.ids.parse(&block, &mut into.batch, &mut into.text)?,
+            Replace::Keys => self.ids.parse_keys(&block, &mut into.batch, &mut into.text)?,
+        }
+        Ok(Some(Taken {
+            id: block.id(),
+            bytes: block.input_bytes(),
+        }))
+    }
+
+    fn path(&self, id: BlockId) -> &Path {
+        self.source.path(id.file)
+    }
+}
+
+/// How edges of ranks go to the shard of their destination.
+pub struct Scatter<'a> {
+    /// Ranks to nodes.
+    pub order: &'a Order,
     /// What to do to edges.
     pub options: EdgeOptions,
     /// Edge to shard and key.
     pub keys: &'a EdgeKeys,
-    /// Where records go.
-    pub spill: &'a SpillFolder,
-    /// Where skipped lines go.
-    pub rejects: &'a RejectsFolder,
-    /// Bytes of a spill buffer.
-    pub buffer_bytes: usize,
-    /// Worker threads.
-    pub threads: usize,
 }
-
-/// Input bytes between two notes in the journal: what a killed run does again, at most, per worker.
-const COMMIT_BYTES: u64 = 256 << 20;
-/// The most notes that are made; each lists the extents of all shards.
-const COMMITS_MAX: u64 = 1000;
 
 impl Scatter<'_> {
-    /// Spills every block that the journal does not already know as spilled.
-    pub fn run(&self, state: &State, progress: &dyn Progress) -> Result<()> {
-        let commit_bytes = COMMIT_BYTES.max(self.source.total_bytes() / COMMITS_MAX);
-        let before = state.stage(Stage::Edges);
-        let (first_worker, skip) = (before.next_worker(), |id: BlockId| before.blocks.contains(&id));
-        workers::run(self.threads, |turn| {
-            let mut worker = Worker::new(self, first_worker + turn.number);
-            while turn.goes_on()
-                && let Some(block) = self.source.next_block(&skip)?
-            {
-                worker.spill(&block, progress)?;
-                if worker.uncommitted_bytes >= commit_bytes {
-                    worker.commit(state)?;
-                }
-            }
-            worker.commit(state)
-        })
-    }
-}
-
-struct Worker<'a> {
-    scatter: &'a Scatter<'a>,
-    number: u32,
-    writer: SpillWriter,
-    batch: EdgeBatch,
-    rejects: RejectsWriter,
-    blocks: Vec<BlockId>,
-    counts: Counts,
-    uncommitted_bytes: u64,
-}
-
-impl<'a> Worker<'a> {
-    fn new(scatter: &'a Scatter<'a>, number: u32) -> Self {
-        let writer = SpillWriter::new(
-            scatter.spill.clone(),
-            number,
-            scatter.keys.shards.chunks(),
-            scatter.buffer_bytes,
-        );
-        Self {
-            scatter,
-            number,
-            writer,
-            batch: EdgeBatch::default(),
-            rejects: scatter.rejects.writer(number),
-            blocks: Vec::new(),
-            counts: Counts::default(),
-            uncommitted_bytes: 0,
+    /// Spills a batch of edges, whose ranks are replaced by nodes.
+    pub fn push(&self, batch: &mut EdgeBatch, writer: &mut SpillWriter) -> Result<()> {
+        self.order.nodes(&mut batch.sources);
+        self.order.nodes(&mut batch.targets);
+        self.push_all(batch, writer, false)?;
+        if self.options.undirected {
+            self.push_all(batch, writer, true)?;
         }
-    }
-
-    fn spill(&mut self, block: &RawBlock, progress: &dyn Progress) -> Result<()> {
-        let Scatter { ids, options, .. } = *self.scatter;
-        ids.parse(block, &mut self.batch)?;
-        ids.order().nodes(&mut self.batch.sources);
-        ids.order().nodes(&mut self.batch.targets);
-        self.push_all(false)?;
-        if options.undirected {
-            self.push_all(true)?;
-        }
-        self.counts.reject_bytes = self
-            .rejects
-            .write(self.scatter.source.path(block.id().file), &self.batch.rejected)?;
-        self.counts.read += self.batch.sources.len() as u64;
-        self.counts.rejected += self.batch.rejected.len() as u64;
-        self.blocks.push(block.id());
-        self.uncommitted_bytes += block.input_bytes();
-        progress.advance(block.input_bytes(), self.batch.sources.len() as u64);
         Ok(())
     }
 
     /// Spills the batch, or its reverse without self-loops, which are their own reverse.
-    fn push_all(&mut self, reverse: bool) -> Result<()> {
-        let Scatter { keys, options, .. } = *self.scatter;
+    fn push_all(&self, batch: &EdgeBatch, writer: &mut SpillWriter, reverse: bool) -> Result<()> {
         let (sources, targets) = match reverse {
-            false => (&self.batch.sources, &self.batch.targets),
-            true => (&self.batch.targets, &self.batch.sources),
+            false => (&batch.sources, &batch.targets),
+            true => (&batch.targets, &batch.sources),
         };
         // Self-loops that are added are added to rows, so those of the input must go.
-        let drop_loops = reverse || options.self_loops != SelfLoops::Keep;
+        let drop_loops = reverse || self.options.self_loops != SelfLoops::Keep;
         let edges = sources.iter().copied().zip(targets.iter().copied());
-        if self.batch.weights.is_empty() {
+        if batch.weights.is_empty() {
             for (source, target) in edges {
                 if drop_loops && source == target {
                     continue;
                 }
-                let (shard, key) = keys.of(source, target);
-                self.writer.push_word(shard, key)?;
+                let (shard, key) = self.keys.of(source, target);
+                writer.push_word(shard, key)?;
             }
         } else {
-            for ((source, target), weight) in edges.zip(&self.batch.weights) {
+            for ((source, target), weight) in edges.zip(&batch.weights) {
                 if drop_loops && source == target {
                     continue;
                 }
-                let (shard, key) = keys.of(source, target);
-                self.writer
-                    .push(shard)?
-                    .copy_from_slice(&[key, u64::from(weight.to_bits())]);
+                let (shard, key) = self.keys.of(source, target);
+                writer.push(shard)?.copy_from_slice(&[key, u64::from(weight.to_bits())]);
             }
         }
         Ok(())
-    }
-
-    fn commit(&mut self, state: &State) -> Result<()> {
-        let extents: &[Extent] = self.writer.flush_all()?;
-        let blocks = std::mem::take(&mut self.blocks);
-        self.uncommitted_bytes = 0;
-        state.spilled(Stage::Edges, self.number, blocks, extents, self.counts)
     }
 }
 

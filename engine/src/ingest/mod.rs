@@ -14,16 +14,21 @@
 //! was killed.
 
 mod columns;
+mod dictionary;
 mod edges;
+mod external;
 mod features;
+mod join;
 mod labels;
 pub(crate) mod memory;
 pub(crate) mod plan;
 mod rejects;
 mod rows;
+mod runs;
 pub mod source;
 mod spill;
 mod splits;
+mod spread;
 mod state;
 pub(crate) mod workers;
 
@@ -40,18 +45,15 @@ use grappa_formats::{
     container::{FileKind, PAGE_BYTES},
     features::FeaturesMeta,
     labels::LabelsMeta,
-    manifest::{
-        EdgeOptions, ExternalIds, FeatureDtype, FeatureSpec, FileEntry, IdSpec, LabelSpec, Manifest, OrderSpec,
-        SplitEntry,
-    },
-    order::Feistel,
+    manifest::{EdgeOptions, ExternalIds, FeatureDtype, FeatureSpec, FileEntry, LabelSpec, Manifest, SplitEntry},
 };
 
 pub use self::splits::SplitFile;
 use self::{
     columns::{Column, ColumnFile, ColumnInput},
-    edges::{EdgeKeys, Scatter},
+    edges::{EdgeKeys, InputBlocks, Replace, Scatter},
     features::FeatureInput,
+    join::JoinPlan,
     labels::LabelInput,
     memory::MemoryGate,
     plan::{Budget, SpillPlan},
@@ -59,11 +61,12 @@ use self::{
     rows::Gather,
     source::{EdgeFormat, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, LabelSource, MatrixSource, OnBadLine},
     spill::SpillFolder,
+    spread::{Blocks, Spread},
     state::{ChunkDone, Scan, Stage, StageState, State},
 };
 use crate::{
     Error, Result,
-    ids::{IdMap, Order},
+    ids::IdMap,
     io::container::WrittenFile,
     progress::Progress,
     sort::bits_for,
@@ -178,6 +181,7 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
     let budget = Budget {
         memory: options.memory,
         threads: options.threads,
+        reserved: 0,
     };
     let node_files = NodeFiles::open(options)?;
     let nodes = options
@@ -244,13 +248,17 @@ impl Run<'_> {
             _ => State::create(folder, fingerprint)?,
         };
         let scan = self.scan(&state)?;
-        let (ids, id_spec) = self.id_map(scan.nodes);
+        let (mut ids, id_spec) = self.id_map(scan.nodes)?;
         let chunks = plan::chunk_map(scan.nodes, self.options.chunks)?;
         plan::check_buckets(&chunks, u64::from(chunks.chunks()))?;
 
         let rejects = RejectsFolder::new(self.folder.lasting_scratch());
         // Before the edges, because these fail sooner.
+        if !self.options.splits.is_empty() && ids.table_memory() <= self.budget.memory / 2 {
+            ids.load()?;
+        }
         let (splits, split_files) = self.splits(&ids, scan.nodes)?;
+        ids.unload();
         let labels = match node_files.labels {
             Some(source) => Some(self.labels(&state, &chunks, &ids, LabelInput::new(source, scan.nodes)?)?),
             None => None,
@@ -263,7 +271,8 @@ impl Run<'_> {
             }
             None => None,
         };
-        let edges = self.edges(&state, scan, &chunks, &ids, &rejects)?;
+        let edges = self.edges(&state, scan, &chunks, &mut ids, &rejects)?;
+        let input = self.input_stage(&state);
         let mut files = [state.files(), split_files].concat();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let manifest = Manifest {
@@ -278,13 +287,13 @@ impl Run<'_> {
             splits,
             weighted: self.source.weighted(),
             edge_options: self.options.edge_options,
-            edges_read: edges.counts().read,
-            rejected: edges.counts().rejected,
+            edges_read: input.counts().read,
+            rejected: input.counts().rejected,
             generator: String::new(),
             files,
         };
         if manifest.rejected > 0 {
-            rejects.collect(&edges, &rejects_path(self.options))?;
+            rejects.collect(&input, &rejects_path(self.options))?;
         }
         let bytes_on_disk = self.folder.commit(&manifest, &State::path(folder))?;
         Ok(Summary::of(&manifest, bytes_on_disk, self.options))
@@ -294,6 +303,9 @@ impl Run<'_> {
     fn scan(&self, state: &State) -> Result<Scan> {
         if let Some(scan) = state.scan() {
             return Ok(scan);
+        }
+        if self.options.ids != ExternalIds::Dense {
+            return self.scan_dictionary(state);
         }
         let scan = match self.nodes {
             Some(nodes) => Scan {
@@ -316,39 +328,27 @@ impl Run<'_> {
         Ok(scan)
     }
 
-    fn id_map(&self, nodes: u64) -> (IdMap, IdSpec) {
-        let (order, spec) = match self.options.assign {
-            Assign::Random => {
-                let seed = self.options.seed;
-                (Order::Feistel(Feistel::new(nodes, seed)), OrderSpec::Feistel(seed))
-            }
-            Assign::Range => (Order::Identity, OrderSpec::Identity),
-        };
-        (
-            IdMap::dense(nodes, order),
-            IdSpec {
-                external: self.options.ids,
-                order: spec,
-            },
-        )
-    }
-
     /// Pass 1 and 2. Returns what was done.
     fn edges(
         &self,
         state: &State,
         scan: Scan,
         chunks: &ChunkMap,
-        ids: &IdMap,
+        ids: &mut IdMap,
         rejects: &RejectsFolder,
     ) -> Result<StageState> {
         let record_words = if self.source.weighted() { 2 } else { 1 };
+        let join = self.plan_join(state, ids)?;
         let plan = match state.stage(Stage::Edges).plan {
             Some(plan) => plan,
             None => {
                 let directions = if self.options.edge_options.undirected { 2 } else { 1 };
                 let bits = bits_for(chunks.nodes());
-                let plan = SpillPlan::of_edges(chunks, scan.edges * directions, record_words, bits, &self.budget)?;
+                let budget = Budget {
+                    reserved: join.as_ref().map_or(ids.table_memory(), JoinPlan::table_memory),
+                    ..self.budget
+                };
+                let plan = SpillPlan::of_edges(chunks, scan.edges * directions, record_words, bits, &budget)?;
                 state.planned(Stage::Edges, plan)?;
                 plan
             }
@@ -356,18 +356,38 @@ impl Run<'_> {
         let keys = EdgeKeys::new(chunks, &plan);
         let spill = SpillFolder::new(self.folder.lasting_scratch(), "edges", record_words as usize);
 
-        self.progress.stage("reading edges", Some(self.source.total_bytes()));
         let scatter = Scatter {
-            source: &self.source,
-            ids,
+            order: &ids.order().clone(),
             options: self.options.edge_options,
             keys: &keys,
-            spill: &spill,
-            rejects,
-            buffer_bytes: plan.buffer_bytes,
-            threads: self.options.threads,
         };
-        scatter.run(state, self.progress)?;
+        let spread = |blocks: &dyn Blocks| {
+            self.progress.stage("reading edges", Some(blocks.total_bytes()));
+            let spread = Spread {
+                stage: Stage::Edges,
+                blocks,
+                push: &|batch, writer| scatter.push(batch, writer),
+                spill: &spill,
+                shards: keys.shards.chunks(),
+                rejects,
+                buffer_bytes: plan.buffer_bytes,
+                threads: self.options.threads,
+            };
+            spread.run(state, self.progress)
+        };
+        match &join {
+            Some(join) => {
+                let edges = self.join(state, ids, join, rejects)?;
+                spread(&edges)?;
+                self.end_join(&edges)?;
+            }
+            None => {
+                ids.load()?;
+                let (source, replace) = (&self.source, Replace::Ranks);
+                spread(&InputBlocks { source, ids, replace })?;
+                ids.unload();
+            }
+        }
 
         let spilled = state.stage(Stage::Edges);
         self.progress
@@ -528,7 +548,11 @@ fn open_edges(options: &IngestOptions, nodes: Option<u64>, budget: &Budget) -> R
         id_limit: id_limit(options.ids, nodes),
         weights: options.weights.clone(),
         on_bad_line: options.on_bad_line,
-        block_bytes: budget.block_bytes(),
+        // Strings take up to twice the memory of integers once they are parsed.
+        block_bytes: match options.ids {
+            ExternalIds::String => budget.block_bytes() / 2,
+            ExternalIds::Dense | ExternalIds::Sparse => budget.block_bytes(),
+        },
     };
     EdgeSource::open(&options.edges, source_options)
 }

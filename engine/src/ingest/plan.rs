@@ -13,6 +13,7 @@ use crate::{Error, Result};
 
 /// Input bytes parsed at a time, if the budget allows.
 const BLOCK_BYTES_MAX: u64 = 4 << 20;
+const BLOCK_BYTES_MIN: u64 = 64 << 10;
 /// Memory that a block takes at worst while it is parsed, per byte of input: itself and, of text like `1 2`, four
 /// times as much in ids.
 const BLOCK_COST: u64 = 5;
@@ -77,18 +78,20 @@ pub struct Budget {
     pub memory: u64,
     /// Worker threads.
     pub threads: usize,
+    /// Bytes of `memory` that are taken while records are spilled, at most half.
+    pub reserved: u64,
 }
 
 impl Budget {
     /// Input bytes to parse at a time.
     pub fn block_bytes(&self) -> usize {
-        (self.memory / self.threads as u64 / 4 / BLOCK_COST).clamp(64 << 10, BLOCK_BYTES_MAX) as usize
+        (self.memory / self.threads as u64 / 4 / BLOCK_COST).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX) as usize
     }
 
     /// Bytes of one of a worker's `shards` spill buffers.
-    fn buffer_bytes(&self, shards: u64) -> u64 {
+    pub fn buffer_bytes(&self, shards: u64) -> u64 {
         let blocks = self.block_bytes() as u64 * BLOCK_COST;
-        (self.memory / self.threads as u64).saturating_sub(blocks) / shards
+        ((self.memory - self.reserved) / self.threads as u64).saturating_sub(blocks) / shards
     }
 }
 
@@ -113,7 +116,13 @@ impl SpillPlan {
         let shards = shards_per_chunk * count;
         let buffer_bytes = budget.buffer_bytes(shards);
         if buffer_bytes < BUFFER_BYTES_MIN {
-            let wanted = shards * BUFFER_BYTES_MIN * budget.threads as u64 * 4 / 3;
+            // A quarter is in blocks, or more if they cannot be smaller, and what is reserved may be half.
+            let (threads, buffers) = (budget.threads as u64, shards * BUFFER_BYTES_MIN);
+            let least = BLOCK_BYTES_MIN * BLOCK_COST + buffers;
+            let wanted = match budget.reserved {
+                0 => (threads * buffers * 4 / 3).max(threads * least),
+                _ => (threads * buffers * 4).max(threads * least * 2),
+            };
             return Err(Error::Options(format!(
                 "a memory budget of {} MiB is too small for {shards} buffers in each of {} threads; give --memory {}MiB \
                  or fewer --threads",
@@ -190,6 +199,7 @@ mod tests {
         let small = Budget {
             memory: 64 << 20,
             threads: 2,
+            reserved: 0,
         };
         let error = SpillPlan::of_edges(&chunks, 1 << 44, 1, 40, &small)
             .unwrap_err()
@@ -206,6 +216,7 @@ mod tests {
         let enough = Budget {
             memory: wanted << 20,
             threads: 2,
+            reserved: 0,
         };
         // A larger budget needs fewer shards, so what is named is enough.
         SpillPlan::of_edges(&chunks, 1 << 44, 1, 40, &enough).unwrap();

@@ -85,8 +85,13 @@ impl SpillFolder {
         if sum == extent.sum {
             return Ok(());
         }
+        Err(self.damaged(worker, shard))
+    }
+
+    /// That a file does not hold what was written to it.
+    pub fn damaged(&self, worker: u32, shard: u32) -> Error {
         let what = "the spilled records are not those that were written; remove the unfinished store and start again";
-        Err(Error::input(self.path(worker, shard), Position::Whole, what))
+        Error::input(self.path(worker, shard), Position::Whole, what)
     }
 
     /// Removes the files of all `workers` for `shards`, as far as there are any.

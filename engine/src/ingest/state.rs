@@ -13,7 +13,7 @@ use grappa_formats::{
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
-use super::{plan::SpillPlan, source::BlockId, spill::Extent};
+use super::{join::JoinPlan, plan::SpillPlan, source::BlockId, spill::Extent};
 use crate::{Error, Result, io::journal::Journal, store::writer::same_options};
 
 /// Name of the journal in the folder of an unfinished store.
@@ -22,6 +22,10 @@ const JOURNAL: &str = "journal";
 /// The stages whose records are spilled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stage {
+    /// Edges, by the segment of their source's id.
+    BySource,
+    /// Edges, by the segment of their destination's id.
+    ByTarget,
     /// Edges, by destination.
     Edges,
     /// Feature rows, by node.
@@ -37,6 +41,10 @@ enum Record {
     Started(BTreeMap<String, String>),
     /// The input was scanned for its ids.
     Scanned(Scan),
+    /// All ids are in the dictionary, whose file is on disk.
+    Listed(Scan, NamedFile),
+    /// Ids do not fit memory, and were cut into segments.
+    Joining(JoinPlan),
     /// How a stage divides its records; a resumed run must divide them alike.
     Planned(Stage, SpillPlan),
     /// A worker has spilled these blocks; its extents so far, one a shard.
@@ -78,9 +86,12 @@ pub struct ChunkDone {
     pub edges: u64,
     /// Edges by chunk of their source, if this is the stage of edges.
     pub bucket_edges: Vec<u64>,
-    /// The files: path in the store, bytes, digest.
-    pub files: Vec<(String, u64, u64)>,
+    /// The files.
+    pub files: Vec<NamedFile>,
 }
+
+/// Path in the store, bytes and digest of a finished file.
+pub type NamedFile = (String, u64, u64);
 
 impl ChunkDone {
     /// The manifest's entry for the chunk.
@@ -166,6 +177,9 @@ pub struct State {
 #[derive(Debug, Default)]
 struct Known {
     scan: Option<Scan>,
+    join: Option<JoinPlan>,
+    /// Files that belong to no chunk.
+    files: Vec<NamedFile>,
     stages: HashMap<Stage, StageState>,
 }
 
@@ -214,6 +228,11 @@ impl State {
         self.known().scan
     }
 
+    /// How ids were cut into segments, if they were.
+    pub fn join(&self) -> Option<JoinPlan> {
+        self.known().join.clone()
+    }
+
     /// What a stage has finished so far.
     pub fn stage(&self, stage: Stage) -> StageState {
         self.known().stages.get(&stage).cloned().unwrap_or_default()
@@ -223,12 +242,16 @@ impl State {
     pub fn files(&self) -> Vec<FileEntry> {
         let known = self.known();
         let chunks = known.stages.values().flat_map(|stage| stage.chunks.values());
-        let entry = |(path, bytes, digest): &(String, u64, u64)| FileEntry {
+        let entry = |(path, bytes, digest): &NamedFile| FileEntry {
             path: path.clone(),
             bytes: *bytes,
             digest: *digest,
         };
-        let mut files: Vec<_> = chunks.flat_map(|chunk| &chunk.files).map(entry).collect();
+        let mut files: Vec<_> = chunks
+            .flat_map(|chunk| &chunk.files)
+            .chain(&known.files)
+            .map(entry)
+            .collect();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         files
     }
@@ -236,6 +259,16 @@ impl State {
     /// Records the result of the scan.
     pub fn scanned(&self, scan: Scan) -> Result<()> {
         self.record(Record::Scanned(scan))
+    }
+
+    /// Records that the dictionary is finished.
+    pub fn listed(&self, scan: Scan, file: FileEntry) -> Result<()> {
+        self.record(Record::Listed(scan, (file.path, file.bytes, file.digest)))
+    }
+
+    /// Records how ids were cut into segments.
+    pub fn joining(&self, plan: JoinPlan) -> Result<()> {
+        self.record(Record::Joining(plan))
     }
 
     /// Records how a stage divides its records.
@@ -287,6 +320,11 @@ impl Known {
         match record {
             Record::Started(_) => {}
             Record::Scanned(scan) => self.scan = Some(scan),
+            Record::Listed(scan, file) => {
+                self.scan = Some(scan);
+                self.files.push(file);
+            }
+            Record::Joining(plan) => self.join = Some(plan),
             Record::Planned(stage, plan) => self.stages.entry(stage).or_default().plan = Some(plan),
             Record::Spilled {
                 stage,

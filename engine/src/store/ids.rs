@@ -110,7 +110,7 @@ impl StoreIds {
     pub fn rank(&self, node: NodeId) -> Result<u64> {
         assert!(node.0 < self.nodes, "node {node} of {}", self.nodes);
         match &self.order {
-            StoredOrder::Formula(order) => Ok(order.rank(node.0)),
+            StoredOrder::Formula(order) => order.rank(node.0),
             StoredOrder::Table(file) => order_table(file).inverse(node.0).map_err(Error::format(file.path())),
         }
     }

@@ -538,6 +538,13 @@ impl RawBlock<'_> {
         self.input_bytes
     }
 
+    /// That what is read now differs from what was read before.
+    pub fn changed(&self) -> Error {
+        let what =
+            "there are ids that were not there when the file was read first: something is changing it; start again";
+        Error::input(self.file.file.path(), Position::Whole, what)
+    }
+
     /// Parses integer ids into `into`, which is emptied first.
     ///
     /// # Panics

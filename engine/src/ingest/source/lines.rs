@@ -16,6 +16,7 @@
 
 use std::borrow::Cow;
 
+use grappa_formats::dictionary::KEY_BYTES_MAX;
 use memchr::memchr;
 
 use super::{
@@ -61,6 +62,8 @@ pub enum BadEdge {
     },
     /// An id without a character.
     EmptyId,
+    /// An id of more bytes than a dictionary takes.
+    LongId,
     /// An id that is not an integer.
     NotInteger,
     /// An id with a fraction or an exponent.
@@ -96,6 +99,7 @@ impl BadEdge {
                 format!("expected {expected} columns ({columns}), found {found}")
             }
             Self::EmptyId => "a node id is empty".to_owned(),
+            Self::LongId => format!("a node id is longer than {KEY_BYTES_MAX} bytes"),
             Self::NotInteger => "a node id is not an integer".to_owned(),
             Self::Decimal => "a node id is a decimal number, not an integer".to_owned(),
             Self::Negative => "a node id is negative".to_owned(),
@@ -123,6 +127,7 @@ impl BadEdge {
             Self::NotUtf8 => "convert the file (iconv -t utf-8), or ",
             Self::Columns { .. }
             | Self::EmptyId
+            | Self::LongId
             | Self::Decimal
             | Self::Weight
             | Self::WeightNotFinite
@@ -548,6 +553,9 @@ fn keys_of(line: &[u8], weighted: bool, separator: KeySeparator, is_utf8: bool, 
     }
     if fields[0].is_empty() || fields[1].is_empty() {
         return Err(BadEdge::EmptyId);
+    }
+    if fields[0].len().max(fields[1].len()) > KEY_BYTES_MAX {
+        return Err(BadEdge::LongId);
     }
     if weighted {
         into.weights.push(weight(&fields[2])?);
