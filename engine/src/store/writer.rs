@@ -87,7 +87,13 @@ impl StoreFolder {
             Some(tmp) => tmp.join(format!("grappa-scratch-{:016x}", name_hash(&partial)?)),
             None => partial.join("scratch"),
         };
-        fs::create_dir_all(&scratch).map_err(Error::io("create the folder", &scratch))?;
+        if let Err(e) = fs::create_dir_all(&scratch) {
+            if begun == Begun::Fresh {
+                // Nothing is in it yet, and a wrong --tmp is no reason to leave it.
+                remove_all(&partial)?;
+            }
+            return Err(Error::io("create the folder", &scratch)(e));
+        }
         Ok((
             Self {
                 store: store.to_owned(),
