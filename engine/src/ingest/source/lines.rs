@@ -104,7 +104,9 @@ impl BadEdge {
             Self::Decimal => "a node id is a decimal number, not an integer".to_owned(),
             Self::Negative => "a node id is negative".to_owned(),
             Self::TooLarge(IdLimit::Dense) => "a node id is too large: dense ids are below 2^40".to_owned(),
-            Self::TooLarge(IdLimit::Nodes(nodes)) => format!("a node id is not below --nodes {nodes}"),
+            Self::TooLarge(IdLimit::Nodes(nodes)) => {
+                format!("a node id is not below the number of nodes, {nodes}")
+            }
             Self::TooLarge(IdLimit::Sparse) => "a node id is too large for 64 bits".to_owned(),
             Self::Weight => "the weight is not a number".to_owned(),
             Self::WeightNotFinite => "the weight is not finite".to_owned(),
@@ -121,7 +123,9 @@ impl BadEdge {
             Self::NotInteger => "names need --ids string, a header line needs --format csv; else ",
             Self::Negative => "arbitrary keys need --ids string; else ",
             Self::TooLarge(IdLimit::Dense) => "large scattered ids need --ids sparse; else ",
-            Self::TooLarge(IdLimit::Nodes(_)) => "raise or omit --nodes, or ",
+            Self::TooLarge(IdLimit::Nodes(_)) => {
+                "raise or omit --nodes (without it, features and labels have a row for each node there is), or "
+            }
             Self::TooLarge(IdLimit::Sparse) => "arbitrary keys need --ids string; else ",
             Self::Nul => "a binary file needs --format (npy, u32, u64 or parquet), UTF-16 must become UTF-8; else ",
             Self::NotUtf8 => "convert the file (iconv -t utf-8), or ",

@@ -309,7 +309,7 @@ fn bad_lines_are_errors_with_file_line_finding_and_remedy() {
             "a.tsv",
             b"1 2\n3 10\n",
             IdLimit::Nodes(10),
-            &["a.tsv:2", "not below --nodes 10", "\"3 10\""],
+            &["a.tsv:2", "not below the number of nodes, 10", "\"3 10\""],
         ),
         (
             "a.tsv",
@@ -671,7 +671,10 @@ fn bad_rows_of_arrays_are_errors_or_rejects() {
         ..Default::default()
     };
     let path = folder.file("b.u64", le(&[1_u64, 2, 3, 6], u64::to_le_bytes));
-    assert_contains(&message(read_path(&path, options)), &["b.u64 at row 1", "--nodes 6"]);
+    assert_contains(
+        &message(read_path(&path, options)),
+        &["b.u64 at row 1", "number of nodes, 6"],
+    );
 }
 
 #[test]

@@ -467,7 +467,7 @@ fn bad_splits_are_refused() {
     );
     assert_contains(
         &read(array("<i8", "(2,)", &le(&[1_i64, 10], i64::to_le_bytes))),
-        &["s.npy at row 1", "10", "--nodes 10"],
+        &["s.npy at row 1", "10", "number of nodes, 10"],
     );
     assert_contains(&read(array("<f8", "(1,)", &[0; 8])), &["float64", "astype('<i8')"]);
     assert_contains(&read(array("<i8", "(1, 2)", &[0; 16])), &["(1, 2)"]);
