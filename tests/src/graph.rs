@@ -1,0 +1,118 @@
+//! Graphs with features, labels and splits, and the files that say them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{npy::Npy, random::Random};
+
+/// A graph with everything that a store can hold.
+#[derive(Debug, Clone)]
+pub struct Graph {
+    /// Number of nodes; ids are 0 to it.
+    pub nodes: usize,
+    /// Source and destination.
+    pub edges: Vec<(u64, u64)>,
+    /// Columns of the features.
+    pub dim: usize,
+    /// One row per node, in order.
+    pub features: Vec<f32>,
+    /// One class per node; -1 for none.
+    pub labels: Vec<i64>,
+    /// The nodes of `train`, `val` and `test`.
+    pub splits: [Vec<i64>; 3],
+}
+
+/// The files of a graph.
+#[derive(Debug, Clone)]
+pub struct GraphFiles {
+    /// The edges, as tab-separated text.
+    pub edges: PathBuf,
+    /// `.npy`, f32.
+    pub features: PathBuf,
+    /// `.npy`, int64.
+    pub labels: PathBuf,
+    /// `.npy`, int64, of `train`, `val` and `test`.
+    pub splits: [PathBuf; 3],
+}
+
+/// What the splits are called on the command line.
+pub const SPLITS: [&str; 3] = ["train", "val", "test"];
+
+impl Graph {
+    /// A graph of which some nodes have many edges, and some none. Node 0 and the last one have edges.
+    pub fn random(seed: u64, nodes: usize, edges: usize, dim: usize) -> Self {
+        let mut random = Random::new(seed);
+        let mut edge = || {
+            let source = random.below(nodes as u64);
+            // Squaring a fraction crowds destinations on small ids.
+            let target = (random.unit().powi(2) * nodes as f64) as u64;
+            (source, target)
+        };
+        let ends = [(0, nodes as u64 - 1), (nodes as u64 - 1, 0)];
+        let edges = (2..edges).map(|_| edge()).chain(ends).collect();
+        // Fractions that text, f32 and f16 alike hold exactly.
+        let features = (0..nodes * dim)
+            .map(|_| (random.below(2049) as f32 - 1024.0) / 1024.0)
+            .collect();
+        let labels = (0..nodes)
+            .map(|node| if node % 17 == 3 { -1 } else { random.below(7) as i64 })
+            .collect();
+        let split = |k: usize| (0..nodes as i64).filter(move |&node| node % 5 == k as i64).collect();
+        Self {
+            nodes,
+            edges,
+            dim,
+            features,
+            labels,
+            splits: [split(0), split(1), split(3)],
+        }
+    }
+
+    /// The edges as text, with this between the columns.
+    pub fn text(&self, separator: char) -> String {
+        let line = |(source, target)| format!("{source}{separator}{target}\n");
+        self.edges.iter().copied().map(line).collect()
+    }
+
+    /// The features as an array.
+    pub fn features_npy(&self) -> Npy {
+        Npy::new(&[self.nodes, self.dim], self.features.iter().copied())
+    }
+
+    /// The labels as an array.
+    pub fn labels_npy(&self) -> Npy {
+        Npy::new(&[self.nodes], self.labels.iter().copied())
+    }
+
+    /// Writes everything into a folder.
+    pub fn write(&self, folder: &Path) -> GraphFiles {
+        let files = GraphFiles {
+            edges: folder.join("edges.tsv"),
+            features: folder.join("features.npy"),
+            labels: folder.join("labels.npy"),
+            splits: SPLITS.map(|name| folder.join(format!("{name}.npy"))),
+        };
+        fs::write(&files.edges, self.text('\t')).unwrap();
+        self.features_npy().write(&files.features);
+        self.labels_npy().write(&files.labels);
+        for (split, path) in self.splits.iter().zip(&files.splits) {
+            Npy::new(&[split.len()], split.iter().copied()).write(path);
+        }
+        files
+    }
+}
+
+impl GraphFiles {
+    /// Adds features, labels and splits to a command.
+    pub fn node_arguments<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.arg("--features").arg(&self.features);
+        command.arg("--labels").arg(&self.labels);
+        for (name, path) in SPLITS.iter().zip(&self.splits) {
+            command.arg(format!("--{name}")).arg(path);
+        }
+        command
+    }
+}

@@ -1,0 +1,130 @@
+//! Running the programs as their users do.
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::OnceLock,
+};
+
+use serde_json::Value;
+
+/// The programs that are tested. `grappa-train` is not: it needs libtorch.
+const PROGRAMS: [&str; 3] = ["grappa-gen", "grappa-ingest", "grappa-store"];
+
+/// Where a program is. The first call in a process has Cargo build all of them, because `cargo test` builds only those
+/// of the package that it tests.
+pub fn program(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    assert!(PROGRAMS.contains(&name), "{name} is none of the programs");
+    FOLDER.get_or_init(build).join(name)
+}
+
+fn build() -> PathBuf {
+    // target/debug/deps/crash-0123456789abcdef
+    let test = std::env::current_exe().expect("a test knows its own file");
+    let folder = test.ancestors().nth(2).expect("tests lie two folders deep").to_owned();
+    let profile = match folder.file_name().and_then(OsStr::to_str) {
+        Some("debug") => "dev",
+        Some(other) => other,
+        None => panic!("cannot tell the profile from {}", test.display()),
+    };
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["build", "--quiet", "--profile", profile, "--target-dir"])
+        .arg(folder.parent().expect("a profile's folder is in the target folder"));
+    for program in PROGRAMS {
+        cargo.args(["--package", program]);
+    }
+    let output = cargo.output().expect("Cargo can be started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    folder
+}
+
+/// What a program did.
+#[derive(Debug)]
+pub struct Ran {
+    /// Its exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// All of its standard output.
+    pub stdout: String,
+    /// All of its standard error.
+    pub stderr: String,
+}
+
+impl Ran {
+    /// Checks that all went well.
+    #[track_caller]
+    pub fn success(self) -> Self {
+        assert_eq!(self.code, Some(0), "{}{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Checks that it failed with exit code 1 and one line on stderr, which starts with `error: ` and holds each of
+    /// `parts`.
+    #[track_caller]
+    pub fn failure(self, parts: &[&str]) -> Self {
+        assert_eq!(self.code, Some(1), "{}{}", self.stdout, self.stderr);
+        let line = self.stderr.strip_suffix('\n').unwrap_or(&self.stderr);
+        assert!(
+            line.starts_with("error: ") && !line.contains('\n'),
+            "not one line: {}",
+            self.stderr
+        );
+        for part in parts {
+            assert!(line.contains(part), "expected {part:?} in: {line}");
+        }
+        self
+    }
+
+    /// Checks that it was used wrongly: exit code 2, and a usage message that holds each of `parts`.
+    #[track_caller]
+    pub fn misuse(self, parts: &[&str]) -> Self {
+        assert_eq!(self.code, Some(2), "{}{}", self.stdout, self.stderr);
+        for part in parts {
+            assert!(self.stderr.contains(part), "expected {part:?} in: {}", self.stderr);
+        }
+        self
+    }
+
+    /// The one JSON object that it printed.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        let value = serde_json::from_str(&self.stdout);
+        let value: Value = value.unwrap_or_else(|e| panic!("{e}: {}{}", self.stdout, self.stderr));
+        assert!(value.is_object(), "{value}");
+        value
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).expect("programs speak UTF-8"),
+            stderr: String::from_utf8(output.stderr).expect("programs speak UTF-8"),
+        }
+    }
+}
+
+/// A program with arguments: `command("grappa-ingest").arg("--edges")...`, to be run or spawned.
+pub fn command(name: &str) -> Command {
+    let mut command = Command::new(program(name));
+    command.stdin(Stdio::null());
+    // A reader of the tests' output has no use for the backtrace of a panic that a test provokes.
+    command.env_remove("RUST_BACKTRACE");
+    command
+}
+
+/// Runs a command to its end.
+pub fn run(command: &mut Command) -> Ran {
+    command.output().unwrap_or_else(|e| panic!("{command:?}: {e}")).into()
+}
+
+/// `grappa-ingest --edges EDGES --out OUT`.
+pub fn ingest(edges: &Path, out: &Path) -> Command {
+    let mut command = command("grappa-ingest");
+    command.arg("--edges").arg(edges).arg("--out").arg(out);
+    command
+}

@@ -1,0 +1,219 @@
+//! A run killed with SIGKILL at any moment leaves no store, or the whole one; and `--resume` makes the same store byte
+//! for byte.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use grappa_tests::{
+    files::{assert_same, files_of, memory_folder, names_in},
+    graph::{Graph, GraphFiles},
+    program::{self, Ran, run},
+    random::Random,
+};
+
+/// Moments at which a run is killed.
+const KILLS: u64 = 20;
+
+/// A command that makes a store, given where and with what else.
+struct Job<'a> {
+    folder: &'a Path,
+    command: &'a dyn Fn(&Path) -> Command,
+    expected: BTreeMap<PathBuf, Vec<u8>>,
+    duration: Duration,
+}
+
+impl<'a> Job<'a> {
+    /// Runs the command once to its end, for what comes of it and how long it takes.
+    fn new(folder: &'a Path, command: &'a dyn Fn(&Path) -> Command) -> Self {
+        let store = folder.join("whole.grappa");
+        let mut whole = command(&store);
+        let begin = Instant::now();
+        run(&mut whole).success();
+        Self {
+            folder,
+            command,
+            expected: files_of(&store),
+            duration: begin.elapsed(),
+        }
+    }
+
+    /// Starts the command, kills it when `moment` returns, and says whether that was before its end.
+    fn kill(&self, command: &mut Command, moment: impl FnOnce()) -> bool {
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        moment();
+        child.kill().unwrap();
+        let status = child.wait().unwrap();
+        assert!(
+            status.success() || status.code().is_none(),
+            "it failed by itself: {status}"
+        );
+        !status.success()
+    }
+
+    fn kill_after(&self, command: &mut Command, delay: Duration) -> bool {
+        self.kill(command, || thread::sleep(delay))
+    }
+
+    /// Resumes the run that was to make `store`, if it is not there, and compares.
+    fn complete(&self, store: &Path, more: &[&str], context: &str) {
+        let partial = partial(store);
+        // The name appears with the last of the store, so whoever sees it sees all.
+        if store.exists() {
+            assert!(!partial.exists(), "{context}");
+        } else {
+            if partial.exists() {
+                run((self.command)(store).args(more)).failure(&["--resume"]);
+            }
+            run((self.command)(store).args(more).arg("--resume")).success();
+        }
+        assert_same(store, &self.expected, context);
+        assert!(!partial.exists(), "{context}");
+        fs::remove_dir_all(store).unwrap();
+    }
+}
+
+fn partial(store: &Path) -> PathBuf {
+    store.with_extension("grappa.partial")
+}
+
+/// Kills a job at random moments, every third time twice; half of the runs have `more` arguments.
+fn kill_at_random(job: &Job, seed: u64, more: &[&str]) {
+    let mut random = Random::new(seed);
+    let (mut killed, mut duration) = (0, job.duration);
+    for k in 0..KILLS {
+        let store = job.folder.join(format!("{k}.grappa"));
+        let more = if k % 2 == 0 { &[] } else { more };
+        // Each part of the run gets its share, and no two runs of this test the same moments.
+        let part = (k as f64 + random.unit()) / KILLS as f64;
+        let mut context = format!("killed after {part:.3} of a run");
+        if job.kill_after((job.command)(&store).args(more), duration.mul_f64(part)) {
+            killed += 1;
+        } else {
+            // The machine was busier when the run was timed than it is now.
+            duration = duration.mul_f64(0.8);
+        }
+        if k % 3 == 0 && !store.exists() {
+            let part = random.unit();
+            context += &format!(", resumed, and killed after {part:.3} of a run");
+            job.kill_after((job.command)(&store).args(more).arg("--resume"), duration.mul_f64(part));
+        }
+        job.complete(&store, more, &context);
+    }
+    assert!(
+        killed >= KILLS / 2,
+        "most runs were over before they were killed: {killed} were not"
+    );
+}
+
+/// Kills a job when a file appears.
+fn kill_when(job: &Job, appears: &str, watched: &Path, store: &Path) {
+    job.kill(&mut (job.command)(store), || {
+        let begin = Instant::now();
+        while !watched.exists() && !store.exists() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{appears} does not appear");
+            thread::yield_now();
+        }
+    });
+    job.complete(store, &[], &format!("killed when {appears} appeared"));
+}
+
+/// Everything that ingest does: a column of every kind, both directions, merged.
+fn ingest_everything(files: &GraphFiles) -> impl Fn(&Path) -> Command {
+    move |store| {
+        let mut command = program::ingest(&files.edges, store);
+        files.node_arguments(&mut command);
+        // So many records of so little memory spill.
+        command.args(["--undirected", "--dedup", "--chunks", "24", "--memory", "24MiB"]);
+        command
+    }
+}
+
+fn graph() -> Graph {
+    Graph::random(1, 20_000, 400_000, 32)
+}
+
+#[test]
+fn an_ingest_killed_at_random_moments_resumes_to_the_same_store() {
+    let folder = memory_folder();
+    let files = graph().write(folder.path());
+    let command = ingest_everything(&files);
+    let job = Job::new(folder.path(), &command);
+    let scratch = folder.path().join("scratch");
+    fs::create_dir(&scratch).unwrap();
+    kill_at_random(&job, 2, &["--tmp", scratch.to_str().unwrap()]);
+    assert_eq!(names_in(&scratch), [""; 0], "scratch files stay");
+}
+
+#[test]
+fn a_generator_killed_at_random_moments_resumes_to_the_same_store() {
+    let folder = memory_folder();
+    let command = |store: &Path| {
+        let mut command = program::command("grappa-gen");
+        command.args([
+            "sbm",
+            "--nodes",
+            "30000",
+            "--feature-dim",
+            "32",
+            "--chunks",
+            "24",
+            "--threads",
+            "2",
+        ]);
+        command.arg("--out").arg(store);
+        command
+    };
+    let job = Job::new(folder.path(), &command);
+    kill_at_random(&job, 3, &["--memory", "512MiB"]);
+}
+
+#[test]
+fn an_ingest_killed_at_its_turning_points_resumes_to_the_same_store() {
+    let folder = memory_folder();
+    let files = graph().write(folder.path());
+    let command = ingest_everything(&files);
+    let job = Job::new(folder.path(), &command);
+    let store = folder.path().join("killed.grappa");
+    for name in [
+        "",
+        "chunk-0/features",
+        "chunk-0/edges",
+        "chunk-23/degrees",
+        "assignments",
+        "manifest",
+    ] {
+        kill_when(&job, name, &partial(&store).join(name), &store);
+    }
+    // In the last moments: between the manifest and the name.
+    kill_when(&job, "the store", &store, &store);
+}
+
+#[test]
+fn what_is_resumed_must_be_the_same_run() {
+    let folder = memory_folder();
+    let files = graph().write(folder.path());
+    let command = ingest_everything(&files);
+    let store = folder.path().join("killed.grappa");
+    let mut child = command(&store).stderr(Stdio::null()).spawn().unwrap();
+    while !partial(&store).join("chunk-0").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let resume = |change: &[&str]| -> Ran { run(command(&store).arg("--resume").args(change)) };
+    resume(&["--seed", "99"]).failure(&["--seed", "99"]);
+    let labels = fs::read(&files.labels).unwrap();
+    let mut other = labels.clone();
+    other.extend([0; 8]);
+    fs::write(&files.labels, &other).unwrap();
+    resume(&[]).failure(&["labels.npy"]);
+    assert!(!store.exists());
+}

@@ -1,0 +1,391 @@
+//! Any damage to a store is found: each flipped byte of every file, files cut short, too long, missing, swapped or of a
+//! newer version. Nothing panics, whether it verifies a damaged store or reads it.
+//!
+//! `GRAPPA_FLIPS=1000000 cargo test -p grappa-tests --test damage` flips more bytes than are flipped by default.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    os::unix::fs::FileExt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    thread,
+};
+
+use grappa_engine::{
+    Result,
+    progress::Silent,
+    store::{
+        Store,
+        verify::{VerifyReport, verify},
+    },
+};
+use grappa_formats::NodeId;
+use grappa_tests::{
+    files::{assert_same, copy_folder, files_of, memory_folder},
+    graph::{Graph, SPLITS},
+    program::{self, command, run},
+    random::Random,
+};
+use tempfile::TempDir;
+
+/// Flips without being asked for more.
+const FLIPS: u64 = 10_000;
+
+/// The version in a file's header is this many bytes from its start.
+const VERSION_AT: usize = 12;
+
+/// Stores that have, between them, every kind of file.
+fn stores(folder: &Path) -> Vec<PathBuf> {
+    let graph = Graph::random(7, 90, 700, 5);
+    let files = graph.write(folder);
+    let make = |name: &str, edges: &Path, more: &[&str]| {
+        let out = folder.join(name);
+        let mut command = program::ingest(edges, &out);
+        run(command.args(["--chunks", "3"]).args(more)).success();
+        out
+    };
+    let mut all = program::ingest(&files.edges, &folder.join("all.grappa"));
+    run(files
+        .node_arguments(&mut all)
+        .args(["--chunks", "3", "--feature-dtype", "int8"]))
+    .success();
+    let weighted = folder.join("weighted.tsv");
+    let line = |(k, (source, target)): (usize, &(u64, u64))| format!("{source}\t{target}\t{}\n", k % 7);
+    fs::write(&weighted, graph.edges.iter().enumerate().map(line).collect::<String>()).unwrap();
+    vec![
+        folder.join("all.grappa"),
+        make("weighted.grappa", &weighted, &["--undirected"]),
+    ]
+}
+
+/// A folder with the stores, and the folder of each.
+fn fixture() -> (TempDir, Vec<PathBuf>) {
+    let folder = memory_folder();
+    let stores = stores(folder.path());
+    (folder, stores)
+}
+
+/// Reads all that a store holds, by the ways that there are. Returns how much.
+fn read_all(path: &Path) -> Result<u64> {
+    let store = Store::open(path)?;
+    let manifest = store.manifest();
+    let (mut read, mut sources) = (0, Vec::new());
+    for chunk in store.present_chunks() {
+        let chunk = store.chunk(chunk)?;
+        let rows = chunk.rows();
+        for row in 0..rows.rows() {
+            sources.clear();
+            // The row's own degree: a damaged row is an empty one, whatever its directory says.
+            let sources_of_row = rows.row(row);
+            sources_of_row.decode_into(&mut sources);
+            read += sources.len() as u64 + sources_of_row.lower_bound(5);
+            for k in (0..sources_of_row.degree()).step_by(3) {
+                read += sources_of_row.get(k) & 1;
+            }
+            if let Some(weights) = chunk.weights()
+                && let Ok(range) = weights.range(row, |row| rows.degree(row))
+            {
+                read += range
+                    .map(|edge| u64::from(weights.get(edge).to_bits() & 1))
+                    .sum::<u64>();
+            }
+            if let Some(labels) = chunk.labels() {
+                read += u64::from(labels.single(row).ok().flatten().unwrap_or(0));
+            }
+            if let Some(features) = chunk.features() {
+                let layout = &features.meta().layout;
+                let mut values = vec![0.0; layout.dim as usize];
+                layout.decode_row(features.row(row), &mut values);
+                read += values.len() as u64;
+            }
+        }
+    }
+    for node in (0..manifest.nodes).map(NodeId) {
+        let id = store.external_id(node)?;
+        read += u64::from(store.node(&id)? == Some(node));
+    }
+    for name in SPLITS {
+        read += store.split(name)?.map_or(0, |split| split.len());
+    }
+    Ok(read + store.assignment()?.generation())
+}
+
+/// Verifies a damaged store, and reads it; neither may panic.
+#[track_caller]
+fn survives(store: &Path, what: &str) -> VerifyReport {
+    let verified = catch_unwind(AssertUnwindSafe(|| verify(store, 1, &Silent)));
+    let read = catch_unwind(AssertUnwindSafe(|| read_all(store)));
+    assert!(read.is_ok(), "reading panics: {what}");
+    verified
+        .unwrap_or_else(|_| panic!("verify panics: {what}"))
+        .unwrap_or_else(|error| {
+            // Then nobody can take it for a sound store either.
+            let problem = grappa_engine::store::verify::Problem {
+                file: String::new(),
+                offset: 0,
+                what: error.to_string(),
+            };
+            VerifyReport {
+                problems: vec![problem],
+                ..VerifyReport::default()
+            }
+        })
+}
+
+#[test]
+fn sound_stores_are_found_sound_and_can_be_read() {
+    let (_folder, stores) = fixture();
+    let mut kinds: Vec<String> = Vec::new();
+    for store in &stores {
+        let report = verify(store, 2, &Silent).unwrap();
+        assert!(report.is_ok(), "{}: {:?}", store.display(), report.problems);
+        assert!(read_all(store).unwrap() > 700);
+        kinds.extend(files_of(store).keys().map(|path| path.to_str().unwrap().to_owned()));
+    }
+    for kind in [
+        "manifest",
+        "assignments/0",
+        "assignments/CURRENT",
+        "chunk-2/edges",
+        "chunk-2/degrees",
+        "chunk-2/weights",
+        "chunk-2/features",
+        "chunk-2/labels",
+        "splits/train.roaring",
+    ] {
+        assert!(
+            kinds.iter().any(|path| path == kind),
+            "no store has {kind}, which this test is to damage"
+        );
+    }
+}
+
+#[test]
+fn every_flipped_byte_is_reported() {
+    let flips = std::env::var("GRAPPA_FLIPS").map_or(FLIPS, |flips| flips.parse().expect("GRAPPA_FLIPS is a number"));
+    let (folder, stores) = fixture();
+    let threads = 2;
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            let (folder, stores) = (folder.path(), &stores);
+            scope.spawn(move || {
+                let copies: Vec<_> = stores
+                    .iter()
+                    .map(|store| {
+                        let copy = folder.join(format!("{thread}-{}", store.file_name().unwrap().display()));
+                        copy_folder(store, &copy);
+                        copy
+                    })
+                    .collect();
+                flip_bytes(&copies, flips.div_ceil(threads), thread);
+            });
+        }
+    });
+}
+
+/// Flips bytes one after the other, in every file as often, however short it is.
+fn flip_bytes(stores: &[PathBuf], flips: u64, seed: u64) {
+    let mut random = Random::new(seed);
+    let files: Vec<(&PathBuf, PathBuf, Vec<u8>)> = stores
+        .iter()
+        .flat_map(|store| {
+            files_of(store)
+                .into_iter()
+                .map(move |(path, bytes)| (store, path, bytes))
+        })
+        .collect();
+    for k in 0..flips {
+        let (store, path, bytes) = &files[k as usize % files.len()];
+        let offset = random.below(bytes.len() as u64);
+        let mask = 1 + random.below(255) as u8;
+        let file = OpenOptions::new().write(true).open(store.join(path)).unwrap();
+        let old = bytes[offset as usize];
+        file.write_all_at(&[old ^ mask], offset).unwrap();
+        let what = format!(
+            "{} in {}: {offset}: {old:#04x} ^ {mask:#04x}",
+            path.display(),
+            store.display()
+        );
+        let report = survives(store, &what);
+        assert!(!report.is_ok(), "not reported: {what}");
+        let named = report.problems.iter().any(|problem| Path::new(&problem.file) == path);
+        assert!(named, "{what}: another file is blamed: {:?}", report.problems);
+        file.write_all_at(&[old], offset).unwrap();
+    }
+    for store in stores {
+        assert!(verify(store, 1, &Silent).unwrap().is_ok(), "the flips were not undone");
+    }
+}
+
+/// Damages each file of each store in some way, and checks that it is reported under its name.
+fn each_file_damaged(damage: impl Fn(&[u8], &mut Random) -> Vec<u8>, what: &str) {
+    let (_folder, stores) = fixture();
+    let mut random = Random::new(9);
+    for store in &stores {
+        for (path, bytes) in files_of(store) {
+            let file = store.join(&path);
+            let damaged = damage(&bytes, &mut random);
+            fs::write(&file, &damaged).unwrap();
+            let what = format!("{} {what}: {} of {} bytes", path.display(), damaged.len(), bytes.len());
+            let report = survives(store, &what);
+            let named = report.problems.iter().any(|problem| Path::new(&problem.file) == path);
+            assert!(named, "{what}: {:?}", report.problems);
+            assert!(
+                path == Path::new("assignments/CURRENT") || Store::open(store).is_err(),
+                "opened: {what}"
+            );
+            fs::write(&file, &bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_truncated_file_is_reported_and_not_opened() {
+    for _ in 0..3 {
+        each_file_damaged(
+            |bytes, random| bytes[..random.below(bytes.len() as u64) as usize].to_vec(),
+            "cut",
+        );
+    }
+    each_file_damaged(|_, _| Vec::new(), "emptied");
+}
+
+#[test]
+fn a_file_with_bytes_appended_is_reported_and_not_opened() {
+    each_file_damaged(
+        |bytes, random| [bytes, &[random.draw() as u8]].concat(),
+        "with a byte more",
+    );
+    each_file_damaged(|bytes, _| [bytes, bytes].concat(), "twice");
+}
+
+#[test]
+fn a_file_of_a_newer_version_says_so() {
+    let (_folder, stores) = fixture();
+    for store in &stores {
+        for (path, mut bytes) in files_of(store) {
+            if path.ends_with("CURRENT") {
+                continue;
+            }
+            let file = store.join(&path);
+            let whole = bytes.clone();
+            bytes[VERSION_AT] += 1;
+            fs::write(&file, &bytes).unwrap();
+            let what = format!("{} of a newer version", path.display());
+            let report = survives(store, &what);
+            let newer = report.problems.iter().any(|problem| problem.what.contains("version"));
+            assert!(newer, "{what}: {:?}", report.problems);
+            fs::write(&file, &whole).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_missing_file_is_reported_and_the_store_not_opened() {
+    let (_folder, stores) = fixture();
+    for store in &stores {
+        for (path, bytes) in files_of(store) {
+            let file = store.join(&path);
+            fs::remove_file(&file).unwrap();
+            let what = format!("{} missing", path.display());
+            assert!(!survives(store, &what).is_ok(), "{what}");
+            assert!(Store::open(store).is_err(), "opened: {what}");
+            fs::write(&file, &bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn swapped_files_are_reported() {
+    let (_folder, stores) = fixture();
+    for store in &stores {
+        let files: Vec<_> = files_of(store).into_iter().collect();
+        for (a, b) in files.iter().zip(&files[1..]) {
+            fs::write(store.join(&a.0), &b.1).unwrap();
+            fs::write(store.join(&b.0), &a.1).unwrap();
+            let what = format!("{} and {} swapped", a.0.display(), b.0.display());
+            assert!(!survives(store, &what).is_ok(), "{what}");
+            fs::write(store.join(&a.0), &a.1).unwrap();
+            fs::write(store.join(&b.0), &b.1).unwrap();
+        }
+        assert!(verify(store, 1, &Silent).unwrap().is_ok());
+    }
+    // Each whole file of another store of the same shape is sound in itself.
+    let other = tempfile::tempdir().unwrap();
+    let graph = Graph::random(8, 90, 700, 5);
+    let out = other.path().join("all.grappa");
+    let mut ingest = program::ingest(&graph.write(other.path()).edges, &out);
+    let files = graph.write(other.path());
+    run(files
+        .node_arguments(&mut ingest)
+        .args(["--chunks", "3", "--feature-dtype", "int8"]))
+    .success();
+    let theirs = files_of(&out);
+    for (path, bytes) in files_of(&stores[0]) {
+        if theirs[&path] == bytes {
+            continue;
+        }
+        let file = stores[0].join(&path);
+        fs::write(&file, &theirs[&path]).unwrap();
+        let what = format!("{} of another store", path.display());
+        assert!(!survives(&stores[0], &what).is_ok(), "{what}");
+        fs::write(&file, &bytes).unwrap();
+    }
+}
+
+#[test]
+fn the_program_names_file_and_offset_and_exits_with_1() {
+    let (_folder, stores) = fixture();
+    let store = &stores[0];
+    let before = files_of(store);
+    let verify = |more: &[&str]| run(command("grappa-store").arg("verify").arg(store).args(more));
+    let sound = verify(&["--json"]).success().json();
+    assert_eq!(sound["ok"], true);
+    assert_eq!(sound["files"].as_u64().unwrap(), before.len() as u64);
+    assert_eq!(sound["problems"].as_array().unwrap().len(), 0);
+    assert_same(store, &before, "verify only reads");
+
+    let file = store.join("chunk-1/features");
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let ran = verify(&["--json"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let found = ran.json();
+    assert_eq!(found["ok"], false);
+    let problems: BTreeMap<&str, u64> = found["problems"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|problem| (problem["file"].as_str().unwrap(), problem["offset"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(problems.len(), 1, "{found}");
+    assert!(problems.contains_key("chunk-1/features"), "{found}");
+    assert!(
+        found["problems"][0]["what"]
+            .as_str()
+            .is_some_and(|what| !what.is_empty())
+    );
+    let ran = verify(&[]).failure(&["all.grappa", "1 problem"]);
+    assert!(ran.stdout.contains("chunk-1/features"), "{}", ran.stdout);
+}
+
+#[test]
+fn what_is_no_store_is_told() {
+    let (folder, stores) = fixture();
+    let told = |path: &Path, parts: &[&str]| {
+        for name in ["info", "verify"] {
+            run(command("grappa-store").arg(name).arg(path)).failure(parts);
+        }
+    };
+    told(&folder.path().join("no.grappa"), &["no.grappa", "no such store"]);
+    told(&folder.path().join("edges.tsv"), &["edges.tsv", "is a file"]);
+    told(folder.path(), &["manifest"]);
+    let partial = folder.path().join("all.grappa.partial");
+    fs::rename(&stores[0], &partial).unwrap();
+    told(&partial, &["not finished", "--resume"]);
+    told(&stores[0], &["not finished", "--resume"]);
+    run(&mut command("grappa-store")).misuse(&["verify", "info"]);
+}

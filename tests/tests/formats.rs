@@ -1,0 +1,329 @@
+//! The same graph in every format that is accepted gives the same store, byte for byte.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use flate2::write::GzEncoder;
+use grappa_tests::{
+    archive::write_npz,
+    files::{assert_same, files_of},
+    graph::{Graph, GraphFiles, SPLITS},
+    npy::Npy,
+    parquet::write_parquet,
+    program::{self, command, run},
+};
+use tempfile::TempDir;
+
+/// A graph, its files, and the store they make.
+struct Fixture {
+    folder: TempDir,
+    graph: Graph,
+    files: GraphFiles,
+    store: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let graph = Graph::random(3, 500, 4000, 9);
+        let files = graph.write(folder.path());
+        let out = folder.path().join("expected.grappa");
+        let mut command = program::ingest(&files.edges, &out);
+        run(files.node_arguments(options(&mut command))).success();
+        let store = files_of(&out);
+        Self {
+            folder,
+            graph,
+            files,
+            store,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// Runs a command that is to make the same store.
+    #[track_caller]
+    fn same(&self, command: &mut Command, out: &Path) {
+        run(command).success();
+        assert_same(out, &self.store, &format!("{command:?}"));
+        fs::remove_dir_all(out).unwrap();
+    }
+
+    /// The same store is made of edges in another file.
+    #[track_caller]
+    fn same_edges(&self, edges: &Path, more: &[&str]) {
+        let out = self.path("same.grappa");
+        let mut command = program::ingest(edges, &out);
+        self.files.node_arguments(options(&mut command));
+        self.same(command.args(more), &out);
+    }
+
+    /// The same store is made of features, labels or splits in another file.
+    #[track_caller]
+    fn same_nodes(&self, change: impl FnOnce(&mut GraphFiles)) {
+        let out = self.path("same.grappa");
+        let mut files = self.files.clone();
+        change(&mut files);
+        let mut command = program::ingest(&files.edges, &out);
+        self.same(files.node_arguments(options(&mut command)), &out);
+    }
+}
+
+/// What the store depends on, besides the graph.
+fn options(command: &mut Command) -> &mut Command {
+    command.args(["--chunks", "5", "--seed", "11", "--nodes", "500"])
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn edges_in_any_text_give_the_same_store() {
+    let fixture = Fixture::new();
+    let graph = &fixture.graph;
+    let tsv = graph.text('\t');
+    fixture.same_edges(&fixture.write("spaces.txt", graph.text(' ')), &[]);
+    fixture.same_edges(
+        &fixture.write("comment.tsv", format!("# source target\n% more\n\n{tsv}")),
+        &[],
+    );
+    fixture.same_edges(&fixture.write("dos.tsv", tsv.replace('\n', "\r\n")), &[]);
+    fixture.same_edges(&fixture.write("unended.tsv", tsv.trim_end()), &[]);
+    fixture.same_edges(&fixture.write("plain.csv", graph.text(',')), &[]);
+    let headed = format!("source,target\n{}", graph.text(','));
+    fixture.same_edges(&fixture.write("headed.csv", &headed), &[]);
+    fixture.same_edges(&fixture.write("headed", &headed), &["--format", "csv"]);
+    fixture.same_edges(&fixture.write("edges.tsv.gz", gzip(tsv.as_bytes())), &[]);
+    let (first, second) = tsv.split_at(tsv.len() / 2);
+    let members = [gzip(first.as_bytes()), gzip(second.as_bytes())].concat();
+    fixture.same_edges(&fixture.write("members.tsv.gz", members), &[]);
+    let frames = [first, second].map(|part| zstd::encode_all(part.as_bytes(), 1).unwrap());
+    fixture.same_edges(&fixture.write("edges.tsv.zst", frames.concat()), &[]);
+}
+
+#[test]
+fn edges_in_several_files_give_the_same_store() {
+    let fixture = Fixture::new();
+    let lines = fixture.graph.text('\t');
+    let half = lines[..lines.len() / 2].rfind('\n').unwrap() + 1;
+    let first = fixture.write("first.tsv", &lines[..half]);
+    let second = fixture.write("second.tsv.gz", gzip(&lines.as_bytes()[half..]));
+    let out = fixture.path("same.grappa");
+    let mut command = program::ingest(&first, &out);
+    command.arg("--edges").arg(&second);
+    fixture.files.node_arguments(options(&mut command));
+    fixture.same(&mut command, &out);
+}
+
+#[test]
+fn edges_in_binary_files_give_the_same_store() {
+    let fixture = Fixture::new();
+    let edges = &fixture.graph.edges;
+    let count = edges.len();
+    let rows = || edges.iter().flat_map(|&(source, target)| [source, target]);
+    let columns = || edges.iter().map(|edge| edge.0).chain(edges.iter().map(|edge| edge.1));
+    let arrays = [
+        ("rows-i64", Npy::new(&[count, 2], rows().map(|id| id as i64))),
+        ("rows-u64", Npy::new(&[count, 2], rows())),
+        ("rows-i32", Npy::new(&[count, 2], rows().map(|id| id as i32))),
+        ("columns-i64", Npy::new(&[2, count], columns().map(|id| id as i64))),
+        ("columns-u32", Npy::new(&[2, count], columns().map(|id| id as u32))),
+    ];
+    for (name, array) in &arrays {
+        let path = fixture.path(&format!("{name}.npy"));
+        array.write(&path);
+        fixture.same_edges(&path, &[]);
+        fixture.same_edges(&path, &["--format", "npy"]);
+    }
+    let narrow: Vec<u8> = rows().flat_map(|id| (id as u32).to_le_bytes()).collect();
+    let wide: Vec<u8> = rows().flat_map(u64::to_le_bytes).collect();
+    fixture.same_edges(&fixture.write("edges.u32", &narrow), &[]);
+    fixture.same_edges(&fixture.write("narrow.bin", &narrow), &["--format", "u32"]);
+    fixture.same_edges(&fixture.write("wide.bin", &wide), &["--format", "u64"]);
+    let parquet = fixture.path("edges.parquet");
+    write_parquet(&parquet, edges, None);
+    fixture.same_edges(&parquet, &[]);
+}
+
+#[test]
+fn features_labels_and_splits_in_any_format_give_the_same_store() {
+    let fixture = Fixture::new();
+    let graph = &fixture.graph;
+    let text: String = graph
+        .features
+        .chunks(graph.dim)
+        .map(|row| row.iter().map(f32::to_string).collect::<Vec<_>>().join(",") + "\n")
+        .collect();
+    let features = fixture.write("features.csv", &text);
+    fixture.same_nodes(|files| files.features = features);
+    let wide = fixture.path("wide.npy");
+    Npy::new(&[graph.nodes, graph.dim], graph.features.iter().map(|&x| f64::from(x))).write(&wide);
+    fixture.same_nodes(|files| files.features = wide);
+    let sparse = fixture.path("sparse.npz");
+    write_npz(&sparse, &sparse_rows(graph));
+    fixture.same_nodes(|files| files.features = sparse);
+
+    let labels = fixture.path("labels-f32.npy");
+    let value = |&label: &i64| if label < 0 { f32::NAN } else { label as f32 };
+    Npy::new(&[graph.nodes], graph.labels.iter().map(value)).write(&labels);
+    fixture.same_nodes(|files| files.labels = labels);
+    let lines: String = graph.labels.iter().map(|label| format!("{label}\n")).collect();
+    let labels = fixture.write("labels.csv", &lines);
+    fixture.same_nodes(|files| files.labels = labels);
+
+    let lines: String = graph.splits[0].iter().map(|id| format!("{id}\n")).collect();
+    let train = fixture.write("train.txt", &lines);
+    fixture.same_nodes(|files| files.splits[0] = train);
+    let narrow = fixture.path("narrow.npy");
+    Npy::new(&[graph.splits[1].len()], graph.splits[1].iter().map(|&id| id as i32)).write(&narrow);
+    fixture.same_nodes(|files| files.splits[1] = narrow);
+    // A mask of the nodes, as PyTorch Geometric has it.
+    let mask = fixture.path("mask.npy");
+    let is_in = |node: usize| u8::from(graph.splits[2].contains(&(node as i64)));
+    let mask_array = Npy {
+        descr: "|b1".to_owned(),
+        fortran: false,
+        shape: vec![graph.nodes],
+        bytes: (0..graph.nodes).map(is_in).collect(),
+    };
+    mask_array.write(&mask);
+    fixture.same_nodes(|files| files.splits[2] = mask);
+}
+
+/// The features as `scipy.sparse.save_npz` would write them.
+fn sparse_rows(graph: &Graph) -> [(&'static str, Npy); 4] {
+    let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
+    for row in graph.features.chunks(graph.dim) {
+        for (column, &value) in row.iter().enumerate().filter(|(_, value)| **value != 0.0) {
+            columns.push(column as i32);
+            values.push(value);
+        }
+        starts.push(values.len() as i64);
+    }
+    [
+        ("indptr", Npy::new(&[starts.len()], starts)),
+        ("indices", Npy::new(&[columns.len()], columns)),
+        ("data", Npy::new(&[values.len()], values)),
+        ("shape", Npy::new(&[2], [graph.nodes as i64, graph.dim as i64])),
+    ]
+}
+
+#[test]
+fn weights_in_any_format_give_the_same_store() {
+    let fixture = Fixture::new();
+    let edges = &fixture.graph.edges;
+    let weights: Vec<f32> = (0..edges.len()).map(|k| (k % 97) as f32 / 8.0).collect();
+    let lines = |separator: char| -> String {
+        let line = |(&(source, target), weight)| format!("{source}{separator}{target}{separator}{weight}\n");
+        edges.iter().zip(&weights).map(line).collect()
+    };
+    let out = fixture.path("expected-weights.grappa");
+    let make = |edges: &Path, out: &Path, more: &[&str]| {
+        run(options(&mut program::ingest(edges, out)).args(more)).success();
+    };
+    make(&fixture.write("weights.tsv", lines('\t')), &out, &[]);
+    let expected = files_of(&out);
+    assert!(expected.contains_key(Path::new("chunk-0/weights")));
+    let parquet = fixture.path("weights.parquet");
+    write_parquet(&parquet, edges, Some(&weights));
+    let pairs = fixture.path("pairs.npy");
+    Npy::new(&[edges.len(), 2], edges.iter().flat_map(|&(s, t)| [s, t])).write(&pairs);
+    let column = fixture.path("weights.npy");
+    Npy::new(&[edges.len()], weights.iter().copied()).write(&column);
+    let csv = fixture.write("weights.csv", format!("src,dst,weight\n{}", lines(',')));
+    let named = ["--weights", column.to_str().unwrap()];
+    for (edges, more) in [(&csv, &[][..]), (&parquet, &[]), (&pairs, &named)] {
+        let out = fixture.path("same.grappa");
+        make(edges, &out, more);
+        assert_same(&out, &expected, &edges.display().to_string());
+        fs::remove_dir_all(&out).unwrap();
+    }
+}
+
+#[test]
+fn both_layouts_of_ogb_give_the_same_store() {
+    let fixture = Fixture::new();
+    let graph = &fixture.graph;
+    let text = fixture.path("ogbn-text");
+    let binary = fixture.path("ogbn-binary");
+    for folder in [&text, &binary] {
+        fs::create_dir_all(folder.join("raw")).unwrap();
+        let split = folder.join("split/time");
+        fs::create_dir_all(&split).unwrap();
+        for (name, ids) in ["train", "valid", "test"].iter().zip(&graph.splits) {
+            let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
+            fs::write(split.join(format!("{name}.csv.gz")), gzip(lines.as_bytes())).unwrap();
+        }
+    }
+    let raw = |name: &str, content: &str| {
+        fs::write(
+            text.join("raw").join(format!("{name}.csv.gz")),
+            gzip(content.as_bytes()),
+        )
+        .unwrap();
+    };
+    raw("edge", &graph.text(','));
+    raw("num-node-list", &format!("{}\n", graph.nodes));
+    raw("num-edge-list", &format!("{}\n", graph.edges.len()));
+    let rows = graph.features.chunks(graph.dim);
+    let row = |row: &[f32]| row.iter().map(f32::to_string).collect::<Vec<_>>().join(",") + "\n";
+    raw("node-feat", &rows.map(row).collect::<String>());
+    raw(
+        "node-label",
+        &graph
+            .labels
+            .iter()
+            .map(|label| format!("{label}\n"))
+            .collect::<String>(),
+    );
+
+    let ends = graph
+        .edges
+        .iter()
+        .map(|edge| edge.0 as i64)
+        .chain(graph.edges.iter().map(|edge| edge.1 as i64));
+    let arrays = [
+        ("edge_index", Npy::new(&[2, graph.edges.len()], ends)),
+        ("node_feat", graph.features_npy()),
+        ("num_nodes_list", Npy::new(&[1], [graph.nodes as i64])),
+        ("num_edges_list", Npy::new(&[1], [graph.edges.len() as i64])),
+    ];
+    write_npz(&binary.join("raw/data.npz"), &arrays);
+    let label = |&label: &i64| if label < 0 { f32::NAN } else { label as f32 };
+    let labels = Npy::new(&[graph.nodes, 1], graph.labels.iter().map(label));
+    write_npz(&binary.join("raw/node-label.npz"), &[("node_label", labels)]);
+
+    for folder in [&text, &binary] {
+        let out = fixture.path("same.grappa");
+        let mut command = command("grappa-ingest");
+        command.arg("--ogb").arg(folder).arg("--out").arg(&out);
+        fixture.same(command.args(["--chunks", "5", "--seed", "11"]), &out);
+    }
+}
+
+#[test]
+fn the_splits_have_their_names() {
+    let fixture = Fixture::new();
+    for name in SPLITS {
+        assert!(
+            fixture.store.contains_key(Path::new(&format!("splits/{name}.roaring"))),
+            "{name}"
+        );
+    }
+}

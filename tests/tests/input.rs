@@ -1,0 +1,665 @@
+//! What is wrong with the input is told in one line, with the file, the place in it and the remedy; the exit code is 1,
+//! or 2 for wrong usage; and nothing is left behind: no half-made store, and an existing one is untouched.
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use flate2::write::GzEncoder;
+use grappa_tests::{
+    files::{assert_same, files_of, memory_folder, names_in},
+    graph::Graph,
+    npy::Npy,
+    program::{self, Ran, run},
+    skip,
+};
+use tempfile::TempDir;
+
+/// A folder for inputs, and one in which stores are to be made.
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::in_folder(tempfile::tempdir().unwrap())
+    }
+
+    fn in_folder(folder: TempDir) -> Self {
+        fs::create_dir(folder.path().join("stores")).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn npy(&self, name: &str, array: &Npy) -> PathBuf {
+        self.write(name, array.encode())
+    }
+
+    /// `grappa-ingest --edges EDGES --out stores/out.grappa ARGUMENTS`
+    fn ingest(&self, edges: &Path, arguments: &[&str]) -> Command {
+        let mut command = program::ingest(edges, &self.out());
+        command.args(arguments);
+        command
+    }
+
+    fn out(&self) -> PathBuf {
+        self.path("stores/out.grappa")
+    }
+
+    /// Runs it: it must be refused with a line that holds `parts`, and leave nothing behind.
+    #[track_caller]
+    fn refused(&self, edges: &Path, arguments: &[&str], parts: &[&str]) -> Ran {
+        let ran = run(&mut self.ingest(edges, arguments)).failure(parts);
+        assert_eq!(ran.stdout, "", "a failure has no result");
+        assert_eq!(names_in(&self.path("stores")), [""; 0], "left behind: {}", ran.stderr);
+        ran
+    }
+
+    /// The same, for a file of four edges of four nodes and another file, given by an option.
+    #[track_caller]
+    fn refused_beside_edges(&self, option: &str, file: &Path, more: &[&str], parts: &[&str]) {
+        let edges = self.write("good.tsv", "0 1\n1 2\n2 3\n3 0\n");
+        let arguments = [&[option, file.to_str().unwrap()], more].concat();
+        self.refused(&edges, &arguments, parts);
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn a_bad_line_is_named_with_its_number_and_the_remedy() {
+    let bench = Bench::new();
+    let cases: &[(&str, &[&str], &str)] = &[
+        ("0 1\n1 x\n", &[], ":2: "),
+        ("# ids\n0 1\n1\n", &[], ":3: "),
+        ("0 1\n1 2\n3", &[], ":3: "),
+        ("0 1\n\n-1 2\n", &[], ":3: a node id is negative"),
+        ("0 1\n1.5 2\n", &[], ":2: "),
+        ("0 1\n1099511627776 2\n", &[], ":2: a node id is too large"),
+        ("0 1\n99999999999999999999999 2\n", &[], ":2: a node id is too large"),
+        (
+            "0 1\n1 2\n2 10\n",
+            &["--nodes", "10"],
+            ":3: a node id is not below the number of nodes, 10",
+        ),
+        ("0 1 0.5\n1 2 heavy\n", &[], ":2: "),
+        ("0 1 0.5\n1 2 inf\n", &[], ":2: "),
+        ("0 1 0.5\n1 2\n", &[], ":2: "),
+        ("0 1\n1 2 3 4\n", &[], ":2: "),
+    ];
+    for (text, arguments, expected) in cases {
+        let edges = bench.write("edges.tsv", text);
+        bench.refused(&edges, arguments, &["edges.tsv", expected, "--on-bad-line skip"]);
+    }
+    // Deep in a large file, in the second of two, and inside an archive.
+    let mut lines: Vec<String> = (0..200_000).map(|k| format!("{} {}\n", k % 1000, k % 777)).collect();
+    lines[123_456] = "12 -7\n".to_owned();
+    let text = lines.concat();
+    let deep = bench.write("deep.tsv", &text);
+    bench.refused(&deep, &[], &["deep.tsv:123457: a node id is negative"]);
+    let good = bench.write("good.tsv", "0 1\n");
+    bench.refused(&good, &["--edges", deep.to_str().unwrap()], &["deep.tsv:123457: "]);
+    let packed = bench.write("deep.tsv.gz", gzip(text.as_bytes()));
+    bench.refused(&packed, &[], &["deep.tsv.gz:123457: "]);
+}
+
+#[test]
+fn bad_lines_are_skipped_counted_and_listed_if_wished() {
+    let bench = Bench::new();
+    let edges = bench.write("edges.tsv", "0 1\n1 x\n2 0\n-1 2\n");
+    let ran = run(&mut bench.ingest(&edges, &["--on-bad-line", "skip", "--json"])).success();
+    let json = ran.json();
+    assert_eq!((json["edges"].as_u64(), json["rejected"].as_u64()), (Some(2), Some(2)));
+    assert_eq!(names_in(&bench.path("stores")), ["out.grappa", "out.grappa.rejects"]);
+    let rejects = fs::read_to_string(bench.path("stores/out.grappa.rejects")).unwrap();
+    assert!(rejects.contains("1 x") && rejects.contains("-1 2"), "{rejects}");
+}
+
+#[test]
+fn an_empty_input_is_refused() {
+    let bench = Bench::new();
+    for (name, bytes) in [
+        ("empty.tsv", Vec::new()),
+        ("comments.tsv", b"# nothing\n\n".to_vec()),
+        ("empty.tsv.gz", gzip(b"")),
+        ("empty.npy", Npy::new::<i64>(&[0, 2], []).encode()),
+        ("empty.u32", Vec::new()),
+    ] {
+        let edges = bench.write(name, bytes);
+        bench.refused(&edges, &[], &[name, "no edges"]);
+    }
+}
+
+#[test]
+fn a_binary_file_of_a_wrong_size_is_refused() {
+    let bench = Bench::new();
+    let edges = bench.write("edges.u32", [0u8; 8 * 5 + 3]);
+    bench.refused(
+        &edges,
+        &[],
+        &["edges.u32", "8 bytes", "3 bytes are left over", "truncated"],
+    );
+    let edges = bench.write("edges.bin", [0u8; 16 * 5 + 8]);
+    bench.refused(
+        &edges,
+        &["--format", "u64"],
+        &["edges.bin", "16 bytes", "8 bytes are left over"],
+    );
+    bench.refused(&edges, &[], &["edges.bin", "--format"]);
+}
+
+#[test]
+fn an_id_in_a_binary_file_is_held_to_the_same_limits() {
+    let bench = Bench::new();
+    let good = [0i64, 1, 1, 2];
+    for (bad, arguments, what) in [
+        (-1, &[][..], "negative"),
+        (1 << 40, &[], "too large"),
+        (10, &["--nodes", "10"], "not below the number of nodes, 10"),
+    ] {
+        let edges = bench.npy("edges.npy", &Npy::new(&[3, 2], good.into_iter().chain([bad, 0])));
+        bench.refused(&edges, arguments, &["edges.npy at row 2", what]);
+        let columns = [good[0], good[2], 0, good[1], good[3], bad];
+        let edges = bench.npy("columns.npy", &Npy::new(&[2, 3], columns));
+        bench.refused(&edges, arguments, &["columns.npy at row 2", what]);
+    }
+}
+
+#[test]
+fn a_wrong_npy_is_refused_with_the_call_that_would_mend_it() {
+    let bench = Bench::new();
+    let good = Npy::new(&[3, 2], [0i64, 1, 1, 2, 2, 0]);
+    let cases: Vec<(&str, Npy, &[&str])> = vec![
+        (
+            "shape",
+            Npy {
+                shape: vec![6],
+                ..good.clone()
+            },
+            &["[E, 2]", "(6,)"],
+        ),
+        ("columns", Npy::new(&[2, 3, 1], [0i64; 6]), &["[E, 2]", "(2, 3, 1)"]),
+        (
+            "weights-inside",
+            Npy::new(&[4, 3], [0i64; 12]),
+            &["[E, 2]", "--weights"],
+        ),
+        ("floats", Npy::new(&[3, 2], [0f64; 6]), &["int64", "numpy.save"]),
+        (
+            "big-endian",
+            Npy {
+                descr: ">i8".into(),
+                ..good.clone()
+            },
+            &["numpy.save"],
+        ),
+        (
+            "fortran",
+            Npy {
+                fortran: true,
+                ..good.clone()
+            },
+            &["Fortran", "ascontiguousarray"],
+        ),
+        (
+            "strings",
+            Npy {
+                descr: "<U4".into(),
+                ..good.clone()
+            },
+            &["U4"],
+        ),
+        (
+            "objects",
+            Npy {
+                descr: "|O".into(),
+                ..good.clone()
+            },
+            &["object"],
+        ),
+        (
+            "short",
+            Npy {
+                bytes: good.bytes[..47].to_vec(),
+                ..good.clone()
+            },
+            &["truncated"],
+        ),
+        (
+            "long",
+            Npy {
+                bytes: [&good.bytes[..], b"x"].concat(),
+                ..good.clone()
+            },
+            &["appended"],
+        ),
+        (
+            "huge",
+            Npy {
+                shape: vec![1 << 62, 2],
+                ..good.clone()
+            },
+            &["truncated"],
+        ),
+    ];
+    for (name, array, parts) in cases {
+        let name = format!("{name}.npy");
+        let edges = bench.npy(&name, &array);
+        bench.refused(&edges, &[], &[&[name.as_str()], parts].concat());
+    }
+    let whole = good.encode();
+    for length in [0, 5, 9, 40, 127] {
+        let edges = bench.write("cut.npy", &whole[..length]);
+        bench.refused(&edges, &[], &["cut.npy"]);
+    }
+    let edges = bench.write("text.npy", "0 1\n1 2\n");
+    bench.refused(&edges, &[], &["text.npy", "numpy.save"]);
+}
+
+#[test]
+fn a_damaged_archive_is_refused() {
+    let bench = Bench::new();
+    let text: String = (0..5000).map(|k| format!("{k} {}\n", k * 7 % 5000)).collect();
+    let packed = gzip(text.as_bytes());
+    let edges = bench.write("cut.tsv.gz", &packed[..packed.len() / 2]);
+    bench.refused(&edges, &[], &["cut.tsv.gz", "truncated"]);
+    let mut damaged = packed;
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 0x55;
+    let edges = bench.write("damaged.tsv.gz", damaged);
+    bench.refused(&edges, &[], &["damaged.tsv.gz"]);
+    let packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
+    let edges = bench.write("cut.tsv.zst", &packed[..packed.len() / 2]);
+    bench.refused(&edges, &[], &["cut.tsv.zst", "truncated"]);
+    let edges = bench.write("cut.parquet", b"PAR1 and no more");
+    bench.refused(&edges, &[], &["cut.parquet", "write it again"]);
+}
+
+#[test]
+fn features_must_fit_the_nodes_and_be_finite() {
+    let bench = Bench::new();
+    let refused = |name: &str, array: &Npy, more: &[&str], parts: &[&str]| {
+        let file = bench.npy(name, array);
+        bench.refused_beside_edges("--features", &file, more, &[&[name], parts].concat());
+    };
+    let rows = |rows: usize| Npy::new(&[rows, 2], vec![0.5f32; rows * 2]);
+    // Without --nodes, the file says how many there are, and an edge has a node that is not among them.
+    let file = bench.npy("few.npy", &rows(3));
+    let parts = ["good.tsv:3: a node id is not below the number of nodes, 3", "features"];
+    bench.refused_beside_edges("--features", &file, &[], &parts);
+    refused("few.npy", &rows(3), &["--nodes", "4"], &["expected 4 rows", "found 3"]);
+    refused("many.npy", &rows(5), &["--nodes", "4"], &["expected 4 rows", "found 5"]);
+    refused(
+        "cube.npy",
+        &Npy::new(&[4, 2, 1], [0f32; 8]),
+        &[],
+        &["[N, D]", "(4, 2, 1)"],
+    );
+    refused(
+        "strings.npy",
+        &Npy {
+            descr: "<U1".into(),
+            ..rows(4)
+        },
+        &[],
+        &["U1"],
+    );
+    refused(
+        "fortran.npy",
+        &Npy {
+            fortran: true,
+            ..rows(4)
+        },
+        &[],
+        &["Fortran"],
+    );
+    let mut cut = rows(4);
+    cut.bytes.pop();
+    refused("cut.npy", &cut, &[], &["truncated"]);
+    let holes = Npy::new(
+        &[4, 2],
+        [0.0, f32::NAN, 1.0, 2.0, f32::INFINITY, 0.0, 0.0, f32::NEG_INFINITY],
+    );
+    refused(
+        "holes.npy",
+        &holes,
+        &[],
+        &["row 0", "column 1", "2 more", "--allow-nan"],
+    );
+    let text = bench.write("holes.csv", "0,1\n1,2\n2,nan\n3,4\n");
+    bench.refused_beside_edges("--features", &text, &[], &["holes.csv", "2", "--allow-nan"]);
+    let text = bench.write("ragged.csv", "0,1\n1,2\n2\n3,4\n");
+    bench.refused_beside_edges("--features", &text, &[], &["ragged.csv:3", "found 1"]);
+
+    let edges = bench.write("good.tsv", "0 1\n1 2\n2 3\n3 0\n");
+    let file = bench.path("holes.npy");
+    let command = &mut bench.ingest(&edges, &["--features", file.to_str().unwrap(), "--allow-nan"]);
+    run(command).success();
+}
+
+#[test]
+fn labels_must_fit_the_nodes_and_be_classes() {
+    let bench = Bench::new();
+    let refused = |name: &str, array: &Npy, parts: &[&str]| {
+        let file = bench.npy(name, array);
+        bench.refused_beside_edges("--labels", &file, &["--nodes", "4"], &[&[name], parts].concat());
+    };
+    refused("few.npy", &Npy::new(&[3], [0i64; 3]), &["4", "3"]);
+    refused("many.npy", &Npy::new(&[5], [0i64; 5]), &["4", "5"]);
+    refused(
+        "large.npy",
+        &Npy::new(&[4], [0i64, 1, 1 << 40, 1]),
+        &["row 2", "from 0 to 4294967294"],
+    );
+    refused("half.npy", &Npy::new(&[4], [0f32, 1.0, 0.5, 1.0]), &["row 2", "0.5"]);
+    refused(
+        "none.npy",
+        &Npy::new(&[4], [-1i64; 4]),
+        &["no node has a label", "omit --labels"],
+    );
+    refused(
+        "sets.npy",
+        &Npy::new(&[4, 3], [0i64, 1, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0]),
+        &["row 1", "zeros and ones"],
+    );
+    let text = bench.write("names.txt", "0\n1\ncats\n1\n");
+    bench.refused_beside_edges("--labels", &text, &[], &["names.txt:3", "cats"]);
+}
+
+#[test]
+fn splits_must_be_disjoint_and_of_known_nodes() {
+    let bench = Bench::new();
+    let ids = |name: &str, ids: &[i64]| bench.npy(name, &Npy::new(&[ids.len()], ids.iter().copied()));
+    let train = ids("train.npy", &[0, 1]);
+    let val = ids("val.npy", &[1, 2]);
+    let more = ["--val", val.to_str().unwrap()];
+    bench.refused_beside_edges(
+        "--train",
+        &train,
+        &more,
+        &["1 ", "also in the split", "train", "val", "such as 1"],
+    );
+    for (name, bad, what) in [
+        ("large.npy", 4, "4"),
+        ("negative.npy", -1, "-1"),
+        ("huge.npy", 1 << 41, "2199023255552"),
+    ] {
+        let file = ids(name, &[0, bad]);
+        bench.refused_beside_edges("--test", &file, &[], &[name, "row 1", what]);
+    }
+    bench.refused_beside_edges("--test", &ids("empty.npy", &[]), &[], &["empty.npy", "no ids"]);
+    let text = bench.write("names.txt", "0\n1\nthree\n");
+    bench.refused_beside_edges("--test", &text, &[], &["names.txt:3", "three"]);
+    let floats = bench.npy("floats.npy", &Npy::new(&[2], [0f32, 1.0]));
+    bench.refused_beside_edges("--test", &floats, &[], &["floats.npy", "integers"]);
+    bench.refused_beside_edges("--test", &bench.path("no.npy"), &[], &["no.npy", "No such file"]);
+}
+
+#[test]
+fn missing_files_and_folders_are_named() {
+    let bench = Bench::new();
+    bench.refused(&bench.path("no.tsv"), &[], &["no.tsv", "No such file"]);
+    bench.refused(bench.folder.path(), &[], &["folder", "--ogb"]);
+    let edges = bench.write("edges.tsv", "0 1\n");
+    let tmp = format!("{}/x", edges.display());
+    bench.refused(&edges, &["--tmp", &tmp], &["edges.tsv"]);
+    for out in ["no/out.grappa", "edges.tsv/out.grappa"] {
+        run(&mut program::ingest(&edges, &bench.path(out))).failure(&[out]);
+    }
+    let mut command = program::command("grappa-ingest");
+    command.arg("--out").arg(bench.out()).arg("--ogb");
+    run(command.arg(bench.folder.path())).failure(&["raw/edge.csv.gz", "raw/data.npz", "--edges"]);
+    let mut command = program::command("grappa-ingest");
+    command.arg("--out").arg(bench.out()).arg("--ogb");
+    run(command.arg(&edges)).failure(&["edges.tsv", "Not a directory"]);
+    assert_eq!(names_in(&bench.path("stores")), [""; 0]);
+}
+
+/// Permissions bind everyone but the superuser, who becomes somebody else for this.
+#[test]
+fn what_may_not_be_read_or_written_is_named() {
+    const NOBODY: u32 = 65534;
+    let bench = Bench::new();
+    let edges = bench.write("edges.tsv", "0 1\n");
+    let ingest = bench.path("grappa-ingest");
+    // Where it was built others may not go. A file that this process had open for writing could be open in a child that
+    // another thread has just forked, and then it can't be run.
+    let copied = Command::new("cp")
+        .arg(program::program("grappa-ingest"))
+        .arg(&ingest)
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    fs::set_permissions(bench.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let am_root = fs::metadata(bench.folder.path()).unwrap().uid() == 0;
+    let as_nobody = |arguments: &[&Path]| {
+        let mut command = Command::new(&ingest);
+        if am_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.args(arguments);
+        run(&mut command)
+    };
+    let out = bench.out();
+    let stores = bench.path("stores");
+    fs::set_permissions(&stores, fs::Permissions::from_mode(0o555)).unwrap();
+    let arguments = [Path::new("--edges"), &edges, Path::new("--out"), &out];
+    as_nobody(&arguments).failure(&["out.grappa", "Permission denied"]);
+    fs::set_permissions(&stores, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(&edges, fs::Permissions::from_mode(0o000)).unwrap();
+    as_nobody(&arguments).failure(&["open", "edges.tsv", "Permission denied"]);
+    let locked = bench.path("locked");
+    fs::create_dir_all(locked.join("raw")).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
+    as_nobody(&[Path::new("--ogb"), &locked, Path::new("--out"), &out]).failure(&["locked", "Permission denied"]);
+    assert_eq!(names_in(&stores), [""; 0]);
+}
+
+#[test]
+fn an_existing_store_is_untouched() {
+    let bench = Bench::new();
+    let edges = bench.write("edges.tsv", "0 1\n1 2\n");
+    run(&mut bench.ingest(&edges, &[])).success();
+    let before = files_of(&bench.out());
+    let other = bench.write("other.tsv", "0 5\n");
+    let bad = bench.write("bad.tsv", "0 x\n");
+    for more in [&[][..], &["--resume"]] {
+        run(&mut bench.ingest(&other, more)).failure(&["out.grappa", "exists", "--out"]);
+    }
+    run(&mut bench.ingest(&bad, &[])).failure(&[]);
+    assert_same(&bench.out(), &before, "after three refusals");
+    assert_eq!(names_in(&bench.path("stores")), ["out.grappa"]);
+    // Whatever has the name is kept, if it is no store too.
+    fs::remove_dir_all(bench.out()).unwrap();
+    fs::write(bench.out(), "a letter").unwrap();
+    run(&mut bench.ingest(&edges, &[])).failure(&["out.grappa", "exists"]);
+    assert_eq!(fs::read(bench.out()).unwrap(), b"a letter");
+}
+
+#[test]
+fn a_budget_that_is_too_small_names_one_that_would_do() {
+    let bench = Bench::in_folder(memory_folder());
+    let lines: String = (0..100_000).map(|k| format!("{} 5\n", k % 1000)).collect();
+    let edges = bench.write("hub.tsv", lines);
+    for more in [&["--chunks", "2"][..], &["--chunks", "900"]] {
+        let ran = bench.refused(&edges, &[more, &["--memory", "1MiB"]].concat(), &["--memory "]);
+        let wanted = ran.stderr.split("--memory ").nth(1).unwrap();
+        let wanted: String = wanted.chars().take_while(char::is_ascii_alphanumeric).collect();
+        run(&mut bench.ingest(&edges, &[more, &["--memory", &wanted]].concat())).success();
+        fs::remove_dir_all(bench.out()).unwrap();
+    }
+}
+
+#[test]
+fn chunks_that_cannot_be_made_are_refused() {
+    let bench = Bench::new();
+    let edges = bench.write("edges.tsv", "0 1\n1 2\n");
+    bench.refused(&edges, &["--chunks", "4"], &["--chunks 3"]);
+}
+
+/// A file system of a few MiB, if this machine lets us mount one.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(folder: PathBuf, mebibytes: u32) -> Option<Self> {
+        fs::create_dir(&folder).unwrap();
+        let options = format!("size={mebibytes}m");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(&folder)
+            .output();
+        mounted
+            .is_ok_and(|output| output.status.success())
+            .then_some(Self(folder))
+    }
+
+    fn grow(&self, mebibytes: u32) {
+        let options = format!("remount,size={mebibytes}m");
+        let output = Command::new("mount")
+            .args(["-o", &options])
+            .arg(&self.0)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.0).status();
+        assert!(
+            unmounted.is_ok_and(|status| status.success()),
+            "{} stays mounted",
+            self.0.display()
+        );
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_and_the_run_goes_on_once_there_is_room() {
+    let bench = Bench::new();
+    let graph = Graph::random(5, 20_000, 300_000, 24);
+    let files = graph.write(bench.folder.path());
+    let expected = bench.path("expected.grappa");
+    let command = |out: &Path| {
+        let mut command = program::ingest(&files.edges, out);
+        files.node_arguments(&mut command);
+        command.args(["--chunks", "8"]);
+        command
+    };
+    run(&mut command(&expected)).success();
+    let expected = files_of(&expected);
+    // Full while features are spilled, while they are written, while edges are spilled.
+    for (k, mebibytes) in [1, 3, 4].into_iter().enumerate() {
+        let Some(disk) = SmallDisk::mount(bench.path(&format!("disk-{k}")), mebibytes) else {
+            return skip("a_full_disk_...", "no tmpfs can be mounted here");
+        };
+        let out = disk.0.join("out.grappa");
+        let ran = run(&mut command(&out)).failure(&["out.grappa.partial", "No space left on device", "--resume"]);
+        assert!(!out.exists(), "{}", ran.stderr);
+        // It stays full, and says so again.
+        run(command(&out).arg("--resume")).failure(&["No space left on device", "--resume"]);
+        disk.grow(64);
+        run(command(&out).arg("--resume")).success();
+        assert_same(&out, &expected, &format!("{mebibytes} MiB at first"));
+    }
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    let bench = Bench::new();
+    let edges = bench.write("edges.tsv", "0 1\n");
+    let out = bench.out();
+    let misused = |arguments: &[&str], parts: &[&str]| {
+        run(&mut bench.ingest(&edges, arguments)).misuse(parts);
+        assert_eq!(names_in(&bench.path("stores")), [""; 0], "{arguments:?}");
+    };
+    run(&mut program::command("grappa-ingest")).misuse(&["--edges", "--out"]);
+    run(program::command("grappa-ingest").arg("--out").arg(&out)).misuse(&["--edges"]);
+    run(program::command("grappa-ingest").arg("--edges").arg(&edges)).misuse(&["--out"]);
+    misused(&["--edge", "x"], &["--edges"]);
+    misused(&["--memory", "lots"], &["lots", "--memory"]);
+    misused(&["--memory", "-1"], &["-1"]);
+    misused(&["--chunks", "0"], &["--chunks"]);
+    misused(&["--threads", "0"], &["--threads"]);
+    misused(&["--nodes", "-4"], &["-4"]);
+    misused(&["--format", "xml"], &["xml", "parquet"]);
+    misused(&["--ids", "names"], &["names", "string"]);
+    misused(&["--self-loops", "maybe"], &["maybe", "keep"]);
+    misused(&["--assign", "metis"], &["metis", "range"]);
+    misused(&["--feature-dtype", "f64"], &["f64", "bf16"]);
+    misused(&["--ogb", "folder"], &["--ogb"]);
+    run(program::command("grappa-ingest").arg("--help")).success();
+    run(program::command("grappa-ingest").arg("--version")).success();
+}
+
+#[test]
+fn the_result_is_one_json_object_and_progress_is_silent_off_a_terminal() {
+    let bench = Bench::new();
+    let lines: String = (0..50_000).map(|k| format!("{} {}\n", k % 1000, k % 777)).collect();
+    let edges = bench.write("edges.tsv", lines);
+    let ran = run(&mut bench.ingest(&edges, &["--json", "--chunks", "3"])).success();
+    assert_eq!(ran.stderr, "");
+    assert_eq!(ran.stdout.lines().count(), 1, "{}", ran.stdout);
+    let json = ran.json();
+    let mut found: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut wanted = [
+        "nodes",
+        "edges",
+        "edges_read",
+        "rejected",
+        "seconds",
+        "edges_per_second",
+        "peak_rss_bytes",
+        "bytes_on_disk",
+        "chunks",
+    ];
+    wanted.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, wanted);
+    let number = |key: &str| json[key].as_u64().unwrap();
+    assert_eq!(number("nodes"), 1000);
+    assert_eq!(
+        (number("edges"), number("edges_read"), number("rejected")),
+        (50_000, 50_000, 0)
+    );
+    assert_eq!(number("chunks"), 3);
+    let on_disk: u64 = files_of(&bench.out()).values().map(|bytes| bytes.len() as u64).sum();
+    assert_eq!(number("bytes_on_disk"), on_disk);
+    assert!(json["seconds"].as_f64().unwrap() > 0.0 && number("peak_rss_bytes") > 1 << 20);
+
+    fs::remove_dir_all(bench.out()).unwrap();
+    let ran = run(&mut bench.ingest(&edges, &[])).success();
+    assert_eq!(
+        (ran.stderr.as_str(), ran.stdout.lines().count()),
+        ("", 1),
+        "{}",
+        ran.stdout
+    );
+    fs::remove_dir_all(bench.out()).unwrap();
+    let ran = run(&mut bench.ingest(&edges, &["--quiet"])).success();
+    assert_eq!((ran.stderr.as_str(), ran.stdout.as_str()), ("", ""));
+    fs::remove_dir_all(bench.out()).unwrap();
+    let ran = run(&mut bench.ingest(&edges, &["--quiet", "--json"])).success();
+    assert_eq!(ran.json()["nodes"], 1000);
+}

@@ -1,0 +1,125 @@
+//! Real graphs make sound stores, of which `info` says what the graphs' sources state.
+//!
+//! They are too large for this repository: `GRAPPA_DATA` names the folder that has them, by default `../shared/data`
+//! beside it. Each holds `edges.npy`, what else there is of `features.npy`, `features_csr.npz`, `labels.npy` and
+//! `{train,val,test}.npy`, and `stats.json` with what was counted when it was made. Those that are missing are skipped,
+//! visibly.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use grappa_tests::{
+    program::{self, command, run},
+    skip,
+};
+use serde_json::Value;
+
+/// The folder of a graph, if it is here.
+fn graph(name: &str) -> Option<PathBuf> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let folder = std::env::var_os("GRAPPA_DATA")
+        .map_or_else(beside, PathBuf::from)
+        .join(name);
+    if folder.join("edges.npy").exists() {
+        return Some(folder);
+    }
+    skip(name, "the graph is not here; GRAPPA_DATA names the folder of graphs");
+    None
+}
+
+/// Ingests a graph with all that belongs to it; checks that the store is sound and is what is stated of it. Returns what
+/// `grappa-store info` says.
+fn ingest_and_check(folder: &Path, more: &[&str]) -> Value {
+    let out = tempfile::tempdir().unwrap();
+    let store = out.path().join("graph.grappa");
+    let stats: Value = serde_json::from_slice(&fs::read(folder.join("stats.json")).unwrap()).unwrap();
+    let stated = |key: &str| stats[key].as_u64();
+
+    let edges = folder.join("edges.npy");
+    let mut ingest = program::ingest(&edges, &store);
+    ingest
+        .args(["--json", "--nodes", &stated("nodes").unwrap().to_string()])
+        .args(more);
+    for (option, name) in [
+        ("--features", "features.npy"),
+        ("--features", "features_csr.npz"),
+        ("--labels", "labels.npy"),
+        ("--train", "train.npy"),
+        ("--val", "val.npy"),
+        ("--test", "test.npy"),
+    ] {
+        if folder.join(name).exists() {
+            ingest.arg(option).arg(folder.join(name));
+        }
+    }
+    let ingested = run(&mut ingest).success().json();
+    assert_eq!(ingested["nodes"].as_u64(), stated("nodes"));
+    assert_eq!(ingested["edges"].as_u64(), stated("edges"));
+    assert_eq!(ingested["rejected"], 0);
+
+    let store_command = |name: &str| {
+        let mut command = command("grappa-store");
+        command.args([name, "--json"]).arg(&store);
+        command
+    };
+    let verified = run(&mut store_command("verify")).success().json();
+    assert_eq!(verified["ok"], true);
+    let info = run(&mut store_command("info")).success().json();
+    assert_eq!(info["nodes"].as_u64(), stated("nodes"));
+    assert_eq!(info["edges"].as_u64(), stated("edges"));
+    assert_eq!(info["chunks"], ingested["chunks"]);
+    assert_eq!(info["bytes"]["total"], ingested["bytes_on_disk"]);
+    let dim = stated("feature_dim").or(stated("dim"));
+    assert_eq!(info["features"]["dim"].as_u64(), dim);
+    assert_eq!(
+        info["classes"].as_u64(),
+        stated("classes").filter(|&classes| classes > 0)
+    );
+    for name in ["train", "val", "test"] {
+        let nodes = stated(name)
+            .or(stats["split"][name].as_u64())
+            .filter(|&nodes| nodes > 0);
+        assert_eq!(info["splits"][name].as_u64(), nodes, "{name}");
+    }
+    info
+}
+
+#[test]
+fn cora() {
+    if let Some(folder) = graph("cora") {
+        let info = ingest_and_check(&folder, &[]);
+        assert_eq!(info["features"]["dtype"], "f32");
+    }
+}
+
+#[test]
+fn debian_bookworm() {
+    if let Some(folder) = graph("debian-bookworm") {
+        let info = ingest_and_check(&folder, &[]);
+        let degrees: u64 = info["degree_histogram"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|bucket| bucket["nodes"].as_u64().unwrap())
+            .sum();
+        assert_eq!(degrees, 63_436);
+    }
+}
+
+#[test]
+fn coauthor_cs_has_sparse_features() {
+    if let Some(folder) = graph("coauthor-cs") {
+        ingest_and_check(&folder, &["--feature-dtype", "f16"]);
+    }
+}
+
+#[test]
+fn cnr_2000_in_the_order_of_its_urls_takes_five_bits_an_edge() {
+    if let Some(folder) = graph("cnr-2000") {
+        let info = ingest_and_check(&folder, &["--assign", "range"]);
+        let bits = info["bits_per_edge"].as_f64().unwrap();
+        assert!(bits <= 5.0, "{bits} bits per edge");
+    }
+}
