@@ -15,8 +15,10 @@ pub mod generate;
 pub mod ids;
 pub mod ingest;
 pub mod io;
+mod memory;
 pub mod progress;
 pub mod sort;
 pub mod store;
+mod workers;
 
 pub use error::{Error, Position, Result};

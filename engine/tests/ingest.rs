@@ -454,6 +454,29 @@ fn a_run_interrupted_anywhere_resumes_to_the_same_store() {
 }
 
 #[test]
+fn a_run_may_be_resumed_with_another_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("edges.tsv");
+    write_text(&input, &crowded(3000, 150_000), false);
+    let mut options = options(folder.path(), &input);
+    (options.memory, options.chunks) = (2 << 20, Some(5));
+    ingest(&options, &Silent).unwrap();
+    let expected = files_of(&options.out);
+    for steps in [3, 9, 14] {
+        options.out = folder.path().join(format!("{steps}.grappa"));
+        (options.memory, options.threads, options.resume) = (2 << 20, 2, false);
+        let interrupt = Interrupt {
+            left: AtomicU64::new(steps),
+        };
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ingest(&options, &interrupt))).unwrap_err();
+        // Blocks would be cut larger now.
+        (options.memory, options.threads, options.resume) = (64 << 20, 1, true);
+        ingest(&options, &Silent).unwrap();
+        assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
+    }
+}
+
+#[test]
 fn resuming_with_other_options_or_input_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("edges.tsv");

@@ -15,7 +15,7 @@ use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{Result, ingest::workers};
+use crate::{Result, workers};
 
 /// A piece that is yet to be made.
 pub(super) struct Planned<P> {

@@ -50,16 +50,15 @@ use super::{
 };
 use crate::{
     Error, Result,
-    ingest::{
-        memory::{MemoryGate, Taken},
-        plan, workers,
-    },
+    ingest::plan,
     io::{
         container::{ContainerWriter, WrittenFile},
         journal::Journal,
     },
+    memory::{MemoryGate, Taken},
     progress::Progress,
     store::writer::{Begun, ChunkRowsWriter, StoreFolder, same_options},
+    workers,
 };
 
 /// The graph to make, and how to store it.

@@ -14,15 +14,14 @@ use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap, container::FileKind};
 
 use super::{
     ChunkFiles,
-    memory::MemoryGate,
     plan::{Budget, SpillPlan},
     source::BlockId,
     spill::{self, Extent, SpillFolder, SpillWriter},
     state::{ChunkDone, Counts, Stage, StageState, State},
-    workers,
 };
 use crate::{
-    Error, Position, Result, ids::Order, io::container::ContainerWriter, progress::Progress, store::writer::StoreFolder,
+    Error, Position, Result, ids::Order, io::container::ContainerWriter, memory::MemoryGate, progress::Progress,
+    store::writer::StoreFolder, workers,
 };
 
 /// Rows of the input, one for each rank.

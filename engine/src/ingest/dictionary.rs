@@ -23,7 +23,6 @@ use super::{
     runs::{IntegerCollector, Runs, StringCollector},
     source::{EdgeBatch, EdgeSource, IdKind, TextBatch},
     state::Scan,
-    workers,
 };
 use crate::{
     Error, Result,
@@ -31,6 +30,7 @@ use crate::{
     io::{container::ContainerWriter, durable},
     progress::Progress,
     store::writer::StoreFolder,
+    workers,
 };
 
 /// Encoded bytes that are kept before they go to the file.

@@ -27,13 +27,13 @@ use super::{
     spill::SpillWriter,
     spread::{Blocks, Buffers, Taken},
     state::Scan,
-    workers,
 };
 use crate::{
     Result,
     ids::{IdMap, Order},
     progress::Progress,
     sort::bits_for,
+    workers,
 };
 
 /// How an edge becomes a word: the row within its shard above, the source's node id below.

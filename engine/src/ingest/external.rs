@@ -8,7 +8,7 @@ use grappa_formats::{
 use super::{
     Assign, Run,
     dictionary::{self, DICTIONARY, hashes_path},
-    open_edges,
+    options::open_edges,
     state::{Scan, State},
 };
 use crate::{
@@ -20,7 +20,7 @@ impl Run<'_> {
     /// The number of nodes and edges, for which ids that are not dense are put into a dictionary.
     pub(super) fn scan_dictionary(&self, state: &State) -> Result<Scan> {
         let hash = StringHash::default();
-        let source = open_edges(self.options, self.nodes, &self.budget)?;
+        let source = open_edges(self.options, self.nodes, self.budget.block_bytes())?;
         let (scan, file) = dictionary::build(&source, &self.budget, &self.folder, &hash, self.progress)?;
         if let Some(nodes) = self.options.nodes
             && nodes != scan.nodes

@@ -23,13 +23,13 @@ use grappa_formats::{
 use super::{
     ChunkFiles,
     edges::EdgeKeys,
-    memory::MemoryGate,
     plan::{SORT_COST, SpillPlan},
     spill::{self, Extent, SpillFolder, SpillWriter},
     state::{ChunkDone, Spilled, StageState},
 };
 use crate::{
     Error, Result,
+    memory::MemoryGate,
     progress::Progress,
     sort::{bits_for, sort_keys, sort_pairs},
     store::writer::{ChunkRowsWriter, StoreFolder},

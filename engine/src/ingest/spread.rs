@@ -16,9 +16,8 @@ use super::{
     source::{BlockId, EdgeBatch, TextBatch},
     spill::{Extent, SpillFolder, SpillWriter},
     state::{Counts, Stage, State},
-    workers,
 };
-use crate::{Result, progress::Progress};
+use crate::{Result, progress::Progress, workers};
 
 /// Where blocks of edges come from.
 pub trait Blocks: Sync {

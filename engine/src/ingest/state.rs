@@ -37,8 +37,9 @@ pub enum Stage {
 /// One line of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Record {
-    /// The run began with these options: name and value of each that the store depends on.
-    Started(BTreeMap<String, String>),
+    /// The run began: name and value of each option that the store depends on, and how large the blocks are that the
+    /// input is cut into.
+    Started(BTreeMap<String, String>, usize),
     /// The input was scanned for its ids.
     Scanned(Scan),
     /// All ids are in the dictionary, whose file is on disk.
@@ -171,6 +172,7 @@ impl StageState {
 /// The journal of a run, and what it says. Shared by all workers.
 pub struct State {
     journal: Journal,
+    block_bytes: usize,
     known: Mutex<Known>,
 }
 
@@ -184,36 +186,45 @@ struct Known {
 }
 
 impl State {
-    /// Starts a journal in `folder` for a run with `options`.
-    pub fn create(folder: &Path, options: BTreeMap<String, String>) -> Result<Self> {
+    /// Starts a journal in `folder` for a run with `options` that cuts its input into blocks of `block_bytes`.
+    pub fn create(folder: &Path, options: BTreeMap<String, String>, block_bytes: usize) -> Result<Self> {
         let journal = Journal::create(&folder.join(JOURNAL))?;
-        journal.append(&Record::Started(options))?;
+        journal.append(&Record::Started(options, block_bytes))?;
         Ok(Self {
             journal,
+            block_bytes,
             known: Mutex::default(),
         })
     }
 
-    /// Reads the journal of an earlier run in `folder`, which must have had the same `options`.
-    pub fn resume(folder: &Path, options: BTreeMap<String, String>) -> Result<Self> {
+    /// Reads the journal of an earlier run in `folder`, which must have had the same `options`. Blocks are those of that
+    /// run, or of `block_bytes` if it had not begun anything.
+    pub fn resume(folder: &Path, options: BTreeMap<String, String>, block_bytes: usize) -> Result<Self> {
         let path = folder.join(JOURNAL);
         let (journal, records) = Journal::resume(&path)?;
         let mut records = records.into_iter();
-        match records.next() {
-            Some(Record::Started(before)) => same_options(folder, &before, &options)?,
+        let block_bytes = match records.next() {
+            Some(Record::Started(before, block_bytes)) => {
+                same_options(folder, &before, &options)?;
+                block_bytes
+            }
             Some(_) => {
                 return Err(Error::Options(format!(
-                    "{} does not begin as a journal does",
+                    "{} does not begin as a journal does; remove that folder and start again",
                     path.display()
                 )));
             }
             // The run was killed before it had begun anything.
-            None => journal.append(&Record::Started(options))?,
-        }
+            None => {
+                journal.append(&Record::Started(options, block_bytes))?;
+                block_bytes
+            }
+        };
         let mut known = Known::default();
         records.for_each(|record| known.apply(record));
         Ok(Self {
             journal,
+            block_bytes,
             known: Mutex::new(known),
         })
     }
@@ -221,6 +232,11 @@ impl State {
     /// The journal's file, which goes when the store is finished.
     pub fn path(folder: &Path) -> PathBuf {
         folder.join(JOURNAL)
+    }
+
+    /// How large the blocks are that the input is cut into. What a resumed run has of blocks counts for these only.
+    pub fn block_bytes(&self) -> usize {
+        self.block_bytes
     }
 
     /// What the scan for ids found, once it is through.
@@ -318,7 +334,7 @@ impl State {
 impl Known {
     fn apply(&mut self, record: Record) {
         match record {
-            Record::Started(_) => {}
+            Record::Started(..) => {}
             Record::Scanned(scan) => self.scan = Some(scan),
             Record::Listed(scan, file) => {
                 self.scan = Some(scan);

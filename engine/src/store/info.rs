@@ -16,7 +16,7 @@ use grappa_formats::{
 use serde::Serialize;
 
 use super::{Store, files};
-use crate::{Error, Result, ingest::workers, progress::Progress};
+use crate::{Error, Result, progress::Progress, workers};
 
 /// Degrees are below 2^48: as many buckets, and one for 0.
 const BUCKETS_MAX: usize = 49;

@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     Error, Position, Result,
-    ingest::workers,
     io::{container::ContainerFile, map::Access},
+    workers,
 };
 
 /// Files whose headers one thread checks while another would start.

@@ -44,9 +44,9 @@ use super::{
 use crate::{
     Error, Position, Result,
     generate::Recipe,
-    ingest::workers,
     io::{container::ContainerFile, map::Access},
     progress::Progress,
+    workers,
 };
 
 /// Problems of one file that are told one by one; of a disk gone bad there would be a million.

@@ -31,11 +31,11 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::{
     Error, Result,
-    ingest::workers,
     io::{
         container::{ContainerWriter, WrittenFile},
         durable,
     },
+    workers,
 };
 
 /// Edges that are looked at before a chunk's row codec is chosen.
