@@ -1,0 +1,122 @@
+//! Running a program and counting what it took.
+
+use std::{
+    io::Read,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use wait4::Wait4;
+
+/// What a finished program took.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// Wall time from start to end.
+    pub wall: Duration,
+    /// Processor time, user and system, of the program and of its children.
+    pub cpu: Duration,
+    /// The most memory resident at one time, in bytes, of the program or the largest of its children.
+    pub peak_rss_bytes: u64,
+    /// What it wrote to stdout.
+    pub stdout: String,
+}
+
+/// Runs a program to its end. Its stderr goes to ours.
+///
+/// # Errors
+/// If it can't be started or fails.
+pub fn run(command: &mut Command) -> Result<Measured> {
+    let name = format!("{command:?}");
+    let begin = Instant::now();
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {name}"))?;
+    let mut stdout = Vec::new();
+    child
+        .stdout
+        .take()
+        .expect("stdout is piped")
+        .read_to_end(&mut stdout)
+        .with_context(|| format!("cannot read the output of {name}"))?;
+    let ended = child.wait4().with_context(|| format!("cannot wait for {name}"))?;
+    let wall = begin.elapsed();
+    let stdout = String::from_utf8_lossy(&stdout).into_owned();
+    if !ended.status.success() {
+        bail!("{name} failed ({}); it printed: {stdout}", ended.status);
+    }
+    Ok(Measured {
+        wall,
+        cpu: ended.rusage.utime + ended.rusage.stime,
+        peak_rss_bytes: ended.rusage.maxrss,
+        stdout,
+    })
+}
+
+impl Measured {
+    /// The JSON object on the last line of stdout.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn json(&self) -> Result<Value> {
+        let line = self.stdout.trim_end().lines().next_back().unwrap_or_default();
+        serde_json::from_str(line).with_context(|| format!("expected a JSON object at the end, found {line:?}"))
+    }
+
+    /// A number in that object.
+    ///
+    /// # Errors
+    /// If the object lacks it.
+    pub fn number(&self, key: &str) -> Result<f64> {
+        let object = self.json()?;
+        object[key]
+            .as_f64()
+            .with_context(|| format!("expected a number `{key}` in {object}"))
+    }
+
+    /// A count in that object.
+    ///
+    /// # Errors
+    /// If the object lacks it.
+    pub fn count(&self, key: &str) -> Result<u64> {
+        let object = self.json()?;
+        object[key]
+            .as_u64()
+            .with_context(|| format!("expected a whole number `{key}` in {object}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Result<Measured> {
+        run(Command::new("sh").args(["-c", script]))
+    }
+
+    #[test]
+    fn time_and_memory_are_those_of_this_child() {
+        let large = shell("head -c 50000000 /dev/zero | tr '\\0' 'x' | sort | wc -c").unwrap();
+        let small = shell("sleep 0.05").unwrap();
+        assert!(large.peak_rss_bytes > 50_000_000, "{}", large.peak_rss_bytes);
+        assert!(small.peak_rss_bytes < 50_000_000, "{}", small.peak_rss_bytes);
+        assert!(small.wall >= Duration::from_millis(50));
+        assert!(small.cpu < small.wall);
+    }
+
+    #[test]
+    fn the_last_line_is_the_result() {
+        let measured = shell("echo reading; echo '{\"edges\": 12, \"seconds\": 0.5}'").unwrap();
+        assert_eq!(measured.count("edges").unwrap(), 12);
+        assert_eq!(measured.number("seconds").unwrap(), 0.5);
+        assert!(measured.count("seconds").is_err());
+    }
+
+    #[test]
+    fn a_failure_is_an_error_with_what_was_said() {
+        let error = shell("echo broken; exit 3").unwrap_err().to_string();
+        assert!(error.contains("broken") && error.contains('3'), "{error}");
+    }
+}

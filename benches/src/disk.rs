@@ -1,0 +1,72 @@
+//! How fast the disk is, measured in the run whose floor it gives.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::{Context, Result};
+
+use crate::cache;
+
+/// Enough for a steady rate, little enough to take seconds.
+const BYTES_MAX: u64 = 1 << 30;
+const BLOCK_BYTES: usize = 4 << 20;
+
+/// Sequential bandwidths in bytes per second.
+#[derive(Debug, Clone, Copy)]
+pub struct Disk {
+    /// Reading a file that is not cached.
+    pub read: f64,
+    /// Writing a new file, until it is on disk.
+    pub write: f64,
+}
+
+impl Disk {
+    /// Reads the start of `file`, after the page cache forgot it, and writes as much beside it: a gigabyte at most.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    pub fn measure(file: &Path) -> Result<Self> {
+        cache::forget(&[file.to_owned()])?;
+        let mut block = vec![0; BLOCK_BYTES];
+        let mut input = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+        let begin = Instant::now();
+        let mut bytes = 0;
+        while bytes < BYTES_MAX {
+            match input.read(&mut block)? {
+                0 => break,
+                count => bytes += count as u64,
+            }
+        }
+        let read = bytes as f64 / begin.elapsed().as_secs_f64();
+
+        let scratch = Scratch(file.with_extension("bandwidth"));
+        let mut output = File::create(&scratch.0).with_context(|| format!("cannot create {}", scratch.0.display()))?;
+        let begin = Instant::now();
+        for _ in 0..bytes.div_ceil(BLOCK_BYTES as u64) {
+            output.write_all(&block)?;
+        }
+        output.sync_all()?;
+        let written = bytes.next_multiple_of(BLOCK_BYTES as u64);
+        let write = written as f64 / begin.elapsed().as_secs_f64();
+        Ok(Self { read, write })
+    }
+
+    /// Seconds it takes to read and write so many bytes, one after the other.
+    pub fn seconds(&self, read_bytes: u64, written_bytes: u64) -> f64 {
+        read_bytes as f64 / self.read + written_bytes as f64 / self.write
+    }
+}
+
+/// Removed when it is no longer needed, whatever happens.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left behind is a file in a scratch folder; there is nobody to tell.
+        let _ = fs::remove_file(&self.0);
+    }
+}

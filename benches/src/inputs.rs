@@ -1,0 +1,99 @@
+//! The graphs that are ingested: R-MAT with the parameters of Graph500, written once and kept.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use grappa_engine::{
+    generate::{EdgeListFormat, Generator, Model, Recipe, Rmat, write_edge_list, write_features},
+    progress::Silent,
+};
+
+use crate::{child, programs};
+
+/// Edges per node.
+pub const EDGE_FACTOR: f64 = 16.0;
+/// Selects the graph.
+pub const SEED: u64 = 1;
+
+/// A file of a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Input {
+    /// Edges as a NumPy array of int64, one row an edge.
+    Npy,
+    /// Edges as text, one line an edge.
+    Tsv,
+    /// Feature vectors as a NumPy array of f32.
+    Features,
+}
+
+/// An input on disk.
+#[derive(Debug, Clone)]
+pub struct InputFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its length.
+    pub bytes: u64,
+}
+
+impl Input {
+    /// The name of the file for a graph of 2^`scale` nodes, and, of features, so many values a node.
+    fn file_name(self, scale: u32, dim: usize) -> String {
+        match self {
+            Self::Npy => format!("rmat-{scale}.npy"),
+            Self::Tsv => format!("rmat-{scale}.tsv"),
+            Self::Features => format!("rmat-{scale}.features-{dim}.npy"),
+        }
+    }
+
+    /// The file of that graph in `work`; written first, by a child, if it is not there.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn in_folder(self, work: &Path, scale: u32, dim: usize) -> Result<InputFile> {
+        let path = work.join(self.file_name(scale, dim));
+        if !path.exists() {
+            eprintln!("writing {}", path.display());
+            let kind = self.to_possible_value().expect("no kind is hidden");
+            child::run(
+                Command::new(programs::folder()?.join("inputs"))
+                    .args([kind.get_name(), &scale.to_string(), &dim.to_string()])
+                    .arg(work),
+            )?;
+        }
+        let bytes = fs::metadata(&path)
+            .with_context(|| format!("cannot find {}", path.display()))?
+            .len();
+        Ok(InputFile { path, bytes })
+    }
+
+    /// Writes the file, in this process. It appears when it is complete.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn write(self, work: &Path, scale: u32, dim: usize) -> Result<()> {
+        let generator = Generator::new(Recipe::new(Model::Rmat(Rmat::graph500(scale, EDGE_FACTOR)), SEED))?;
+        let path = work.join(self.file_name(scale, dim));
+        match self {
+            Self::Npy => drop(write_edge_list(&generator, &path, EdgeListFormat::Npy, &Silent)?),
+            Self::Tsv => drop(write_edge_list(&generator, &path, EdgeListFormat::Tsv, &Silent)?),
+            Self::Features => drop(write_features(&generator, dim, &path, &Silent)?),
+        }
+        Ok(())
+    }
+}
+
+/// The number of edges in a file written as [`Input::Npy`].
+///
+/// # Errors
+/// If there is no such file.
+pub fn edges_in_npy(path: &Path) -> Result<u64> {
+    let bytes = fs::metadata(path)
+        .with_context(|| format!("cannot find {}", path.display()))?
+        .len();
+    Ok((bytes - grappa_engine::io::npy::HEADER_BYTES as u64) / 16)
+}

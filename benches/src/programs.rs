@@ -1,0 +1,65 @@
+//! Grappa's own programs, built as users build them.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail};
+
+/// Builds the packages `names` in release mode, and returns the folder where their programs are.
+///
+/// # Errors
+/// If the measuring program was not built in release mode, or cargo fails.
+pub fn build(names: &[&str]) -> Result<PathBuf> {
+    if cfg!(debug_assertions) {
+        bail!("measure with optimised programs: cargo run --release");
+    }
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--release", "--quiet"]);
+    for name in names {
+        command.args(["-p", name]);
+    }
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let status = command.current_dir(workspace).status().context("cannot run cargo")?;
+    if !status.success() {
+        bail!("cargo could not build {}", names.join(", "));
+    }
+    folder()
+}
+
+/// Where this program is, and with it all others of the workspace.
+///
+/// # Errors
+/// If the system does not tell.
+pub fn folder() -> Result<PathBuf> {
+    let this = env::current_exe().context("cannot tell where this program is")?;
+    Ok(this.parent().expect("a program is in a folder").to_owned())
+}
+
+/// What this program was started with, as a person would type it; the folders of this machine are left out.
+pub fn command_line(bin: &str) -> String {
+    let arguments: Vec<String> = env::args()
+        .skip(1)
+        .map(|argument| {
+            if Path::new(&argument).is_absolute() {
+                let name = Path::new(&argument)
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned();
+                format!(".../{name}")
+            } else {
+                argument
+            }
+        })
+        .collect();
+    format!(
+        "cargo run --release -p grappa-benches --bin {bin} -- {}",
+        arguments.join(" ")
+    )
+    .trim_end()
+    .to_owned()
+}
