@@ -7,6 +7,7 @@
 //! input     what is wrong with the input is told, with the place and the remedy, and leaves nothing behind
 //! crash     a run killed at any moment goes on to the same store
 //! damage    every damaged byte of a store is found, and nothing panics
+//! store     a sound store is described, and exported so that it can be ingested again
 //! real      real graphs, if they are there, come out with the numbers their sources state
 //! ```
 //!

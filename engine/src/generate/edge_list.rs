@@ -6,11 +6,15 @@
 
 use std::path::Path;
 
-use super::{
-    Generator, RowBuffer,
-    blocks::{NewFile, Planned},
+use super::{Generator, RowBuffer};
+use crate::{
+    Result,
+    io::{
+        blocks::{NewFile, Planned},
+        npy,
+    },
+    progress::Progress,
 };
-use crate::{Result, io::npy, progress::Progress};
 
 /// Edges in a block: 1 MiB of them in binary.
 const BLOCK_EDGES: u64 = 1 << 16;
@@ -47,12 +51,13 @@ pub fn write_edge_list(
     let mut spans = Spans::new(generator);
     let mut edges = 0;
     let plan = || {
-        let span = spans.next()?;
-        edges += span.edges;
-        Some(Planned {
-            edges: span.edges,
-            block: span,
-        })
+        Ok(spans.next().map(|span| {
+            edges += span.edges;
+            Planned {
+                edges: span.edges,
+                block: span,
+            }
+        }))
     };
     let header_bytes = match format {
         EdgeListFormat::Tsv => 0,
@@ -65,9 +70,12 @@ pub fn write_edge_list(
     }
     .write(
         plan,
-        |span, buffer: &mut RowBuffer, out| match format {
-            EdgeListFormat::Tsv => span.append_tsv(generator, buffer, out),
-            EdgeListFormat::Npy => span.append_pairs(generator, buffer, out),
+        |span, buffer: &mut RowBuffer, out| {
+            match format {
+                EdgeListFormat::Tsv => span.append_tsv(generator, buffer, out),
+                EdgeListFormat::Npy => span.append_pairs(generator, buffer, out),
+            }
+            Ok(())
         },
         |bytes| match format {
             EdgeListFormat::Tsv => Vec::new(),

@@ -24,7 +24,6 @@
 //! [`Recipe::VERSION`].
 
 mod block;
-mod blocks;
 mod edge_list;
 mod features;
 mod in_order;

@@ -2,11 +2,15 @@
 
 use std::{ops::Range, path::Path};
 
-use super::{
-    Generator, Split,
-    blocks::{NewFile, Planned},
+use super::{Generator, Split};
+use crate::{
+    Result,
+    io::{
+        blocks::{NewFile, Planned},
+        npy,
+    },
+    progress::Progress,
 };
-use crate::{Result, io::npy, progress::Progress};
 
 /// Bytes in a block, about.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -90,7 +94,7 @@ fn write<S: Default + Send + Sync>(
     let plan = || {
         let block = start..nodes.min(start + step);
         start = block.end;
-        (!block.is_empty()).then_some(Planned { block, edges: 0 })
+        Ok((!block.is_empty()).then_some(Planned { block, edges: 0 }))
     };
     let payload = NewFile {
         path,
@@ -99,7 +103,10 @@ fn write<S: Default + Send + Sync>(
     }
     .write(
         plan,
-        |labels, state, out| make(labels.clone(), state, out),
+        |labels, state, out| {
+            make(labels.clone(), state, out);
+            Ok(())
+        },
         |bytes| header(bytes).to_vec(),
     )?;
     Ok(npy::HEADER_BYTES as u64 + payload)

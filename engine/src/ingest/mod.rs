@@ -27,7 +27,7 @@ mod rejects;
 mod rows;
 mod runs;
 pub mod source;
-mod spill;
+pub(crate) mod spill;
 mod splits;
 mod spread;
 mod state;

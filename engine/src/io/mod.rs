@@ -1,11 +1,13 @@
 //! Files, mappings and durability. Knows bytes and container files, no graph words; all `unsafe` of the engine is here.
 //!
+//! - `blocks`: new files whose parts are made in parallel;
 //! - [`container`]: streaming writer and checking reader of container files;
 //! - [`durable`]: what it takes for a file or a rename to survive a power failure;
 //! - [`journal`]: an append-only log that a killed run is resumed from;
 //! - [`map`]: read-only mappings;
 //! - [`npy`]: headers of NumPy files.
 
+pub(crate) mod blocks;
 pub mod container;
 pub mod durable;
 pub mod journal;

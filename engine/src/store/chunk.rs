@@ -1,6 +1,9 @@
 //! The files of one chunk, mapped.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use grappa_formats::{
     ChunkSpan, FormatError,
@@ -52,11 +55,10 @@ impl MappedFile {
         &self.mapping[self.header.payload_offset as usize..self.header.table_offset() as usize]
     }
 
-    /// Gives back the memory of the first bytes of the payload; of all of it if there are not so many.
-    pub fn release_first(&self, payload_bytes: u64) {
-        let at = self.header.payload_offset;
-        let end = at + payload_bytes.min(self.header.payload_bytes);
-        self.mapping.release(at as usize..end as usize);
+    /// Gives back the memory of a part of the payload; what is beyond its end does not count.
+    pub fn release(&self, payload: Range<u64>) {
+        let place = |offset: u64| (self.header.payload_offset + offset.min(self.header.payload_bytes)) as usize;
+        self.mapping.release(place(payload.start)..place(payload.end));
     }
 }
 
@@ -151,14 +153,20 @@ impl Chunk {
         })
     }
 
-    /// Gives back the memory of the rows before `row` that were read: who passes over a large chunk calls it now and
-    /// then.
-    pub fn release_rows_before(&self, row: u64) {
+    /// Gives back the memory of rows that were read: who passes over a large chunk calls it now and then.
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    pub fn release_rows(&self, released: Range<u64>) {
         let rows = self.rows();
-        if row < rows.rows() {
-            self.edges.release_first(rows.locate(row).extent().start);
-            self.degrees.release_first(rows.directory_line(row).start as u64);
+        if released.is_empty() {
+            return;
         }
+        let (first, last) = (released.start, released.end - 1);
+        self.edges
+            .release(rows.locate(first).extent().start..rows.locate(last).extent().end);
+        let (first, last) = (rows.directory_line(first), rows.directory_line(last));
+        self.degrees.release(first.start as u64..last.end as u64);
     }
 
     fn try_rows(&self) -> grappa_formats::Result<Rows<'_>> {

@@ -136,15 +136,57 @@ impl StoreIds {
     /// If there is no such node.
     pub fn external(&self, node: NodeId) -> Result<ExternalId> {
         let rank = self.rank(node)?;
-        Ok(match &self.dictionary {
-            Dictionary::Dense => ExternalId::Integer(rank),
-            Dictionary::Integers(file) => ExternalId::Integer(integers(file).get(rank)),
-            Dictionary::Strings(file) => {
-                let mut id = Vec::new();
-                strings(file).get(rank, &mut id).map_err(Error::format(file.path()))?;
-                ExternalId::String(id)
-            }
-        })
+        if let Dictionary::Strings(_) = self.dictionary {
+            let mut id = Vec::new();
+            self.append_text_at(rank, &mut id)?;
+            return Ok(ExternalId::String(id));
+        }
+        Ok(ExternalId::Integer(self.integer_at(rank)))
+    }
+
+    /// The integer that the user's files call a node.
+    ///
+    /// # Panics
+    /// If there is no such node, or ids are strings.
+    #[inline]
+    pub fn integer(&self, node: NodeId) -> Result<u64> {
+        Ok(self.integer_at(self.rank(node)?))
+    }
+
+    /// The integer at a place among all external ids, sorted.
+    ///
+    /// # Panics
+    /// If there is no such place, or ids are strings.
+    #[inline]
+    pub fn integer_at(&self, rank: u64) -> u64 {
+        match &self.dictionary {
+            Dictionary::Dense => rank,
+            Dictionary::Integers(file) => integers(file).get(rank),
+            Dictionary::Strings(_) => panic!("ids are strings"),
+        }
+    }
+
+    /// Appends what the user's files call a node: digits, or the bytes of the string.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn append_text(&self, node: NodeId, text: &mut Vec<u8>) -> Result<()> {
+        self.append_text_at(self.rank(node)?, text)
+    }
+
+    /// Appends what is at a place among all external ids, sorted: digits, or the bytes of the string.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn append_text_at(&self, rank: u64, text: &mut Vec<u8>) -> Result<()> {
+        let Dictionary::Strings(file) = &self.dictionary else {
+            text.extend_from_slice(itoa::Buffer::new().format(self.integer_at(rank)).as_bytes());
+            return Ok(());
+        };
+        let mut id = Vec::new();
+        strings(file).get(rank, &mut id).map_err(Error::format(file.path()))?;
+        text.extend_from_slice(&id);
+        Ok(())
     }
 
     /// The node that the user's files call `id`, if there is one.

@@ -295,7 +295,7 @@ impl Counted {
                 // A damaged degree may have more bits than a sound one.
                 counted.by_bits[(u64::BITS - degree.leading_zeros()).min(BUCKETS_MAX as u32 - 1) as usize] += 1;
             }
-            chunk.release_rows_before(end);
+            chunk.release_rows(row..end);
             row = end;
         }
         Ok(counted)

@@ -1,11 +1,13 @@
 //! Stores on disk: writing, opening, verifying, describing and exporting them.
 //!
 //! - [`Store`] is an open store, whose [`Chunk`]s are mapped one by one;
+//! - [`export`] writes it out in external ids;
 //! - [`info`](mod@info) describes it;
 //! - [`verify`](mod@verify) checks every byte, and whether the parts agree;
 //! - [`writer`] makes the folder, and the row files of a chunk.
 
 mod chunk;
+pub mod export;
 mod files;
 mod ids;
 pub mod info;

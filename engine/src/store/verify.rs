@@ -252,7 +252,7 @@ impl Check<'_> {
             Ok(generation) => {
                 let path = files::assignment(generation);
                 if !assignments.contains(&path.as_str()) && !self.root.join(&path).exists() {
-                    self.problem(files::CURRENT, 0, format!("it names {path}, which is not there"));
+                    self.problem(&path, 0, "CURRENT names this assignment, and it is missing".into());
                 }
             }
         }
@@ -408,7 +408,7 @@ impl Check<'_> {
         while rank < meta.nodes {
             let end = meta.nodes.min(rank + ranks_per_release);
             table.check(rank..end).map_err(in_file())?;
-            mapped.release_first(u64::MAX);
+            mapped.release(0..u64::MAX);
             rank = end;
         }
         Ok(())
@@ -564,8 +564,8 @@ impl RowsCheck<'_> {
             }
             let at = rows.locate(row).extent().start;
             if at - released >= RELEASE_BYTES {
-                edges_map.release_first(at);
-                degrees_map.release_first(rows.directory_line(row).start as u64);
+                edges_map.release(0..at);
+                degrees_map.release(0..rows.directory_line(row).start as u64);
                 released = at;
             }
         });

@@ -3,6 +3,7 @@
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Parser, Subcommand};
+use grappa_console::ByteSize;
 
 /// Look into a graph store.
 #[derive(Debug, Parser)]
@@ -20,6 +21,8 @@ pub enum Command {
     Info(Store),
     /// Check every byte of a store, and whether its files agree; exits with 1 if anything is wrong
     Verify(Store),
+    /// Write edges, labels, features and splits to files, in the ids of the input
+    Export(Export),
 }
 
 #[derive(Debug, clap::Args)]
@@ -27,6 +30,34 @@ pub struct Store {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
+    #[command(flatten)]
+    pub threads: Threads,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(id = "what", required = true, multiple = true, args = ["edges", "weights", "features", "labels", "split"])]
+pub struct Export {
+    /// The store
+    #[arg(value_name = "STORE")]
+    pub store: PathBuf,
+    /// Edges, source before destination: .npy, .csv, or text with tabs (`-`: on stdout)
+    #[arg(long, value_name = "FILE")]
+    pub edges: Option<PathBuf>,
+    /// Edge weights, a .npy in the order of the edges; text has them in a third column
+    #[arg(long, value_name = "FILE.npy")]
+    pub weights: Option<PathBuf>,
+    /// Features, a .npy of one row a node
+    #[arg(long, value_name = "FILE.npy")]
+    pub features: Option<PathBuf>,
+    /// Labels, a .npy of one row a node
+    #[arg(long, value_name = "FILE.npy")]
+    pub labels: Option<PathBuf>,
+    /// The ids of the nodes in a split: train, val or test, and a file
+    #[arg(long, num_args = 2, value_names = ["NAME", "FILE"], action = clap::ArgAction::Append)]
+    pub split: Vec<String>,
+    /// Memory to put rows in order with, such as 512MiB or 2GiB
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    pub memory: ByteSize,
     #[command(flatten)]
     pub threads: Threads,
 }

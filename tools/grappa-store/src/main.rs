@@ -1,6 +1,7 @@
 //! `grappa-store`: look into a graph store.
 
 mod args;
+mod export;
 mod info;
 mod verify;
 
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
         match &args.command {
             Command::Info(options) => info::run(options, &console),
             Command::Verify(options) => verify::run(options, &console),
+            Command::Export(options) => export::run(options, &console),
         }
     })
 }

@@ -1,5 +1,6 @@
-//! Tests of opening, verifying and describing stores.
+//! Tests of opening, verifying, describing and exporting stores.
 
+mod export;
 mod open;
 mod sample;
 mod verify;

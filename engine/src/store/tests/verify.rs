@@ -252,7 +252,11 @@ fn an_assignment_that_is_not_there_is_noticed() {
     let path = Sample::ALL_PARTS.write(folder.path());
     let current = grappa_formats::assignment::Current { generation: 4 };
     fs::write(path.join(files::CURRENT), current.encode()).unwrap();
-    expect_one(&problems(&path), files::CURRENT, "assignments/4, which is not there");
+    expect_one(
+        &problems(&path),
+        "assignments/4",
+        "CURRENT names this assignment, and it is missing",
+    );
     assert!(Store::open(&path).is_err());
 }
 

@@ -1,0 +1,418 @@
+//! Features and labels as arrays, from the order of the store to that of the external ids.
+//!
+//! ```text
+//! pass 1, each worker: take the next chunk; append (place in shard, row) of each of its nodes to the shard of its rank
+//! pass 2, each worker: take the next shard; put its rows in their places; write them where they belong
+//! ```
+//!
+//! The mirror of how they came in: rows are read, spilled beside the new file, read back and written, each time in large
+//! pieces, in the memory that the budget names. A shard is a range of ranks.
+
+use std::{
+    fs,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use grappa_formats::{
+    ChunkId, ChunkSpan, NodeId,
+    features::{FeatureLayout, FeaturesMeta},
+    manifest::{FeatureDtype, FeatureSource, LabelKind, LabelSpec},
+};
+
+use super::{ExportBudget, Exported, expect_whole, pool};
+use crate::{
+    Error, Position, Result,
+    generate::{Generator, Recipe, write_features},
+    ingest::spill::{self, Extent, SpillFolder, SpillWriter},
+    io::{blocks::Temporary, npy},
+    progress::Progress,
+    store::{Store, files, writer::with_suffix},
+    workers,
+};
+
+/// Bytes of rows read at a time.
+const READ_BYTES: usize = 1 << 20;
+/// Spill buffers smaller than this would spend their time in system calls.
+const BUFFER_BYTES_MIN: u64 = 4 << 10;
+const BUFFER_BYTES_MAX: u64 = 256 << 10;
+
+/// Writes the features of all nodes to the new file `path`: a NumPy array of one row a node, in f16 if they are stored so,
+/// else in f32.
+pub fn export_features(store: &Store, path: &Path, budget: &ExportBudget, progress: &dyn Progress) -> Result<Exported> {
+    let manifest = store.manifest();
+    let Some(spec) = &manifest.features else {
+        return Err(Error::input(
+            store.path(),
+            Position::Whole,
+            "the nodes have no features",
+        ));
+    };
+    if spec.source == FeatureSource::Procedural {
+        let generator = Generator::new(Recipe::from_json(&manifest.generator)?)?;
+        let bytes = pool(budget.threads)?.install(|| write_features(&generator, spec.dim as usize, path, progress))?;
+        return Ok(Exported {
+            rows: manifest.nodes,
+            bytes,
+        });
+    }
+    let layout = FeatureLayout {
+        dtype: spec.dtype,
+        dim: spec.dim,
+        stride: spec.row_stride,
+    };
+    progress.stage(
+        "reading features",
+        Some(manifest.nodes.saturating_mul(u64::from(layout.stride))),
+    );
+    export_column(store, path, &FeatureColumn { store, layout }, budget, progress)
+}
+
+/// Writes the labels of all nodes to the new file `path`. One class a node: a NumPy array of int64, -1 for none. Sets of
+/// classes: an array of int8, one column a class, 1 for the classes of the node, and -1 in all columns if it is unlabelled.
+pub fn export_labels(store: &Store, path: &Path, budget: &ExportBudget, progress: &dyn Progress) -> Result<Exported> {
+    let manifest = store.manifest();
+    let Some(spec) = manifest.labels else {
+        return Err(Error::input(store.path(), Position::Whole, "the nodes have no labels"));
+    };
+    progress.stage(
+        "reading labels",
+        Some(manifest.nodes.saturating_mul(u64::from(spec.row_bytes()))),
+    );
+    export_column(store, path, &LabelColumn { store, spec }, budget, progress)
+}
+
+/// Rows of nodes, as they are exported.
+trait Column: Sync {
+    /// What the rows are called.
+    fn name(&self) -> &'static str;
+
+    /// Length of an exported row in bytes.
+    fn row_bytes(&self) -> usize;
+
+    /// The header of the array.
+    fn header(&self) -> [u8; npy::HEADER_BYTES];
+
+    /// Shows the rows of a chunk, in order, to `each`.
+    fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
+}
+
+struct FeatureColumn<'a> {
+    store: &'a Store,
+    layout: FeatureLayout,
+}
+
+impl FeatureColumn<'_> {
+    /// Whether the bits of the store's rows are those of the array.
+    fn is_verbatim(&self) -> bool {
+        matches!(self.layout.dtype, FeatureDtype::F32 | FeatureDtype::F16)
+    }
+}
+
+impl Column for FeatureColumn<'_> {
+    fn name(&self) -> &'static str {
+        "features"
+    }
+
+    fn row_bytes(&self) -> usize {
+        match self.is_verbatim() {
+            true => self.layout.row_bytes(),
+            false => 4 * self.layout.dim as usize,
+        }
+    }
+
+    fn header(&self) -> [u8; npy::HEADER_BYTES] {
+        let descr = if self.layout.dtype == FeatureDtype::F16 {
+            "<f2"
+        } else {
+            "<f4"
+        };
+        npy::header(descr, &[self.store.manifest().nodes, self.layout.dim.into()])
+    }
+
+    fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let file = self.store.file(&files::of_chunk(span.chunk, "features"))?;
+        let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+        meta.span.expect(&span).map_err(Error::format(file.path()))?;
+        let stride = self.layout.stride as usize;
+        let mut stored = vec![0; (READ_BYTES / stride).max(1) * stride];
+        let (mut values, mut bytes) = (vec![0.0; self.layout.dim as usize], Vec::new());
+        let (mut at, end) = (0, span.rows * stride as u64);
+        while at < end {
+            let part = &mut stored[..(end - at).min((READ_BYTES / stride).max(1) as u64 * stride as u64) as usize];
+            file.read_at(part, at)?;
+            for row in part.chunks_exact(stride) {
+                if self.is_verbatim() {
+                    each(&row[..self.layout.row_bytes()])?;
+                } else {
+                    self.layout.decode_row(row, &mut values);
+                    bytes.clear();
+                    bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+                    each(&bytes)?;
+                }
+            }
+            at += part.len() as u64;
+            progress.advance(part.len() as u64, 0);
+        }
+        Ok(())
+    }
+}
+
+struct LabelColumn<'a> {
+    store: &'a Store,
+    spec: LabelSpec,
+}
+
+impl Column for LabelColumn<'_> {
+    fn name(&self) -> &'static str {
+        "labels"
+    }
+
+    fn row_bytes(&self) -> usize {
+        match self.spec.kind {
+            LabelKind::Single => 8,
+            LabelKind::Multi => self.spec.classes as usize,
+        }
+    }
+
+    fn header(&self) -> [u8; npy::HEADER_BYTES] {
+        let nodes = self.store.manifest().nodes;
+        match self.spec.kind {
+            LabelKind::Single => npy::header("<i8", &[nodes]),
+            LabelKind::Multi => npy::header("|i1", &[nodes, self.spec.classes.into()]),
+        }
+    }
+
+    fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let path = self.store.path().join(files::of_chunk(span.chunk, "labels"));
+        let chunk = self.store.chunk_in_order(span.chunk)?;
+        let labels = chunk.labels().expect("the manifest has labels");
+        if labels.meta().spec != self.spec {
+            let what = format!("the file has {:?}, the manifest {:?}", labels.meta().spec, self.spec);
+            return Err(Error::input(path, Position::Whole, what));
+        }
+        let mut row_of_set = vec![0u8; self.row_bytes()];
+        for row in 0..span.rows {
+            match self.spec.kind {
+                LabelKind::Single => {
+                    let class = labels.single(row).map_err(Error::format(&path))?;
+                    each(&class.map_or(-1, i64::from).to_le_bytes())?;
+                }
+                LabelKind::Multi => {
+                    match labels.multi(row) {
+                        Some(set) => {
+                            row_of_set.fill(0);
+                            set.iter().for_each(|class| row_of_set[class as usize] = 1);
+                        }
+                        None => row_of_set.fill(u8::MAX),
+                    }
+                    each(&row_of_set)?;
+                }
+            }
+        }
+        progress.advance(span.rows * u64::from(self.spec.row_bytes()), 0);
+        Ok(())
+    }
+}
+
+/// The division of ranks into shards.
+#[derive(Debug, Clone, Copy)]
+struct Shards {
+    nodes: u64,
+    /// Rows of a shard; the last may have fewer.
+    rows: u64,
+    /// Bytes of a worker's buffer for one shard.
+    buffer_bytes: u64,
+}
+
+impl Shards {
+    /// Shards of which each worker can hold one in half of its share of the memory; the other half is for buffers.
+    fn new(nodes: u64, row_bytes: usize, budget: &ExportBudget) -> Self {
+        let share = budget.memory / budget.threads as u64 / 2;
+        let rows = (share / row_bytes as u64).clamp(1, nodes.max(1));
+        let buffer_bytes = (share / nodes.div_ceil(rows).max(1)).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
+        Self {
+            nodes,
+            rows,
+            buffer_bytes,
+        }
+    }
+
+    fn count(&self) -> u32 {
+        u32::try_from(self.nodes.div_ceil(self.rows)).expect("the budget is not smaller than that")
+    }
+
+    /// How many rows a shard has.
+    fn len(&self, shard: u32) -> u64 {
+        self.rows.min(self.nodes - u64::from(shard) * self.rows)
+    }
+}
+
+fn export_column(
+    store: &Store,
+    path: &Path,
+    column: &dyn Column,
+    budget: &ExportBudget,
+    progress: &dyn Progress,
+) -> Result<Exported> {
+    expect_whole(store, column.name())?;
+    let nodes = store.manifest().nodes;
+    let array = Temporary::create(path)?;
+    let scratch = Scratch::create(with_suffix(path, ".scratch"))?;
+    let work = Work {
+        store,
+        column,
+        shards: Shards::new(nodes, column.row_bytes(), budget),
+        spill: SpillFolder::new(&scratch.0, column.name(), 1 + column.row_bytes().div_ceil(8)),
+        progress,
+    };
+    let spilled = work.scatter(budget.threads)?;
+    progress.stage(
+        &format!("writing {}", column.name()),
+        Some(nodes.saturating_mul(column.row_bytes() as u64)),
+    );
+    array
+        .file
+        .write_all_at(&column.header(), 0)
+        .map_err(Error::io("write", &array.path))?;
+    let shards: Vec<u32> = (0..work.shards.count()).collect();
+    workers::for_each(budget.threads, &shards, |shard| work.gather(shard, &spilled, &array))?;
+    drop(scratch);
+    array.finish()?;
+    Ok(Exported {
+        rows: nodes,
+        bytes: npy::HEADER_BYTES as u64 + nodes * column.row_bytes() as u64,
+    })
+}
+
+struct Work<'a> {
+    store: &'a Store,
+    column: &'a dyn Column,
+    shards: Shards,
+    spill: SpillFolder,
+    progress: &'a dyn Progress,
+}
+
+impl Work<'_> {
+    /// Pass 1. Returns what each worker spilled to each shard.
+    fn scatter(&self, threads: usize) -> Result<Vec<(u32, Vec<Extent>)>> {
+        let spilled = Mutex::new(Vec::new());
+        let next_chunk = AtomicU64::new(0);
+        let chunks = self.store.chunks();
+        workers::run(threads, |turn| {
+            let buffer_bytes = self.shards.buffer_bytes as usize;
+            let mut writer = SpillWriter::new(self.spill.clone(), turn.number, self.shards.count(), buffer_bytes);
+            while turn.goes_on() {
+                let chunk = next_chunk.fetch_add(1, Ordering::Relaxed);
+                if chunk >= u64::from(chunks.chunks()) {
+                    break;
+                }
+                let span = ChunkSpan::of(chunks, ChunkId(chunk as u32));
+                let mut node = span.first_node.0;
+                self.column.rows(span, self.progress, &mut |row| {
+                    let rank = self.store.ids().rank(NodeId(node))?;
+                    let record = writer.push((rank / self.shards.rows) as u32)?;
+                    record[0] = rank % self.shards.rows;
+                    let words: &mut [u8] = bytemuck::cast_slice_mut(&mut record[1..]);
+                    words[..row.len()].copy_from_slice(row);
+                    words[row.len()..].fill(0);
+                    node += 1;
+                    Ok(())
+                })?;
+            }
+            let extents = writer.flush_all()?.to_vec();
+            spilled
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((turn.number, extents));
+            Ok(())
+        })?;
+        Ok(spilled.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Pass 2, for one shard.
+    fn gather(&self, shard: u32, spilled: &[(u32, Vec<Extent>)], array: &Temporary<'_>) -> Result<()> {
+        let row_bytes = self.column.row_bytes();
+        let mut places = vec![0; self.shards.len(shard) as usize * row_bytes];
+        let records_per_read = (READ_BYTES / 8 / self.spill.record_words()).max(1) as u64;
+        let mut words = Vec::new();
+        for (worker, extents) in spilled {
+            let extent = extents[shard as usize];
+            let (mut first, mut sum) = (0, 0u64);
+            while first < extent.records {
+                let count = records_per_read.min(extent.records - first);
+                words.clear();
+                self.spill.read(*worker, shard, first, count, &mut words)?;
+                sum = sum.wrapping_add(spill::sum(&words));
+                for record in words.chunks_exact(self.spill.record_words()) {
+                    let row: &[u8] = bytemuck::cast_slice(&record[1..]);
+                    let at = record[0] as usize * row_bytes;
+                    // A place out of range is that of a damaged record, which the sum is about to tell.
+                    if let Some(place) = places.get_mut(at..at.saturating_add(row_bytes)) {
+                        place.copy_from_slice(&row[..row_bytes]);
+                    }
+                }
+                first += count;
+            }
+            self.spill.check(*worker, shard, extent, sum)?;
+            self.spill.remove(*worker, shard)?;
+        }
+        let at = npy::HEADER_BYTES as u64 + u64::from(shard) * self.shards.rows * row_bytes as u64;
+        array
+            .file
+            .write_all_at(&places, at)
+            .map_err(Error::io("write", &array.path))?;
+        self.progress.advance(places.len() as u64, 0);
+        Ok(())
+    }
+}
+
+/// A folder that is removed with what is in it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn create(path: PathBuf) -> Result<Self> {
+        match fs::create_dir(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                let what = "an earlier export was killed and left this folder, or another one is using it; remove it";
+                Err(Error::input(path, Position::Whole, what))
+            }
+            result => result
+                .map(|()| Self(path.clone()))
+                .map_err(Error::io("create the folder", &path)),
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!("cannot remove {}: {error}", self.0.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_cover_all_ranks_within_the_budget() {
+        for (nodes, row_bytes, memory) in [
+            (0, 8, 1 << 20),
+            (1, 8, 1 << 20),
+            (1_000_000, 512, 16 << 20),
+            (10, 1 << 20, 1),
+        ] {
+            let budget = ExportBudget { threads: 2, memory };
+            let shards = Shards::new(nodes, row_bytes, &budget);
+            let rows: u64 = (0..shards.count()).map(|shard| shards.len(shard)).sum();
+            assert_eq!(rows, nodes);
+            assert!(shards.rows == 1 || shards.rows * row_bytes as u64 <= memory / 4);
+        }
+    }
+}

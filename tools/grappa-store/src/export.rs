@@ -1,0 +1,133 @@
+//! `grappa-store export`: a store back into files, in the ids of the input.
+
+use std::{
+    io::Write,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use grappa_console::{ByteSize, Console, Summary, count, duration};
+use grappa_engine::store::{
+    Store,
+    export::{
+        ExportBudget, Exported,
+        columns::{export_features, export_labels},
+        edges::{EdgeFormat, export_edges, print_edges},
+        splits::export_split,
+    },
+};
+use serde::Serialize;
+
+use crate::args;
+
+#[derive(Serialize)]
+struct Written {
+    files: Vec<File>,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct File {
+    path: String,
+    what: String,
+    rows: u64,
+    bytes: u64,
+}
+
+pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let store = Store::open(&options.store)?;
+    let bars = console.bars();
+    let budget = ExportBudget {
+        threads: options.threads.get()?,
+        memory: options.memory.0,
+    };
+    let mut written = Written {
+        files: Vec::new(),
+        seconds: 0.0,
+    };
+    let mut add = |what: &str, path: &Path, exported: Exported| {
+        written.files.push(File {
+            path: path.display().to_string(),
+            what: what.to_owned(),
+            rows: exported.rows,
+            bytes: exported.bytes,
+        });
+    };
+    if let Some(path) = &options.edges {
+        if path.as_os_str() == "-" {
+            return print(&store, options, &budget, console);
+        }
+        let format = edge_format(path);
+        if store.manifest().weighted && format == EdgeFormat::Npy && options.weights.is_none() {
+            tracing::warn!(
+                "{} will not have the edges' weights; name a file for them with --weights",
+                path.display()
+            );
+        }
+        add("edges", path, export_edges(&store, path, format, &budget, &bars)?);
+    }
+    if let Some(path) = &options.weights {
+        let exported = export_edges(&store, path, EdgeFormat::NpyWeights, &budget, &bars)?;
+        add("weights", path, exported);
+    }
+    if let Some(path) = &options.features {
+        add("features", path, export_features(&store, path, &budget, &bars)?);
+    }
+    if let Some(path) = &options.labels {
+        add("labels", path, export_labels(&store, path, &budget, &bars)?);
+    }
+    for split in options.split.chunks_exact(2) {
+        let (name, path) = (&split[0], Path::new(&split[1]));
+        add(name, path, export_split(&store, name, path, &bars)?);
+    }
+    written.seconds = begin.elapsed().as_secs_f64();
+    drop(bars);
+    console.finish(&written)
+}
+
+/// Edges on stdout, which then has no room for anything else.
+fn print(store: &Store, options: &args::Export, budget: &ExportBudget, console: &Console) -> anyhow::Result<()> {
+    let others = [&options.weights, &options.features, &options.labels];
+    if console.json() || others.iter().any(|other| other.is_some()) || !options.split.is_empty() {
+        bail!("edges on stdout (--edges -) leave no room for --json or other exports; name a file for them");
+    }
+    let mut out = grappa_console::stdout();
+    print_edges(store, &mut out, budget, &console.bars())?;
+    out.flush().context("cannot write to stdout")
+}
+
+fn edge_format(path: &Path) -> EdgeFormat {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("npy") => EdgeFormat::Npy,
+        Some("csv") => EdgeFormat::Csv,
+        _ => EdgeFormat::Tsv,
+    }
+}
+
+impl Summary for Written {
+    fn text(&self) -> String {
+        let lines = self.files.iter().map(|file| {
+            format!(
+                "{}: {} {}, {}",
+                file.path,
+                count(file.rows),
+                unit(&file.what),
+                ByteSize(file.bytes)
+            )
+        });
+        let mut lines: Vec<_> = lines.collect();
+        lines.push(format!("in {}", duration(Duration::from_secs_f64(self.seconds))));
+        lines.join("\n")
+    }
+}
+
+/// What the rows of a file are.
+fn unit(what: &str) -> String {
+    match what {
+        "edges" | "weights" => what.to_owned(),
+        "features" | "labels" => format!("nodes' {what}"),
+        split => format!("nodes of {split}"),
+    }
+}
