@@ -295,8 +295,8 @@ impl Run<'_> {
         Ok(state.stage(Stage::Edges))
     }
 
-    /// Writes the files of those chunks that the journal does not know as finished, on all threads, while one more
-    /// thread syncs them, notes them in the journal, and then does `after`.
+    /// Writes the files of those chunks that the journal does not know as finished, on all threads, while others sync
+    /// them, note them in the journal, and then do `after`.
     fn write_chunks(
         &self,
         stage: Stage,

@@ -15,6 +15,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use crossbeam::channel::{self, Receiver};
@@ -45,6 +46,8 @@ const DRAIN_BYTES: usize = 256 << 10;
 
 /// Chunks whose files may wait to be synced.
 const SYNC_QUEUE: usize = 8;
+/// Threads that sync files. They wait for the disk, and together they wait for fewer commits of the file system.
+const SYNC_THREADS: usize = 8;
 
 /// The folder of a store that is being written.
 #[derive(Debug, Clone)]
@@ -185,7 +188,7 @@ impl StoreFolder {
         })
     }
 
-    /// Writes the files of `chunks`, on `threads` threads, while one more thread syncs them and then reports each chunk
+    /// Writes the files of `chunks`, on `threads` threads, while others sync them and then report each chunk
     /// to `done`, with what `write` returned for it and the manifest's entries of its files.
     pub fn write_chunks<T: Send>(
         &self,
@@ -195,6 +198,7 @@ impl StoreFolder {
         done: impl Fn(ChunkId, T, Vec<FileEntry>) -> Result<()> + Sync,
     ) -> Result<()> {
         let (written, to_sync) = channel::bounded(SYNC_QUEUE);
+        let failed = AtomicBool::new(false);
         let sync_all = |to_sync: Receiver<(ChunkId, T, Vec<WrittenFile>)>| -> Result<()> {
             for (chunk, result, files) in to_sync {
                 files.iter().try_for_each(WrittenFile::sync)?;
@@ -203,20 +207,30 @@ impl StoreFolder {
             }
             Ok(())
         };
+        let sync_all = |to_sync| sync_all(to_sync).inspect_err(|_| failed.store(true, Ordering::Relaxed));
         std::thread::scope(|scope| {
-            let syncer = scope.spawn(move || sync_all(to_sync));
+            let syncers: Vec<_> = (0..SYNC_THREADS)
+                .map(|_| {
+                    let to_sync = to_sync.clone();
+                    scope.spawn(|| sync_all(to_sync))
+                })
+                .collect();
+            drop(to_sync);
             let result = workers::for_each(threads, chunks, |chunk| {
+                // If a syncer failed, its error is the one to tell; this one only ends the work.
+                let gone = || Error::Options("files could not be synced".into());
+                if failed.load(Ordering::Relaxed) {
+                    return Err(gone());
+                }
                 let (result, files) = write(chunk)?;
-                // The syncer is gone only if it failed, and then its error is the one to tell.
-                written
-                    .send((chunk, result, files))
-                    .map_err(|_| Error::Options("the disk failed".into()))
+                written.send((chunk, result, files)).map_err(|_| gone())
             });
             drop(written);
-            syncer
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                .and(result)
+            let synced: Vec<Result<()>> = syncers
+                .into_iter()
+                .map(|syncer| syncer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect();
+            synced.into_iter().collect::<Result<()>>().and(result)
         })
     }
 
