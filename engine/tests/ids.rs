@@ -11,8 +11,10 @@ use std::{
 use grappa_engine::{
     ingest::{Assign, IngestOptions, SplitFile, ingest, source},
     progress::{Progress, Silent},
+    store::{ExternalId, Store, verify::verify},
 };
 use grappa_formats::{
+    NodeId,
     container::{self, FileKind},
     dictionary::{IntegerDictionary, StringDictionary},
     manifest::{EdgeOptions, ExternalIds, Manifest, OrderSpec, SelfLoops},
@@ -141,12 +143,8 @@ struct Interrupt {
 
 impl Interrupt {
     fn step(&self) {
-        // It panics in every thread that comes here afterwards, as all threads of a killed process stop.
-        if self
-            .left
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
-            .is_err()
-        {
+        // Only the thread that comes here then: the others finish what they can, so that much is left half done.
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
             std::panic::resume_unwind(Box::new("interrupted"));
         }
     }
@@ -338,6 +336,191 @@ fn splits_name_nodes_by_their_ids() {
         options.out = folder.path().join("unknown.grappa");
         let error = ingest(&options, &Silent).unwrap_err().to_string();
         assert!(error.contains("train.txt") && error.contains("999999999999"), "{error}");
+    }
+}
+
+/// The edges of a store, in external ids.
+fn edges_of(store: &Store) -> Vec<(String, String)> {
+    let mut edges = Vec::new();
+    for chunk in store.present_chunks() {
+        let range = store.chunks().range(chunk);
+        let chunk = store.chunk(chunk).unwrap();
+        for (row, node) in range.enumerate() {
+            let target = store.external_id(NodeId(node)).unwrap().to_string();
+            let mut sources = Vec::new();
+            chunk.rows().row(row as u64).decode_into(&mut sources);
+            for source in sources {
+                edges.push((store.external_id(NodeId(source)).unwrap().to_string(), target.clone()));
+            }
+        }
+    }
+    edges.sort();
+    edges
+}
+
+fn parts_file(folder: &Path, parts: &[u64], npy: bool) -> PathBuf {
+    if npy {
+        let path = folder.join("parts.npy");
+        let mut file = grappa_engine::io::npy::header("<i4", &[parts.len() as u64]).to_vec();
+        file.extend(parts.iter().flat_map(|&part| (part as i32).to_le_bytes()));
+        fs::write(&path, file).unwrap();
+        return path;
+    }
+    let path = folder.join("parts.txt");
+    fs::write(&path, parts.iter().map(|part| format!("{part}\n")).collect::<String>()).unwrap();
+    path
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn nodes_lie_in_the_order_of_their_parts(
+        edges in prop::collection::vec((0..80u64, 0..80u64), 1..300),
+        seed in any::<u64>(),
+        parts in 1..9u64,
+        chunks in 1..30u32,
+        kind in 0..3u8,
+        npy: bool,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let ids = [ExternalIds::Dense, ExternalIds::Sparse, ExternalIds::String][usize::from(kind)];
+        // Dense ids are their own ranks, so that all must be there.
+        let edges: Vec<_> = edges.into_iter().chain((0..80).map(|id| (id, id))).collect();
+        let name = |id: u64| if ids == ExternalIds::String { format!("v{id}") } else { id.to_string() };
+        let mut named: Vec<_> = edges.iter().map(|&(a, b)| (name(a), name(b))).collect();
+        write_edges(folder.path(), &named, false);
+        // Parts 3 and 4 are empty.
+        let part_of = |rank: u64| match (rank ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) % parts {
+            part if part > 2 => part + 2,
+            part => part,
+        };
+        let part_of: Vec<u64> = (0..80).map(part_of).collect();
+        let filled = part_of.iter().collect::<BTreeSet<_>>().len() as u64;
+        let mut options = options(folder.path(), ids);
+        options.assign = Assign::File(parts_file(folder.path(), &part_of, npy));
+        options.chunks = (u64::from(chunks) >= filled).then_some(chunks);
+        ingest(&options, &Silent).unwrap();
+
+        let report = verify(&options.out, 1, &Silent).unwrap();
+        prop_assert!(report.is_ok(), "{report:?}");
+        let store = Store::open(&options.out).unwrap();
+        prop_assert_eq!(store.manifest().ids.order, OrderSpec::Table);
+        let nodes = (0..80).map(|node| {
+            let rank = store.ids().rank(NodeId(node)).unwrap();
+            (part_of[rank as usize], rank)
+        });
+        let nodes: Vec<_> = nodes.collect();
+        prop_assert!(nodes.is_sorted(), "{nodes:?}");
+        for chunk in 0..store.chunks().chunks() {
+            let range = store.chunks().range(grappa_formats::ChunkId(chunk));
+            let parts: BTreeSet<_> = range.map(|node| nodes[node as usize].0).collect();
+            prop_assert_eq!(parts.len(), 1, "chunk {}", chunk);
+        }
+        prop_assert!(u64::from(store.chunks().chunks()) >= options.chunks.map_or(filled, |c| u64::from(c).min(filled)));
+        named.sort();
+        prop_assert_eq!(edges_of(&store), named);
+        let id = match ids {
+            ExternalIds::String => ExternalId::String(b"v17".to_vec()),
+            _ => ExternalId::Integer(17),
+        };
+        let node = store.node(&id).unwrap().unwrap();
+        prop_assert_eq!(store.external_id(node).unwrap(), id);
+    }
+}
+
+#[test]
+fn a_run_with_an_order_interrupted_anywhere_resumes_to_the_same_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let edges = scattered(20_000, 100_000);
+    let ids = write_edges(folder.path(), &edges, false);
+    let parts: Vec<u64> = (0..ids.len() as u64).map(|rank| rank * rank % 7).collect();
+    let mut options = options(folder.path(), ExternalIds::Sparse);
+    options.assign = Assign::File(parts_file(folder.path(), &parts, false));
+    (options.memory, options.chunks) = (4 << 20, Some(7));
+    ingest(&options, &Silent).unwrap();
+    let expected = files_of(&options.out);
+    for steps in 1..40 {
+        options.out = folder.path().join(format!("{steps}.grappa"));
+        options.resume = false;
+        let interrupt = Interrupt {
+            left: AtomicU64::new(steps),
+        };
+        let run = std::panic::AssertUnwindSafe(|| ingest(&options, &interrupt));
+        if std::panic::catch_unwind(run).is_err() {
+            options.resume = true;
+            ingest(&options, &Silent).unwrap();
+        }
+        assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");
+        fs::remove_dir_all(&options.out).unwrap();
+    }
+}
+
+#[test]
+fn parts_that_are_wrong_or_do_not_fit_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("edges.tsv"), "0 1\n1 2\n2 0\n").unwrap();
+    let mut options = options(folder.path(), ExternalIds::Dense);
+    let path = folder.path().join("parts.txt");
+    options.assign = Assign::File(path.clone());
+    for (text, told) in [
+        (
+            "0\n1\n",
+            "parts.txt: expected the part of each of 3 nodes, found 2 parts",
+        ),
+        ("0\n1\n0\n1\n", "--nodes"),
+        ("0\n-1\n0\n", "parts.txt:2: "),
+        ("0\n1\n0.5\n", "parts.txt:3: "),
+        ("0\n\n1\n", "parts.txt:2: "),
+        ("0\n1 1\n1\n", "parts.txt:2: "),
+        ("1048576\n1\n1\n", "parts.txt:1: "),
+        ("\u{e9}\n1\n1\n", "parts.txt:1: "),
+    ] {
+        fs::write(&path, text).unwrap();
+        let error = ingest(&options, &Silent).unwrap_err().to_string();
+        assert!(error.contains(told), "{text:?}: {error}");
+        assert!(!folder.path().join("out.grappa.partial").exists());
+    }
+    fs::write(&path, "0\n5\n2\n").unwrap();
+    options.chunks = Some(2);
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    assert!(error.contains("3 parts") && error.contains("--chunks 3"), "{error}");
+    options.chunks = None;
+    options.nodes = Some(1 << 20);
+    options.memory = 8 << 20;
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    assert!(error.contains("--memory 10MiB"), "{error}");
+    (options.nodes, options.memory) = (None, 64 << 20);
+    let array = grappa_engine::io::npy::header("<f4", &[3]).to_vec();
+    fs::write(folder.path().join("parts.npy"), [array, vec![0; 12]].concat()).unwrap();
+    options.assign = Assign::File(folder.path().join("parts.npy"));
+    let error = ingest(&options, &Silent).unwrap_err().to_string();
+    assert!(error.contains("float32"), "{error}");
+    options.assign = Assign::File(path);
+    ingest(&options, &Silent).unwrap();
+}
+
+#[test]
+fn lines_are_skipped_once_whether_ids_fit_or_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let edges = scattered(90_000, 100_000);
+    write_edges(folder.path(), &edges, false);
+    let path = folder.path().join("edges.tsv");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("x\ty\n{text}-1\t2\n")).unwrap();
+    for (memory, threads) in [(1 << 20, 1), (64 << 20, 2)] {
+        let mut options = options(folder.path(), ExternalIds::Sparse);
+        (options.memory, options.threads, options.chunks) = (memory, threads, Some(4));
+        options.on_bad_line = source::OnBadLine::Skip;
+        options.out = folder.path().join(format!("{memory}.grappa"));
+        let summary = ingest(&options, &Silent).unwrap();
+        assert_eq!(
+            (summary.rejected, summary.edges_read, summary.edges),
+            (2, 100_000, 100_000)
+        );
+        let rejects = fs::read_to_string(summary.rejects.unwrap()).unwrap();
+        assert_eq!(rejects.lines().count(), 3, "{rejects}");
+        assert!(verify(&options.out, 2, &Silent).unwrap().is_ok());
     }
 }
 

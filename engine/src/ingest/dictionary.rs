@@ -27,17 +27,17 @@ use super::{
 use crate::{
     Error, Result,
     ids::keys::StringHash,
-    io::{container::ContainerWriter, durable},
+    io::{
+        container::{ContainerWriter, WrittenFile},
+        durable,
+    },
     progress::Progress,
-    store::writer::StoreFolder,
+    store::{files::DICTIONARY, writer::StoreFolder},
     workers,
 };
 
 /// Encoded bytes that are kept before they go to the file.
 const DRAIN_BYTES: usize = 256 << 10;
-
-/// Where the dictionary is in a store.
-pub const DICTIONARY: &str = "ids/dictionary";
 
 /// Where the first hash of each string is while the store is made.
 pub fn hashes_path(store: &StoreFolder) -> PathBuf {
@@ -148,7 +148,7 @@ enum Builder<'a> {
 
 impl<'a> DictionaryWriter<'a> {
     fn create(path: &Path, kind: KeyKind, hashes: &Path, hash: &'a StringHash) -> Result<Self> {
-        let meta_bytes = DictionaryMeta {
+        let empty = DictionaryMeta {
             kind,
             keys: 0,
             key_bytes: 0,
@@ -164,7 +164,7 @@ impl<'a> DictionaryWriter<'a> {
             },
         };
         Ok(Self {
-            file: ContainerWriter::create(path, FileKind::DICTIONARY, meta_bytes.encode().len(), 64)?,
+            file: ContainerWriter::create(path, FileKind::DICTIONARY, empty.encode().len(), 64)?,
             builder,
             keys: 0,
         })
@@ -201,7 +201,7 @@ impl<'a> DictionaryWriter<'a> {
     }
 
     /// Number of ids, and the file, which is not synced; that of the hashes is.
-    fn finish(mut self) -> Result<(u64, crate::io::container::WrittenFile)> {
+    fn finish(mut self) -> Result<(u64, WrittenFile)> {
         let meta = match self.builder {
             Builder::Integers(builder) => {
                 let (meta, rest) = builder.finish();
@@ -227,5 +227,114 @@ impl<'a> DictionaryWriter<'a> {
             }
         };
         Ok((self.keys, self.file.finish(meta.encode())?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ids::{IdMap, Order, dictionary::Dictionary},
+        ingest::{join, source::EdgeSourceOptions},
+        progress::Silent,
+        store::writer::StoreFolder,
+    };
+
+    /// The ids of edges in text, by a dictionary whose hashes have so many bits.
+    fn listed(folder: &Path, text: &str, ids: IdKind, bits: u32) -> IdMap {
+        let edges = folder.join("edges.tsv");
+        std::fs::write(&edges, text).unwrap();
+        let options = EdgeSourceOptions {
+            ids,
+            id_limit: crate::ingest::source::IdLimit::Sparse,
+            ..EdgeSourceOptions::default()
+        };
+        let source = EdgeSource::open(&[edges], options).unwrap();
+        let (store, _) = StoreFolder::begin(&folder.join("store"), None, false).unwrap();
+        let budget = Budget {
+            memory: 1 << 20,
+            share: 1,
+            threads: 2,
+            reserved: 0,
+        };
+        let hash = StringHash::with_bits(bits);
+        build(&source, &budget, &store, &hash, &Silent).unwrap();
+        let dictionary = Dictionary::open(&store.path().join(DICTIONARY), &hashes_path(&store), hash).unwrap();
+        IdMap::listed(dictionary, Order::Identity)
+    }
+
+    #[test]
+    fn every_string_has_its_rank_though_many_share_a_hash() {
+        let folder = tempfile::tempdir().unwrap();
+        // Of 3000 hashes of 20 bits some four are shared by two strings.
+        let mut names: Vec<String> = (0..3000u32)
+            .map(|i| format!("{:x}-{i}", i.wrapping_mul(0x9e37_79b1)))
+            .collect();
+        let text: String = names
+            .chunks(2)
+            .map(|pair| format!("{}\t{}\n", pair[0], pair[1]))
+            .collect();
+        let mut ids = listed(folder.path(), &text, IdKind::String, 20);
+        names.sort();
+        let check = |ids: &IdMap| {
+            for (rank, name) in (0..).zip(&names) {
+                assert_eq!(ids.node_of_text(name.as_bytes()).unwrap(), Some(rank));
+                assert_eq!(&ids.external(rank).unwrap(), name);
+            }
+            for other in (0..3000).map(|i| format!("other {i}")).chain(["".into(), "zzz".into()]) {
+                assert_eq!(ids.node_of_text(other.as_bytes()).unwrap(), None);
+            }
+            assert_eq!(ids.node_of_int(1).unwrap(), None);
+        };
+        check(&ids);
+        ids.load().unwrap();
+        check(&ids);
+        let separated = ids.dictionary().unwrap().hash.clone();
+        assert_ne!(separated, StringHash::with_bits(20), "no hashes were shared");
+
+        // The segments of a join find and tell apart the same strings.
+        ids.dictionary_mut().unwrap().hash = StringHash::with_bits(20);
+        let scratch = folder.path();
+        let plan = join::cut(ids.dictionary_mut().unwrap(), 3, scratch, 1 << 20).unwrap();
+        assert_ne!(plan.hash, StringHash::with_bits(20));
+        let tables: Vec<_> = (0..3)
+            .map(|segment| join::load(&plan, segment, scratch, &mut Vec::new()).unwrap())
+            .collect();
+        for (rank, name) in (0..).zip(&names) {
+            let (segment, key) = join::place(plan.hash.key(name.as_bytes()), 3);
+            assert_eq!(tables[segment as usize].find(key), Some(rank));
+        }
+    }
+
+    #[test]
+    fn integers_are_found_with_and_without_a_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut all: Vec<u64> = (0..2001u64)
+            .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (i % 50))
+            .collect();
+        all.push(u64::MAX - 1);
+        let text: String = all
+            .chunks(2)
+            .map(|pair| format!("{}\t{}\n", pair[0], pair[1]))
+            .collect();
+        let mut ids = listed(folder.path(), &text, IdKind::Integer, 64);
+        all.sort_unstable();
+        all.dedup();
+        for loaded in [false, true] {
+            if loaded {
+                ids.load().unwrap();
+            }
+            for (rank, &id) in (0..).zip(&all) {
+                assert_eq!(ids.node_of_int(id).unwrap(), Some(rank));
+                assert_eq!(ids.external(rank).unwrap(), id.to_string());
+            }
+            for id in (0..5000).chain(u64::MAX - 5..=u64::MAX) {
+                let expected = all.binary_search(&id).ok().map(|rank| rank as u64);
+                assert_eq!(ids.node_of_int(id).unwrap(), expected);
+            }
+            assert_eq!(ids.node_of_text(b"1").unwrap(), None);
+        }
+        ids.unload();
+        assert_eq!(ids.node_of_int(all[7]).unwrap(), Some(7));
     }
 }

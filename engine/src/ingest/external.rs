@@ -1,19 +1,26 @@
 //! External ids to nodes: what has to be found out before edges can be mapped.
 
+use std::sync::Arc;
+
 use grappa_formats::{
+    chunks::ChunkMap,
+    container::FileKind,
     manifest::{ExternalIds, IdSpec, OrderSpec},
     order::Feistel,
 };
 
 use super::{
     Assign, Run,
-    dictionary::{self, DICTIONARY, hashes_path},
+    dictionary::{self, hashes_path},
     options::open_edges,
+    order, plan,
     state::{Scan, State},
 };
 use crate::{
     Error, Result,
-    ids::{IdMap, Order, dictionary::Dictionary, keys::StringHash},
+    ids::{IdMap, NodeTable, Order, dictionary::Dictionary, keys::StringHash},
+    io::container::ContainerFile,
+    store::files::{DICTIONARY, ORDER},
 };
 
 impl Run<'_> {
@@ -35,15 +42,51 @@ impl Run<'_> {
         Ok(scan)
     }
 
-    /// The way from external ids to nodes.
-    pub(super) fn id_map(&self, nodes: u64) -> Result<(IdMap, IdSpec)> {
-        let (order, spec) = match self.options.assign {
+    /// How `nodes` nodes are put in order, and into chunks.
+    pub(super) fn order(&self, state: &State, nodes: u64) -> Result<(Order, OrderSpec, ChunkMap)> {
+        let order = match &self.options.assign {
             Assign::Random => {
                 let seed = self.options.seed;
                 (Order::Feistel(Feistel::new(nodes, seed)), OrderSpec::Feistel(seed))
             }
             Assign::Range => (Order::Identity, OrderSpec::Identity),
+            Assign::File(path) => {
+                // The other half of what the user gave is for this.
+                let wanted = order::memory(nodes);
+                if wanted > self.budget.memory {
+                    return Err(Error::Options(format!(
+                        "the order of {nodes} nodes takes {} MiB, for which half of the memory budget of {} MiB is too \
+                         small; give --memory {}MiB or more, or another --assign, which takes none",
+                        wanted.div_ceil(1 << 20),
+                        self.options.memory >> 20,
+                        (2 * wanted).div_ceil(1 << 20)
+                    )));
+                }
+                let parts = match state.order() {
+                    Some(parts) => parts,
+                    None => {
+                        let dense = self.options.ids == ExternalIds::Dense;
+                        let remedy = |parts| match parts > nodes && dense {
+                            true => "; if the last nodes have no edges, say how many there are with --nodes",
+                            false => "; it needs one line for each node, in the order of their ids",
+                        };
+                        let (parts, file) = order::build(path, nodes, &self.folder, remedy, self.progress)?;
+                        state.ordered(parts.clone(), file)?;
+                        parts
+                    }
+                };
+                let chunks = plan::chunk_map_of_parts(&parts, self.options.chunks)?;
+                let file = ContainerFile::open(&self.folder.path().join(ORDER), FileKind::ORDER)?;
+                let table = Arc::new(NodeTable::load(file)?);
+                return Ok((Order::Table(table), OrderSpec::Table, chunks));
+            }
         };
+        let chunks = plan::chunk_map(nodes, self.options.chunks)?;
+        Ok((order.0, order.1, chunks))
+    }
+
+    /// The way from external ids to nodes.
+    pub(super) fn id_map(&self, nodes: u64, order: Order, spec: OrderSpec) -> Result<(IdMap, IdSpec)> {
         let ids = match self.options.ids {
             ExternalIds::Dense => IdMap::dense(nodes, order),
             ExternalIds::Sparse | ExternalIds::String => {

@@ -14,7 +14,7 @@
 //! in the journal; `keys`, which is small, is begun again unless it was finished.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
@@ -72,7 +72,7 @@ impl JoinPlan {
 
 /// The segment of a key, and the key within it: the quotient and the remainder of the key's share of all keys.
 #[inline]
-fn place(key: u64, segments: u32) -> (u32, u64) {
+pub(super) fn place(key: u64, segments: u32) -> (u32, u64) {
     let product = u128::from(key) * u128::from(segments);
     ((product >> 64) as u32, product as u64)
 }
@@ -88,7 +88,7 @@ fn key_files(scratch: &Path) -> SpillFolder {
 
 /// Sends the key and rank of each id of the dictionary to the segment of the key. Strings that have a key in common get
 /// others.
-fn cut(dictionary: &mut Dictionary, segments: u32, scratch: &Path, memory: u64) -> Result<JoinPlan> {
+pub(super) fn cut(dictionary: &mut Dictionary, segments: u32, scratch: &Path, memory: u64) -> Result<JoinPlan> {
     let files = key_files(scratch);
     let buffer_bytes = (memory / 4 / u64::from(segments)) as usize;
     loop {
@@ -109,7 +109,7 @@ fn cut(dictionary: &mut Dictionary, segments: u32, scratch: &Path, memory: u64) 
         let mut alike = Vec::new();
         if dictionary.kind() == KeyKind::Strings {
             for segment in 0..segments {
-                load(&files, segment, plan.extents[segment as usize], &mut alike)?;
+                load(&plan, segment, scratch, &mut alike)?;
             }
         }
         if alike.is_empty() {
@@ -120,7 +120,8 @@ fn cut(dictionary: &mut Dictionary, segments: u32, scratch: &Path, memory: u64) 
 }
 
 /// The table of a segment; adds to `alike` the ranks of ids that have a key in common.
-fn load(files: &SpillFolder, segment: u32, extent: Extent, alike: &mut Vec<u64>) -> Result<RankTable> {
+pub(super) fn load(plan: &JoinPlan, segment: u32, scratch: &Path, alike: &mut Vec<u64>) -> Result<RankTable> {
+    let (files, extent) = (key_files(scratch), plan.extents[segment as usize]);
     let mut table = RankTable::with_capacity(extent.records);
     let (mut words, mut first, mut sum) = (Vec::new(), 0, 0u64);
     while first < extent.records {
@@ -147,7 +148,7 @@ enum End {
 /// Spilled edges, segment by segment, of which one end is a key and becomes a rank.
 pub struct Segments<'a> {
     plan: &'a JoinPlan,
-    keys: SpillFolder,
+    scratch: PathBuf,
     edges: SpillFolder,
     spilled: StageState,
     end: End,
@@ -181,7 +182,7 @@ impl<'a> Segments<'a> {
     fn new(plan: &'a JoinPlan, scratch: &Path, edges: SpillFolder, spilled: StageState, end: End) -> Self {
         Self {
             plan,
-            keys: key_files(scratch),
+            scratch: scratch.to_owned(),
             edges,
             spilled,
             end,
@@ -220,10 +221,9 @@ impl<'a> Segments<'a> {
             }
             let id = |block| BlockId { file: segment, block };
             if (0..pieces).any(|piece| !skip(id(piece))) {
-                let extent = self.plan.extents[segment as usize];
                 current.loaded = Some(Loaded {
                     segment,
-                    table: load(&self.keys, segment, extent, &mut Vec::new())?,
+                    table: load(self.plan, segment, &self.scratch, &mut Vec::new())?,
                     files,
                     next_piece: AtomicU64::new(0),
                 });
@@ -435,7 +435,7 @@ impl Run<'_> {
     /// Removes what a join has left.
     pub(super) fn end_join(&self, targets: &Segments) -> Result<()> {
         targets.remove()?;
-        targets.keys.remove_all(0..targets.plan.segments(), std::iter::once(0))
+        key_files(&targets.scratch).remove_all(0..targets.plan.segments(), std::iter::once(0))
     }
 }
 

@@ -22,6 +22,7 @@ mod join;
 mod labels;
 mod nodes;
 mod options;
+mod order;
 pub(crate) mod plan;
 mod rejects;
 mod rows;
@@ -46,7 +47,7 @@ use self::{
     join::JoinPlan,
     labels::LabelInput,
     nodes::NodeFiles,
-    options::{fingerprint, open_edges, rejects_path},
+    options::{fingerprint, memory_share, open_edges, rejects_path},
     plan::{Budget, SpillPlan},
     rejects::RejectsFolder,
     rows::Gather,
@@ -81,7 +82,8 @@ const TEXT_EDGE_BYTES: u64 = 8;
 /// Makes a store of edge lists.
 pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summary> {
     let budget = Budget {
-        memory: options.memory,
+        memory: options.memory / memory_share(options),
+        share: memory_share(options),
         threads: options.threads,
         reserved: 0,
     };
@@ -135,8 +137,8 @@ impl Run<'_> {
             self.source = open_edges(self.options, self.nodes, state.block_bytes())?;
         }
         let scan = self.scan(&state)?;
-        let (mut ids, id_spec) = self.id_map(scan.nodes)?;
-        let chunks = plan::chunk_map(scan.nodes, self.options.chunks)?;
+        let (order, order_spec, chunks) = self.order(&state, scan.nodes)?;
+        let (mut ids, id_spec) = self.id_map(scan.nodes, order, order_spec)?;
         plan::check_buckets(&chunks, u64::from(chunks.chunks()))?;
 
         let rejects = RejectsFolder::new(self.folder.lasting_scratch());
@@ -289,6 +291,7 @@ impl Run<'_> {
             weighted: self.source.weighted(),
             store: &self.folder,
             gate: &MemoryGate::new(self.budget.memory),
+            share: self.budget.share,
         };
         let write = |chunk| gather.chunk(chunk, self.progress);
         self.write_chunks(Stage::Edges, state, chunks, write, |chunk| gather.remove_spill(chunk))?;

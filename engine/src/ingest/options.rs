@@ -69,6 +69,9 @@ pub enum Assign {
     Random,
     /// By external id, so that ids that are close stay close.
     Range,
+    /// By the parts in a file: a line for each rank, or an array. Chunks are the parts that have nodes, or, if there are
+    /// to be more chunks than those, equal pieces of each, as many of each as it takes.
+    File(PathBuf),
 }
 
 /// What an ingest did.
@@ -107,6 +110,22 @@ impl Summary {
 /// Where skipped lines are written: beside the store.
 pub(super) fn rejects_path(options: &IngestOptions) -> PathBuf {
     with_suffix(&options.out, ".rejects")
+}
+
+/// The user's budget is so many times what all but the order may use: an order that takes memory gets one half.
+pub(super) fn memory_share(options: &IngestOptions) -> u64 {
+    match options.assign {
+        Assign::Random | Assign::Range => 1,
+        Assign::File(_) => 2,
+    }
+}
+
+/// The file of parts, if there is one.
+fn parts_path(options: &IngestOptions) -> Option<&PathBuf> {
+    match &options.assign {
+        Assign::Random | Assign::Range => None,
+        Assign::File(path) => Some(path),
+    }
 }
 
 /// Opens the files of edges, to be read in blocks of some `block_bytes`. Ids must be below `nodes`, if that is known.
@@ -150,7 +169,13 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
     let mut add = |name: &str, value: String| fingerprint.insert(name.to_owned(), value);
     let splits = options.splits.iter().map(|split| &split.path);
     let rows = options.weights.iter().chain(&options.features).chain(&options.labels);
-    for path in options.edges.iter().chain(rows).chain(splits) {
+    for path in options
+        .edges
+        .iter()
+        .chain(rows)
+        .chain(splits)
+        .chain(parts_path(options))
+    {
         add(&format!("input {}", path.display()), version_of(path)?);
     }
     add("--format", format!("{:?}", options.format));

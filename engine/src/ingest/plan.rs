@@ -54,6 +54,29 @@ pub fn chunk_map(nodes: u64, chunks: Option<u32>) -> Result<ChunkMap> {
     Ok(ChunkMap::uniform(nodes, chunks))
 }
 
+/// The chunks of a graph whose nodes come in parts of these sizes, none of them 0: each part is a chunk or, if there are to
+/// be more chunks than parts, is divided evenly, all parts into the same number of chunks.
+pub fn chunk_map_of_parts(sizes: &[u64], chunks: Option<u32>) -> Result<ChunkMap> {
+    let (parts, nodes) = (sizes.len() as u64, sizes.iter().sum());
+    let wanted = u64::from(chunks.unwrap_or_else(|| chunks_auto(nodes)));
+    if chunks.is_some() && wanted < parts {
+        return Err(Error::Options(format!(
+            "there are {parts} parts, which cannot be joined to make {wanted} chunks; give --chunks {parts} or more, or \
+             auto"
+        )));
+    }
+    let per_part = wanted.div_ceil(parts.max(1));
+    let mut starts = vec![0];
+    let mut start = 0;
+    for &size in sizes {
+        let pieces = per_part.max(size.div_ceil(ChunkMap::CHUNK_NODES_MAX)).min(size);
+        let end = |piece: u64| start + (u128::from(piece) * u128::from(size) / u128::from(pieces)) as u64;
+        starts.extend((1..=pieces).map(end));
+        start += size;
+    }
+    ChunkMap::from_starts(starts).map_err(|error| Error::Options(error.to_string()))
+}
+
 /// Fails if the edge buckets of so many `present` chunks are too many for a manifest.
 pub fn check_buckets(chunks: &ChunkMap, present: u64) -> Result<()> {
     let chunks = u64::from(chunks.chunks());
@@ -76,6 +99,8 @@ pub fn check_buckets(chunks: &ChunkMap, present: u64) -> Result<()> {
 pub struct Budget {
     /// Bytes.
     pub memory: u64,
+    /// The user's budget is this many times as large; the rest is taken.
+    pub share: u64,
     /// Worker threads.
     pub threads: usize,
     /// Bytes of `memory` that are taken while records are spilled, at most half.
@@ -91,7 +116,7 @@ impl Budget {
     /// Bytes of one of a worker's `shards` spill buffers.
     pub fn buffer_bytes(&self, shards: u64) -> u64 {
         let blocks = self.block_bytes() as u64 * BLOCK_COST;
-        ((self.memory - self.reserved) / self.threads as u64).saturating_sub(blocks) / shards
+        (self.memory.saturating_sub(self.reserved) / self.threads as u64).saturating_sub(blocks) / shards
     }
 }
 
@@ -126,9 +151,9 @@ impl SpillPlan {
             return Err(Error::Options(format!(
                 "a memory budget of {} MiB is too small for {shards} buffers in each of {} threads; give --memory {}MiB \
                  or fewer --threads",
-                budget.memory >> 20,
+                (budget.memory * budget.share) >> 20,
                 budget.threads,
-                wanted.div_ceil(1 << 20)
+                (wanted * budget.share).div_ceil(1 << 20)
             )));
         }
         let buffer_bytes = buffer_bytes.min(BUFFER_BYTES_MAX) as usize;
@@ -199,6 +224,7 @@ mod tests {
         let small = Budget {
             memory: 64 << 20,
             threads: 2,
+            share: 1,
             reserved: 0,
         };
         let error = SpillPlan::of_edges(&chunks, 1 << 44, 1, 40, &small)
@@ -216,6 +242,7 @@ mod tests {
         let enough = Budget {
             memory: wanted << 20,
             threads: 2,
+            share: 1,
             reserved: 0,
         };
         // A larger budget needs fewer shards, so what is named is enough.

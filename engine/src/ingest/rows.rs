@@ -62,6 +62,8 @@ pub struct Gather<'a> {
     pub store: &'a StoreFolder,
     /// The memory budget.
     pub gate: &'a MemoryGate,
+    /// The user's budget is this many times as large.
+    pub share: u64,
 }
 
 /// Records of a range of rows of a shard.
@@ -208,7 +210,7 @@ impl Gather<'_> {
             return Err(Error::Options(format!(
                 "node {} has {records} in-edges, whose row must fit memory to be sorted; give --memory {}MiB or more",
                 part.first_node + part.rows.start,
-                bytes.div_ceil(1 << 20)
+                (bytes * self.share).div_ceil(1 << 20)
             )));
         }
         let groups = rows.min(SPLIT_GROUPS);

@@ -44,6 +44,8 @@ enum Record {
     Scanned(Scan),
     /// All ids are in the dictionary, whose file is on disk.
     Listed(Scan, NamedFile),
+    /// The order is on disk; so many nodes each part has.
+    Ordered(Vec<u64>, NamedFile),
     /// Ids do not fit memory, and were cut into segments.
     Joining(JoinPlan),
     /// How a stage divides its records; a resumed run must divide them alike.
@@ -179,6 +181,7 @@ pub struct State {
 #[derive(Debug, Default)]
 struct Known {
     scan: Option<Scan>,
+    order: Option<Vec<u64>>,
     join: Option<JoinPlan>,
     /// Files that belong to no chunk.
     files: Vec<NamedFile>,
@@ -244,6 +247,11 @@ impl State {
         self.known().scan
     }
 
+    /// How many nodes each part has, once the order is on disk.
+    pub fn order(&self) -> Option<Vec<u64>> {
+        self.known().order.clone()
+    }
+
     /// How ids were cut into segments, if they were.
     pub fn join(&self) -> Option<JoinPlan> {
         self.known().join.clone()
@@ -280,6 +288,11 @@ impl State {
     /// Records that the dictionary is finished.
     pub fn listed(&self, scan: Scan, file: FileEntry) -> Result<()> {
         self.record(Record::Listed(scan, (file.path, file.bytes, file.digest)))
+    }
+
+    /// Records that the order is finished.
+    pub fn ordered(&self, parts: Vec<u64>, file: FileEntry) -> Result<()> {
+        self.record(Record::Ordered(parts, (file.path, file.bytes, file.digest)))
     }
 
     /// Records how ids were cut into segments.
@@ -338,6 +351,10 @@ impl Known {
             Record::Scanned(scan) => self.scan = Some(scan),
             Record::Listed(scan, file) => {
                 self.scan = Some(scan);
+                self.files.push(file);
+            }
+            Record::Ordered(parts, file) => {
+                self.order = Some(parts);
                 self.files.push(file);
             }
             Record::Joining(plan) => self.join = Some(plan),

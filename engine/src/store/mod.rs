@@ -8,7 +8,7 @@
 
 mod chunk;
 pub mod export;
-mod files;
+pub(crate) mod files;
 mod ids;
 pub mod info;
 mod open;

@@ -71,8 +71,9 @@ pub struct Args {
     /// Number of chunks, or auto
     #[arg(long, value_name = "C", default_value = "auto", value_parser = parse_chunks)]
     chunks: Chunks,
-    /// How nodes are spread over chunks: random, or range (in order of their ids)
-    #[arg(long, value_name = "random|range", default_value = "random", value_parser = parse_assign)]
+    /// How nodes are spread over chunks: random, range (in order of their ids), or by the parts in a file (METIS: a line
+    /// for each node in order of their ids, or .npy)
+    #[arg(long, value_name = "random|range|file:PATH", default_value = "random", value_parser = parse_assign)]
     assign: Assign,
     /// Selects the random order
     #[arg(long, default_value_t = 0)]
@@ -238,6 +239,9 @@ fn parse_assign(text: &str) -> Result<Assign, String> {
     match text {
         "random" => Ok(Assign::Random),
         "range" => Ok(Assign::Range),
-        _ => Err("expected `random` or `range`".to_owned()),
+        _ => match text.strip_prefix("file:") {
+            Some(path) if !path.is_empty() => Ok(Assign::File(path.into())),
+            _ => Err("expected `random`, `range` or `file:PATH`".to_owned()),
+        },
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`EdgeSource`] cuts edge files into numbered blocks that many threads read and parse at once: text (blanks, tabs,
 //!   commas; plain, gzip or Zstandard), `.npy` and `.npz`, raw pairs of integers, Parquet;
-//! - [`MatrixSource`] (features), [`LabelSource`] and [`SplitSource`] read what nodes carry;
+//! - [`MatrixSource`] (features), [`LabelSource`], [`SplitSource`] and [`PartSource`] read what nodes carry;
 //! - [`ogb::discover`] finds all of these in a folder of the Open Graph Benchmark.
 //!
 //! What is read is checked: every message names the file, the line, row or offset, what was found, and what to do. Ids
@@ -20,6 +20,7 @@ mod matrix;
 mod npy;
 pub mod ogb;
 mod parquet;
+mod parts;
 mod rows;
 mod split;
 mod table;
@@ -35,4 +36,5 @@ pub use labels::{LabelBatch, LabelSource};
 pub use lines::{BadEdge, IdLimit};
 pub use matrix::{MatrixSource, NonFinite};
 pub use npy::ElementType;
+pub use parts::PartSource;
 pub use split::{SplitSource, read_split_ids};

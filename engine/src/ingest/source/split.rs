@@ -188,7 +188,7 @@ fn bad(file: &InputFile, position: Position, limit: IdLimit, id: &str) -> Error 
 }
 
 /// The id in an element, none if a mask leaves it out, or the negative number that is none.
-fn array_id(element: ElementType, bytes: &[u8], row: u64) -> std::result::Result<Option<u64>, i64> {
+pub(super) fn array_id(element: ElementType, bytes: &[u8], row: u64) -> std::result::Result<Option<u64>, i64> {
     if element == ElementType::Bool {
         return Ok((bytes[0] != 0).then_some(row));
     }
