@@ -1,4 +1,5 @@
-//! `grappa-store` from outside: what it tells of a sound store, and what it writes. (Damaged ones are in `damage`.)
+//! `grappa-store` from outside: what it tells of a sound store, what it writes, and what it foretells. (Damaged stores are in
+//! `damage`.)
 
 use std::{
     fs,
@@ -7,7 +8,7 @@ use std::{
 };
 
 use grappa_tests::{
-    files::{assert_same, files_of},
+    files::{assert_same, files_of, memory_folder},
     program::{command, run},
 };
 use serde_json::json;
@@ -156,4 +157,66 @@ fn edges_go_to_stdout_and_an_export_needs_something_to_export() {
     run(export().arg("--edges").arg(sample.at("edges.tsv"))).failure(&["edges.tsv exists"]);
     run(export().args(["--weights", "w.npy"])).failure(&["no weights"]);
     run(export().args(["--edges", "-", "--labels", "y.npy"])).failure(&["stdout"]);
+}
+
+/// What is planned must be within 25 % of what is made, part by part.
+#[test]
+fn plans_agree_with_stores() {
+    let folder = memory_folder();
+    let made = |name: &str, model: &str, more: &[&str]| {
+        let store = folder.path().join(name);
+        run(command("grappa-gen")
+            .args([model, "--edge-factor", "16", "--seed", "1", "--out"])
+            .arg(&store)
+            .args(more))
+        .success();
+        run(of_store("info", &store).arg("--json")).success().json()
+    };
+    let features = ["--feature-dim", "100", "--feature-dtype", "f16"];
+    let rmat = made("rmat", "rmat", &[&["--scale", "16"][..], &features].concat());
+    let er = made("er", "er", &["--nodes", "50000", "--chunks", "7"]);
+    for (store, more) in [
+        (&rmat, ["--dim", "100", "--dtype", "f16"].as_slice()),
+        (&er, ["--degrees", "even", "--chunks", "7"].as_slice()),
+    ] {
+        let (nodes, edges) = (store["nodes"].to_string(), store["edges"].to_string());
+        let plan = run(command("grappa-store")
+            .args(["plan", "--json", "--nodes", &nodes, "--edges", &edges])
+            .args(more));
+        let plan = plan.success().json();
+        assert_eq!(plan["chunks"], store["chunks"]);
+        for part in ["edges", "degrees", "features", "other", "total"] {
+            let [planned, made] = [&plan, store].map(|object| object["bytes"][part].as_f64().unwrap());
+            assert!(
+                (planned - made).abs() <= made / 4.0,
+                "{part}: {planned} planned, {made} made"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_plan_says_what_it_takes_for_granted() {
+    let plan = || {
+        let mut command = command("grappa-store");
+        command.args([
+            "plan", "--nodes", "1G", "--edges", "16G", "--dim", "128", "--dtype", "f16",
+        ]);
+        command
+    };
+    let text = run(plan().args(["--disk-bandwidth", "1.4GB/s", "--threads", "2"]))
+        .success()
+        .stdout;
+    for part in [
+        "chunks         238\n",
+        "ingest",
+        "super-epoch",
+        "as skewed as in R-MAT",
+        "1.3 GiB/s; 2 threads",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    run(plan().args(["--memory", "1MiB"])).failure(&["give --memory"]);
+    run(plan().args(["--disk-bandwidth", "0"])).misuse(&["makes no store"]);
+    run(command("grappa-store").args(["plan", "--edges", "1", "--nodes", "many"])).misuse(&["2.5M"]);
 }

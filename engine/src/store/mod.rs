@@ -3,6 +3,7 @@
 //! - [`Store`] is an open store, whose [`Chunk`]s are mapped one by one;
 //! - [`export`] writes it out in external ids;
 //! - [`info`](mod@info) describes it;
+//! - [`plan`](mod@plan) says beforehand what a store will take;
 //! - [`verify`](mod@verify) checks every byte, and whether the parts agree;
 //! - [`writer`] makes the folder, and the row files of a chunk.
 
@@ -12,6 +13,7 @@ pub(crate) mod files;
 mod ids;
 pub mod info;
 mod open;
+pub mod plan;
 #[cfg(test)]
 mod tests;
 pub mod verify;

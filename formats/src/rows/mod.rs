@@ -199,7 +199,8 @@ impl RowPlace {
     }
 }
 
-fn elias_fano_bits(degree: u64, source_max: u64) -> u64 {
+/// The size in bits of a row of `degree` sources of at most `source_max` in Elias-Fano code, which depends on nothing else.
+pub fn elias_fano_bits(degree: u64, source_max: u64) -> u64 {
     Shape::of(degree, source_max).row_bits(degree)
 }
 

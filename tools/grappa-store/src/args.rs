@@ -2,8 +2,8 @@
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use clap::{Parser, Subcommand};
-use grappa_console::ByteSize;
+use clap::{Parser, Subcommand, ValueEnum};
+use grappa_console::{ByteSize, ByteSizeError};
 
 /// Look into a graph store.
 #[derive(Debug, Parser)]
@@ -23,6 +23,8 @@ pub enum Command {
     Verify(Store),
     /// Write edges, labels, features and splits to files, in the ids of the input
     Export(Export),
+    /// Say beforehand what a store of a graph will take: chunks, bytes, time
+    Plan(Plan),
 }
 
 #[derive(Debug, clap::Args)]
@@ -62,6 +64,90 @@ pub struct Export {
     pub threads: Threads,
 }
 
+#[derive(Debug, clap::Args)]
+pub struct Plan {
+    /// Number of nodes, such as 4194304, 2.5M or 1G
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub nodes: u64,
+    /// Number of edges in the store; twice those of the input with --undirected
+    #[arg(long, value_name = "E", value_parser = parse_count)]
+    pub edges: u64,
+    /// How in-degrees are spread: as skewed as in R-MAT, or even, which takes most
+    #[arg(long, value_enum, default_value_t = Degrees::Rmat)]
+    pub degrees: Degrees,
+    /// Feature values a node
+    #[arg(long, value_name = "D")]
+    pub dim: Option<u32>,
+    /// How features are stored
+    #[arg(long, value_enum, default_value_t = Dtype::F32, requires = "dim")]
+    pub dtype: Dtype,
+    /// Number of classes
+    #[arg(long, value_name = "K")]
+    pub classes: Option<u32>,
+    /// Edges have weights
+    #[arg(long)]
+    pub weighted: bool,
+    /// Number of chunks; by default as many as grappa-ingest would choose
+    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(1..))]
+    pub chunks: Option<u32>,
+    /// Memory to make the store in, such as 512MiB or 2GiB
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    pub memory: ByteSize,
+    /// What the disk reads or writes in a second
+    #[arg(long, value_name = "SIZE/s", default_value = "1GB/s", value_parser = parse_bandwidth)]
+    pub disk_bandwidth: ByteSize,
+    #[command(flatten)]
+    pub threads: Threads,
+    /// A JSON object of processor times that replace the built-in ones, as the bench `plan` prints them
+    #[arg(long, value_name = "FILE")]
+    pub rates: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Degrees {
+    Rmat,
+    Even,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Dtype {
+    F32,
+    F16,
+    Bf16,
+    Int8,
+}
+
+/// A number of things: digits, or a number with k, M, G or T.
+fn parse_count(text: &str) -> Result<u64, String> {
+    let (number, factor) = match text.char_indices().last() {
+        Some((at, 'k')) => (&text[..at], 1e3),
+        Some((at, 'M')) => (&text[..at], 1e6),
+        Some((at, 'G')) => (&text[..at], 1e9),
+        Some((at, 'T')) => (&text[..at], 1e12),
+        _ => return text.parse().map_err(|_| no_count()),
+    };
+    match number.trim_end().parse::<f64>() {
+        Ok(number) if number >= 0.0 && number * factor < 1e18 => Ok((number * factor).round() as u64),
+        _ => Err(no_count()),
+    }
+}
+
+fn no_count() -> String {
+    "expected a number such as 4194304, 2.5M or 1G".to_owned()
+}
+
+fn parse_bandwidth(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text
+        .strip_suffix("/s")
+        .unwrap_or(text)
+        .parse()
+        .map_err(|e: ByteSizeError| e.to_string())?;
+    match size.0 {
+        0 => Err("a disk that moves nothing makes no store".to_owned()),
+        _ => Ok(size),
+    }
+}
+
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Threads {
     /// Worker threads; by default one per processor
@@ -76,5 +162,52 @@ impl Threads {
             Some(threads) => Ok(threads.get()),
             None => Ok(std::thread::available_parallelism()?.get()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_options_do_not_contradict_each_other() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn counts_are_digits_or_have_a_unit() {
+        for (text, count) in [
+            ("0", 0),
+            ("18446744073709551615", u64::MAX),
+            ("2.5M", 2_500_000),
+            ("1.1 T", 1_100_000_000_000),
+        ] {
+            assert_eq!(parse_count(text), Ok(count), "{text}");
+        }
+        for text in [
+            "",
+            "M",
+            "-1",
+            "1.5",
+            "1e9",
+            "nanM",
+            "-2k",
+            "infG",
+            "9999999999T",
+            "5 apples",
+        ] {
+            assert!(parse_count(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bandwidths_may_say_per_second() {
+        for text in ["1.4GB/s", "1.4GB", "1400 MB/s"] {
+            assert_eq!(parse_bandwidth(text), Ok(ByteSize(1_400_000_000)), "{text}");
+        }
+        assert!(parse_bandwidth("0/s").is_err());
+        assert!(parse_bandwidth("fast").is_err());
     }
 }

@@ -1,13 +1,16 @@
 //! `grappa-store info`: what a store holds, for people and for programs.
 
-use grappa_console::{ByteSize, Console, Summary, count};
+use grappa_console::{Console, Summary, count};
 use grappa_engine::store::{
     Store,
     info::{DegreeBucket, Info, info},
 };
 use serde::Serialize;
 
-use crate::args;
+use crate::{
+    args,
+    table::{Table, exact, parts_of},
+};
 
 /// Width of the longest bar of the histogram, in characters.
 const BAR_WIDTH: f64 = 40.0;
@@ -125,16 +128,6 @@ fn order(info: &Info) -> String {
     }
 }
 
-/// The exact number, and a short form of large ones.
-fn exact(n: u64) -> String {
-    let short = count(n);
-    if short == n.to_string() {
-        short
-    } else {
-        format!("{n} ({short})")
-    }
-}
-
 fn bytes(info: &Info) -> String {
     let bytes = &info.bytes;
     let parts = [
@@ -148,11 +141,7 @@ fn bytes(info: &Info) -> String {
         ("other", bytes.other),
         ("total", bytes.total),
     ];
-    let lines = parts.iter().filter(|(_, bytes)| *bytes > 0).map(|(name, part)| {
-        let percent = *part as f64 / bytes.total as f64 * 100.0;
-        format!("  {name:<14}{:>12}  {percent:>5.1} %", ByteSize(*part))
-    });
-    format!("on disk\n{}", lines.collect::<Vec<_>>().join("\n"))
+    format!("on disk\n{}", parts_of(&parts))
 }
 
 fn degrees(info: &Info) -> String {
@@ -193,27 +182,6 @@ fn bar(length: f64) -> String {
     let mut bar = "█".repeat(eighths / 8);
     bar.extend((!eighths.is_multiple_of(8)).then(|| EIGHTHS[eighths % 8 - 1]));
     bar
-}
-
-/// Names and values in two columns.
-#[derive(Default)]
-struct Table {
-    rows: Vec<(&'static str, String)>,
-}
-
-impl Table {
-    fn row(&mut self, name: &'static str, value: String) {
-        self.rows.push((name, value));
-    }
-
-    fn text(&self) -> String {
-        let width = self.rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        let lines = self
-            .rows
-            .iter()
-            .map(|(name, value)| format!("  {name:<width$}  {value}"));
-        lines.collect::<Vec<_>>().join("\n")
-    }
 }
 
 #[cfg(test)]

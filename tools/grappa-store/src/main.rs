@@ -3,6 +3,8 @@
 mod args;
 mod export;
 mod info;
+mod plan;
+mod table;
 mod verify;
 
 use std::process::ExitCode;
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
             Command::Info(options) => info::run(options, &console),
             Command::Verify(options) => verify::run(options, &console),
             Command::Export(options) => export::run(options, &console),
+            Command::Plan(options) => plan::run(options, &console),
         }
     })
 }

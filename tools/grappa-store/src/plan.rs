@@ -1,0 +1,105 @@
+//! `grappa-store plan`: what a store will take, before there is one.
+
+use std::{fs, time::Duration};
+
+use anyhow::Context;
+use grappa_console::{ByteSize, Console, Summary, duration};
+use grappa_engine::store::plan::{Degrees, Plan, PlanOptions, PlannedTime, Rates, plan};
+use grappa_formats::manifest::FeatureDtype;
+use serde::Serialize;
+
+use crate::{
+    args::{self, Dtype},
+    table::{Table, exact, parts_of},
+};
+
+#[derive(Serialize)]
+struct Planned {
+    #[serde(flatten)]
+    plan: Plan,
+    disk_bandwidth: u64,
+    threads: usize,
+}
+
+pub fn run(options: &args::Plan, console: &Console) -> anyhow::Result<()> {
+    let rates = match &options.rates {
+        Some(path) => {
+            let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            serde_json::from_str(&text).with_context(|| format!("{} holds no rates", path.display()))?
+        }
+        None => Rates::default(),
+    };
+    let threads = options.threads.get()?;
+    let dtype = match options.dtype {
+        Dtype::F32 => FeatureDtype::F32,
+        Dtype::F16 => FeatureDtype::F16,
+        Dtype::Bf16 => FeatureDtype::Bf16,
+        Dtype::Int8 => FeatureDtype::Int8,
+    };
+    let plan = plan(&PlanOptions {
+        nodes: options.nodes,
+        edges: options.edges,
+        degrees: match options.degrees {
+            args::Degrees::Rmat => Degrees::Rmat,
+            args::Degrees::Even => Degrees::Even,
+        },
+        features: options.dim.map(|dim| (dim, dtype)),
+        classes: options.classes,
+        weighted: options.weighted,
+        chunks: options.chunks,
+        memory: options.memory.0,
+        disk_bandwidth: options.disk_bandwidth.0 as f64,
+        threads,
+        rates,
+    })?;
+    console.answer(&Planned {
+        plan,
+        disk_bandwidth: options.disk_bandwidth.0,
+        threads,
+    })
+}
+
+impl Summary for Planned {
+    fn text(&self) -> String {
+        let plan = &self.plan;
+        let mut table = Table::default();
+        table.row("nodes", exact(plan.nodes));
+        table.row("edges", exact(plan.edges));
+        table.row("chunks", plan.chunks.to_string());
+        if let Some(bits) = plan.bits_per_edge {
+            table.row("bits per edge", format!("{bits:.2}"));
+        }
+        let scratch = format!("up to {} while it is made", ByteSize(plan.spill.peak));
+        table.row("scratch files", scratch);
+        table.row("ingest", time(&plan.ingest));
+        table.row("super-epoch", time(&plan.super_epoch));
+        let bytes = &plan.bytes;
+        let parts = parts_of(&[
+            ("edges", bytes.edges),
+            ("degrees", bytes.degrees),
+            ("weights", bytes.weights),
+            ("features", bytes.features),
+            ("labels", bytes.labels),
+            ("other", bytes.other),
+            ("total", bytes.total),
+        ]);
+        let degrees = match plan.degrees {
+            Degrees::Rmat => "in-degrees as skewed as in R-MAT (--degrees even: up to a third larger rows)",
+            Degrees::Even => "in-degrees as even as in a uniformly random graph",
+        };
+        let threads = if self.threads == 1 { "thread" } else { "threads" };
+        format!(
+            "{}\n\non disk\n{parts}\n\nassumed: {degrees}; nodes in random order; a disk that moves {}/s; {} {threads}; \
+             the input is a .npy of 64-bit ids, or text no longer than that; nothing is cached",
+            table.text(),
+            ByteSize(self.disk_bandwidth),
+            self.threads
+        )
+    }
+}
+
+fn time(time: &PlannedTime) -> String {
+    let [all, disk, processors] =
+        [time.seconds, time.disk_seconds, time.processor_seconds].map(|s| duration(Duration::from_secs_f64(s)));
+    format!("{all} (disk {disk}, processors {processors})")
+}
