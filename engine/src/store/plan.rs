@@ -222,6 +222,7 @@ pub fn plan(options: &PlanOptions) -> Result<Plan> {
     check_buckets(&chunks, u64::from(chunks.chunks()))?;
     let budget = Budget {
         memory: options.memory,
+        share: 1,
         threads: options.threads,
         reserved: 0,
     };
