@@ -157,8 +157,8 @@ pub struct SplitEntry {
     pub nodes: u64,
 }
 
-/// What was done to the edges on the way in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
+/// What was done to the edges on the way in; by default, nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct EdgeOptions {
     /// Each edge was entered in both directions.
     pub undirected: bool,
@@ -169,9 +169,10 @@ pub struct EdgeOptions {
 }
 
 /// What is done to self-loops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub enum SelfLoops {
     /// They stay as they are.
+    #[default]
     Keep,
     /// They are removed.
     Drop,

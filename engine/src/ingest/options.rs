@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
 };
@@ -60,6 +61,36 @@ pub struct IngestOptions {
     pub tmp: Option<PathBuf>,
     /// Name and version of the program, for the manifest.
     pub writer: String,
+}
+
+impl IngestOptions {
+    /// To make the store `out` of dense edges in `edges`, in random order with seed 0 and all by default, within 2 GiB and
+    /// on all processors.
+    pub fn new(edges: Vec<PathBuf>, out: PathBuf) -> Self {
+        Self {
+            edges,
+            out,
+            format: EdgeFormat::Auto,
+            ids: ExternalIds::Dense,
+            nodes: None,
+            edge_options: EdgeOptions::default(),
+            weights: None,
+            features: None,
+            feature_dtype: None,
+            allow_nan: false,
+            labels: None,
+            splits: Vec::new(),
+            chunks: None,
+            assign: Assign::Random,
+            seed: 0,
+            memory: 2 << 30,
+            threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            on_bad_line: OnBadLine::Fail,
+            resume: false,
+            tmp: None,
+            writer: concat!("grappa-engine ", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
 }
 
 /// How nodes are put in order.

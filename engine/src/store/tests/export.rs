@@ -7,12 +7,12 @@ use std::{
 use grappa_formats::{
     NodeId,
     features::{FeatureLayout, SourceDtype},
-    manifest::{EdgeOptions, ExternalIds, FeatureDtype, LabelKind, OrderSpec, SelfLoops},
+    manifest::{FeatureDtype, LabelKind, OrderSpec},
 };
 
 use super::sample::{DIM, NODES, Sample};
 use crate::{
-    ingest::{Assign, IngestOptions, SplitFile, ingest, source},
+    ingest::{IngestOptions, SplitFile, ingest},
     io::npy,
     progress::Silent,
     store::{
@@ -256,34 +256,16 @@ fn what_is_exported_and_ingested_again_is_the_same_store() {
     .unwrap();
 
     let options = IngestOptions {
-        edges: vec![at("edges.txt")],
-        out: at("first.grappa"),
-        format: source::EdgeFormat::Auto,
-        ids: ExternalIds::Dense,
         nodes: Some(500),
-        edge_options: EdgeOptions {
-            undirected: false,
-            dedup: false,
-            self_loops: SelfLoops::Keep,
-        },
-        weights: None,
         features: Some(at("x.npy")),
-        feature_dtype: None,
-        allow_nan: false,
         labels: Some(at("y.csv")),
         splits: vec![SplitFile {
             name: "train",
             path: at("train.txt"),
         }],
         chunks: Some(7),
-        assign: Assign::Random,
         seed: 7,
-        memory: 64 << 20,
-        threads: 2,
-        on_bad_line: source::OnBadLine::Fail,
-        resume: false,
-        tmp: None,
-        writer: "test 0".into(),
+        ..IngestOptions::new(vec![at("edges.txt")], at("first.grappa"))
     };
     ingest(&options, &Silent).unwrap();
     let first = Store::open(&options.out).unwrap();

@@ -5,74 +5,36 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
 };
 
 use grappa_engine::{
     ingest::{Assign, IngestOptions, SplitFile, ingest, source},
-    progress::{Progress, Silent},
+    progress::Silent,
     store::{ExternalId, Store, verify::verify},
 };
 use grappa_formats::{
     NodeId,
     container::{self, FileKind},
     dictionary::{IntegerDictionary, StringDictionary},
-    manifest::{EdgeOptions, ExternalIds, Manifest, OrderSpec, SelfLoops},
+    manifest::{ExternalIds, Manifest, OrderSpec},
     order::Feistel,
 };
 use proptest::prelude::*;
 
+use crate::common::{self, files_of, interrupted};
+
 fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
     IngestOptions {
-        edges: vec![folder.join("edges.tsv")],
-        out: folder.join("out.grappa"),
         format: source::EdgeFormat::Tsv,
         ids,
-        nodes: None,
-        edge_options: EdgeOptions {
-            undirected: false,
-            dedup: false,
-            self_loops: SelfLoops::Keep,
-        },
-        weights: None,
-        features: None,
-        feature_dtype: None,
-        allow_nan: false,
-        labels: None,
-        splits: Vec::new(),
-        chunks: None,
-        assign: Assign::Random,
-        seed: 7,
-        memory: 64 << 20,
-        threads: 2,
-        on_bad_line: source::OnBadLine::Fail,
-        resume: false,
-        tmp: None,
-        writer: "test 0".into(),
+        ..common::options(folder, &folder.join("edges.tsv"))
     }
-}
-
-/// Every file of a store with its bytes.
-fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut files = BTreeMap::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                files.insert(path.strip_prefix(folder).unwrap().to_owned(), fs::read(&path).unwrap());
-            }
-        }
-    }
-    files
 }
 
 /// The files that hold edges, without ids.
-fn chunks_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+fn chunks_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = files_of(folder);
-    files.retain(|path, _| path.starts_with("chunk-0") || path.to_str().unwrap().starts_with("chunk-"));
+    files.retain(|name, _| name.starts_with("chunk-"));
     assert!(!files.is_empty());
     files
 }
@@ -96,7 +58,7 @@ fn write_edges<T: Ord + Clone + ToString>(folder: &Path, edges: &[(T, T)], weigh
 }
 
 /// Ingests the ranks of the edges that [`write_edges`] wrote.
-fn dense_twin(folder: &Path, options: &IngestOptions) -> BTreeMap<PathBuf, Vec<u8>> {
+fn dense_twin(folder: &Path, options: &IngestOptions) -> BTreeMap<String, Vec<u8>> {
     let twin = IngestOptions {
         edges: vec![folder.join("ranks/edges.tsv")],
         out: folder.join("ranks/out.grappa"),
@@ -134,29 +96,6 @@ fn scattered(nodes: u64, edges: u64) -> Vec<(u64, u64)> {
     (0..edges)
         .map(|k| (id(k * k % 1_000_003), id(if k % 3 == 0 { k % 7 } else { k })))
         .collect()
-}
-
-/// Stops a run after some reports of progress.
-struct Interrupt {
-    left: AtomicU64,
-}
-
-impl Interrupt {
-    fn step(&self) {
-        // Only the thread that comes here then: the others finish what they can, so that much is left half done.
-        if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
-            std::panic::resume_unwind(Box::new("interrupted"));
-        }
-    }
-}
-
-impl Progress for Interrupt {
-    fn stage(&self, _name: &str, _bytes: Option<u64>) {
-        self.step();
-    }
-    fn advance(&self, _bytes: u64, _edges: u64) {
-        self.step();
-    }
 }
 
 proptest! {
@@ -272,11 +211,7 @@ fn a_run_interrupted_anywhere_resumes_to_the_same_store() {
         for steps in (1..60).step_by(4) {
             options.out = folder.path().join(format!("{ids:?}-{steps}.grappa"));
             options.resume = false;
-            let interrupt = Interrupt {
-                left: AtomicU64::new(steps),
-            };
-            let run = std::panic::AssertUnwindSafe(|| ingest(&options, &interrupt));
-            if std::panic::catch_unwind(run).is_err() {
+            if interrupted(steps, |progress| ingest(&options, progress)) {
                 options.resume = true;
                 ingest(&options, &Silent).unwrap();
             }
@@ -443,11 +378,7 @@ fn a_run_with_an_order_interrupted_anywhere_resumes_to_the_same_store() {
     for steps in 1..40 {
         options.out = folder.path().join(format!("{steps}.grappa"));
         options.resume = false;
-        let interrupt = Interrupt {
-            left: AtomicU64::new(steps),
-        };
-        let run = std::panic::AssertUnwindSafe(|| ingest(&options, &interrupt));
-        if std::panic::catch_unwind(run).is_err() {
+        if interrupted(steps, |progress| ingest(&options, progress)) {
             options.resume = true;
             ingest(&options, &Silent).unwrap();
         }

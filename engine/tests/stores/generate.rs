@@ -1,13 +1,6 @@
 //! Generated stores, from outside: what is on disk, and that it depends on nothing but the graph.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    ops::RangeInclusive,
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
-    sync::atomic::{AtomicU64, Ordering::SeqCst},
-};
+use std::{fs, ops::RangeInclusive, path::Path};
 
 use grappa_engine::{
     generate::{
@@ -15,28 +8,22 @@ use grappa_engine::{
         store::{FeatureOptions, StoreOptions, generate_store},
         write_classes, write_edge_list, write_features, write_split,
     },
-    ingest::{
-        Assign, IngestOptions, SplitFile, ingest,
-        source::{EdgeFormat, OnBadLine},
-    },
-    progress::{Progress, Silent},
+    ingest::{Assign, IngestOptions, SplitFile, ingest},
+    progress::Silent,
 };
 use grappa_formats::{
     NodeId,
     container::{self, FileKind},
     features::{FeatureLayout, FeaturesMeta},
     labels::Labels,
-    manifest::{EdgeOptions, ExternalIds, FeatureDtype, FeatureSource, Manifest, OrderSpec, SelfLoops},
+    manifest::{EdgeOptions, FeatureDtype, FeatureSource, Manifest, OrderSpec, SelfLoops},
     order::Feistel,
     splits,
 };
 
+use crate::common::{self, files_of, interrupted};
+
 const SPLITS: [Split; 3] = [Split::Train, Split::Val, Split::Test];
-const KEEP: EdgeOptions = EdgeOptions {
-    undirected: false,
-    dedup: false,
-    self_loops: SelfLoops::Keep,
-};
 
 fn rmat(scale: u32) -> Model {
     Model::Rmat(Rmat::graph500(scale, 16.0))
@@ -49,7 +36,7 @@ fn options(model: Model, out: &Path) -> StoreOptions {
         random_order: true,
         chunks: Some(5),
         only_chunks: None,
-        edge_options: KEEP,
+        edge_options: EdgeOptions::default(),
         features: None,
         memory: 1 << 30,
         threads: 2,
@@ -64,24 +51,6 @@ fn stored(dim: u32, dtype: FeatureDtype) -> Option<FeatureOptions> {
         dtype,
         source: FeatureSource::Stored,
     })
-}
-
-/// Every file below a folder, by its path in it.
-fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
-                found.insert(name, fs::read(path).unwrap());
-            }
-        }
-    }
-    found
 }
 
 fn manifest(store: &Path) -> Manifest {
@@ -133,33 +102,24 @@ fn a_generated_store_is_the_one_that_ingest_makes_of_its_edges() {
             SplitFile { name, path }
         });
         let ingest_options = IngestOptions {
-            edges: vec![edges],
             out: ingested.clone(),
-            format: EdgeFormat::Npy,
-            ids: ExternalIds::Dense,
             nodes: Some(model.nodes()),
             edge_options,
-            weights: None,
             features: Some(features),
             feature_dtype: Some(FeatureDtype::F16),
-            allow_nan: false,
             labels: has_classes.then_some(labels),
             splits: splits.collect(),
             chunks: Some(5),
             assign: if random_order { Assign::Random } else { Assign::Range },
             seed: generate.recipe.seed,
-            memory: 64 << 20,
-            threads: 2,
-            on_bad_line: OnBadLine::Fail,
-            resume: false,
-            tmp: None,
             writer: "test".to_owned(),
+            ..common::options(folder.path(), &edges)
         };
         let read = ingest(&ingest_options, &Silent).unwrap();
         assert_eq!((summary.nodes, summary.edges), (read.nodes, read.edges));
         assert_eq!(summary.edges_drawn, read.edges_read);
 
-        let (mut generated_files, ingested_files) = (files(&generated), files(&ingested));
+        let (mut generated_files, ingested_files) = (files_of(&generated), files_of(&ingested));
         let bytes: usize = generated_files.values().map(Vec::len).sum();
         assert_eq!(summary.bytes_on_disk, bytes as u64);
         let mut manifest = manifest(&generated);
@@ -194,7 +154,7 @@ fn the_store_does_not_depend_on_threads_and_memory() {
             ..options(model.clone(), &path)
         };
         generate_store(&options, &Silent).unwrap();
-        let found = files(&path);
+        let found = files_of(&path);
         fs::remove_dir_all(path).unwrap();
         found
     };
@@ -230,7 +190,7 @@ fn a_slice_has_the_chunks_of_the_whole_store() {
     let summary = generate_store(&with(&slice, Some(vec![3..=4, 1..=1, 4..=4])), &Silent).unwrap();
     assert_eq!((summary.chunks, summary.chunks_present), (5, 3));
 
-    let (whole_files, slice_files) = (files(&whole), files(&slice));
+    let (whole_files, slice_files) = (files_of(&whole), files_of(&slice));
     let (whole_manifest, slice_manifest) = (manifest(&whole), manifest(&slice));
     for (name, bytes) in slice_files.iter().filter(|(name, _)| name.starts_with("chunk-")) {
         assert!(whole_files[name] == *bytes, "{name}");
@@ -270,7 +230,7 @@ fn classes_features_and_splits_are_those_of_the_generator() {
         ..options(Model::Sbm(BlockModel::new(nodes, 6.0)), &path)
     };
     generate_store(&options, &Silent).unwrap();
-    let (manifest, files) = (manifest(&path), files(&path));
+    let (manifest, files) = (manifest(&path), files_of(&path));
     assert_eq!(manifest.ids.order, OrderSpec::Feistel(7));
     let (generator, order) = (Generator::new(options.recipe).unwrap(), Feistel::new(nodes, 7));
     let sets = SPLITS.map(|split| {
@@ -326,17 +286,6 @@ fn procedural_features_take_no_space() {
     assert!(!path.join("chunk-0/features").exists());
 }
 
-/// Panics after so many reports.
-struct DiesAfter(AtomicU64);
-
-impl Progress for DiesAfter {
-    fn stage(&self, _: &str, _: Option<u64>) {}
-    fn advance(&self, _: u64, _: u64) {
-        let left = self.0.fetch_sub(1, SeqCst);
-        assert!((1..u64::MAX / 2).contains(&left), "as if killed");
-    }
-}
-
 #[test]
 fn a_run_that_died_is_resumed_to_the_same_store() {
     let folder = tempfile::tempdir().unwrap();
@@ -347,18 +296,20 @@ fn a_run_that_died_is_resumed_to_the_same_store() {
         ..options(Model::Sbm(BlockModel::new(40_000, 10.0)), out)
     };
     generate_store(&with(&path, 40, false), &Silent).unwrap();
-    let whole = files(&path);
+    let whole = files_of(&path);
     // Two reports a chunk.
-    for after in [0, 1, 35, 79] {
-        let dies = DiesAfter(AtomicU64::new(after));
-        catch_unwind(AssertUnwindSafe(|| generate_store(&with(&again, 40, false), &dies))).expect_err("it dies");
+    for after in [1, 2, 36, 80] {
+        assert!(interrupted(after, |progress| generate_store(
+            &with(&again, 40, false),
+            progress
+        )));
         assert!(!again.exists());
         let error = generate_store(&with(&again, 40, false), &Silent).unwrap_err();
         assert!(error.to_string().contains("--resume"), "{error}");
         let error = generate_store(&with(&again, 41, true), &Silent).unwrap_err();
         assert!(error.to_string().contains("--chunks = 40"), "{error}");
         generate_store(&with(&again, 40, true), &Silent).unwrap();
-        assert!(files(&again) == whole, "died after {after} reports");
+        assert!(files_of(&again) == whole, "died after {after} reports");
         fs::remove_dir_all(&again).unwrap();
     }
 }

@@ -1,62 +1,29 @@
 //! Ingest against a twin that holds everything in memory: whatever the budget, the number of threads or the place where
 //! a run was killed, the store holds the edges of the input, and is the same byte for byte.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use grappa_engine::{
     Error,
     ingest::{Assign, IngestOptions, SplitFile, ingest, source},
     io::npy,
-    progress::{Progress, Silent},
+    progress::Silent,
 };
 use grappa_formats::{
     container::{self, FileKind, Header},
     features::FeaturesMeta,
     labels::Labels,
-    manifest::{EdgeOptions, ExternalIds, FeatureDtype, Manifest, OrderSpec, SelfLoops},
+    manifest::{EdgeOptions, FeatureDtype, Manifest, OrderSpec, SelfLoops},
     order::Feistel,
     rows::{Rows, RowsMeta},
     weights::Weights,
 };
 use proptest::prelude::*;
 
+use crate::common::{files_of, interrupted, options};
+
 /// Source, destination, weight.
 type Edge = (u64, u64, f32);
-
-fn options(folder: &Path, edges: &Path) -> IngestOptions {
-    IngestOptions {
-        edges: vec![edges.to_owned()],
-        out: folder.join("out.grappa"),
-        format: source::EdgeFormat::Auto,
-        ids: ExternalIds::Dense,
-        nodes: None,
-        edge_options: EdgeOptions {
-            undirected: false,
-            dedup: false,
-            self_loops: SelfLoops::Keep,
-        },
-        weights: None,
-        features: None,
-        feature_dtype: None,
-        allow_nan: false,
-        labels: None,
-        splits: Vec::new(),
-        chunks: None,
-        assign: Assign::Random,
-        seed: 7,
-        memory: 64 << 20,
-        threads: 2,
-        on_bad_line: source::OnBadLine::Fail,
-        resume: false,
-        tmp: None,
-        writer: "test 0".into(),
-    }
-}
 
 /// All edges of a store, in external ids, sorted. Checks on the way that the manifest counts them right.
 fn edges_of(store: &Path) -> Vec<Edge> {
@@ -153,23 +120,6 @@ fn write_text(path: &Path, edges: &[Edge], weighted: bool) {
     fs::write(path, edges.iter().map(line).collect::<String>()).unwrap();
 }
 
-/// Every file of a folder with its bytes.
-fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut files = BTreeMap::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                files.insert(path.strip_prefix(folder).unwrap().to_owned(), fs::read(&path).unwrap());
-            }
-        }
-    }
-    files
-}
-
 fn write_npy(path: &Path, descr: &str, shape: &[usize], data: &[u8]) {
     let mut file = npy::header(descr, &shape.iter().map(|&n| n as u64).collect::<Vec<_>>()).to_vec();
     file.extend_from_slice(data);
@@ -220,7 +170,7 @@ fn features_labels_and_splits_follow_their_nodes() {
         stores.push(files_of(&options.out));
     }
     assert!(stores[0] == stores[1], "the budget shows");
-    let manifest = Manifest::decode(&stores[0][Path::new("manifest")]).unwrap();
+    let manifest = Manifest::decode(&stores[0]["manifest"]).unwrap();
     let order = Feistel::new(nodes, options.seed);
     for chunk in 0..4 {
         let (header, rows) = payload_of(&options.out, chunk, "features", FileKind::FEATURES);
@@ -239,7 +189,7 @@ fn features_labels_and_splits_follow_their_nodes() {
     }
     assert_eq!(manifest.labels.unwrap().classes, 12);
     for (rest, split) in (0..3).zip(&manifest.splits) {
-        let file = &stores[0][Path::new(&format!("splits/{}.roaring", split.name))];
+        let file = &stores[0][&format!("splits/{}.roaring", split.name)];
         let set = grappa_formats::splits::decode(file, &split.name, nodes).unwrap();
         let mut ids: Vec<u64> = set.iter().map(|node| order.inverse(node)).collect();
         ids.sort_unstable();
@@ -257,10 +207,7 @@ fn a_run_with_features_interrupted_anywhere_resumes_to_the_same_store() {
     for steps in 1..30 {
         options.out = folder.path().join(format!("{steps}.grappa"));
         options.resume = false;
-        let interrupt = Interrupt {
-            left: AtomicU64::new(steps),
-        };
-        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ingest(&options, &interrupt))).is_ok() {
+        if !interrupted(steps, |progress| ingest(&options, progress)) {
             continue;
         }
         options.resume = true;
@@ -408,21 +355,6 @@ fn a_row_too_large_for_the_budget_names_one_that_would_do() {
     assert_eq!(edges_of(&options.out).len(), 100_000);
 }
 
-/// Panics, once, when the progress reported so far reaches a limit, which is as sudden an end as a thread can have. The
-/// other threads finish what they do, so that the run is left half done.
-struct Interrupt {
-    left: AtomicU64,
-}
-
-impl Progress for Interrupt {
-    fn stage(&self, _name: &str, _bytes: Option<u64>) {}
-
-    fn advance(&self, _bytes: u64, _edges: u64) {
-        let left = self.left.fetch_sub(1, Ordering::Relaxed);
-        assert_ne!(left, 1, "interrupted, as the test wants it");
-    }
-}
-
 #[test]
 fn a_run_interrupted_anywhere_resumes_to_the_same_store() {
     let folder = tempfile::tempdir().unwrap();
@@ -436,11 +368,7 @@ fn a_run_interrupted_anywhere_resumes_to_the_same_store() {
     for steps in (1..40).step_by(3) {
         options.out = folder.path().join(format!("{steps}.grappa"));
         options.resume = false;
-        let interrupt = Interrupt {
-            left: AtomicU64::new(steps),
-        };
-        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ingest(&options, &interrupt)));
-        if run.is_ok() {
+        if !interrupted(steps, |progress| ingest(&options, progress)) {
             continue;
         }
         assert!(!options.out.exists());
@@ -464,13 +392,10 @@ fn a_run_may_be_resumed_with_another_budget() {
     options.nodes = Some(3000);
     ingest(&options, &Silent).unwrap();
     let expected = files_of(&options.out);
-    for steps in [1, 3, 9, 14] {
+    for steps in [2, 4, 10, 15] {
         options.out = folder.path().join(format!("{steps}.grappa"));
         (options.memory, options.threads, options.resume) = (2 << 20, 2, false);
-        let interrupt = Interrupt {
-            left: AtomicU64::new(steps),
-        };
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ingest(&options, &interrupt))).unwrap_err();
+        assert!(interrupted(steps, |progress| ingest(&options, progress)));
         // Blocks would be cut larger now.
         (options.memory, options.threads, options.resume) = (64 << 20, 1, true);
         ingest(&options, &Silent).unwrap();
@@ -484,10 +409,7 @@ fn resuming_with_other_options_or_input_is_refused() {
     let input = folder.path().join("edges.tsv");
     write_text(&input, &crowded(100, 5000), false);
     let mut options = options(folder.path(), &input);
-    let interrupt = Interrupt {
-        left: AtomicU64::new(2),
-    };
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ingest(&options, &interrupt))).unwrap_err();
+    assert!(interrupted(3, |progress| ingest(&options, progress)));
     (options.resume, options.seed) = (true, 8);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("--seed = 7") && error.contains('8'), "{error}");

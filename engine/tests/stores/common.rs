@@ -1,0 +1,71 @@
+//! What the tests of several subjects use.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use grappa_engine::{ingest::IngestOptions, progress::Progress};
+
+/// Options for small graphs: to make `folder/out.grappa` of the edges in `edges`.
+pub fn options(folder: &Path, edges: &Path) -> IngestOptions {
+    IngestOptions {
+        seed: 7,
+        memory: 64 << 20,
+        threads: 2,
+        ..IngestOptions::new(vec![edges.to_owned()], folder.join("out.grappa"))
+    }
+}
+
+/// Every file of a folder with its bytes, by its path in it.
+pub fn files_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).unwrap().to_str().unwrap();
+                files.insert(name.to_owned(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+/// Calls `work` with a progress that stops one thread, once, at the report number `steps`: as sudden an end as a thread
+/// can have. The other threads finish what they do, so that the run is left half done. Whether it came to that.
+pub fn interrupted<T>(steps: u64, work: impl FnOnce(&dyn Progress) -> T) -> bool {
+    let interrupt = Interrupt {
+        left: AtomicU64::new(steps),
+    };
+    catch_unwind(AssertUnwindSafe(|| work(&interrupt))).is_err()
+}
+
+struct Interrupt {
+    left: AtomicU64,
+}
+
+impl Interrupt {
+    fn step(&self) {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            // Without the message that a panic prints.
+            std::panic::resume_unwind(Box::new("interrupted"));
+        }
+    }
+}
+
+impl Progress for Interrupt {
+    fn stage(&self, _name: &str, _bytes: Option<u64>) {
+        self.step();
+    }
+
+    fn advance(&self, _bytes: u64, _edges: u64) {
+        self.step();
+    }
+}
