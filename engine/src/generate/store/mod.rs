@@ -20,11 +20,13 @@
 //! Memory: what a team has made and not yet encoded is bounded, and a row so large that it does not fit that bound is
 //! made when no other such row is. A row must fit the budget: [`generate_store`] says beforehand which budget would do.
 
+mod options;
+mod pieces;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    ops::{Range, RangeInclusive},
-    path::PathBuf,
+    ops::Range,
     sync::{Mutex, PoisonError},
 };
 
@@ -35,8 +37,8 @@ use grappa_formats::{
     features::{FeatureLayout, FeaturesMeta},
     labels::LabelsMeta,
     manifest::{
-        ChunkEntry, EdgeOptions, ExternalIds, FeatureDtype, FeatureSource, FeatureSpec, FileEntry, IdSpec, LabelKind,
-        LabelSpec, Manifest, OrderSpec, SelfLoops, SplitEntry,
+        ChunkEntry, ExternalIds, FeatureSource, FeatureSpec, FileEntry, IdSpec, LabelKind, LabelSpec, Manifest,
+        OrderSpec, SplitEntry,
     },
     order::Feistel,
     splits,
@@ -44,126 +46,27 @@ use grappa_formats::{
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
+pub use self::options::{FeatureOptions, StoreOptions, StoreSummary};
+use self::pieces::{Labels, PIECE_EDGES, Piece, edit_rows};
 use super::{
-    Generator, Recipe, RowBuffer, Split,
+    Generator, Split,
     in_order::{Planned, in_order},
 };
 use crate::{
     Error, Result,
-    ingest::plan,
     io::{
         container::{ContainerWriter, WrittenFile},
         journal::Journal,
     },
-    memory::{MemoryGate, Taken},
+    memory::MemoryGate,
     progress::Progress,
     store::writer::{Begun, ChunkRowsWriter, StoreFolder, same_options},
     workers,
 };
 
-/// The graph to make, and how to store it.
-#[derive(Debug, Clone)]
-pub struct StoreOptions {
-    /// The graph. Its seed selects the order of nodes, too.
-    pub recipe: Recipe,
-    /// The store to make.
-    pub out: PathBuf,
-    /// Whether nodes are in random order, so that every chunk is a random sample; else they are in that of their labels.
-    pub random_order: bool,
-    /// The number of chunks, if the user chose one.
-    pub chunks: Option<u32>,
-    /// The chunks to make, if not all.
-    pub only_chunks: Option<Vec<RangeInclusive<u32>>>,
-    /// What to do to edges: they are never made undirected.
-    pub edge_options: EdgeOptions,
-    /// Feature vectors, if nodes are to have any.
-    pub features: Option<FeatureOptions>,
-    /// Bytes of memory to use.
-    pub memory: u64,
-    /// Worker threads.
-    pub threads: usize,
-    /// Go on with a run that was killed.
-    pub resume: bool,
-    /// Name and version of the program, for the manifest.
-    pub writer: String,
-}
-
-impl StoreOptions {
-    /// Fails if the options contradict each other. [`generate_store`] does this first; so does who wants to tell a wrong
-    /// command from what went wrong.
-    pub fn check(&self) -> Result<()> {
-        let generator = Generator::new(self.recipe.clone())?;
-        self.wanted(&self.chunk_map(&generator)?).map(drop)
-    }
-
-    fn chunk_map(&self, generator: &Generator) -> Result<ChunkMap> {
-        plan::chunk_map(generator.nodes(), self.chunks)
-    }
-
-    /// The chunks to make.
-    fn wanted(&self, chunks: &ChunkMap) -> Result<BTreeSet<u32>> {
-        let Some(only) = &self.only_chunks else {
-            plan::check_buckets(chunks, u64::from(chunks.chunks()))?;
-            return Ok((0..chunks.chunks()).collect());
-        };
-        let last = chunks.chunks() - 1;
-        if let Some(range) = only.iter().find(|range| *range.end() > last || range.is_empty()) {
-            let (start, end) = (range.start(), range.end());
-            let named = if start == end {
-                start.to_string()
-            } else {
-                format!("{start}-{end}")
-            };
-            return Err(Error::Options(format!(
-                "--only-chunks {named}: the graph has chunks 0 to {last}; name some of those, or give more --chunks"
-            )));
-        }
-        let wanted: BTreeSet<_> = only.iter().cloned().flatten().collect();
-        if wanted.is_empty() {
-            return Err(Error::Options("--only-chunks names no chunk".into()));
-        }
-        plan::check_buckets(chunks, wanted.len() as u64)?;
-        Ok(wanted)
-    }
-}
-
-/// Feature vectors to make.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FeatureOptions {
-    /// Values a node.
-    pub dim: u32,
-    /// How a value is stored.
-    pub dtype: FeatureDtype,
-    /// Whether rows are stored, or left to be computed by whoever reads them.
-    pub source: FeatureSource,
-}
-
-/// What was made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoreSummary {
-    /// Number of nodes of the graph.
-    pub nodes: u64,
-    /// Number of edges in the store.
-    pub edges: u64,
-    /// Number of edges that were drawn.
-    pub edges_drawn: u64,
-    /// Number of chunks of the graph.
-    pub chunks: u32,
-    /// Number of chunks that are in the store.
-    pub chunks_present: u32,
-    /// Length of all files of the store in bytes.
-    pub bytes_on_disk: u64,
-}
-
 /// Bytes of memory an edge takes at worst while its row is made and encoded: the source, its copy while it is put in
 /// order or awaits the choice of a codec, and up to five bytes encoded.
 const EDGE_COST: u64 = 8 + 8 + 5;
-/// Edges, at worst, in a piece of more than one row: 1 MiB of them, and a third of that as a rule.
-const PIECE_EDGES: u64 = 1 << 17;
-/// The most rows in a piece.
-const PIECE_ROWS: usize = 1 << 12;
-/// Labels computed at a time.
-const LABEL_BLOCK: u64 = 1 << 10;
 /// The most edges a team holds that are not encoded yet, but for a row that is larger.
 const WINDOW_EDGES_MAX: u64 = 1 << 21;
 /// Bytes of a piece of feature rows or labels.
@@ -663,151 +566,6 @@ impl<'a> Run<'a> {
         }
         Ok(entries)
     }
-}
-
-impl StoreSummary {
-    fn of(manifest: &Manifest, bytes_on_disk: u64) -> Self {
-        Self {
-            nodes: manifest.nodes,
-            edges: manifest.edges,
-            edges_drawn: manifest.edges_read,
-            chunks: manifest.chunks.len() as u32,
-            chunks_present: manifest.chunks.iter().filter(|chunk| chunk.present).count() as u32,
-            bytes_on_disk,
-        }
-    }
-}
-
-/// Some rows that follow each other.
-#[derive(Default)]
-struct Piece<'a> {
-    first_node: u64,
-    labels: Vec<u64>,
-    /// Edges at worst.
-    bound: u64,
-    rows: RowBuffer,
-    /// Edges that were drawn.
-    drawn: u64,
-    /// Whether it is a row that does not fit a window, and so has memory of its own.
-    is_large: bool,
-    taken: Option<Taken<'a>>,
-}
-
-impl Piece<'_> {
-    /// Takes the labels of its rows, none if there are no more. Returns its cost.
-    fn plan(&mut self, labels: &mut Labels<'_>, generator: &Generator) -> u64 {
-        self.labels.clear();
-        self.first_node = labels.next_node();
-        self.bound = 0;
-        while let Some(label) = labels.peek() {
-            let bound = generator.degree_bound(label);
-            let is_full = self.labels.len() == PIECE_ROWS || self.bound + bound > PIECE_EDGES;
-            if is_full && !self.labels.is_empty() {
-                break;
-            }
-            self.labels.push(label);
-            self.bound += bound;
-            labels.skip();
-        }
-        self.bound
-    }
-}
-
-/// The labels of consecutive nodes, computed in blocks.
-struct Labels<'a> {
-    order: Option<&'a Feistel>,
-    /// Nodes whose labels are not in the block yet.
-    nodes: Range<u64>,
-    block: Vec<u64>,
-    /// How many labels of the block are used up.
-    used: usize,
-}
-
-impl<'a> Labels<'a> {
-    fn new(order: Option<&'a Feistel>, nodes: Range<u64>) -> Self {
-        Self {
-            order,
-            nodes,
-            block: Vec::new(),
-            used: 0,
-        }
-    }
-
-    /// The node whose label is next.
-    fn next_node(&self) -> u64 {
-        self.nodes.start - (self.block.len() - self.used) as u64
-    }
-
-    #[inline]
-    fn peek(&mut self) -> Option<u64> {
-        if self.used == self.block.len() {
-            self.refill();
-        }
-        self.block.get(self.used).copied()
-    }
-
-    #[inline]
-    fn skip(&mut self) {
-        self.used += 1;
-    }
-
-    #[cold]
-    fn refill(&mut self) {
-        let end = self.nodes.end.min(self.nodes.start + LABEL_BLOCK);
-        self.block.clear();
-        self.block.extend(self.nodes.start..end);
-        if let Some(order) = self.order {
-            order.inverse_all(&mut self.block);
-        }
-        (self.nodes.start, self.used) = (end, 0);
-    }
-}
-
-impl Iterator for Labels<'_> {
-    type Item = u64;
-
-    #[inline]
-    fn next(&mut self) -> Option<u64> {
-        let label = self.peek()?;
-        self.skip();
-        Some(label)
-    }
-}
-
-/// Does to rows, of `first_node` and those after it, what the options say.
-fn edit_rows(options: EdgeOptions, first_node: u64, rows: &mut RowBuffer) {
-    if !options.dedup && options.self_loops == SelfLoops::Keep {
-        return;
-    }
-    let RowBuffer { sources, scratch, ends } = rows;
-    scratch.clear();
-    let mut start = 0;
-    for (node, end) in (first_node..).zip(ends) {
-        let row = &sources[start..*end];
-        start = *end;
-        let kept_from = scratch.len();
-        let mut previous = None;
-        let mut keep = |source: u64, scratch: &mut Vec<u64>| {
-            if !(options.dedup && previous == Some(source)) {
-                scratch.push(source);
-            }
-            previous = Some(source);
-        };
-        match options.self_loops {
-            SelfLoops::Keep => row.iter().for_each(|&source| keep(source, scratch)),
-            SelfLoops::Drop | SelfLoops::Add => {
-                let loops = row.partition_point(|&source| source < node)..row.partition_point(|&source| source <= node);
-                row[..loops.start].iter().for_each(|&source| keep(source, scratch));
-                if options.self_loops == SelfLoops::Add {
-                    keep(node, scratch);
-                }
-                row[loops.end..].iter().for_each(|&source| keep(source, scratch));
-            }
-        }
-        debug_assert!(scratch[kept_from..].is_sorted());
-        *end = scratch.len();
-    }
-    std::mem::swap(sources, scratch);
 }
 
 fn file_entry((path, bytes, digest): &(String, u64, u64)) -> FileEntry {
