@@ -1,7 +1,7 @@
 //! The dictionary of a store that is being made, on disk: read front to back, or here and there.
 //!
 //! Nothing is mapped, because mapped pages count as memory of the process. A lookup reads the file some log2(n) times,
-//! ten microseconds or more if it is cached; whoever has many makes a [`RankTable`](super::table::RankTable).
+//! ten microseconds or more if it is cached; whoever has many makes a [`KeyTable`](super::table::KeyTable).
 
 use std::{
     cmp::Ordering,
@@ -56,7 +56,7 @@ impl Dictionary {
         self.meta.kind
     }
 
-    /// Passes the key of each rank, in order, to `each`.
+    /// Passes the key of each rank, in the order of ranks, to `each`.
     pub fn for_each_key(&self, mut each: impl FnMut(u64, u64) -> Result<()>) -> Result<()> {
         let mut buffer = vec![0; READ_BYTES.min(8 * self.ids()) as usize];
         let hashes = match &self.hashes {

@@ -2,7 +2,7 @@
 //!
 //! Integers are scrambled by a bijection, so no two share a key. Strings are hashed. Two of 2^32 strings share a hash
 //! about every other time, so it must not be assumed that none do: the hashes that several strings of a dictionary have
-//! are known (whoever enters them all in a [`RankTable`](super::table::RankTable) meets them), and a string with one of
+//! are known (whoever enters them all in a [`KeyTable`](super::table::KeyTable) meets them), and a string with one of
 //! these gets a key from another hash.
 
 use std::collections::BTreeSet;

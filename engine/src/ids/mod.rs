@@ -4,8 +4,8 @@
 //! their own rank. The node is where the store's order puts that rank. Only the first step depends on what external ids
 //! are, only the second on how nodes are spread over chunks.
 //!
-//! Ids that are not dense are looked up in a dictionary on disk: one by one, slowly, or through a table in memory once
-//! it is [loaded](IdMap::load).
+//! Ids that are not dense are looked up in a dictionary on disk: one by one, slowly, or through a table in memory, which
+//! takes both steps at once, when it is [loaded](IdMap::load).
 
 pub mod dictionary;
 pub mod keys;
@@ -22,7 +22,7 @@ use grappa_formats::{
 use self::{
     dictionary::Dictionary,
     keys::integer_key,
-    table::{BYTES_PER_KEY, RankTable},
+    table::{BYTES_PER_KEY, KeyTable},
 };
 use crate::{
     Error, Result,
@@ -127,7 +127,7 @@ pub struct IdMap {
 #[derive(Debug)]
 struct Listed {
     dictionary: Dictionary,
-    table: Option<RankTable>,
+    table: Option<KeyTable>,
 }
 
 impl IdMap {
@@ -179,7 +179,7 @@ impl IdMap {
             && table.is_none()
         {
             loop {
-                let (full, alike) = load_table(dictionary)?;
+                let (full, alike) = load_table(dictionary, &self.order)?;
                 if alike.is_empty() {
                     *table = Some(full);
                     break;
@@ -203,7 +203,7 @@ impl IdMap {
             None => (external < self.nodes).then_some(external),
             Some(Listed { dictionary, table }) => match (dictionary.kind(), table) {
                 (KeyKind::Strings, _) => None,
-                (KeyKind::Integers, Some(table)) => table.find(integer_key(external)),
+                (KeyKind::Integers, Some(table)) => return Ok(table.find(integer_key(external))),
                 (KeyKind::Integers, None) => dictionary.find_integer(external)?,
             },
         };
@@ -218,7 +218,7 @@ impl IdMap {
                 (KeyKind::Integers, _) => None,
                 (KeyKind::Strings, Some(table)) => match table.find(dictionary.hash.key(external)) {
                     // Strings that are not in the dictionary may have the key of one that is.
-                    Some(rank) if dictionary.string(rank)? == external => Some(rank),
+                    Some(node) if dictionary.string(self.order.rank(node)?)? == external => return Ok(Some(node)),
                     _ => None,
                 },
                 (KeyKind::Strings, None) => dictionary.find_string(external)?,
@@ -239,8 +239,8 @@ impl IdMap {
         })
     }
 
-    /// Parses a block of edges and replaces its external ids by their keys: those of dense ids are their ranks. `text`
-    /// is used where ids are strings.
+    /// Parses a block of edges and replaces its external ids by their keys; dense ids stay. `text` is used where ids are
+    /// strings.
     pub fn parse_keys(&self, block: &RawBlock, batch: &mut EdgeBatch, text: &mut TextBatch) -> Result<()> {
         let Some(Listed { dictionary, .. }) = &self.listed else {
             return block.parse(batch);
@@ -266,29 +266,34 @@ impl IdMap {
         Ok(())
     }
 
-    /// Parses a block of edges and replaces its external ids by ranks. `text` is used where ids are strings.
+    /// Parses a block of edges and replaces its external ids by nodes. `text` is used where ids are strings.
     ///
     /// # Panics
     /// If there is a dictionary and it is not loaded.
     pub fn parse(&self, block: &RawBlock, batch: &mut EdgeBatch, text: &mut TextBatch) -> Result<()> {
         self.parse_keys(block, batch, text)?;
-        if let Some(Listed { table, .. }) = &self.listed {
-            let table = table
-                .as_ref()
-                .expect("the dictionary is loaded before edges are mapped");
-            for keys in [&mut batch.sources, &mut batch.targets] {
-                table.find_all(keys).map_err(|_| block.changed())?;
-            }
+        let Some(Listed { table, .. }) = &self.listed else {
+            self.order.nodes(&mut batch.sources);
+            self.order.nodes(&mut batch.targets);
+            return Ok(());
+        };
+        let table = table
+            .as_ref()
+            .expect("the dictionary is loaded before edges are mapped");
+        for keys in [&mut batch.sources, &mut batch.targets] {
+            table.find_all(keys).map_err(|_| block.changed())?;
         }
         Ok(())
     }
 }
 
 /// A table of all ids, and the ranks of those whose key another one has.
-fn load_table(dictionary: &Dictionary) -> Result<(RankTable, Vec<u64>)> {
-    let (mut table, mut alike) = (RankTable::with_capacity(dictionary.ids()), Vec::new());
+fn load_table(dictionary: &Dictionary, order: &Order) -> Result<(KeyTable, Vec<u64>)> {
+    let (mut table, mut alike) = (KeyTable::with_capacity(dictionary.ids()), Vec::new());
     dictionary.for_each_key(|key, rank| {
-        alike.extend(table.insert(key, rank).into_iter().flat_map(|other| [other, rank]));
+        if let Some(other) = table.insert(key, order.node(rank)) {
+            alike.extend([order.rank(other)?, rank]);
+        }
         Ok(())
     })?;
     Ok((table, alike))

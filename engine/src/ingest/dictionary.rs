@@ -117,9 +117,8 @@ fn collect_strings(
             && let Some(block) = source.next_block(&|_| false)?
         {
             block.parse_text(&mut batch)?;
-            for id in batch.sources.iter().chain(batch.targets.iter()) {
-                ids.add(id)?;
-            }
+            ids.add_all(batch.sources.iter())?;
+            ids.add_all(batch.targets.iter())?;
             edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
             progress.advance(block.input_bytes(), batch.sources.len() as u64);
         }
@@ -295,11 +294,13 @@ mod tests {
         // The segments of a join find and tell apart the same strings.
         ids.dictionary_mut().unwrap().hash = StringHash::with_bits(20);
         let scratch = folder.path();
-        let plan = join::cut(ids.dictionary_mut().unwrap(), 3, scratch, 1 << 20).unwrap();
+        let plan = join::cut(ids.dictionary_mut().unwrap(), &Order::Identity, 3, scratch, 1 << 20).unwrap();
         assert_ne!(plan.hash, StringHash::with_bits(20));
-        let tables: Vec<_> = (0..3)
-            .map(|segment| join::load(&plan, segment, scratch, &mut Vec::new()).unwrap())
-            .collect();
+        let tables = [0, 1, 2].map(|segment| {
+            let mut table = plan.table();
+            join::load(&plan, segment, scratch, &mut table, &mut Vec::new()).unwrap();
+            table
+        });
         for (rank, name) in (0..).zip(&names) {
             let (segment, key) = join::place(plan.hash.key(name.as_bytes()), 3);
             assert_eq!(tables[segment as usize].find(key), Some(rank));

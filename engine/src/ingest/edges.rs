@@ -3,7 +3,7 @@
 //! ```text
 //! each worker: loop
 //!     take the next block nobody has, parse it
-//!     ids -> ranks -> nodes, a batch at a time
+//!     ids -> nodes, a batch at a time
 //!     for each edge: append (row in shard, source) to the shard's buffer
 //! ```
 //!
@@ -28,13 +28,7 @@ use super::{
     spread::{Blocks, Buffers, Taken},
     state::Scan,
 };
-use crate::{
-    Result,
-    ids::{IdMap, Order},
-    progress::Progress,
-    sort::bits_for,
-    workers,
-};
+use crate::{Result, ids::IdMap, progress::Progress, sort::bits_for, workers};
 
 /// How an edge becomes a word: the row within its shard above, the source's node id below.
 #[derive(Debug, Clone)]
@@ -79,7 +73,7 @@ impl EdgeKeys {
 pub struct InputBlocks<'a> {
     /// The input.
     pub source: &'a EdgeSource,
-    /// External ids to ranks.
+    /// External ids to nodes.
     pub ids: &'a IdMap,
     /// What external ids are replaced by.
     pub replace: Replace,
@@ -88,8 +82,8 @@ pub struct InputBlocks<'a> {
 /// What external ids are replaced by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replace {
-    /// By their ranks.
-    Ranks,
+    /// By their nodes.
+    Nodes,
     /// By the keys of [`crate::ids::keys`].
     Keys,
 }
@@ -104,7 +98,7 @@ impl Blocks for InputBlocks<'_> {
             return Ok(None);
         };
         match self.replace {
-            Replace::Ranks => self.ids.parse(&block, &mut into.batch, &mut into.text)?,
+            Replace::Nodes => self.ids.parse(&block, &mut into.batch, &mut into.text)?,
             Replace::Keys => self.ids.parse_keys(&block, &mut into.batch, &mut into.text)?,
         }
         Ok(Some(Taken {
@@ -118,10 +112,8 @@ impl Blocks for InputBlocks<'_> {
     }
 }
 
-/// How edges of ranks go to the shard of their destination.
+/// How edges go to the shard of their destination.
 pub struct Scatter<'a> {
-    /// Ranks to nodes.
-    pub order: &'a Order,
     /// What to do to edges.
     pub options: EdgeOptions,
     /// Edge to shard and key.
@@ -129,10 +121,8 @@ pub struct Scatter<'a> {
 }
 
 impl Scatter<'_> {
-    /// Spills a batch of edges, whose ranks are replaced by nodes.
-    pub fn push(&self, batch: &mut EdgeBatch, writer: &mut SpillWriter) -> Result<()> {
-        self.order.nodes(&mut batch.sources);
-        self.order.nodes(&mut batch.targets);
+    /// Spills a batch of edges.
+    pub fn push(&self, batch: &EdgeBatch, writer: &mut SpillWriter) -> Result<()> {
         self.push_all(batch, writer, false)?;
         if self.options.undirected {
             self.push_all(batch, writer, true)?;

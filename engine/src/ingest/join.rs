@@ -1,12 +1,12 @@
-//! Ids that do not fit memory: edges to ranks by a join on disk.
+//! Ids that do not fit memory: edges to nodes by a join on disk.
 //!
 //! The keys of ids are cut into *segments*, even ranges of which a table fits memory at a time.
 //!
 //! ```text
-//! keys:     each id's key and rank            to the segment of the key
+//! keys:     each id's key and node            to the segment of the key
 //! sources:  each edge of the input            to the segment of its source's key
-//! targets:  per segment, with its table:      the source becomes its rank; to the segment of the target's key
-//! edges:    per segment, with its table:      the target becomes its rank; on to pass 1
+//! targets:  per segment, with its table:      the source becomes its node; to the segment of the target's key
+//! edges:    per segment, with its table:      the target becomes its node; on to pass 1
 //! ```
 //!
 //! Everything is read and written front to back. Beyond what ids that fit cost, an edge is written and read twice, 16
@@ -37,10 +37,10 @@ use super::{
 use crate::{
     Result,
     ids::{
-        IdMap,
+        IdMap, Order,
         dictionary::Dictionary,
         keys::StringHash,
-        table::{BYTES_PER_KEY, RankTable},
+        table::{BYTES_PER_KEY, KeyTable},
     },
 };
 
@@ -63,10 +63,19 @@ impl JoinPlan {
         self.extents.len() as u32
     }
 
-    /// Memory of the largest table.
+    /// Memory of the table of the largest segment.
     pub fn table_memory(&self) -> u64 {
-        let keys = self.extents.iter().map(|extent| extent.records).max();
-        keys.unwrap_or(0) * BYTES_PER_KEY
+        self.keys_max() * BYTES_PER_KEY
+    }
+
+    /// A table with room for any segment. There is only one in the whole join: allocators do not always give freed
+    /// memory back, and not at once.
+    pub(super) fn table(&self) -> KeyTable {
+        KeyTable::with_capacity(self.keys_max())
+    }
+
+    fn keys_max(&self) -> u64 {
+        self.extents.iter().map(|extent| extent.records).max().unwrap_or(0)
     }
 }
 
@@ -86,9 +95,15 @@ fn key_files(scratch: &Path) -> SpillFolder {
     SpillFolder::new(scratch, "keys", 2)
 }
 
-/// Sends the key and rank of each id of the dictionary to the segment of the key. Strings that have a key in common get
+/// Sends the key and node of each id of the dictionary to the segment of the key. Strings that have a key in common get
 /// others.
-pub(super) fn cut(dictionary: &mut Dictionary, segments: u32, scratch: &Path, memory: u64) -> Result<JoinPlan> {
+pub(super) fn cut(
+    dictionary: &mut Dictionary,
+    order: &Order,
+    segments: u32,
+    scratch: &Path,
+    memory: u64,
+) -> Result<JoinPlan> {
     let files = key_files(scratch);
     let buffer_bytes = (memory / 4 / u64::from(segments)) as usize;
     loop {
@@ -96,7 +111,7 @@ pub(super) fn cut(dictionary: &mut Dictionary, segments: u32, scratch: &Path, me
         let mut writer = SpillWriter::new(files.clone(), 0, segments, buffer_bytes);
         dictionary.for_each_key(|key, rank| {
             let (segment, key) = place(key, segments);
-            writer.push(segment)?.copy_from_slice(&[key, rank]);
+            writer.push(segment)?.copy_from_slice(&[key, order.node(rank)]);
             Ok(())
         })?;
         let extents = writer.flush_all()?.to_vec();
@@ -108,34 +123,41 @@ pub(super) fn cut(dictionary: &mut Dictionary, segments: u32, scratch: &Path, me
         // Integers have keys of their own.
         let mut alike = Vec::new();
         if dictionary.kind() == KeyKind::Strings {
+            let mut table = plan.table();
             for segment in 0..segments {
-                load(&plan, segment, scratch, &mut alike)?;
+                load(&plan, segment, scratch, &mut table, &mut alike)?;
             }
         }
         if alike.is_empty() {
             return Ok(plan);
         }
+        let alike: Vec<u64> = alike.into_iter().map(|node| order.rank(node)).collect::<Result<_>>()?;
         dictionary.separate(&alike)?;
     }
 }
 
-/// The table of a segment; adds to `alike` the ranks of ids that have a key in common.
-pub(super) fn load(plan: &JoinPlan, segment: u32, scratch: &Path, alike: &mut Vec<u64>) -> Result<RankTable> {
+/// Fills the table with the keys of a segment; adds to `alike` the nodes of ids that have a key in common.
+pub(super) fn load(
+    plan: &JoinPlan,
+    segment: u32,
+    scratch: &Path,
+    table: &mut KeyTable,
+    alike: &mut Vec<u64>,
+) -> Result<()> {
     let (files, extent) = (key_files(scratch), plan.extents[segment as usize]);
-    let mut table = RankTable::with_capacity(extent.records);
+    table.reset(extent.records);
     let (mut words, mut first, mut sum) = (Vec::new(), 0, 0u64);
     while first < extent.records {
         let count = PIECE_RECORDS.min(extent.records - first);
         words.clear();
         files.read(0, segment, first, count, &mut words)?;
         sum = sum.wrapping_add(spill::sum(&words));
-        for &[key, rank] in words.as_chunks().0 {
-            alike.extend(table.insert(key, rank).into_iter().flat_map(|other| [other, rank]));
+        for &[key, node] in words.as_chunks().0 {
+            alike.extend(table.insert(key, node).into_iter().flat_map(|other| [other, node]));
         }
         first += count;
     }
-    files.check(0, segment, extent, sum)?;
-    Ok(table)
+    files.check(0, segment, extent, sum)
 }
 
 /// Which end of an edge.
@@ -145,7 +167,7 @@ enum End {
     Target,
 }
 
-/// Spilled edges, segment by segment, of which one end is a key and becomes a rank.
+/// Spilled edges, segment by segment, of which one end is a key and becomes a node.
 pub struct Segments<'a> {
     plan: &'a JoinPlan,
     scratch: PathBuf,
@@ -159,11 +181,13 @@ struct Current {
     /// The segment after the one that is loaded, or that will be loaded next.
     upcoming: u32,
     loaded: Option<Loaded>,
+    /// The table, while no segment is loaded.
+    table: Option<KeyTable>,
 }
 
 struct Loaded {
     segment: u32,
-    table: RankTable,
+    table: KeyTable,
     files: Vec<File>,
     next_piece: AtomicU64,
 }
@@ -179,7 +203,14 @@ struct File {
 }
 
 impl<'a> Segments<'a> {
-    fn new(plan: &'a JoinPlan, scratch: &Path, edges: SpillFolder, spilled: StageState, end: End) -> Self {
+    fn new(
+        plan: &'a JoinPlan,
+        scratch: &Path,
+        table: KeyTable,
+        edges: SpillFolder,
+        spilled: StageState,
+        end: End,
+    ) -> Self {
         Self {
             plan,
             scratch: scratch.to_owned(),
@@ -189,8 +220,15 @@ impl<'a> Segments<'a> {
             current: RwLock::new(Current {
                 upcoming: 0,
                 loaded: None,
+                table: Some(table),
             }),
         }
+    }
+
+    /// The table, once all segments are done.
+    fn into_table(self) -> KeyTable {
+        let current = self.current.into_inner().unwrap_or_else(PoisonError::into_inner);
+        current.table.expect("no segment is loaded any more")
     }
 
     /// Removes the spilled edges.
@@ -203,6 +241,7 @@ impl<'a> Segments<'a> {
     fn advance(&self, current: &mut Current, skip: &dyn Fn(BlockId) -> bool) -> Result<()> {
         if let Some(loaded) = current.loaded.take() {
             self.check(&loaded)?;
+            current.table = Some(loaded.table);
         }
         while current.upcoming < self.plan.segments() {
             let segment = current.upcoming;
@@ -221,9 +260,12 @@ impl<'a> Segments<'a> {
             }
             let id = |block| BlockId { file: segment, block };
             if (0..pieces).any(|piece| !skip(id(piece))) {
+                // There is none if loading the last segment failed, for which another worker ends the run.
+                let mut table = current.table.take().unwrap_or_else(|| self.plan.table());
+                load(self.plan, segment, &self.scratch, &mut table, &mut Vec::new())?;
                 current.loaded = Some(Loaded {
                     segment,
-                    table: load(self.plan, segment, &self.scratch, &mut Vec::new())?,
+                    table,
                     files,
                     next_piece: AtomicU64::new(0),
                 });
@@ -244,7 +286,7 @@ impl<'a> Segments<'a> {
         Ok(())
     }
 
-    /// Reads a piece and replaces keys by ranks.
+    /// Reads a piece and replaces keys by nodes.
     fn read(&self, loaded: &Loaded, piece: u64, into: &mut Buffers) -> Result<Taken> {
         let file = loaded.files.partition_point(|file| file.first_piece <= piece) - 1;
         let file = &loaded.files[file];
@@ -355,10 +397,11 @@ impl Run<'_> {
         self.progress.stage("cutting ids into segments", None);
         let segments = segments_for(ids, memory);
         let scratch = self.folder.lasting_scratch();
+        let order = ids.order().clone();
         let Some(dictionary) = ids.dictionary_mut() else {
             return Ok(None);
         };
-        let plan = cut(dictionary, segments, scratch, memory)?;
+        let plan = cut(dictionary, &order, segments, scratch, memory)?;
         state.joining(plan.clone())?;
         Ok(Some(plan))
     }
@@ -397,7 +440,8 @@ impl Run<'_> {
         self.progress.stage("reading edges", Some(spread.blocks.total_bytes()));
         spread.run(state, self.progress)?;
 
-        let sources = Segments::new(plan, scratch, by_source, state.stage(Stage::BySource), End::Source);
+        let spilled = state.stage(Stage::BySource);
+        let sources = Segments::new(plan, scratch, plan.table(), by_source, spilled, End::Source);
         let budget = Budget {
             reserved: plan.table_memory(),
             ..self.budget
@@ -415,13 +459,8 @@ impl Run<'_> {
         self.progress.stage("mapping sources", Some(sources.total_bytes()));
         spread.run(state, self.progress)?;
         sources.remove()?;
-        Ok(Segments::new(
-            plan,
-            scratch,
-            by_target,
-            state.stage(Stage::ByTarget),
-            End::Target,
-        ))
+        let (table, spilled) = (sources.into_table(), state.stage(Stage::ByTarget));
+        Ok(Segments::new(plan, scratch, table, by_target, spilled, End::Target))
     }
 
     /// What was counted while the input was read.

@@ -246,7 +246,6 @@ impl Run<'_> {
         let spill = SpillFolder::new(self.folder.lasting_scratch(), "edges", record_words as usize);
 
         let scatter = Scatter {
-            order: &ids.order().clone(),
             options: self.options.edge_options,
             keys: &keys,
         };
@@ -272,7 +271,7 @@ impl Run<'_> {
             }
             None => {
                 ids.load()?;
-                let (source, replace) = (&self.source, Replace::Ranks);
+                let (source, replace) = (&self.source, Replace::Nodes);
                 spread(&InputBlocks { source, ids, replace })?;
                 ids.unload();
             }

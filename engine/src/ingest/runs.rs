@@ -29,6 +29,8 @@ use crate::{Error, Result, sort::sort_keys};
 
 /// Bytes written to a run at a time.
 const WRITE_BYTES: usize = 256 << 10;
+/// Strings that are looked up together.
+const BATCH: usize = 32;
 /// Ids that a worker remembers having seen, as a power of two: a megabyte of them, to fit the second-level cache.
 const SEEN_BITS: u32 = 17;
 
@@ -457,12 +459,44 @@ impl<'a> StringCollector<'a> {
         }
     }
 
-    /// Adds a string.
+    /// Adds strings.
+    pub fn add_all<'k>(&mut self, ids: impl Iterator<Item = &'k [u8]>) -> Result<()> {
+        let mut ids = ids.map(|id| (id, xxh3_64(id))).peekable();
+        let mut batch = Vec::with_capacity(BATCH);
+        while ids.peek().is_some() {
+            batch.clear();
+            batch.extend(ids.by_ref().take(BATCH));
+            // Each id waits for the memory of its slot, entry and bytes. Touched for all ids of the batch, one after the
+            // other, these waits overlap.
+            let (mut touched, mut places) = (0, [0; BATCH]);
+            for (place, (_, hash)) in places.iter_mut().zip(&batch) {
+                *place = self.slots[self.place(*hash)].1 as usize;
+            }
+            for place in &mut places[..batch.len()] {
+                *place = self
+                    .entries
+                    .get(place.wrapping_sub(1))
+                    .map_or(0, |entry| entry.start as usize);
+            }
+            for place in &places[..batch.len()] {
+                touched ^= self.bytes.get(*place).copied().unwrap_or(0);
+            }
+            std::hint::black_box(touched);
+            for &(id, hash) in &batch {
+                self.add(id, hash)?;
+            }
+        }
+        Ok(())
+    }
+
     #[inline]
-    pub fn add(&mut self, id: &[u8]) -> Result<()> {
-        let hash = xxh3_64(id);
+    fn place(&self, hash: u64) -> usize {
+        ((u128::from(hash) * self.slots.len() as u128) >> 64) as usize
+    }
+
+    fn add(&mut self, id: &[u8], hash: u64) -> Result<()> {
         let tag = hash as u32;
-        let mut slot = ((u128::from(hash) * self.slots.len() as u128) >> 64) as usize;
+        let mut slot = self.place(hash);
         loop {
             match self.slots[slot] {
                 (_, 0) => break,
@@ -472,7 +506,7 @@ impl<'a> StringCollector<'a> {
         }
         if self.entries.len() == self.entries.capacity() || self.bytes.len() + id.len() > self.bytes.capacity() {
             self.spill()?;
-            return self.add(id);
+            return self.add(id, hash);
         }
         self.entries.push(Entry {
             prefix: prefix(id),
@@ -568,8 +602,8 @@ mod tests {
                 ids.push(vec![b'l'; KEY_BYTES_MAX - 1]);
             }
             let mut collectors = [StringCollector::new(&runs, memory), StringCollector::new(&runs, memory)];
-            for (i, id) in ids.iter().enumerate() {
-                collectors[usize::from(i % 3 == 0)].add(id).unwrap();
+            for (i, some) in ids.chunks(70).enumerate() {
+                collectors[i % 2].add_all(some.iter().map(Vec::as_slice)).unwrap();
             }
             for collector in collectors {
                 collector.finish().unwrap();

@@ -52,7 +52,7 @@ pub struct Buffers {
 }
 
 /// Appends the edges of a batch to the shards they belong to.
-pub type Push<'a> = dyn Fn(&mut EdgeBatch, &mut SpillWriter) -> Result<()> + Sync + 'a;
+pub type Push<'a> = dyn Fn(&EdgeBatch, &mut SpillWriter) -> Result<()> + Sync + 'a;
 
 /// What workers need to know.
 pub struct Spread<'a> {
@@ -93,7 +93,7 @@ impl Spread<'_> {
             {
                 let edges = buffers.batch.sources.len() as u64;
                 progress.advance(taken.bytes, edges);
-                worker.spill(taken, &mut buffers.batch)?;
+                worker.spill(taken, &buffers.batch)?;
                 if worker.uncommitted_bytes >= commit_bytes {
                     worker.commit(state)?;
                 }
@@ -126,7 +126,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn spill(&mut self, taken: Taken, batch: &mut EdgeBatch) -> Result<()> {
+    fn spill(&mut self, taken: Taken, batch: &EdgeBatch) -> Result<()> {
         (self.spread.push)(batch, &mut self.writer)?;
         if !batch.rejected.is_empty() {
             let path = self.spread.blocks.path(taken.id);

@@ -457,11 +457,14 @@ pub(super) enum KeySeparator {
 
 impl KeySeparator {
     /// Splits a trimmed line into its fields, each trimmed and unquoted. At most four are split off: more is too many.
-    pub fn fields<'a>(self, line: &'a [u8]) -> Checked<Vec<Cow<'a, [u8]>>> {
-        let mut fields = Vec::with_capacity(4);
+    pub fn fields<'a>(self, line: &'a [u8]) -> Checked<Fields<'a>> {
+        let mut fields = Fields {
+            fields: [const { Cow::Borrowed(&[]) }; FIELDS_MAX],
+            count: 0,
+        };
         let mut rest = Some(line);
         while let Some(text) = rest
-            && fields.len() < 4
+            && fields.count < FIELDS_MAX
         {
             // An empty column between two tabs is one, and not a wider gap.
             let text = if self == Self::Tab { text } else { trim(text) };
@@ -495,6 +498,30 @@ impl KeySeparator {
     }
 }
 
+/// The most fields a line is split into: one more than an edge with a weight has.
+const FIELDS_MAX: usize = 4;
+
+/// The fields of a line. They are no vector, because allocating one would take longer than splitting the line.
+pub(super) struct Fields<'a> {
+    fields: [Cow<'a, [u8]>; FIELDS_MAX],
+    count: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn push(&mut self, field: Cow<'a, [u8]>) {
+        self.fields[self.count] = field;
+        self.count += 1;
+    }
+}
+
+impl<'a> std::ops::Deref for Fields<'a> {
+    type Target = [Cow<'a, [u8]>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.fields[..self.count]
+    }
+}
+
 /// Takes the quoted field that `text` starts with; what follows it is trimmed on the left.
 fn quoted(text: &[u8]) -> Checked<(Cow<'_, [u8]>, &[u8])> {
     let mut field = Vec::new();
@@ -524,13 +551,13 @@ pub(super) fn parse_keys(
 ) -> Result<()> {
     let Block { bytes, start, end } = block;
     // One check of the block spares nearly all checks of lines.
-    let all_utf8 = std::str::from_utf8(&bytes[start..end]).is_ok();
+    let plain = std::str::from_utf8(&bytes[start..end]).is_ok() && memchr(0, &bytes[start..end]).is_none();
     let mut at = start;
     while at < end {
         let (line, next) = line_at(bytes, at, end, on_long)?;
         let line_trimmed = trim(line);
         if !is_comment(line_trimmed) {
-            match keys_of(line_trimmed, weighted, separator, all_utf8, into) {
+            match keys_of(line_trimmed, weighted, separator, plain, into) {
                 Ok(()) => {}
                 Err(bad) => on_bad(at, line, bad)?,
             }
@@ -540,11 +567,12 @@ pub(super) fn parse_keys(
     Ok(())
 }
 
-fn keys_of(line: &[u8], weighted: bool, separator: KeySeparator, is_utf8: bool, into: &mut TextBatch) -> Checked<()> {
-    if memchr(0, line).is_some() {
+/// `plain`: the line is known to be UTF-8 without NUL bytes.
+fn keys_of(line: &[u8], weighted: bool, separator: KeySeparator, plain: bool, into: &mut TextBatch) -> Checked<()> {
+    if !plain && memchr(0, line).is_some() {
         return Err(BadEdge::Nul);
     }
-    if !is_utf8 && std::str::from_utf8(line).is_err() {
+    if !plain && std::str::from_utf8(line).is_err() {
         return Err(BadEdge::NotUtf8);
     }
     let fields = separator.fields(line)?;
