@@ -377,9 +377,18 @@ impl<'a> IntegerDictionary<'a> {
 
     /// Checks that the keys ascend.
     pub fn check(&self) -> Result<()> {
-        let mut keys = self.iter(0..self.len());
+        self.check_ranks(0..self.len())
+    }
+
+    /// Checks that the keys of `ranks` ascend, and are above the key before them: one part of [`IntegerDictionary::check`].
+    ///
+    /// # Panics
+    /// If there are no such ranks.
+    pub fn check_ranks(&self, ranks: Range<u64>) -> Result<()> {
+        let first = ranks.start.saturating_sub(1);
+        let mut keys = self.iter(first..ranks.end);
         let Some(mut last) = keys.next() else { return Ok(()) };
-        for (rank, key) in (1u64..).zip(keys) {
+        for (rank, key) in (first + 1..).zip(keys) {
             if key <= last {
                 return Err(FormatError::invalid(
                     self.payload_offset + 8 * rank,
@@ -505,14 +514,39 @@ impl<'a> StringDictionary<'a> {
         Ok(keys)
     }
 
+    /// Number of blocks.
+    pub fn blocks(&self) -> u64 {
+        self.keys.div_ceil(BLOCK_KEYS)
+    }
+
     /// Checks everything: blocks follow each other without a gap, keys ascend, prefixes are as long as can be.
     pub fn check(&self) -> Result<()> {
+        self.check_blocks(0..self.blocks())
+    }
+
+    /// Checks some blocks, the first key against the key before them, and what follows them: one part of
+    /// [`StringDictionary::check`].
+    ///
+    /// # Panics
+    /// If there are no such blocks.
+    pub fn check_blocks(&self, blocks: Range<u64>) -> Result<()> {
+        if blocks.is_empty() && blocks.start > 0 {
+            return Ok(());
+        }
         let mut key: Vec<u8> = Vec::new();
-        let mut entries = Entries {
-            rest: self.blocks,
-            offset: self.payload_offset,
+        let mut start = 0;
+        if blocks.start > 0 {
+            self.get(blocks.start * BLOCK_KEYS - 1, &mut key)?;
+            start = self.block_start(blocks.start);
+        }
+        let Some(rest) = self.blocks.get(start as usize..) else {
+            return Err(self.misplaced(blocks.start, self.blocks.len() as u64));
         };
-        for rank in 0..self.keys {
+        let mut entries = Entries {
+            rest,
+            offset: self.payload_offset + start,
+        };
+        for rank in blocks.start * BLOCK_KEYS..self.keys.min(blocks.end * BLOCK_KEYS) {
             let at = entries.offset;
             let unsorted = || {
                 FormatError::invalid(
@@ -521,14 +555,7 @@ impl<'a> StringDictionary<'a> {
                 )
             };
             if rank.is_multiple_of(BLOCK_KEYS) {
-                let (block, expected) = (rank / BLOCK_KEYS, at - self.payload_offset);
-                let start = u64_entry(self.table, block as usize);
-                if start != expected {
-                    return Err(FormatError::invalid(
-                        self.table_entry_offset(block),
-                        format!("block {block} starts at {expected}, but the dictionary's table says {start}"),
-                    ));
-                }
+                self.expect_block(rank / BLOCK_KEYS, &entries)?;
                 let first_key = entries.first()?;
                 if rank > 0 && *first_key <= *key {
                     return Err(unsorted());
@@ -545,6 +572,9 @@ impl<'a> StringDictionary<'a> {
                 entry.put_on(&mut key);
             }
         }
+        if blocks.end < self.blocks() {
+            return self.expect_block(blocks.end, &entries);
+        }
         if !entries.rest.is_empty() || self.padding.iter().any(|&byte| byte != 0) {
             return Err(FormatError::invalid(
                 entries.offset,
@@ -552,6 +582,30 @@ impl<'a> StringDictionary<'a> {
             ));
         }
         Ok(())
+    }
+
+    /// Fails unless a block starts where the entries do.
+    fn expect_block(&self, block: u64, entries: &Entries<'_>) -> Result<()> {
+        let expected = entries.offset - self.payload_offset;
+        if self.block_start(block) != expected {
+            return Err(self.misplaced(block, expected));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn misplaced(&self, block: u64, expected: u64) -> FormatError {
+        FormatError::invalid(
+            self.table_entry_offset(block),
+            format!(
+                "block {block} starts at {expected}, but the dictionary's table says {}",
+                self.block_start(block)
+            ),
+        )
+    }
+
+    fn block_start(&self, block: u64) -> u64 {
+        u64_entry(self.table, block as usize)
     }
 
     fn block(&self, block: u64) -> Result<Entries<'a>> {

@@ -9,7 +9,7 @@ use std::{
 
 use grappa_tests::{
     files::{assert_same, files_of, memory_folder},
-    program::{command, run},
+    program::{self, command, run},
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -219,4 +219,62 @@ fn a_plan_says_what_it_takes_for_granted() {
     run(plan().args(["--memory", "1MiB"])).failure(&["give --memory"]);
     run(plan().args(["--disk-bandwidth", "0"])).misuse(&["makes no store"]);
     run(command("grappa-store").args(["plan", "--edges", "1", "--nodes", "many"])).misuse(&["2.5M"]);
+}
+
+/// Ids that are not dense come out as they came in, and are put in the same order again.
+#[test]
+fn scattered_and_named_nodes_survive_a_round_trip() {
+    let folder = memory_folder();
+    let at = |name: &str| folder.path().join(name);
+    let scattered: String = (1..2000u64)
+        .map(|i| format!("{}\t{}\n", i * i % 997 * 1_000_003, (i % 89) << 41))
+        .collect();
+    fs::write(at("scattered.tsv"), scattered).unwrap();
+    let names = |i: u64| {
+        ["plain", "with blank", "a,b", "say \"a\"", "#5", "größe"][i as usize % 6].to_owned() + &(i / 6).to_string()
+    };
+    let quoted = |name: String| format!("\"{}\"", name.replace('"', "\"\""));
+    let named: String = (0..500)
+        .map(|i| format!("{},{}\n", quoted(names(i % 83)), quoted(names(i * i % 101))))
+        .collect();
+    fs::write(at("named.csv"), named).unwrap();
+    for (ids, input, outputs) in [
+        (
+            "sparse",
+            "scattered.tsv",
+            &["scattered-2.tsv", "scattered-2.csv", "scattered-2.npy"][..],
+        ),
+        ("string", "named.csv", &["named-2.csv"][..]),
+    ] {
+        let ingest = |edges: &str| {
+            let out = at(&format!("{edges}.grappa"));
+            let mut ingest = program::ingest(&at(edges), &out);
+            run(ingest
+                .args(["--ids", ids, "--chunks", "3", "--train"])
+                .arg(at(&format!("{ids}.train"))))
+            .success();
+            out
+        };
+        let first_ids: Vec<String> = match ids {
+            "sparse" => (1..9u64).map(|i| (i << 41).to_string()).collect(),
+            _ => [0, 1, 2, 3].map(names).to_vec(),
+        };
+        fs::write(at(&format!("{ids}.train")), first_ids.join("\n")).unwrap();
+        let store = ingest(input);
+        let expected = files_of(&store);
+        for output in outputs {
+            run(of_store("export", &store).arg("--edges").arg(at(output))).success();
+            assert_same(&ingest(output), &expected, output);
+        }
+        let split = at(&format!("{ids}.train-2{}", if ids == "sparse" { ".npy" } else { "" }));
+        run(of_store("export", &store).args(["--split", "train"]).arg(&split)).success();
+        if ids == "string" {
+            let mut lines = first_ids;
+            lines.sort();
+            assert_eq!(fs::read_to_string(&split).unwrap(), lines.join("\n") + "\n");
+        }
+    }
+    let store = at("named.csv.grappa");
+    run(of_store("export", &store).arg("--edges").arg(at("named.tsv"))).failure(&["#5", ".csv"]);
+    run(of_store("export", &store).arg("--edges").arg(at("named.npy"))).failure(&["ids are strings"]);
 }

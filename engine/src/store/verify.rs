@@ -16,6 +16,7 @@
 
 use std::{
     fs,
+    ops::Range,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
@@ -24,7 +25,6 @@ use grappa_formats::{
     ChunkId, ChunkSpan, FormatError, NodeId,
     assignment::Assignment,
     chunks::ChunkMap,
-    container::Header,
     dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
     features::{FeatureLayout, FeaturesMeta},
     labels::{Labels, LabelsMeta},
@@ -380,11 +380,21 @@ impl Check<'_> {
             return Err(in_file()(FormatError::invalid(64, what)));
         }
         let mapped = MappedFile::new(file, Access::Sequential)?;
-        let check = |header: &Header, payload| match kind {
-            KeyKind::Integers => IntegerDictionary::new(header, payload)?.check(),
-            KeyKind::Strings => StringDictionary::new(header, payload)?.check(),
-        };
-        check(mapped.header(), mapped.payload()).map_err(in_file())
+        match kind {
+            KeyKind::Integers => {
+                let keys = IntegerDictionary::new(mapped.header(), mapped.payload()).map_err(in_file())?;
+                in_parts(keys.len(), RELEASE_BYTES / 8, &mapped, |ranks| keys.check_ranks(ranks)).map_err(in_file())
+            }
+            KeyKind::Strings => {
+                let keys = StringDictionary::new(mapped.header(), mapped.payload()).map_err(in_file())?;
+                // Blocks of paths and the like take a few hundred bytes.
+                let blocks_per_release = RELEASE_BYTES / 256;
+                in_parts(keys.blocks(), blocks_per_release, &mapped, |blocks| {
+                    keys.check_blocks(blocks)
+                })
+                .map_err(in_file())
+            }
+        }
     }
 
     fn order(&self, manifest: &Manifest) {
@@ -403,15 +413,7 @@ impl Check<'_> {
         let mapped = MappedFile::new(file, Access::Random)?;
         let table = OrderTable::new(mapped.header(), mapped.payload()).map_err(in_file())?;
         // Each lookup of the way back may bring in another page.
-        let ranks_per_release = RELEASE_BYTES / 4096;
-        let mut rank = 0;
-        while rank < meta.nodes {
-            let end = meta.nodes.min(rank + ranks_per_release);
-            table.check(rank..end).map_err(in_file())?;
-            mapped.release(0..u64::MAX);
-            rank = end;
-        }
-        Ok(())
+        in_parts(meta.nodes, RELEASE_BYTES / 4096, &mapped, |ranks| table.check(ranks)).map_err(in_file())
     }
 
     fn splits(&self, manifest: &Manifest) {
@@ -501,6 +503,25 @@ impl Check<'_> {
             offset,
             what,
         });
+    }
+}
+
+/// Checks `0..end` in parts of `step`, and gives back the memory of the file after each.
+fn in_parts(
+    end: u64,
+    step: u64,
+    file: &MappedFile,
+    check: impl Fn(Range<u64>) -> grappa_formats::Result<()>,
+) -> grappa_formats::Result<()> {
+    let mut start = 0;
+    loop {
+        let part = start..end.min(start + step);
+        start = part.end;
+        check(part)?;
+        if start == end {
+            return Ok(());
+        }
+        file.release(0..u64::MAX);
     }
 }
 

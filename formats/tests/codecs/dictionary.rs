@@ -48,6 +48,38 @@ fn key_strategy() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    /// A check in parts finds the damage that a check of the whole finds, wherever it is cut.
+    #[test]
+    fn parts_find_what_the_whole_finds(
+        keys in prop::collection::btree_set(key_strategy(), 1..200),
+        cut in any::<prop::sample::Index>(),
+        at in any::<prop::sample::Index>(),
+        bit in 0..9u32,
+    ) {
+        let damage = |payload: &[u8]| {
+            let mut bytes = payload.to_vec();
+            // Bit 8: none.
+            *at.get_mut(&mut bytes) ^= (1u32 << bit) as u8;
+            bytes
+        };
+        let file = strings(keys.iter().map(Vec::as_slice));
+        let (header, payload) = open(&file, FileKind::DICTIONARY);
+        let bytes = damage(payload);
+        let dictionary = StringDictionary::new(&header, &bytes).unwrap();
+        let cut_block = cut.index(dictionary.blocks() as usize + 1) as u64;
+        let parts = [0..cut_block, cut_block..dictionary.blocks()].map(|part| dictionary.check_blocks(part).is_ok());
+        prop_assert_eq!(parts == [true; 2], dictionary.check().is_ok());
+
+        let numbers: Vec<u64> = (0..keys.len() as u64).map(|i| i * i).collect();
+        let file = integers(&numbers);
+        let (header, payload) = open(&file, FileKind::DICTIONARY);
+        let bytes = damage(payload);
+        let dictionary = IntegerDictionary::new(&header, &bytes).unwrap();
+        let cut_rank = cut.index(numbers.len() + 1) as u64;
+        let parts = [0..cut_rank, cut_rank..dictionary.len()].map(|part| dictionary.check_ranks(part).is_ok());
+        prop_assert_eq!(parts == [true; 2], dictionary.check().is_ok());
+    }
+
     #[test]
     fn integers_are_found_at_their_rank(
         keys in prop::collection::btree_set(prop_oneof![any::<u64>(), 0..1000u64, (0..64u32).prop_map(|i| 1 << i)], 0..300),
