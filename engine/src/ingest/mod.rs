@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! open every input, so that most mistakes are found before anything is written
-//! find the number of nodes, or sort the external ids into a dictionary      ids
-//! pass 1: parse, map ids, append each edge to its shard's spill file        edges, spill
+//! find the number of nodes, or sort the external ids into a dictionary      dictionary, runs
+//! order the nodes by the user's parts, if there are any                     order
+//! join edges with their ids on disk, if the ids do not fit memory           join
+//! pass 1: parse, map ids, append each edge to its shard's spill file        edges, spread, spill
 //! pass 2: per chunk, sort its edges and encode its rows                     rows
 //! features, labels: spill rows by shard, then write them in node order      columns
 //! splits, manifest, rename                                                  store::writer
