@@ -38,7 +38,7 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
-    /// Fails if the options contradict each other. [`generate_store`] does this first; so does who wants to tell a wrong
+    /// Fails if the options contradict each other. [`generate_store`](super::generate_store) does this first; so does who wants to tell a wrong
     /// command from what went wrong.
     pub fn check(&self) -> Result<()> {
         let generator = Generator::new(self.recipe.clone())?;
