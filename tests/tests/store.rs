@@ -204,7 +204,7 @@ fn a_plan_says_what_it_takes_for_granted() {
         ]);
         command
     };
-    let text = run(plan().args(["--disk-bandwidth", "1.4GB/s", "--threads", "2"]))
+    let text = run(plan().args(["--disk-bandwidth", "1.4GB/s", "--threads", "2", "--free-memory", "8GiB"]))
         .success()
         .stdout;
     for part in [

@@ -124,9 +124,10 @@ impl Case<'_> {
             eprintln!("scale {}, run {turn}: {:.2} s", self.scale, run.wall.as_secs_f64());
             runs.push(run);
         }
+        let bytes = runs[0].count("bytes_on_disk")?;
         Ok(Outcome {
-            plan: self.plan(disk)?,
-            bytes: runs[0].count("bytes_on_disk")?,
+            plan: self.plan(disk, bytes)?,
+            bytes,
             seconds: median(runs.iter().map(|run| run.wall.as_secs_f64())),
             cpu_seconds: median(runs.iter().map(|run| run.cpu.as_secs_f64())),
         })
@@ -150,10 +151,11 @@ impl Case<'_> {
         Ok(run)
     }
 
-    fn plan(&self, disk: &Disk) -> Result<Value> {
+    fn plan(&self, disk: &Disk, written: u64) -> Result<Value> {
         let edges = inputs::edges_in_npy(&self.edges.path)?;
-        // Passes read about as much as they write.
-        let bandwidth = 2.0 / (1.0 / disk.read + 1.0 / disk.write);
+        let read = self.edges.bytes + self.features.map_or(0, |features| features.bytes);
+        // One number for both directions: that of this ingest, scratch files aside.
+        let bandwidth = (read + written) as f64 / disk.seconds(read, written);
         let mut command = Command::new(self.programs.join("grappa-store"));
         command.args(["plan", "--json", "--nodes", &(1_u64 << self.scale).to_string()]);
         command.args([

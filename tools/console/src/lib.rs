@@ -38,7 +38,7 @@ mod summary;
 use std::process::ExitCode;
 
 pub use bars::Bars;
-pub use machine::peak_rss_bytes;
+pub use machine::{free_memory_bytes, peak_rss_bytes};
 pub use output::{StdoutClosed, print_line, stdout};
 pub use size::{ByteSize, ByteSizeError, count, duration};
 pub use summary::{Built, Summary};

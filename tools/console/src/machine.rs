@@ -6,14 +6,20 @@ use std::fs;
 ///
 /// Mapped files count, so for a reader of stores it includes the pages of the stores.
 pub fn peak_rss_bytes() -> Option<u64> {
-    vm_hwm(&fs::read_to_string("/proc/self/status").ok()?)
+    kibibytes(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
 
-/// The line `VmHWM:   12345 kB`; the kernel's kB is 1024 bytes.
-fn vm_hwm(status: &str) -> Option<u64> {
-    let value = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+/// The line `name   12345 kB`; the kernel's kB is 1024 bytes.
+fn kibibytes(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
+}
+
+/// How much memory the system could give to programs or to its cache of files, in bytes; `None` where the kernel does not
+/// tell.
+pub fn free_memory_bytes() -> Option<u64> {
+    kibibytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
 /// Ends the process with a message if the processor lacks instructions that this build uses.
@@ -84,11 +90,11 @@ mod tests {
     #[test]
     fn peak_memory_is_read_in_bytes() {
         assert_eq!(
-            vm_hwm("VmPeak:\t  9000 kB\nVmHWM:\t    2048 kB\n"),
+            kibibytes("VmPeak:\t  9000 kB\nVmHWM:\t    2048 kB\n", "VmHWM:"),
             Some(2 * 1024 * 1024)
         );
-        assert_eq!(vm_hwm("VmHWM:\tlots\n"), None);
-        assert_eq!(vm_hwm(""), None);
+        assert_eq!(kibibytes("VmHWM:\tlots\n", "VmHWM:"), None);
+        assert_eq!(kibibytes("", "VmHWM:"), None);
     }
 
     #[test]

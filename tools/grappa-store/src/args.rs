@@ -96,6 +96,9 @@ pub struct Plan {
     /// What the disk reads or writes in a second
     #[arg(long, value_name = "SIZE/s", default_value = "1GB/s", value_parser = parse_bandwidth)]
     pub disk_bandwidth: ByteSize,
+    /// Memory that the system is free to keep scratch files in; by default what this machine has free
+    #[arg(long, value_name = "SIZE")]
+    pub free_memory: Option<ByteSize>,
     #[command(flatten)]
     pub threads: Threads,
     /// A JSON object of processor times that replace the built-in ones, as the bench `plan` prints them

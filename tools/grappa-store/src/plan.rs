@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use anyhow::Context;
-use grappa_console::{ByteSize, Console, Summary, duration};
+use grappa_console::{ByteSize, Console, Summary, duration, free_memory_bytes};
 use grappa_engine::store::plan::{Degrees, Plan, PlanOptions, PlannedTime, Rates, plan};
 use grappa_formats::manifest::FeatureDtype;
 use serde::Serialize;
@@ -18,6 +18,7 @@ struct Planned {
     #[serde(flatten)]
     plan: Plan,
     disk_bandwidth: u64,
+    free_memory: u64,
     threads: usize,
 }
 
@@ -30,6 +31,11 @@ pub fn run(options: &args::Plan, console: &Console) -> anyhow::Result<()> {
         None => Rates::default(),
     };
     let threads = options.threads.get()?;
+    let free_memory = options
+        .free_memory
+        .map(|size| size.0)
+        .or_else(free_memory_bytes)
+        .unwrap_or(0);
     let dtype = match options.dtype {
         Dtype::F32 => FeatureDtype::F32,
         Dtype::F16 => FeatureDtype::F16,
@@ -49,12 +55,14 @@ pub fn run(options: &args::Plan, console: &Console) -> anyhow::Result<()> {
         chunks: options.chunks,
         memory: options.memory.0,
         disk_bandwidth: options.disk_bandwidth.0 as f64,
+        free_memory,
         threads,
         rates,
     })?;
     console.answer(&Planned {
         plan,
         disk_bandwidth: options.disk_bandwidth.0,
+        free_memory,
         threads,
     })
 }
@@ -90,10 +98,12 @@ impl Summary for Planned {
         let threads = if self.threads == 1 { "thread" } else { "threads" };
         format!(
             "{}\n\non disk\n{parts}\n\nassumed: {degrees}; nodes in random order; a disk that moves {}/s; {} {threads}; \
-             the input is a .npy of 64-bit ids, or text no longer than that; nothing is cached",
+             {} of free memory to keep scratch files in; an input that is not cached, a .npy of 64-bit ids or text no longer \
+             than that",
             table.text(),
             ByteSize(self.disk_bandwidth),
-            self.threads
+            self.threads,
+            ByteSize(self.free_memory)
         )
     }
 }
