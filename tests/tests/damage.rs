@@ -4,7 +4,7 @@
 //! `GRAPPA_FLIPS=1000000 cargo test -p grappa-tests --test damage` flips more bytes than are flipped by default.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, OpenOptions},
     os::unix::fs::FileExt,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -53,9 +53,30 @@ fn stores(folder: &Path) -> Vec<PathBuf> {
     let weighted = folder.join("weighted.tsv");
     let line = |(k, (source, target)): (usize, &(u64, u64))| format!("{source}\t{target}\t{}\n", k % 7);
     fs::write(&weighted, graph.edges.iter().enumerate().map(line).collect::<String>()).unwrap();
+    // Ids that are strings, in the order of a given partition.
+    let named = folder.join("named.tsv");
+    let line = |(source, target): &(u64, u64)| format!("node {source}\tnode {target}\n");
+    fs::write(&named, graph.edges.iter().map(line).collect::<String>()).unwrap();
+    let ids: BTreeSet<u64> = graph
+        .edges
+        .iter()
+        .flat_map(|&(source, target)| [source, target])
+        .collect();
+    let parts = folder.join("parts.txt");
+    fs::write(
+        &parts,
+        (0..ids.len()).map(|rank| format!("{}\n", rank % 3)).collect::<String>(),
+    )
+    .unwrap();
+    let assign = format!("file:{}", parts.display());
     vec![
         folder.join("all.grappa"),
         make("weighted.grappa", &weighted, &["--undirected"]),
+        make(
+            "named.grappa",
+            &named,
+            &["--ids", "string", "--format", "tsv", "--assign", &assign],
+        ),
     ]
 }
 
@@ -153,6 +174,8 @@ fn sound_stores_are_found_sound_and_can_be_read() {
         "chunk-2/features",
         "chunk-2/labels",
         "splits/train.roaring",
+        "ids/dictionary",
+        "ids/order",
     ] {
         assert!(
             kinds.iter().any(|path| path == kind),
