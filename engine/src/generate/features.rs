@@ -110,6 +110,24 @@ mod tests {
         [1, 2, 3, 4].map(|power| values.clone().map(|x| f64::from(x).powi(power)).sum::<f64>() / n)
     }
 
+    /// The examples of `formats/spec/procedural.md`, computed by another implementation of what it says.
+    #[test]
+    fn values_are_those_of_the_specification() {
+        let bits = |model: &Model, seed, label| {
+            let mut row = [0.0; 4];
+            Features::new(model, seed, 4).row(label, &mut row);
+            row.map(f32::to_bits)
+        };
+        let rmat = Model::Rmat(super::super::Rmat::graph500(10, 16.0));
+        assert_eq!(bits(&rmat, 42, 7), [0xbf2f_e797, 0xbe0a_3d44, 0xbf86_9dc0, 0x3f26_e63b]);
+        let sbm = Model::Sbm(BlockModel {
+            classes: 10,
+            noise: 5.0,
+            ..BlockModel::new(1000, 10.0)
+        });
+        assert_eq!(bits(&sbm, 1, 13), [0xbf4b_b0c1, 0xbfc1_cbbd, 0xbf8c_cf58, 0xbfa0_54c4]);
+    }
+
     #[test]
     fn noise_is_nearly_gaussian() {
         let source = Source::new(9, Purpose::Feature);
