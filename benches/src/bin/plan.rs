@@ -76,7 +76,6 @@ fn measure(args: &Args) -> Result<()> {
     for &scale in &args.scales {
         let edges = Input::Npy.in_folder(&args.work, scale, 0)?;
         let features = Input::Features.in_folder(&args.work, scale, args.dim)?;
-        let disk = Disk::measure(&edges.path)?;
         let [without, with] = [None, Some(&features)].map(|features| {
             let case = Case {
                 args,
@@ -85,7 +84,7 @@ fn measure(args: &Args) -> Result<()> {
                 edges: &edges,
                 features,
             };
-            case.measure(&disk)
+            case.measure()
         });
         let (without, with) = (without?, with?);
         table.row(without.cells(scale, "none"));
@@ -117,16 +116,27 @@ struct Outcome {
 }
 
 impl Case<'_> {
-    fn measure(&self, disk: &Disk) -> Result<Outcome> {
-        let mut runs = Vec::new();
+    fn measure(&self) -> Result<Outcome> {
+        let (mut runs, mut disks) = (Vec::new(), Vec::new());
         for turn in 1..=self.args.runs {
+            // Shared disks are not the same from one minute to the next.
+            disks.push(Disk::measure(&self.edges.path)?);
             let run = self.ingest()?;
             eprintln!("scale {}, run {turn}: {:.2} s", self.scale, run.wall.as_secs_f64());
             runs.push(run);
         }
+        let disk = Disk {
+            read: median(disks.iter().map(|disk| disk.read)),
+            write: median(disks.iter().map(|disk| disk.write)),
+        };
+        eprintln!(
+            "disk: {:.2} GB/s read, {:.2} written",
+            disk.read / 1e9,
+            disk.write / 1e9
+        );
         let bytes = runs[0].count("bytes_on_disk")?;
         Ok(Outcome {
-            plan: self.plan(disk, bytes)?,
+            plan: self.plan(&disk, bytes)?,
             bytes,
             seconds: median(runs.iter().map(|run| run.wall.as_secs_f64())),
             cpu_seconds: median(runs.iter().map(|run| run.cpu.as_secs_f64())),
