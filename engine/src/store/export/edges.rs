@@ -10,7 +10,7 @@ use grappa_formats::{ChunkId, NodeId, manifest::ExternalIds};
 
 use super::{ExportBudget, Exported, id_descr, pool};
 use crate::{
-    Error, Result,
+    Error, Position, Result,
     io::{
         blocks::{NewFile, Planned, write_in_order},
         npy,
@@ -120,6 +120,8 @@ struct Spans<'a> {
     chunks: Vec<ChunkId>,
     /// The chunk that is being divided, and where its next span starts.
     current: Option<(Arc<Chunk>, u64, u64)>,
+    /// Edges of all spans so far.
+    edges: u64,
 }
 
 impl<'a> Spans<'a> {
@@ -130,6 +132,7 @@ impl<'a> Spans<'a> {
             store,
             chunks,
             current: None,
+            edges: 0,
         }
     }
 
@@ -141,12 +144,13 @@ impl<'a> Spans<'a> {
         loop {
             let Some((chunk, row, skipped)) = self.current.take() else {
                 let Some(next) = self.chunks.pop() else {
-                    return Ok(None);
+                    return self.expect_all().map(|()| None);
                 };
                 self.current = Some((Arc::new(self.store.chunk_in_order(next)?), 0, 0));
                 continue;
             };
             if let Some(span) = self.span(chunk, row, skipped) {
+                self.edges += span.edges;
                 return Ok(Some(Planned {
                     edges: span.edges,
                     block: span,
@@ -155,18 +159,34 @@ impl<'a> Spans<'a> {
         }
     }
 
+    /// Fails unless the spans had all edges. Damage that leaves their number as it is goes unnoticed here.
+    fn expect_all(&self) -> Result<()> {
+        let expected = self.store.manifest().edges;
+        if self.edges == expected {
+            return Ok(());
+        }
+        Err(damaged(
+            self.store,
+            format!("{} of {expected} edges are there", self.edges),
+        ))
+    }
+
     /// The span that starts there, unless no edges follow.
     fn span(&mut self, chunk: Arc<Chunk>, row: u64, skipped: u64) -> Option<Span> {
         let rows = chunk.rows();
         let (mut at, mut before, mut edges) = (row, skipped, 0);
-        while edges < BLOCK_EDGES && at < rows.rows() {
-            let degree = rows.degree(at);
+        // The row's own degree: a damaged row is an empty one, whatever the directory says.
+        for degree in rows.range(row..rows.rows()).map(|row| row.degree()) {
             let taken = (degree - before).min(BLOCK_EDGES - edges);
             edges += taken;
             before += taken;
-            if before == degree {
-                at += 1;
-                before = 0;
+            if before < degree {
+                break;
+            }
+            at += 1;
+            before = 0;
+            if edges == BLOCK_EDGES {
+                break;
             }
         }
         if edges == 0 {
@@ -212,7 +232,7 @@ impl<'a> EdgeWriter<'a> {
             EdgeFormat::NpyWeights if manifest.weighted => "<f4",
             EdgeFormat::NpyWeights => {
                 let what = "the edges have no weights";
-                return Err(Error::input(store.path(), crate::Position::Whole, what));
+                return Err(Error::input(store.path(), Position::Whole, what));
             }
             EdgeFormat::Tsv | EdgeFormat::Csv => "",
         };
@@ -266,6 +286,12 @@ impl<'a> EdgeWriter<'a> {
                 buffers.positions.clear();
                 buffers.positions.extend(skipped..skipped + count);
                 sources.get_many(&buffers.positions, &mut buffers.sources);
+            }
+            if weights
+                .as_ref()
+                .is_some_and(|weights| edge + count > weights.meta().edges)
+            {
+                return Err(damaged(self.store, "there are more edges than weights".into()));
             }
             let weight_of = |edge| weights.as_ref().map(|weights| weights.get(edge));
             self.append_row(NodeId(first_node + row), edge..edge + count, weight_of, buffers, out)?;
@@ -335,7 +361,7 @@ impl<'a> EdgeWriter<'a> {
                 "the id \"{}\" cannot stand in a line of text; {remedy}",
                 id.escape_ascii()
             );
-            Err(Error::input(self.store.path(), crate::Position::Whole, what))
+            Err(Error::input(self.store.path(), Position::Whole, what))
         };
         if id.is_empty() || id.iter().any(|byte| matches!(byte, b'\n' | b'\r' | 0)) {
             return cannot("no text format of edges can hold it");
@@ -354,6 +380,11 @@ impl<'a> EdgeWriter<'a> {
         }
         Ok(())
     }
+}
+
+fn damaged(store: &Store, what: String) -> Error {
+    let what = format!("{what}: the store is damaged; `grappa-store verify` tells where");
+    Error::input(store.path(), Position::Whole, what)
 }
 
 /// In which text formats an id needs quotes.

@@ -1,6 +1,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
@@ -203,6 +204,30 @@ fn what_is_not_there_cannot_be_exported_and_existing_files_stay() {
     let error = export_edges(&store, &path, EdgeFormat::Tsv, &BUDGET, &Silent).unwrap_err();
     assert!(error.to_string().contains("exists"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+}
+
+/// Exports read what was not verified. Whatever is there must end in lines or an error.
+#[test]
+fn damaged_rows_are_never_followed_out_of_range() {
+    for sample in [Sample::ALL_PARTS, Sample::STRINGS] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&sample.write(folder.path())).unwrap();
+        let mut errors = 0;
+        for name in ["edges", "degrees", "weights"] {
+            let path = store.path().join("chunk-1").join(name);
+            let Ok(sound) = fs::read(&path) else { continue };
+            let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            for (at, &byte) in sound.iter().enumerate().take(sound.len() - 8).skip(128) {
+                for bit in [1, 0x80, 0xff] {
+                    file.write_all_at(&[byte ^ bit], at as u64).unwrap();
+                    errors += u64::from(print_edges(&store, &mut Vec::new(), &BUDGET, &Silent).is_err());
+                }
+                file.write_all_at(&[byte], at as u64).unwrap();
+            }
+        }
+        assert!(errors > 0);
+        print_edges(&store, &mut Vec::new(), &BUDGET, &Silent).unwrap();
+    }
 }
 
 /// Every file of a store, by name.
