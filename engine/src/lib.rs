@@ -3,6 +3,7 @@
 //! - [`ingest`] reads edge lists, feature and label files, and writes a store under a memory budget;
 //! - [`generate`] writes stores and edge lists of synthetic graphs of any size;
 //! - [`store`] opens, verifies, describes and exports stores;
+//! - [`sample`] is minibatches;
 //! - [`sort`] sorts ids in memory;
 //! - [`io`] is files, mappings and memory: the only module with `unsafe` code, and it knows no graph words.
 //!
@@ -17,6 +18,7 @@ pub mod ingest;
 pub mod io;
 mod memory;
 pub mod progress;
+pub mod sample;
 pub mod sort;
 pub mod store;
 mod workers;

@@ -5,7 +5,8 @@
 //! - [`durable`]: what it takes for a file or a rename to survive a power failure;
 //! - [`journal`]: an append-only log that a killed run is resumed from;
 //! - [`map`]: read-only mappings;
-//! - [`npy`]: headers of NumPy files.
+//! - [`npy`]: headers of NumPy files;
+//! - [`read`]: many reads at once.
 
 pub(crate) mod blocks;
 pub mod container;
@@ -13,3 +14,4 @@ pub mod durable;
 pub mod journal;
 pub mod map;
 pub mod npy;
+pub mod read;
