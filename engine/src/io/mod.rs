@@ -6,6 +6,7 @@
 //! - [`journal`]: an append-only log that a killed run is resumed from;
 //! - [`map`]: read-only mappings;
 //! - [`npy`]: headers of NumPy files;
+//! - [`prefetch`]: asking for memory that is needed soon;
 //! - [`read`]: many reads at once.
 
 pub(crate) mod blocks;
@@ -14,4 +15,5 @@ pub mod durable;
 pub mod journal;
 pub mod map;
 pub mod npy;
+pub mod prefetch;
 pub mod read;
