@@ -51,6 +51,37 @@ pub enum Error {
         #[source]
         source: Box<Error>,
     },
+    /// A piece of a file could not be read.
+    #[error("cannot read {} at offset {offset}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Where the piece starts, in bytes.
+        offset: u64,
+        /// What the operating system said, or that the file ends before.
+        source: io::Error,
+    },
+    /// A file is no longer what it was when it was opened.
+    #[error(
+        "{}: {what} since it was opened; files of a store must not change while they are read: restore it and run again",
+        .path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What is different: `its length changed from 10 to 9 bytes`.
+        what: String,
+    },
+    /// The kernel gives no memory.
+    #[error(
+        "cannot get {bytes} bytes of memory: {source}; ask for less, or raise the limit (`ulimit -v`, the container's)"
+    )]
+    Memory {
+        /// How much was asked for.
+        bytes: u64,
+        /// What the operating system said.
+        source: io::Error,
+    },
     /// Options that contradict each other, the input or the machine; the message says which value would do.
     #[error("{0}")]
     Options(String),

@@ -1,5 +1,6 @@
 //! Files, mappings and durability. Knows bytes and container files, no graph words; all `unsafe` of the engine is here.
 //!
+//! - [`arena`]: large memory of one's own, for what is read;
 //! - `blocks`: new files whose parts are made in parallel;
 //! - [`container`]: streaming writer and checking reader of container files;
 //! - [`durable`]: what it takes for a file or a rename to survive a power failure;
@@ -9,6 +10,7 @@
 //! - [`prefetch`]: asking for memory that is needed soon;
 //! - [`read`]: many reads at once.
 
+pub mod arena;
 pub(crate) mod blocks;
 pub mod container;
 pub mod durable;

@@ -1,0 +1,139 @@
+//! Anonymous memory: large, aligned to pages, on huge pages where the kernel has them.
+//!
+//! What is read into, and what is read here and there, wants huge pages: fewer misses of the address cache, and fewer
+//! pages to pin for direct reads. The memory is zero, and costs nothing until it is touched.
+
+use std::ops::{Deref, DerefMut, Range};
+
+use bytemuck::{AnyBitPattern, NoUninit};
+use memmap2::{Advice, MmapMut};
+
+use crate::{Error, Result};
+
+/// Bytes of a huge page on x86-64, and the usual number elsewhere. Where it is another, huge pages start further in.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Memory of its own mapping, given back to the kernel when dropped. Dereferences to its bytes, which start at a
+/// multiple of 4096, and of 2 MiB if there are that many.
+#[derive(Debug)]
+pub struct Arena {
+    map: MmapMut,
+    bytes: Range<usize>,
+}
+
+impl Arena {
+    /// Reserves `bytes` of zeros. No page is touched: memory is taken as it is used, by up to 2 MiB at a time.
+    ///
+    /// # Errors
+    /// If the kernel refuses so much address space.
+    pub fn new(bytes: usize) -> Result<Self> {
+        // A mapping starts at a multiple of a small page, so a part before the first huge one may be left unused.
+        let slack = if bytes < HUGE_PAGE_BYTES { 0 } else { HUGE_PAGE_BYTES };
+        let refused = |source| Error::Memory {
+            bytes: bytes as u64,
+            source,
+        };
+        let total = bytes
+            .checked_add(slack)
+            .ok_or_else(|| refused(std::io::ErrorKind::OutOfMemory.into()))?;
+        let map = MmapMut::map_anon(total).map_err(refused)?;
+        if slack == 0 {
+            return Ok(Self { map, bytes: 0..bytes });
+        }
+        let start = map.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        assert!(start <= slack, "an address can be rounded up");
+        // A huge page at the end would take more memory than was asked for.
+        let whole = bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+        if let Err(error) = map.advise_range(Advice::HugePage, start, whole) {
+            tracing::debug!("no huge pages: {error}");
+        }
+        Ok(Self {
+            map,
+            bytes: start..start + bytes,
+        })
+    }
+
+    /// The bytes as values, without those that don't make a whole one.
+    pub fn values<T: AnyBitPattern>(&self) -> &[T] {
+        bytemuck::cast_slice(&self[..self.len() - self.len() % size_of::<T>()])
+    }
+
+    /// The bytes as values, without those that don't make a whole one.
+    pub fn values_mut<T: AnyBitPattern + NoUninit>(&mut self) -> &mut [T] {
+        let whole = self.len() - self.len() % size_of::<T>();
+        bytemuck::cast_slice_mut(&mut self[..whole])
+    }
+}
+
+impl Deref for Arena {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.map[self.bytes.clone()]
+    }
+}
+
+impl DerefMut for Arena {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.map[self.bytes.clone()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resident_bytes() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    #[test]
+    fn it_is_aligned_zero_and_as_long_as_asked() {
+        for bytes in [
+            0,
+            1,
+            4096,
+            5000,
+            HUGE_PAGE_BYTES - 1,
+            HUGE_PAGE_BYTES,
+            3 * HUGE_PAGE_BYTES + 4097,
+        ] {
+            let mut arena = Arena::new(bytes).unwrap();
+            let align = if bytes < HUGE_PAGE_BYTES { 4096 } else { HUGE_PAGE_BYTES };
+            assert_eq!(arena.as_ptr().addr() % align, 0, "of {bytes} bytes");
+            assert_eq!(arena.len(), bytes);
+            assert!(arena.iter().all(|&byte| byte == 0));
+            arena.fill(7);
+            assert!(arena.iter().all(|&byte| byte == 7));
+        }
+    }
+
+    #[test]
+    fn values_are_whole() {
+        let mut arena = Arena::new(8 * 100 + 5).unwrap();
+        assert_eq!(arena.values::<u64>().len(), 100);
+        assert_eq!(arena.values::<u32>().len(), 201);
+        arena.values_mut::<u32>()[3] = 0x0102_0304;
+        assert_eq!(arena[12..16], 0x0102_0304u32.to_ne_bytes());
+        assert!(Arena::new(3).unwrap().values::<u32>().is_empty());
+    }
+
+    #[test]
+    fn memory_is_taken_when_it_is_touched() {
+        let before = resident_bytes();
+        let arena = Arena::new(1 << 30).unwrap();
+        // Other tests of this process take memory meanwhile, but not that much.
+        assert!(resident_bytes() < before + (512 << 20));
+        assert_eq!(arena[arena.len() - 1], 0);
+    }
+
+    #[test]
+    fn too_much_is_an_error_and_says_how_much() {
+        for bytes in [usize::MAX, isize::MAX as usize - HUGE_PAGE_BYTES] {
+            let error = Arena::new(bytes).unwrap_err().to_string();
+            assert!(error.contains(&format!("{bytes} bytes of memory")), "{error}");
+        }
+    }
+}
