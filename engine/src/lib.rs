@@ -4,6 +4,7 @@
 //! - [`generate`] writes stores and edge lists of synthetic graphs of any size;
 //! - [`store`] opens, verifies, describes and exports stores;
 //! - [`sample`] is minibatches;
+//! - [`aggregate`] reduces the rows of all in-neighbours, out of core;
 //! - [`sort`] sorts ids in memory;
 //! - [`io`] is files, mappings and memory: the only module with `unsafe` code, and it knows no graph words.
 //!
@@ -11,6 +12,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod aggregate;
 mod error;
 pub mod generate;
 pub mod ids;

@@ -108,7 +108,7 @@ impl Store {
         Chunk::open(self, self.span(chunk)?, Access::Sequential)
     }
 
-    fn span(&self, chunk: ChunkId) -> Result<ChunkSpan> {
+    pub(crate) fn span(&self, chunk: ChunkId) -> Result<ChunkSpan> {
         match self.manifest.chunks.get(chunk.0 as usize) {
             Some(entry) if entry.present => Ok(ChunkSpan::of(&self.chunks, chunk)),
             Some(_) => {
@@ -128,7 +128,7 @@ impl Store {
     }
 
     /// Opens a file that the manifest lists, and checks its header once more.
-    pub(super) fn file(&self, path: &str) -> Result<ContainerFile> {
+    pub(crate) fn file(&self, path: &str) -> Result<ContainerFile> {
         files::open(&self.path, self.file_entry(path))
     }
 

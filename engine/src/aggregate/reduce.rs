@@ -1,0 +1,121 @@
+//! What becomes of the rows of a node's in-neighbours.
+
+/// Reduces rows to a state, one row at a time.
+///
+/// A node's state starts as [`Reduce::begin`] makes it, takes in the row of each in-neighbour, in ascending order, by
+/// [`Reduce::add`], and is completed by [`Reduce::finish`].
+pub trait Reduce: Sync {
+    /// Values in a source's row.
+    fn source_width(&self) -> usize;
+
+    /// Values in the destination's own row; 0 if it takes none.
+    fn own_width(&self) -> usize {
+        0
+    }
+
+    /// Values in a state.
+    fn state_width(&self) -> usize;
+
+    /// Makes the state of a node without in-neighbours from its own row.
+    fn begin(&self, own: &[f32], state: &mut [f32]);
+
+    /// Takes an in-neighbour's row in.
+    fn add(&self, state: &mut [f32], source: &[f32]);
+
+    /// Completes the state of a node with so many in-edges.
+    fn finish(&self, degree: u64, state: &mut [f32]);
+}
+
+/// The sum of the rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Sum {
+    /// Values in a row.
+    pub width: usize,
+}
+
+/// The mean of the rows; zeros for a node without in-edges. Parallel edges count as often as they are there.
+#[derive(Debug, Clone, Copy)]
+pub struct Mean {
+    /// Values in a row.
+    pub width: usize,
+}
+
+/// The largest of the rows, value by value; zeros for a node without in-edges.
+#[derive(Debug, Clone, Copy)]
+pub struct Max {
+    /// Values in a row.
+    pub width: usize,
+}
+
+impl Reduce for Sum {
+    fn source_width(&self) -> usize {
+        self.width
+    }
+
+    fn state_width(&self) -> usize {
+        self.width
+    }
+
+    fn begin(&self, _own: &[f32], state: &mut [f32]) {
+        state.fill(0.0);
+    }
+
+    #[inline]
+    fn add(&self, state: &mut [f32], source: &[f32]) {
+        state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
+    }
+
+    fn finish(&self, _degree: u64, _state: &mut [f32]) {}
+}
+
+impl Reduce for Mean {
+    fn source_width(&self) -> usize {
+        self.width
+    }
+
+    fn state_width(&self) -> usize {
+        self.width
+    }
+
+    fn begin(&self, _own: &[f32], state: &mut [f32]) {
+        state.fill(0.0);
+    }
+
+    #[inline]
+    fn add(&self, state: &mut [f32], source: &[f32]) {
+        state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
+    }
+
+    fn finish(&self, degree: u64, state: &mut [f32]) {
+        let factor = 1.0 / degree.max(1) as f32;
+        state.iter_mut().for_each(|value| *value *= factor);
+    }
+}
+
+impl Reduce for Max {
+    fn source_width(&self) -> usize {
+        self.width
+    }
+
+    fn state_width(&self) -> usize {
+        self.width
+    }
+
+    fn begin(&self, _own: &[f32], state: &mut [f32]) {
+        state.fill(f32::NEG_INFINITY);
+    }
+
+    #[inline]
+    fn add(&self, state: &mut [f32], source: &[f32]) {
+        state
+            .iter_mut()
+            .zip(source)
+            .for_each(|(max, value)| *max = max.max(*value));
+    }
+
+    fn finish(&self, degree: u64, state: &mut [f32]) {
+        if degree == 0 {
+            state.fill(0.0);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! One row of values for each node, wherever it is kept.
+
+use std::{
+    fs::{File, OpenOptions},
+    ops::Range,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use grappa_formats::{
+    ChunkId, NodeId,
+    features::{FeatureLayout, FeaturesMeta},
+    manifest::FeatureSource,
+};
+
+use crate::{
+    Error, Position, Result,
+    generate::{Features, Generator, Recipe},
+    io::container::ContainerFile,
+    store::{Chunk, Store, files},
+};
+
+/// Bytes of stored rows that are read at a time, before they are decoded.
+const READ_BYTES: usize = 1 << 20;
+
+/// A row of values for each node of a store.
+pub trait NodeRows: Sync {
+    /// Values in a row.
+    fn width(&self) -> usize;
+
+    /// Reads the rows of `nodes` into `out`, which holds just these.
+    fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()>;
+}
+
+/// The features of a store, stored or procedural.
+pub struct StoreFeatures<'a> {
+    store: &'a Store,
+    width: usize,
+    source: Source,
+}
+
+enum Source {
+    /// The feature file of each chunk.
+    Stored {
+        files: Vec<ContainerFile>,
+        layout: FeatureLayout,
+    },
+    Procedural(Features),
+}
+
+impl<'a> StoreFeatures<'a> {
+    /// Opens the feature files of all chunks.
+    ///
+    /// # Errors
+    /// If the store has no features, or is a slice, or its files are damaged.
+    pub fn open(store: &'a Store) -> Result<Self> {
+        let unlike = |what: &str| Error::input(store.path(), Position::Whole, what);
+        let manifest = store.manifest();
+        let Some(spec) = &manifest.features else {
+            return Err(unlike("the nodes have no features; ingest them with --features"));
+        };
+        if !manifest.is_whole() {
+            return Err(unlike(
+                "the store is a slice of its graph, and features of other chunks are missing",
+            ));
+        }
+        let source = match &spec.source {
+            FeatureSource::Procedural => {
+                let generator = Generator::new(Recipe::from_json(&manifest.generator)?)?;
+                Source::Procedural(generator.features(spec.dim as usize))
+            }
+            FeatureSource::Stored => {
+                let open = |chunk: ChunkId| {
+                    let file = store.file(&files::of_chunk(chunk, "features"))?;
+                    let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+                    meta.span
+                        .expect(&store.span(chunk)?)
+                        .map_err(Error::format(file.path()))?;
+                    Ok(file)
+                };
+                Source::Stored {
+                    files: store.present_chunks().map(open).collect::<Result<_>>()?,
+                    layout: FeatureLayout {
+                        dtype: spec.dtype,
+                        dim: spec.dim,
+                        stride: spec.row_stride,
+                    },
+                }
+            }
+        };
+        Ok(Self {
+            store,
+            width: spec.dim as usize,
+            source,
+        })
+    }
+}
+
+impl NodeRows for StoreFeatures<'_> {
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
+        assert_eq!(
+            out.len() as u64,
+            (nodes.end - nodes.start) * self.width as u64,
+            "room for the rows"
+        );
+        match &self.source {
+            Source::Procedural(features) => {
+                for (node, row) in nodes.zip(out.chunks_exact_mut(self.width)) {
+                    features.row(self.store.ids().rank(NodeId(node))?, row);
+                }
+            }
+            Source::Stored { files, layout } => {
+                let stride = layout.stride as usize;
+                let piece = (READ_BYTES / stride).max(1);
+                let mut bytes = Vec::new();
+                let mut out = out;
+                for (chunk, rows) in pieces(self.store, nodes) {
+                    let file = &files[chunk.0 as usize];
+                    for first in rows.clone().step_by(piece) {
+                        let count = piece.min((rows.end - first) as usize);
+                        bytes.resize(count * stride, 0);
+                        file.read_at(&mut bytes, first * stride as u64)?;
+                        let (now, rest) = out.split_at_mut(count * self.width);
+                        layout.decode_rows(&bytes, now);
+                        out = rest;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows times 1 / sqrt(in-degree + 1) of their nodes: the symmetric normalisation of GCN, with the self-loop that it adds
+/// (Kipf and Welling, arXiv 1609.02907, eq. 2), which is this, then a sum that starts with the own row, then the same factor.
+pub struct ScaledRows<'a> {
+    rows: &'a dyn NodeRows,
+    store: &'a Store,
+    chunks: Vec<Chunk>,
+}
+
+impl<'a> ScaledRows<'a> {
+    /// Scales `rows` by the degrees of the nodes of `store`.
+    pub fn new(rows: &'a dyn NodeRows, store: &'a Store) -> Result<Self> {
+        let chunks = store
+            .present_chunks()
+            .map(|chunk| store.chunk(chunk))
+            .collect::<Result<_>>()?;
+        Ok(Self { rows, store, chunks })
+    }
+
+    /// The factor of a node of so many in-edges.
+    pub fn factor(degree: u64) -> f32 {
+        ((degree + 1) as f32).sqrt().recip()
+    }
+}
+
+impl NodeRows for ScaledRows<'_> {
+    fn width(&self) -> usize {
+        self.rows.width()
+    }
+
+    fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
+        self.rows.read(nodes.clone(), out)?;
+        let mut values = out.chunks_exact_mut(self.width());
+        for (chunk, rows) in pieces(self.store, nodes) {
+            for (row, values) in self.chunks[chunk.0 as usize].rows().range(rows).zip(&mut values) {
+                let factor = Self::factor(row.degree());
+                values.iter_mut().for_each(|value| *value *= factor);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows in a file without a name, which is gone when it is dropped: hidden states on their way from layer to layer.
+#[derive(Debug)]
+pub struct ScratchRows {
+    file: File,
+    path: PathBuf,
+    nodes: u64,
+    width: usize,
+}
+
+impl ScratchRows {
+    /// Room for `nodes` rows of `width` values, in a new file in `folder`. Rows that were not written are zeros.
+    pub fn create(folder: &Path, nodes: u64, width: usize) -> Result<Self> {
+        let path = folder.join(format!(".rows-{}-{nodes}x{width}", std::process::id()));
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(Error::io("create", &path))?;
+        std::fs::remove_file(&path).map_err(Error::io("remove", &path))?;
+        file.set_len(nodes * 4 * width as u64)
+            .map_err(Error::io("make room in", &path))?;
+        Ok(Self {
+            file,
+            path,
+            nodes,
+            width,
+        })
+    }
+
+    /// Writes the rows from node `first` on.
+    ///
+    /// # Panics
+    /// If these are no whole rows, or more than there is room for.
+    pub fn write(&self, first: u64, rows: &[f32]) -> Result<()> {
+        assert!(
+            rows.len().is_multiple_of(self.width) && first + (rows.len() / self.width) as u64 <= self.nodes,
+            "{} values from row {first} of {}",
+            rows.len(),
+            self.nodes
+        );
+        self.file
+            .write_all_at(bytemuck::cast_slice(rows), first * 4 * self.width as u64)
+            .map_err(Error::io("write", &self.path))
+    }
+}
+
+impl NodeRows for ScratchRows {
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
+        self.file
+            .read_exact_at(bytemuck::cast_slice_mut(out), nodes.start * 4 * self.width as u64)
+            .map_err(Error::io("read", &self.path))
+    }
+}
+
+/// Cuts a range of nodes at the borders of chunks: each chunk, and the rows in it.
+pub(super) fn pieces(store: &Store, nodes: Range<u64>) -> impl Iterator<Item = (ChunkId, Range<u64>)> + '_ {
+    let mut at = nodes.start;
+    std::iter::from_fn(move || {
+        (at < nodes.end).then(|| {
+            let chunk = store.chunks().chunk_of(NodeId(at));
+            let range = store.chunks().range(chunk);
+            let end = range.end.min(nodes.end);
+            let rows = at - range.start..end - range.start;
+            at = end;
+            (chunk, rows)
+        })
+    })
+}

@@ -1,0 +1,281 @@
+//! Aggregation against a loop over all edges, in any memory.
+
+use std::{path::Path, sync::Mutex};
+
+use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
+
+use super::*;
+use crate::{
+    generate::{
+        Model, Recipe, Rmat,
+        store::{FeatureOptions, StoreOptions, generate_store},
+    },
+    progress::Silent,
+};
+
+const DIM: usize = 11;
+
+fn store(folder: &Path, source: FeatureSource, dtype: FeatureDtype) -> Store {
+    let rmat = Rmat::graph500(9, 8.0);
+    let out = folder.join("graph.grappa");
+    generate_store(
+        &StoreOptions {
+            recipe: Recipe::new(Model::Rmat(rmat), 3),
+            out: out.clone(),
+            random_order: true,
+            chunks: Some(5),
+            only_chunks: None,
+            edge_options: EdgeOptions::default(),
+            features: Some(FeatureOptions {
+                dim: DIM as u32,
+                dtype,
+                source,
+            }),
+            memory: 64 << 20,
+            threads: 2,
+            resume: false,
+            writer: "test".into(),
+        },
+        &Silent,
+    )
+    .unwrap();
+    Store::open(&out).unwrap()
+}
+
+/// Sources of each node, and all rows.
+fn whole(store: &Store, rows: &dyn NodeRows) -> (Vec<Vec<u64>>, Vec<Vec<f32>>) {
+    let mut sources = Vec::new();
+    for chunk in store.present_chunks() {
+        let chunk = store.chunk(chunk).unwrap();
+        sources.extend(
+            chunk
+                .rows()
+                .range(0..chunk.rows().rows())
+                .map(|row| row.iter().collect::<Vec<_>>()),
+        );
+    }
+    let mut values = vec![0.0; sources.len() * rows.width()];
+    rows.read(0..sources.len() as u64, &mut values).unwrap();
+    let values = values.chunks_exact(rows.width()).map(<[f32]>::to_vec).collect();
+    (sources, values)
+}
+
+fn aggregated<R: Reduce>(
+    store: &Store,
+    rows: &dyn NodeRows,
+    own: Option<&dyn NodeRows>,
+    reduce: &R,
+    memory: u64,
+    threads: usize,
+) -> (Vec<f32>, usize) {
+    let (mut all, mut tiles) = (Vec::new(), 0);
+    aggregate(
+        store,
+        rows,
+        own,
+        reduce,
+        Budget { memory, threads },
+        &Silent,
+        &mut |nodes, states| {
+            assert_eq!(nodes.start as usize * reduce.state_width(), all.len());
+            all.extend_from_slice(states);
+            tiles += 1;
+            Ok(())
+        },
+    )
+    .unwrap();
+    (all, tiles)
+}
+
+fn naive(sources: &[Vec<u64>], rows: &[Vec<f32>], reduce: &impl Reduce) -> Vec<f32> {
+    sources
+        .iter()
+        .flat_map(|sources| {
+            let mut state = vec![0.0; reduce.state_width()];
+            reduce.begin(&[], &mut state);
+            sources
+                .iter()
+                .for_each(|&source| reduce.add(&mut state, &rows[source as usize]));
+            reduce.finish(sources.len() as u64, &mut state);
+            state
+        })
+        .collect()
+}
+
+#[test]
+fn any_memory_and_any_threads_give_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let features = StoreFeatures::open(&store).unwrap();
+    let (sources, rows) = whole(&store, &features);
+    assert!(sources.iter().any(Vec::is_empty) && sources.iter().any(|s| s.len() > 50));
+    fn check<R: Reduce>(store: &Store, features: &StoreFeatures<'_>, expected: &[f32], reduce: &R) {
+        for (memory, tiles_min) in [(1 << 20, 1), (40_000, 2), (8_000, 10)] {
+            for threads in [1, 2, 3] {
+                let (found, tiles) = aggregated(store, features, None, reduce, memory, threads);
+                assert!(found == expected, "{memory} bytes, {threads} threads");
+                assert!(tiles >= tiles_min, "{tiles} tiles in {memory} bytes");
+            }
+        }
+    }
+    let (mean, sum, max) = (Mean { width: DIM }, Sum { width: DIM }, Max { width: DIM });
+    check(&store, &features, &naive(&sources, &rows, &mean), &mean);
+    check(&store, &features, &naive(&sources, &rows, &sum), &sum);
+    check(&store, &features, &naive(&sources, &rows, &max), &max);
+}
+
+#[test]
+fn reductions_do_what_their_names_say() {
+    let rows: [&[f32]; 3] = [&[1.0, -5.0], &[2.0, -7.0], &[6.0, -6.0]];
+    fn reduced(reduce: &impl Reduce, rows: &[&[f32]]) -> Vec<f32> {
+        let mut state = vec![9.0; 2];
+        reduce.begin(&[], &mut state);
+        rows.iter().for_each(|row| reduce.add(&mut state, row));
+        reduce.finish(rows.len() as u64, &mut state);
+        state
+    }
+    assert_eq!(reduced(&Sum { width: 2 }, &rows), [9.0, -18.0]);
+    assert_eq!(reduced(&Mean { width: 2 }, &rows), [3.0, -6.0]);
+    assert_eq!(reduced(&Max { width: 2 }, &rows), [6.0, -5.0]);
+    for reduce in [
+        reduced(&Sum { width: 2 }, &[]),
+        reduced(&Mean { width: 2 }, &[]),
+        reduced(&Max { width: 2 }, &[]),
+    ] {
+        assert_eq!(reduce, [0.0, 0.0]);
+    }
+}
+
+/// Starts with the destination's own row.
+struct OwnPlusSum;
+
+impl Reduce for OwnPlusSum {
+    fn source_width(&self) -> usize {
+        DIM
+    }
+
+    fn own_width(&self) -> usize {
+        DIM
+    }
+
+    fn state_width(&self) -> usize {
+        DIM
+    }
+
+    fn begin(&self, own: &[f32], state: &mut [f32]) {
+        state.copy_from_slice(own);
+    }
+
+    fn add(&self, state: &mut [f32], source: &[f32]) {
+        state.iter_mut().zip(source).for_each(|(a, b)| *a += b);
+    }
+
+    fn finish(&self, degree: u64, state: &mut [f32]) {
+        let factor = ScaledRows::factor(degree);
+        state.iter_mut().for_each(|value| *value *= factor);
+    }
+}
+
+#[test]
+fn scaled_rows_and_own_rows_make_the_normalised_sum() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
+    let features = StoreFeatures::open(&store).unwrap();
+    let (sources, rows) = whole(&store, &features);
+    let scaled = ScaledRows::new(&features, &store).unwrap();
+    let (found, _) = aggregated(&store, &scaled, Some(&scaled), &OwnPlusSum, 30_000, 2);
+    let weight = |u: u64, v: usize| {
+        let degree = |node: usize| sources[node].len() as f64 + 1.0;
+        1.0 / (degree(u as usize) * degree(v)).sqrt()
+    };
+    for (v, found) in found.chunks_exact(DIM).enumerate() {
+        for (i, &found) in found.iter().enumerate() {
+            let neighbours = sources[v].iter().copied().chain([v as u64]);
+            let expected: f64 = neighbours.map(|u| weight(u, v) * f64::from(rows[u as usize][i])).sum();
+            assert!(
+                (f64::from(found) - expected).abs() < 1e-5,
+                "node {v}: {found} for {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn procedural_features_equal_stored_ones() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let stores: Vec<_> = [FeatureSource::Stored, FeatureSource::Procedural]
+        .into_iter()
+        .zip(&folders)
+        .map(|(source, folder)| store(folder.path(), source, FeatureDtype::F32))
+        .collect();
+    let rows = stores
+        .iter()
+        .map(|store| whole(store, &StoreFeatures::open(store).unwrap()).1);
+    let rows: Vec<_> = rows.collect();
+    assert!(rows[0] == rows[1]);
+}
+
+#[test]
+fn scratch_rows_give_back_what_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = ScratchRows::create(folder.path(), 10, 3).unwrap();
+    rows.write(4, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
+    let mut out = vec![9.0; 9];
+    rows.read(4..7, &mut out).unwrap();
+    assert_eq!(out, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 0.0, 0.0]);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the file has no name");
+}
+
+#[test]
+fn memory_too_small_for_a_row_names_what_would_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let features = StoreFeatures::open(&store).unwrap();
+    let mean = Mean { width: DIM };
+    let run = |memory| {
+        aggregate(
+            &store,
+            &features,
+            None,
+            &mean,
+            Budget { memory, threads: 1 },
+            &Silent,
+            &mut |_, _| Ok(()),
+        )
+    };
+    let message = run(500).unwrap_err().to_string();
+    let enough: u64 = message.rsplit(' ').next().unwrap().parse().unwrap();
+    // A later row may be longer than the first that does not fit.
+    let mut enough = enough;
+    while let Err(error) = run(enough) {
+        let next = error.to_string().rsplit(' ').next().unwrap().parse().unwrap();
+        assert!(next > enough, "{error}");
+        enough = next;
+    }
+}
+
+#[test]
+fn a_failing_sink_ends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let features = StoreFeatures::open(&store).unwrap();
+    let calls = Mutex::new(0);
+    let budget = Budget {
+        memory: 8_000,
+        threads: 2,
+    };
+    let result = aggregate(
+        &store,
+        &features,
+        None,
+        &Mean { width: DIM },
+        budget,
+        &Silent,
+        &mut |_, _| {
+            *calls.lock().unwrap() += 1;
+            Err(Error::Options("full".into()))
+        },
+    );
+    assert_eq!(result.unwrap_err().to_string(), "full");
+    assert_eq!(calls.into_inner().unwrap(), 1);
+}

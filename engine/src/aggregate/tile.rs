@@ -1,0 +1,269 @@
+//! Destinations that are reduced together, and their edges by block of sources.
+
+use std::{ops::Range, thread};
+
+use super::{Blocks, Budget, NodeRows, Reduce, rows::pieces};
+use crate::{
+    Error, Result,
+    io::prefetch::prefetch,
+    store::{Chunk, Store},
+};
+
+/// Bytes of an edge in a tile's lists.
+const EDGE_BYTES: u64 = 8;
+/// How many edges ahead a source's row is asked for.
+const AHEAD: usize = 8;
+/// Values in a cache line.
+const LINE_VALUES: usize = 16;
+
+/// Cuts the destinations into tiles that fit memory.
+pub struct Tiler<'a, R> {
+    store: &'a Store,
+    reduce: &'a R,
+    chunks: Vec<Chunk>,
+    blocks: Blocks,
+    threads: usize,
+    /// What a tile may take, in bytes.
+    tile_bytes: u64,
+    /// What the whole aggregation may take, for the error that says how much more it needs.
+    memory: u64,
+    next_node: u64,
+}
+
+/// Destinations, their states and their edges.
+pub struct Tile<'a, R> {
+    reduce: &'a R,
+    nodes: Range<u64>,
+    states: Vec<f32>,
+    strips: Vec<Strip>,
+}
+
+/// The part of a tile that one thread works on.
+struct Strip {
+    nodes: Range<u64>,
+    /// Where the edges of each block start, and the end.
+    starts: Vec<usize>,
+    /// Destination in the strip, source in its block.
+    edges: Vec<[u32; 2]>,
+    degrees: Vec<u64>,
+}
+
+impl<'a, R: Reduce> Tiler<'a, R> {
+    pub fn new(store: &'a Store, reduce: &'a R, budget: Budget, blocks: Blocks) -> Result<Self> {
+        let chunks = store
+            .present_chunks()
+            .map(|chunk| store.chunk(chunk))
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            store,
+            reduce,
+            chunks,
+            blocks,
+            threads: budget.threads,
+            tile_bytes: budget.memory.saturating_sub(blocks.bytes()),
+            memory: budget.memory,
+            next_node: 0,
+        })
+    }
+
+    /// The next tile, with its edges, or `None` if all nodes were in one.
+    pub fn next(&mut self) -> Result<Option<Tile<'a, R>>> {
+        let nodes = self.store.manifest().nodes;
+        if self.next_node == nodes {
+            return Ok(None);
+        }
+        let strips = self.cut()?;
+        let tile = self.next_node..strips.last().expect("a tile has a node").end;
+        self.next_node = tile.end;
+        let strips: Vec<Strip> = thread::scope(|scope| {
+            let threads: Vec<_> = strips
+                .into_iter()
+                .map(|nodes| scope.spawn(|| self.strip(nodes)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        });
+        let values = (tile.end - tile.start) as usize * self.reduce.state_width();
+        Ok(Some(Tile {
+            reduce: self.reduce,
+            nodes: tile,
+            states: vec![0.0; values],
+            strips,
+        }))
+    }
+
+    /// Decides where the next tile ends, and cuts it into strips of about the same work.
+    fn cut(&self) -> Result<Vec<Range<u64>>> {
+        let width = (self.reduce.state_width() + self.reduce.own_width()) as u64;
+        let row_bytes = 4 * width + 8;
+        let mut bytes = 8 * self.blocks.count() * self.threads as u64;
+        // The rows' costs, summed, at the end of each run of rows: what strips are balanced by.
+        let mut marks = vec![(self.next_node, 0u64)];
+        let (mut node, mut cost) = (self.next_node, 0);
+        'tile: for (chunk, rows) in pieces(self.store, self.next_node..self.store.manifest().nodes) {
+            let chunk = self.chunks[chunk.0 as usize].rows();
+            for row in rows {
+                let degree = chunk.row(row).degree();
+                let row_needs = row_bytes + EDGE_BYTES * degree;
+                if bytes + row_needs > self.tile_bytes || node - self.next_node == u64::from(u32::MAX) {
+                    if node > self.next_node {
+                        break 'tile;
+                    }
+                    return Err(Error::Options(format!(
+                        "{} bytes of memory do not hold the row of node {node}, which has {degree} edges; give at least {}",
+                        self.memory,
+                        2 * (row_needs + bytes) + 2 * 4 * self.blocks.width as u64
+                    )));
+                }
+                bytes += row_needs;
+                cost += 1 + degree;
+                node += 1;
+                if node.is_multiple_of(1024) {
+                    marks.push((node, cost));
+                }
+            }
+        }
+        marks.push((node, cost));
+        let threads = self.threads as u64;
+        let end_of = |thread| match thread {
+            0 => self.next_node,
+            thread => marks[marks.partition_point(|&(_, at)| at < cost * thread / threads)].0,
+        };
+        let strips = (0..threads).map(|thread| end_of(thread)..end_of(thread + 1));
+        Ok(strips.filter(|strip| !strip.is_empty()).collect())
+    }
+
+    /// Lists the edges of a strip by block. They are decoded twice, to be counted and to be put in place, which costs less
+    /// than to hold them twice.
+    fn strip(&self, nodes: Range<u64>) -> Strip {
+        let mut starts = vec![0; self.blocks.count() as usize + 1];
+        let mut degrees = Vec::with_capacity((nodes.end - nodes.start) as usize);
+        self.each_row(nodes.clone(), |_, sources| {
+            degrees.push(sources.len() as u64);
+            for source in sources {
+                starts[(source / self.blocks.block_nodes) as usize + 1] += 1;
+            }
+        });
+        for i in 1..starts.len() {
+            starts[i] += starts[i - 1];
+        }
+        let mut edges = vec![[0; 2]; starts[starts.len() - 1]];
+        let mut next = starts.clone();
+        self.each_row(nodes.clone(), |row, sources| {
+            for source in sources {
+                let (block, place) = (source / self.blocks.block_nodes, source % self.blocks.block_nodes);
+                let next = &mut next[block as usize];
+                edges[*next] = [row, place as u32];
+                *next += 1;
+            }
+        });
+        Strip {
+            nodes,
+            starts,
+            edges,
+            degrees,
+        }
+    }
+
+    fn each_row(&self, nodes: Range<u64>, mut each: impl FnMut(u32, &[u64])) {
+        let (mut sources, mut number) = (Vec::new(), 0);
+        for (chunk, rows) in pieces(self.store, nodes) {
+            for row in self.chunks[chunk.0 as usize].rows().range(rows) {
+                sources.clear();
+                row.decode_into(&mut sources);
+                each(number, &sources);
+                number += 1;
+            }
+        }
+    }
+}
+
+impl<R: Reduce> Tile<'_, R> {
+    pub fn nodes(&self) -> Range<u64> {
+        self.nodes.clone()
+    }
+
+    pub fn edges(&self) -> u64 {
+        self.strips.iter().map(|strip| strip.edges.len() as u64).sum()
+    }
+
+    /// Whether any of its edges comes from that block.
+    pub fn uses(&self, block: u64) -> bool {
+        self.strips.iter().any(|strip| !strip.block(block).is_empty())
+    }
+
+    /// Makes the states of nodes without edges.
+    pub fn begin(&mut self, own: Option<&dyn NodeRows>) -> Result<()> {
+        let (reduce, width) = (self.reduce, self.reduce.own_width());
+        let results: Vec<Result<()>> = self.each_strip(|strip, states| {
+            let mut rows = vec![0.0; strip.degrees.len() * width];
+            if let Some(own) = own {
+                own.read(strip.nodes.clone(), &mut rows)?;
+            }
+            for (i, state) in states.chunks_exact_mut(reduce.state_width()).enumerate() {
+                reduce.begin(&rows[i * width..][..width], state);
+            }
+            Ok(())
+        });
+        results.into_iter().collect()
+    }
+
+    /// Takes in the edges from a block, whose rows are `rows`.
+    pub fn add(&mut self, block: u64, rows: &[f32]) {
+        let (reduce, width, state_width) = (self.reduce, self.reduce.source_width(), self.reduce.state_width());
+        self.each_strip(|strip, states| {
+            let edges = strip.block(block);
+            for (i, [destination, source]) in edges.iter().enumerate() {
+                if let Some([_, ahead]) = edges.get(i + AHEAD) {
+                    let first = *ahead as usize * width;
+                    (first..first + width)
+                        .step_by(LINE_VALUES)
+                        .for_each(|at| prefetch(rows, at));
+                }
+                reduce.add(
+                    &mut states[*destination as usize * state_width..][..state_width],
+                    &rows[*source as usize * width..][..width],
+                );
+            }
+        });
+    }
+
+    /// Completes the states, and shows them.
+    pub fn finish(&mut self) -> &mut [f32] {
+        let reduce = self.reduce;
+        self.each_strip(|strip, states| {
+            for (degree, state) in strip.degrees.iter().zip(states.chunks_exact_mut(reduce.state_width())) {
+                reduce.finish(*degree, state);
+            }
+        });
+        &mut self.states
+    }
+
+    /// Does `work` for each strip and its states, each on a thread of its own.
+    fn each_strip<T: Send>(&mut self, work: impl Fn(&Strip, &mut [f32]) -> T + Sync) -> Vec<T> {
+        let width = self.reduce.state_width();
+        let work = &work;
+        thread::scope(|scope| {
+            let mut states = self.states.as_mut_slice();
+            let mut threads = Vec::new();
+            for strip in &self.strips {
+                let (now, rest) = states.split_at_mut(strip.degrees.len() * width);
+                states = rest;
+                threads.push(scope.spawn(move || work(strip, now)));
+            }
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        })
+    }
+}
+
+impl Strip {
+    fn block(&self, block: u64) -> &[[u32; 2]] {
+        let block = block as usize;
+        &self.edges[self.starts[block]..self.starts[block + 1]]
+    }
+}
