@@ -3,6 +3,7 @@
 //! - [`ingest`] reads edge lists, feature and label files, and writes a store under a memory budget;
 //! - [`generate`] writes stores and edge lists of synthetic graphs of any size;
 //! - [`store`] opens, verifies, describes and exports stores;
+//! - [`partition`] says which part of the graph each worker sees;
 //! - [`sample`] is minibatches;
 //! - [`aggregate`] reduces the rows of all in-neighbours, out of core;
 //! - [`sort`] sorts ids in memory;
@@ -19,6 +20,7 @@ pub mod ids;
 pub mod ingest;
 pub mod io;
 mod memory;
+pub mod partition;
 pub mod progress;
 pub mod sample;
 pub mod sort;

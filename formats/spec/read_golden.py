@@ -289,8 +289,8 @@ def weights():
     return list(struct.unpack_from(f"<{edges}f", payload)), list(anchors)
 
 
-def assignment():
-    meta, payload = container("assignment", "ASGN")
+def assignment(name):
+    meta, payload = container(name, "ASGN")
     generation, chunks, partitions, distinct, _, schedule = struct.unpack("<QIIII16s", meta)
     width, code = (2, "H") if partitions < 65535 else (4, "I")
     row_of = struct.unpack_from(f"<{chunks}I", payload)
@@ -298,6 +298,12 @@ def assignment():
     cells = [None if cell == 256**width - 1 else cell for cell in cells]
     row = lambda d: [(cells[2 * (d * chunks + j)], cells[2 * (d * chunks + j) + 1]) for j in range(chunks)]
     return generation, schedule.rstrip(b"\0"), [row(d) for d in row_of]
+
+
+def table_of(owners):
+    """The table that follows from the owners of each chunk: base, and variable or None."""
+    seen = lambda partition, source: partition if partition in owners[source] else None
+    return [[tuple(seen(p, j) if p is not None else None for p in row) for j in range(len(owners))] for row in owners]
 
 
 # manifest.md
@@ -380,7 +386,10 @@ def main():
     expect("rows, gap code", rows("gap"), (4, sources + [[*range(100, 229), 500]]))
     expect("weights", weights(), ([1.5, -2.0, 0.25], [0, 2]))
     first, second = [(0, None)] * 2 + [(0, 1)] * 2, [(1, 0)] * 2 + [(1, None)] * 2
-    expect("assignment", assignment(), (2, b"sweep", [first, first, second, second]))
+    expect("assignment", assignment("assignment"), (2, b"sweep", [first, first, second, second]))
+    table = table_of([(0, 2), (1, 0), (0, 2), (2, 1)])
+    expect("assignment-sweep", assignment("assignment-sweep"), (5, b"sweep", table))
+    expect("assignment-whole", assignment("assignment-whole"), (0, b"whole", table_of([(0, None)] * 3)))
     whole = {
         "writer": "grappa-ingest 0.1.0",
         "nodes": 5,

@@ -1,4 +1,10 @@
-//! Which partitions an edge bucket serves in a super-epoch.
+//! Which partitions see an edge bucket in a super-epoch.
+//!
+//! Each chunk is in the *base* of one partition, and in the *variable* part of at most one other. A partition *owns* the
+//! chunks of both, and sees edge bucket (i, j) if it owns chunk i and chunk j. So a bucket (i, j) can be seen by the owners
+//! of chunk i at most: one of its two entries is for the partition whose base has chunk i, the other for the one whose
+//! variable part has it, and either is none if that partition does not own chunk j. On the diagonal, where i = j, the table
+//! says who owns a chunk, and that decides the rest ([`Assignment::from_owners`]).
 //!
 //! ```text
 //! meta    offset  bytes  what
@@ -9,12 +15,12 @@
 //!             20      4  zeros
 //!             24     16  name of the schedule, ASCII, then zeros
 //! payload    4*i      4  which of the distinct rows is row i of the table, the buckets (i, 0..C)
-//!   4*C + 2*w*(d*C+j)  w  distinct row d, bucket j: the partition whose base it is in; all ones: none
-//!                  +w  w  the partition whose variable part it is in; all ones: none
+//!   4*C + 2*w*(d*C+j)  w  distinct row d, bucket j: the partition with its destinations in the base; all ones: none
+//!                  +w  w  the partition with its destinations in the variable part; all ones: none
 //!                         w is 2 if K < 65,535, else 4
 //! ```
 //!
-//! Destination chunks that are treated alike share a row, so a table of C x C takes the space of as many rows as there
+//! Destination chunks with the same owners share a row, so a table of C x C takes the space of as many rows as there
 //! are groups of chunks. Distinct rows are numbered in the order in which the table first uses them: the same table is
 //! always the same bytes.
 //!
@@ -34,13 +40,24 @@ use crate::{
 const META_BYTES: usize = 40;
 const SCHEDULE_BYTES: usize = 16;
 const NONE: u32 = u32::MAX;
+/// Where our files have their payload: at a multiple of this.
+const PAYLOAD_ALIGN: u64 = 64;
 
-/// The partitions that an edge bucket serves.
+/// The partitions that see an edge bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Serves {
-    /// The partition whose base it is in.
+    /// The partition that has its destinations in the base, if that one has its sources at all.
     pub base: Option<PartitionId>,
-    /// The partition, another one, whose variable part it is in.
+    /// The partition, another one, that has its destinations in the variable part, if that one has its sources at all.
+    pub variable: Option<PartitionId>,
+}
+
+/// The partitions that own a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owners {
+    /// The partition in whose base it is.
+    pub base: PartitionId,
+    /// The partition, another one, in whose variable part it is.
     pub variable: Option<PartitionId>,
 }
 
@@ -74,7 +91,40 @@ impl Assignment {
         }
     }
 
-    /// The assignment in which bucket (i, j) serves `serves(i, j)`.
+    /// The assignment that follows from who owns each chunk: a partition sees the buckets between the chunks it owns.
+    ///
+    /// Takes the time and the space of the table: C buckets for each group of chunks with the same owners.
+    ///
+    /// # Panics
+    /// As [`Assignment::from_fn`].
+    pub fn from_owners(generation: u64, partitions: u32, schedule: &str, owners: &[Owners]) -> Self {
+        let (mut row_of, mut rows) = (Vec::with_capacity(owners.len()), Vec::new());
+        let mut distinct: HashMap<Owners, u32> = HashMap::new();
+        check_shape(owners.len() as u64, partitions, schedule);
+        for (i, row) in owners.iter().enumerate() {
+            let next = distinct.len() as u32;
+            row_of.push(*distinct.entry(*row).or_insert_with(|| {
+                let cell = [row.base.0, row.variable.map_or(NONE, |p| p.0)];
+                assert!(
+                    is_cell(cell, partitions),
+                    "chunk {i} is owned by {row:?} of {partitions}"
+                );
+                rows.extend(owners.iter().map(|of_source| seen(cell, of_source)));
+                next
+            }));
+        }
+        Self {
+            generation,
+            chunks: owners.len() as u32,
+            partitions,
+            schedule: schedule.into(),
+            row_of,
+            rows,
+        }
+    }
+
+    /// The assignment in which bucket (i, j) serves `serves(i, j)`, whatever that is. For tests: a table is one that
+    /// partitions can be made from if it passes [`Assignment::check_owners`].
     ///
     /// # Panics
     /// If there are no chunks or no partitions, 2^32 - 1 partitions, a partition that is not below their number or
@@ -86,11 +136,7 @@ impl Assignment {
         schedule: &str,
         serves: impl Fn(ChunkId, ChunkId) -> Serves,
     ) -> Self {
-        assert!(
-            chunks > 0 && (1..NONE).contains(&partitions),
-            "{chunks} chunks, {partitions} partitions"
-        );
-        assert!(is_schedule(schedule.as_bytes()), "a schedule named {schedule:?}");
+        check_shape(chunks.into(), partitions, schedule);
         let mut row_of = Vec::with_capacity(chunks as usize);
         let mut distinct: HashMap<Vec<[u32; 2]>, u32> = HashMap::new();
         let mut rows = Vec::new();
@@ -153,6 +199,65 @@ impl Assignment {
         let [base, variable] =
             self.rows[row * self.chunks as usize + j.0 as usize].map(|p| (p != NONE).then_some(PartitionId(p)));
         Serves { base, variable }
+    }
+
+    /// The partitions that own a chunk, as the table says it: which see the bucket from the chunk to itself.
+    ///
+    /// # Panics
+    /// If there is no such chunk.
+    pub fn owners(&self, chunk: ChunkId) -> Serves {
+        self.bucket(chunk, chunk)
+    }
+
+    /// Fails unless the table follows from who owns each chunk, and each is in the base of one partition.
+    ///
+    /// Takes the time of the table.
+    pub fn check_owners(&self) -> Result<()> {
+        let wrong = |row: u32, j: usize, what: String| {
+            let cell = u64::from(row) * u64::from(self.chunks) + j as u64;
+            let width = entry_bytes(self.partitions) as u64;
+            let payload = Header::payload_offset(META_BYTES, PAYLOAD_ALIGN);
+            Err(FormatError::invalid(
+                payload + 4 * u64::from(self.chunks) + 2 * width * cell,
+                what,
+            ))
+        };
+        let mut owners = Vec::with_capacity(self.chunks as usize);
+        for (i, &row) in self.row_of.iter().enumerate() {
+            match self.owners(ChunkId(i as u32)) {
+                Serves {
+                    base: Some(base),
+                    variable,
+                } => owners.push(Owners { base, variable }),
+                Serves { base: None, .. } => {
+                    return wrong(row, i, format!("chunk {i} is in the base of no partition"));
+                }
+            }
+        }
+        // Chunks with the same owners have the same row, and no others can: each row is compared once, or is wrong.
+        let mut checked: Vec<Option<Owners>> = vec![None; self.rows.len() / self.chunks as usize];
+        for (i, &row) in self.row_of.iter().enumerate() {
+            if checked[row as usize].replace(owners[i]) == Some(owners[i]) {
+                continue;
+            }
+            let of_destination = [owners[i].base.0, owners[i].variable.map_or(NONE, |p| p.0)];
+            let cells = &self.rows[row as usize * self.chunks as usize..][..self.chunks as usize];
+            for (j, (of_source, &cell)) in owners.iter().zip(cells).enumerate() {
+                let expected = seen(of_destination, of_source);
+                if cell != expected {
+                    let what = format!(
+                        "the owners of chunks {i} and {j} make {} and {} see edge bucket ({i}, {j}), but the table says {} \
+                         and {}",
+                        Entry(expected[0]),
+                        Entry(expected[1]),
+                        Entry(cell[0]),
+                        Entry(cell[1])
+                    );
+                    return wrong(row, j, what);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The bytes of the file `assignments/<generation>`, and their digest.
@@ -307,6 +412,34 @@ impl Current {
                 "CURRENT must be the line `generation <number> <checksum>`, and its checksum must be right; write it \
                  anew with the generation that is to count",
             )),
+        }
+    }
+}
+
+/// Which of the owners of a destination, `NONE` for none, own the source too.
+fn seen(of_destination: [u32; 2], of_source: &Owners) -> [u32; 2] {
+    let owns = |p: u32| p == of_source.base.0 || of_source.variable.is_some_and(|variable| p == variable.0);
+    of_destination.map(|p| if owns(p) { p } else { NONE })
+}
+
+/// # Panics
+/// If no assignment has this shape.
+fn check_shape(chunks: u64, partitions: u32, schedule: &str) {
+    assert!(
+        (1..=u64::from(u32::MAX)).contains(&chunks) && (1..NONE).contains(&partitions),
+        "{chunks} chunks, {partitions} partitions"
+    );
+    assert!(is_schedule(schedule.as_bytes()), "a schedule named {schedule:?}");
+}
+
+/// An entry of the table, for people.
+struct Entry(u32);
+
+impl std::fmt::Display for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            NONE => f.write_str("none"),
+            p => write!(f, "partition {p}"),
         }
     }
 }

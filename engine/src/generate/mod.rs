@@ -29,7 +29,7 @@ mod features;
 mod in_order;
 mod node_files;
 mod poisson;
-mod random;
+pub(crate) mod random;
 mod rmat;
 pub mod store;
 

@@ -12,7 +12,7 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// What numbers are for. Each purpose has numbers of its own, so that adding features does not change the edges. The
 /// values are part of the format of generated graphs.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// In-degree and sources of a row; indexed by label.
     Row = 1,
     /// Into which split a node falls; indexed by label.
@@ -23,16 +23,18 @@ pub(super) enum Purpose {
     ClassMean = 4,
     /// Which nodes have many in-edges; indexed by label.
     DegreeLevel = 5,
+    /// Which chunks are grouped into partitions; indexed by super-epoch.
+    Grouping = 6,
 }
 
 /// The numbers a seed has for one purpose.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Source {
+pub(crate) struct Source {
     base: u64,
 }
 
 impl Source {
-    pub(super) fn new(seed: u64, purpose: Purpose) -> Self {
+    pub(crate) fn new(seed: u64, purpose: Purpose) -> Self {
         Self {
             base: mix(mix(seed.wrapping_add(GOLDEN)) ^ purpose as u64),
         }
@@ -40,13 +42,13 @@ impl Source {
 
     /// The number at `index`: uniform over all u64, and different for different indices.
     #[inline]
-    pub(super) fn at(self, index: u64) -> u64 {
+    pub(crate) fn at(self, index: u64) -> u64 {
         mix(self.base.wrapping_add(index.wrapping_mul(GOLDEN)))
     }
 
     /// The sequence at `index`.
     #[inline]
-    pub(super) fn stream(self, index: u64) -> Stream {
+    pub(crate) fn stream(self, index: u64) -> Stream {
         let state = self.at(index);
         Stream {
             state,
@@ -57,33 +59,33 @@ impl Source {
 
 /// An endless sequence of uniform numbers.
 #[derive(Debug, Clone)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     state: u64,
     gamma: u64,
 }
 
 impl Stream {
     #[inline]
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(self.gamma);
         mix(self.state)
     }
 
     /// Leaves out the next `count` numbers.
-    pub(super) fn skip(&mut self, count: u64) {
+    pub(crate) fn skip(&mut self, count: u64) {
         self.state = self.state.wrapping_add(self.gamma.wrapping_mul(count));
     }
 
     /// Number `i` of the sequence, without walking there.
     #[inline]
-    pub(super) fn nth(&self, i: u64) -> u64 {
+    pub(crate) fn nth(&self, i: u64) -> u64 {
         mix(self.state.wrapping_add(self.gamma.wrapping_mul(i + 1)))
     }
 }
 
 /// A number below `end` from a uniform one. A value's probability is off by less than `end` / 2^64 of itself.
 #[inline]
-pub(super) fn below(end: u64, uniform: u64) -> u64 {
+pub(crate) fn below(end: u64, uniform: u64) -> u64 {
     ((u128::from(uniform) * u128::from(end)) >> 64) as u64
 }
 

@@ -478,6 +478,32 @@ fn assignments_say_what_is_wrong_with_them() {
 }
 
 #[test]
+fn tables_that_contradict_their_diagonal_are_told() {
+    let name = "assignment-sweep";
+    let none = |at: usize| move |p: &mut Parts| p.put(at, [0xff, 0xff]);
+    changed(name, none(16), PAYLOAD + 16, "chunk 0 is in the base of no partition");
+    changed(
+        name,
+        none(18),
+        PAYLOAD + 24,
+        "make partition 0 and none see edge bucket (0, 2), but the table says partition 0 and partition 2",
+    );
+    changed(
+        name,
+        none(20),
+        PAYLOAD + 20,
+        "make partition 0 and none see edge bucket (0, 1), but the table says none and none",
+    );
+    // Chunks 0 and 2 share a row. It is right for chunk 0, and would be for chunk 2 if that had the same owners.
+    changed(
+        name,
+        none(26),
+        PAYLOAD + 16,
+        "make partition 0 and none see edge bucket (2, 0), but the table says partition 0 and partition 2",
+    );
+}
+
+#[test]
 fn weights_say_what_is_wrong_with_them() {
     let name = "weights";
     // Three weights and a padding, then the anchors of rows 0 and 64.

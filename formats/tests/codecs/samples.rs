@@ -2,7 +2,7 @@
 
 use grappa_formats::{
     ChunkId, ChunkSpan, FormatError, NodeId, PartitionId, Result,
-    assignment::{Assignment, Current, Serves},
+    assignment::{Assignment, Current, Owners, Serves},
     container::{FileKind, PAGE_BYTES, decode_file},
     dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
     features::{FeatureLayout, FeaturesMeta},
@@ -43,6 +43,7 @@ pub fn all() -> Vec<Sample> {
         ),
         sample("order", order_file(&ORDER)),
         sample("assignment", assignment().encode().0),
+        sample("assignment-sweep", assignment_of_a_sweep().encode().0),
         sample("assignment-whole", Assignment::whole(3).encode().0),
         sample("weights", weights_file(&degrees(), &WEIGHTS)),
         sample("edges-elias-fano", rows(RowCodec::EliasFano)[0].clone()),
@@ -59,7 +60,8 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
         "manifest" | "manifest-slice" => Manifest::decode(bytes).map(drop),
         "split" => splits::decode(bytes, "train", SPLIT_NODES).map(drop),
         "assignment" => Assignment::decode(bytes, 2, 4).map(drop),
-        "assignment-whole" => Assignment::decode(bytes, 0, 3).map(drop),
+        "assignment-sweep" => Assignment::decode(bytes, 5, 4).and_then(|a| a.check_owners()),
+        "assignment-whole" => Assignment::decode(bytes, 0, 3).and_then(|a| a.check_owners()),
         "CURRENT" => Current::decode(bytes).map(drop),
         "order" => {
             let (header, payload) = decode_file(bytes, FileKind::ORDER)?;
@@ -278,7 +280,16 @@ fn multi_labels() -> Vec<u8> {
     )
 }
 
-/// Two groups of two chunks: each is the base of one partition, and their crossing the variable part of the other's.
+/// Three partitions, the base of each the variable part of the one before it.
+fn assignment_of_a_sweep() -> Assignment {
+    let owners = [0, 1, 0, 2].map(|base| Owners {
+        base: PartitionId(base),
+        variable: Some(PartitionId((base + 2) % 3)),
+    });
+    Assignment::from_owners(5, 3, "sweep", &owners)
+}
+
+/// What a file can hold, though no partition could: edges between two groups of chunks are seen by both partitions.
 fn assignment() -> Assignment {
     Assignment::from_fn(2, 4, 2, "sweep", |i, j| Serves {
         base: Some(PartitionId(i.0 / 2)),

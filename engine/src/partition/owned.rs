@@ -1,0 +1,298 @@
+//! What a partition owns, as ranges of nodes with local ids.
+//!
+//! A question about a node costs a look-up of its chunk and one in an array of C entries; the way back from a local id is
+//! a binary search among the runs, which are at most as many as owned chunks. Memory is 25 bytes a chunk of the store.
+
+use std::{fmt, ops::Range};
+
+use grappa_formats::{ChunkId, NodeId, PartitionId, assignment::Assignment, chunks::ChunkMap};
+use roaring::RoaringTreemap;
+
+/// A node that a partition owns, by its place among the nodes it owns: 0 to their number, in the order of their ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LocalId(pub u64);
+
+impl fmt::Display for LocalId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What stands for "not owned" where the first local id of a chunk is kept.
+const NOT_OWNED: u64 = u64::MAX;
+
+/// The chunks and nodes that a partition owns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owned {
+    partition: PartitionId,
+    chunks: ChunkMap,
+    base: Vec<ChunkId>,
+    variable: Vec<ChunkId>,
+    /// Ascending, not empty, apart from each other.
+    runs: Vec<Range<u64>>,
+    /// The local id of the first node of each run.
+    run_locals: Vec<u64>,
+    /// Of each chunk of the store, the local id of its first node, or [`NOT_OWNED`].
+    chunk_locals: Vec<u64>,
+    nodes: u64,
+}
+
+impl Owned {
+    /// What `partition` owns.
+    ///
+    /// # Panics
+    /// If the assignment is of another number of chunks, or of fewer partitions.
+    pub fn of(assignment: &Assignment, chunks: &ChunkMap, partition: PartitionId) -> Self {
+        assert_eq!(
+            assignment.chunks(),
+            chunks.chunks(),
+            "the assignment is of other chunks"
+        );
+        assert!(
+            partition.0 < assignment.partitions(),
+            "partition {partition} of {}",
+            assignment.partitions()
+        );
+        let mut owned = Self {
+            partition,
+            chunks: chunks.clone(),
+            base: Vec::new(),
+            variable: Vec::new(),
+            runs: Vec::new(),
+            run_locals: Vec::new(),
+            chunk_locals: vec![NOT_OWNED; chunks.chunks() as usize],
+            nodes: 0,
+        };
+        for chunk in (0..chunks.chunks()).map(ChunkId) {
+            let owners = assignment.owners(chunk);
+            if owners.base == Some(partition) {
+                owned.base.push(chunk);
+            } else if owners.variable == Some(partition) {
+                owned.variable.push(chunk);
+            } else {
+                continue;
+            }
+            owned.add(chunk);
+        }
+        owned
+    }
+
+    /// Numbers the nodes of the next owned chunk.
+    fn add(&mut self, chunk: ChunkId) {
+        let range = self.chunks.range(chunk);
+        self.chunk_locals[chunk.0 as usize] = self.nodes;
+        if range.is_empty() {
+            return;
+        }
+        match self.runs.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => {
+                self.runs.push(range.clone());
+                self.run_locals.push(self.nodes);
+            }
+        }
+        self.nodes += range.end - range.start;
+    }
+
+    /// The partition.
+    pub fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// The chunks of its base, ascending. Its seeds are in them.
+    pub fn base(&self) -> &[ChunkId] {
+        &self.base
+    }
+
+    /// The chunks of its variable part, ascending.
+    pub fn variable(&self) -> &[ChunkId] {
+        &self.variable
+    }
+
+    /// The chunks of both, ascending.
+    pub fn chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
+        (0..)
+            .map(ChunkId)
+            .zip(&self.chunk_locals)
+            .filter_map(|(chunk, &local)| (local != NOT_OWNED).then_some(chunk))
+    }
+
+    /// The division of the store into chunks.
+    pub fn chunk_map(&self) -> &ChunkMap {
+        &self.chunks
+    }
+
+    /// The ids of the owned nodes as the fewest ranges: ascending, not empty, and not adjacent.
+    pub fn runs(&self) -> &[Range<u64>] {
+        &self.runs
+    }
+
+    /// Number of owned nodes.
+    pub fn nodes(&self) -> u64 {
+        self.nodes
+    }
+
+    /// Whether a chunk is owned.
+    ///
+    /// # Panics
+    /// If there is no such chunk.
+    #[inline]
+    pub fn owns(&self, chunk: ChunkId) -> bool {
+        self.chunk_locals[chunk.0 as usize] != NOT_OWNED
+    }
+
+    /// Whether a node is owned.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    #[inline]
+    pub fn contains(&self, node: NodeId) -> bool {
+        self.owns(self.chunks.chunk_of(node))
+    }
+
+    /// The local id of a node, if it is owned.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    #[inline]
+    pub fn local(&self, node: NodeId) -> Option<LocalId> {
+        let chunk = self.chunks.chunk_of(node).0 as usize;
+        let first = self.chunk_locals[chunk];
+        (first != NOT_OWNED).then(|| LocalId(first + (node.0 - self.chunks.starts()[chunk])))
+    }
+
+    /// The node with a local id.
+    ///
+    /// # Panics
+    /// If there is no such local id.
+    #[inline]
+    pub fn node(&self, local: LocalId) -> NodeId {
+        assert!(local.0 < self.nodes, "local id {local} of {}", self.nodes);
+        let run = self.run_locals.partition_point(|&first| first <= local.0) - 1;
+        NodeId(self.runs[run].start + (local.0 - self.run_locals[run]))
+    }
+
+    /// The local ids of the nodes of an owned chunk.
+    ///
+    /// # Panics
+    /// If the chunk is not owned.
+    pub fn locals_of(&self, chunk: ChunkId) -> Range<u64> {
+        assert!(self.owns(chunk), "chunk {chunk} is not owned");
+        let first = self.chunk_locals[chunk.0 as usize];
+        first..first + self.chunks.len(chunk)
+    }
+
+    /// The nodes of `split` that are seeds of this partition: those in its base, ascending.
+    pub fn seeds(&self, split: &RoaringTreemap) -> Vec<NodeId> {
+        let mut seeds = Vec::new();
+        let mut nodes = split.iter();
+        let mut next = nodes.next();
+        for &chunk in &self.base {
+            let range = self.chunks.range(chunk);
+            if next.is_some_and(|node| node < range.start) {
+                nodes.advance_to(range.start);
+                next = nodes.next();
+            }
+            while let Some(node) = next.filter(|&node| node < range.end) {
+                seeds.push(NodeId(node));
+                next = nodes.next();
+            }
+        }
+        seeds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grappa_formats::assignment::Owners;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn by_owners(owners: &[(u32, Option<u32>)], partitions: u32) -> Assignment {
+        let owners: Vec<_> = owners
+            .iter()
+            .map(|&(base, variable)| Owners {
+                base: PartitionId(base),
+                variable: variable.map(PartitionId),
+            })
+            .collect();
+        Assignment::from_owners(1, partitions, "sweep", &owners)
+    }
+
+    proptest! {
+        #[test]
+        fn local_ids_number_the_owned_nodes_in_order(
+            lengths in prop::collection::vec(0..6u64, 1..20),
+            picks in prop::collection::vec((0..3u32, prop::option::of(1..3u32)), 20),
+        ) {
+            let mut starts = vec![0];
+            lengths.iter().for_each(|length| starts.push(starts[starts.len() - 1] + length));
+            let map = ChunkMap::from_starts(starts).unwrap();
+            // The variable part is another partition's: as many further as picked.
+            let owners: Vec<_> = picks[..lengths.len()]
+                .iter()
+                .map(|&(base, further)| (base, further.map(|further| (base + further) % 3)))
+                .collect();
+            let assignment = by_owners(&owners, 3);
+            let split: RoaringTreemap = (0..map.nodes()).step_by(3).collect();
+            let mut seeds_of_all = Vec::new();
+            for partition in 0..3 {
+                let owned = Owned::of(&assignment, &map, PartitionId(partition));
+                let owns = |chunk: ChunkId| {
+                    let (base, variable) = owners[chunk.0 as usize];
+                    base == partition || variable == Some(partition)
+                };
+                let mut next = 0;
+                for node in (0..map.nodes()).map(NodeId) {
+                    let expected = owns(map.chunk_of(node)).then_some(LocalId(next));
+                    prop_assert_eq!(owned.local(node), expected);
+                    prop_assert_eq!(owned.contains(node), expected.is_some());
+                    if let Some(local) = expected {
+                        prop_assert_eq!(owned.node(local), node);
+                        next += 1;
+                    }
+                }
+                prop_assert_eq!(owned.nodes(), next);
+                let of_runs: Vec<_> = owned.runs().iter().cloned().flatten().collect();
+                let of_locals: Vec<_> = (0..next).map(|local| owned.node(LocalId(local)).0).collect();
+                prop_assert_eq!(of_runs, of_locals);
+                prop_assert!(owned.runs().windows(2).all(|pair| pair[0].end < pair[1].start), "not merged");
+                prop_assert!(owned.runs().iter().all(|run| !run.is_empty()));
+                let all: Vec<_> = owned.chunks().collect();
+                let mut both = [owned.base(), owned.variable()].concat();
+                both.sort();
+                prop_assert_eq!(&all, &both);
+                prop_assert!(all.iter().all(|&chunk| owns(chunk)));
+                for &chunk in &all {
+                    let nodes: Vec<_> = owned.locals_of(chunk).map(|local| owned.node(LocalId(local)).0).collect();
+                    prop_assert_eq!(nodes, map.range(chunk).collect::<Vec<_>>());
+                }
+                let seeds = owned.seeds(&split);
+                prop_assert!(seeds.is_sorted());
+                prop_assert!(seeds.iter().all(|&seed| owners[map.chunk_of(seed).0 as usize].0 == partition));
+                seeds_of_all.extend(seeds.iter().map(|seed| seed.0));
+            }
+            seeds_of_all.sort_unstable();
+            prop_assert_eq!(seeds_of_all, split.iter().collect::<Vec<_>>(), "each is a seed once");
+        }
+    }
+
+    #[test]
+    fn one_partition_owns_everything_under_the_same_ids() {
+        let map = ChunkMap::uniform(1 << 40, 64);
+        let owned = Owned::of(&Assignment::whole(64), &map, PartitionId(0));
+        assert_eq!((owned.runs().len(), owned.runs()[0].clone()), (1, 0..1 << 40));
+        let last = (1 << 40) - 1;
+        assert_eq!(owned.local(NodeId(last)), Some(LocalId(last)));
+        assert_eq!(owned.node(LocalId(last)), NodeId(last));
+    }
+
+    #[test]
+    fn a_partition_may_own_nothing() {
+        let map = ChunkMap::uniform(9, 3);
+        let owned = Owned::of(&by_owners(&[(0, None); 3], 2), &map, PartitionId(1));
+        assert_eq!((owned.nodes(), owned.runs().len()), (0, 0));
+        assert_eq!(owned.local(NodeId(4)), None);
+    }
+}
