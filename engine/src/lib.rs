@@ -4,7 +4,8 @@
 //! - [`generate`] writes stores and edge lists of synthetic graphs of any size;
 //! - [`store`] opens, verifies, describes and exports stores;
 //! - [`partition`] says which part of the graph each worker sees;
-//! - [`sample`] is minibatches;
+//! - [`view`] is the rows that can be sampled from;
+//! - [`sample`] draws minibatches from them;
 //! - [`aggregate`] reduces the rows of all in-neighbours, out of core;
 //! - [`sort`] sorts ids in memory;
 //! - [`io`] is files, mappings and memory: the only module with `unsafe` code, and it knows no graph words.
@@ -25,6 +26,7 @@ pub mod progress;
 pub mod sample;
 pub mod sort;
 pub mod store;
+pub mod view;
 mod workers;
 
 pub use error::{Error, Position, Result};

@@ -1,0 +1,240 @@
+//! Which positions of a row are kept: k of d, ascending.
+//!
+//! The positions are what all kinds of view have in common, so all of them give the same samples. Without replacement, a
+//! set of k positions is drawn, all sets alike. Which way takes the least time depends on k and d:
+//!
+//! - d at most 64: Floyd's algorithm with the set in a register (Bentley and Floyd, "A Sample of Brilliance", 1987);
+//! - d at most 64 k: the same, with the set as a bitmap of at most k words;
+//! - k at most 16: k numbers at once, put in order by counting for each how many are smaller, which is a few vector
+//!   comparisons; and once more if two were equal, which is seldom;
+//! - else: k numbers, sorted; as many more as were equal to others; and so on.
+//!
+//! Each gives every set with the same probability. The time is proportional to k (k log k in the last case), whatever d.
+
+use super::random::Draws;
+
+/// The largest k that is put in order by counting.
+const COUNTED: usize = 16;
+
+/// Memory that drawing needs, reused.
+#[derive(Debug, Default)]
+pub(super) struct DrawScratch {
+    /// A bitmap, all zeros between calls.
+    bits: Vec<u64>,
+}
+
+/// Appends `k` different positions below `d`, ascending; `k < d`.
+#[inline]
+pub(super) fn without_replacement(
+    draws: &mut Draws,
+    d: u64,
+    k: u32,
+    scratch: &mut DrawScratch,
+    positions: &mut Vec<u64>,
+) {
+    debug_assert!(u64::from(k) < d, "{k} of {d}");
+    if d <= 64 {
+        let mut set = 0u64;
+        for last in d - u64::from(k)..d {
+            let drawn = draws.below(last + 1);
+            let taken = set >> drawn & 1;
+            // If it was taken, `last` is not yet: all drawn before are below it.
+            set |= 1 << if taken == 1 { last } else { drawn };
+        }
+        while set != 0 {
+            positions.push(u64::from(set.trailing_zeros()));
+            set &= set - 1;
+        }
+    } else if d <= 64 * u64::from(k) {
+        by_bitmap(draws, d, k, &mut scratch.bits, positions);
+    } else if k as usize <= COUNTED {
+        by_counting(draws, d, k as usize, positions);
+    } else {
+        by_sorting(draws, d, k as usize, positions);
+    }
+}
+
+/// Appends `k` positions below `d`, drawn independently, ascending; `d > 0`.
+pub(super) fn with_replacement(draws: &mut Draws, d: u64, k: u32, positions: &mut Vec<u64>) {
+    let start = positions.len();
+    positions.extend((0..k).map(|_| draws.below(d)));
+    positions[start..].sort_unstable();
+}
+
+fn by_bitmap(draws: &mut Draws, d: u64, k: u32, bits: &mut Vec<u64>, positions: &mut Vec<u64>) {
+    let words = d.div_ceil(64) as usize;
+    if bits.len() < words {
+        bits.resize(words, 0);
+    }
+    let bits = &mut bits[..words];
+    for last in d - u64::from(k)..d {
+        let drawn = draws.below(last + 1);
+        let (word, bit) = ((drawn / 64) as usize, drawn % 64);
+        if bits[word] >> bit & 1 == 0 {
+            bits[word] |= 1 << bit;
+        } else {
+            bits[(last / 64) as usize] |= 1 << (last % 64);
+        }
+    }
+    for (word, base) in bits.iter_mut().zip((0..).step_by(64)) {
+        let mut set = std::mem::take(word);
+        while set != 0 {
+            positions.push(base + u64::from(set.trailing_zeros()));
+            set &= set - 1;
+        }
+    }
+}
+
+fn by_counting(draws: &mut Draws, d: u64, k: usize, positions: &mut Vec<u64>) {
+    let mut drawn = [u64::MAX; COUNTED];
+    let mut smaller = [0u64; COUNTED];
+    loop {
+        for place in &mut drawn[..k] {
+            *place = draws.below(d);
+        }
+        smaller.fill(0);
+        for &one in &drawn[..k] {
+            for (count, &other) in smaller.iter_mut().zip(&drawn) {
+                *count += u64::from(one < other);
+            }
+        }
+        // If all differ, the counts are 0 to k - 1.
+        if smaller[..k].iter().sum::<u64>() == (k * (k - 1) / 2) as u64 {
+            break;
+        }
+    }
+    let start = positions.len();
+    positions.resize(start + k, 0);
+    let positions = &mut positions[start..];
+    for (&one, &place) in drawn[..k].iter().zip(&smaller) {
+        positions[place as usize] = one;
+    }
+}
+
+fn by_sorting(draws: &mut Draws, d: u64, k: usize, positions: &mut Vec<u64>) {
+    let start = positions.len();
+    loop {
+        let missing = start + k - positions.len();
+        if missing == 0 {
+            return;
+        }
+        positions.extend((0..missing).map(|_| draws.below(d)));
+        let drawn = &mut positions[start..];
+        drawn.sort_unstable();
+        let mut kept = 0;
+        for i in 0..drawn.len() {
+            drawn[kept] = drawn[i];
+            kept += usize::from(i + 1 == drawn.len() || drawn[i + 1] != drawn[i]);
+        }
+        positions.truncate(start + kept);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use grappa_formats::PartitionId;
+
+    use super::*;
+    use crate::sample::{BatchKey, random::HopKey, tests::statistics::assert_uniform};
+
+    fn key() -> HopKey {
+        BatchKey {
+            seed: 1,
+            epoch: 0,
+            partition: PartitionId(0),
+            batch: 0,
+        }
+        .hop(0)
+    }
+
+    /// How often each outcome came, of `draws` destinations.
+    fn outcomes(draws: usize, mut draw: impl FnMut(&mut Draws, &mut Vec<u64>)) -> HashMap<Vec<u64>, u64> {
+        let mut counts = HashMap::new();
+        for destination in 0..draws {
+            let mut positions = Vec::new();
+            draw(&mut key().draws(destination), &mut positions);
+            *counts.entry(positions).or_insert(0) += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn each_way_of_drawing_gives_every_set_as_often() {
+        type Way = fn(&mut Draws, u64, u32, &mut DrawScratch, &mut Vec<u64>);
+        let ways: [(&str, Way); 4] = [
+            ("register", without_replacement),
+            ("bitmap", |draws, d, k, scratch, positions| {
+                by_bitmap(draws, d, k, &mut scratch.bits, positions);
+            }),
+            ("counting", |draws, d, k, _, positions| {
+                by_counting(draws, d, k as usize, positions)
+            }),
+            ("sorting", |draws, d, k, _, positions| {
+                by_sorting(draws, d, k as usize, positions)
+            }),
+        ];
+        let mut scratch = DrawScratch::default();
+        for (name, way) in ways {
+            for (d, k, sets) in [(9, 4, 126), (8, 7, 8), (6, 1, 6), (40, 2, 780)] {
+                let counts = outcomes(60_000, |draws, positions| {
+                    positions.push(99);
+                    way(draws, d, k, &mut scratch, positions);
+                    assert_eq!(positions.remove(0), 99, "{name} appends");
+                });
+                assert!(
+                    counts
+                        .keys()
+                        .all(|set| set.is_sorted_by(|a, b| a < b) && set[set.len() - 1] < d)
+                );
+                assert_eq!(counts.len(), sets, "{name}: {k} of {d}");
+                assert_uniform(&counts.into_values().collect::<Vec<_>>(), name);
+            }
+        }
+    }
+
+    #[test]
+    fn any_k_of_any_d_is_a_set_of_k_positions() {
+        let mut scratch = DrawScratch::default();
+        let mut destination = 0;
+        for d in [2, 63, 64, 65, 128, 129, 960, 961, 1024, 1 << 20, 1 << 40] {
+            for k in [1, 2, 15, 16, 17, 63, 64, 500, 100_000] {
+                if u64::from(k) >= d {
+                    continue;
+                }
+                destination += 1;
+                let mut positions = Vec::new();
+                without_replacement(&mut key().draws(destination), d, k, &mut scratch, &mut positions);
+                assert_eq!(positions.len(), k as usize, "{k} of {d}");
+                assert!(positions.is_sorted_by(|a, b| a < b) && positions[positions.len() - 1] < d);
+                assert!(scratch.bits.iter().all(|&word| word == 0), "the bitmap is left empty");
+            }
+        }
+    }
+
+    #[test]
+    fn large_draws_spread_evenly() {
+        // How many of the positions fall into each of a hundred parts, where each way is taken as it would be.
+        let mut scratch = DrawScratch::default();
+        for (d, k) in [(64, 20), (900, 15), (6400, 100), (1_000_000, 15), (1_000_000, 500)] {
+            let parts = d.min(100);
+            let mut counts = vec![0; parts as usize];
+            for destination in 0..2000 {
+                let mut positions = Vec::new();
+                without_replacement(&mut key().draws(destination), d, k, &mut scratch, &mut positions);
+                positions.iter().for_each(|p| counts[(p * parts / d) as usize] += 1);
+            }
+            assert_uniform(&counts, &format!("{k} of {d}"));
+        }
+    }
+
+    #[test]
+    fn draws_with_replacement_may_repeat() {
+        let counts = outcomes(40_000, |draws, positions| with_replacement(draws, 5, 2, positions));
+        let expected = |set: &Vec<u64>| 40_000.0 * if set[0] == set[1] { 1.0 } else { 2.0 } / 25.0;
+        assert_eq!(counts.len(), 15);
+        let (counts, expected): (Vec<_>, Vec<_>) = counts.iter().map(|(set, &n)| (n, expected(set))).unzip();
+        crate::sample::tests::statistics::assert_fits(&counts, &expected, "two of five");
+    }
+}

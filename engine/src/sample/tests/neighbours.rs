@@ -1,0 +1,218 @@
+//! Uniform neighbour sampling.
+
+use std::collections::HashMap;
+
+use super::{naive::all_neighbours, statistics::assert_uniform, *};
+
+/// A node 0 with in-edges from all others, whose number is `d`.
+fn star(d: u64) -> Graph {
+    Graph::new(d + 1, |node| if node == 0 { (1..=d).collect() } else { vec![] })
+}
+
+#[test]
+fn all_neighbours_are_those_of_the_naive_twin() {
+    for graph in [Graph::mixed(800), Graph::local(800)] {
+        let view = whole(&graph, 3);
+        for fanouts in ["-1", "-1,-1", "1000,-1,800"] {
+            for replace in [false, true] {
+                let fanouts: Fanouts = fanouts.parse().unwrap();
+                if replace && fanouts.at(0).is_some() {
+                    continue;
+                }
+                let sampler = Sampler::uniform(fanouts.clone(), replace);
+                let seeds = nodes([3, 700, 0, 1, 2, 4, 44]);
+                let minibatch = sample(&sampler, &view, &seeds, 0).unwrap();
+                assert_eq!(minibatch, all_neighbours(&graph, &seeds, fanouts.hops()));
+                check_valid(&minibatch, &graph, replace);
+            }
+        }
+    }
+}
+
+#[test]
+fn samples_are_valid_and_as_large_as_the_fanouts_say() {
+    let graph = Graph::mixed(4000);
+    let view = whole(&graph, 5);
+    for (text, replace) in [
+        ("15,10,5", false),
+        ("3,-1", false),
+        ("20,20", true),
+        ("100,2", false),
+        ("1", true),
+    ] {
+        let sampler = Sampler::uniform(fanouts(text), replace);
+        let minibatch = sample(&sampler, &view, &nodes((0..4000).step_by(13)), 3).unwrap();
+        check_valid(&minibatch, &graph, replace);
+        for (hop, block) in minibatch.blocks.iter().enumerate() {
+            for destination in 0..block.destinations {
+                let degree = graph.rows[minibatch.nodes[destination].0 as usize].len();
+                let expected = match fanouts(text).at(hop) {
+                    None => degree,
+                    Some(fanout) if replace && degree > 0 => fanout as usize,
+                    Some(fanout) => degree.min(fanout as usize),
+                };
+                assert_eq!(block.edges_of(destination).len(), expected);
+                let degrees = [block.visible[destination], block.global[destination]];
+                assert_eq!(degrees, [degree as u64; 2]);
+                assert!(!block.halo[destination]);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_set_of_neighbours_is_as_likely_as_any_other() {
+    let view = whole(&star(7), 2);
+    let sampler = Sampler::uniform(fanouts("3"), false);
+    let mut counts = HashMap::new();
+    for batch in 0..20_000 {
+        let minibatch = sample(&sampler, &view, &nodes([0]), batch).unwrap();
+        *counts.entry(minibatch.nodes).or_insert(0) += 1;
+    }
+    assert_eq!(counts.len(), 35);
+    assert_uniform(&counts.into_values().collect::<Vec<_>>(), "sets of 3 of 7");
+}
+
+#[test]
+fn draws_with_replacement_are_independent() {
+    let view = whole(&star(4), 1);
+    let sampler = Sampler::uniform(fanouts("3"), true);
+    // Of three draws, the numbers of each of four neighbours: 64 ordered outcomes, seen without their order.
+    let mut counts = HashMap::new();
+    let batches = 20_000;
+    for batch in 0..batches {
+        let minibatch = sample(&sampler, &view, &nodes([0]), batch).unwrap();
+        let mut drawn: Vec<_> = minibatch.blocks[0]
+            .indices
+            .iter()
+            .map(|&i| minibatch.nodes[i as usize].0)
+            .collect();
+        assert_eq!(drawn.len(), 3);
+        drawn.sort_unstable();
+        *counts.entry(drawn).or_insert(0) += 1;
+    }
+    let (counts, expected): (Vec<_>, Vec<_>) = counts
+        .iter()
+        .map(|(drawn, &count)| {
+            let orders = match drawn.iter().collect::<std::collections::HashSet<_>>().len() {
+                1 => 1.0,
+                2 => 3.0,
+                _ => 6.0,
+            };
+            (count, batches as f64 * orders / 64.0)
+        })
+        .unzip();
+    statistics::assert_fits(&counts, &expected, "three draws of four");
+}
+
+#[test]
+fn draws_depend_on_each_part_of_the_key_and_on_hop_and_place() {
+    // A thousand neighbours each: two samples of 20 are seldom alike.
+    let graph = Graph::new(1002, |node| if node < 2 { (0..1002).collect() } else { vec![] });
+    let view = whole(&graph, 1);
+    let sampler = Sampler::uniform(fanouts("20,20"), false);
+    let seeds = nodes([0, 1]);
+    let base = key(5);
+    let mut samples = Vec::new();
+    for key in [
+        base,
+        BatchKey { seed: 8, ..base },
+        BatchKey { epoch: 3, ..base },
+        BatchKey {
+            partition: PartitionId(1),
+            ..base
+        },
+        BatchKey { batch: 6, ..base },
+    ] {
+        let mut minibatch = Minibatch::default();
+        sampler
+            .sample(&view, &seeds, key, &mut Scratch::default(), &mut minibatch)
+            .unwrap();
+        for block in &minibatch.blocks {
+            for seed in 0..2 {
+                let drawn = &block.indices[block.edges_of(seed)];
+                samples.push(drawn.iter().map(|&i| minibatch.nodes[i as usize]).collect::<Vec<_>>());
+            }
+        }
+    }
+    let all = samples.len();
+    samples.sort();
+    samples.dedup();
+    assert_eq!(samples.len(), all);
+}
+
+#[test]
+fn scratch_and_buffer_carry_nothing_from_batch_to_batch() {
+    let graph = Graph::mixed(2000);
+    let other = Graph::local(900);
+    let (view, other_view) = (whole(&graph, 3), whole(&other, 2));
+    let (mut scratch, mut out) = (Scratch::default(), Minibatch::default());
+    let deep = Sampler::uniform(fanouts("15,10,5"), false);
+    let wide = Sampler::uniform(fanouts("-1,-1"), false);
+    for batch in 0..50 {
+        let seeds = nodes((0..20).map(|i| (batch * 20 + i) * 7 % 900));
+        for (view, sampler) in [(&view, &deep), (&other_view, &wide), (&view, &wide)] {
+            sampler
+                .sample(view, &seeds, key(batch), &mut scratch, &mut out)
+                .unwrap();
+            assert_eq!(out, sample(sampler, view, &seeds, batch).unwrap());
+        }
+        // A batch that fails leaves nothing behind, either.
+        let twice = [seeds.clone(), nodes([seeds[3].0])].concat();
+        assert!(deep.sample(&view, &twice, key(batch), &mut scratch, &mut out).is_err());
+    }
+}
+
+#[test]
+fn no_seeds_make_an_empty_minibatch() {
+    let view = whole(&Graph::mixed(100), 1);
+    let minibatch = sample(&Sampler::uniform(fanouts("5,5"), false), &view, &[], 0).unwrap();
+    assert_eq!((minibatch.nodes.len(), minibatch.seeds, minibatch.edges()), (0, 0, 0));
+    assert_eq!(minibatch.blocks.len(), 2);
+    assert!(minibatch.blocks.iter().all(|block| block.offsets == [0]));
+}
+
+#[test]
+fn seeds_that_are_no_nodes_or_come_twice_are_errors() {
+    let view = whole(&Graph::mixed(100), 1);
+    let sampler = Sampler::uniform(fanouts("5"), false);
+    let error = sample(&sampler, &view, &nodes([5, 100]), 0).unwrap_err().to_string();
+    assert!(error.contains("seed 100"), "{error}");
+    let error = sample(&sampler, &view, &nodes([9, 5, 8, 5]), 0)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("seed 5 is number 1 and number 3"), "{error}");
+}
+
+#[test]
+fn hubs_give_large_samples() {
+    // 300 000 parallel edges from two nodes each, and a row of all nodes.
+    let graph = Graph::new(200_000, |node| match node {
+        0 => (0..200_000).collect(),
+        1 => (0..300_000).map(|k| k % 2).collect(),
+        _ => vec![],
+    });
+    let view = whole(&graph, 1);
+    for (text, replace, edges) in [
+        ("100000", false, 200_000),
+        ("1000", false, 2000),
+        ("190000", false, 380_000),
+        ("250000", true, 500_000),
+        ("-1", false, 500_000),
+    ] {
+        let sampler = Sampler::uniform(fanouts(text), replace);
+        let minibatch = sample(&sampler, &view, &nodes([1, 0]), 0).unwrap();
+        assert_eq!(minibatch.edges(), edges);
+        let block = &minibatch.blocks[0];
+        if !replace {
+            let mut drawn = block.indices[block.edges_of(1)].to_vec();
+            drawn.sort_unstable();
+            drawn.dedup();
+            assert_eq!(
+                drawn.len(),
+                block.edges_of(1).len(),
+                "each source of the second seed is there once"
+            );
+        }
+    }
+}

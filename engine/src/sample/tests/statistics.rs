@@ -1,0 +1,31 @@
+//! Whether counts are as often as they should be.
+
+/// Fails if counts differ from what is expected of them by more than chance: if chi-square is more than five standard
+/// deviations above its mean, which a right distribution exceeds once in a million tries. Samples are fixed by their
+/// seeds, so a test passes or fails for good. Expectations should be 5 and more.
+pub fn assert_fits(counts: &[u64], expected: &[f64], what: &str) {
+    assert_eq!(counts.len(), expected.len());
+    let total: u64 = counts.iter().sum();
+    let sum: f64 = expected.iter().sum();
+    assert!(
+        (total as f64 - sum).abs() < 1e-6 * sum,
+        "{what}: {total} counts of {sum} expected"
+    );
+    assert!(expected.iter().all(|&e| e >= 5.0), "{what}: too few draws to say");
+    let chi_square: f64 = counts
+        .iter()
+        .zip(expected)
+        .map(|(&n, e)| (n as f64 - e).powi(2) / e)
+        .sum();
+    let freedom = counts.len() as f64 - 1.0;
+    assert!(
+        chi_square < freedom + 5.0 * (2.0 * freedom).sqrt(),
+        "{what}: chi-square {chi_square:.1} with {freedom} degrees of freedom: {counts:?}, expected {expected:?}"
+    );
+}
+
+/// As [`assert_fits`], where all are expected as often.
+pub fn assert_uniform(counts: &[u64], what: &str) {
+    let each = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
+    assert_fits(counts, &vec![each; counts.len()], what);
+}
