@@ -6,7 +6,7 @@
 use std::ops::{Deref, DerefMut, Range};
 
 use bytemuck::{AnyBitPattern, NoUninit};
-use memmap2::{Advice, MmapMut};
+use memmap2::{Advice, MmapMut, MmapRaw};
 
 use crate::{Error, Result};
 
@@ -51,6 +51,11 @@ impl Arena {
             map,
             bytes: start..start + bytes,
         })
+    }
+
+    /// The mapping, and where in it the bytes are, for memory that somebody else writes.
+    pub(super) fn into_raw(self) -> (MmapRaw, Range<usize>) {
+        (self.map.into(), self.bytes)
     }
 
     /// The bytes as values, without those that don't make a whole one.

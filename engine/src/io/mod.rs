@@ -4,6 +4,7 @@
 //! - `blocks`: new files whose parts are made in parallel;
 //! - [`container`]: streaming writer and checking reader of container files;
 //! - [`durable`]: what it takes for a file or a rename to survive a power failure;
+//! - `identity`: whether a file is still the one it was;
 //! - [`journal`]: an append-only log that a killed run is resumed from;
 //! - [`map`]: read-only mappings;
 //! - [`npy`]: headers of NumPy files;
@@ -14,6 +15,7 @@ pub mod arena;
 pub(crate) mod blocks;
 pub mod container;
 pub mod durable;
+pub(crate) mod identity;
 pub mod journal;
 pub mod map;
 pub mod npy;

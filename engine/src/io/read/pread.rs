@@ -1,0 +1,206 @@
+//! Reads by a few threads that wait for the kernel: the reference, and the engine where io_uring is refused.
+//!
+//! They go through the page cache, as deep as there are threads. A buffer travels with its read, from the engine to a
+//! thread and back.
+
+use std::{
+    io,
+    ops::Range,
+    os::unix::fs::FileExt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use crossbeam::channel::{Receiver, Sender, unbounded};
+
+use super::{
+    Options, Read, ReadEngine, ReadFile,
+    files::{Descriptors, Open},
+    transfer::Transfer,
+};
+use crate::{Error, Result};
+
+/// A pool of threads that read.
+pub struct Pread {
+    options: Options,
+    descriptors: Descriptors,
+    /// None only while the engine is being dropped.
+    jobs: Option<Sender<Job>>,
+    finished: Receiver<Finished>,
+    in_flight: usize,
+    /// Buffers that no read has.
+    spare: Vec<Vec<u8>>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Job {
+    transfer: Transfer,
+    file: Arc<Open>,
+    buffer: Vec<u8>,
+}
+
+struct Finished {
+    read: Read,
+    wanted: io::Result<Range<usize>>,
+    buffer: Vec<u8>,
+}
+
+impl Pread {
+    /// Starts the threads that read `files`.
+    pub fn new(files: Arc<[ReadFile]>, options: Options) -> Result<Self> {
+        options.check()?;
+        let (jobs, waiting) = unbounded::<Job>();
+        let (results, finished) = unbounded();
+        let mut engine = Self {
+            descriptors: Descriptors::new(files, false),
+            jobs: Some(jobs),
+            finished,
+            in_flight: 0,
+            spare: Vec::new(),
+            stop: Arc::new(AtomicBool::new(false)),
+            threads: Vec::new(),
+            options,
+        };
+        for number in 0..engine.options.threads.min(engine.options.depth) {
+            let (waiting, results) = (waiting.clone(), results.clone());
+            let (options, stop) = (engine.options.clone(), engine.stop.clone());
+            let thread = thread::Builder::new()
+                .name(format!("pread {number}"))
+                .spawn(move || {
+                    for job in waiting {
+                        if stop.load(Ordering::Relaxed) || results.send(job.run(&options)).is_err() {
+                            break;
+                        }
+                    }
+                })
+                .map_err(|error| {
+                    Error::Options(format!("cannot start a thread that reads: {error}; use fewer threads"))
+                })?;
+            engine.threads.push(thread);
+        }
+        Ok(engine)
+    }
+
+    /// Waits for what is in flight, and forgets it.
+    fn abandon(&mut self) {
+        while self.in_flight > 0 {
+            let finished = self
+                .finished
+                .recv()
+                .expect("threads that read live as long as the engine");
+            self.spare.push(finished.buffer);
+            self.in_flight -= 1;
+        }
+    }
+
+    fn try_submit(&mut self, reads: &[Read]) -> Result<usize> {
+        for (count, read) in reads.iter().enumerate() {
+            if self.in_flight == self.options.depth {
+                return Ok(count);
+            }
+            self.options.check_read(read, self.descriptors.files().len());
+            self.descriptors.check_end(read)?;
+            let Some(file) = self.descriptors.get(read.file)? else {
+                return Ok(count);
+            };
+            let transfer = Transfer::new(*read, file.align);
+            let mut buffer = self.spare.pop().unwrap_or_default();
+            if buffer.len() < transfer.span() {
+                buffer.resize(transfer.span(), 0);
+            }
+            let job = Job { transfer, file, buffer };
+            let jobs = self.jobs.as_ref().expect("it is there until the engine is dropped");
+            jobs.send(job).expect("threads that read live as long as the engine");
+            self.in_flight += 1;
+        }
+        Ok(reads.len())
+    }
+
+    fn show(&mut self, finished: Finished, done: &mut dyn FnMut(&Read, &[u8])) -> Result<()> {
+        self.in_flight -= 1;
+        let result = match finished.wanted {
+            Ok(wanted) => {
+                done(&finished.read, &finished.buffer[wanted]);
+                Ok(())
+            }
+            Err(source) => Err(self.descriptors.error(&finished.read, source)),
+        };
+        self.spare.push(finished.buffer);
+        result
+    }
+}
+
+impl Job {
+    fn run(mut self, options: &Options) -> Finished {
+        let read = self.transfer.read;
+        let wanted = self.transfer.run(&mut self.buffer, |offset, part| {
+            let answer = self.file.file.read_at(part, offset);
+            options.answer(read.file, offset, part, answer)
+        });
+        // The descriptor is free before the engine hears of it: who waits for one asks then.
+        drop(self.file);
+        Finished {
+            read,
+            wanted,
+            buffer: self.buffer,
+        }
+    }
+}
+
+impl ReadEngine for Pread {
+    fn name(&self) -> &'static str {
+        "pread"
+    }
+
+    fn read_bytes_max(&self) -> u32 {
+        self.options.read_bytes_max
+    }
+
+    fn depth(&self) -> usize {
+        self.options.depth
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn submit(&mut self, reads: &[Read]) -> Result<usize> {
+        self.try_submit(reads).inspect_err(|_| self.abandon())
+    }
+
+    fn complete(&mut self, done: &mut dyn FnMut(&Read, &[u8])) -> Result<usize> {
+        if self.in_flight == 0 {
+            return Ok(0);
+        }
+        let first = self
+            .finished
+            .recv()
+            .expect("threads that read live as long as the engine");
+        let mut next = Some(first);
+        let mut count = 0;
+        while let Some(finished) = next {
+            if let Err(error) = self.show(finished, done) {
+                self.abandon();
+                return Err(error);
+            }
+            count += 1;
+            next = self.finished.try_recv().ok();
+        }
+        Ok(count)
+    }
+}
+
+impl Drop for Pread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // One that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
