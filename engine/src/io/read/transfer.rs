@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The kernel is asked for `start..end`. A short answer is not the end: what is missing is asked for from the last
-//! multiple of the alignment that was reached, until all that was wanted is there or the file is seen to end.
+//! multiple of the alignment that was reached, until all that was wanted is there or the file is seen to end:
+//! at once if nothing is read, and if a direct read ends within the same block again and again.
 
 use std::{io, ops::Range, time::Duration};
 
@@ -16,11 +17,11 @@ use rustix::io::Errno;
 
 use super::Read;
 
-/// Refusals in a row before a read fails. Those beyond the first few are a millisecond apart.
-const REFUSALS_MAX: u32 = 1000;
-const REFUSALS_AT_ONCE: u32 = 16;
-/// Parts of a block in a row before it is believed that the file ends there.
-const PARTS_MAX: u32 = 16;
+/// Answers in a row that bring a read no further before it fails. Those beyond the first few are a millisecond apart.
+const STALLS_MAX: u32 = 1000;
+const STALLS_AT_ONCE: u32 = 16;
+/// Answers in a row that end at the same byte within a block before it is believed that the file ends there.
+const SAME_ENDS_MAX: u32 = 16;
 
 /// A read that is not complete.
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub(super) struct Transfer {
     filled: u32,
     /// Answers in a row that brought it no further.
     stalls: u32,
+    /// Where in the buffer the last answer ended that brought it no further, and how many did in a row.
+    same_end: (usize, u32),
 }
 
 /// What an answer of the kernel leads to.
@@ -52,6 +55,7 @@ impl Transfer {
             align,
             filled: 0,
             stalls: 0,
+            same_end: (0, 0),
         }
     }
 
@@ -85,37 +89,42 @@ impl Transfer {
     /// Takes the kernel's answer to what [`Transfer::next`] said: how many bytes it read. Sleeps when the kernel has
     /// refused for some time.
     pub(super) fn advance(&mut self, answer: io::Result<usize>) -> Step {
-        match answer {
-            Ok(count) => self.advance_by(count),
+        let refused = match answer {
+            Ok(count) => {
+                let reached = self.filled as usize + count;
+                if reached >= self.wanted().end {
+                    return Step::Done;
+                }
+                let aligned = reached as u32 - reached as u32 % self.align;
+                if aligned > self.filled {
+                    self.filled = aligned;
+                    self.stalls = 0;
+                    return Step::Again;
+                }
+                let times = if self.same_end.0 == reached {
+                    self.same_end.1 + 1
+                } else {
+                    1
+                };
+                self.same_end = (reached, times);
+                let found = reached.saturating_sub(self.wanted().start);
+                if count == 0 || times >= SAME_ENDS_MAX {
+                    return Step::Failed(ended(&self.read, found as u64));
+                }
+                None
+            }
             Err(error) => match Errno::from_io_error(&error) {
                 // A signal, too little memory for now, or the thread that had submitted it is gone.
-                Some(Errno::INTR | Errno::AGAIN | Errno::NOBUFS | Errno::CANCELED) if self.stalls < REFUSALS_MAX => {
-                    self.stalls += 1;
-                    if self.stalls > REFUSALS_AT_ONCE {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                    Step::Again
-                }
-                _ => Step::Failed(error),
+                Some(Errno::INTR | Errno::AGAIN | Errno::NOBUFS | Errno::CANCELED) => Some(error),
+                _ => return Step::Failed(error),
             },
+        };
+        self.stalls += 1;
+        if self.stalls > STALLS_MAX {
+            return Step::Failed(refused.unwrap_or_else(|| io::Error::other("the kernel reads parts of a block only")));
         }
-    }
-
-    fn advance_by(&mut self, count: usize) -> Step {
-        let reached = self.filled as usize + count;
-        if reached >= self.wanted().end {
-            return Step::Done;
-        }
-        let aligned = reached as u32 - reached as u32 % self.align;
-        if aligned > self.filled {
-            self.filled = aligned;
-            self.stalls = 0;
-        } else {
-            self.stalls += 1;
-            if count == 0 || self.stalls > PARTS_MAX {
-                let found = reached.saturating_sub(self.wanted().start);
-                return Step::Failed(ended(&self.read, found as u64));
-            }
+        if self.stalls > STALLS_AT_ONCE {
+            std::thread::sleep(Duration::from_millis(1));
         }
         Step::Again
     }
@@ -230,7 +239,7 @@ mod tests {
     fn a_refusal_that_never_ends_is_an_error_in_the_end() {
         let mut transfer = Transfer::new(read(0, 10), 1);
         let answers = (0..).find(|_| matches!(transfer.advance(Err(Errno::AGAIN.into())), Step::Failed(_)));
-        assert_eq!(answers, Some(REFUSALS_MAX));
+        assert_eq!(answers, Some(STALLS_MAX));
     }
 
     #[test]
