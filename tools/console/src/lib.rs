@@ -130,7 +130,8 @@ impl Console {
     }
 }
 
-/// Runs a program: checks the processor, calls `main`, and tells a person why it failed, in one line.
+/// Runs a program: checks the processor, calls `main`, and tells a person why it failed, in one line; also if a mapped
+/// file was truncated under it.
 ///
 /// Everything belongs inside, the parsing of options too: on a processor that fails the check, anything before it may
 /// be an illegal instruction.
@@ -138,6 +139,7 @@ impl Console {
 /// A reader of stdout who leaves early (`grappa-store export ... | head`) is no failure.
 pub fn run(main: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     machine::require_supported_processor();
+    grappa_engine::io::map::report_faults();
     match main() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::stdout_was_closed(&error) => ExitCode::SUCCESS,

@@ -1,0 +1,144 @@
+//! Read-only mappings of files.
+//!
+//! A mapped byte that its file no longer has, or that its disk can't read, is not an error that a call returns but a
+//! signal that kills. Programs call [`report_faults`] at their start, so that it says which file it was.
+
+#![expect(unsafe_code, reason = "mapping a file is unsafe because others may change it")]
+
+mod faults;
+mod table;
+
+use std::{
+    fs::File,
+    ops::{Deref, Range},
+    path::{Path, PathBuf},
+};
+
+use memmap2::{Advice, Mmap, UncheckedAdvice};
+
+pub use self::faults::report_faults;
+use self::table::Listed;
+use super::identity::Identity;
+use crate::{Error, Result};
+
+/// A file mapped for reading. Dereferences to its bytes.
+///
+/// Finished files of a store are never modified, which is what makes handing out `&[u8]` sound: whoever truncates one
+/// under a running program gets a SIGBUS ([`report_faults`]), and whoever rewrites one other bytes, which
+/// [`Mapping::check_unchanged`] notices.
+#[derive(Debug)]
+pub struct Mapping {
+    /// Before the mapping, so that it is dropped first: no address is listed that may already be another's.
+    _listed: Listed,
+    map: Mmap,
+    path: PathBuf,
+    identity: Identity,
+}
+
+/// How a mapping will be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Front to back: read ahead.
+    Sequential,
+    /// Here and there: don't.
+    Random,
+}
+
+impl Mapping {
+    /// Maps all of `file`, which is called `path` in errors.
+    pub fn new(file: &File, path: &Path, access: Access) -> Result<Self> {
+        let identity = Identity::of(file, path)?;
+        // SAFETY: the bytes must not change while the mapping lives. Files of a store are written under another name
+        // and not touched once they have theirs.
+        let map = unsafe { Mmap::map(file) }.map_err(Error::io("map", path))?;
+        let advice = match access {
+            Access::Sequential => Advice::Sequential,
+            Access::Random => Advice::Random,
+        };
+        map.advise(advice)
+            .map_err(Error::io("advise on the mapping of", path))?;
+        Ok(Self {
+            _listed: table::list(&map, path),
+            map,
+            path: path.to_owned(),
+            identity,
+        })
+    }
+
+    /// Fails with [`Error::Changed`] if the file was replaced, written to, cut or extended since it was mapped. Costs a
+    /// system call.
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.identity.check_path(&self.path)
+    }
+
+    /// Gives back the memory of pages that were read, so that a pass over a large file holds a small part of it. Who
+    /// reads them again has them read from the file again.
+    pub fn release(&self, range: Range<usize>) {
+        // SAFETY: dropping pages of a read-only mapping of a file leaves the bytes it shows as they are: they come from
+        // the file. (Of anonymous memory, it would zero them.)
+        let result = unsafe {
+            self.map
+                .unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len())
+        };
+        // Only memory was to be saved.
+        if let Err(error) = result {
+            tracing::debug!("cannot release mapped pages: {error}");
+        }
+    }
+
+    /// Gives back the memory of all pages.
+    pub fn release_all(&self) {
+        self.release(0..self.map.len());
+    }
+}
+
+impl Deref for Mapping {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.map
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn resident_bytes(mapping: &Mapping) -> u64 {
+        let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+        let start = format!("{:x}-", mapping.as_ptr().addr());
+        let entry = maps.lines().skip_while(|line| !line.starts_with(&start));
+        let rss = entry.filter_map(|line| line.strip_prefix("Rss:")).next().unwrap();
+        rss.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    #[test]
+    fn released_pages_take_no_memory_and_are_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let mapping = Mapping::new(&File::open(&path).unwrap(), &path, Access::Random).unwrap();
+        for _ in 0..2 {
+            assert!(mapping.iter().all(|&byte| byte == 7));
+            assert_eq!(resident_bytes(&mapping), 1 << 20);
+            mapping.release(0..1 << 19);
+            assert_eq!(resident_bytes(&mapping), 1 << 19);
+            mapping.release_all();
+            assert_eq!(resident_bytes(&mapping), 0);
+        }
+    }
+
+    #[test]
+    fn a_file_that_changed_under_a_mapping_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, [7; 100]).unwrap();
+        let mapping = Mapping::new(&File::open(&path).unwrap(), &path, Access::Random).unwrap();
+        mapping.check_unchanged().unwrap();
+        File::options().append(true).open(&path).unwrap().set_len(101).unwrap();
+        let error = mapping.check_unchanged().unwrap_err().to_string();
+        assert!(error.contains("changed from 100 to 101 bytes"), "{error}");
+    }
+}

@@ -1,0 +1,190 @@
+//! Which addresses are mapped files, for a signal handler to look up.
+//!
+//! The handler may interrupt anything, so it takes no lock and allocates nothing. Entries are written under a lock, each
+//! behind a version that is odd meanwhile; names are kept in the entries themselves, as nothing that a handler reads may
+//! be freed. Blocks of entries are added and never removed.
+
+use std::{
+    path::Path,
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering, fence},
+    },
+};
+
+/// The last bytes of a longer name are enough to know a file by.
+const NAME_BYTES: usize = 240;
+const ENTRIES_PER_BLOCK: usize = 64;
+
+/// Which file is mapped where.
+#[derive(Debug)]
+struct Entry {
+    version: AtomicU64,
+    start: AtomicUsize,
+    /// 0 if nothing is.
+    bytes: AtomicUsize,
+    name: [AtomicU8; NAME_BYTES],
+    name_bytes: AtomicUsize,
+}
+
+struct Block {
+    entries: [Entry; ENTRIES_PER_BLOCK],
+    next: OnceLock<Box<Block>>,
+}
+
+static TABLE: Block = Block::new();
+static WRITERS: Mutex<()> = Mutex::new(());
+
+/// A mapping that is in the table until this is dropped.
+#[derive(Debug)]
+pub(super) struct Listed {
+    /// None for an empty mapping, which has no address.
+    entry: Option<&'static Entry>,
+}
+
+/// A place in a mapped file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    name: [u8; NAME_BYTES],
+    name_bytes: usize,
+    pub(super) offset: usize,
+}
+
+impl Place {
+    /// The file's path, or the end of it.
+    pub(super) fn name(&self) -> &[u8] {
+        &self.name[..self.name_bytes]
+    }
+}
+
+/// Says that `bytes`, which are mapped, are those of the file `path`.
+pub(super) fn list(bytes: &[u8], path: &Path) -> Listed {
+    if bytes.is_empty() {
+        return Listed { entry: None };
+    }
+    let _lock = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let free = |entry: &&Entry| entry.bytes.load(Ordering::Relaxed) == 0;
+    let mut block = &TABLE;
+    let entry = loop {
+        match block.entries.iter().find(free) {
+            Some(entry) => break entry,
+            None => block = block.next.get_or_init(|| Box::new(Block::new())),
+        }
+    };
+    let name = path.as_os_str().as_encoded_bytes();
+    entry.write(bytes, &name[name.len().saturating_sub(NAME_BYTES)..]);
+    Listed { entry: Some(entry) }
+}
+
+/// Which file is mapped at an address. Safe to call in a signal handler.
+pub(super) fn find(address: usize) -> Option<Place> {
+    let mut block = Some(&TABLE);
+    while let Some(Block { entries, next }) = block {
+        if let Some(place) = entries.iter().find_map(|entry| entry.place(address)) {
+            return Some(place);
+        }
+        block = next.get().map(Box::as_ref);
+    }
+    None
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry {
+            let _lock = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
+            entry.write(&[], &[]);
+        }
+    }
+}
+
+impl Block {
+    const fn new() -> Self {
+        Self {
+            entries: [const { Entry::new() }; ENTRIES_PER_BLOCK],
+            next: OnceLock::new(),
+        }
+    }
+}
+
+impl Entry {
+    const fn new() -> Self {
+        Self {
+            version: AtomicU64::new(0),
+            start: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            name: [const { AtomicU8::new(0) }; NAME_BYTES],
+            name_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Called under the lock.
+    fn write(&self, bytes: &[u8], name: &[u8]) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.start.store(bytes.as_ptr().addr(), Ordering::Relaxed);
+        self.bytes.store(bytes.len(), Ordering::Relaxed);
+        for (place, &byte) in self.name.iter().zip(name) {
+            place.store(byte, Ordering::Relaxed);
+        }
+        self.name_bytes.store(name.len(), Ordering::Relaxed);
+        self.version.store(version + 2, Ordering::Release);
+    }
+
+    fn place(&self, address: usize) -> Option<Place> {
+        let version = self.version.load(Ordering::Acquire);
+        let offset = address.wrapping_sub(self.start.load(Ordering::Relaxed));
+        let within = offset < self.bytes.load(Ordering::Relaxed);
+        if !within {
+            return None;
+        }
+        let place = Place {
+            name: std::array::from_fn(|at| self.name[at].load(Ordering::Relaxed)),
+            name_bytes: self.name_bytes.load(Ordering::Relaxed),
+            offset,
+        };
+        fence(Ordering::Acquire);
+        // An entry that is being written is of another mapping: that of the address is in use.
+        (version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version).then_some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_found_while_they_are_listed() {
+        // More than one block has.
+        let memory: Vec<Vec<u8>> = (1..=3 * ENTRIES_PER_BLOCK).map(|length| vec![0; length]).collect();
+        let list = |bytes: &Vec<u8>| list(bytes, Path::new(&format!("/some/file-{}", bytes.len())));
+        let mut listed: Vec<_> = memory.iter().map(list).collect();
+        let name = |address: usize| find(address).map(|place| (place.name().to_vec(), place.offset));
+        for bytes in &memory {
+            let (first, expected) = (
+                bytes.as_ptr().addr(),
+                format!("/some/file-{}", bytes.len()).into_bytes(),
+            );
+            assert_eq!(name(first), Some((expected.clone(), 0)));
+            assert_eq!(name(first + bytes.len() - 1), Some((expected, bytes.len() - 1)));
+        }
+        listed.truncate(100);
+        assert_eq!(name(memory[100].as_ptr().addr()), None);
+        assert_eq!(name(memory[100].as_ptr().addr().wrapping_sub(usize::MAX / 2)), None);
+        assert!(name(memory[99].as_ptr().addr()).is_some());
+    }
+
+    #[test]
+    fn of_a_long_name_the_end_is_kept() {
+        let memory = [0; 10];
+        let path = format!("/{}/edges", "folder".repeat(100));
+        let _listed = list(&memory, Path::new(&path));
+        let place = find(memory.as_ptr().addr()).unwrap();
+        assert_eq!(place.name(), &path.as_bytes()[path.len() - NAME_BYTES..]);
+    }
+
+    #[test]
+    fn nothing_is_listed_of_an_empty_mapping() {
+        assert!(list(&[], Path::new("empty")).entry.is_none());
+    }
+}
