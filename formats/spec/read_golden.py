@@ -121,7 +121,7 @@ def strings():
     return keys
 
 
-# features.md, labels.md, splits.md, weights.md, assignment.md
+# features.md, labels.md, splits.md, weights.md, assignment.md, aggregates.md
 
 
 def features(name):
@@ -289,6 +289,13 @@ def weights():
     return list(struct.unpack_from(f"<{edges}f", payload)), list(anchors)
 
 
+def aggregates(name):
+    meta, payload = container(name, "AGGR")
+    manifest, chunks, kind = struct.unpack("<QIB3x", meta)
+    assert len(payload) == 16 * chunks
+    return manifest, kind, list(struct.iter_unpack("<QQ", payload))
+
+
 def assignment(name):
     meta, payload = container(name, "ASGN")
     generation, chunks, partitions, distinct, _, schedule = struct.unpack("<QIIII16s", meta)
@@ -389,6 +396,7 @@ def main():
     expect("assignment", assignment("assignment"), (2, b"sweep", [first, first, second, second]))
     table = table_of([(0, 2), (1, 0), (0, 2), (2, 1)])
     expect("assignment-sweep", assignment("assignment-sweep"), (5, b"sweep", table))
+    expect("aggregates", aggregates("aggregates"), (0x0123456789ABCDEF, 1, [(4168, 0x1111222233334444), (8264, 0x5555666677778888)]))
     expect("assignment-whole", assignment("assignment-whole"), (0, b"whole", table_of([(0, None)] * 3)))
     whole = {
         "writer": "grappa-ingest 0.1.0",

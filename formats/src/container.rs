@@ -65,7 +65,7 @@ impl FileKind {
     pub const DEGREES: Self = Self(*b"DEGR");
     /// `chunk-<i>/weights`: one f32 an edge.
     pub const WEIGHTS: Self = Self(*b"WGHT");
-    /// `chunk-<i>/features`: one vector a node.
+    /// `chunk-<i>/features` and `aggregates/<kind>/chunk-<i>`: one vector a node.
     pub const FEATURES: Self = Self(*b"FEAT");
     /// `chunk-<i>/labels`: one label, or one set of labels, a node.
     pub const LABELS: Self = Self(*b"LABL");
@@ -77,6 +77,8 @@ impl FileKind {
     pub const ORDER: Self = Self(*b"ORDR");
     /// `assignments/<generation>`: edge bucket to partitions.
     pub const ASSIGNMENT: Self = Self(*b"ASGN");
+    /// `aggregates/<kind>/index`: which files hold pre-aggregated features.
+    pub const AGGREGATES: Self = Self(*b"AGGR");
 }
 
 impl fmt::Display for FileKind {

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod aggregates;
 pub mod assignment;
 mod bytes;
 pub mod chunks;

@@ -15,7 +15,7 @@
 //!
 //! Sources are added in ascending order whatever the budget and the number of threads, so the result is the same bits.
 //!
-//! What a reduction is stands in [`Reduce`]; [`Mean`], [`Sum`] and [`Max`] are here, what needs parameters is where those
+//! What a reduction is stands in [`Reduce`]; [`Mean`], [`Sum`], [`GcnSum`] and [`Max`] are here, what needs parameters is where those
 //! are.
 
 mod reduce;
@@ -28,7 +28,7 @@ use std::{ops::Range, thread};
 
 use self::tile::Tiler;
 pub use self::{
-    reduce::{Max, Mean, Reduce, Sum},
+    reduce::{GcnSum, Max, Mean, Reduce, Sum},
     rows::{NodeRows, ScaledRows, ScratchRows, StoreFeatures},
 };
 use crate::{Error, Position, Result, progress::Progress, store::Store};
@@ -50,7 +50,7 @@ pub struct Budget {
 /// Takes the states of a range of nodes.
 pub type Sink<'a> = dyn FnMut(Range<u64>, &mut [f32]) -> Result<()> + 'a;
 
-/// Reduces the rows of each node's in-neighbours, and hands the results, tile after tile in the order of nodes, to `sink`:
+/// Reduces the rows of the in-neighbours of each node from `first` on, and hands the results, tile after tile in the order of nodes, to `sink`:
 /// a range of nodes, and the state of each, of [`Reduce::state_width`] values. Those of its parts that are no result are
 /// undefined.
 ///
@@ -62,11 +62,16 @@ pub type Sink<'a> = dyn FnMut(Range<u64>, &mut [f32]) -> Result<()> + 'a;
 ///
 /// # Panics
 /// If widths of rows and reduction don't agree.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is another thing, and callers name most of them alike"
+)]
 pub fn aggregate<R: Reduce>(
     store: &Store,
     rows: &dyn NodeRows,
     own: Option<&dyn NodeRows>,
     reduce: &R,
+    first: u64,
     budget: Budget,
     progress: &dyn Progress,
     sink: &mut Sink<'_>,
@@ -83,7 +88,7 @@ pub fn aggregate<R: Reduce>(
         return Err(Error::input(store.path(), Position::Whole, what));
     }
     let blocks = Blocks::new(manifest.nodes, rows.width(), budget.memory);
-    let mut tiler = Tiler::new(store, reduce, budget, blocks)?;
+    let mut tiler = Tiler::new(store, reduce, first, budget, blocks)?;
     progress.stage("aggregating", None);
 
     let mut front = vec![0.0; blocks.values()];

@@ -1,5 +1,7 @@
 //! What becomes of the rows of a node's in-neighbours.
 
+use super::ScaledRows;
+
 /// Reduces rows to a state, one row at a time.
 ///
 /// A node's state starts as [`Reduce::begin`] makes it, takes in the row of each in-neighbour, in ascending order, by
@@ -36,6 +38,15 @@ pub struct Sum {
 /// The mean of the rows; zeros for a node without in-edges. Parallel edges count as often as they are there.
 #[derive(Debug, Clone, Copy)]
 pub struct Mean {
+    /// Values in a row.
+    pub width: usize,
+}
+
+/// The normalised sum of GCN (Kipf and Welling, arXiv 1609.02907, eq. 2): the node itself and its in-neighbours, each
+/// over the root of its in-degree plus 1, and all over that of the node. Sources and own rows are
+/// [`ScaledRows`](super::ScaledRows).
+#[derive(Debug, Clone, Copy)]
+pub struct GcnSum {
     /// Values in a row.
     pub width: usize,
 }
@@ -88,6 +99,34 @@ impl Reduce for Mean {
 
     fn finish(&self, degree: u64, state: &mut [f32]) {
         let factor = 1.0 / degree.max(1) as f32;
+        state.iter_mut().for_each(|value| *value *= factor);
+    }
+}
+
+impl Reduce for GcnSum {
+    fn source_width(&self) -> usize {
+        self.width
+    }
+
+    fn own_width(&self) -> usize {
+        self.width
+    }
+
+    fn state_width(&self) -> usize {
+        self.width
+    }
+
+    fn begin(&self, own: &[f32], state: &mut [f32]) {
+        state.copy_from_slice(own);
+    }
+
+    #[inline]
+    fn add(&self, state: &mut [f32], source: &[f32]) {
+        state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
+    }
+
+    fn finish(&self, degree: u64, state: &mut [f32]) {
+        let factor = ScaledRows::factor(degree);
         state.iter_mut().for_each(|value| *value *= factor);
     }
 }

@@ -74,6 +74,7 @@ fn aggregated<R: Reduce>(
         rows,
         own,
         reduce,
+        0,
         Budget { memory, threads },
         &Silent,
         &mut |nodes, states| {
@@ -146,44 +147,14 @@ fn reductions_do_what_their_names_say() {
     }
 }
 
-/// Starts with the destination's own row.
-struct OwnPlusSum;
-
-impl Reduce for OwnPlusSum {
-    fn source_width(&self) -> usize {
-        DIM
-    }
-
-    fn own_width(&self) -> usize {
-        DIM
-    }
-
-    fn state_width(&self) -> usize {
-        DIM
-    }
-
-    fn begin(&self, own: &[f32], state: &mut [f32]) {
-        state.copy_from_slice(own);
-    }
-
-    fn add(&self, state: &mut [f32], source: &[f32]) {
-        state.iter_mut().zip(source).for_each(|(a, b)| *a += b);
-    }
-
-    fn finish(&self, degree: u64, state: &mut [f32]) {
-        let factor = ScaledRows::factor(degree);
-        state.iter_mut().for_each(|value| *value *= factor);
-    }
-}
-
 #[test]
-fn scaled_rows_and_own_rows_make_the_normalised_sum() {
+fn the_normalised_sum_is_that_of_the_paper() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
     let features = StoreFeatures::open(&store).unwrap();
     let (sources, rows) = whole(&store, &features);
     let scaled = ScaledRows::new(&features, &store).unwrap();
-    let (found, _) = aggregated(&store, &scaled, Some(&scaled), &OwnPlusSum, 30_000, 2);
+    let (found, _) = aggregated(&store, &scaled, Some(&scaled), &GcnSum { width: DIM }, 30_000, 2);
     let weight = |u: u64, v: usize| {
         let degree = |node: usize| sources[node].len() as f64 + 1.0;
         1.0 / (degree(u as usize) * degree(v)).sqrt()
@@ -238,6 +209,7 @@ fn memory_too_small_for_a_row_names_what_would_do() {
             &features,
             None,
             &mean,
+            0,
             Budget { memory, threads: 1 },
             &Silent,
             &mut |_, _| Ok(()),
@@ -269,6 +241,7 @@ fn a_failing_sink_ends_it() {
         &features,
         None,
         &Mean { width: DIM },
+        0,
         budget,
         &Silent,
         &mut |_, _| {
@@ -278,4 +251,37 @@ fn a_failing_sink_ends_it() {
     );
     assert_eq!(result.unwrap_err().to_string(), "full");
     assert_eq!(calls.into_inner().unwrap(), 1);
+}
+
+#[test]
+fn a_part_of_the_nodes_is_aggregated_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let features = StoreFeatures::open(&store).unwrap();
+    let mean = Mean { width: DIM };
+    let (whole, _) = aggregated(&store, &features, None, &mean, 1 << 20, 2);
+    for first in [0, 100, 511, 512] {
+        let (mut part, budget) = (
+            Vec::new(),
+            Budget {
+                memory: 20_000,
+                threads: 2,
+            },
+        );
+        aggregate(
+            &store,
+            &features,
+            None,
+            &mean,
+            first,
+            budget,
+            &Silent,
+            &mut |_, states| {
+                part.extend_from_slice(states);
+                Ok(())
+            },
+        )
+        .unwrap();
+        assert!(part == whole[first as usize * DIM..], "from {first}");
+    }
 }

@@ -49,7 +49,7 @@ struct Strip {
 }
 
 impl<'a, R: Reduce> Tiler<'a, R> {
-    pub fn new(store: &'a Store, reduce: &'a R, budget: Budget, blocks: Blocks) -> Result<Self> {
+    pub fn new(store: &'a Store, reduce: &'a R, first: u64, budget: Budget, blocks: Blocks) -> Result<Self> {
         let chunks = store
             .present_chunks()
             .map(|chunk| store.chunk(chunk))
@@ -62,7 +62,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             threads: budget.threads,
             tile_bytes: budget.memory.saturating_sub(blocks.bytes()),
             memory: budget.memory,
-            next_node: 0,
+            next_node: first,
         })
     }
 

@@ -22,6 +22,16 @@ pub const DICTIONARY: &str = "ids/dictionary";
 /// The explicit order.
 pub const ORDER: &str = "ids/order";
 
+/// The folder of pre-aggregated features.
+pub const AGGREGATES: &str = "aggregates";
+/// The file that says which files there are of one kind.
+pub const AGGREGATE_INDEX: &str = "index";
+
+/// The file of a chunk's pre-aggregated features, in the folder of their kind.
+pub fn aggregate(chunk: ChunkId) -> String {
+    chunk_folder(chunk)
+}
+
 /// The file of the assignment with this generation.
 pub fn assignment(generation: u64) -> String {
     format!("{ASSIGNMENTS}/{generation}")

@@ -1,12 +1,14 @@
 //! Stores on disk: writing, opening, verifying, describing and exporting them.
 //!
 //! - [`Store`] is an open store, whose [`Chunk`]s are mapped one by one;
+//! - [`aggregates`] makes and opens pre-aggregated features;
 //! - [`export`] writes it out in external ids;
 //! - [`info`](mod@info) describes it;
 //! - [`plan`](mod@plan) says beforehand what a store will take;
 //! - [`verify`](mod@verify) checks every byte, and whether the parts agree;
 //! - [`writer`] makes the folder, and the row files of a chunk.
 
+pub mod aggregates;
 mod chunk;
 pub mod export;
 pub(crate) mod files;

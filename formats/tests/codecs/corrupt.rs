@@ -719,3 +719,29 @@ fn a_prefix_that_is_too_short_is_an_error() {
         "{error}"
     );
 }
+
+#[test]
+fn aggregates_of_another_store_or_kind() {
+    let other = "the aggregates are of another store";
+    changed("aggregates", |parts| parts.meta[0] ^= 1, 64, other);
+    changed("aggregates", |parts| parts.meta[8] = 3, 64, other);
+    changed(
+        "aggregates",
+        |parts| parts.meta[12] = 0,
+        76,
+        "in the place of the aggregation gcn is number 0",
+    );
+    changed(
+        "aggregates",
+        |parts| parts.meta[12] = 3,
+        76,
+        "in the place of the aggregation gcn is number 3",
+    );
+    changed(
+        "aggregates",
+        |parts| parts.meta[15] = 1,
+        79,
+        "a reserved byte of the meta is not 0",
+    );
+    changed("aggregates", |parts| parts.payload.truncate(31), 24, "payload");
+}

@@ -2,6 +2,7 @@
 
 use grappa_formats::{
     ChunkId, ChunkSpan, FormatError, NodeId, PartitionId, Result,
+    aggregates::{AggregateFile, AggregateIndex, AggregateKind},
     assignment::{Assignment, Current, Owners, Serves},
     container::{FileKind, PAGE_BYTES, decode_file},
     dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
@@ -50,6 +51,7 @@ pub fn all() -> Vec<Sample> {
         sample("degrees-elias-fano", rows(RowCodec::EliasFano)[1].clone()),
         sample("edges-gap", rows(GAP)[0].clone()),
         sample("degrees-gap", rows(GAP)[1].clone()),
+        sample("aggregates", aggregates().encode()),
         sample("CURRENT", Current { generation: 17 }.encode().into_bytes()),
     ]
 }
@@ -63,6 +65,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
         "assignment-sweep" => Assignment::decode(bytes, 5, 4).and_then(|a| a.check_owners()),
         "assignment-whole" => Assignment::decode(bytes, 0, 3).and_then(|a| a.check_owners()),
         "CURRENT" => Current::decode(bytes).map(drop),
+        "aggregates" => AggregateIndex::decode(bytes, AggregateKind::Gcn, AGGREGATES_OF, 2).map(drop),
         "order" => {
             let (header, payload) = decode_file(bytes, FileKind::ORDER)?;
             let order = OrderTable::new(&header, payload)?;
@@ -193,6 +196,18 @@ pub const SPLIT_NODES: u64 = 1 << 33;
 pub const INTEGERS: [u64; 4] = [3, 70, 71, 0x1122_3344_5566_7788];
 pub const ORDER: [u64; 4] = [2, 0, 3, 1];
 pub const WEIGHTS: [f32; 3] = [1.5, -2.0, 0.25];
+
+/// The digest of the manifest that the sample of aggregates names.
+pub const AGGREGATES_OF: u64 = 0x0123_4567_89ab_cdef;
+
+pub fn aggregates() -> AggregateIndex {
+    let file = |bytes, digest| AggregateFile { bytes, digest };
+    AggregateIndex {
+        kind: AggregateKind::Gcn,
+        manifest_digest: AGGREGATES_OF,
+        files: vec![file(4168, 0x1111_2222_3333_4444), file(8264, 0x5555_6666_7777_8888)],
+    }
+}
 
 /// Chunk 1, whose rows begin with node 500.
 pub fn span(rows: u64) -> ChunkSpan {

@@ -28,7 +28,8 @@ fn example_line(line: &str) -> (usize, Vec<u8>) {
 
 #[test]
 fn examples_are_what_the_golden_files_hold() {
-    const PAGES: [&str; 9] = [
+    const PAGES: [&str; 10] = [
+        "aggregates.md",
         "assignment.md",
         "container.md",
         "features.md",

@@ -1,5 +1,6 @@
 //! Tests of opening, verifying, describing and exporting stores.
 
+mod aggregates;
 mod export;
 mod open;
 mod sample;

@@ -1,0 +1,323 @@
+//! Pre-aggregated features: made for a store that is complete, kept beside its chunks, opened again.
+//!
+//! The first layer's aggregation of raw features needs no gradient, so it can be computed once and for all. What it buys:
+//! a minibatch reads the rows of one hop less, and a partition sees its halo nodes' neighbourhoods exactly.
+//!
+//! ```text
+//! NAME.grappa/aggregates/mean.partial/    while it is made
+//!     chunk-<i>                           complete files, synced one by one
+//! NAME.grappa/aggregates/mean/            after one rename
+//!     chunk-<i>, index
+//! ```
+//!
+//! A run that was killed is continued by the next one: it keeps the files that are complete and of the wanted kind. The
+//! same bytes come out of it, whatever the memory and the number of threads.
+
+use std::{
+    fs, io,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use grappa_formats::{
+    ChunkId, ChunkSpan, FormatError,
+    aggregates::{AggregateFile, AggregateIndex, AggregateKind},
+    container::{FileKind, PAGE_BYTES},
+    features::{FeatureLayout, FeaturesMeta},
+    manifest::FeatureDtype,
+};
+use serde::Serialize;
+
+use super::{Store, files};
+use crate::{
+    Error, Position, Result,
+    aggregate::{Budget, GcnSum, Mean, NodeRows, ScaledRows, StoreFeatures, Sum, aggregate},
+    io::{
+        container::{ContainerFile, ContainerWriter},
+        durable,
+    },
+    progress::Progress,
+};
+
+/// What to aggregate, and how to store it.
+#[derive(Debug, Clone, Copy)]
+pub struct AggregateOptions {
+    /// How the rows of in-neighbours become one.
+    pub kind: AggregateKind,
+    /// How values are stored; as the features are by default.
+    pub dtype: Option<FeatureDtype>,
+    /// Memory and threads to use.
+    pub budget: Budget,
+    /// Make them again where there are some.
+    pub replace: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Aggregated {
+    /// Nodes, one row each.
+    pub nodes: u64,
+    /// Length of the files in bytes.
+    pub bytes: u64,
+    /// Chunks that an earlier run had finished.
+    pub chunks_kept: u32,
+}
+
+/// Pre-aggregated features of one kind, open for reading.
+#[derive(Debug)]
+pub struct Aggregates {
+    kind: AggregateKind,
+    layout: FeatureLayout,
+    files: Vec<ContainerFile>,
+}
+
+impl Aggregates {
+    /// Opens those of a store, if it has them: checks the header of each file.
+    pub fn open(store: &Store, kind: AggregateKind) -> Result<Option<Self>> {
+        let folder = folder(store, kind);
+        let path = folder.join(files::AGGREGATE_INDEX);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !folder.exists() => return Ok(None),
+            Err(e) => return Err(files::missing(Error::io("read", &path)(e))),
+        };
+        let chunks = store.chunks().chunks();
+        let index =
+            AggregateIndex::decode(&bytes, kind, manifest_digest(store)?, chunks).map_err(Error::format(&path))?;
+        let open = |(chunk, entry)| open_file(store, &folder, chunk, Some(entry));
+        let opened = (0..)
+            .map(ChunkId)
+            .zip(&index.files)
+            .map(open)
+            .collect::<Result<Vec<_>>>()?;
+        let Some(&(_, layout)) = opened.first() else {
+            return Ok(None);
+        };
+        if let Some((file, _)) = opened.iter().find(|(_, other)| *other != layout) {
+            let what = "the rows are laid out in another way than those of chunk 0";
+            return Err(Error::format(file.path())(FormatError::invalid(64, what)));
+        }
+        Ok(Some(Self {
+            kind,
+            layout,
+            files: opened.into_iter().map(|(file, _)| file).collect(),
+        }))
+    }
+
+    /// How the rows of in-neighbours became one.
+    pub fn kind(&self) -> AggregateKind {
+        self.kind
+    }
+
+    /// How a row is laid out.
+    pub fn layout(&self) -> FeatureLayout {
+        self.layout
+    }
+
+    /// The file of each chunk.
+    pub fn files(&self) -> &[ContainerFile] {
+        &self.files
+    }
+
+    /// Length of the files in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(ContainerFile::bytes).sum()
+    }
+}
+
+/// The bytes that pre-aggregated features of a store would take on disk, about.
+///
+/// # Errors
+/// If the store has no features.
+pub fn aggregate_bytes(store: &Store, dtype: Option<FeatureDtype>) -> Result<u64> {
+    Ok(store.manifest().nodes * u64::from(layout(store, dtype)?.stride))
+}
+
+/// Computes pre-aggregated features and adds them to the store. The disk reads the features of the whole graph as often as
+/// [`crate::aggregate`] says.
+///
+/// # Errors
+/// If there are some already and they are not to be replaced, the store has no features or is a slice, the memory is too
+/// small, or a file can't be read or written. What is finished then stays, and the next run goes on with it.
+pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Progress) -> Result<Aggregated> {
+    let target = folder(store, options.kind);
+    if target.exists() && !options.replace {
+        let what = "these aggregates exist; use them, or make them again with --replace";
+        return Err(Error::input(target, Position::Whole, what));
+    }
+    let layout = layout(store, options.dtype)?;
+    let features = StoreFeatures::open(store)?;
+    let partial = target.with_extension("partial");
+    fs::create_dir_all(&partial).map_err(Error::io("create", &partial))?;
+
+    let mut writer = Writer {
+        store,
+        folder: &partial,
+        layout,
+        current: None,
+        done: Vec::new(),
+    };
+    let first = writer.keep_finished()?;
+    let kept = writer.done.len() as u32;
+    let width = features.width();
+    let budget = Budget {
+        memory: options.budget.memory.saturating_sub(writer.bytes()),
+        ..options.budget
+    };
+    let sink = &mut |nodes: Range<u64>, rows: &mut [f32]| writer.write(nodes, rows);
+    match options.kind {
+        AggregateKind::Mean => aggregate(store, &features, None, &Mean { width }, first, budget, progress, sink)?,
+        AggregateKind::Sum => aggregate(store, &features, None, &Sum { width }, first, budget, progress, sink)?,
+        AggregateKind::Gcn => {
+            let scaled = ScaledRows::new(&features, store)?;
+            let reduce = GcnSum { width };
+            aggregate(store, &scaled, Some(&scaled), &reduce, first, budget, progress, sink)?;
+        }
+    }
+    let files = writer.done;
+    let index = AggregateIndex {
+        kind: options.kind,
+        manifest_digest: manifest_digest(store)?,
+        files: files.clone(),
+    };
+    durable::write_file(&partial.join(files::AGGREGATE_INDEX), &index.encode())?;
+    if target.exists() {
+        fs::remove_dir_all(&target).map_err(Error::io("remove", &target))?;
+    }
+    durable::rename(&partial, &target)?;
+    durable::sync_folder(store.path())?;
+    Ok(Aggregated {
+        nodes: store.manifest().nodes,
+        bytes: files.iter().map(|file| file.bytes).sum(),
+        chunks_kept: kept,
+    })
+}
+
+/// Writes rows to the files of their chunks, one after the other.
+struct Writer<'a> {
+    store: &'a Store,
+    folder: &'a Path,
+    layout: FeatureLayout,
+    current: Option<(ChunkSpan, ContainerWriter)>,
+    done: Vec<AggregateFile>,
+}
+
+/// Rows that are encoded at a time.
+const ENCODE_ROWS: usize = 256;
+
+impl Writer<'_> {
+    /// What it holds in memory, about.
+    fn bytes(&self) -> u64 {
+        ENCODE_ROWS as u64 * u64::from(self.layout.stride) + (1 << 20)
+    }
+
+    /// Takes over the chunks from 0 on that an earlier run finished, and says which node comes after them.
+    fn keep_finished(&mut self) -> Result<u64> {
+        let chunks = self.store.chunks();
+        for chunk in (0..chunks.chunks()).map(ChunkId) {
+            match open_file(self.store, self.folder, chunk, None) {
+                Ok((file, layout)) if layout == self.layout => self.done.push(AggregateFile {
+                    bytes: file.bytes(),
+                    digest: file.digest(),
+                }),
+                // Of another dtype, damaged or not there: it is made again.
+                Ok(_) | Err(Error::Format { .. } | Error::Input { .. }) => return Ok(chunks.range(chunk).start),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(chunks.nodes())
+    }
+
+    fn write(&mut self, nodes: Range<u64>, rows: &[f32]) -> Result<()> {
+        let dim = self.layout.dim as usize;
+        let stride = self.layout.stride as usize;
+        let mut bytes = Vec::new();
+        let mut rest = rows;
+        let mut node = nodes.start;
+        while node < nodes.end {
+            let (span, writer) = match &mut self.current {
+                Some(current) => current,
+                None => self.current.insert(self.begin()?),
+            };
+            let end = span.first_node.0 + span.rows;
+            let count = ENCODE_ROWS.min((end.min(nodes.end) - node) as usize);
+            let (now, later) = rest.split_at(count * dim);
+            bytes.resize(count * stride, 0);
+            self.layout.encode_rows(now, &mut bytes);
+            writer.write(&bytes)?;
+            rest = later;
+            node += count as u64;
+            if node == end {
+                self.finish()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins the file of the next chunk.
+    fn begin(&self) -> Result<(ChunkSpan, ContainerWriter)> {
+        let chunk = ChunkId(self.done.len() as u32);
+        let span = ChunkSpan::of(self.store.chunks(), chunk);
+        let path = durable::temporary_name(&self.folder.join(files::aggregate(chunk)));
+        let writer = ContainerWriter::create(&path, FileKind::FEATURES, FeaturesMeta::BYTES, PAGE_BYTES)?;
+        Ok((span, writer))
+    }
+
+    /// Completes the file that is being written.
+    fn finish(&mut self) -> Result<()> {
+        let (span, writer) = self.current.take().expect("a file was begun");
+        let meta = FeaturesMeta {
+            span,
+            layout: self.layout,
+        };
+        let file = writer.finish(meta.encode())?;
+        file.sync()?;
+        durable::rename(&file.path, &self.folder.join(files::aggregate(span.chunk)))?;
+        self.done.push(AggregateFile {
+            bytes: file.bytes,
+            digest: file.digest,
+        });
+        Ok(())
+    }
+}
+
+/// Opens a file of pre-aggregated features, and checks that it is that of its chunk and, if there is one, the index's.
+fn open_file(
+    store: &Store,
+    folder: &Path,
+    chunk: ChunkId,
+    entry: Option<&AggregateFile>,
+) -> Result<(ContainerFile, FeatureLayout)> {
+    let path = folder.join(files::aggregate(chunk));
+    let file = ContainerFile::open(&path, FileKind::FEATURES).map_err(files::missing)?;
+    if let Some(entry) = entry
+        && (file.bytes(), file.digest()) != (entry.bytes, entry.digest)
+    {
+        let what = "this is not the file that the index lists; remove the folder, and make the aggregates again";
+        return Err(Error::format(path)(FormatError::invalid(56, what)));
+    }
+    let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(&path))?;
+    meta.span
+        .expect(&ChunkSpan::of(store.chunks(), chunk))
+        .map_err(Error::format(&path))?;
+    Ok((file, meta.layout))
+}
+
+fn folder(store: &Store, kind: AggregateKind) -> PathBuf {
+    store.path().join(files::AGGREGATES).join(kind.name())
+}
+
+fn layout(store: &Store, dtype: Option<FeatureDtype>) -> Result<FeatureLayout> {
+    match &store.manifest().features {
+        Some(spec) => Ok(FeatureLayout::new(dtype.unwrap_or(spec.dtype), spec.dim)),
+        None => {
+            let what = "the nodes have no features, so there is nothing to aggregate; ingest them with --features";
+            Err(Error::input(store.path(), Position::Whole, what))
+        }
+    }
+}
+
+fn manifest_digest(store: &Store) -> Result<u64> {
+    let path = store.path().join(files::MANIFEST);
+    Ok(ContainerFile::open(&path, FileKind::MANIFEST)?.digest())
+}

@@ -1,0 +1,138 @@
+//! Pre-aggregated features: for each node, its in-neighbours' features reduced to one row.
+//!
+//! A store may have them for several kinds of reduction, each in a folder `aggregates/<kind>` that was added when the rest
+//! was complete: one file of kind [`FileKind::FEATURES`] a chunk, and this index, which stands for all of them.
+//!
+//! ```text
+//! meta    offset  bytes  what
+//!              0      8  digest of the store's manifest
+//!              8      4  C: number of chunks
+//!             12      1  kind: 0 mean, 1 gcn, 2 sum
+//!             13      3  zeros
+//! payload   16*i      8  length in bytes of the file of chunk i
+//!       16*i + 8      8  its digest
+//! ```
+
+use std::{fmt, str::FromStr};
+
+use crate::{
+    FormatError, Result,
+    bytes::{Fields, check_payload_length},
+    container::{self, FileKind},
+};
+
+const META_BYTES: usize = 16;
+
+/// How the rows of a node's in-neighbours become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AggregateKind {
+    /// Their mean; zeros if there are none. What GraphSAGE's mean aggregator takes.
+    Mean,
+    /// The sum, over them and the node itself, of rows times 1 / sqrt((d(u) + 1) (d(v) + 1)), where d is the in-degree.
+    /// What GCN takes.
+    Gcn,
+    /// Their sum. What GIN takes.
+    Sum,
+}
+
+impl AggregateKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Mean, Self::Gcn, Self::Sum];
+
+    /// The name: of the folder, and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Gcn => "gcn",
+            Self::Sum => "sum",
+        }
+    }
+}
+
+impl fmt::Display for AggregateKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for AggregateKind {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        let kind = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        kind.ok_or_else(|| format!("there is no aggregation {name:?}; there are mean, gcn and sum"))
+    }
+}
+
+/// Which files hold the pre-aggregated features of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AggregateIndex {
+    /// How they were reduced.
+    pub kind: AggregateKind,
+    /// The digest of the manifest of the store that they belong to.
+    pub manifest_digest: u64,
+    /// The file of each chunk.
+    pub files: Vec<AggregateFile>,
+}
+
+/// The file of one chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AggregateFile {
+    /// Length in bytes.
+    pub bytes: u64,
+    /// The digest in its header.
+    pub digest: u64,
+}
+
+impl AggregateIndex {
+    /// The bytes of the file `aggregates/<kind>/index`.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut meta = Vec::with_capacity(META_BYTES);
+        meta.extend_from_slice(&self.manifest_digest.to_le_bytes());
+        meta.extend_from_slice(&(self.files.len() as u32).to_le_bytes());
+        meta.push(match self.kind {
+            AggregateKind::Mean => 0,
+            AggregateKind::Gcn => 1,
+            AggregateKind::Sum => 2,
+        });
+        meta.resize(META_BYTES, 0);
+        let mut payload = Vec::with_capacity(16 * self.files.len());
+        for file in &self.files {
+            payload.extend_from_slice(&file.bytes.to_le_bytes());
+            payload.extend_from_slice(&file.digest.to_le_bytes());
+        }
+        container::encode_file(FileKind::AGGREGATES, meta, &payload).0
+    }
+
+    /// Decodes and fully checks the bytes of the file `aggregates/<kind>/index` of a store whose manifest has that digest
+    /// and that number of chunks.
+    pub fn decode(file: &[u8], kind: AggregateKind, manifest_digest: u64, chunks: u32) -> Result<Self> {
+        let (header, payload) = container::decode_file(file, FileKind::AGGREGATES)?;
+        let mut fields = Fields::of(&header, META_BYTES)?;
+        let at = fields.offset();
+        let (found_digest, found_chunks, found_kind) = (fields.u64(), fields.u32(), fields.u8());
+        fields.zeros::<3>()?;
+        if found_digest != manifest_digest || found_chunks != chunks {
+            let what = "the aggregates are of another store, or of another state of it; remove the folder, and make them again";
+            return Err(FormatError::invalid(at, what));
+        }
+        if AggregateKind::ALL.get(usize::from(found_kind)) != Some(&kind) {
+            let what = format!("in the place of the aggregation {kind} is number {found_kind}; were folders swapped?");
+            return Err(FormatError::invalid(at + 12, what));
+        }
+        check_payload_length(&header, Some(16 * u64::from(chunks)))?;
+        let field = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+        let files = payload
+            .chunks_exact(16)
+            .map(|entry| AggregateFile {
+                bytes: field(&entry[..8]),
+                digest: field(&entry[8..]),
+            })
+            .collect();
+        Ok(Self {
+            kind,
+            manifest_digest,
+            files,
+        })
+    }
+}
