@@ -3,12 +3,13 @@
 //! The tests themselves are in `tests/tests`, one program per subject:
 //!
 //! ```text
-//! formats   one graph in every accepted format gives one store
-//! input     what is wrong with the input is told, with the place and the remedy, and leaves nothing behind
-//! crash     a run killed at any moment goes on to the same store
-//! damage    every damaged byte of a store is found, and nothing panics
-//! store     a sound store is described, and exported so that it can be ingested again
-//! real      real graphs, if they are there, come out with the numbers their sources state
+//! formats      one graph in every accepted format gives one store
+//! input        what is wrong with the input is told, with the place and the remedy, and leaves nothing behind
+//! crash        a run killed at any moment goes on to the same store
+//! damage       every damaged byte of a store is found, and nothing panics
+//! repartition  assignments are replaced whole, however a run ends, and tell what they make
+//! store        a sound store is described, and exported so that it can be ingested again
+//! real         real graphs, if they are there, come out with the numbers their sources state
 //! ```
 //!
 //! Everything here panics if it fails: these are tests.

@@ -129,7 +129,7 @@ fn read_all(path: &Path) -> Result<u64> {
     for name in SPLITS {
         read += store.split(name)?.map_or(0, |split| split.len());
     }
-    Ok(read + store.assignment()?.generation())
+    Ok(read + store.newest_assignment()?.generation())
 }
 
 /// Verifies a damaged store, and reads it; neither may panic.

@@ -11,6 +11,9 @@ use std::{
 
 use crate::{Error, Result};
 
+/// What the name of a file ends with until the file is complete.
+pub const TEMPORARY: &str = ".tmp";
+
 /// Syncs a folder, so that the creations, renames and removals in it are on disk.
 pub fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder)
@@ -45,6 +48,6 @@ pub fn rename(from: &Path, to: &Path) -> Result<()> {
 /// Where a file is written before it gets its name: beside it, so that the rename stays in one file system.
 pub fn temporary_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".tmp");
+    name.push(TEMPORARY);
     name.into()
 }

@@ -13,7 +13,9 @@
 //! ```
 //!
 //! - [`Schedule`] says who owns which chunks in a super-epoch, a function of seed and super-epoch alone;
-//! - [`Owned`] is what one partition owns: ranges of nodes, and their local ids.
+//! - [`repartition`] writes an assignment that counts from then on, whatever kills it;
+//! - [`Owned`] is what one partition owns: ranges of nodes, and their local ids;
+//! - [`report()`] and [`coverage()`] tell what partitions see.
 //!
 //! Each chunk is in the *base* of exactly one partition, so that each training node is a seed exactly once an epoch; under
 //! `sweep` it is in the *variable* part of one other as well. A partition *owns* base and variable part, and sees the edges
@@ -22,8 +24,16 @@
 //!
 //! Repartitioning moves no edges. It writes a table of C x C entries, which takes milliseconds whatever the size of the graph.
 
+mod coverage;
 mod owned;
+mod repartition;
+mod report;
 mod schedule;
+#[cfg(test)]
+mod tests;
 
+pub use coverage::{Coverage, CoverageOptions, Histogram, coverage};
 pub use owned::{LocalId, Owned};
+pub use repartition::{RepartitionOptions, Repartitioned, repartition};
+pub use report::{PartitionReport, report};
 pub use schedule::{Schedule, assignment, chunk_sizes};

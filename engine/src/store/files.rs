@@ -9,7 +9,10 @@ use grappa_formats::{
 };
 
 use super::writer::chunk_folder;
-use crate::{Error, Position, Result, io::container::ContainerFile};
+use crate::{
+    Error, Position, Result,
+    io::{container::ContainerFile, durable::TEMPORARY},
+};
 
 /// The manifest.
 pub const MANIFEST: &str = "manifest";
@@ -42,6 +45,15 @@ pub fn generation_of(name: &str) -> Option<u64> {
     name.parse()
         .ok()
         .filter(|generation: &u64| generation.to_string() == name)
+}
+
+/// Whether a file, relative to a store, is what a repartitioning leaves if it is killed, and the next one removes: a file
+/// of the folder of assignments that has not got its name yet.
+pub fn is_left_over(path: &str) -> bool {
+    let name = path
+        .strip_prefix(ASSIGNMENTS)
+        .and_then(|rest| rest.strip_prefix('/')?.strip_suffix(TEMPORARY));
+    name.is_some_and(|name| name == "CURRENT" || generation_of(name).is_some())
 }
 
 /// The file of a split.

@@ -4,7 +4,7 @@
 //! a byte a node is read, chunk by chunk, on all threads (for chunks in gap code, the start of each row too).
 
 use std::{
-    fs,
+    fs, io,
     sync::{Mutex, PoisonError},
 };
 
@@ -56,6 +56,8 @@ pub struct Info {
     pub generation: u64,
     /// Number of partitions in it.
     pub partitions: u32,
+    /// What made it: `sweep`, `shuffle`, `fixed`; `whole` if the store was not partitioned.
+    pub schedule: String,
     /// What external ids are: `dense`, `sparse` or `string`.
     pub ids: &'static str,
     /// How nodes are put in order: `range` (by external id), `random` or `table`.
@@ -180,7 +182,8 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
             test: split("test"),
         },
         generation: store.generation(),
-        partitions: store.assignment()?.partitions(),
+        partitions: store.assignment().partitions(),
+        schedule: store.assignment().schedule().to_owned(),
         ids: match manifest.ids.external {
             ExternalIds::Dense => "dense",
             ExternalIds::Sparse => "sparse",
@@ -234,9 +237,12 @@ fn bytes(store: &Store) -> Result<Bytes> {
         others.push(entry.map_err(Error::io("list", &folder))?.path());
     }
     for path in others {
-        let length = fs::metadata(&path)
-            .map_err(Error::io("read the length of", &path))?
-            .len();
+        let length = match fs::metadata(&path) {
+            Ok(file) => file.len(),
+            // An old generation, removed by a repartitioning meanwhile.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
+            Err(e) => return Err(Error::io("read the length of", path)(e)),
+        };
         bytes.other += length;
         bytes.total += length;
     }

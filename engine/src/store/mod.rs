@@ -9,6 +9,7 @@
 //! - [`writer`] makes the folder, and the row files of a chunk.
 
 pub mod aggregates;
+pub(crate) mod assignments;
 mod chunk;
 pub mod export;
 pub(crate) mod files;
@@ -23,4 +24,4 @@ pub mod writer;
 
 pub use chunk::{Chunk, FeatureRows};
 pub use ids::{ExternalId, StoreIds};
-pub use open::Store;
+pub use open::{Store, read_manifest};

@@ -8,15 +8,15 @@ use std::{
 
 use grappa_formats::{
     ChunkId, ChunkSpan, FormatError, NodeId,
-    assignment::{Assignment, Current},
+    assignment::Assignment,
     chunks::ChunkMap,
-    container::FileKind,
     manifest::{FileEntry, Manifest},
     splits,
 };
 use roaring::RoaringTreemap;
 
 use super::{
+    assignments,
     chunk::Chunk,
     files,
     ids::{ExternalId, StoreIds},
@@ -35,17 +35,20 @@ const THREADS_MAX: usize = 8;
 
 /// A store that is open for reading.
 ///
-/// Opening reads the manifest and the header of every file, and no payload: a file that is missing, truncated, damaged
-/// in its header, or another one than the manifest lists, is an error here, and not a fault later when its mapping is
-/// read. It takes some ten microseconds a file, so milliseconds for a graph of 10^9 edges.
+/// Opening reads the manifest, the assignment that counts, and the header of every file, and no payload: a file that is
+/// missing, truncated, damaged in its header, or another one than the manifest lists, is an error here, and not a fault
+/// later when its mapping is read. It takes some ten microseconds a file, so milliseconds for a graph of 10^9 edges.
 ///
 /// Chunks are mapped one by one, as they are asked for.
+///
+/// Nothing of an open store changes when somebody repartitions it: [`Store::assignment`] stays what it was, and all other
+/// files are as they were. [`Store::newest_assignment`] tells what others made it meanwhile.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
     manifest: Manifest,
     chunks: ChunkMap,
-    generation: u64,
+    assignment: Assignment,
     ids: StoreIds,
 }
 
@@ -59,14 +62,13 @@ impl Store {
             )));
         }
         check_headers(path, &manifest.files)?;
-        let generation = read_current(path)?;
-        ContainerFile::open(&path.join(files::assignment(generation)), FileKind::ASSIGNMENT).map_err(files::missing)?;
+        let chunks = manifest.chunk_map();
         Ok(Self {
             path: path.to_owned(),
-            chunks: manifest.chunk_map(),
+            assignment: assignments::read_counting(path, chunks.chunks())?,
+            chunks,
             ids: StoreIds::open(path, &manifest)?,
             manifest,
-            generation,
         })
     }
 
@@ -85,9 +87,9 @@ impl Store {
         &self.chunks
     }
 
-    /// The generation of the assignment that counts.
+    /// The generation of [`Store::assignment`].
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.assignment.generation()
     }
 
     /// The chunks whose files are there: all of them, but in a slice.
@@ -167,16 +169,21 @@ impl Store {
             .map_err(Error::format(path))
     }
 
-    /// Which partitions each edge bucket serves now. Reads and fully checks the file.
-    pub fn assignment(&self) -> Result<Assignment> {
-        let path = self.path.join(files::assignment(self.generation));
-        let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
-        Assignment::decode(&bytes, self.generation, self.chunks.chunks()).map_err(Error::format(path))
+    /// Which partitions see each edge bucket: the assignment that counted when the store was opened. It is held in memory,
+    /// 8 bytes a bucket of each group of chunks with the same owners, so later repartitionings don't take it away.
+    pub fn assignment(&self) -> &Assignment {
+        &self.assignment
+    }
+
+    /// The assignment that counts now, which may be a later one. Reads and fully checks its file.
+    pub fn newest_assignment(&self) -> Result<Assignment> {
+        assignments::read_counting(&self.path, self.chunks.chunks())
     }
 }
 
-/// Reads and checks the manifest of the store at `path`, and says what `path` is if it is no store.
-pub(super) fn read_manifest(path: &Path) -> Result<Manifest> {
+/// Reads and checks the manifest of the store at `path` alone: cheaper than opening the store, for those who need no other
+/// file. If `path` is no store, the error says what it is.
+pub fn read_manifest(path: &Path) -> Result<Manifest> {
     let unlike = |what: String| Error::input(path, Position::Whole, what);
     let resume = "continue that run with --resume, or remove it and start again";
     let partial = with_suffix(path, ".partial");
@@ -210,14 +217,6 @@ pub(super) fn read_manifest(path: &Path) -> Result<Manifest> {
         Err(e) => return Err(Error::io("read", file)(e)),
     };
     Manifest::decode(&bytes).map_err(Error::format(file))
-}
-
-/// Reads which generation counts.
-pub(super) fn read_current(path: &Path) -> Result<u64> {
-    let file = path.join(files::CURRENT);
-    let bytes = fs::read(&file).map_err(|e| files::missing(Error::io("read", &file)(e)))?;
-    let current = Current::decode(&bytes).map_err(Error::format(file))?;
-    Ok(current.generation)
 }
 
 /// Compares every file's header and length with the manifest.

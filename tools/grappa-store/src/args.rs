@@ -2,8 +2,12 @@
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{
+    Parser, Subcommand, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use grappa_console::{ByteSize, ByteSizeError};
+use grappa_engine::partition::Schedule;
 
 /// Look into a graph store.
 #[derive(Debug, Parser)]
@@ -17,12 +21,14 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show what a store holds: counts, sizes, degrees
-    Info(Store),
+    /// Show what a store holds: counts, sizes, degrees, partitions
+    Info(Info),
     /// Check every byte of a store, and whether its files agree; exits with 1 if anything is wrong
     Verify(Store),
     /// Write edges, labels, features and splits to files, in the ids of the input
     Export(Export),
+    /// Group the chunks of a store into partitions for the next super-epoch; takes milliseconds, and moves no edges
+    Repartition(Repartition),
     /// Say beforehand what a store of a graph will take: chunks, bytes, time
     Plan(Plan),
 }
@@ -34,6 +40,41 @@ pub struct Store {
     pub store: PathBuf,
     #[command(flatten)]
     pub threads: Threads,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Info {
+    #[command(flatten)]
+    pub store: Store,
+    /// Count the halo nodes of each partition, and how its nodes are covered: reads all edges
+    #[arg(long)]
+    pub coverage: bool,
+    /// Memory to count halo nodes in, such as 512MiB or 2GiB; with less, edges are read more often
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", requires = "coverage")]
+    pub memory: ByteSize,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Repartition {
+    /// The store
+    #[arg(value_name = "STORE")]
+    pub store: PathBuf,
+    /// Number of partitions, at most as many as chunks
+    #[arg(long, value_name = "K")]
+    pub partitions: u32,
+    /// How partitions change: `sweep` keeps a base and rotates the rest, `shuffle` groups anew, `fixed` never changes
+    #[arg(long, value_name = "NAME", default_value = "sweep", value_parser = schedules())]
+    pub schedule: Schedule,
+    /// Selects the random groups
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// The super-epoch to group for; by default the next one, which is the number of repartitionings so far
+    #[arg(long, value_name = "N")]
+    pub super_epoch: Option<u64>,
+}
+
+fn schedules() -> impl TypedValueParser<Value = Schedule> {
+    PossibleValuesParser::new(Schedule::ALL.map(Schedule::name)).try_map(|name| name.parse::<Schedule>())
 }
 
 #[derive(Debug, clap::Args)]

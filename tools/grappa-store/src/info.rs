@@ -1,14 +1,18 @@
 //! `grappa-store info`: what a store holds, for people and for programs.
 
 use grappa_console::{Console, Summary, count};
-use grappa_engine::store::{
-    Store,
-    info::{DegreeBucket, Info, info},
+use grappa_engine::{
+    partition::{CoverageOptions, coverage, report},
+    store::{
+        Store,
+        info::{DegreeBucket, Info, info},
+    },
 };
 use serde::Serialize;
 
 use crate::{
     args,
+    partitions::{self, Partition},
     table::{Table, exact, parts_of},
 };
 
@@ -21,17 +25,39 @@ const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 struct Shown {
     #[serde(flatten)]
     info: Info,
+    by_partition: Vec<Partition>,
     #[serde(skip)]
     store: String,
 }
 
-pub fn run(options: &args::Store, console: &Console) -> anyhow::Result<()> {
-    let store = Store::open(&options.store)?;
-    let info = info(&store, options.threads.get()?, &console.bars())?;
-    console.answer(&Shown {
+pub fn run(options: &args::Info, console: &Console) -> anyhow::Result<()> {
+    let store = Store::open(&options.store.store)?;
+    let threads = options.store.threads.get()?;
+    let bars = console.bars();
+    let info = info(&store, threads, &bars)?;
+    let counting = CoverageOptions {
+        memory: options.memory.0,
+        threads,
+    };
+    let assignment = store.assignment();
+    let mut coverage = match options.coverage {
+        true => coverage(&store, assignment, &counting, &bars)?,
+        false => Vec::new(),
+    }
+    .into_iter();
+    let shown = Shown {
         info,
-        store: options.store.display().to_string(),
-    })
+        by_partition: report(store.manifest(), assignment)
+            .into_iter()
+            .map(|report| Partition {
+                report,
+                coverage: coverage.next(),
+            })
+            .collect(),
+        store: options.store.store.display().to_string(),
+    };
+    drop(bars);
+    console.answer(&shown)
 }
 
 impl Summary for Shown {
@@ -75,19 +101,24 @@ impl Summary for Shown {
         }
         table.row(
             "partitions",
-            format!("{} (generation {})", info.partitions, info.generation),
+            format!(
+                "{} ({}, generation {})",
+                info.partitions, info.schedule, info.generation
+            ),
         );
         table.row("written by", info.writer.clone());
         if let Some(generator) = &info.generator {
             table.row("generated from", generator.to_string());
         }
-        format!(
-            "{}\n{}\n\n{}\n\n{}",
-            self.store,
-            table.text(),
-            bytes(info),
-            degrees(info)
-        )
+        let mut parts = vec![format!("{}\n{}", self.store, table.text()), bytes(info), degrees(info)];
+        // One partition that owns everything is nothing to tell.
+        if info.partitions > 1 {
+            parts.push(partitions::table(self.by_partition.iter().map(|p| &p.report)));
+        }
+        if self.by_partition.iter().any(|partition| partition.coverage.is_some()) {
+            parts.push(partitions::coverage(&self.by_partition));
+        }
+        parts.join("\n\n")
     }
 }
 

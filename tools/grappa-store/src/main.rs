@@ -1,9 +1,11 @@
-//! `grappa-store`: look into a graph store.
+//! `grappa-store`: look into a graph store, and repartition it.
 
 mod args;
 mod export;
 mod info;
+mod partitions;
 mod plan;
+mod repartition;
 mod table;
 mod verify;
 
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
             Command::Info(options) => info::run(options, &console),
             Command::Verify(options) => verify::run(options, &console),
             Command::Export(options) => export::run(options, &console),
+            Command::Repartition(options) => repartition::run(options, &console),
             Command::Plan(options) => plan::run(options, &console),
         }
     })

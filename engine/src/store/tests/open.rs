@@ -47,7 +47,7 @@ fn a_store_gives_back_what_was_written() {
         train.iter().collect::<Vec<_>>(),
         (0..NODES).step_by(5).collect::<Vec<_>>()
     );
-    assert_eq!(store.assignment().unwrap().partitions(), 1);
+    assert_eq!(store.assignment().partitions(), 1);
 }
 
 #[test]

@@ -1,0 +1,52 @@
+//! The assignments of a store: which of them counts, and what it says.
+
+use std::{fs, io, path::Path};
+
+use grappa_formats::assignment::{Assignment, Current};
+
+use super::files;
+use crate::{Error, Result};
+
+/// Reads which generation counts.
+pub(crate) fn read_current(store: &Path) -> Result<u64> {
+    let file = store.join(files::CURRENT);
+    let bytes = fs::read(&file).map_err(|e| files::missing(Error::io("read", &file)(e)))?;
+    let current = Current::decode(&bytes).map_err(Error::format(file))?;
+    Ok(current.generation)
+}
+
+/// Reads and fully checks the assignment of a generation, of a store of `chunks` chunks.
+pub(super) fn read(store: &Path, generation: u64, chunks: u32) -> Result<Assignment> {
+    let path = store.join(files::assignment(generation));
+    let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
+    Assignment::decode(&bytes, generation, chunks)
+        .and_then(|assignment| assignment.check_owners().map(|()| assignment))
+        .map_err(Error::format(path))
+}
+
+/// Reads and fully checks the assignment that counts.
+pub(super) fn read_counting(store: &Path, chunks: u32) -> Result<Assignment> {
+    let mut generation = read_current(store)?;
+    loop {
+        let error = match read(store, generation, chunks) {
+            Ok(assignment) => return Ok(assignment),
+            Err(error) => error,
+        };
+        // A generation stays until the second one after it counts. So if it is gone, the store was repartitioned twice
+        // in between, and another one counts; or it is missing.
+        let counts = if is_gone(&error) {
+            read_current(store)?
+        } else {
+            generation
+        };
+        if counts == generation {
+            return Err(files::missing(error));
+        }
+        generation = counts;
+    }
+}
+
+/// Whether a file is not there.
+pub(super) fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}

@@ -1,0 +1,90 @@
+//! Partitions as tables, for people.
+
+use grappa_console::count;
+use grappa_engine::partition::{Coverage, Histogram, PartitionReport};
+use serde::Serialize;
+
+/// A partition in the JSON object of `info`.
+#[derive(Serialize)]
+pub struct Partition {
+    #[serde(flatten)]
+    pub report: PartitionReport,
+    /// If it was asked for.
+    #[serde(flatten)]
+    pub coverage: Option<Coverage>,
+}
+
+/// What each partition owns and sees, a line each.
+pub fn table<'a>(partitions: impl IntoIterator<Item = &'a PartitionReport>) -> String {
+    let cells = partitions.into_iter().map(|partition| {
+        let chunks = match (partition.base_chunks.len(), partition.variable_chunks.len()) {
+            (base, 0) => base.to_string(),
+            (base, variable) => format!("{base} + {variable}"),
+        };
+        let edges = partition.visible_edges + partition.cut_edges;
+        let share = |part: u64| format!("{} ({})", count(part), percent(part, edges));
+        vec![
+            partition.partition.to_string(),
+            chunks,
+            count(partition.nodes),
+            share(partition.visible_edges),
+            share(partition.cut_edges),
+        ]
+    });
+    aligned(&["partition", "chunks", "nodes", "visible edges", "cut edges"], cells)
+}
+
+/// How much of their neighbourhoods the nodes of each partition see, a line each.
+pub fn coverage(partitions: &[Partition]) -> String {
+    let header = [
+        "partition",
+        "halo nodes",
+        "none",
+        "<.1",
+        "<.2",
+        "<.3",
+        "<.4",
+        "<.5",
+        "<.6",
+        "<.7",
+        "<.8",
+        "<.9",
+        "<1",
+        "all",
+    ];
+    let counted = partitions
+        .iter()
+        .filter_map(|partition| Some((partition.report.partition, partition.coverage.as_ref()?)));
+    let cells = counted.map(|(partition, coverage)| {
+        let Histogram { zero, tenths, one, .. } = &coverage.coverage;
+        let nodes = zero + tenths.iter().sum::<u64>() + one;
+        let mut cells = vec![partition.to_string(), count(coverage.halo_nodes)];
+        let parts = [zero].into_iter().chain(tenths).chain([one]);
+        cells.extend(parts.map(|&part| percent(part, nodes)));
+        cells
+    });
+    format!(
+        "halo nodes, and which part of its in-edges a node's partition sees: nodes that see none, less than a tenth, ..., all\n{}",
+        aligned(&header, cells)
+    )
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    match whole {
+        0 => "-".into(),
+        _ => format!("{:.1} %", part as f64 / whole as f64 * 100.0),
+    }
+}
+
+/// Rows below a header, each column as wide as its widest cell, and numbers to the right.
+fn aligned(header: &[&str], cells: impl Iterator<Item = Vec<String>>) -> String {
+    let header = header.iter().map(|&cell| cell.to_owned()).collect();
+    let rows: Vec<Vec<String>> = std::iter::once(header).chain(cells).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("  {cell:>width$}"));
+        cells.collect::<String>()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}

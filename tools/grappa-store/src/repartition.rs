@@ -1,0 +1,69 @@
+//! `grappa-store repartition`: other partitions, the same edges.
+
+use std::time::{Duration, Instant};
+
+use grappa_console::{Console, Summary};
+use grappa_engine::{
+    partition::{PartitionReport, RepartitionOptions, repartition, report},
+    store::read_manifest,
+};
+use serde::Serialize;
+
+use crate::{args, partitions};
+
+#[derive(Serialize)]
+struct Made {
+    generation: u64,
+    schedule: String,
+    partitions: u32,
+    seed: u64,
+    super_epoch: u64,
+    seconds: f64,
+    by_partition: Vec<PartitionReport>,
+    #[serde(skip)]
+    store: String,
+}
+
+pub fn run(options: &args::Repartition, console: &Console) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    // No file is opened but the manifest and the assignment: what it takes does not depend on the size of the graph.
+    let manifest = read_manifest(&options.store)?;
+    let made = repartition(
+        &options.store,
+        &manifest,
+        &RepartitionOptions {
+            partitions: options.partitions,
+            schedule: options.schedule,
+            seed: options.seed,
+            super_epoch: options.super_epoch,
+        },
+    )?;
+    let seconds = begin.elapsed().as_secs_f64();
+    console.finish(&Made {
+        generation: made.assignment.generation(),
+        schedule: made.assignment.schedule().to_owned(),
+        partitions: made.assignment.partitions(),
+        seed: options.seed,
+        super_epoch: made.super_epoch,
+        seconds,
+        by_partition: report(&manifest, &made.assignment),
+        store: options.store.display().to_string(),
+    })
+}
+
+impl Summary for Made {
+    fn text(&self) -> String {
+        let s = if self.partitions == 1 { "" } else { "s" };
+        format!(
+            "{}: generation {}, {} partition{s} for super-epoch {} of `{}` with seed {}, in {:.1} ms\n{}",
+            self.store,
+            self.generation,
+            self.partitions,
+            self.super_epoch,
+            self.schedule,
+            self.seed,
+            Duration::from_secs_f64(self.seconds).as_secs_f64() * 1e3,
+            partitions::table(&self.by_partition)
+        )
+    }
+}
