@@ -1,5 +1,5 @@
-//! Checks that libtorch is there and is the version that `tch` binds, and puts its folder on the run path of the tests
-//! here. Programs do the same with what this script tells them.
+//! Checks that libtorch is there and is the version that `tch` binds, compiles the C++ half of the shim against it, and
+//! puts its folder on the run path of the tests here. Programs do the same with what this script tells them.
 
 use std::{env, fs, path::Path};
 
@@ -14,7 +14,7 @@ fn main() {
         return;
     };
     match header_version(Path::new(&libtorch)) {
-        Some(version) if version == VERSION => {}
+        Some(version) if version == VERSION => compile_shim(&libtorch),
         Some(version) => {
             println!("cargo::error={libtorch} is libtorch {version}, needed is {VERSION}: run `cargo xtask setup`")
         }
@@ -22,6 +22,25 @@ fn main() {
     }
     println!("cargo::metadata=libtorch_lib={libtorch}/lib");
     println!("cargo::rustc-link-arg=-Wl,-rpath,{libtorch}/lib");
+}
+
+/// A few seconds, once.
+fn compile_shim(libtorch: &str) {
+    println!("cargo::rerun-if-changed=src/shim.cpp");
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .warnings(false) // libtorch's headers have many
+        .include(format!("{libtorch}/include"))
+        // libtorch's parallel loops are templates: without it they would run on one thread.
+        .flag("-fopenmp")
+        .file("src/shim.cpp")
+        .compile("grappa_shim");
+    // The OpenMP that libtorch brings, and no second one.
+    println!("cargo::rustc-link-search=native={libtorch}/lib");
+    println!("cargo::rustc-link-lib=dylib:+verbatim=libgomp.so.1");
+    println!("cargo::rustc-link-lib=dylib=torch_cpu");
+    println!("cargo::rustc-link-lib=dylib=c10");
 }
 
 /// The version that the headers name; `None` if there are no headers.

@@ -25,4 +25,13 @@ pub enum Error {
         /// How many there are.
         devices: usize,
     },
+    /// A text that names no kind of layer.
+    #[error("unknown model `{0}`: use sage, sage-max, gcn, gat, gatv2, gin or pinsage")]
+    UnknownLayer(String),
+    /// A text that names no norm.
+    #[error("unknown norm `{0}`: use none, batch or layer")]
+    UnknownNorm(String),
+    /// A model that can't be.
+    #[error("no such model: {0}")]
+    Model(String),
 }

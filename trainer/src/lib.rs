@@ -5,6 +5,8 @@
 //! `unsafe` lives in one private module, `shim`, which calls what `tch` does not bind.
 
 mod error;
+mod kernels;
+pub mod nn;
 pub mod runtime;
 mod shim;
 

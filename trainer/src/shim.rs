@@ -1,16 +1,40 @@
-//! What `tch` does not bind: loading libtorch's CUDA half, and asking for libtorch's version. All of the trainer's
-//! `unsafe` is here.
+//! What `tch` does not bind: loading libtorch's CUDA half, asking for libtorch's version, functions with a backward pass
+//! of our own, the values of tensors as slices, and libtorch's threads. All of the trainer's `unsafe` is here.
 
-#![expect(unsafe_code, reason = "calls into the dynamic loader and libtorch's C interface")]
+#![expect(
+    unsafe_code,
+    reason = "calls into the dynamic loader and libtorch's C and C++ interfaces"
+)]
 
-use std::{error::Error, mem};
+use std::{
+    error::Error,
+    ffi::c_void,
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr, slice,
+    sync::Mutex,
+};
 
+use half::bf16;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use tch::{Device, Kind, Tensor};
 
-// SAFETY: declared in libtorch's torch/csrc/inductor/aoti_torch/c/shim.h as `uint64_t aoti_torch_abi_version()`; it
-// returns a constant.
+// SAFETY: the first is declared in libtorch's torch/csrc/inductor/aoti_torch/c/shim.h as `uint64_t
+// aoti_torch_abi_version()` and returns a constant; the others are in shim.cpp, with these types. `grappa_gradients_are_on`
+// reads a flag of the thread.
 unsafe extern "C" {
     safe fn aoti_torch_abi_version() -> u64;
+    safe fn grappa_gradients_are_on() -> bool;
+    fn grappa_attach(
+        output: *mut c_void,
+        inputs: *const *const c_void,
+        count: usize,
+        context: *mut c_void,
+        backward: unsafe extern "C" fn(*mut c_void, *mut c_void, *const bool, *mut *mut c_void) -> bool,
+        drop: unsafe extern "C" fn(*mut c_void),
+    );
+    fn grappa_set_gradient(tensor: *mut c_void, gradient: *const c_void);
+    fn grappa_on_each_thread(run: unsafe extern "C" fn(*const c_void), context: *const c_void);
 }
 
 /// The version of the libtorch that was loaded: major, minor, patch. (The headers' TORCH_ABI_VERSION: a byte each, from
@@ -33,4 +57,212 @@ pub(crate) fn load_cuda() -> Result<(), String> {
         Some(cause) => cause.to_string(),
         None => error.to_string(),
     })
+}
+
+/// From the gradient of a function's output to the gradients of its inputs: of those that are wanted, as the second
+/// argument says for each. What it keeps is freed after the backward pass.
+pub(crate) type Backward = Box<dyn FnMut(&Tensor, &[bool]) -> Vec<Option<Tensor>> + Send>;
+
+struct Context {
+    inputs: usize,
+    backward: Backward,
+}
+
+/// Whether autograd records what is computed from these tensors.
+pub(crate) fn records(inputs: &[&Tensor]) -> bool {
+    grappa_gradients_are_on() && inputs.iter().any(|input| input.requires_grad())
+}
+
+/// Makes `output`, which was computed without autograd, a function of `inputs` with the backward pass that
+/// `backward` makes, if autograd records what is computed from them. The backward pass must not keep the output itself
+/// but only [`Tensor::detach`]ed, or nothing would ever be freed.
+///
+/// A panic of the backward pass is an error of libtorch's, thus of `Tensor::backward`.
+pub(crate) fn with_gradient(output: Tensor, inputs: &[&Tensor], backward: impl FnOnce() -> Backward) -> Tensor {
+    if !records(inputs) {
+        return output;
+    }
+    let context = Box::new(Context {
+        inputs: inputs.len(),
+        backward: backward(),
+    });
+    let pointers: Vec<*const c_void> = inputs.iter().map(|input| input.as_ptr().cast()).collect();
+    // SAFETY: all pointers are of tensors that live; the context is a box of what both functions take it for, and C++
+    // frees it once, by `drop_context`.
+    unsafe {
+        grappa_attach(
+            output.as_ptr().cast_mut().cast(),
+            pointers.as_ptr(),
+            pointers.len(),
+            Box::into_raw(context).cast(),
+            run_backward,
+            drop_context,
+        );
+    }
+    output
+}
+
+/// # Safety
+/// `context` is a [`Context`] that nothing else uses meanwhile, `gradient` a tensor, `wanted` and `gradients` are as long
+/// as the context's number of inputs.
+unsafe extern "C" fn run_backward(
+    context: *mut c_void,
+    gradient: *mut c_void,
+    wanted: *const bool,
+    gradients: *mut *mut c_void,
+) -> bool {
+    // SAFETY: as promised. Autograd runs a node once at a time.
+    let (context, wanted, gradients) = unsafe {
+        let context = &mut *context.cast::<Context>();
+        let inputs = context.inputs;
+        (
+            context,
+            slice::from_raw_parts(wanted, inputs),
+            slice::from_raw_parts_mut(gradients, inputs),
+        )
+    };
+    // SAFETY: it points to a tensor, of which this makes a second handle.
+    let gradient = unsafe { Tensor::clone_from_ptr(gradient.cast()) };
+    let Ok(results) = catch_unwind(AssertUnwindSafe(|| {
+        let results = (context.backward)(&gradient, wanted);
+        assert_eq!(results.len(), wanted.len(), "a gradient for each input");
+        results
+    })) else {
+        return false;
+    };
+    for (slot, result) in gradients.iter_mut().zip(results) {
+        // The handle goes to C++, which deletes it.
+        *slot = result.map_or(ptr::null_mut(), |tensor| {
+            let pointer = tensor.as_ptr().cast_mut().cast();
+            mem::forget(tensor);
+            pointer
+        });
+    }
+    true
+}
+
+/// # Safety
+/// `context` is a boxed [`Context`] that nothing uses any more.
+unsafe extern "C" fn drop_context(context: *mut c_void) {
+    // SAFETY: as promised.
+    drop(unsafe { Box::from_raw(context.cast::<Context>()) });
+}
+
+/// Makes `gradient` the place where the gradient of the leaf `tensor` is added up.
+pub(crate) fn set_gradient(tensor: &Tensor, gradient: &Tensor) {
+    assert!(tensor.is_leaf() && tensor.size() == gradient.size() && tensor.device() == gradient.device());
+    // SAFETY: both live.
+    unsafe { grappa_set_gradient(tensor.as_ptr().cast_mut().cast(), gradient.as_ptr().cast()) }
+}
+
+/// Calls `run` once on each of libtorch's threads and waits for all of them.
+///
+/// # Panics
+/// If one of the calls does.
+pub(crate) fn on_each_thread(run: &(dyn Fn() + Sync)) {
+    struct Shared<'a> {
+        run: &'a (dyn Fn() + Sync),
+        panic: Mutex<Option<Box<dyn std::any::Any + Send>>>,
+    }
+
+    /// # Safety
+    /// `context` is a `Shared`.
+    unsafe extern "C" fn call(context: *const c_void) {
+        // SAFETY: as promised.
+        let shared = unsafe { &*context.cast::<Shared<'_>>() };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(shared.run)) {
+            *shared.panic.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(panic);
+        }
+    }
+
+    let shared = Shared {
+        run,
+        panic: Mutex::new(None),
+    };
+    // SAFETY: `shared` lives until the call returns, which is after all threads are done with it, and may be shared
+    // between threads.
+    unsafe { grappa_on_each_thread(call, ptr::from_ref(&shared).cast()) }
+    if let Some(panic) = shared.panic.into_inner().unwrap_or_else(|poison| poison.into_inner()) {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// A type of values that tensors and our kernels have in common.
+pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
+    /// What libtorch calls it.
+    const KIND: Kind;
+    /// Its value.
+    fn to_f32(self) -> f32;
+    /// The nearest value.
+    fn from_f32(value: f32) -> Self;
+}
+
+impl Element for f32 {
+    const KIND: Kind = Kind::Float;
+
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+}
+
+impl Element for bf16 {
+    const KIND: Kind = Kind::BFloat16;
+
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        // To nearest, ties to even, without a branch, so that loops of it become vector code.
+        let bits = value.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        Self::from_bits(if value.is_nan() { 0x7fc0 } else { rounded as u16 })
+    }
+}
+
+/// The values of a tensor in memory.
+///
+/// # Panics
+/// If it is not contiguous, elsewhere, or of another type.
+pub(crate) fn values<T: Element>(tensor: &Tensor) -> &[T] {
+    check::<T>(tensor);
+    if tensor.numel() == 0 {
+        return &[];
+    }
+    // SAFETY: so many values of that type are there, in one piece. Nobody writes to them meanwhile: the tensors that
+    // kernels read are inputs of a step, saved by autograd or parameters, and all of those change between steps only,
+    // on the same thread.
+    unsafe { slice::from_raw_parts(tensor.data_ptr().cast(), tensor.numel()) }
+}
+
+/// The values of a tensor that was made just now and that nothing else refers to.
+///
+/// # Panics
+/// As [`values`] does.
+pub(crate) fn values_mut<T: Element>(tensor: &mut Tensor) -> &mut [T] {
+    check::<T>(tensor);
+    if tensor.numel() == 0 {
+        return &mut [];
+    }
+    // SAFETY: as above; the caller has the only handle. Memory from libtorch's allocator, in another language, is
+    // initialised as far as Rust can know, and any bits are a value.
+    unsafe { slice::from_raw_parts_mut(tensor.data_ptr().cast(), tensor.numel()) }
+}
+
+fn check<T: Element>(tensor: &Tensor) {
+    assert_eq!(tensor.kind(), T::KIND, "type of a tensor's values");
+    assert_eq!(tensor.device(), Device::Cpu, "device of a tensor's values");
+    assert!(
+        tensor.is_contiguous(),
+        "a tensor of stride {:?} is not contiguous",
+        tensor.stride()
+    );
 }

@@ -1,0 +1,84 @@
+//! The largest values of rows, chosen by CSR: max aggregation, forward and backward.
+
+use std::ops::Range;
+
+use crate::{
+    kernels::{self, gather::split, transpose::Transposed},
+    shim::Element,
+};
+
+/// Stands for no edge.
+const NONE: u32 = u32::MAX;
+
+/// The largest of each result's rows, value by value; zeros for a result without edges. Returns, for each value, the
+/// edge it came from, the first of several that are as large.
+pub(crate) fn max<T: Element>(
+    rows: &[T],
+    width: usize,
+    offsets: &[u32],
+    indices: &[u32],
+    results: &mut [T],
+) -> Vec<u32> {
+    let mut winners = vec![NONE; results.len()];
+    let (mut values_left, mut winners_left) = (results, winners.as_mut_slice());
+    let mut parts = Vec::new();
+    for range in split(offsets) {
+        let (values, rest) = values_left.split_at_mut(range.len() * width);
+        let (edges, others) = winners_left.split_at_mut(range.len() * width);
+        (values_left, winners_left) = (rest, others);
+        parts.push((range, values, edges));
+    }
+    kernels::for_each(parts, |(range, values, edges): (Range<usize>, &mut [T], &mut [u32])| {
+        for ((result, values), edges) in range
+            .zip(values.chunks_exact_mut(width))
+            .zip(edges.chunks_exact_mut(width))
+        {
+            values.fill(T::default());
+            for edge in offsets[result]..offsets[result + 1] {
+                let row = &rows[indices[edge as usize] as usize * width..][..width];
+                let first = edge == offsets[result];
+                for ((value, winner), candidate) in values.iter_mut().zip(edges.iter_mut()).zip(row) {
+                    let wins = first || candidate.to_f32() > value.to_f32();
+                    *value = if wins { *candidate } else { *value };
+                    *winner = if wins { edge } else { *winner };
+                }
+            }
+        }
+    });
+    winners
+}
+
+/// The gradient of the rows from that of their largest values.
+pub(crate) fn max_backward<T: Element>(
+    gradient: &[T],
+    width: usize,
+    winners: &[u32],
+    transposed: &Transposed,
+    results: &mut [T],
+) {
+    let mut rest = results;
+    let mut parts = Vec::new();
+    for range in split(&transposed.offsets) {
+        let (part, others) = rest.split_at_mut(range.len() * width);
+        rest = others;
+        parts.push((range, part));
+    }
+    kernels::for_each(parts, |(range, results): (Range<usize>, &mut [T])| {
+        let mut sum = vec![0.0f32; width];
+        for (source, out) in range.zip(results.chunks_exact_mut(width)) {
+            sum.fill(0.0);
+            for place in transposed.offsets[source] as usize..transposed.offsets[source + 1] as usize {
+                let first = transposed.indices[place] as usize * width;
+                let edge = transposed.edges[place];
+                let gradient = &gradient[first..][..width];
+                let winners = &winners[first..][..width];
+                for ((sum, gradient), winner) in sum.iter_mut().zip(gradient).zip(winners) {
+                    *sum += if *winner == edge { gradient.to_f32() } else { 0.0 };
+                }
+            }
+            for (out, sum) in out.iter_mut().zip(&sum) {
+                *out = T::from_f32(*sum);
+            }
+        }
+    });
+}

@@ -1,0 +1,47 @@
+//! Dividing work among libtorch's threads.
+//!
+//! The threads are those that libtorch's own operators use, so that there is one pool, of the size that
+//! [`tch::set_num_threads`] says, and no other waits beside it.
+
+use std::sync::Mutex;
+
+use crate::shim;
+
+/// Calls `work` for each of the parts, on whichever thread is free. Parts should be some tens of microseconds of work or
+/// more, and several times as many as there are threads.
+pub(crate) fn for_each<T: Send>(parts: Vec<T>, work: impl Fn(T) + Sync) {
+    if parts.len() <= 1 {
+        parts.into_iter().for_each(work);
+        return;
+    }
+    let parts = Mutex::new(parts.into_iter());
+    shim::on_each_thread(&|| {
+        // The lock is held for one step of the iterator, and not while working.
+        let next = || parts.lock().unwrap_or_else(|poison| poison.into_inner()).next();
+        while let Some(part) = next() {
+            work(part);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn each_part_is_worked_on_once() {
+        let counts: Vec<AtomicUsize> = (0..100).map(|_| AtomicUsize::new(0)).collect();
+        for_each((0..100).collect(), |i: usize| {
+            counts[i].fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1));
+    }
+
+    #[test]
+    #[should_panic(expected = "part 7")]
+    fn a_panic_reaches_the_caller() {
+        for_each((0..20).collect(), |i: usize| assert!(i != 7, "part {i}"));
+    }
+}

@@ -1,0 +1,192 @@
+//! The edges of one hop, where the model runs.
+
+use std::{
+    cell::OnceCell,
+    sync::{Arc, OnceLock},
+};
+
+use grappa_engine::sample;
+use tch::{Device, Tensor};
+
+use crate::kernels::transpose::Transposed;
+
+/// The edges of one hop: a [`sample::Block`] on the device that a model runs on.
+///
+/// Destinations are the first of the sources. On the processor, layers work on the CSR itself; for other devices, and for
+/// operators of libtorch, it becomes tensors when it is first asked for.
+#[derive(Debug)]
+pub struct Block {
+    destinations: usize,
+    sources: usize,
+    device: Device,
+    csr: Arc<Csr>,
+    /// Of each destination, its in-degree in the whole graph.
+    global: Vec<f32>,
+    source_degrees: Option<Arc<Vec<f32>>>,
+    transposed: OnceLock<Arc<Transposed>>,
+    tensors: OnceCell<Edges>,
+}
+
+/// Edges in memory.
+#[derive(Debug)]
+pub(crate) struct Csr {
+    pub(crate) offsets: Vec<u32>,
+    pub(crate) indices: Vec<u32>,
+    /// What each edge counts for; empty if all are alike.
+    pub(crate) weights: Vec<f32>,
+}
+
+/// Edges as tensors on the device.
+#[derive(Debug)]
+pub(crate) struct Edges {
+    /// Where each destination's edges start, and last the number of edges; int64 of `[destinations + 1]`.
+    pub(crate) offsets: Tensor,
+    /// Source of each edge; int64 of `[edges]`.
+    pub(crate) indices: Tensor,
+    /// Destination of each edge; int64 of `[edges]`.
+    pub(crate) destinations: Tensor,
+}
+
+impl Block {
+    /// Copies the edges of a hop for layers on `device`.
+    ///
+    /// # Panics
+    /// If the block is not as the sampler makes them: offsets ascend to the number of edges, indices are below the number
+    /// of sources, and there are at least as many sources as destinations.
+    pub fn new(block: &sample::Block, device: Device) -> Self {
+        let edges = block.indices.len();
+        assert_eq!(block.offsets.len(), block.destinations + 1, "offsets of a block");
+        assert!(
+            block.offsets[0] == 0 && block.offsets[block.destinations] as usize == edges && block.offsets.is_sorted(),
+            "offsets of a block"
+        );
+        assert!(
+            block.sources >= block.destinations,
+            "destinations are the first of the sources"
+        );
+        assert!(
+            block.indices.iter().all(|&index| (index as usize) < block.sources),
+            "sources of a block"
+        );
+        assert!(
+            block.weights.is_empty() || block.weights.len() == edges,
+            "weights of a block"
+        );
+        Self {
+            destinations: block.destinations,
+            sources: block.sources,
+            device,
+            csr: Arc::new(Csr {
+                offsets: block.offsets.clone(),
+                indices: block.indices.clone(),
+                weights: block.weights.clone(),
+            }),
+            global: block.global.iter().map(|&degree| degree as f32).collect(),
+            source_degrees: None,
+            transposed: OnceLock::new(),
+            tensors: OnceCell::new(),
+        }
+    }
+
+    /// The blocks of a minibatch, in its order: seeds first. `degrees` has the in-degree in the whole graph of each of
+    /// [`sample::Minibatch::nodes`]; only GCN needs it.
+    pub fn of_minibatch(minibatch: &sample::Minibatch, degrees: Option<&[u64]>, device: Device) -> Vec<Self> {
+        let blocks = minibatch.blocks.iter().map(|block| Self::new(block, device));
+        match degrees {
+            None => blocks.collect(),
+            Some(degrees) => blocks
+                .map(|block| {
+                    let sources = block.sources;
+                    block.with_source_degrees(&degrees[..sources])
+                })
+                .collect(),
+        }
+    }
+
+    /// Adds the in-degree of each source in the whole graph. Halo nodes are no exception: theirs are in the store too.
+    ///
+    /// # Panics
+    /// If they are not as many as sources.
+    pub fn with_source_degrees(mut self, degrees: &[u64]) -> Self {
+        assert_eq!(degrees.len(), self.sources, "degrees of sources");
+        self.source_degrees = Some(Arc::new(degrees.iter().map(|&degree| degree as f32).collect()));
+        self
+    }
+
+    /// Number of destinations.
+    pub fn destinations(&self) -> usize {
+        self.destinations
+    }
+
+    /// Number of sources.
+    pub fn sources(&self) -> usize {
+        self.sources
+    }
+
+    /// Number of edges.
+    pub fn edges(&self) -> usize {
+        self.csr.indices.len()
+    }
+
+    /// Where layers work on it.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Prepares what backward passes need, on the thread of whoever loads minibatches rather than on the trainer's: the
+    /// transposed edges.
+    pub fn prepare_backward(&self) {
+        self.transposed();
+    }
+
+    pub(crate) fn csr(&self) -> &Arc<Csr> {
+        &self.csr
+    }
+
+    pub(crate) fn transposed(&self) -> &Arc<Transposed> {
+        self.transposed
+            .get_or_init(|| Arc::new(Transposed::new(&self.csr.offsets, &self.csr.indices, self.sources)))
+    }
+
+    pub(crate) fn tensors(&self) -> &Edges {
+        self.tensors.get_or_init(|| {
+            let int64 = |values: &[u32]| {
+                let values: Vec<i64> = values.iter().map(|&value| i64::from(value)).collect();
+                Tensor::from_slice(&values).to_device(self.device)
+            };
+            let mut destinations = vec![0; self.edges()];
+            for (destination, bounds) in self.csr.offsets.windows(2).enumerate() {
+                destinations[bounds[0] as usize..bounds[1] as usize].fill(destination as u32);
+            }
+            Edges {
+                offsets: int64(&self.csr.offsets),
+                indices: int64(&self.csr.indices),
+                destinations: int64(&destinations),
+            }
+        })
+    }
+
+    /// Of each destination, how many of its edges are here.
+    pub(crate) fn drawn(&self) -> impl Iterator<Item = u32> {
+        self.csr.offsets.windows(2).map(|bounds| bounds[1] - bounds[0])
+    }
+
+    /// Of each destination, its in-degree in the whole graph.
+    pub(crate) fn global(&self) -> &[f32] {
+        &self.global
+    }
+
+    /// Of each source, its in-degree in the whole graph.
+    ///
+    /// # Panics
+    /// If it was not given.
+    pub(crate) fn source_degrees(&self) -> &Arc<Vec<f32>> {
+        let degrees = self.source_degrees.as_ref();
+        degrees.expect("GCN needs the in-degree of each source: give it with Block::with_source_degrees")
+    }
+
+    /// Of each destination, its in-degree in the whole graph, f32 of `[destinations]` on the device.
+    pub(crate) fn destination_degrees(&self) -> Tensor {
+        Tensor::from_slice(&self.source_degrees()[..self.destinations]).to_device(self.device)
+    }
+}

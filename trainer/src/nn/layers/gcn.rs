@@ -1,0 +1,43 @@
+//! GCN (Kipf, Welling: "Semi-Supervised Classification with Graph Convolutional Networks", 2017).
+
+use tch::Tensor;
+
+use super::Layer;
+use crate::nn::{
+    affine::{Epilogue, affine},
+    aggregate::Aggregate,
+    parameters::{Builder, Start},
+};
+
+/// `W (sum over neighbours s of x_s / sqrt((d + 1)(s + 1)) + x / (d + 1)) + b`, for in-degrees d of the node and s of the
+/// neighbour: PyTorch Geometric's GCNConv, which adds a self-loop to each node and divides by the roots of in-degrees.
+///
+/// Degrees are those of the whole graph, whatever was sampled. A self-loop of the graph is an edge like others, next to the
+/// one that is added; PyTorch Geometric takes the two for one, so for its numbers ingest without self-loops.
+#[derive(Debug)]
+pub(crate) struct Gcn {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl Gcn {
+    pub(crate) fn new(builder: &mut Builder, inputs: i64, outputs: i64) -> Self {
+        Self {
+            bias: builder.parameter("bias", &[outputs], Start::Constant(0.0)),
+            weight: builder.parameter("lin.weight", &[outputs, inputs], Start::glorot(outputs, inputs, 1.0)),
+        }
+    }
+}
+
+impl Layer for Gcn {
+    fn aggregate(&self) -> Aggregate {
+        Aggregate::Gcn
+    }
+
+    fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+        let degrees = degrees.expect("GCN's update needs the in-degrees of nodes");
+        let own_factor = (degrees + 1.0).reciprocal().unsqueeze(1).to_kind(own.kind());
+        let sum = aggregated.addcmul(own, &own_factor);
+        affine(&[(&sum, &self.weight)], Some(&self.bias), epilogue)
+    }
+}

@@ -1,0 +1,43 @@
+//! GraphSAGE (Hamilton, Ying, Leskovec: "Inductive Representation Learning on Large Graphs", 2017), with mean or max.
+
+use tch::Tensor;
+
+use super::Layer;
+use crate::nn::{
+    affine::{Epilogue, affine},
+    aggregate::Aggregate,
+    parameters::{Builder, Start},
+};
+
+/// `lin_l(aggregate of neighbours) + lin_r(own)`, as PyTorch Geometric's SAGEConv.
+#[derive(Debug)]
+pub(crate) struct Sage {
+    aggregate: Aggregate,
+    neighbour_weight: Tensor,
+    bias: Tensor,
+    own_weight: Tensor,
+}
+
+impl Sage {
+    pub(crate) fn new(builder: &mut Builder, aggregate: Aggregate, inputs: i64, outputs: i64) -> Self {
+        let shape = [outputs, inputs];
+        let start = Start::linear(inputs);
+        Self {
+            aggregate,
+            neighbour_weight: builder.parameter("lin_l.weight", &shape, start),
+            bias: builder.parameter("lin_l.bias", &[outputs], start),
+            own_weight: builder.parameter("lin_r.weight", &shape, start),
+        }
+    }
+}
+
+impl Layer for Sage {
+    fn aggregate(&self) -> Aggregate {
+        self.aggregate
+    }
+
+    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+        let terms = [(aggregated, &self.neighbour_weight), (own, &self.own_weight)];
+        affine(&terms, Some(&self.bias), epilogue)
+    }
+}

@@ -1,0 +1,382 @@
+//! Models: stacks of layers.
+
+use std::{fmt, str::FromStr};
+
+use grappa_engine::aggregate::{Max, Mean, Sum};
+use serde::{Deserialize, Serialize};
+use tch::{Device, Kind, Tensor, no_grad};
+
+use super::{
+    affine::{Dropout, Epilogue, NOTHING, affine, apply, float},
+    aggregate::{Aggregate, History, Scaling, aggregate},
+    graph::Block,
+    layers::{Gcn, Gin, Layer, Sage},
+    norm::{Norm, NormKind},
+    parameters::{Builder, Parameters, Start},
+    random,
+    reduction::Reduction,
+};
+use crate::{Error, Result};
+
+/// Which layers a model has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LayerKind {
+    /// GraphSAGE with the mean of neighbours.
+    #[default]
+    Sage,
+    /// GraphSAGE with the largest values of neighbours.
+    SageMax,
+    /// GCN.
+    Gcn,
+    /// GIN.
+    Gin,
+}
+
+/// With which numbers a model computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precision {
+    /// f32.
+    #[default]
+    F32,
+    /// bf16 for rows and products, f32 for parameters, their gradients, sums, norms and losses.
+    Bf16,
+}
+
+impl Precision {
+    fn kind(self) -> Kind {
+        match self {
+            Self::F32 => Kind::Float,
+            Self::Bf16 => Kind::BFloat16,
+        }
+    }
+}
+
+/// What a model looks like.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelOptions {
+    /// Which layers.
+    pub layer: LayerKind,
+    /// Number of layers.
+    pub layers: usize,
+    /// Values in a row of the input.
+    pub inputs: usize,
+    /// Values of a node between layers, of all heads together.
+    pub hidden: usize,
+    /// Number of classes or labels.
+    pub outputs: usize,
+    /// Part of the values that is dropped between layers in training.
+    pub dropout: f64,
+    /// The norm between layers.
+    pub norm: NormKind,
+    /// Whether each layer but the last adds its input, projected where widths differ.
+    pub residual: bool,
+    /// With which numbers to compute.
+    pub precision: Precision,
+}
+
+/// What the first layer works on.
+#[derive(Debug, Clone, Copy)]
+pub enum Input<'a> {
+    /// Rows of the last block's sources, `[sources, inputs]`.
+    Features(&'a Tensor),
+    /// The first layer's aggregates are known: there is no block for it.
+    Aggregated {
+        /// Rows of the nodes themselves, `[nodes, inputs]`: of the last block's sources.
+        own: &'a Tensor,
+        /// Aggregates of their in-neighbours' rows, as [`Model::reduction`] makes them; `[nodes, inputs]`.
+        neighbours: &'a Tensor,
+        /// In-degrees in the whole graph, f32 of `[nodes]`; only GCN needs them.
+        degrees: Option<&'a Tensor>,
+    },
+}
+
+/// How one pass through a model goes.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Pass {
+    /// In training, the seed of the step: dropout is a function of it. Else None, and nothing is dropped.
+    pub training: Option<u64>,
+    /// What becomes of sampled sums.
+    pub scaling: Scaling,
+}
+
+/// A stack of graph convolutions.
+///
+/// Each layer but the last is `dropout(relu(norm(convolution + residual)))`; the last is the convolution alone, whose
+/// result are the logits.
+///
+/// Parameters are called `layers.0.lin_l.weight`, `norms.0.weight`, `residuals.0.weight`: as in a PyTorch module that has
+/// PyTorch Geometric's convolutions in a `ModuleList` named `layers`, BatchNorm1d or LayerNorm in one named `norms`,
+/// and Linear without bias in one named `residuals`, which has Identity where widths agree.
+#[derive(Debug)]
+pub struct Model {
+    options: ModelOptions,
+    layers: Vec<Box<dyn Layer>>,
+    norms: Vec<Option<Norm>>,
+    residuals: Vec<Residual>,
+    parameters: Parameters,
+}
+
+#[derive(Debug)]
+enum Residual {
+    None,
+    Identity,
+    Projection(Tensor),
+}
+
+impl Model {
+    /// Makes a model with parameters that depend on the seed alone.
+    ///
+    /// # Errors
+    /// If sizes are 0, or the dropout is not in [0, 1).
+    pub fn new(options: ModelOptions, seed: u64, device: Device) -> Result<Self> {
+        options.check()?;
+        let mut builder = Builder::new(seed, device);
+        let size = |count: usize| count as i64;
+        let last = options.layers - 1;
+        let mut layers = Vec::new();
+        let mut norms = Vec::new();
+        let mut residuals = Vec::new();
+        for index in 0..options.layers {
+            let inputs = size(if index == 0 { options.inputs } else { options.hidden });
+            let outputs = size(if index == last { options.outputs } else { options.hidden });
+            layers.push(builder.scope(&format!("layers.{index}"), |builder| {
+                options.layer(builder, inputs, outputs)
+            }));
+            let inner = index < last;
+            norms.push(builder.scope(&format!("norms.{index}"), |builder| {
+                Norm::new(builder, if inner { options.norm } else { NormKind::None }, outputs)
+            }));
+            residuals.push(match (inner && options.residual, inputs == outputs) {
+                (false, _) => Residual::None,
+                (true, true) => Residual::Identity,
+                (true, false) => builder.scope(&format!("residuals.{index}"), |builder| {
+                    Residual::Projection(builder.parameter("weight", &[outputs, inputs], Start::linear(inputs)))
+                }),
+            });
+        }
+        Ok(Self {
+            options,
+            layers,
+            norms,
+            residuals,
+            parameters: builder.finish(),
+        })
+    }
+
+    /// What it looks like.
+    pub fn options(&self) -> &ModelOptions {
+        &self.options
+    }
+
+    /// Its parameters.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// How a layer makes one row of many.
+    pub fn aggregate(&self, layer: usize) -> Aggregate {
+        self.layers[layer].aggregate()
+    }
+
+    /// Whether the first layer's aggregation is of the features themselves and needs no gradient, so that it can be known
+    /// beforehand: [`Input::Aggregated`].
+    pub fn takes_aggregated_input(&self) -> bool {
+        matches!(
+            self.aggregate(0),
+            Aggregate::Mean | Aggregate::Sum | Aggregate::Gcn | Aggregate::Max
+        )
+    }
+
+    /// Logits of the seeds, f32 of `[seeds, outputs]`.
+    ///
+    /// `blocks` are those of a minibatch, seeds first: as many as layers, or one less with [`Input::Aggregated`].
+    /// `history` is empty, or has for each block what is known of some of its destinations.
+    ///
+    /// # Panics
+    /// If shapes or numbers disagree.
+    pub fn forward(&self, blocks: &[Block], input: Input<'_>, history: &[Option<History>], pass: Pass) -> Tensor {
+        let count = self.layers.len();
+        assert!(
+            history.is_empty() || history.len() == blocks.len(),
+            "history is for blocks"
+        );
+        let history = |hop: usize| history.get(hop).and_then(Option::as_ref);
+        let kind = self.options.precision.kind();
+        let (mut hidden, first) = match input {
+            Input::Features(rows) => {
+                assert_eq!(blocks.len(), count, "a block for each layer");
+                (rows.to_kind(kind), 0)
+            }
+            Input::Aggregated {
+                own,
+                neighbours,
+                degrees,
+            } => {
+                assert_eq!(blocks.len() + 1, count, "a block for each layer but the first");
+                assert!(
+                    self.takes_aggregated_input(),
+                    "the first layer's aggregation needs gradients"
+                );
+                (
+                    self.step(0, &own.to_kind(kind), &neighbours.to_kind(kind), degrees, pass.training),
+                    1,
+                )
+            }
+        };
+        for layer in first..count {
+            let hop = count - 1 - layer;
+            let block = &blocks[hop];
+            let messages = self.layers[layer].messages(&hidden);
+            let kind = self.aggregate(layer);
+            let aggregated = aggregate(block, kind, pass.scaling, &messages, history(hop));
+            let own = hidden.narrow(0, 0, block.destinations() as i64);
+            let degrees = (kind == Aggregate::Gcn).then(|| block.destination_degrees());
+            hidden = self.step(layer, &own, &aggregated, degrees.as_ref(), pass.training);
+        }
+        float(&hidden)
+    }
+
+    /// What nodes send at a layer, f32 of `[nodes, width of the reduction's rows]`, from their rows at its input `[nodes,
+    /// width]` and, for GCN, their in-degrees, f32 of `[nodes]`. Without dropout and gradients.
+    pub fn messages(&self, layer: usize, rows: &Tensor, degrees: Option<&Tensor>) -> Tensor {
+        let convolution = &self.layers[layer];
+        no_grad(|| {
+            let messages = float(&convolution.messages(&rows.to_kind(self.options.precision.kind())));
+            match convolution.aggregate() {
+                Aggregate::Gcn => {
+                    let degrees = degrees.expect("GCN's messages need the in-degrees of nodes");
+                    messages * (degrees + 1.0).rsqrt().unsqueeze(1)
+                }
+                _ => messages,
+            }
+        })
+    }
+
+    /// How the messages of all in-neighbours become the aggregate of a node at a layer.
+    pub fn reduction(&self, layer: usize) -> Reduction {
+        let width = self.width(layer);
+        match self.aggregate(layer) {
+            Aggregate::Mean => Reduction::Mean(Mean { width }),
+            Aggregate::Max => Reduction::Max(Max { width }),
+            Aggregate::Sum => Reduction::Sum(Sum { width }),
+            Aggregate::Gcn => Reduction::Gcn(Sum { width }),
+            Aggregate::WeightedMean | Aggregate::Attention => unreachable!("no layer has it"),
+        }
+    }
+
+    /// Values in a node's row at a layer's input.
+    pub fn width(&self, layer: usize) -> usize {
+        if layer == 0 {
+            self.options.inputs
+        } else {
+            self.options.hidden
+        }
+    }
+
+    /// New states of nodes, or logits if it is the last layer, without dropout and gradients: from their own rows `[nodes,
+    /// width]`, the aggregates of their neighbours' messages, and, for GCN, their in-degrees, f32 of `[nodes]`.
+    pub fn update(&self, layer: usize, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor {
+        let kind = self.options.precision.kind();
+        no_grad(|| float(&self.step(layer, &own.to_kind(kind), &aggregated.to_kind(kind), degrees, None)))
+    }
+
+    /// A layer from own rows and aggregates on, with all that follows the convolution.
+    fn step(
+        &self,
+        layer: usize,
+        own: &Tensor,
+        aggregated: &Tensor,
+        degrees: Option<&Tensor>,
+        training: Option<u64>,
+    ) -> Tensor {
+        let convolution = &self.layers[layer];
+        if layer == self.layers.len() - 1 {
+            return convolution.update(own, aggregated, degrees, NOTHING);
+        }
+        let dropped = training.filter(|_| self.options.dropout > 0.0);
+        let epilogue = Epilogue {
+            relu: true,
+            dropout: dropped.map(|seed| Dropout {
+                probability: self.options.dropout,
+                key: random::combine(seed, layer as u64),
+            }),
+        };
+        match (&self.residuals[layer], &self.norms[layer]) {
+            (Residual::None, None) => convolution.update(own, aggregated, degrees, epilogue),
+            (residual, norm) => {
+                let mut sum = convolution.update(own, aggregated, degrees, NOTHING);
+                match residual {
+                    Residual::None => {}
+                    Residual::Identity => sum += own,
+                    Residual::Projection(weight) => sum += affine(&[(own, weight)], None, NOTHING),
+                }
+                let normal = match norm {
+                    None => sum,
+                    Some(norm) => norm.apply(&sum, training.is_some()),
+                };
+                apply(normal, epilogue)
+            }
+        }
+    }
+}
+
+impl ModelOptions {
+    fn check(&self) -> Result<()> {
+        let sizes = [
+            ("layers", self.layers),
+            ("input values", self.inputs),
+            ("hidden values", self.hidden),
+            ("outputs", self.outputs),
+        ];
+        if let Some((what, _)) = sizes.iter().find(|(_, size)| *size == 0) {
+            return Err(Error::Model(format!("0 {what}; at least 1 is needed")));
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            return Err(Error::Model(format!("dropout {} is not in [0, 1)", self.dropout)));
+        }
+        Ok(())
+    }
+
+    fn layer(&self, builder: &mut Builder, inputs: i64, outputs: i64) -> Box<dyn Layer> {
+        match self.layer {
+            LayerKind::Sage => Box::new(Sage::new(builder, Aggregate::Mean, inputs, outputs)),
+            LayerKind::SageMax => Box::new(Sage::new(builder, Aggregate::Max, inputs, outputs)),
+            LayerKind::Gcn => Box::new(Gcn::new(builder, inputs, outputs)),
+            LayerKind::Gin => Box::new(Gin::new(builder, inputs, outputs)),
+        }
+    }
+}
+
+impl LayerKind {
+    /// All of them, with their names.
+    const NAMES: [(Self, &'static str); 4] = [
+        (Self::Sage, "sage"),
+        (Self::SageMax, "sage-max"),
+        (Self::Gcn, "gcn"),
+        (Self::Gin, "gin"),
+    ];
+}
+
+impl FromStr for LayerKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Self::NAMES.iter().find(|(_, name)| *name == text);
+        found
+            .map(|(kind, _)| *kind)
+            .ok_or_else(|| Error::UnknownLayer(text.to_owned()))
+    }
+}
+
+impl fmt::Display for LayerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::NAMES
+            .iter()
+            .find(|(kind, _)| kind == self)
+            .map_or("", |(_, name)| name);
+        f.write_str(name)
+    }
+}

@@ -1,0 +1,104 @@
+//! Norms between layers.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use tch::Tensor;
+
+use super::{
+    affine::float,
+    parameters::{Builder, Start},
+};
+use crate::Error;
+
+/// Which norm follows each layer but the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NormKind {
+    /// None.
+    #[default]
+    None,
+    /// Over the nodes of a minibatch (Ioffe, Szegedy, 2015): PyTorch's BatchNorm1d, with momentum 0.1.
+    Batch,
+    /// Over the values of a node (Ba, Kiros, Hinton, 2016): PyTorch's LayerNorm, PyTorch Geometric's with `mode="node"`.
+    Layer,
+}
+
+impl FromStr for NormKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> crate::Result<Self> {
+        match text {
+            "none" => Ok(Self::None),
+            "batch" => Ok(Self::Batch),
+            "layer" => Ok(Self::Layer),
+            other => Err(Error::UnknownNorm(other.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for NormKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Batch => "batch",
+            Self::Layer => "layer",
+        })
+    }
+}
+
+const EPSILON: f64 = 1e-5;
+const MOMENTUM: f64 = 0.1;
+
+/// A norm. It computes in f32, and its result has the type of its input.
+#[derive(Debug)]
+pub(crate) struct Norm {
+    weight: Tensor,
+    bias: Tensor,
+    /// Running mean and variance, of batch norms.
+    running: Option<(Tensor, Tensor)>,
+}
+
+impl Norm {
+    /// Makes a norm, if it is one.
+    pub(crate) fn new(builder: &mut Builder, kind: NormKind, width: i64) -> Option<Self> {
+        if kind == NormKind::None {
+            return None;
+        }
+        Some(Self {
+            weight: builder.parameter("weight", &[width], Start::Constant(1.0)),
+            bias: builder.parameter("bias", &[width], Start::Constant(0.0)),
+            running: (kind == NormKind::Batch).then(|| {
+                (
+                    builder.buffer("running_mean", &[width], 0.0),
+                    builder.buffer("running_var", &[width], 1.0),
+                )
+            }),
+        })
+    }
+
+    /// Normalises rows. In training, a batch norm uses their own mean and variance, unless there is one row only, and moves
+    /// the running ones towards them.
+    pub(crate) fn apply(&self, rows: &Tensor, training: bool) -> Tensor {
+        let values = float(rows);
+        let (weight, bias) = (Some(&self.weight), Some(&self.bias));
+        let normal = match &self.running {
+            None => values.layer_norm([values.size()[1]], weight, bias, EPSILON, false),
+            Some((mean, variance)) => {
+                // One row has no variance; PyTorch refuses it, but the last minibatch of an epoch may be that small.
+                let training = training && values.size()[0] > 1;
+                values.batch_norm(
+                    weight,
+                    bias,
+                    Some(mean),
+                    Some(variance),
+                    training,
+                    MOMENTUM,
+                    EPSILON,
+                    false,
+                )
+            }
+        };
+        normal.to_kind(rows.kind())
+    }
+}

@@ -1,0 +1,175 @@
+//! Parameters: how they start, what they are called, and all of them as one vector.
+//!
+//! The values of all parameters lie in one tensor, and so do their gradients, in the order in which the model made them. So
+//! an optimizer is a few operators, and what is exchanged between partitions is one tensor, without a copy.
+//!
+//! Initial values depend on the seed and the order of parameters alone: not on libtorch's generator, nor on the device.
+
+use tch::{Device, Kind, Tensor, no_grad};
+
+use crate::shim;
+
+/// All parameters and buffers of a model. A buffer is state that is no parameter: running means of batch norms.
+#[derive(Debug)]
+pub struct Parameters {
+    named: Vec<(String, Tensor)>,
+    buffers: Vec<(String, Tensor)>,
+    values: Tensor,
+    gradient: Tensor,
+}
+
+impl Parameters {
+    /// Names and parameters, in the order of the flat vectors.
+    pub fn named(&self) -> &[(String, Tensor)] {
+        &self.named
+    }
+
+    /// Names and buffers.
+    pub fn buffers(&self) -> &[(String, Tensor)] {
+        &self.buffers
+    }
+
+    /// Number of values of all parameters.
+    pub fn count(&self) -> usize {
+        self.values.numel()
+    }
+
+    /// The values of all parameters, f32 of `[count]`. It is the parameters' own memory: changing it changes them.
+    pub fn flat_values(&self) -> Tensor {
+        self.values.shallow_clone()
+    }
+
+    /// The gradients of all parameters, f32 of `[count]`. It is the gradients' own memory, to which backward passes add.
+    pub fn flat_gradient(&self) -> Tensor {
+        self.gradient.shallow_clone()
+    }
+
+    /// Replaces the gradients.
+    ///
+    /// # Panics
+    /// If it has not [`Parameters::count`] values.
+    pub fn set_flat_gradient(&self, gradient: &Tensor) {
+        assert_eq!(gradient.numel(), self.count(), "values of a gradient");
+        no_grad(|| self.flat_gradient().copy_(&gradient.view([-1])));
+    }
+
+    /// Sets the gradients to zero.
+    pub fn zero_gradient(&self) {
+        let _ = self.flat_gradient().zero_();
+    }
+}
+
+/// Makes parameters, one after the other.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    device: Device,
+    random: u64,
+    prefix: String,
+    named: Vec<(String, Tensor)>,
+    buffers: Vec<(String, Tensor)>,
+}
+
+/// How a parameter starts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Start {
+    /// Uniform in ± the bound.
+    Uniform(f64),
+    /// All the same.
+    Constant(f32),
+}
+
+impl Start {
+    /// The bound that PyTorch's linear layer uses for weights and biases, of so many inputs.
+    pub(crate) fn linear(inputs: i64) -> Self {
+        Self::Uniform((inputs as f64).sqrt().recip())
+    }
+
+    /// Glorot's bound (Glorot, Bengio: "Understanding the difficulty of training deep feedforward neural networks", 2010),
+    /// times `gain`, for the last two sizes of a tensor.
+    pub(crate) fn glorot(rows: i64, columns: i64, gain: f64) -> Self {
+        Self::Uniform(gain * (6.0 / (rows + columns) as f64).sqrt())
+    }
+}
+
+impl Builder {
+    pub(crate) fn new(seed: u64, device: Device) -> Self {
+        Self {
+            device,
+            random: seed,
+            prefix: String::new(),
+            named: Vec::new(),
+            buffers: Vec::new(),
+        }
+    }
+
+    /// Calls `make` with names that begin with `name` and a point.
+    pub(crate) fn scope<T>(&mut self, name: &str, make: impl FnOnce(&mut Self) -> T) -> T {
+        let length = self.prefix.len();
+        self.prefix.push_str(name);
+        self.prefix.push('.');
+        let made = make(self);
+        self.prefix.truncate(length);
+        made
+    }
+
+    /// Makes a parameter.
+    pub(crate) fn parameter(&mut self, name: &str, shape: &[i64], start: Start) -> Tensor {
+        let tensor = self.tensor(shape, start).set_requires_grad(true);
+        self.named
+            .push((format!("{}{name}", self.prefix), tensor.shallow_clone()));
+        tensor
+    }
+
+    /// Makes a buffer.
+    pub(crate) fn buffer(&mut self, name: &str, shape: &[i64], value: f32) -> Tensor {
+        let tensor = self.tensor(shape, Start::Constant(value));
+        self.buffers
+            .push((format!("{}{name}", self.prefix), tensor.shallow_clone()));
+        tensor
+    }
+
+    fn tensor(&mut self, shape: &[i64], start: Start) -> Tensor {
+        let count = shape.iter().product::<i64>() as usize;
+        let values: Vec<f32> = match start {
+            Start::Constant(value) => vec![value; count],
+            Start::Uniform(bound) => (0..count)
+                .map(|_| (bound * (2.0 * self.uniform() - 1.0)) as f32)
+                .collect(),
+        };
+        Tensor::from_slice(&values).view(shape).to_device(self.device)
+    }
+
+    /// A number in [0, 1): SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+    fn uniform(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        (super::random::mix(self.random) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Moves the values of all parameters into one tensor.
+    pub(crate) fn finish(self) -> Parameters {
+        no_grad(|| {
+            let flat: Vec<Tensor> = self
+                .named
+                .iter()
+                .map(|(_, tensor)| tensor.detach().view([-1]))
+                .collect();
+            let values = Tensor::cat(&flat, 0);
+            let gradient = Tensor::zeros([values.numel() as i64], (Kind::Float, self.device));
+            let mut start = 0;
+            for (_, tensor) in &self.named {
+                let count = tensor.numel() as i64;
+                let part = |of: &Tensor| of.narrow(0, start, count).view(&*tensor.size());
+                // All handles of the parameter see it.
+                tensor.shallow_clone().set_data(&part(&values));
+                shim::set_gradient(tensor, &part(&gradient));
+                start += count;
+            }
+            Parameters {
+                named: self.named,
+                buffers: self.buffers,
+                values,
+                gradient,
+            }
+        })
+    }
+}

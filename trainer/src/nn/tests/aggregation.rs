@@ -1,0 +1,199 @@
+//! Our loops equal libtorch's operators; sampled sums have the full sum as expectation; history is taken as it is.
+
+use grappa_engine::sample;
+use tch::{Device, Kind, Tensor};
+
+use super::{assert_close, devices, random};
+use crate::nn::{
+    Aggregate, Block, History, Scaling,
+    aggregate::{Backend, aggregate, aggregate_with},
+    random::mix,
+};
+
+const KINDS: [Aggregate; 5] = [
+    Aggregate::Mean,
+    Aggregate::Max,
+    Aggregate::Sum,
+    Aggregate::Gcn,
+    Aggregate::WeightedMean,
+];
+
+/// A block with up to 9 edges a destination, some of them parallel, and degrees that exceed the edges.
+fn some_block(destinations: usize, sources: usize) -> sample::Block {
+    let mut block = sample::Block {
+        destinations,
+        sources,
+        offsets: vec![0],
+        ..sample::Block::default()
+    };
+    let mut number = 0;
+    let mut below = |bound: usize| {
+        number += 1;
+        (mix(number) % bound as u64) as usize
+    };
+    for _ in 0..destinations {
+        let edges = below(10);
+        block.indices.extend((0..edges).map(|_| below(sources) as u32));
+        block.offsets.push(block.indices.len() as u32);
+        block.visible.push(edges as u64);
+        block.global.push((edges + edges * below(3)) as u64);
+        block.halo.push(false);
+    }
+    block.weights = (0..block.indices.len()).map(|_| below(5) as f32 / 2.0).collect();
+    block
+}
+
+fn some_degrees(block: &sample::Block) -> Vec<u64> {
+    let beyond = block.global.len()..block.sources;
+    block
+        .global
+        .iter()
+        .copied()
+        .chain(beyond.map(|i| i as u64 % 7))
+        .collect()
+}
+
+#[test]
+fn loops_equal_operators_forward_and_backward() {
+    for (destinations, sources, width) in [(1, 1, 1), (40, 90, 3), (300, 2000, 100), (0, 5, 8)] {
+        let block = some_block(destinations, sources);
+        let block = Block::new(&block, Device::Cpu).with_source_degrees(&some_degrees(&block));
+        let values = random(1, &[sources as i64, width]);
+        let factors = random(2, &[destinations as i64, width]);
+        for kind in KINDS {
+            for scaling in [Scaling::None, Scaling::HorvitzThompson] {
+                let run = |backend| {
+                    let messages = values.copy().set_requires_grad(true);
+                    let result = aggregate_with(backend, &block, kind, scaling, &messages, None);
+                    (&result * &factors).sum(Kind::Float).backward();
+                    (result, messages.grad())
+                };
+                let what = format!("{kind:?} of {destinations} by {width}, {scaling:?}");
+                let (result, gradient) = run(Backend::Fastest);
+                let (expected, expected_gradient) = run(Backend::Operators);
+                assert_close(&result, &expected, 1e-6, &what);
+                assert_close(&gradient, &expected_gradient, 1e-6, &format!("gradient of {what}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn aggregates_are_those_by_hand_on_every_device() {
+    // 0 <- 1, 2, 2; 1 <- nothing; degrees of sources 4, 0, 3
+    let block = sample::Block {
+        destinations: 2,
+        sources: 3,
+        offsets: vec![0, 3, 3],
+        indices: vec![1, 2, 2],
+        weights: vec![0.5, 1.0, 2.5],
+        visible: vec![3, 0],
+        global: vec![6, 0],
+        halo: vec![false, true],
+    };
+    for device in devices() {
+        let block = Block::new(&block, device).with_source_degrees(&[4, 0, 3]);
+        let messages = Tensor::from_slice(&[1.0f32, 2.0, -4.0]).view([3, 1]).to_device(device);
+        let gcn = (2.0 / 5f32.sqrt()) + 2.0 * (-4.0 / 20f32.sqrt());
+        for (kind, scaling, expected) in [
+            (Aggregate::Mean, Scaling::None, -2.0),
+            (Aggregate::Mean, Scaling::HorvitzThompson, -2.0),
+            (Aggregate::Max, Scaling::HorvitzThompson, 2.0),
+            (Aggregate::Sum, Scaling::None, -6.0),
+            (Aggregate::Sum, Scaling::HorvitzThompson, -12.0),
+            (Aggregate::Gcn, Scaling::None, gcn),
+            (Aggregate::Gcn, Scaling::HorvitzThompson, 2.0 * gcn),
+            (Aggregate::WeightedMean, Scaling::None, -13.0 / 4.0),
+        ] {
+            let result = aggregate(&block, kind, scaling, &messages, None);
+            let expected = Tensor::from_slice(&[expected, 0.0]).view([2, 1]);
+            assert_close(
+                &result,
+                &expected,
+                1e-6,
+                &format!("{kind:?}, {scaling:?} on {device:?}"),
+            );
+        }
+    }
+}
+
+#[test]
+fn sampled_sums_have_the_full_sum_as_expectation() {
+    // A destination with 6 in-neighbours, of which 2 are drawn: each pair once, as if all draws were made.
+    let messages = random(3, &[7, 4]);
+    let mean_over_draws = |kind: Aggregate| {
+        let mut total = Tensor::zeros([1, 4], (Kind::Float, Device::Cpu));
+        let mut draws = 0;
+        for first in 1..7 {
+            for second in first + 1..7 {
+                let block = sample::Block {
+                    destinations: 1,
+                    sources: 7,
+                    offsets: vec![0, 2],
+                    indices: vec![first, second],
+                    global: vec![6],
+                    ..sample::Block::default()
+                };
+                let block = Block::new(&block, Device::Cpu).with_source_degrees(&[6, 1, 2, 3, 4, 5, 0]);
+                total += aggregate(&block, kind, Scaling::HorvitzThompson, &messages, None);
+                draws += 1;
+            }
+        }
+        total / f64::from(draws)
+    };
+    let full = sample::Block {
+        destinations: 1,
+        sources: 7,
+        offsets: vec![0, 6],
+        indices: vec![1, 2, 3, 4, 5, 6],
+        global: vec![6],
+        ..sample::Block::default()
+    };
+    let full = Block::new(&full, Device::Cpu).with_source_degrees(&[6, 1, 2, 3, 4, 5, 0]);
+    for kind in [Aggregate::Sum, Aggregate::Gcn] {
+        let expected = aggregate(&full, kind, Scaling::None, &messages, None);
+        assert_close(&mean_over_draws(kind), &expected, 1e-6, &format!("{kind:?}"));
+    }
+}
+
+#[test]
+fn history_replaces_aggregates_and_passes_no_gradient() {
+    let sampled = some_block(30, 80);
+    for device in devices() {
+        let block = Block::new(&sampled, device).with_source_degrees(&some_degrees(&sampled));
+        let values = random(4, &[80, 5]).to_device(device);
+        for kind in KINDS {
+            let history = History {
+                destinations: Tensor::from_slice(&[29i64, 2, 17]).to_device(device),
+                rows: random(5, &[3, 5]).to_device(device).set_requires_grad(true),
+            };
+            let messages = values.copy().set_requires_grad(true);
+            let plain = aggregate(&block, kind, Scaling::None, &values, None);
+            let result = aggregate(&block, kind, Scaling::None, &messages, Some(&history));
+            let expected = plain.index_copy(0, &history.destinations, &history.rows.detach());
+            assert_close(&result, &expected, 0.0, &format!("{kind:?}"));
+
+            result.sum(Kind::Float).backward();
+            assert!(!history.rows.grad().defined());
+            // The same as if those destinations counted for nothing.
+            let factors = Tensor::ones([30, 1], (Kind::Float, device)).index_fill(0, &history.destinations, 0.0);
+            let expected = values.copy().set_requires_grad(true);
+            let result = aggregate(&block, kind, Scaling::None, &expected, None);
+            (result * factors).sum(Kind::Float).backward();
+            assert_close(
+                &messages.grad(),
+                &expected.grad(),
+                1e-6,
+                &format!("gradient of {kind:?}"),
+            );
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "sources of a block")]
+fn a_block_with_a_source_beyond_the_last_is_refused() {
+    let mut block = some_block(3, 5);
+    block.indices[0] = 5;
+    let _ = Block::new(&block, Device::Cpu);
+}

@@ -1,0 +1,40 @@
+//! What layers and models must equal: arrays of PyTorch Geometric, and themselves computed in another way.
+
+mod aggregation;
+mod fixture;
+mod models;
+
+use tch::{Kind, Tensor};
+
+use crate::runtime::{self, Cuda};
+
+/// The devices to test on. Says so if there is no CUDA.
+fn devices() -> Vec<tch::Device> {
+    if let Cuda::Unusable { reason } = runtime::cuda() {
+        println!("skipped on CUDA: {reason}");
+    }
+    runtime::devices()
+}
+
+/// Numbers from the generator of libtorch, begun anew.
+fn random(seed: i64, shape: &[i64]) -> Tensor {
+    tch::manual_seed(seed);
+    Tensor::randn(shape, (Kind::Float, tch::Device::Cpu))
+}
+
+/// Asserts that values are equal but for rounding: within `tolerance` times the largest.
+#[track_caller]
+fn assert_close(actual: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
+    assert_eq!(actual.size(), expected.size(), "shape of {what}");
+    let float = |tensor: &Tensor| tensor.detach().to_device(tch::Device::Cpu).to_kind(Kind::Double);
+    let (actual, expected) = (float(actual), float(expected));
+    if actual.numel() == 0 {
+        return;
+    }
+    let difference = (&actual - &expected).abs().max().double_value(&[]);
+    let scale = expected.abs().max().double_value(&[]).max(1.0);
+    assert!(
+        difference <= tolerance * scale,
+        "{what} differs by {difference:e} where values go up to {scale:e}"
+    );
+}

@@ -1,0 +1,167 @@
+//! Models on blocks equal PyTorch Geometric's on whole graphs, values and gradients.
+
+use grappa_engine::aggregate::Reduce;
+use tch::{Device, Kind, Tensor};
+
+use super::{
+    assert_close, devices,
+    fixture::{Fixture, rows},
+};
+use crate::nn::{Input, Model, ModelOptions, NormKind, Pass, Precision, Scaling, aggregate};
+
+const TOLERANCE: f64 = 1e-5;
+
+/// The model whose arrays the file `name` has: its name says what it is.
+fn model(name: &str, fixture: &Fixture, device: Device) -> Model {
+    let (layer, rest) = ["sage-max", "sage", "gcn", "gin"]
+        .into_iter()
+        .find_map(|layer| Some((layer, name.strip_prefix(layer)?)))
+        .expect("a kind of layer");
+    let options = ModelOptions {
+        layer: layer.parse().expect("a kind of layer"),
+        layers: if rest.contains('3') { 3 } else { 1 },
+        inputs: 5,
+        hidden: 6,
+        outputs: 3,
+        dropout: 0.0,
+        norm: match rest {
+            rest if rest.contains("batch") => NormKind::Batch,
+            rest if rest.contains("layer") => NormKind::Layer,
+            _ => NormKind::None,
+        },
+        residual: rest.contains("residual"),
+        precision: Precision::F32,
+    };
+    let model = Model::new(options, 1, device).expect("a model");
+    fixture.load(&model);
+    model
+}
+
+fn equals_pytorch_geometric(name: &str) {
+    let fixture = Fixture::read(name);
+    for device in devices() {
+        let model = model(name, &fixture, device);
+        let seeds = fixture.seeds();
+        let minibatch = fixture.graph.full(&seeds, model.options().layers);
+        let blocks = fixture.graph.blocks(&minibatch, device);
+        let x = fixture.array("x").to_device(device).set_requires_grad(true);
+        let input = x.index_select(0, &rows(&minibatch, device));
+        let pass = Pass {
+            training: Some(1),
+            ..Pass::default()
+        };
+        let out = model.forward(&blocks, Input::Features(&input), &[], pass);
+        assert_close(&out, fixture.array("out"), TOLERANCE, &format!("{name} on {device:?}"));
+        let loss = (out * fixture.array("factor").to_device(device)).sum(Kind::Float);
+        loss.backward();
+        assert_close(
+            &x.grad(),
+            fixture.array("gradient:x"),
+            TOLERANCE,
+            "gradient of the input",
+        );
+        for (name, parameter) in model.parameters().named() {
+            let expected = fixture.array(&format!("gradient:{name}"));
+            assert_close(&parameter.grad(), expected, TOLERANCE, &format!("gradient of {name}"));
+        }
+        for (name, buffer) in model.parameters().buffers() {
+            assert_close(buffer, fixture.array(&format!("buffer:{name}")), TOLERANCE, name);
+        }
+        let out = model.forward(&blocks, Input::Features(&input), &[], Pass::default());
+        assert_close(
+            &out,
+            fixture.array("out_eval"),
+            TOLERANCE,
+            &format!("{name} without training"),
+        );
+    }
+}
+
+macro_rules! equals_pytorch_geometric {
+    ($($test:ident: $name:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            equals_pytorch_geometric($name);
+        })*
+    };
+}
+
+equals_pytorch_geometric! {
+    one_sage_layer_equals_pytorch_geometric: "sage-1",
+    three_sage_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "sage-3",
+    one_sage_max_layer_equals_pytorch_geometric: "sage-max-1",
+    three_sage_max_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "sage-max-3",
+    one_gcn_layer_equals_pytorch_geometric: "gcn-1",
+    three_gcn_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "gcn-3",
+    one_gin_layer_equals_pytorch_geometric: "gin-1",
+    three_gin_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "gin-3",
+    batch_norms_and_residuals_equal_pytorch_geometric: "sage-3-batch-residual",
+    layer_norms_and_residuals_equal_pytorch_geometric: "sage-3-layer-residual",
+}
+
+/// Layer by layer over the whole graph, with the engine's reductions, as exact inference does.
+fn inference(model: &Model, fixture: &Fixture) -> Tensor {
+    let graph = &fixture.graph.rows;
+    let degrees: Vec<f32> = graph.iter().map(|row| row.len() as f32).collect();
+    let degrees = Tensor::from_slice(&degrees);
+    let mut hidden = fixture.array("x").copy();
+    for layer in 0..model.options().layers {
+        let reduction = model.reduction(layer);
+        let messages = Vec::<Vec<f32>>::try_from(&model.messages(layer, &hidden, Some(&degrees))).expect("messages");
+        let mut aggregated = Vec::new();
+        for row in graph {
+            let mut state = vec![f32::NAN; reduction.state_width()];
+            reduction.begin(&[], &mut state);
+            for &(source, _) in row {
+                reduction.add(&mut state, &messages[source as usize]);
+            }
+            reduction.finish(row.len() as u64, &mut state);
+            aggregated.extend(state);
+        }
+        let aggregated = Tensor::from_slice(&aggregated).view([graph.len() as i64, -1]);
+        hidden = model.update(layer, &hidden, &aggregated, Some(&degrees));
+    }
+    hidden
+}
+
+#[test]
+fn layer_wise_inference_equals_pytorch_geometric() {
+    for name in [
+        "sage-3",
+        "sage-max-3",
+        "gcn-3",
+        "gin-3",
+        "sage-3-layer-residual",
+        "sage-3-batch-residual",
+    ] {
+        let fixture = Fixture::read(name);
+        let model = model(name, &fixture, Device::Cpu);
+        for (name, buffer) in model.parameters().buffers() {
+            buffer.shallow_clone().copy_(fixture.array(&format!("buffer:{name}")));
+        }
+        let logits = inference(&model, &fixture).index_select(0, fixture.array("seeds"));
+        assert_close(&logits, fixture.array("out_eval"), TOLERANCE, name);
+    }
+}
+
+#[test]
+fn a_known_first_aggregate_gives_what_its_block_gives() {
+    for name in ["sage-3", "sage-max-3", "gcn-3", "gin-3"] {
+        let fixture = Fixture::read(name);
+        let model = model(name, &fixture, Device::Cpu);
+        let minibatch = fixture.graph.full(&fixture.seeds(), 3);
+        let blocks = fixture.graph.blocks(&minibatch, Device::Cpu);
+        let input = fixture.array("x").index_select(0, &rows(&minibatch, Device::Cpu));
+        let expected = model.forward(&blocks, Input::Features(&input), &[], Pass::default());
+
+        let first = &blocks[2];
+        let neighbours = aggregate(first, model.aggregate(0), Scaling::None, &input, None);
+        let known = Input::Aggregated {
+            own: &input.narrow(0, 0, first.destinations() as i64),
+            neighbours: &neighbours,
+            degrees: Some(&first.destination_degrees()),
+        };
+        let actual = model.forward(&blocks[..2], known, &[], Pass::default());
+        assert_close(&actual, &expected, 0.0, name);
+    }
+}

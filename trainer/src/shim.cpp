@@ -1,0 +1,86 @@
+// What the trainer asks of libtorch's C++ interface and tch does not bind: a node of autograd's graph whose backward pass
+// is a Rust function, a tensor's gradient as something to write, and libtorch's threads. Called by shim.rs alone.
+
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+namespace {
+
+using at::Tensor;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+// Computes the gradients of a function's inputs. `wanted[i]` says whether that of input i is; it goes to `gradients[i]`,
+// made with `new`, else that stays null. False if it panicked.
+using Backward = bool (*)(void* context, const Tensor* gradient, const bool* wanted, Tensor** gradients);
+// Frees the context.
+using Drop = void (*)(void* context);
+
+struct RustNode : Node {
+  RustNode(torch::autograd::edge_list&& edges, void* context, Backward backward, Drop drop)
+      : Node(std::move(edges)), context(context), backward(backward), drop(drop) {}
+
+  ~RustNode() override { release_variables(); }
+
+  void release_variables() override {
+    if (context != nullptr) drop(std::exchange(context, nullptr));
+  }
+
+  variable_list apply(variable_list&& outputs) override {
+    variable_list inputs(num_outputs());
+    if (!outputs[0].defined()) return inputs;
+    if (context == nullptr) throw std::runtime_error("a backward pass for the second time, and what it needs is freed");
+    auto wanted = std::make_unique<bool[]>(inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) wanted[i] = task_should_compute_output(i);
+    std::vector<Tensor*> gradients(inputs.size(), nullptr);
+    if (!backward(context, &outputs[0], wanted.get(), gradients.data()))
+      throw std::runtime_error("a backward pass panicked");
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (gradients[i] == nullptr) continue;
+      inputs[i] = std::move(*gradients[i]);
+      delete gradients[i];
+    }
+    return inputs;
+  }
+
+  std::string name() const override { return "RustNode"; }
+
+  void* context;
+  Backward backward;
+  Drop drop;
+};
+
+}  // namespace
+
+extern "C" {
+
+bool grappa_gradients_are_on() { return at::GradMode::is_enabled(); }
+
+// Makes `output`, computed without autograd, a function of `inputs`. Takes `context`.
+void grappa_attach(
+    Tensor* output, const Tensor* const* inputs, size_t count, void* context, Backward backward, Drop drop) {
+  torch::autograd::edge_list edges;
+  for (size_t i = 0; i < count; ++i) edges.push_back(torch::autograd::impl::gradient_edge(*inputs[i]));
+  std::shared_ptr<RustNode> node(new RustNode(std::move(edges), context, backward, drop), torch::autograd::deleteNode);
+  torch::autograd::create_gradient_edge(*output, std::move(node));
+}
+
+// Makes `gradient` the gradient of the leaf `tensor`: backward passes add to it in place.
+void grappa_set_gradient(Tensor* tensor, const Tensor* gradient) { tensor->mutable_grad() = *gradient; }
+
+// Calls `run` once on each of libtorch's threads, and waits for all.
+void grappa_on_each_thread(void (*run)(const void*), const void* context) {
+  at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) run(context);
+  });
+}
+
+}  // extern "C"
