@@ -28,8 +28,8 @@ const META_BYTES: usize = 16;
 pub enum AggregateKind {
     /// Their mean; zeros if there are none. What GraphSAGE's mean aggregator takes.
     Mean,
-    /// The sum, over them and the node itself, of rows times 1 / sqrt((d(u) + 1) (d(v) + 1)), where d is the in-degree.
-    /// What GCN takes.
+    /// The sum of their rows times 1 / sqrt((d(u) + 1) (d(v) + 1)), where d is the in-degree. What GCN takes, which adds
+    /// the node itself.
     Gcn,
     /// Their sum. What GIN takes.
     Sum,

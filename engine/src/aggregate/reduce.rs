@@ -42,9 +42,9 @@ pub struct Mean {
     pub width: usize,
 }
 
-/// The normalised sum of GCN (Kipf and Welling, arXiv 1609.02907, eq. 2): the node itself and its in-neighbours, each
-/// over the root of its in-degree plus 1, and all over that of the node. Sources and own rows are
-/// [`ScaledRows`](super::ScaledRows).
+/// The normalised sum of GCN (Kipf and Welling, arXiv 1609.02907, eq. 2): in-neighbours, each over the root of its
+/// in-degree plus 1, and all over that of the node. Sources are [`ScaledRows`](super::ScaledRows). The node itself, which
+/// the paper counts among its neighbours, is left out: the layer adds it.
 #[derive(Debug, Clone, Copy)]
 pub struct GcnSum {
     /// Values in a row.
@@ -108,16 +108,12 @@ impl Reduce for GcnSum {
         self.width
     }
 
-    fn own_width(&self) -> usize {
-        self.width
-    }
-
     fn state_width(&self) -> usize {
         self.width
     }
 
-    fn begin(&self, own: &[f32], state: &mut [f32]) {
-        state.copy_from_slice(own);
+    fn begin(&self, _own: &[f32], state: &mut [f32]) {
+        state.fill(0.0);
     }
 
     #[inline]

@@ -136,7 +136,7 @@ impl NodeRows for StoreFeatures<'_> {
 }
 
 /// Rows times 1 / sqrt(in-degree + 1) of their nodes: the symmetric normalisation of GCN, with the self-loop that it adds
-/// (Kipf and Welling, arXiv 1609.02907, eq. 2), which is this, then a sum that starts with the own row, then the same factor.
+/// (Kipf and Welling, arXiv 1609.02907, eq. 2), which is this, then a sum, then the same factor.
 pub struct ScaledRows<'a> {
     rows: &'a dyn NodeRows,
     store: &'a Store,

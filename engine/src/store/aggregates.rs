@@ -171,7 +171,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
         AggregateKind::Gcn => {
             let scaled = ScaledRows::new(&features, store)?;
             let reduce = GcnSum { width };
-            aggregate(store, &scaled, Some(&scaled), &reduce, first, budget, progress, sink)?;
+            aggregate(store, &scaled, None, &reduce, first, budget, progress, sink)?;
         }
     }
     let files = writer.done;

@@ -60,7 +60,7 @@ fn expected(kind: AggregateKind) -> Vec<f32> {
                     AggregateKind::Sum => sum,
                     AggregateKind::Mean => sum / (sources.len().max(1) as f32),
                     AggregateKind::Gcn => {
-                        let terms = sources.iter().chain([&node]);
+                        let terms = sources.iter();
                         let term = |&u: &u64| Sample::feature(u, i) / (degree(u) * degree(node)).sqrt();
                         terms.map(term).sum()
                     }
