@@ -14,7 +14,7 @@
 //! same bytes come out of it, whatever the memory and the number of threads.
 
 use std::{
-    fs, io,
+    fs,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -22,13 +22,14 @@ use std::{
 use grappa_formats::{
     ChunkId, ChunkSpan, FormatError,
     aggregates::{AggregateFile, AggregateIndex, AggregateKind},
+    chunks::ChunkMap,
     container::{FileKind, PAGE_BYTES},
     features::{FeatureLayout, FeaturesMeta},
     manifest::FeatureDtype,
 };
 use serde::Serialize;
 
-use super::{Store, files};
+use super::{Store, files, writer::with_suffix};
 use crate::{
     Error, Position, Result,
     aggregate::{Budget, GcnSum, Mean, NodeRows, ScaledRows, StoreFeatures, Sum, aggregate},
@@ -75,16 +76,11 @@ impl Aggregates {
     /// Opens those of a store, if it has them: checks the header of each file.
     pub fn open(store: &Store, kind: AggregateKind) -> Result<Option<Self>> {
         let folder = folder(store, kind);
-        let path = folder.join(files::AGGREGATE_INDEX);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && !folder.exists() => return Ok(None),
-            Err(e) => return Err(files::missing(Error::io("read", &path)(e))),
-        };
-        let chunks = store.chunks().chunks();
-        let index =
-            AggregateIndex::decode(&bytes, kind, manifest_digest(store)?, chunks).map_err(Error::format(&path))?;
-        let open = |(chunk, entry)| open_file(store, &folder, chunk, Some(entry));
+        if !folder.exists() {
+            return Ok(None);
+        }
+        let index = read_index(store.path(), kind, store.chunks())?;
+        let open = |(chunk, entry)| open_file(&folder, store.chunks(), chunk, Some(entry));
         let opened = (0..)
             .map(ChunkId)
             .zip(&index.files)
@@ -147,7 +143,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
     }
     let layout = layout(store, options.dtype)?;
     let features = StoreFeatures::open(store)?;
-    let partial = target.with_extension("partial");
+    let partial = with_suffix(&target, files::AGGREGATES_PARTIAL);
     fs::create_dir_all(&partial).map_err(Error::io("create", &partial))?;
 
     let mut writer = Writer {
@@ -177,7 +173,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
     let files = writer.done;
     let index = AggregateIndex {
         kind: options.kind,
-        manifest_digest: manifest_digest(store)?,
+        manifest_digest: manifest_digest(store.path())?,
         files: files.clone(),
     };
     durable::write_file(&partial.join(files::AGGREGATE_INDEX), &index.encode())?;
@@ -215,7 +211,7 @@ impl Writer<'_> {
     fn keep_finished(&mut self) -> Result<u64> {
         let chunks = self.store.chunks();
         for chunk in (0..chunks.chunks()).map(ChunkId) {
-            match open_file(self.store, self.folder, chunk, None) {
+            match open_file(self.folder, chunks, chunk, None) {
                 Ok((file, layout)) if layout == self.layout => self.done.push(AggregateFile {
                     bytes: file.bytes(),
                     digest: file.digest(),
@@ -282,9 +278,9 @@ impl Writer<'_> {
 }
 
 /// Opens a file of pre-aggregated features, and checks that it is that of its chunk and, if there is one, the index's.
-fn open_file(
-    store: &Store,
+pub(super) fn open_file(
     folder: &Path,
+    chunks: &ChunkMap,
     chunk: ChunkId,
     entry: Option<&AggregateFile>,
 ) -> Result<(ContainerFile, FeatureLayout)> {
@@ -298,7 +294,7 @@ fn open_file(
     }
     let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(&path))?;
     meta.span
-        .expect(&ChunkSpan::of(store.chunks(), chunk))
+        .expect(&ChunkSpan::of(chunks, chunk))
         .map_err(Error::format(&path))?;
     Ok((file, meta.layout))
 }
@@ -317,7 +313,17 @@ fn layout(store: &Store, dtype: Option<FeatureDtype>) -> Result<FeatureLayout> {
     }
 }
 
-fn manifest_digest(store: &Store) -> Result<u64> {
-    let path = store.path().join(files::MANIFEST);
+/// Reads and checks the index of a kind of aggregates of the store at `root`.
+pub(super) fn read_index(root: &Path, kind: AggregateKind, chunks: &ChunkMap) -> Result<AggregateIndex> {
+    let path = root
+        .join(files::AGGREGATES)
+        .join(kind.name())
+        .join(files::AGGREGATE_INDEX);
+    let bytes = fs::read(&path).map_err(|e| files::missing(Error::io("read", &path)(e)))?;
+    AggregateIndex::decode(&bytes, kind, manifest_digest(root)?, chunks.chunks()).map_err(Error::format(&path))
+}
+
+fn manifest_digest(root: &Path) -> Result<u64> {
+    let path = root.join(files::MANIFEST);
     Ok(ContainerFile::open(&path, FileKind::MANIFEST)?.digest())
 }

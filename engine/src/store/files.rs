@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use grappa_formats::{
     ChunkId, FormatError,
+    aggregates::AggregateKind,
     container::FileKind,
     manifest::{ExternalIds, FeatureSource, FileEntry, Manifest, OrderSpec},
 };
@@ -27,6 +28,8 @@ pub const ORDER: &str = "ids/order";
 
 /// The folder of pre-aggregated features.
 pub const AGGREGATES: &str = "aggregates";
+/// What is added to the name of their folder while they are made.
+pub const AGGREGATES_PARTIAL: &str = ".partial";
 /// The file that says which files there are of one kind.
 pub const AGGREGATE_INDEX: &str = "index";
 
@@ -53,7 +56,14 @@ pub fn is_left_over(path: &str) -> bool {
     let name = path
         .strip_prefix(ASSIGNMENTS)
         .and_then(|rest| rest.strip_prefix('/')?.strip_suffix(TEMPORARY));
-    name.is_some_and(|name| name == "CURRENT" || generation_of(name).is_some())
+    let is_partial = |name: &str| name.strip_suffix(AGGREGATES_PARTIAL).and_then(aggregates_of).is_some();
+    is_partial(path) || name.is_some_and(|name| name == "CURRENT" || generation_of(name).is_some())
+}
+
+/// The aggregates that a folder holds, complete or on their way, by its path relative to a store.
+pub fn aggregates_of(path: &str) -> Option<AggregateKind> {
+    let name = path.strip_prefix(AGGREGATES)?.strip_prefix('/')?;
+    name.parse().ok()
 }
 
 /// The file of a split.

@@ -4,6 +4,7 @@
 //! - [`aggregates`] makes and opens pre-aggregated features;
 //! - [`export`] writes it out in external ids;
 //! - [`info`](mod@info) describes it;
+//! - [`node_list`] reads which nodes a user means;
 //! - [`plan`](mod@plan) says beforehand what a store will take;
 //! - [`verify`](mod@verify) checks every byte, and whether the parts agree;
 //! - [`writer`] makes the folder, and the row files of a chunk.
@@ -15,6 +16,7 @@ pub mod export;
 pub(crate) mod files;
 mod ids;
 pub mod info;
+pub mod node_list;
 mod open;
 pub mod plan;
 #[cfg(test)]

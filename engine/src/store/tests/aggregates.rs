@@ -15,6 +15,7 @@ use crate::{
     store::{
         Store,
         aggregates::{AggregateOptions, Aggregates, preaggregate},
+        verify::verify,
     },
 };
 
@@ -199,4 +200,43 @@ fn files_that_do_not_belong_are_errors() {
     assert!(open(AggregateKind::Mean).contains("were folders swapped?"));
     fs::remove_file(at("sum/index")).unwrap();
     assert!(open(AggregateKind::Sum).contains("missing"));
+}
+
+#[test]
+fn verification_finds_what_is_wrong_with_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sample(folder.path());
+    for kind in [AggregateKind::Mean, AggregateKind::Sum] {
+        preaggregate(&store, &AggregateOptions { kind, ..OPTIONS }, &Silent).unwrap();
+    }
+    let problems = || {
+        let report = verify(store.path(), 2, &Silent).unwrap();
+        let problems = report
+            .problems
+            .into_iter()
+            .map(|p| format!("{} at {}: {}", p.file, p.offset, p.what));
+        problems.collect::<Vec<_>>()
+    };
+    assert_eq!(problems(), [""; 0]);
+    // What a stopped run left is no part of the store, and not wrong.
+    fs::create_dir(store.path().join("aggregates/gcn.partial")).unwrap();
+    assert_eq!(problems(), [""; 0]);
+
+    let at = |path: &str| store.path().join("aggregates").join(path);
+    let mut bytes = fs::read(at("mean/chunk-1")).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    fs::write(at("mean/chunk-1"), &bytes).unwrap();
+    fs::remove_file(at("sum/chunk-2")).unwrap();
+    fs::write(at("sum/chunk-9"), "").unwrap();
+    let found = problems();
+    let starts = [
+        "aggregates/mean/chunk-1 at ",
+        "aggregates/sum/chunk-2 at 0: this file",
+        "aggregates/sum/chunk-9 at 0: this is no",
+    ];
+    assert_eq!(found.len(), starts.len(), "{found:?}");
+    for (found, start) in found.iter().zip(starts) {
+        assert!(found.starts_with(start), "{found}");
+    }
 }

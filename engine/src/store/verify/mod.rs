@@ -5,6 +5,7 @@
 //! each file: header and length against the manifest, then every block against its checksum     read once, by pread
 //! each file that passed: does its payload make sense?
 //!     rows       decode, ascend, have no other encoding; degrees, edges and bucket counts as the manifest has them
+//!     aggregates the index against the manifest, the files against the index
 //!     others     classes, scales, anchors, order of ids, splits within the graph and apart
 //! ```
 //!
@@ -14,6 +15,9 @@
 //! Cost: the bytes once from the disk, and encoding all rows anew. Memory: some megabytes and a bit more than a byte for
 //! each row of a chunk, per thread, however large the store; splits are decoded as a whole.
 
+mod aggregates;
+mod rows;
+
 use std::{
     fs,
     ops::Range,
@@ -22,22 +26,22 @@ use std::{
 };
 
 use grappa_formats::{
-    ChunkId, ChunkSpan, FormatError, NodeId,
+    ChunkId, ChunkSpan, FormatError,
+    aggregates::AggregateKind,
     chunks::ChunkMap,
     dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
     features::{FeatureLayout, FeaturesMeta},
     labels::{Labels, LabelsMeta},
-    manifest::{ExternalIds, FeatureDtype, FeatureSource, FileEntry, Manifest, SelfLoops},
+    manifest::{ExternalIds, FeatureDtype, FeatureSource, FileEntry, Manifest},
     order_table::{OrderMeta, OrderTable},
-    rows::{Rows, RowsMeta, RowsPart},
     splits,
-    weights::{Weights, WeightsMeta},
 };
 use roaring::RoaringTreemap;
 
+use self::rows::RowsCheck;
 use super::{
     assignments::{self, read_current},
-    chunk::{MappedFile, expect_rows},
+    chunk::MappedFile,
     files,
     open::read_manifest,
 };
@@ -53,8 +57,6 @@ use crate::{
 const PROBLEMS_MAX: usize = 100;
 /// Mapped bytes that may be read before they are given back.
 const RELEASE_BYTES: u64 = 16 << 20;
-/// Edges between two reports of progress.
-const PROGRESS_EDGES: u64 = 1 << 18;
 /// Feature bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
 
@@ -125,6 +127,7 @@ enum Part<'a> {
     Order,
     Splits,
     Assignment(&'a str),
+    Aggregates(AggregateKind),
     /// A file that the manifest lists and does not call for: its checksums.
     Other(&'a FileEntry),
 }
@@ -153,7 +156,10 @@ impl Check<'_> {
         let assignments: Vec<&str> = stray.iter().filter_map(|found| self.is_assignment(found)).collect();
         self.current(&assignments);
         for found in &stray {
-            let is_known = found == files::MANIFEST || found == files::CURRENT || files::is_left_over(found);
+            let is_known = found == files::MANIFEST
+                || found == files::CURRENT
+                || files::is_left_over(found)
+                || files::aggregates_of(found).is_some();
             if !is_known && self.is_assignment(found).is_none() {
                 let what = "this is no part of the store; remove it".to_owned();
                 self.problem(found, 0, what);
@@ -169,6 +175,12 @@ impl Check<'_> {
             .collect();
         // The long ones that can't be divided first.
         parts.splice(0..0, [Part::Dictionary, Part::Order, Part::Splits]);
+        parts.extend(
+            stray
+                .iter()
+                .filter_map(|found| files::aggregates_of(found))
+                .map(Part::Aggregates),
+        );
         parts.extend(assignments.iter().map(|name| Part::Assignment(name)));
         let others = manifest
             .files
@@ -188,6 +200,7 @@ impl Check<'_> {
                 Part::Order => self.order(manifest),
                 Part::Splits => self.splits(manifest),
                 Part::Assignment(path) => self.assignment(path, chunks.chunks()),
+                Part::Aggregates(kind) => self.aggregates(manifest, &chunks, kind),
                 Part::Other(entry) => drop(self.file(entry)),
             }
             Ok(())
@@ -208,7 +221,8 @@ impl Check<'_> {
                     let opened = ContainerFile::open(&whole, kind);
                     self.checksums(path, opened);
                 }
-                None if files::is_left_over(path) => {}
+                // Without a manifest nobody knows which aggregates are the store's.
+                None if files::is_left_over(path) || files::aggregates_of(path).is_some() => {}
                 None => self.problem(path, 0, "no file of a store is called that".into()),
             }
             Ok(())
@@ -330,6 +344,12 @@ impl Check<'_> {
             let what = format!("the file has {layout:?}, the manifest {expected:?}");
             return Err(in_file()(FormatError::invalid(88, what)));
         }
+        self.feature_rows(layout, file)
+    }
+
+    /// Whether feature rows are what writers make.
+    fn feature_rows(&self, layout: FeatureLayout, file: &ContainerFile) -> Result<()> {
+        let in_file = || Error::format(file.path());
         if layout.dtype != FeatureDtype::Int8 && layout.row_bytes() == layout.stride as usize {
             return Ok(()); // any bits are values
         }
@@ -530,139 +550,4 @@ fn in_parts(
 fn entry_of<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m FileEntry> {
     let at = manifest.files.binary_search_by(|file| file.path.as_str().cmp(path));
     Some(&manifest.files[at.ok()?])
-}
-
-/// The rows of a chunk, whose checksums are right.
-struct RowsCheck<'a> {
-    check: &'a Check<'a>,
-    manifest: &'a Manifest,
-    chunks: &'a ChunkMap,
-    span: ChunkSpan,
-}
-
-impl RowsCheck<'_> {
-    fn run(&self, edges: &ContainerFile, degrees: &ContainerFile, weights: Option<&ContainerFile>) {
-        let path = |name: &str| files::of_chunk(self.span.chunk, name);
-        if let Err(error) = self.rows(edges, degrees, weights) {
-            // The error knows which of the files it is about.
-            let name = match &error {
-                Error::Format { path, .. } | Error::Io { path, .. } | Error::Input { path, .. } => path.file_name(),
-                _ => None,
-            };
-            let name = name.map_or("edges".into(), |name| name.to_string_lossy());
-            self.check.failed(&path(&name), error);
-        }
-    }
-
-    fn rows(&self, edges: &ContainerFile, degrees: &ContainerFile, weights: Option<&ContainerFile>) -> Result<()> {
-        let in_edges = || Error::format(edges.path());
-        let meta = RowsMeta::decode(&edges.header().meta).map_err(in_edges())?;
-        expect_rows(&meta, self.span, self.manifest.nodes).map_err(in_edges())?;
-        if degrees.header().meta != edges.header().meta {
-            let what = "the file describes other rows than the chunk's `edges`";
-            return Err(Error::format(degrees.path())(FormatError::invalid(64, what)));
-        }
-        let entry = &self.manifest.chunks[self.span.chunk.0 as usize];
-        if meta.edges != entry.edges {
-            let what = format!("{} edges, but the manifest says {}", meta.edges, entry.edges);
-            return Err(in_edges()(FormatError::invalid(96, what)));
-        }
-        let edges_map = MappedFile::new(edges, Access::Sequential)?;
-        let degrees_map = MappedFile::new(degrees, Access::Sequential)?;
-        let rows = Rows::new(&meta, edges_map.payload(), degrees_map.payload()).map_err(in_edges())?;
-
-        let mut bucket_edges = vec![0u64; self.chunks.chunks() as usize];
-        let mut wrong_row = None;
-        let (mut released, mut told) = (0, 0);
-        let mut edges_seen = 0;
-        let checked = rows.check(|row, sources| {
-            self.count(sources, &mut bucket_edges);
-            if wrong_row.is_none() {
-                wrong_row = self.wrong_row(row, sources).map(|what| (row, what));
-            }
-            edges_seen += sources.len() as u64;
-            if edges_seen - told >= PROGRESS_EDGES {
-                self.check.progress.advance(0, edges_seen - told);
-                told = edges_seen;
-            }
-            let at = rows.locate(row).extent().start;
-            if at - released >= RELEASE_BYTES {
-                edges_map.release(0..at);
-                degrees_map.release(0..rows.directory_line(row).start as u64);
-                released = at;
-            }
-        });
-        self.check.progress.advance(0, edges_seen - told);
-        checked.map_err(|problem| {
-            let file = match problem.part {
-                RowsPart::Edges => edges,
-                RowsPart::Degrees => degrees,
-            };
-            let what = match problem.error {
-                FormatError::Invalid { ref what, .. } => what.clone(),
-                ref other => other.to_string(),
-            };
-            let offset = file.header().payload_offset + problem.error.offset();
-            Error::format(file.path())(FormatError::invalid(offset, what))
-        })?;
-        if let Some((row, what)) = wrong_row {
-            let offset = edges.header().payload_offset + rows.locate(row).extent().start;
-            return Err(in_edges()(FormatError::invalid(offset, what)));
-        }
-        if bucket_edges != entry.bucket_edges {
-            let differs = bucket_edges.iter().zip(&entry.bucket_edges).position(|(a, b)| a != b);
-            let j = differs.expect("as many buckets as chunks");
-            let what = format!(
-                "{} edges come from chunk {j}, but the manifest says {}",
-                bucket_edges[j], entry.bucket_edges[j]
-            );
-            return Err(in_edges()(FormatError::invalid(64, what)));
-        }
-        match weights {
-            Some(weights) => self.weights(&rows, weights),
-            None => Ok(()),
-        }
-    }
-
-    /// Adds the sources of a row to the edge counts of their chunks.
-    fn count(&self, sources: &[u64], bucket_edges: &mut [u64]) {
-        let mut rest = sources;
-        while let Some(&first) = rest.first() {
-            let chunk = self.chunks.chunk_of(NodeId(first));
-            let end = self.chunks.range(chunk).end;
-            let here = rest.iter().take_while(|&&source| source < end).count();
-            bucket_edges[chunk.0 as usize] += here as u64;
-            rest = &rest[here..];
-        }
-    }
-
-    /// What is wrong with a row, given what was done to the edges on the way in.
-    fn wrong_row(&self, row: u64, sources: &[u64]) -> Option<String> {
-        let options = self.manifest.edge_options;
-        let node = self.span.first_node.0 + row;
-        if options.dedup && sources.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Some(format!(
-                "node {node} has parallel edges, which the manifest says were merged"
-            ));
-        }
-        let loops = || {
-            let from = sources.partition_point(|&source| source < node);
-            sources[from..].iter().take_while(|&&source| source == node).count()
-        };
-        match options.self_loops {
-            SelfLoops::Keep => None,
-            SelfLoops::Drop => (loops() != 0).then(|| format!("node {node} has a self-loop, which were dropped")),
-            SelfLoops::Add => (loops() != 1).then(|| format!("node {node} has {} self-loops, not one", loops())),
-        }
-    }
-
-    fn weights(&self, rows: &Rows<'_>, file: &ContainerFile) -> Result<()> {
-        let in_file = || Error::format(file.path());
-        let meta = WeightsMeta::decode(file.header()).map_err(in_file())?;
-        meta.span.expect(&self.span).map_err(in_file())?;
-        let mapped = MappedFile::new(file, Access::Sequential)?;
-        let weights = Weights::new(mapped.header(), mapped.payload()).map_err(in_file())?;
-        let degrees = rows.range(0..rows.rows()).map(|row| row.degree());
-        weights.check(degrees).map_err(in_file())
-    }
 }
