@@ -8,6 +8,7 @@
 //! - [`sample`] draws minibatches from them;
 //! - [`aggregate`] reduces the rows of all in-neighbours, out of core;
 //! - [`sort`] sorts ids in memory;
+//! - [`size`] is sizes, counts and durations as text;
 //! - [`io`] is files, mappings and memory: the only module with `unsafe` code, and it knows no graph words.
 //!
 //! Nothing here links libtorch or prints: progress goes through [`progress::Progress`], failures through [`Error`].
@@ -24,6 +25,7 @@ mod memory;
 pub mod partition;
 pub mod progress;
 pub mod sample;
+pub mod size;
 pub mod sort;
 pub mod store;
 pub mod view;

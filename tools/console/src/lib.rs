@@ -32,15 +32,14 @@
 mod bars;
 mod machine;
 mod output;
-mod size;
 mod summary;
 
 use std::process::ExitCode;
 
 pub use bars::Bars;
+pub use grappa_engine::size::{ByteSize, ByteSizeError, count, duration};
 pub use machine::{free_memory_bytes, peak_rss_bytes};
 pub use output::{StdoutClosed, print_line, stdout};
-pub use size::{ByteSize, ByteSizeError, count, duration};
 pub use summary::{Built, Summary};
 
 /// The options that every program has.

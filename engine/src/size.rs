@@ -9,6 +9,20 @@ use std::{fmt, str::FromStr, time::Duration};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(pub u64);
 
+impl ByteSize {
+    /// The shortest text that reads back to the same number of bytes: `4GiB`, `1536MiB`, `1000000001`.
+    pub fn exact(self) -> String {
+        let units = [(50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let fitting = units
+            .iter()
+            .find(|(bits, _)| self.0 > 0 && self.0.is_multiple_of(1 << bits));
+        match fitting {
+            Some((bits, unit)) => format!("{}{unit}", self.0 >> bits),
+            None => self.0.to_string(),
+        }
+    }
+}
+
 /// Why a text is no size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ByteSizeError {
@@ -185,6 +199,20 @@ mod tests {
         assert_eq!(duration(Duration::from_millis(12_345)), "12.3 s");
         assert_eq!(duration(Duration::from_secs(185)), "3 min 05 s");
         assert_eq!(duration(Duration::from_secs(7380)), "2 h 03 min");
+    }
+
+    #[test]
+    fn exact_sizes_read_back() {
+        for (bytes, text) in [
+            (0, "0"),
+            (4 << 30, "4GiB"),
+            (1536 << 20, "1536MiB"),
+            (1_000_000_001, "1000000001"),
+            (u64::MAX, "18446744073709551615"),
+        ] {
+            assert_eq!(ByteSize(bytes).exact(), text);
+            assert_eq!(parse(text), Ok(bytes));
+        }
     }
 
     proptest! {
