@@ -1,12 +1,14 @@
 //! What can go wrong in training, and what to do about it.
 
+use std::path::PathBuf;
+
 use thiserror::Error;
 
 /// The result of an operation of the trainer.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation of the trainer failed. Every message says what would help.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Error)]
 pub enum Error {
     /// A text that names no device.
     #[error("unknown device `{0}`: use auto, cpu, cuda or cuda:N")]
@@ -34,4 +36,18 @@ pub enum Error {
     /// A model that can't be.
     #[error("no such model: {0}")]
     Model(String),
+    /// Options that contradict each other, the store or an earlier run; the message says which value would do.
+    #[error("{0}")]
+    Options(String),
+    /// A file of a run is damaged, truncated, foreign or too new.
+    #[error("{}: {what}", .path.display())]
+    RunFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do about it.
+        what: String,
+    },
+    /// A file, or an operation of the engine.
+    #[error(transparent)]
+    Engine(#[from] grappa_engine::Error),
 }

@@ -143,9 +143,9 @@ mod tests {
             DeviceChoice::Cuda(0),
             DeviceChoice::Cuda(3),
         ] {
-            assert_eq!(choice.to_string().parse(), Ok(choice));
+            assert_eq!(choice.to_string().parse::<DeviceChoice>().unwrap(), choice);
         }
-        assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
+        assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(0));
         for text in [
             "",
             "gpu",
@@ -156,7 +156,11 @@ mod tests {
             "cuda:+1",
             "cuda:99999999999999999999",
         ] {
-            assert_eq!(text.parse::<DeviceChoice>(), Err(Error::UnknownDevice(text.to_owned())));
+            let error = text.parse::<DeviceChoice>();
+            assert!(
+                matches!(&error, Err(Error::UnknownDevice(named)) if named == text),
+                "{error:?}"
+            );
         }
     }
 
@@ -166,17 +170,20 @@ mod tests {
             reason: "no driver".to_owned(),
         };
         let two = Cuda::Usable { devices: 2 };
-        assert_eq!(cuda_device(1, &two), Ok(Device::Cuda(1)));
-        assert_eq!(cuda_device(2, &two), Err(Error::NoSuchDevice { index: 2, devices: 2 }));
-        assert_eq!(
-            cuda_device(0, &none),
-            Err(Error::CudaUnusable {
-                reason: "no driver".to_owned()
-            })
+        assert_eq!(cuda_device(1, &two).unwrap(), Device::Cuda(1));
+        let error = cuda_device(2, &two);
+        assert!(
+            matches!(error, Err(Error::NoSuchDevice { index: 2, devices: 2 })),
+            "{error:?}"
+        );
+        let error = cuda_device(0, &none);
+        assert!(
+            matches!(&error, Err(Error::CudaUnusable { reason }) if reason == "no driver"),
+            "{error:?}"
         );
         let expected = devices().get(1).copied().unwrap_or(Device::Cpu);
-        assert_eq!(device(DeviceChoice::Auto), Ok(expected));
-        assert_eq!(device(DeviceChoice::Cpu), Ok(Device::Cpu));
+        assert_eq!(device(DeviceChoice::Auto).unwrap(), expected);
+        assert_eq!(device(DeviceChoice::Cpu).unwrap(), Device::Cpu);
     }
 
     #[test]

@@ -1,0 +1,208 @@
+//! Defaults, files and flags, one over the other.
+
+use std::{fs, ops::Range, path::Path};
+
+use grappa_engine::{Error as EngineError, Position};
+use serde::Serialize;
+use toml::{Table, Value};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::TrainConfig;
+use crate::{Error, Result};
+
+/// The options that a resumed run may change: those that change neither what was computed until the checkpoint, nor what
+/// its parameters and state mean.
+///
+/// Bits may differ with `threads` and `device`, and what follows with `epochs` (a cosine ends elsewhere), `eval-every`,
+/// and `early-stopping`.
+pub const MAY_CHANGE: [&str; 12] = [
+    "epochs",
+    "memory",
+    "threads",
+    "lookahead",
+    "read-engine",
+    "device",
+    "eval-every",
+    "early-stopping",
+    "checkpoint-every",
+    "checkpoint-minutes",
+    "keep",
+    "out",
+];
+
+impl TrainConfig {
+    /// The configuration of a new run: defaults, over them the file, over it the flags. `flags` serialises to a map from
+    /// options to values that has only what the user gave.
+    ///
+    /// # Errors
+    /// If the file can't be read, a key or value in it is none, or options contradict each other.
+    ///
+    /// # Panics
+    /// If `flags` has a key that is no option.
+    pub fn layered(file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
+        Self::default().overlaid(file, flags)
+    }
+
+    /// The configuration of a run that goes on: `self`, which is what it was started with, over it the file, over it the
+    /// flags.
+    ///
+    /// # Errors
+    /// As [`TrainConfig::layered`], and if an option would change that must not: it is named, with both values.
+    ///
+    /// # Panics
+    /// If `flags` has a key that is no option.
+    pub fn resumed(&self, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
+        let wanted = self.overlaid(file, flags)?;
+        let changed = differences(&self.table(), &wanted.table());
+        match changed
+            .iter()
+            .find(|change| !MAY_CHANGE.contains(&change.option.as_str()))
+        {
+            None => Ok(wanted),
+            Some(Difference { option, left, right }) => Err(Error::Options(format!(
+                "the run that is to be resumed has {option} {left}, and {option} {right} was asked for: leave it out, or \
+                 start a new run without --resume; what may change is {}",
+                MAY_CHANGE.join(", ")
+            ))),
+        }
+    }
+
+    /// The configuration in a file; what is not in it has its default.
+    ///
+    /// # Errors
+    /// If the file can't be read, a key or value in it is none, or options contradict each other.
+    pub fn read(file: &Path) -> Result<Self> {
+        let (config, _) = read(file)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// As a TOML file that reads back to the same; without the run's folder, which would be wrong as soon as it moves.
+    pub fn to_toml(&self) -> String {
+        let inside = Self {
+            out: None,
+            ..self.clone()
+        };
+        let options = toml::to_string(&inside).expect("a configuration is representable");
+        format!(
+            "# What this run was started with. `grappa-train STORE --config THIS_FILE` starts another one like it.\n{options}"
+        )
+    }
+
+    /// Stands for all options that must not change while a run goes on.
+    pub fn digest(&self) -> u64 {
+        let mut table = self.table();
+        table.retain(|option, _| !MAY_CHANGE.contains(&option));
+        // A table is sorted by keys.
+        xxh3_64(table.to_string().as_bytes())
+    }
+
+    /// All options, as they are in a file.
+    pub fn table(&self) -> Table {
+        Table::try_from(self).expect("a configuration is a table")
+    }
+
+    fn overlaid(&self, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
+        let mut table = self.table();
+        if let Some(file) = file {
+            let (_, given) = read(file)?;
+            table.extend(given);
+        }
+        let given = Table::try_from(flags).map_err(|error| Error::Options(format!("an option can't be: {error}")))?;
+        let options = Self::options();
+        for option in given.keys() {
+            assert!(options.contains(option), "flag {option} is no option");
+        }
+        table.extend(given);
+        let config: Self = table.try_into().map_err(|error| Error::Options(one_line(&error)))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// The names of all options, sorted.
+    pub fn options() -> Vec<String> {
+        let complete = Self {
+            out: Some("run".into()),
+            ..Self::default()
+        };
+        complete.table().keys().cloned().collect()
+    }
+}
+
+/// What a file says, as a configuration and as the keys that are in it.
+fn read(file: &Path) -> Result<(TrainConfig, Table)> {
+    let text = fs::read_to_string(file).map_err(EngineError::io("read", file))?;
+    let wrong = |span: Option<Range<usize>>, what: String| {
+        let line = |span: Range<usize>| text[..span.start].matches('\n').count() as u64 + 1;
+        Error::from(EngineError::input(
+            file,
+            span.map_or(Position::Whole, |span| Position::Line(line(span))),
+            what,
+        ))
+    };
+    let given: Table = toml::from_str(&text).map_err(|error| wrong(error.span(), one_line(&error)))?;
+    let config = toml::from_str(&text).map_err(|error: toml::de::Error| {
+        let options = TrainConfig::options();
+        // The error of an unknown key lists all there are, which is more than anyone reads.
+        match given.keys().find(|key| !options.contains(key)) {
+            Some(key) if error.message().contains(&format!("`{key}`")) => wrong(error.span(), unknown(key, &options)),
+            _ => wrong(error.span(), one_line(&error)),
+        }
+    })?;
+    Ok((config, given))
+}
+
+fn unknown(key: &str, options: &[String]) -> String {
+    let meant = key.to_lowercase().replace('_', "-");
+    let nearest = options
+        .iter()
+        .min_by_key(|option| distance(&meant, option))
+        .expect("there are options");
+    if distance(&meant, nearest) <= 2 {
+        format!("there is no option `{key}`; is `{nearest}` meant?")
+    } else {
+        format!("there is no option `{key}`; there are {}", options.join(", "))
+    }
+}
+
+/// The letters to insert, remove or replace to make `a` of `b` (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+fn one_line(error: &toml::de::Error) -> String {
+    error.message().lines().collect::<Vec<_>>().join("; ")
+}
+
+/// An option that is not the same in two tables.
+struct Difference {
+    option: String,
+    left: String,
+    right: String,
+}
+
+fn differences(left: &Table, right: &Table) -> Vec<Difference> {
+    let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+    let mut options: Vec<&String> = left.keys().chain(right.keys()).collect();
+    options.sort();
+    options.dedup();
+    options
+        .into_iter()
+        .filter(|&option| left.get(option) != right.get(option))
+        .map(|option| Difference {
+            option: option.clone(),
+            left: shown(left.get(option)),
+            right: shown(right.get(option)),
+        })
+        .collect()
+}

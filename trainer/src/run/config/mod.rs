@@ -1,0 +1,327 @@
+//! What a run is configured with: one option, one key of a TOML file, one flag of `grappa-train`.
+//!
+//! The effective configuration is made in layers: defaults, then a file (`--config`), then flags. It is written into the
+//! run's folder, where it reads back to itself. A run that is resumed starts from that file instead of the defaults, and may
+//! change what does not change what was already computed ([`MAY_CHANGE`]).
+//!
+//! Values that depend on others are `auto` until they are asked for: [`TrainConfig::fanouts`], [`TrainConfig::batch`] and
+//! so on resolve them. What depends on the store or the machine is not decided here.
+
+mod choices;
+mod layers;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::{num::NonZeroUsize, path::PathBuf};
+
+use grappa_engine::{partition::Schedule, sample::Fanouts, size::ByteSize};
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    choices::{Auto, Correction, FirstHop, HaloMode, LrSchedule, Optimizer, Precision, ReadEngine},
+    layers::MAY_CHANGE,
+};
+pub use crate::nn::{LayerKind, NormKind};
+use crate::{Error, Result, runtime::DeviceChoice};
+
+/// Everything that a run can be told. Keys of the TOML file and flags are the names of the fields, with hyphens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TrainConfig {
+    /// Which layers the model has.
+    #[serde(with = "text")]
+    pub model: LayerKind,
+    /// Number of layers.
+    pub layers: usize,
+    /// Values of a node between layers, of all heads together.
+    pub hidden: usize,
+    /// Attention heads, of GAT and GATv2.
+    pub heads: usize,
+    /// Part of the values that is dropped between layers in training, in [0, 1).
+    pub dropout: f64,
+    /// The norm between layers.
+    #[serde(with = "text")]
+    pub norm: NormKind,
+    /// Whether each layer but the last adds its input.
+    pub residual: bool,
+
+    /// Neighbours kept per hop, from the seeds outwards; -1 keeps all. `auto`: 15,10,5,5,... for as many layers as there
+    /// are. See [`TrainConfig::fanouts`].
+    #[serde(with = "text")]
+    pub fanouts: Auto<Fanouts>,
+    /// Whether a neighbour may be drawn several times.
+    pub replace: bool,
+    /// Seeds of a minibatch, per partition. `auto`: 1024 for all partitions of a step together. See
+    /// [`TrainConfig::batch`].
+    #[serde(with = "text")]
+    pub batch: Auto<NonZeroUsize>,
+    /// Whether a step works on all training nodes of a partition and all edges of its view, without sampling.
+    pub full_graph: bool,
+
+    /// The learning rate, after the warmup.
+    pub lr: f64,
+    /// How the learning rate changes.
+    pub lr_schedule: LrSchedule,
+    /// Epochs over which the learning rate rises from 0 at the start, linearly; may be a fraction.
+    pub warmup: f64,
+    /// Epochs between two changes of the learning rate, of the schedule `step`.
+    pub lr_step: u64,
+    /// By what the schedules `step` and `plateau` multiply the learning rate, in (0, 1).
+    pub lr_factor: f64,
+    /// Evaluations without a better validation score that the schedule `plateau` waits for.
+    pub lr_patience: u64,
+    /// The learning rate that no schedule goes below.
+    pub lr_min: f64,
+    /// How parameters follow from gradients.
+    pub optimizer: Optimizer,
+    /// Weight decay.
+    pub weight_decay: f64,
+    /// Momentum, of SGD, in [0, 1).
+    pub momentum: f64,
+    /// The largest Euclidean norm of a step's gradient; longer ones are scaled down. 0: no limit.
+    pub clip: f64,
+    /// Epochs to train.
+    pub epochs: u64,
+
+    /// K: partitions that the graph is trained in.
+    pub partitions: u32,
+    /// Q: partitions whose gradients make one step. `auto`: all of them. See [`TrainConfig::concurrent`].
+    #[serde(with = "text")]
+    pub concurrent: Auto<u32>,
+    /// How partitions change from super-epoch to super-epoch.
+    #[serde(with = "text")]
+    pub schedule: Schedule,
+    /// Epochs of a super-epoch; the graph is repartitioned between two of them.
+    pub repartition_every: u64,
+    /// What becomes of in-neighbours that a partition does not own.
+    pub halo: HaloMode,
+    /// How gradients are weighted by coverage.
+    pub correction: Correction,
+    /// λ of the correction, in [0, 1]: a weight w becomes (1 - λ) + λ w, so 0 is no correction and 1 all of it.
+    pub shrinkage: f64,
+    /// Where the first layer's aggregates come from.
+    pub first_hop: FirstHop,
+
+    /// Memory for the graph and its features, beside the model.
+    #[serde(serialize_with = "exact_size", deserialize_with = "text::deserialize")]
+    pub memory: ByteSize,
+    /// Worker threads. `auto`: one per processor. See [`TrainConfig::threads`].
+    #[serde(with = "text")]
+    pub threads: Auto<NonZeroUsize>,
+    /// Minibatches whose reads are planned together.
+    pub lookahead: usize,
+    /// What reads files.
+    pub read_engine: ReadEngine,
+
+    /// Selects initial parameters, partitions, minibatches and what is dropped.
+    #[serde(with = "text")]
+    pub seed: u64,
+    /// With which numbers the model computes.
+    pub precision: Precision,
+    /// Where it computes.
+    #[serde(with = "text")]
+    pub device: DeviceChoice,
+
+    /// Epochs between two evaluations; the last epoch is always evaluated.
+    pub eval_every: u64,
+    /// Evaluations without a better validation score after which the run ends. 0: never.
+    pub early_stopping: u64,
+    /// Epochs between two checkpoints. 0: only by time and at the end.
+    pub checkpoint_every: u64,
+    /// Minutes after which a checkpoint is made at the end of an epoch; may be a fraction. 0: only by epochs and at the end.
+    pub checkpoint_minutes: f64,
+    /// How many checkpoints are kept, beside the best.
+    pub keep: usize,
+
+    /// The run's folder. Without one, it is named after the store. It is no part of the configuration that is written there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out: Option<PathBuf>,
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            model: LayerKind::default(),
+            layers: 2,
+            hidden: 128,
+            heads: 4,
+            dropout: 0.5,
+            norm: NormKind::default(),
+            residual: false,
+            fanouts: Auto::Auto,
+            replace: false,
+            batch: Auto::Auto,
+            full_graph: false,
+            lr: 0.003,
+            lr_schedule: LrSchedule::default(),
+            warmup: 0.0,
+            lr_step: 10,
+            lr_factor: 0.5,
+            lr_patience: 5,
+            lr_min: 0.0,
+            optimizer: Optimizer::default(),
+            weight_decay: 0.0,
+            momentum: 0.0,
+            clip: 0.0,
+            epochs: 50,
+            partitions: 1,
+            concurrent: Auto::Auto,
+            schedule: Schedule::Sweep,
+            repartition_every: 5,
+            halo: HaloMode::default(),
+            correction: Correction::default(),
+            shrinkage: 1.0,
+            first_hop: FirstHop::default(),
+            memory: ByteSize(4 << 30),
+            threads: Auto::Auto,
+            lookahead: 8,
+            read_engine: ReadEngine::default(),
+            seed: 1,
+            precision: Precision::default(),
+            device: DeviceChoice::default(),
+            eval_every: 1,
+            early_stopping: 0,
+            checkpoint_every: 5,
+            checkpoint_minutes: 10.0,
+            keep: 3,
+            out: None,
+        }
+    }
+}
+
+/// Seeds of a step, of all its partitions together, unless the user says otherwise.
+const SEEDS_OF_A_STEP: usize = 1024;
+
+impl TrainConfig {
+    /// The fanouts, one per layer.
+    pub fn fanouts(&self) -> Fanouts {
+        match &self.fanouts {
+            Auto::Value(fanouts) => fanouts.clone(),
+            Auto::Auto => {
+                let fanouts: Vec<i64> = [15, 10]
+                    .into_iter()
+                    .chain(std::iter::repeat(5))
+                    .take(self.layers)
+                    .collect();
+                Fanouts::new(&fanouts).expect("a checked configuration has layers")
+            }
+        }
+    }
+
+    /// Q, the partitions whose gradients make one step.
+    pub fn concurrent(&self) -> u32 {
+        self.concurrent.value().unwrap_or(self.partitions)
+    }
+
+    /// Seeds of a minibatch, per partition.
+    pub fn batch(&self) -> usize {
+        match self.batch {
+            Auto::Value(seeds) => seeds.get(),
+            Auto::Auto => SEEDS_OF_A_STEP.div_ceil(self.concurrent().max(1) as usize),
+        }
+    }
+
+    /// Worker threads: as asked for, or as many as there are processors for this process.
+    pub fn threads(&self) -> usize {
+        let all = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        self.threads.value().map_or_else(all, NonZeroUsize::get)
+    }
+
+    /// Checks what can be without a store and a machine: ranges, and options against each other.
+    ///
+    /// # Errors
+    /// Names the option, what it is, and what it may be.
+    pub fn check(&self) -> Result<()> {
+        let no = |what: String| Err(Error::Options(what));
+        let at_least_one = [
+            ("layers", self.layers as u64),
+            ("hidden", self.hidden as u64),
+            ("heads", self.heads as u64),
+            ("lr-step", self.lr_step),
+            ("epochs", self.epochs),
+            ("partitions", u64::from(self.partitions)),
+            ("concurrent", u64::from(self.concurrent())),
+            ("repartition-every", self.repartition_every),
+            ("lookahead", self.lookahead as u64),
+            ("eval-every", self.eval_every),
+            ("keep", self.keep as u64),
+            ("memory", self.memory.0),
+        ];
+        if let Some((option, _)) = at_least_one.iter().find(|(_, value)| *value == 0) {
+            return no(format!("{option} is 0; it must be at least 1"));
+        }
+        // Written so that NaN is in no range.
+        let ranges = [
+            (
+                "dropout",
+                self.dropout,
+                (0.0..1.0).contains(&self.dropout),
+                "from 0 to below 1",
+            ),
+            (
+                "momentum",
+                self.momentum,
+                (0.0..1.0).contains(&self.momentum),
+                "from 0 to below 1",
+            ),
+            (
+                "shrinkage",
+                self.shrinkage,
+                (0.0..=1.0).contains(&self.shrinkage),
+                "from 0 to 1",
+            ),
+            ("lr", self.lr, self.lr > 0.0 && self.lr.is_finite(), "above 0"),
+            (
+                "lr-factor",
+                self.lr_factor,
+                self.lr_factor > 0.0 && self.lr_factor < 1.0,
+                "above 0 and below 1",
+            ),
+            (
+                "lr-min",
+                self.lr_min,
+                (0.0..=self.lr).contains(&self.lr_min),
+                "from 0 to lr",
+            ),
+            not_negative("warmup", self.warmup),
+            not_negative("weight-decay", self.weight_decay),
+            not_negative("clip", self.clip),
+            not_negative("checkpoint-minutes", self.checkpoint_minutes),
+        ];
+        if let Some((option, value, _, range)) = ranges.iter().find(|(_, _, fits, _)| !fits) {
+            return no(format!("{option} is {value}; it must be {range}"));
+        }
+        let hops = self.fanouts().hops();
+        if hops != self.layers {
+            return no(format!(
+                "fanouts {} are for {hops} layer(s), and the model has {}: give one for each layer",
+                self.fanouts(),
+                self.layers
+            ));
+        }
+        if self.concurrent() > self.partitions {
+            return no(format!(
+                "concurrent is {}, more than the {} partition(s) that there are",
+                self.concurrent(),
+                self.partitions
+            ));
+        }
+        if self.momentum > 0.0 && self.optimizer != Optimizer::Sgd {
+            return no(format!(
+                "momentum is {}, and only `--optimizer sgd` has one, not {}",
+                self.momentum, self.optimizer
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A row of the table of ranges.
+fn not_negative(option: &'static str, value: f64) -> (&'static str, f64, bool, &'static str) {
+    (option, value, value >= 0.0 && value.is_finite(), "0 or more")
+}
+
+fn exact_size<S: serde::Serializer>(size: &ByteSize, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(&size.exact())
+}

@@ -1,0 +1,318 @@
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use tempfile::tempdir;
+use toml::Value;
+
+use super::*;
+
+/// What the user gave as flags: nothing.
+fn none() -> BTreeMap<String, Value> {
+    BTreeMap::new()
+}
+
+fn flags<const N: usize>(given: [(&str, Value); N]) -> BTreeMap<String, Value> {
+    given
+        .into_iter()
+        .map(|(option, value)| (option.to_owned(), value))
+        .collect()
+}
+
+fn layered(file: &str, flags: &BTreeMap<String, Value>) -> Result<TrainConfig> {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("RUN.toml");
+    fs::write(&path, file).unwrap();
+    TrainConfig::layered(Some(&path), flags)
+}
+
+fn error(file: &str) -> String {
+    layered(file, &none()).expect_err(file).to_string()
+}
+
+/// Every option has another value than by default.
+fn everything() -> TrainConfig {
+    TrainConfig {
+        model: LayerKind::Gin,
+        layers: 3,
+        hidden: 256,
+        heads: 8,
+        dropout: 0.25,
+        norm: NormKind::Layer,
+        residual: true,
+        fanouts: Auto::Value("20,-1,5".parse().unwrap()),
+        replace: true,
+        batch: Auto::Value(NonZeroUsize::new(64).unwrap()),
+        full_graph: true,
+        lr: 0.1,
+        lr_schedule: LrSchedule::Plateau,
+        warmup: 1.5,
+        lr_step: 3,
+        lr_factor: 0.1,
+        lr_patience: 2,
+        lr_min: 1e-7,
+        optimizer: Optimizer::Sgd,
+        weight_decay: 5e-4,
+        momentum: 0.9,
+        clip: 1.0,
+        epochs: 7,
+        partitions: 16,
+        concurrent: Auto::Value(4),
+        schedule: Schedule::Shuffle,
+        repartition_every: 1,
+        halo: HaloMode::Stop,
+        correction: Correction::Node,
+        shrinkage: 0.3,
+        first_hop: FirstHop::Sampled,
+        memory: ByteSize(1_500_000_001),
+        threads: Auto::Value(NonZeroUsize::new(2).unwrap()),
+        lookahead: 3,
+        read_engine: ReadEngine::Pread,
+        seed: u64::MAX,
+        precision: Precision::Bf16,
+        device: DeviceChoice::Cuda(1),
+        eval_every: 2,
+        early_stopping: 10,
+        checkpoint_every: 0,
+        checkpoint_minutes: 0.5,
+        keep: 1,
+        out: Some(PathBuf::from("runs/a b")),
+    }
+}
+
+#[test]
+fn defaults_are_sound_and_resolve_to_what_the_paper_and_pyg_use() {
+    let config = TrainConfig::layered(None, &none()).unwrap();
+    assert_eq!(config, TrainConfig::default());
+    assert_eq!(config.fanouts().to_string(), "15,10");
+    assert_eq!((config.batch(), config.concurrent()), (1024, 1));
+    assert!(config.threads() >= 1);
+}
+
+#[test]
+fn what_is_left_open_follows_from_the_rest() {
+    let config = TrainConfig {
+        layers: 4,
+        partitions: 16,
+        ..TrainConfig::default()
+    };
+    config.check().unwrap();
+    assert_eq!(config.fanouts().to_string(), "15,10,5,5");
+    assert_eq!((config.concurrent(), config.batch()), (16, 64));
+}
+
+#[test]
+fn a_configuration_reads_back_to_itself_but_for_the_folder_it_is_in() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    for config in [TrainConfig::default(), everything()] {
+        config.check().unwrap();
+        fs::write(&path, config.to_toml()).unwrap();
+        let expected = TrainConfig {
+            out: None,
+            ..config.clone()
+        };
+        assert_eq!(TrainConfig::read(&path).unwrap(), expected, "{}", config.to_toml());
+        assert_eq!(expected.digest(), config.digest());
+    }
+    let text = everything().to_toml();
+    for line in [
+        "threads = 2",
+        "fanouts = \"20,-1,5\"",
+        "memory = \"1500000001\"",
+        "seed = \"18446744073709551615\"",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in {text}");
+    }
+}
+
+#[test]
+fn files_go_over_defaults_and_flags_over_files() {
+    let file = "layers = 3\nfanouts = [10, 5, 5]\nhidden = 64\nmemory = '512MiB'\nbatch = 32";
+    let config = layered(file, &flags([("hidden", 256.into()), ("model", "gcn".into())])).unwrap();
+    let expected = TrainConfig {
+        layers: 3,
+        fanouts: Auto::Value("10,5,5".parse().unwrap()),
+        hidden: 256,
+        memory: ByteSize(512 << 20),
+        batch: Auto::Value(NonZeroUsize::new(32).unwrap()),
+        model: LayerKind::Gcn,
+        ..TrainConfig::default()
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_what_may_be_meant() {
+    let text = error("layers = 2\n\nweight_decay = 0.1\n");
+    assert!(
+        text.contains("RUN.toml:3: there is no option `weight_decay`; is `weight-decay` meant?"),
+        "{text}"
+    );
+    let text = error("hiden = 2");
+    assert!(
+        text.contains("RUN.toml:1:") && text.contains("is `hidden` meant?"),
+        "{text}"
+    );
+    let text = error("colour = 'red'");
+    assert!(
+        text.contains("no option `colour`") && text.contains("batch, checkpoint-every"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_line_and_what_would_be_right() {
+    for (file, expected) in [
+        ("model = 'sgae'", "use sage, sage-max, gcn, gat, gatv2, gin or pinsage"),
+        ("epochs = 1\nlayers = -1", "RUN.toml:2:"),
+        ("layers = 'two'", "expected usize"),
+        ("fanouts = '15,x'", "fanout 2 of the list"),
+        ("fanouts = [15, 0]", "fanout 2 of the list"),
+        ("memory = '2 apples'", "unknown unit `apples`"),
+        ("schedule = 'spiral'", "sweep, shuffle and fixed"),
+        ("batch = 0", "neither `auto` nor a value"),
+        ("device = 'tpu'", "use auto, cpu, cuda or cuda:N"),
+        ("seed = -1", "invalid digit"),
+        ("residual = 'yes'", "expected a boolean"),
+        ("layers = 2\nlayers = 3", "RUN.toml:2:"),
+        ("layers = ", "RUN.toml:1:"),
+    ] {
+        let text = error(file);
+        assert!(
+            text.contains(expected) && text.contains("RUN.toml:") && !text.contains('\n'),
+            "{file}: {text}"
+        );
+    }
+    let missing = TrainConfig::layered(Some(&PathBuf::from("no/such.toml")), &none())
+        .unwrap_err()
+        .to_string();
+    assert!(missing.contains("cannot read no/such.toml"), "{missing}");
+}
+
+#[test]
+fn values_out_of_range_and_contradictions_say_what_would_do() {
+    for (file, expected) in [
+        ("layers = 0", "layers is 0; it must be at least 1"),
+        ("epochs = 0", "epochs is 0"),
+        ("keep = 0", "keep is 0"),
+        ("dropout = 1", "dropout is 1; it must be from 0 to below 1"),
+        ("dropout = nan", "dropout is NaN"),
+        ("lr = 0", "lr is 0; it must be above 0"),
+        ("lr = inf", "lr is inf"),
+        ("lr-min = 0.1", "lr-min is 0.1; it must be from 0 to lr"),
+        ("clip = -1", "clip is -1; it must be 0 or more"),
+        ("shrinkage = 1.5", "from 0 to 1"),
+        (
+            "layers = 3\nfanouts = '15,10'",
+            "fanouts 15,10 are for 2 layer(s), and the model has 3",
+        ),
+        (
+            "partitions = 4\nconcurrent = 5",
+            "concurrent is 5, more than the 4 partition(s)",
+        ),
+        ("momentum = 0.9", "only `--optimizer sgd` has one, not adam"),
+    ] {
+        let text = error(file);
+        assert!(text.contains(expected), "{file}: {text}");
+    }
+}
+
+#[test]
+fn a_flag_too_large_for_a_file_is_an_error() {
+    let error = TrainConfig::layered(None, &BTreeMap::from([("epochs", u64::MAX)]))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("option") || error.contains("range"), "{error}");
+}
+
+#[test]
+fn a_resumed_run_goes_on_as_it_was_configured() {
+    let run = everything();
+    assert_eq!(run.resumed(None, &none()).unwrap(), run);
+    // Repeating an option is no change.
+    assert_eq!(
+        run.resumed(None, &flags([("hidden", 256.into()), ("lr", 0.1.into())]))
+            .unwrap(),
+        run
+    );
+}
+
+#[test]
+fn a_resumed_run_may_change_what_changes_nothing_that_was_computed() {
+    let run = everything();
+    let default = TrainConfig::default().table();
+    for option in MAY_CHANGE {
+        let Some(value) = default.get(option) else {
+            assert_eq!(option, "out");
+            continue;
+        };
+        let changed = run.resumed(None, &flags([(option, value.clone())])).unwrap();
+        assert_eq!(changed.table().get(option), Some(value));
+        assert_eq!(changed.digest(), run.digest(), "{option}");
+    }
+}
+
+#[test]
+fn what_must_not_change_is_named_with_both_values() {
+    let run = everything();
+    let mut others = 0;
+    for option in TrainConfig::options()
+        .iter()
+        .filter(|option| !MAY_CHANGE.contains(&option.as_str()))
+    {
+        let value = TrainConfig::default().table()[option].clone();
+        assert_ne!(
+            run.table()[option],
+            value,
+            "everything() has another {option} than by default"
+        );
+        let mut other = run.table();
+        other.insert(option.clone(), value.clone());
+        // Some can't change alone without a contradiction, which is an error, too.
+        if other.try_into::<TrainConfig>().unwrap().check().is_err() {
+            continue;
+        }
+        others += 1;
+        let error = run
+            .resumed(None, &flags([(option, value.clone())]))
+            .unwrap_err()
+            .to_string();
+        let expected = format!(
+            "has {option} {}, and {option} {value} was asked for",
+            run.table()[option]
+        );
+        assert!(error.contains(&expected), "{error}");
+    }
+    assert!(others > 25, "{others}");
+}
+
+#[test]
+fn the_digest_differs_with_every_option_that_must_not_change() {
+    let run = everything();
+    for (option, value) in TrainConfig::default().table() {
+        let mut table = run.table();
+        table.insert(option.clone(), value);
+        let other: TrainConfig = table.try_into().unwrap();
+        assert_eq!(
+            other.digest() == run.digest(),
+            MAY_CHANGE.contains(&option.as_str()),
+            "{option}"
+        );
+    }
+    // Another program would not resume the run.
+    assert_eq!(TrainConfig::default().digest(), TrainConfig::default().digest());
+}
+
+#[test]
+#[should_panic(expected = "flag colour is no option")]
+fn a_flag_that_is_no_option_is_a_mistake() {
+    drop(TrainConfig::layered(None, &flags([("colour", "red".into())])));
+}
+
+#[test]
+fn names_of_choices_read_back() {
+    for halo in HaloMode::ALL {
+        assert_eq!(halo.to_string().parse::<HaloMode>().unwrap(), *halo);
+    }
+    let error = "lion".parse::<Optimizer>().unwrap_err().to_string();
+    assert_eq!(error, "unknown optimizer `lion`: use adam, adamw or sgd");
+}

@@ -1,0 +1,87 @@
+//! Values that are written as text, or as the number that the text is.
+//!
+//! For `#[serde(with = "text")]`: whatever has `Display` and `FromStr` is read from a text, a number (`threads = 8`), or a
+//! list of numbers (`fanouts = [15, 10]`, which is `15,10`), and is written as a number where that reads back to the same.
+
+use std::{fmt, marker::PhantomData, str::FromStr};
+
+use serde::{
+    Deserializer, Serializer,
+    de::{Error, SeqAccess, Visitor},
+};
+
+/// Writes the value's text, or the number that it is.
+pub(super) fn serialize<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    let text = value.to_string();
+    match text.parse::<i64>() {
+        Ok(number) if number.to_string() == text => serializer.serialize_i64(number),
+        _ => serializer.serialize_str(&text),
+    }
+}
+
+/// Reads a text, a number, or a list of either.
+pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: FromStr,
+    T::Err: fmt::Display,
+    D: Deserializer<'de>,
+{
+    deserializer.deserialize_any(Text(PhantomData))
+}
+
+struct Text<T>(PhantomData<T>);
+
+impl<T> Text<T>
+where
+    T: FromStr,
+    T::Err: fmt::Display,
+{
+    fn parse<E: Error>(text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+impl<'de, T> Visitor<'de> for Text<T>
+where
+    T: FromStr,
+    T::Err: fmt::Display,
+{
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text or a number")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        Self::parse(text)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        Self::parse(&number.to_string())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        Self::parse(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        Self::parse(&number.to_string())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<T, A::Error> {
+        let mut texts = Vec::new();
+        while let Some(Item(text)) = items.next_element()? {
+            texts.push(text);
+        }
+        Self::parse(&texts.join(","))
+    }
+}
+
+/// An item of a list, as text.
+struct Item(String);
+
+impl<'de> serde::Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize(deserializer).map(Self)
+    }
+}

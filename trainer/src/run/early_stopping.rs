@@ -1,0 +1,85 @@
+//! When more epochs don't help any more.
+
+use serde::{Deserialize, Serialize};
+
+/// Counts evaluations that were no better than the best before them.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct EarlyStopping {
+    best: Option<f64>,
+    /// Evaluations since the best.
+    waited: u64,
+}
+
+impl EarlyStopping {
+    /// Takes the score of an evaluation, of which more is better, and says whether it is better than all before. One that
+    /// is NaN never is.
+    pub fn observe(&mut self, score: f64) -> bool {
+        let is_better = match self.best {
+            None => !score.is_nan(),
+            Some(best) => score > best,
+        };
+        if is_better {
+            *self = Self {
+                best: Some(score),
+                waited: 0,
+            };
+        } else {
+            self.waited += 1;
+        }
+        is_better
+    }
+
+    /// The best score so far.
+    pub fn best(&self) -> Option<f64> {
+        self.best
+    }
+
+    /// Evaluations since the best, or since the start if there is none.
+    pub fn waited(&self) -> u64 {
+        self.waited
+    }
+
+    /// Counts from 0 again, against the same best.
+    pub(super) fn wait_again(&mut self) {
+        self.waited = 0;
+    }
+
+    /// Whether `patience` evaluations have brought nothing better. Never with a patience of 0.
+    pub fn is_over(&self, patience: u64) -> bool {
+        patience > 0 && self.waited >= patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_over_after_as_many_evaluations_without_a_better_one() {
+        let mut stopping = EarlyStopping::default();
+        let better: Vec<bool> = [0.5, 0.6, 0.6, 0.4, 0.7, 0.7, 0.1]
+            .map(|score| stopping.observe(score))
+            .into();
+        assert_eq!(better, [true, true, false, false, true, false, false]);
+        assert_eq!((stopping.best(), stopping.waited()), (Some(0.7), 2));
+        assert!(stopping.is_over(2) && !stopping.is_over(3));
+    }
+
+    #[test]
+    fn a_patience_of_zero_never_ends() {
+        let mut stopping = EarlyStopping::default();
+        for _ in 0..1000 {
+            stopping.observe(0.0);
+        }
+        assert!(!stopping.is_over(0));
+    }
+
+    #[test]
+    fn a_score_that_is_no_number_is_never_the_best() {
+        let mut stopping = EarlyStopping::default();
+        assert!(!stopping.observe(f64::NAN));
+        assert!(stopping.observe(0.1));
+        assert!(!stopping.observe(f64::NAN));
+        assert_eq!((stopping.best(), stopping.waited()), (Some(0.1), 1));
+    }
+}

@@ -1,0 +1,176 @@
+//! The learning rate from step to step.
+//!
+//! It is a function of how many epochs are done, with fractions, so that it does not depend on how many steps an epoch has,
+//! which changes with partitions and hosts. `plateau` alone has a memory: what evaluations said.
+
+use std::f64::consts::PI;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    config::{LrSchedule, TrainConfig},
+    early_stopping::EarlyStopping,
+};
+
+/// What the schedule `plateau` remembers; the others need nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LearningRate {
+    /// By what evaluations have multiplied the learning rate.
+    factor: f64,
+    watch: EarlyStopping,
+}
+
+impl Default for LearningRate {
+    fn default() -> Self {
+        Self {
+            factor: 1.0,
+            watch: EarlyStopping::default(),
+        }
+    }
+}
+
+impl LearningRate {
+    /// The learning rate of a step: the one with index `step` of the `steps` of the epoch with index `epoch`.
+    ///
+    /// Schedules go by where the step begins, so that the first one has all of `lr`; the warmup by where it ends, so that
+    /// the first one has some.
+    pub fn at(&self, config: &TrainConfig, epoch: u64, step: u64, steps: u64) -> f64 {
+        let begin = epoch as f64 + step as f64 / steps as f64;
+        let end = epoch as f64 + (step + 1) as f64 / steps as f64;
+        let decayed = match config.lr_schedule {
+            LrSchedule::Constant => config.lr,
+            LrSchedule::Cosine => {
+                // What is after the warmup.
+                let length = (config.epochs as f64 - config.warmup).max(f64::MIN_POSITIVE);
+                let done = ((begin - config.warmup) / length).clamp(0.0, 1.0);
+                config.lr_min + (config.lr - config.lr_min) * (1.0 + (PI * done).cos()) / 2.0
+            }
+            LrSchedule::Step => config.lr * config.lr_factor.powf((epoch / config.lr_step) as f64),
+            LrSchedule::Plateau => config.lr * self.factor,
+        };
+        let warm = if end < config.warmup { end / config.warmup } else { 1.0 };
+        decayed.max(config.lr_min) * warm
+    }
+
+    /// Takes the validation score of an evaluation, of which more is better. After `lr-patience` without a better one,
+    /// `plateau` lowers the learning rate, and waits as long again.
+    pub fn observe(&mut self, config: &TrainConfig, score: f64) {
+        if config.lr_schedule == LrSchedule::Plateau {
+            self.watch.observe(score);
+            if self.watch.waited() > config.lr_patience {
+                self.watch.wait_again();
+                self.factor *= config.lr_factor;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(lr_schedule: LrSchedule) -> TrainConfig {
+        TrainConfig {
+            lr: 0.1,
+            lr_schedule,
+            epochs: 100,
+            ..TrainConfig::default()
+        }
+    }
+
+    fn at(config: &TrainConfig, epoch: u64, step: u64) -> f64 {
+        LearningRate::default().at(config, epoch, step, 10)
+    }
+
+    fn assert_close(actual: f64, expected: f64) {
+        assert!((actual - expected).abs() < 1e-12, "{actual} instead of {expected}");
+    }
+
+    #[test]
+    fn a_constant_one_stays() {
+        for (epoch, step) in [(0, 0), (0, 5), (99, 9)] {
+            assert_close(at(&config(LrSchedule::Constant), epoch, step), 0.1);
+        }
+    }
+
+    #[test]
+    fn a_warmup_rises_step_by_step_from_more_than_nothing() {
+        let config = TrainConfig {
+            warmup: 1.5,
+            ..config(LrSchedule::Constant)
+        };
+        for step in 0..20 {
+            let expected = (0.1 * (step + 1) as f64 / 15.0).min(0.1);
+            assert_close(at(&config, step / 10, step % 10), expected);
+        }
+    }
+
+    #[test]
+    fn a_cosine_falls_from_the_warmup_to_the_least_one_at_the_last_epoch() {
+        let config = TrainConfig {
+            warmup: 20.0,
+            lr_min: 0.02,
+            ..config(LrSchedule::Cosine)
+        };
+        assert_close(at(&config, 4, 9), 0.025);
+        assert_close(at(&config, 20, 0), 0.1);
+        assert_close(at(&config, 40, 0), 0.02 + 0.08 * (1.0 + (PI / 4.0).cos()) / 2.0);
+        assert_close(at(&config, 59, 10), 0.06);
+        assert_close(at(&config, 100, 0), 0.02);
+        assert_close(at(&config, 120, 0), 0.02);
+    }
+
+    #[test]
+    fn a_warmup_as_long_as_the_run_is_no_division_by_zero() {
+        let config = TrainConfig {
+            warmup: 100.0,
+            ..config(LrSchedule::Cosine)
+        };
+        assert_close(at(&config, 49, 9), 0.05);
+        assert_close(at(&config, 99, 9), 0.1);
+    }
+
+    #[test]
+    fn steps_multiply_it_every_few_epochs_and_not_below_the_least() {
+        let config = TrainConfig {
+            lr_step: 30,
+            lr_factor: 0.1,
+            lr_min: 0.0005,
+            ..config(LrSchedule::Step)
+        };
+        assert_close(at(&config, 29, 9), 0.1);
+        assert_close(at(&config, 30, 0), 0.01);
+        assert_close(at(&config, 60, 0), 0.001);
+        assert_close(at(&config, 90, 0), 0.0005);
+    }
+
+    /// As PyTorch's ReduceLROnPlateau of the same patience with `mode="max"` and `threshold=0`.
+    #[test]
+    fn a_plateau_lowers_it_when_patience_is_over_and_then_waits_again() {
+        let config = TrainConfig {
+            lr_patience: 2,
+            lr_factor: 0.5,
+            ..config(LrSchedule::Plateau)
+        };
+        let mut rate = LearningRate::default();
+        let rates: Vec<f64> = [0.5, 0.5, 0.4, 0.5, 0.5, 0.5, 0.5, 0.6, 0.1, 0.1, 0.1]
+            .map(|score| {
+                rate.observe(&config, score);
+                rate.at(&config, 1, 0, 1)
+            })
+            .into();
+        let expected = [0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.025, 0.025, 0.025, 0.025, 0.0125];
+        rates
+            .iter()
+            .zip(expected)
+            .for_each(|(&rate, expected)| assert_close(rate, expected));
+    }
+
+    #[test]
+    fn evaluations_do_not_matter_to_other_schedules() {
+        let config = config(LrSchedule::Constant);
+        let mut rate = LearningRate::default();
+        (0..50).for_each(|_| rate.observe(&config, 0.0));
+        assert_eq!(rate, LearningRate::default());
+    }
+}

@@ -1,0 +1,299 @@
+//! How good predictions are: accuracy, F1, ROC-AUC, confusion matrix.
+//!
+//! [`Scores`] takes logits and labels batch by batch, in any order, and gives the same numbers as all at once would: counts
+//! are integers, and nothing is approximated. Definitions are those of scikit-learn, which the tests compare with; where
+//! something is undefined (a class without nodes), they say what becomes of it.
+//!
+//! It costs a few operations per logit, counts per class, a matrix of classes by classes up to [`CONFUSION_CLASSES_MAX`]
+//! classes, and, for ROC-AUC, 4 bytes per labelled node (binary) or per logit (multi-label), sorted at the end.
+
+mod auc;
+#[cfg(test)]
+mod tests;
+
+use grappa_formats::manifest::{LabelKind, LabelSpec};
+use serde::{Deserialize, Serialize};
+
+use self::auc::Ranking;
+
+/// The most classes for which there is a confusion matrix.
+pub const CONFUSION_CLASSES_MAX: u32 = 1024;
+
+/// Labels of a batch.
+#[derive(Debug, Clone, Copy)]
+pub enum Labels<'a> {
+    /// A class a node; -1 is a node without one, which is skipped.
+    Classes(&'a [i64]),
+    /// A set of classes a node, as in a store's labels: [`LabelSpec::row_bytes`] bytes a node, bit c for class c, and bit
+    /// `classes` for a node that is labelled; others are skipped.
+    Sets(&'a [u8]),
+}
+
+/// Accumulates how good predictions are.
+#[derive(Debug, Clone)]
+pub struct Scores {
+    spec: LabelSpec,
+    /// Labelled nodes.
+    nodes: u64,
+    /// Those of them whose prediction is right: the class, or the whole set.
+    right: u64,
+    /// Those of them that have a logit that is no number, and so no prediction.
+    undecided: u64,
+    counts: Vec<ClassCounts>,
+    /// Row: the class. Column: the prediction. Empty if there is none.
+    confusion: Vec<u64>,
+    /// Binary: one, of class 1. Multi-label: one for each class. Empty if it is not wanted, or there is none.
+    rankings: Vec<Ranking>,
+}
+
+/// What is counted of a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct ClassCounts {
+    /// Nodes in it.
+    support: u64,
+    /// Nodes predicted to be in it.
+    predicted: u64,
+    /// Nodes in it that were predicted to be in it.
+    hits: u64,
+}
+
+impl Scores {
+    /// Nothing yet. `ranked`: whether ROC-AUC is wanted, which takes memory; classes that are neither two nor sets have
+    /// none.
+    pub fn new(spec: LabelSpec, ranked: bool) -> Self {
+        let classes = spec.classes as usize;
+        let is_square = spec.kind == LabelKind::Single && spec.classes <= CONFUSION_CLASSES_MAX;
+        let rankings = match spec.kind {
+            _ if !ranked => 0,
+            LabelKind::Single if classes == 2 => 1,
+            LabelKind::Single => 0,
+            LabelKind::Multi => classes,
+        };
+        Self {
+            spec,
+            nodes: 0,
+            right: 0,
+            undecided: 0,
+            counts: vec![ClassCounts::default(); classes],
+            confusion: vec![0; if is_square { classes * classes } else { 0 }],
+            rankings: vec![Ranking::default(); rankings],
+        }
+    }
+
+    /// Adds nodes: `logits` has a row of as many values as classes for each.
+    ///
+    /// The predicted class is that of the largest logit, the first of them if several are equal; predicted sets have the
+    /// classes with logits above 0. A node with a logit that is NaN has no prediction, which is wrong whatever its label.
+    ///
+    /// # Panics
+    /// If lengths disagree, a class is not below their number, or labels are not of the kind that was announced.
+    pub fn add(&mut self, logits: &[f32], labels: Labels<'_>) {
+        let classes = self.spec.classes as usize;
+        assert!(logits.len().is_multiple_of(classes), "logits are rows of {classes}");
+        let nodes = logits.len() / classes;
+        match (self.spec.kind, labels) {
+            (LabelKind::Single, Labels::Classes(labels)) => {
+                assert_eq!(labels.len(), nodes, "a label for each node");
+                for (row, &label) in logits.chunks_exact(classes).zip(labels) {
+                    if label != -1 {
+                        self.add_class(row, usize::try_from(label).expect("a label is a class or -1"));
+                    }
+                }
+            }
+            (LabelKind::Multi, Labels::Sets(sets)) => {
+                let width = self.spec.row_bytes() as usize;
+                assert_eq!(sets.len(), nodes * width, "a set for each node");
+                for (row, set) in logits.chunks_exact(classes).zip(sets.chunks_exact(width)) {
+                    if bit(set, classes) {
+                        self.add_set(row, set);
+                    }
+                }
+            }
+            (kind, _) => panic!("labels are not of kind {kind:?}"),
+        }
+    }
+
+    fn add_class(&mut self, logits: &[f32], label: usize) {
+        assert!(label < self.counts.len(), "class {label} of {}", self.counts.len());
+        self.nodes += 1;
+        self.counts[label].support += 1;
+        match largest(logits) {
+            None => self.undecided += 1,
+            Some(predicted) => {
+                self.right += u64::from(predicted == label);
+                self.counts[predicted].predicted += 1;
+                self.counts[label].hits += u64::from(predicted == label);
+                if !self.confusion.is_empty() {
+                    self.confusion[label * self.counts.len() + predicted] += 1;
+                }
+            }
+        }
+        if let Some(ranking) = self.rankings.first_mut() {
+            // Grows with the probability of class 1.
+            ranking.add(logits[1] - logits[0], label == 1);
+        }
+    }
+
+    fn add_set(&mut self, logits: &[f32], set: &[u8]) {
+        self.nodes += 1;
+        let is_undecided = logits.iter().any(|logit| logit.is_nan());
+        self.undecided += u64::from(is_undecided);
+        let mut is_right = !is_undecided;
+        for (class, (&logit, counts)) in logits.iter().zip(&mut self.counts).enumerate() {
+            let (is_in, is_predicted) = (bit(set, class), logit > 0.0);
+            counts.support += u64::from(is_in);
+            counts.predicted += u64::from(is_predicted);
+            counts.hits += u64::from(is_in && is_predicted);
+            is_right &= is_in == is_predicted;
+        }
+        self.right += u64::from(is_right);
+        for (class, (ranking, &logit)) in self.rankings.iter_mut().zip(logits).enumerate() {
+            ranking.add(logit, bit(set, class));
+        }
+    }
+
+    /// Adds what another has counted.
+    ///
+    /// # Panics
+    /// If it is of other labels.
+    pub fn merge(&mut self, other: Self) {
+        assert_eq!(self.spec, other.spec, "scores of the same labels");
+        assert_eq!(self.rankings.len(), other.rankings.len(), "scores of the same kind");
+        self.nodes += other.nodes;
+        self.right += other.right;
+        self.undecided += other.undecided;
+        for (mine, its) in self.counts.iter_mut().zip(other.counts) {
+            mine.support += its.support;
+            mine.predicted += its.predicted;
+            mine.hits += its.hits;
+        }
+        for (mine, its) in self.confusion.iter_mut().zip(other.confusion) {
+            *mine += its;
+        }
+        for (mine, its) in self.rankings.iter_mut().zip(other.rankings) {
+            mine.merge(its);
+        }
+    }
+
+    /// How many nodes were counted.
+    pub fn nodes(&self) -> u64 {
+        self.nodes
+    }
+
+    /// Part of the nodes whose prediction is right: the class, or the whole set. None without nodes.
+    pub fn accuracy(&self) -> Option<f64> {
+        ratio(self.right, self.nodes)
+    }
+
+    /// All of it.
+    pub fn report(mut self) -> ScoreReport {
+        let per_class: Vec<ClassScore> = self.counts.iter().map(ClassScore::of).collect();
+        // As scikit-learn: a class counts that has nodes or predictions; a label always does.
+        let counted = |score: &&ClassScore| self.spec.kind == LabelKind::Multi || score.support + score.predicted > 0;
+        let counted: Vec<f64> = per_class.iter().filter(counted).map(|score| score.f1).collect();
+        let sum = |of: fn(&ClassCounts) -> u64| self.counts.iter().map(of).sum::<u64>();
+        let micro = ClassCounts {
+            support: sum(|counts| counts.support),
+            predicted: sum(|counts| counts.predicted),
+            hits: sum(|counts| counts.hits),
+        };
+        let areas: Vec<Option<f64>> = self.rankings.iter_mut().map(Ranking::area).collect();
+        ScoreReport {
+            nodes: self.nodes,
+            undecided: self.undecided,
+            accuracy: self.accuracy(),
+            macro_f1: mean(&counted),
+            micro_f1: (self.nodes > 0).then(|| micro.f1()),
+            roc_auc: mean(&areas.into_iter().flatten().collect::<Vec<_>>()),
+            confusion: (!self.confusion.is_empty()).then(|| {
+                let rows = self.confusion.chunks_exact(self.counts.len());
+                rows.map(<[u64]>::to_vec).collect()
+            }),
+            per_class,
+        }
+    }
+}
+
+/// How good predictions are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScoreReport {
+    /// Labelled nodes.
+    pub nodes: u64,
+    /// Those of them without prediction, because a logit is NaN.
+    pub undecided: u64,
+    /// Part of the nodes whose prediction is right: the class, or the whole set. None without nodes.
+    pub accuracy: Option<f64>,
+    /// The mean of the F1 of classes. Of single classes, those that have neither nodes nor predictions don't count; a label
+    /// without either has an F1 of 0. None if no class counts.
+    pub macro_f1: Option<f64>,
+    /// The F1 of all decisions together; of single classes that is the accuracy (if every node has a prediction). None
+    /// without nodes.
+    pub micro_f1: Option<f64>,
+    /// The area under the receiver operating characteristic: the probability that a node of the class is ranked above
+    /// one that is not, ties counting half. Of two classes: that of class 1. Of sets: the mean over those classes that
+    /// some nodes are in and some are not. None where it is not defined or was not asked for, or a logit is NaN.
+    pub roc_auc: Option<f64>,
+    /// One for each class.
+    pub per_class: Vec<ClassScore>,
+    /// Nodes by class (row) and prediction (column); None for sets, and for more than [`CONFUSION_CLASSES_MAX`] classes.
+    pub confusion: Option<Vec<Vec<u64>>>,
+}
+
+/// How good predictions of a class are.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ClassScore {
+    /// Nodes in the class.
+    pub support: u64,
+    /// Nodes predicted to be in it.
+    pub predicted: u64,
+    /// Part of those predicted to be in it that are; 0 if there are none.
+    pub precision: f64,
+    /// Part of those in it that were predicted to be; 0 if there are none.
+    pub recall: f64,
+    /// The harmonic mean of precision and recall; 0 if there are neither nodes nor predictions.
+    pub f1: f64,
+}
+
+impl ClassScore {
+    fn of(counts: &ClassCounts) -> Self {
+        Self {
+            support: counts.support,
+            predicted: counts.predicted,
+            precision: ratio(counts.hits, counts.predicted).unwrap_or(0.0),
+            recall: ratio(counts.hits, counts.support).unwrap_or(0.0),
+            f1: counts.f1(),
+        }
+    }
+}
+
+impl ClassCounts {
+    fn f1(&self) -> f64 {
+        ratio(2 * self.hits, self.support + self.predicted).unwrap_or(0.0)
+    }
+}
+
+/// The index of the largest value, the first one if several are equal; none if there is a NaN.
+fn largest(values: &[f32]) -> Option<usize> {
+    let mut best = 0;
+    for (index, value) in values.iter().enumerate() {
+        if value.is_nan() {
+            return None;
+        }
+        if *value > values[best] {
+            best = index;
+        }
+    }
+    Some(best)
+}
+
+fn bit(set: &[u8], bit: usize) -> bool {
+    set[bit / 8] >> (bit % 8) & 1 == 1
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
