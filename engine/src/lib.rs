@@ -17,6 +17,7 @@
 
 pub mod aggregate;
 mod error;
+pub mod feed;
 pub mod generate;
 pub mod ids;
 pub mod ingest;

@@ -9,7 +9,8 @@
 //! - [`map`]: read-only mappings;
 //! - [`npy`]: headers of NumPy files;
 //! - [`prefetch`]: asking for memory that is needed soon;
-//! - [`read`]: many reads at once.
+//! - [`read`]: many reads at once;
+//! - [`slots`]: places for rows that threads share.
 
 pub mod arena;
 pub(crate) mod blocks;
@@ -21,3 +22,4 @@ pub mod map;
 pub mod npy;
 pub mod prefetch;
 pub mod read;
+pub mod slots;

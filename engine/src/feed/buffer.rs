@@ -1,0 +1,121 @@
+//! Buffers of feature rows, used again and again, and the memory that all of a feed's parts may still take.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::options::OutputDtype;
+use crate::{Error, Result, io::arena::Arena};
+
+/// Feature rows of a minibatch, one after another without gaps, in memory that starts at a page and stays where it is:
+/// it may be registered for direct transfers, and is filled again when the batch that it belongs to is dropped.
+#[derive(Debug)]
+pub struct FeatureBuffer {
+    arena: Arena,
+    rows: usize,
+    dim: usize,
+    dtype: OutputDtype,
+}
+
+impl FeatureBuffer {
+    /// A buffer with room for `rows` rows.
+    pub(super) fn new(rows: usize, dim: usize, dtype: OutputDtype) -> Result<Self> {
+        Ok(Self {
+            arena: Arena::new(rows * dim * dtype.bytes())?,
+            rows: 0,
+            dim,
+            dtype,
+        })
+    }
+
+    /// Makes room for `rows` rows, of any values. Where that takes more memory, it must be left in the `reserve`.
+    pub(super) fn resize(&mut self, rows: usize, reserve: &Reserve) -> Result<()> {
+        let bytes = rows * self.dim * self.dtype.bytes();
+        if bytes > self.arena.len() {
+            // Some more, so that it need not grow again for the next batch.
+            let bytes = bytes + bytes / 16;
+            reserve.take((bytes - self.arena.len()) as u64, "a minibatch's features")?;
+            self.arena = Arena::new(0)?;
+            self.arena = Arena::new(bytes)?;
+        }
+        self.rows = rows;
+        Ok(())
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Values of a row.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The type of the values.
+    pub fn dtype(&self) -> OutputDtype {
+        self.dtype
+    }
+
+    /// All values' bytes, in the machine's order.
+    pub fn bytes(&self) -> &[u8] {
+        &self.arena[..self.rows * self.dim * self.dtype.bytes()]
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        let bytes = self.rows * self.dim * self.dtype.bytes();
+        &mut self.arena[..bytes]
+    }
+
+    /// The values, row by row.
+    ///
+    /// # Panics
+    /// If they are not f32.
+    pub fn f32s(&self) -> &[f32] {
+        assert_eq!(self.dtype, OutputDtype::F32, "the type of the values");
+        bytemuck::cast_slice(self.bytes())
+    }
+
+    /// The bits of the values, row by row.
+    ///
+    /// # Panics
+    /// If they are not bf16.
+    pub fn bf16_bits(&self) -> &[u16] {
+        assert_eq!(self.dtype, OutputDtype::Bf16, "the type of the values");
+        bytemuck::cast_slice(self.bytes())
+    }
+}
+
+/// Memory for batches that are larger than those that were sampled to see how large they are.
+#[derive(Debug)]
+pub(super) struct Reserve {
+    left: AtomicU64,
+    budget: u64,
+}
+
+impl Reserve {
+    /// How much of a budget is held back: one part of so many.
+    pub const SHARE: u64 = 32;
+
+    /// The reserve of a budget.
+    pub fn of(budget: u64) -> Self {
+        Self {
+            left: AtomicU64::new(budget / Self::SHARE),
+            budget,
+        }
+    }
+
+    /// Takes some of it, for good.
+    pub fn take(&self, bytes: u64, what: &str) -> Result<()> {
+        let taken = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
+        match taken {
+            Ok(_) => Ok(()),
+            Err(left) => Err(Error::Options(format!(
+                "a minibatch is much larger than those that were sampled beforehand: {what} would take {bytes} bytes more, \
+                 and of the feed's {} only {left} are left; give it at least {}, or sample with smaller batches or fanouts",
+                self.budget,
+                self.budget + (bytes - left) * Self::SHARE
+            ))),
+        }
+    }
+}

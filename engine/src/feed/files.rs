@@ -1,0 +1,103 @@
+//! Where the feature rows of a store are: in which file, and where in it.
+
+use std::sync::Arc;
+
+use grappa_formats::{
+    ChunkId, ChunkSpan, NodeId,
+    chunks::ChunkMap,
+    features::{FeatureLayout, FeaturesMeta},
+};
+
+use crate::{
+    Error, Position, Result,
+    io::{
+        container::ContainerFile,
+        read::{FileIndex, ReadFile},
+    },
+    store::{Store, files},
+};
+
+/// The feature files of a store.
+#[derive(Debug)]
+pub(super) struct RowFiles {
+    chunks: ChunkMap,
+    layout: FeatureLayout,
+    files: Arc<[ReadFile]>,
+    /// Of each chunk, its file and where in it row 0 is; none for the chunks that a slice lacks.
+    places: Vec<Option<(FileIndex, u64)>>,
+}
+
+impl RowFiles {
+    /// Opens the feature files of all chunks that are there, whose rows must have the layout that the manifest says.
+    pub fn open(store: &Store, layout: FeatureLayout) -> Result<Self> {
+        let mut opened = Vec::new();
+        let mut places = vec![None; store.chunks().chunks() as usize];
+        for chunk in store.present_chunks() {
+            let file: ContainerFile = store.file(&files::of_chunk(chunk, "features"))?;
+            let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+            let span = ChunkSpan::of(store.chunks(), chunk);
+            meta.span.expect(&span).map_err(Error::format(file.path()))?;
+            if meta.layout != layout {
+                let what = format!("the file has rows of {:?}, the manifest of {layout:?}", meta.layout);
+                return Err(Error::input(file.path(), Position::Whole, what));
+            }
+            places[chunk.0 as usize] = Some((FileIndex(opened.len() as u32), file.header().payload_offset));
+            opened.push(ReadFile::open(file.path(), Some(file.bytes()))?);
+        }
+        Ok(Self {
+            chunks: store.chunks().clone(),
+            layout,
+            files: opened.into(),
+            places,
+        })
+    }
+
+    /// The files, by their index.
+    pub fn files(&self) -> &Arc<[ReadFile]> {
+        &self.files
+    }
+
+    /// Which chunk each node is in.
+    pub fn chunks(&self) -> &ChunkMap {
+        &self.chunks
+    }
+
+    /// How a row is laid out.
+    pub fn layout(&self) -> FeatureLayout {
+        self.layout
+    }
+
+    /// Where the rows of a chunk start; none if a slice lacks them.
+    pub fn chunk(&self, chunk: ChunkId) -> Option<(FileIndex, u64)> {
+        self.places[chunk.0 as usize]
+    }
+
+    /// Where the row of a node starts; none if a slice lacks it.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    #[inline]
+    pub fn locate(&self, node: NodeId) -> Option<(FileIndex, u64)> {
+        let chunk = self.chunks.chunk_of(node);
+        let (file, start) = self.chunk(chunk)?;
+        let row = node.0 - self.chunks.starts()[chunk.0 as usize];
+        Some((file, start + row * u64::from(self.layout.stride)))
+    }
+
+    /// Fails if the row of `node` is not there.
+    pub fn check(&self, node: NodeId) -> Result<()> {
+        match self.locate(node) {
+            Some(_) => Ok(()),
+            None => Err(self.absent(node)),
+        }
+    }
+
+    /// Why there is no row of `node`.
+    pub fn absent(&self, node: NodeId) -> Error {
+        Error::Options(format!(
+            "the features of node {node} are wanted, and the store is a slice without chunk {}; generate it with \
+             --only-chunks that name that one too, or sample without halo",
+            self.chunks.chunk_of(node)
+        ))
+    }
+}

@@ -1,0 +1,61 @@
+//! What a feed may take, and what it delivers.
+
+use crate::io::read;
+
+/// The type of the values that are delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OutputDtype {
+    /// IEEE 754 binary32.
+    #[default]
+    F32,
+    /// The upper half of binary32, rounded to nearest, ties to even.
+    Bf16,
+}
+
+impl OutputDtype {
+    /// Bytes of a value.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+}
+
+/// How a feed is made.
+#[derive(Debug, Clone)]
+pub struct FeedOptions {
+    /// All memory that the feed may take, in bytes: rows, buffers of the disk, of minibatches and of features. What the
+    /// batch source holds, its scratch included, is not part of it.
+    pub memory_bytes: u64,
+    /// The type of the delivered values.
+    pub output: OutputDtype,
+    /// Whether features are delivered; else minibatches alone.
+    pub features: bool,
+    /// Threads that sample and assemble. Another one reads, which mostly sleeps.
+    pub threads: usize,
+    /// The most batches whose rows are read together; by default as many as pay for the memory that they wait in.
+    pub lookahead: Option<usize>,
+    /// What reads.
+    pub engine: read::Choice,
+    /// How it reads.
+    pub read: read::Options,
+    /// Two wanted rows of a file with no more than so many bytes between them are read together: what a disk transfers
+    /// in the time that one more read takes it.
+    pub bridge_bytes: u32,
+}
+
+impl Default for FeedOptions {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 1 << 30,
+            output: OutputDtype::F32,
+            features: true,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            lookahead: None,
+            engine: read::Choice::Auto,
+            read: read::Options::default(),
+            bridge_bytes: 12 << 10,
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Reading the rows that a window misses.
+//!
+//! ```text
+//! the misses are sorted by node, which is by file and offset
+//! merge neighbours with small gaps into runs; cut what is too long for one read
+//! keep as many runs under way as the engine takes; as each completes, copy its rows into their slots
+//! check that the files did not change meanwhile
+//! ```
+//!
+//! A page is read once a window, but for one where a run is cut. Where wanted rows are so dense that the gaps are cheaper
+//! to read than to leave out, a window becomes passes over the files in order.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
+
+use super::{access::PoolRows, files::RowFiles, pool::Miss, stats::Counters};
+use crate::{
+    Result,
+    io::read::{FileIndex, Read, ReadEngine},
+};
+
+/// What is read is a whole number of pages.
+const PAGE: u64 = 4096;
+/// Bits of a tag that count misses.
+const COUNT_BITS: u32 = 24;
+/// Reads that are made before they are handed to the engine.
+const BATCH: usize = 64;
+
+/// Where the rows of a window go.
+pub(super) struct Target<'a> {
+    pub files: &'a RowFiles,
+    pub pool: &'a PoolRows,
+    /// Gaps of up to so many bytes are read.
+    pub bridge_bytes: u64,
+}
+
+/// How reading ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fetched {
+    /// All rows are in their slots.
+    All,
+    /// It was stopped.
+    Stopped,
+}
+
+impl Target<'_> {
+    /// Reads the rows of `misses`, which are sorted. Once `stop` is set it takes back what is under way and returns.
+    pub fn fetch(
+        &self,
+        misses: &[Miss],
+        engine: &mut dyn ReadEngine,
+        counters: &Counters,
+        stop: &AtomicBool,
+    ) -> Result<Fetched> {
+        let mut touched = Touched::new(self.files.files().len());
+        let mut runs = Runs::new(self, misses, u64::from(engine.read_bytes_max()));
+        let mut waiting: Vec<Read> = Vec::with_capacity(BATCH);
+        let mut meter = DepthMeter::new(counters);
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                // An error would end what is under way, too.
+                while matches!(engine.complete(&mut |_, _| {}), Ok(1..)) {}
+                return Ok(Fetched::Stopped);
+            }
+            loop {
+                waiting.extend(runs.by_ref().take(BATCH - waiting.len()));
+                for read in &waiting {
+                    touched.add(read.file);
+                }
+                let submitted = engine.submit(&waiting)?;
+                for read in waiting.drain(..submitted) {
+                    counters.reads.add(1);
+                    counters.bytes_read.add(pages_of(&read));
+                }
+                if submitted == 0 || engine.in_flight() >= engine.depth() {
+                    break;
+                }
+            }
+            meter.start(engine.in_flight());
+            let completed = engine.complete(&mut |read, bytes| self.take(misses, read, bytes))?;
+            meter.stop();
+            if completed == 0 && waiting.is_empty() {
+                break;
+            }
+        }
+        for file in touched.iter() {
+            self.files.files()[file].check_unchanged()?;
+        }
+        Ok(Fetched::All)
+    }
+
+    /// Copies what was read into the slots that want it.
+    fn take(&self, misses: &[Miss], read: &Read, bytes: &[u8]) {
+        let first = (read.tag >> COUNT_BITS) as usize;
+        let count = (read.tag & ((1 << COUNT_BITS) - 1)) as usize;
+        let row_bytes = self.files.layout().row_bytes() as u64;
+        let read_end = read.offset + u64::from(read.length);
+        for &miss in &misses[first..first + count] {
+            let (_, start) = self.files.locate(miss.node()).expect("checked when it was planned");
+            // All of the row, or the part of it that is in this read.
+            let from = start.max(read.offset);
+            let to = (start + row_bytes).min(read_end);
+            let part = &bytes[(from - read.offset) as usize..(to - read.offset) as usize];
+            let slot = self.pool.geometry.slot(miss) as usize;
+            self.pool.slots.fill(slot, (from - start) as usize, part);
+        }
+    }
+}
+
+/// Makes reads of sorted misses.
+struct Runs<'a> {
+    target: &'a Target<'a>,
+    misses: &'a [Miss],
+    /// The first miss that is not read yet.
+    next: usize,
+    /// How many bytes of its row are.
+    done: u64,
+    length_max: u64,
+}
+
+impl<'a> Runs<'a> {
+    fn new(target: &'a Target<'a>, misses: &'a [Miss], length_max: u64) -> Self {
+        Self {
+            target,
+            misses,
+            next: 0,
+            done: 0,
+            // Parts of a row start at words, and at least one must fit. (Engines that read less are for tests.)
+            length_max: (length_max - length_max % 8).max(8),
+        }
+    }
+
+    fn locate(&self, miss: Miss) -> (FileIndex, u64) {
+        let place = self.target.files.locate(miss.node());
+        place.expect("checked when it was planned")
+    }
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Read;
+
+    fn next(&mut self) -> Option<Read> {
+        let first = self.next;
+        let (file, row) = self.locate(*self.misses.get(first)?);
+        let row_bytes = self.target.files.layout().row_bytes() as u64;
+        let start = row + self.done;
+        let mut end = row + row_bytes;
+        if end - start > self.length_max {
+            end = start + self.length_max;
+            self.done += self.length_max;
+        } else {
+            self.done = 0;
+            self.next += 1;
+            while let Some(&miss) = self.misses.get(self.next) {
+                let (next_file, row) = self.locate(miss);
+                // Two rows on one page have no gap, however far apart they are.
+                let gap = row.saturating_sub(end);
+                let apart = next_file != file || (gap > self.target.bridge_bytes && row / PAGE != (end - 1) / PAGE);
+                if apart || row + row_bytes - start > self.length_max || self.next - first == (1 << COUNT_BITS) - 1 {
+                    break;
+                }
+                end = row + row_bytes;
+                self.next += 1;
+            }
+        }
+        let count = (self.next - first).max(1);
+        Some(Read {
+            file,
+            offset: start,
+            length: (end - start) as u32,
+            tag: (first as u64) << COUNT_BITS | count as u64,
+        })
+    }
+}
+
+/// Bytes of the pages that a read touches.
+fn pages_of(read: &Read) -> u64 {
+    let end = (read.offset + u64::from(read.length)).next_multiple_of(PAGE);
+    end - read.offset / PAGE * PAGE
+}
+
+/// Which files were read.
+struct Touched(Vec<bool>);
+
+impl Touched {
+    fn new(files: usize) -> Self {
+        Self(vec![false; files])
+    }
+
+    fn add(&mut self, file: FileIndex) {
+        self.0[file.0 as usize] = true;
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0
+            .iter()
+            .enumerate()
+            .filter_map(|(file, &touched)| touched.then_some(file))
+    }
+}
+
+/// Sums up how many reads were under way, and for how long.
+struct DepthMeter<'a> {
+    counters: &'a Counters,
+    since: Instant,
+    depth: u64,
+}
+
+impl<'a> DepthMeter<'a> {
+    fn new(counters: &'a Counters) -> Self {
+        Self {
+            counters,
+            since: Instant::now(),
+            depth: 0,
+        }
+    }
+
+    fn start(&mut self, depth: usize) {
+        self.since = Instant::now();
+        self.depth = depth as u64;
+    }
+
+    fn stop(&mut self) {
+        if self.depth > 0 {
+            let nanoseconds = self.since.elapsed().as_nanos() as u64;
+            self.counters.read_ns.add(nanoseconds);
+            self.counters.depth_ns.add(nanoseconds * self.depth);
+        }
+    }
+}
+
+/// A piece of a file that is read as it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece {
+    pub file: FileIndex,
+    pub offset: u64,
+    pub bytes: u64,
+    /// Where in memory it goes.
+    pub to: u64,
+}
+
+/// Reads pieces of files from front to back, as fast as the engine goes.
+pub(super) fn read_whole(
+    pieces: &[Piece],
+    files: &RowFiles,
+    engine: &mut dyn ReadEngine,
+    memory: &mut [u8],
+) -> Result<()> {
+    let length_max = u64::from(engine.read_bytes_max());
+    let mut reads = pieces
+        .iter()
+        .flat_map(|piece| {
+            (0..piece.bytes.div_ceil(length_max)).map(move |part| {
+                let at = part * length_max;
+                Read {
+                    file: piece.file,
+                    offset: piece.offset + at,
+                    length: (piece.bytes - at).min(length_max) as u32,
+                    tag: piece.to + at,
+                }
+            })
+        })
+        .peekable();
+    let mut waiting = Vec::with_capacity(BATCH);
+    loop {
+        loop {
+            waiting.extend(reads.by_ref().take(BATCH - waiting.len()));
+            let submitted = engine.submit(&waiting)?;
+            waiting.drain(..submitted);
+            if submitted == 0 || engine.in_flight() >= engine.depth() {
+                break;
+            }
+        }
+        let completed = engine.complete(&mut |read, bytes| {
+            memory[read.tag as usize..][..bytes.len()].copy_from_slice(bytes);
+        })?;
+        if completed == 0 && waiting.is_empty() && reads.peek().is_none() {
+            break;
+        }
+    }
+    for piece in pieces {
+        files.files()[piece.file.0 as usize].check_unchanged()?;
+    }
+    Ok(())
+}

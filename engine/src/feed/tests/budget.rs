@@ -1,0 +1,85 @@
+//! What a feed takes is what it was given.
+
+use super::*;
+
+#[test]
+fn a_budget_that_is_too_small_names_the_smallest_that_does() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = Wishes::new(1, 20);
+        let read = read::Options::default();
+        for options in [options(0, 2), FeedOptions { read, ..options(0, 2) }] {
+            let options = with_little(&store, &source, 0, options);
+            for less in [1, 100, 5000] {
+                let options = FeedOptions {
+                    memory_bytes: options.memory_bytes - less,
+                    ..options.clone()
+                };
+                let error = Feed::open(&store, &[], &source, &options).err();
+                assert!(matches!(error, Some(Error::Options(_))), "{less} bytes less: {error:?}");
+            }
+            let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
+            consume_all(&mut feed, &source, &rows);
+        }
+    });
+}
+
+#[test]
+fn batches_may_grow_into_the_reserve_and_no_further() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = Wishes::new(2, 41);
+        // Those that are sampled beforehand are numbers 0, 8, 16, 24 and 32.
+        for (swollen, fits) in [(300, true), (2000, false)] {
+            let swelling = source.clone().with(20, Mishap::Swells(swollen));
+            let mut feed = Feed::open(&store, &[], &source, &options(2 << 20, 2)).unwrap();
+            let (taken, error) = consume(&mut feed, &swelling, &rows);
+            match error {
+                None => assert!(fits && taken == 41, "{swollen} rows"),
+                Some(error) => {
+                    assert!(!fits, "{error}");
+                    assert!(error.to_string().contains("minibatch"), "{error}");
+                    consume_all(&mut feed, &source, &rows);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn more_memory_means_fewer_reads() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = Wishes::new(3, 100);
+        let mut adopted = 0;
+        let missed: Vec<u64> = [0, 100, 1000]
+            .into_iter()
+            .map(|kib| {
+                let options = with_little(&store, &source, kib << 10, options(0, 2));
+                let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
+                consume_all(&mut feed, &source, &rows);
+                let stats = feed.stats();
+                adopted = stats.rows_adopted;
+                stats.rows_missed
+            })
+            .collect();
+        assert!(missed[0] > missed[1] && missed[1] > missed[2], "{missed:?}");
+        // All of it fits: but for a few rows that were in the way of others, every one is read once, whether it was
+        // wanted by then or came by with others.
+        let mut wanted: Vec<NodeId> = (0..100).flat_map(|index| source.minibatch(index).nodes).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let read = missed[2] + adopted;
+        assert!(
+            (wanted.len() as u64..NODES * 21 / 20).contains(&read),
+            "{read} of {}",
+            wanted.len()
+        );
+    });
+}

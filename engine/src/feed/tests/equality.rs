@@ -1,0 +1,222 @@
+//! Every way to a row gives the same row.
+
+use super::*;
+
+const DTYPES: [FeatureDtype; 4] = [
+    FeatureDtype::F32,
+    FeatureDtype::F16,
+    FeatureDtype::Bf16,
+    FeatureDtype::Int8,
+];
+const OUTPUTS: [OutputDtype; 2] = [OutputDtype::F32, OutputDtype::Bf16];
+
+#[test]
+fn every_dtype_in_every_tier_is_what_the_store_holds() {
+    watched(|| {
+        for dtype in DTYPES {
+            let folder = tempfile::tempdir().unwrap();
+            let store = stored(folder.path(), dtype, 37);
+            let source = Wishes::new(1, 25);
+            for output in OUTPUTS {
+                let rows = rows(&store, output);
+                let two = [ChunkId(1), ChunkId(3)];
+                for (owned, memory) in [(&all_chunks()[..], 64 << 20), (&two, 64 << 20), (&[], 64 << 20)] {
+                    let options = FeedOptions {
+                        output,
+                        ..options(memory, 2)
+                    };
+                    let mut feed = Feed::open(&store, owned, &source, &options).unwrap();
+                    assert_eq!(feed.is_resident(), !owned.is_empty());
+                    assert_eq!(feed.pool_rows() > 0, owned.len() < CHUNKS as usize);
+                    consume_all(&mut feed, &source, &rows);
+                    let stats = feed.stats();
+                    let wanted: usize = (0..25).map(|index| source.minibatch(index).nodes.len()).sum();
+                    assert_eq!((stats.batches, stats.rows_wanted), (25, wanted as u64));
+                    assert_eq!(
+                        stats.rows_resident + stats.rows_pooled + stats.rows_missed,
+                        stats.rows_wanted
+                    );
+                    assert_eq!(stats.rows_resident > 0, !owned.is_empty());
+                    assert_eq!(stats.bytes_read > 0, owned.len() < CHUNKS as usize);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn the_smallest_pool_delivers_the_same_with_any_threads_and_windows() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = Wishes::new(2, 60);
+        for threads in 1..=4 {
+            for (more, lookahead) in [
+                (0, None),
+                (20 << 10, Some(1)),
+                (50 << 10, Some(2)),
+                (100 << 10, Some(7)),
+            ] {
+                let options = FeedOptions {
+                    lookahead,
+                    ..options(0, threads)
+                };
+                let options = with_little(&store, &source, more, options);
+                let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
+                assert!(feed.pool_rows() < NODES as usize, "{} rows", feed.pool_rows());
+                consume_all(&mut feed, &source, &rows);
+                let stats = feed.stats();
+                assert!(
+                    stats.windows > 1 && stats.rows_missed > stats.rows_wanted / 8,
+                    "{stats:?}"
+                );
+                // Another epoch, which begins with what the first one left.
+                consume_all(&mut feed, &Wishes::new(3, 20), &rows);
+            }
+        }
+    });
+}
+
+#[test]
+fn rows_of_any_length_are_read_whole() {
+    watched(|| {
+        // From several rows in one word of a page to one that is longer than a read.
+        for (dtype, dim) in [
+            (FeatureDtype::Int8, 1),
+            (FeatureDtype::F16, 3),
+            (FeatureDtype::F32, 150),
+            (FeatureDtype::Bf16, 1024),
+            (FeatureDtype::F32, 1025),
+            (FeatureDtype::F32, 5001),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let store = stored(folder.path(), dtype, dim);
+            let rows = rows(&store, OutputDtype::F32);
+            let source = Wishes {
+                rows: 40,
+                ..Wishes::new(4, 30)
+            };
+            for bridge_bytes in [0, 12 << 10] {
+                let options = FeedOptions {
+                    bridge_bytes,
+                    ..options(0, 2)
+                };
+                let options = with_little(&store, &source, 64 << 10, options);
+                let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
+                consume_all(&mut feed, &source, &rows);
+            }
+        }
+    });
+}
+
+#[test]
+fn engines_make_no_difference() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F16, 64);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = Wishes::new(5, 40);
+        for engine in [read::Choice::Auto, read::Choice::Pread] {
+            let options = FeedOptions {
+                engine,
+                ..options(3 << 20, 2)
+            };
+            let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
+            if feed.engine_name() == Some("pread") && engine == read::Choice::Auto {
+                println!("skipped: io_uring is refused here");
+            }
+            consume_all(&mut feed, &source, &rows);
+        }
+    });
+}
+
+#[test]
+fn procedural_features_are_computed() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path(), Some((FeatureDtype::F32, 48, FeatureSource::Procedural)));
+        let source = Wishes::new(6, 20);
+        for output in OUTPUTS {
+            let rows = rows(&store, output);
+            let options = FeedOptions {
+                output,
+                ..options(32 << 20, 2)
+            };
+            let mut feed = Feed::open(&store, &all_chunks(), &source, &options).unwrap();
+            consume_all(&mut feed, &source, &rows);
+            let stats = feed.stats();
+            assert_eq!((stats.rows_generated, stats.bytes_read), (stats.rows_wanted, 0));
+            assert!(stats.rows_wanted > 0);
+        }
+    });
+}
+
+#[test]
+fn minibatches_come_without_features_where_none_are_wanted() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path(), None);
+        let source = Wishes::new(7, 50);
+        let error = Feed::open(&store, &[], &source, &options(32 << 20, 2)).err().unwrap();
+        assert!(error.to_string().contains("no features"), "{error}");
+        for threads in [1, 3] {
+            let options = FeedOptions {
+                features: false,
+                ..options(4 << 20, threads)
+            };
+            let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
+            let mut taken = 0;
+            for batch in feed.epoch(&Arc::new(source.clone())) {
+                let batch = batch.unwrap();
+                assert_eq!((batch.index(), batch.features().is_none()), (taken, true));
+                assert_eq!(batch.minibatch(), &source.minibatch(taken));
+                taken += 1;
+            }
+            assert_eq!(taken, 50);
+            assert_eq!(feed.stats().edges, 150);
+        }
+    });
+}
+
+#[test]
+fn an_epoch_may_be_empty() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 8);
+        let source = Wishes::new(7, 0);
+        let mut feed = Feed::open(&store, &[], &source, &options(8 << 20, 2)).unwrap();
+        assert!(feed.epoch(&Arc::new(source)).next().is_none());
+    });
+}
+
+#[test]
+fn slow_consumers_and_slow_samplers_get_the_same() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let rows = rows(&store, OutputDtype::F32);
+        let pause = Duration::from_millis(3);
+        for source in [Wishes::new(8, 40), Wishes::new(8, 40).with(0, Mishap::Sleeps(pause))] {
+            let mut feed = Feed::open(
+                &store,
+                &[],
+                &source,
+                &with_little(&store, &source, 50 << 10, options(0, 2)),
+            )
+            .unwrap();
+            let mut held = std::collections::VecDeque::new();
+            for batch in feed.epoch(&Arc::new(source.clone())) {
+                std::thread::sleep(pause / 2);
+                held.push_back(batch.unwrap());
+                // One is kept while the next is waited for.
+                if held.len() > 1 {
+                    check(&held.pop_front().unwrap(), &source, &rows);
+                }
+            }
+            // A batch may outlive its epoch, and its feed.
+            drop(feed);
+            check(&held.pop_front().unwrap(), &source, &rows);
+        }
+    });
+}
