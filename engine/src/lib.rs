@@ -8,6 +8,7 @@
 //! - [`sample`] draws minibatches from them;
 //! - [`aggregate`] reduces the rows of all in-neighbours, out of core;
 //! - [`sort`] sorts ids in memory;
+//! - [`machine`] is what the machine has of memory, and the process takes of it;
 //! - [`size`] is sizes, counts and durations as text;
 //! - [`io`] is files, mappings and memory: the only module with `unsafe` code, and it knows no graph words.
 //!
@@ -22,6 +23,7 @@ pub mod generate;
 pub mod ids;
 pub mod ingest;
 pub mod io;
+pub mod machine;
 mod memory;
 pub mod partition;
 pub mod progress;

@@ -30,15 +30,17 @@
 #![forbid(unsafe_code)]
 
 mod bars;
-mod machine;
 mod output;
+mod processor;
 mod summary;
 
 use std::process::ExitCode;
 
 pub use bars::Bars;
-pub use grappa_engine::size::{ByteSize, ByteSizeError, count, duration};
-pub use machine::{free_memory_bytes, peak_rss_bytes};
+pub use grappa_engine::{
+    machine::{free_memory_bytes, peak_rss_bytes},
+    size::{ByteSize, ByteSizeError, count, duration},
+};
 pub use output::{StdoutClosed, print_line, stdout};
 pub use summary::{Built, Summary};
 
@@ -137,7 +139,7 @@ impl Console {
 ///
 /// A reader of stdout who leaves early (`grappa-store export ... | head`) is no failure.
 pub fn run(main: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
-    machine::require_supported_processor();
+    processor::require_supported_processor();
     grappa_engine::io::map::report_faults();
     match main() {
         Ok(()) => ExitCode::SUCCESS,
