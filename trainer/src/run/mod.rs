@@ -3,13 +3,19 @@
 //! - [`config`]: what a run is told, in files and flags;
 //! - [`scores`]: how good predictions are;
 //! - [`learning_rate`], [`early_stopping`], [`gradient`]: what the loop asks in each step or evaluation;
-//! - [`checkpoint`]: what a killed run goes on from.
+//! - [`folder`]: where it is all kept;
+//! - [`checkpoint`]: what a killed run goes on from;
+//! - [`journal`]: what each epoch came to, for programs and TensorBoard;
+//! - [`summary`]: what came of the run.
 //!
 //! Nothing here computes with libtorch.
 
 pub mod checkpoint;
 pub mod config;
 pub mod early_stopping;
+pub mod folder;
 pub mod gradient;
+pub mod journal;
 pub mod learning_rate;
 pub mod scores;
+pub mod summary;

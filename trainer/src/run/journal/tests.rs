@@ -1,0 +1,116 @@
+use std::fs;
+
+use tempfile::tempdir;
+
+use super::*;
+
+fn record(epoch: u64) -> EpochRecord {
+    EpochRecord {
+        epoch,
+        step: epoch * 100,
+        loss: 1.0 / epoch as f64,
+        val_accuracy: epoch.is_multiple_of(2).then_some(0.1 * epoch as f64),
+        sampled_edges: u64::MAX,
+        ..EpochRecord::default()
+    }
+}
+
+#[test]
+fn epochs_read_back_with_every_digit() {
+    let folder = tempdir().unwrap();
+    let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
+    for epoch in 1..=3 {
+        journal.append(record(epoch)).unwrap();
+        // Another process sees them at once.
+        assert_eq!(read_records(folder.path()).unwrap(), journal.records());
+    }
+    assert_eq!(journal.records().len(), 3);
+}
+
+#[test]
+fn a_line_is_an_object_with_the_documented_keys() {
+    let folder = tempdir().unwrap();
+    let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
+    let infinite = EpochRecord {
+        loss: f64::INFINITY,
+        ..record(1)
+    };
+    journal.append(infinite).unwrap();
+    let text = fs::read_to_string(folder.path().join(METRICS)).unwrap();
+    let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(line["loss"].is_null() && line["val_accuracy"].is_null());
+    assert_eq!(line["seconds_by_stage"]["backward"], 0.0);
+    assert_eq!(line["epoch"], 1);
+    let keys = [
+        "bytes_read",
+        "bytes_sent",
+        "coverage_mean",
+        "epoch",
+        "generation",
+        "learning_rate",
+        "loss",
+        "peak_rss_bytes",
+        "sampled_edges",
+        "sampled_edges_per_second",
+        "seconds",
+        "seconds_by_stage",
+        "step",
+        "test_accuracy",
+        "train_accuracy",
+        "val_accuracy",
+        "val_macro_f1",
+        "val_micro_f1",
+        "val_roc_auc",
+    ];
+    let mut found: Vec<&String> = line.as_object().unwrap().keys().collect();
+    found.sort();
+    assert_eq!(found, keys);
+    // And what is no number is one again.
+    assert!(read_records(folder.path()).unwrap()[0].loss.is_nan());
+}
+
+#[test]
+fn what_is_beyond_the_checkpoint_is_cut_off_when_a_run_goes_on() {
+    let folder = tempdir().unwrap();
+    let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
+    (1..=5).for_each(|epoch| journal.append(record(epoch)).unwrap());
+    let mut journal = Journal::open(folder.path(), 3, 300).unwrap();
+    assert_eq!(journal.records(), [record(1), record(2), record(3)]);
+    let again = EpochRecord { loss: 9.0, ..record(4) };
+    journal.append(again.clone()).unwrap();
+    assert_eq!(
+        read_records(folder.path()).unwrap(),
+        [record(1), record(2), record(3), again]
+    );
+}
+
+#[test]
+fn a_torn_last_line_is_cut_off_wherever_it_is_torn() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join(METRICS);
+    let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
+    (1..=2).for_each(|epoch| journal.append(record(epoch)).unwrap());
+    let whole = fs::read(&path).unwrap();
+    let first = whole.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+    for end in first..whole.len() {
+        fs::write(&path, &whole[..end]).unwrap();
+        let (mut metrics, records) = Metrics::open(&path, u64::MAX).unwrap();
+        assert_eq!(records, [record(1)], "cut at {end}");
+        metrics.append(&record(2)).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), whole, "cut at {end}");
+    }
+    // After a power failure there may be zeros.
+    fs::write(&path, [&whole[..first], &[0; 50], b"\n"].concat()).unwrap();
+    assert_eq!(Metrics::open(&path, u64::MAX).unwrap().1, [record(1)]);
+}
+
+#[test]
+fn a_line_in_the_middle_that_is_no_record_is_named() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join(METRICS);
+    fs::write(&path, "{\"epoch\": 1}\nnonsense\n{\"epoch\": 3}\n").unwrap();
+    let error = Journal::open(folder.path(), 3, 0).unwrap_err().to_string();
+    assert!(error.contains("metrics.jsonl:2: no metrics of an epoch"), "{error}");
+    // Nothing was cut off before that was noticed.
+    assert!(fs::read_to_string(&path).unwrap().ends_with("{\"epoch\": 3}\n"));
+}

@@ -1,0 +1,146 @@
+//! What came of a run, in one object.
+
+use serde::Serialize;
+
+use super::{checkpoint::Best, config::TrainConfig, journal::EpochRecord};
+
+/// What came of a run: `summary.json`, and what the program prints. The fields' names are the keys. Accuracies are parts of
+/// 1, of the epoch with the best validation score.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// Of the nodes to test on; null if there are none, or no evaluation.
+    pub test_accuracy: Option<f64>,
+    /// Of the nodes to validate on.
+    pub val_accuracy: Option<f64>,
+    /// The epoch with the best validation score, counted from 1; null without evaluation.
+    pub best_epoch: Option<u64>,
+    /// Epochs that were trained.
+    pub epochs: u64,
+    /// Wall time of everything, over all processes that worked on the run.
+    pub seconds_total: f64,
+    /// The mean over epochs, without evaluation; null without epochs.
+    pub seconds_per_epoch: Option<f64>,
+    /// The mean over all epochs' time, without evaluation; null without epochs.
+    pub sampled_edges_per_second: Option<f64>,
+    /// The mean over steps of what all partitions sent; null without steps.
+    pub bytes_sent_per_step: Option<f64>,
+    /// Bytes read from files.
+    pub bytes_read: u64,
+    /// The most memory that a process of the run has had; null where the kernel does not tell.
+    pub peak_rss_bytes: Option<u64>,
+    /// The generation of the last assignment of chunks to partitions.
+    pub generation: u64,
+    /// The effective configuration.
+    pub config: TrainConfig,
+}
+
+impl Summary {
+    /// What came of a run of these epochs, of which `best` is the best. `seconds_total` is the wall time of everything.
+    pub fn new(records: &[EpochRecord], best: Option<&Best>, config: &TrainConfig, seconds_total: f64) -> Self {
+        let at_best = best.and_then(|best| records.iter().find(|record| record.epoch == best.epoch));
+        let last = records.last();
+        let training: f64 = records
+            .iter()
+            .map(|record| record.seconds - record.seconds_by_stage.evaluate)
+            .sum();
+        let per = |sum: f64, count: f64| (count > 0.0 && sum.is_finite()).then(|| sum / count);
+        let sum = |of: fn(&EpochRecord) -> u64| records.iter().map(of).fold(0, u64::saturating_add);
+        Self {
+            test_accuracy: at_best.and_then(|record| record.test_accuracy),
+            val_accuracy: at_best.and_then(|record| record.val_accuracy),
+            best_epoch: best.map(|best| best.epoch),
+            epochs: last.map_or(0, |record| record.epoch),
+            seconds_total,
+            seconds_per_epoch: per(training, records.len() as f64),
+            sampled_edges_per_second: per(sum(|record| record.sampled_edges) as f64, training),
+            bytes_sent_per_step: per(
+                sum(|record| record.bytes_sent) as f64,
+                last.map_or(0.0, |record| record.step as f64),
+            ),
+            bytes_read: sum(|record| record.bytes_read),
+            peak_rss_bytes: records.iter().filter_map(|record| record.peak_rss_bytes).max(),
+            generation: last.map_or(0, |record| record.generation),
+            config: config.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::journal::StageSeconds;
+
+    fn records() -> Vec<EpochRecord> {
+        (1..=4)
+            .map(|epoch| EpochRecord {
+                epoch,
+                step: epoch * 10,
+                val_accuracy: Some(0.5 + 0.1 * epoch.min(6 - epoch) as f64),
+                test_accuracy: Some(epoch as f64 / 10.0),
+                seconds: 3.0,
+                seconds_by_stage: StageSeconds {
+                    evaluate: 1.0,
+                    ..StageSeconds::default()
+                },
+                sampled_edges: 1000,
+                bytes_read: 1 << 30,
+                bytes_sent: 500,
+                peak_rss_bytes: Some(epoch.min(3) << 20),
+                generation: 7,
+                ..EpochRecord::default()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn accuracies_are_those_of_the_best_epoch_and_means_are_over_all() {
+        let best = Best {
+            epoch: 3,
+            step: 30,
+            val: 0.8,
+            test: Some(0.3),
+        };
+        let summary = Summary::new(&records(), Some(&best), &TrainConfig::default(), 20.0);
+        assert_eq!((summary.test_accuracy, summary.val_accuracy), (Some(0.3), Some(0.8)));
+        assert_eq!(
+            (summary.best_epoch, summary.epochs, summary.generation),
+            (Some(3), 4, 7)
+        );
+        assert_eq!(summary.seconds_per_epoch, Some(2.0));
+        assert_eq!(summary.sampled_edges_per_second, Some(500.0));
+        assert_eq!(summary.bytes_sent_per_step, Some(50.0));
+        assert_eq!((summary.bytes_read, summary.peak_rss_bytes), (4 << 30, Some(3 << 20)));
+    }
+
+    #[test]
+    fn a_run_without_epochs_has_a_summary_without_numbers_that_are_none() {
+        let summary = Summary::new(&[], None, &TrainConfig::default(), 0.0);
+        let json = serde_json::to_value(&summary).unwrap();
+        assert!(json["seconds_per_epoch"].is_null() && json["best_epoch"].is_null() && json["epochs"] == 0);
+    }
+
+    #[test]
+    fn the_object_has_the_documented_keys_in_order() {
+        let json = serde_json::to_string(&Summary::new(&records(), None, &TrainConfig::default(), 1.5)).unwrap();
+        let keys = [
+            "test_accuracy",
+            "val_accuracy",
+            "best_epoch",
+            "epochs",
+            "seconds_total",
+            "seconds_per_epoch",
+            "sampled_edges_per_second",
+            "bytes_sent_per_step",
+            "bytes_read",
+            "peak_rss_bytes",
+            "generation",
+            "config",
+        ];
+        let places: Vec<usize> = keys
+            .iter()
+            .map(|key| json.find(&format!("\"{key}\":")).expect(key))
+            .collect();
+        assert!(places.is_sorted(), "{json}");
+        assert!(json.contains(r#""config":{"model":"sage","layers":2,"#), "{json}");
+    }
+}
