@@ -31,7 +31,7 @@ use dsi_bitstream::traits::BE;
 use dsi_progress_logger::no_logging;
 use grappa_formats::{
     order::Feistel,
-    rows::{RowCodec, RowPlace, Rows, RowsEncoder, RowsMeta, SizeEstimator},
+    rows::{RowCodec, RowPlace, RowSizes, Rows, RowsEncoder, RowsMeta, SizeEstimator},
 };
 use lender::Lender;
 use webgraph::{
@@ -293,6 +293,7 @@ impl std::ops::Deref for Positions {
 /// Our codecs.
 struct Compressed {
     meta: RowsMeta,
+    sizes: RowSizes,
     edges: Vec<u8>,
     degrees: Vec<u8>,
 }
@@ -311,6 +312,7 @@ impl Compressed {
         edges.extend_from_slice(&tail.edges_payload_rest);
         Self {
             meta: tail.meta,
+            sizes: RowSizes::of(&tail.meta),
             edges,
             degrees: tail.degrees_payload,
         }
@@ -321,7 +323,7 @@ impl Encoded for Compressed {
     type View<'a> = CompressedRows<'a>;
 
     fn view(&self) -> CompressedRows<'_> {
-        let rows = Rows::new(&self.meta, &self.edges, &self.degrees).expect("just encoded");
+        let rows = Rows::new(&self.meta, &self.sizes, &self.edges, &self.degrees).expect("just encoded");
         CompressedRows { rows, encoded: self }
     }
 }

@@ -77,6 +77,11 @@ impl Owned {
         owned
     }
 
+    /// Everything: what the one partition of a store owns that was not partitioned.
+    pub fn whole(chunks: &ChunkMap) -> Self {
+        Self::of(&Assignment::whole(chunks.chunks()), chunks, PartitionId(0))
+    }
+
     /// Numbers the nodes of the next owned chunk.
     fn add(&mut self, chunk: ChunkId) {
         let range = self.chunks.range(chunk);

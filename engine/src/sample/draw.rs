@@ -21,6 +21,10 @@ const COUNTED: usize = 16;
 pub(super) struct DrawScratch {
     /// A bitmap, all zeros between calls.
     bits: Vec<u64>,
+    /// Sums of the weights up to each position.
+    pub sums: Vec<f64>,
+    /// When each position is drawn, and the position.
+    pub times: Vec<(f64, u64)>,
 }
 
 /// Appends `k` different positions below `d`, ascending; `k < d`.
@@ -154,7 +158,7 @@ mod tests {
         let mut counts = HashMap::new();
         for destination in 0..draws {
             let mut positions = Vec::new();
-            draw(&mut key().draws(destination), &mut positions);
+            draw(&mut key().draws(destination as u64), &mut positions);
             *counts.entry(positions).or_insert(0) += 1;
         }
         counts
@@ -205,7 +209,7 @@ mod tests {
                 }
                 destination += 1;
                 let mut positions = Vec::new();
-                without_replacement(&mut key().draws(destination), d, k, &mut scratch, &mut positions);
+                without_replacement(&mut key().draws(destination as u64), d, k, &mut scratch, &mut positions);
                 assert_eq!(positions.len(), k as usize, "{k} of {d}");
                 assert!(positions.is_sorted_by(|a, b| a < b) && positions[positions.len() - 1] < d);
                 assert!(scratch.bits.iter().all(|&word| word == 0), "the bitmap is left empty");
@@ -222,7 +226,7 @@ mod tests {
             let mut counts = vec![0; parts as usize];
             for destination in 0..2000 {
                 let mut positions = Vec::new();
-                without_replacement(&mut key().draws(destination), d, k, &mut scratch, &mut positions);
+                without_replacement(&mut key().draws(destination as u64), d, k, &mut scratch, &mut positions);
                 positions.iter().for_each(|p| counts[(p * parts / d) as usize] += 1);
             }
             assert_uniform(&counts, &format!("{k} of {d}"));

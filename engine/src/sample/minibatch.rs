@@ -65,6 +65,16 @@ impl Block {
         self.offsets[destination] as usize..self.offsets[destination + 1] as usize
     }
 
+    /// Makes an emptied block ready for so many destinations.
+    pub(super) fn begin(&mut self, destinations: usize) {
+        self.destinations = destinations;
+        self.offsets.reserve(destinations + 1);
+        self.offsets.push(0);
+        self.visible.reserve(destinations);
+        self.global.reserve(destinations);
+        self.halo.reserve(destinations);
+    }
+
     /// Empties the buffer and keeps its memory.
     pub fn clear(&mut self) {
         self.destinations = 0;

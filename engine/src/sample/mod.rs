@@ -32,6 +32,7 @@
 
 mod draw;
 mod fanouts;
+mod group;
 mod minibatch;
 mod neighbours;
 mod random;
@@ -39,8 +40,11 @@ mod relabel;
 mod sampler;
 #[cfg(test)]
 mod tests;
+mod walks;
+mod weighted;
 
 pub use fanouts::Fanouts;
 pub use minibatch::{Block, Minibatch};
 pub use random::BatchKey;
 pub use sampler::{Sampler, Scratch};
+pub use walks::RandomWalks;

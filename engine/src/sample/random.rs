@@ -50,10 +50,10 @@ impl BatchKey {
 pub(super) struct HopKey(u64);
 
 impl HopKey {
-    /// The draws of a destination.
+    /// The draws of a destination, or of a walk.
     #[inline(always)]
-    pub(super) fn draws(self, destination: usize) -> Draws {
-        Draws(mix(self.0.wrapping_add((destination as u64).wrapping_mul(GOLDEN))))
+    pub(super) fn draws(self, number: u64) -> Draws {
+        Draws(mix(self.0.wrapping_add(number.wrapping_mul(GOLDEN))))
     }
 }
 
@@ -79,6 +79,12 @@ impl Draws {
             return self.below_exactly(end, product);
         }
         (product >> 64) as u64
+    }
+
+    /// A uniform number above 0 and at most 1: a multiple of 2^-53.
+    #[inline(always)]
+    pub(super) fn unit(&mut self) -> f64 {
+        ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
     #[cold]

@@ -4,16 +4,18 @@ use grappa_formats::NodeId;
 
 use super::{
     fanouts::Fanouts,
+    group::{Group, GroupScratch},
     minibatch::{Block, Minibatch},
-    neighbours::{Group, Hop},
+    neighbours::Hop,
     random::BatchKey,
     relabel::{Direct, Hashed, PLACES_MAX, Relabel},
+    walks::{RandomWalks, WalkHop, WalkScratch},
 };
 use crate::{
     Error, Result,
     view::{
         PartitionView,
-        rows::{CsrPlace, Rows, RowsIn},
+        rows::{Rows, RowsIn},
     },
 };
 
@@ -22,29 +24,81 @@ use crate::{
 const DIRECT_NODES_MAX: u64 = 1 << 21;
 
 /// How neighbours are chosen.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Sampler {
-    fanouts: Fanouts,
-    replace: bool,
+    method: Method,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Method {
+    Neighbours {
+        fanouts: Fanouts,
+        replace: bool,
+        by_weight: bool,
+    },
+    Walks(RandomWalks),
 }
 
 impl Sampler {
     /// In-neighbours are drawn uniformly: without replacement, up to a fanout of them; or with replacement, as many as
     /// that, of any that there are. (Where the fanout is -1, all are kept, in either case.)
     pub fn uniform(fanouts: Fanouts, replace: bool) -> Self {
-        Self { fanouts, replace }
+        let by_weight = false;
+        Self {
+            method: Method::Neighbours {
+                fanouts,
+                replace,
+                by_weight,
+            },
+        }
+    }
+
+    /// In-neighbours are drawn with probabilities proportional to the weights of their edges; without replacement, to
+    /// those of the edges that are left. Edges of weight 0 are never drawn, also where the fanout is -1.
+    pub fn by_weight(fanouts: Fanouts, replace: bool) -> Self {
+        let by_weight = true;
+        Self {
+            method: Method::Neighbours {
+                fanouts,
+                replace,
+                by_weight,
+            },
+        }
+    }
+
+    /// Neighbours are the nodes that random walks visit most often. The blocks have weights: the numbers of visits.
+    ///
+    /// # Errors
+    /// If a number makes no sense.
+    pub fn random_walks(walks: RandomWalks) -> Result<Self> {
+        walks.check()?;
+        Ok(Self {
+            method: Method::Walks(walks),
+        })
     }
 
     /// Number of hops, which is that of a minibatch's blocks.
     pub fn hops(&self) -> usize {
-        self.fanouts.hops()
+        match &self.method {
+            Method::Neighbours { fanouts, .. } => fanouts.hops(),
+            Method::Walks(walks) => walks.hops,
+        }
+    }
+
+    /// Whether views must have the weights of edges.
+    pub fn needs_weights(&self) -> bool {
+        matches!(self.method, Method::Neighbours { by_weight: true, .. })
     }
 
     /// Fills `out` with the minibatch of `seeds`, whatever it held before.
     ///
     /// # Errors
-    /// If a seed is not a node that the view owns, or comes twice; or if the minibatch has 2^32 edges in a block, or 2^31
-    /// nodes. `out` is then of no use.
+    /// If a seed is not a node that the view owns, or comes twice; if the minibatch has 2^32 edges in a block, or 2^31
+    /// nodes; if the sampler draws by weights and meets one that is negative; or if a file of the store is damaged so that
+    /// it is noticed. `out` is then of no use.
+    ///
+    /// # Panics
+    /// If the sampler draws by weights and the view was opened without.
     pub fn sample(
         &self,
         view: &PartitionView,
@@ -53,15 +107,19 @@ impl Sampler {
         scratch: &mut Scratch,
         out: &mut Minibatch,
     ) -> Result<()> {
-        let Scratch { hashed, direct, csr } = scratch;
+        assert!(
+            view.has_weights() || !self.needs_weights(),
+            "a view without weights for a sampler by weight"
+        );
+        let Scratch { hashed, direct, hop } = scratch;
         if view.nodes() > DIRECT_NODES_MAX {
-            return self.sample_with(view, seeds, key, hashed, csr, out);
+            return self.sample_with(view, seeds, key, hashed, hop, out);
         }
         let direct = match direct {
             Some(direct) if direct.nodes() == view.nodes() => direct,
             _ => direct.insert(Direct::new(view.nodes())),
         };
-        self.sample_with(view, seeds, key, direct, csr, out)
+        self.sample_with(view, seeds, key, direct, hop, out)
     }
 
     fn sample_with<L: Relabel>(
@@ -70,33 +128,54 @@ impl Sampler {
         seeds: &[NodeId],
         key: BatchKey,
         relabel: &mut L,
-        csr: &mut Group<CsrPlace>,
+        scratch: &mut HopScratch,
         out: &mut Minibatch,
     ) -> Result<()> {
-        relabel.begin();
         begin(view, seeds, relabel, self.hops(), out)?;
-        match view.rows() {
-            RowsIn::Narrow(rows) => self.sample_rows(&rows, key, relabel, csr, out),
-            RowsIn::Wide(rows) => self.sample_rows(&rows, key, relabel, csr, out),
+        match &view.rows() {
+            RowsIn::WholeNarrow(rows) => self.sample_rows(view, rows, key, relabel, scratch, out),
+            RowsIn::WholeWide(rows) => self.sample_rows(view, rows, key, relabel, scratch, out),
+            RowsIn::PartNarrow(rows) => self.sample_rows(view, rows, key, relabel, scratch, out),
+            RowsIn::PartWide(rows) => self.sample_rows(view, rows, key, relabel, scratch, out),
+            RowsIn::MappedWhole(rows) => self.sample_rows(view, rows, key, relabel, scratch, out),
+            RowsIn::MappedPart(rows) => self.sample_rows(view, rows, key, relabel, scratch, out),
         }
     }
 
     fn sample_rows<R: Rows, L: Relabel>(
         &self,
+        view: &PartitionView,
         rows: &R,
         key: BatchKey,
         relabel: &mut L,
-        group: &mut Group<R::Place>,
+        scratch: &mut HopScratch,
         out: &mut Minibatch,
     ) -> Result<()> {
+        let hops = self.hops();
+        let group = &mut Group::new(rows, &mut scratch.group);
         let Minibatch { nodes, blocks, .. } = out;
         for (number, block) in blocks.iter_mut().enumerate() {
-            let hop = Hop {
-                key: key.hop(number),
-                fanout: self.fanouts.at(number),
-                replace: self.replace,
-            };
-            hop.sample(rows, relabel, group, nodes, block)?;
+            let (key, draws_halo) = (key.hop(number), view.halo().is_drawn(number, hops));
+            match &self.method {
+                Method::Neighbours {
+                    fanouts,
+                    replace,
+                    by_weight,
+                } => {
+                    let hop = Hop {
+                        key,
+                        fanout: fanouts.at(number),
+                        replace: *replace,
+                        by_weight: *by_weight,
+                        draws_halo,
+                    };
+                    hop.sample(group, relabel, nodes, block)?;
+                }
+                Method::Walks(walks) => {
+                    let hop = WalkHop { key, walks, draws_halo };
+                    hop.sample(group, relabel, &mut scratch.walks, nodes, block)?;
+                }
+            }
         }
         Ok(())
     }
@@ -119,9 +198,14 @@ fn begin<L: Relabel>(
             view.nodes()
         )));
     }
-    if seeds.len() >= PLACES_MAX {
-        return Err(too_large("seeds", seeds.len(), PLACES_MAX));
+    if let Some(seed) = seeds.iter().find(|seed| !view.owned().contains(**seed)) {
+        return Err(Error::Options(format!(
+            "seed {seed} is not in partition {}, which has its features at most; seeds are nodes that their partition owns",
+            view.owned().partition()
+        )));
     }
+    check_size(0, seeds.len())?;
+    relabel.begin();
     let mut places = vec![0; seeds.len()];
     relabel.relabel(seeds, &mut out.nodes, &mut places);
     if out.nodes.len() < seeds.len() {
@@ -135,10 +219,21 @@ fn begin<L: Relabel>(
     Ok(())
 }
 
-/// A minibatch is larger than its numbers can say.
-pub(super) fn too_large(what: &str, found: usize, end: usize) -> Error {
+/// Fails if a minibatch is larger than its numbers can say: by the edges of its largest block, and by the nodes it has at
+/// most.
+#[inline(always)]
+pub(super) fn check_size(edges: usize, nodes: usize) -> Result<()> {
+    if edges > u32::MAX as usize || nodes > PLACES_MAX {
+        return Err(too_large(edges, nodes));
+    }
+    Ok(())
+}
+
+#[cold]
+fn too_large(edges: usize, nodes: usize) -> Error {
     Error::Options(format!(
-        "a minibatch of {found} {what}, which must be fewer than {end}; sample with smaller fanouts or batches"
+        "a minibatch with {edges} edges in a block and up to {nodes} nodes is too large: a block must have fewer than 2^32 \
+         edges and a minibatch at most 2^31 nodes; sample smaller batches, or fewer neighbours"
     ))
 }
 
@@ -147,5 +242,11 @@ pub(super) fn too_large(what: &str, found: usize, end: usize) -> Error {
 pub struct Scratch {
     hashed: Hashed,
     direct: Option<Direct>,
-    csr: Group<CsrPlace>,
+    hop: HopScratch,
+}
+
+#[derive(Debug, Default)]
+struct HopScratch {
+    group: GroupScratch,
+    walks: WalkScratch,
 }

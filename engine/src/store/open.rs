@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
 };
 
@@ -11,6 +12,7 @@ use grappa_formats::{
     assignment::Assignment,
     chunks::ChunkMap,
     manifest::{FileEntry, Manifest},
+    rows::{RowCodec, RowSizes},
     splits,
 };
 use roaring::RoaringTreemap;
@@ -50,6 +52,8 @@ pub struct Store {
     chunks: ChunkMap,
     assignment: Assignment,
     ids: StoreIds,
+    elias_fano_sizes: Arc<RowSizes>,
+    gap_sizes: Arc<RowSizes>,
 }
 
 impl Store {
@@ -68,6 +72,8 @@ impl Store {
             assignment: assignments::read_counting(path, chunks.chunks())?,
             chunks,
             ids: StoreIds::open(path, &manifest)?,
+            elias_fano_sizes: Arc::new(RowSizes::new(true, manifest.nodes)),
+            gap_sizes: Arc::new(RowSizes::new(false, manifest.nodes)),
             manifest,
         })
     }
@@ -127,6 +133,14 @@ impl Store {
                 Err(Error::input(&self.path, Position::Whole, what))
             }
         }
+    }
+
+    /// What it takes to find rows in files with this codec; all of them share it.
+    pub(super) fn row_sizes(&self, codec: RowCodec) -> Arc<RowSizes> {
+        Arc::clone(match codec {
+            RowCodec::EliasFano => &self.elias_fano_sizes,
+            RowCodec::Gap(_) => &self.gap_sizes,
+        })
     }
 
     /// Opens a file that the manifest lists, and checks its header once more.

@@ -6,13 +6,17 @@
 //! piece a thread.
 
 use std::{
+    mem,
     ops::Range,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 use grappa_formats::{ChunkId, FormatError};
 
-use super::memory::Source;
+use super::{
+    kept::{Aside, Kept},
+    memory::Source,
+};
 use crate::{
     Error, Result,
     store::{Chunk, Store, files},
@@ -29,9 +33,19 @@ struct Piece {
     rows: Range<u64>,
 }
 
+/// What a thread decodes a piece into.
+#[derive(Debug, Default)]
+struct Decoded {
+    sources: Vec<u64>,
+    weights: Vec<f32>,
+    aside: Aside,
+}
+
 /// Where the pieces go.
 struct Places<'a, S> {
-    /// Pieces that were taken, and where their rows' starts go.
+    kept: &'a Kept<'a>,
+    pieces: &'a [Piece],
+    /// Pieces that were taken, and where their rows' heads go.
     taken: Mutex<Taken<'a>>,
     /// Pieces that have their place, and what is left for the others.
     placed: Mutex<Placed<'a, S>>,
@@ -40,46 +54,63 @@ struct Places<'a, S> {
 
 struct Taken<'a> {
     pieces: usize,
-    starts: &'a mut [u64],
+    heads: &'a mut [u64],
 }
 
 struct Placed<'a, S> {
     pieces: usize,
     edges: u64,
     sources: &'a mut [S],
+    weights: &'a mut [f32],
     /// A thread gave up: nobody's turn will come.
     failed: bool,
 }
 
-/// Fills `starts`, one a node, and `sources` with the rows of a store. Both must be as long as that takes; the manifest
-/// knows.
-pub(super) fn load<S: Source>(store: &Store, threads: usize, starts: &mut [u64], sources: &mut [S]) -> Result<()> {
-    let pieces = pieces(store);
+/// The place of a piece.
+struct Place<'a, S> {
+    /// Edges before it.
+    first: u64,
+    sources: &'a mut [S],
+    weights: &'a mut [f32],
+}
+
+/// Fills `heads`, `sources` and `weights` with the rows of a store that are kept. They must be as long as that takes, which
+/// the manifest knows.
+pub(super) fn load<S: Source>(
+    kept: &Kept<'_>,
+    threads: usize,
+    heads: &mut [u64],
+    sources: &mut [S],
+    weights: &mut [f32],
+) -> Result<()> {
+    let pieces = pieces(kept);
     let wanted = sources.len() as u64;
     let places = Places {
-        taken: Mutex::new(Taken { pieces: 0, starts }),
+        kept,
+        pieces: &pieces,
+        taken: Mutex::new(Taken { pieces: 0, heads }),
         placed: Mutex::new(Placed {
             pieces: 0,
             edges: 0,
             sources,
+            weights,
             failed: false,
         }),
         turned: Condvar::new(),
     };
-    workers::run(threads.min(pieces.len()), |_| places.work(store, &pieces))?;
-    let placed = places.lock_placed();
-    if placed.edges != wanted {
-        let last = pieces.last().map_or(ChunkId(0), |piece| piece.chunk);
-        return Err(disagrees(store, last));
+    workers::run(threads.min(pieces.len()), |_| places.work())?;
+    let placed = places.lock_placed().edges;
+    match pieces.last() {
+        Some(last) if placed != wanted => Err(disagrees(kept.store, last.chunk)),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
-fn pieces(store: &Store) -> Vec<Piece> {
+fn pieces(kept: &Kept<'_>) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    for chunk in store.present_chunks() {
-        let rows = store.chunks().len(chunk);
-        let edges = store.manifest().chunks[chunk.0 as usize].edges;
+    for chunk in kept.owned.chunks() {
+        let rows = kept.store.chunks().len(chunk);
+        let edges = kept.store.manifest().chunks[chunk.0 as usize].edges;
         let count = edges.div_ceil(PIECE_EDGES).clamp(1, rows.max(1));
         let start = |i: u64| (u128::from(i) * u128::from(rows) / u128::from(count)) as u64;
         pieces.extend((0..count).map(|i| Piece {
@@ -98,48 +129,56 @@ fn disagrees(store: &Store, chunk: ChunkId) -> Error {
 }
 
 impl<'a, S: Source> Places<'a, S> {
-    fn work(&self, store: &Store, pieces: &[Piece]) -> Result<()> {
+    fn work(&self) -> Result<()> {
         let ends = Ends(self);
         let mut open: Option<Chunk> = None;
-        let mut sources = Vec::new();
-        while let Some((number, starts)) = self.take(pieces) {
-            let piece = &pieces[number];
+        let mut decoded = Decoded::default();
+        while let Some((number, heads)) = self.take() {
+            let piece = &self.pieces[number];
             let chunk = match open.take() {
                 Some(chunk) if chunk.span().chunk == piece.chunk => chunk,
-                _ => store.chunk_in_order(piece.chunk)?,
+                _ => self.kept.store.chunk_in_order(piece.chunk)?,
             };
-            decode(store, &chunk, piece, starts, &mut sources)?;
-            let Some((first, place)) = self.place(number, sources.len()) else {
+            decoded.fill(self.kept, &chunk, piece, heads)?;
+            let Some(place) = self.place(number, decoded.sources.len()) else {
                 break;
             };
-            if place.len() != sources.len() {
-                return Err(disagrees(store, piece.chunk));
+            if place.sources.len() != decoded.sources.len() {
+                return Err(disagrees(self.kept.store, piece.chunk));
             }
-            starts.iter_mut().for_each(|start| *start += first);
-            for (place, &source) in place.iter_mut().zip(&sources) {
+            for start in heads.iter_mut().step_by(self.numbers_a_head()) {
+                *start += place.first;
+            }
+            for (place, &source) in place.sources.iter_mut().zip(&decoded.sources) {
                 *place = S::from_node(source);
+            }
+            if self.kept.weights {
+                place.weights.copy_from_slice(&decoded.weights);
             }
             chunk.release_rows(piece.rows.clone());
             open = Some(chunk);
         }
-        std::mem::forget(ends);
+        mem::forget(ends);
         Ok(())
     }
 
-    /// The next piece, and where its rows' starts go.
-    fn take(&self, pieces: &[Piece]) -> Option<(usize, &'a mut [u64])> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = taken.pieces;
-        let rows = &pieces.get(number)?.rows;
-        taken.pieces += 1;
-        let (now, later) = std::mem::take(&mut taken.starts).split_at_mut((rows.end - rows.start) as usize);
-        taken.starts = later;
-        Some((number, now))
+    fn numbers_a_head(&self) -> usize {
+        if self.kept.is_whole() { 1 } else { 2 }
     }
 
-    /// Waits until the pieces before have their places. Gives how many sources they have, and the place of the next
-    /// `edges`, or of fewer if there is no room for so many; none if another thread gave up.
-    fn place(&self, piece: usize, edges: usize) -> Option<(u64, &'a mut [S])> {
+    /// The next piece, and where its rows' heads go.
+    fn take(&self) -> Option<(usize, &'a mut [u64])> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = taken.pieces;
+        let rows = &self.pieces.get(number)?.rows;
+        taken.pieces += 1;
+        let numbers = (rows.end - rows.start) as usize * self.numbers_a_head();
+        Some((number, split_off(&mut taken.heads, numbers)))
+    }
+
+    /// Waits until the pieces before have their places, and gives the place of the next `edges`, or of fewer if there is
+    /// no room for so many; none if another thread gave up.
+    fn place(&self, piece: usize, edges: usize) -> Option<Place<'a, S>> {
         let mut placed = self.lock_placed();
         while placed.pieces < piece && !placed.failed {
             placed = self.turned.wait(placed).unwrap_or_else(PoisonError::into_inner);
@@ -147,19 +186,28 @@ impl<'a, S: Source> Places<'a, S> {
         if placed.failed {
             return None;
         }
-        let first = placed.edges;
-        let rest = std::mem::take(&mut placed.sources);
-        let (now, later) = rest.split_at_mut(edges.min(rest.len()));
-        placed.sources = later;
+        let place = Place {
+            first: placed.edges,
+            sources: split_off(&mut placed.sources, edges),
+            weights: split_off(&mut placed.weights, edges),
+        };
         placed.edges += edges as u64;
         placed.pieces += 1;
         self.turned.notify_all();
-        Some((first, now))
+        Some(place)
     }
 
     fn lock_placed(&self) -> MutexGuard<'_, Placed<'a, S>> {
         self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Takes the first `count` from a slice, or all if it has fewer.
+fn split_off<'a, T>(slice: &mut &'a mut [T], count: usize) -> &'a mut [T] {
+    let all = mem::take(slice);
+    let (first, rest) = all.split_at_mut(count.min(all.len()));
+    *slice = rest;
+    first
 }
 
 /// Dropped when a thread ends before its work does, by an error or a panic: tells the others, who may wait for it.
@@ -172,18 +220,52 @@ impl<S: Source> Drop for Ends<'_, '_, S> {
     }
 }
 
-/// Decodes a piece: its rows' sources, and where each row starts among them.
-fn decode(store: &Store, chunk: &Chunk, piece: &Piece, starts: &mut [u64], sources: &mut Vec<u64>) -> Result<()> {
-    sources.clear();
-    let rows = chunk.rows();
-    let edges = store.manifest().chunks[piece.chunk.0 as usize].edges;
-    for (row, start) in rows.range(piece.rows.clone()).zip(starts) {
-        *start = sources.len() as u64;
-        // A damaged row may say that it has any number.
-        if *start + row.degree() > edges {
-            return Err(disagrees(store, piece.chunk));
+impl Decoded {
+    /// Decodes a piece: its rows' heads, where rows start at 0, and its edges.
+    fn fill(&mut self, kept: &Kept<'_>, chunk: &Chunk, piece: &Piece, heads: &mut [u64]) -> Result<()> {
+        let Self {
+            sources,
+            weights,
+            aside,
+        } = self;
+        sources.clear();
+        weights.clear();
+        let rows = chunk.rows();
+        let edges = rows.edges();
+        let mut weights_of = match chunk.weights() {
+            Some(all) if kept.weights && !piece.rows.is_empty() => {
+                let first = all.range(piece.rows.start, |row| rows.degree(row));
+                let path = || kept.store.path().join(files::of_chunk(piece.chunk, "weights"));
+                Some((all, first.map_err(|e| Error::format(path())(e))?.start))
+            }
+            _ => None,
+        };
+        let mut all_edges = 0;
+        let mut heads = heads.iter_mut();
+        for row in rows.range(piece.rows.clone()) {
+            let (start, degree) = (sources.len(), row.degree());
+            // Damaged rows may say that they have any number.
+            all_edges += degree;
+            if all_edges > edges {
+                return Err(disagrees(kept.store, piece.chunk));
+            }
+            row.decode_into(sources);
+            if let Some((all, next)) = &mut weights_of {
+                let range = *next..*next + degree;
+                if range.end > edges {
+                    return Err(disagrees(kept.store, piece.chunk));
+                }
+                weights.resize(sources.len(), 0.0);
+                all.copy(range.clone(), &mut weights[start..]);
+                *next = range.end;
+            }
+            let mut push = |number| *heads.next().expect("there are heads for all rows") = number;
+            push(start as u64);
+            if !kept.is_whole() {
+                let visible = kept.arrange(sources, weights, start, aside);
+                push(if kept.keeps_halo() { visible } else { degree });
+            }
         }
-        row.decode_into(sources);
+        Ok(())
     }
-    Ok(())
 }

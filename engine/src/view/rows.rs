@@ -2,35 +2,52 @@
 
 use grappa_formats::NodeId;
 
-pub(crate) use super::memory::CsrPlace;
-use super::memory::CsrRows;
+use super::{
+    mapped::{MappedPart, MappedWhole},
+    memory::{PartRows, WholeRows},
+};
+use crate::Result;
 
-/// Rows that are read in stages, so that what a group of destinations needs of memory is on its way all at once.
+/// Rows that are read in stages, so that what a group of destinations needs of memory is on its way all at once: each
+/// stage asks for what the next one reads.
 ///
 /// ```text
-/// for each of the group: prefetch_head
-/// for each of the group: locate, prefetch_row
+/// for each of the group: head
+/// for each of the group: locate
 /// for each of the group: degrees; choose positions; prefetch_sources
 /// for each of the group: sources_at
 /// ```
 ///
-/// A position is a place in the order of the row, which all kinds of view share.
+/// The sources of a row are in an order that all kinds of view share: those that the view owns, ascending, then the
+/// others, ascending. A position is a place in that order.
 pub(crate) trait Rows {
+    /// Where to look for a row.
+    type Head: Copy;
     /// Where a row is.
     type Place;
+    /// What has to be kept of a group's rows beside their places. Cleared between groups.
+    type Notes: Default;
 
-    /// Asks for what [`Rows::locate`] reads.
-    fn prefetch_head(&self, node: NodeId);
-    /// Where the row of a node is.
-    fn locate(&self, node: NodeId) -> Self::Place;
-    /// Asks for what [`Rows::degrees`] reads.
-    fn prefetch_row(&self, place: &Self::Place);
-    /// How many sources a row has.
-    fn degrees(&self, place: &mut Self::Place) -> Degrees;
-    /// Asks for what [`Rows::sources_at`] reads.
+    /// Forgets what was kept.
+    fn clear(notes: &mut Self::Notes);
+    /// Where to look for the row of a node.
+    fn head(&self, node: NodeId) -> Self::Head;
+    /// Where the row is.
+    fn locate(&self, head: Self::Head) -> Self::Place;
+    /// How many sources the row has. To be asked once.
+    fn degrees(&self, place: &mut Self::Place, notes: &mut Self::Notes) -> Degrees;
+    /// Asks for the sources at `positions`.
     fn prefetch_sources(&self, place: &Self::Place, positions: Positions<'_>);
     /// Appends the sources at `positions`.
-    fn sources_at(&self, place: &Self::Place, positions: Positions<'_>, sources: &mut Vec<NodeId>);
+    fn sources_at(
+        &self,
+        place: &Self::Place,
+        notes: &mut Self::Notes,
+        positions: Positions<'_>,
+        sources: &mut Vec<NodeId>,
+    );
+    /// Appends the weights of the first `count` edges.
+    fn weights(&self, place: &Self::Place, notes: &Self::Notes, count: u64, weights: &mut Vec<f32>) -> Result<()>;
 }
 
 /// Positions in a row.
@@ -45,18 +62,35 @@ pub(crate) enum Positions<'a> {
 /// In-degrees of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Degrees {
-    /// Sources that the view owns.
+    /// Sources that the view owns: those of the first positions.
     pub visible: u64,
     /// All sources.
     pub global: u64,
-    /// Whether the view has no row for the node.
+    /// Whether the view does not own the node. Both degrees are 0 then.
     pub halo: bool,
+}
+
+impl Degrees {
+    /// Those of a node that is not owned.
+    pub(crate) const HALO: Self = Self {
+        visible: 0,
+        global: 0,
+        halo: true,
+    };
 }
 
 /// The rows of a view, by their kind.
 pub(crate) enum RowsIn<'a> {
-    /// In memory, sources of 32 bits.
-    Narrow(CsrRows<'a, u32>),
-    /// In memory, sources of 64 bits.
-    Wide(CsrRows<'a, u64>),
+    /// All of the graph, in memory, sources of 32 bits.
+    WholeNarrow(WholeRows<'a, u32>),
+    /// All of the graph, in memory, sources of 64 bits.
+    WholeWide(WholeRows<'a, u64>),
+    /// Of a partition, in memory, sources of 32 bits.
+    PartNarrow(PartRows<'a, u32>),
+    /// Of a partition, in memory, sources of 64 bits.
+    PartWide(PartRows<'a, u64>),
+    /// All of the graph, mapped.
+    MappedWhole(MappedWhole<'a>),
+    /// Of a partition, mapped.
+    MappedPart(MappedPart<'a>),
 }

@@ -15,7 +15,7 @@ use grappa_formats::{
     labels::Labels,
     manifest::{EdgeOptions, FeatureDtype, Manifest, OrderSpec, SelfLoops},
     order::Feistel,
-    rows::{Rows, RowsMeta},
+    rows::{RowSizes, Rows, RowsMeta},
     weights::Weights,
 };
 use proptest::prelude::*;
@@ -41,7 +41,9 @@ fn edges_of(store: &Path) -> Vec<Edge> {
         let (rows_file, degrees_file) = (file("edges"), file("degrees"));
         let (header, payload) = container::decode_file(&rows_file, FileKind::ROWS).unwrap();
         let (_, directory) = container::decode_file(&degrees_file, FileKind::DEGREES).unwrap();
-        let rows = Rows::new(&RowsMeta::decode(&header.meta).unwrap(), payload, directory).unwrap();
+        let meta = RowsMeta::decode(&header.meta).unwrap();
+        let sizes = RowSizes::of(&meta);
+        let rows = Rows::new(&meta, &sizes, payload, directory).unwrap();
         let weights_file = manifest.weighted.then(|| file("weights"));
         let weights = weights_file.as_ref().map(|file| {
             let (header, payload) = container::decode_file(file, FileKind::WEIGHTS).unwrap();

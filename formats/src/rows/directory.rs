@@ -36,10 +36,10 @@ pub(super) const HEAD_BYTES: usize = LINE_BYTES - LINE_ROWS as usize;
 const COUNT_ONE: u32 = 1 << 24;
 
 /// The size of a row from its code, as a table for the small codes.
-pub(super) type Sizes = [u32; 256];
+pub(super) type SizeTable = [u32; 256];
 
 /// Tabulates `size_of`.
-pub(super) fn sizes(size_of: impl Fn(u64) -> u64) -> Sizes {
+pub(super) fn sizes(size_of: impl Fn(u64) -> u64) -> SizeTable {
     std::array::from_fn(|code| {
         let code = code as u64;
         if code == EXCEPTION {
@@ -128,12 +128,12 @@ pub(super) struct Directory<'a> {
     payload: &'a [u8],
     lines: &'a [[u8; LINE_BYTES]],
     exceptions: &'a [[u8; EXCEPTION_BYTES]],
-    sizes: Sizes,
+    sizes: &'a SizeTable,
 }
 
 impl<'a> Directory<'a> {
     /// The directory in `payload`, whose length must be right.
-    pub(super) fn new(payload: &'a [u8], rows: u64, exceptions: u64, sizes: Sizes) -> Result<Self> {
+    pub(super) fn new(payload: &'a [u8], rows: u64, exceptions: u64, sizes: &'a SizeTable) -> Result<Self> {
         let expected = directory_bytes(rows, exceptions);
         if expected != Some(payload.len() as u64) {
             return Err(FormatError::Length {

@@ -158,6 +158,17 @@ impl<'a> EliasFanoRow<'a> {
         self.join(high, k)
     }
 
+    /// The bytes of the hint and of the low bits of source `k`, and where the walk over upper bits starts and ends if
+    /// sources are spread evenly.
+    #[inline]
+    pub(super) fn touches(&self, k: u64) -> [u64; 4] {
+        let low = self.lower_at + k * u64::from(self.shape.low_bits);
+        let hint = self.hints_at + (k / HINT_EVERY).saturating_sub(1) * u64::from(self.shape.hint_bits);
+        let upper_bits = self.shape.upper_bits as f64 / self.degree as f64;
+        let upper = |k: u64| self.upper_at + (k as f64 * upper_bits) as u64;
+        [hint / 8, upper(k / HINT_EVERY * HINT_EVERY) / 8, upper(k) / 8, low / 8]
+    }
+
     /// The sources at ascending positions.
     #[inline]
     pub(super) fn get_many(&self, positions: &[u64], out: &mut Vec<u64>) {

@@ -240,6 +240,7 @@ pub(super) struct GapRow<'a> {
     position_bits: u32,
     source_bits: u32,
     blocks_at: u64,
+    end: u64,
 }
 
 impl<'a> GapRow<'a> {
@@ -265,6 +266,7 @@ impl<'a> GapRow<'a> {
             position_bits: 0,
             source_bits: bit_length(source_max),
             blocks_at: 0,
+            end,
         };
         if at == end {
             return row;
@@ -301,6 +303,18 @@ impl<'a> GapRow<'a> {
         let mut walker = self.walker(k / BLOCK);
         walker.advance_to(k);
         walker.source
+    }
+
+    /// The bytes of the entry of the block of source `k`, of where the block starts if blocks are equally long, and of the
+    /// lines after that.
+    pub(super) fn touches(&self, k: u64) -> [u64; 4] {
+        let entry = match k / BLOCK {
+            0 => self.blocks_at,
+            block => self.table_at + (block - 1) * self.entry_bits(),
+        };
+        let bits = self.end.saturating_sub(self.blocks_at);
+        let block = self.blocks_at + ((k / BLOCK * BLOCK) as f64 * (bits as f64 / self.degree as f64)) as u64;
+        [entry / 8, block / 8, block / 8 + 64, block / 8 + 128]
     }
 
     /// The sources at ascending positions.

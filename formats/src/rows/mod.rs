@@ -39,7 +39,7 @@ pub use self::{
     meta::{RowCodec, RowsMeta},
 };
 use self::{
-    directory::{Directory, Place},
+    directory::{Directory, Place, SizeTable},
     elias_fano::{EliasFanoIter, EliasFanoRow, Shape},
     gap::{GapIter, GapRow},
 };
@@ -54,9 +54,53 @@ pub struct Rows<'a> {
     directory: Directory<'a>,
 }
 
+/// The sizes of short rows, which finding a row takes: a table of 1 KiB that files share whose codec is of the same kind
+/// and whose graphs have as many nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowSizes {
+    elias_fano: bool,
+    source_max: u64,
+    table: SizeTable,
+}
+
+impl RowSizes {
+    /// The sizes in files with such a meta. Takes a microsecond.
+    pub fn of(meta: &RowsMeta) -> Self {
+        Self::new(meta.codec == RowCodec::EliasFano, meta.universe)
+    }
+
+    /// The sizes in files in Elias-Fano code, or in gap code, of a graph of `universe` nodes.
+    pub fn new(elias_fano: bool, universe: u64) -> Self {
+        let source_max = universe.saturating_sub(1);
+        let table = if elias_fano {
+            directory::sizes(|degree| elias_fano_bits(degree, source_max))
+        } else {
+            directory::sizes(|bits| bits)
+        };
+        Self {
+            elias_fano,
+            source_max,
+            table,
+        }
+    }
+}
+
 impl<'a> Rows<'a> {
-    /// The rows in these payloads. Checks only that the lengths fit the meta; takes some microseconds.
-    pub fn new(meta: &RowsMeta, edges_payload: &'a [u8], degrees_payload: &'a [u8]) -> Result<Self> {
+    /// The rows in these payloads. Checks only that the lengths fit the meta, in some nanoseconds.
+    ///
+    /// # Panics
+    /// If the sizes are for other files.
+    pub fn new(
+        meta: &RowsMeta,
+        sizes: &'a RowSizes,
+        edges_payload: &'a [u8],
+        degrees_payload: &'a [u8],
+    ) -> Result<Self> {
+        let source_max = meta.universe.saturating_sub(1);
+        assert!(
+            (sizes.elias_fano, sizes.source_max) == (meta.codec == RowCodec::EliasFano, source_max),
+            "sizes of other rows"
+        );
         let expected = meta.edges_payload_bytes();
         if edges_payload.len() as u64 != expected {
             return Err(FormatError::Length {
@@ -65,16 +109,11 @@ impl<'a> Rows<'a> {
                 found: edges_payload.len() as u64,
             });
         }
-        let source_max = meta.universe.saturating_sub(1);
-        let sizes = match meta.codec {
-            RowCodec::EliasFano => directory::sizes(|degree| elias_fano_bits(degree, source_max)),
-            RowCodec::Gap(_) => directory::sizes(|bits| bits),
-        };
         Ok(Self {
             meta: *meta,
             source_max,
             payload: edges_payload,
-            directory: Directory::new(degrees_payload, meta.rows, meta.exceptions, sizes)?,
+            directory: Directory::new(degrees_payload, meta.rows, meta.exceptions, &sizes.table)?,
         })
     }
 
@@ -167,6 +206,16 @@ impl<'a> Rows<'a> {
             .map(|(row, place)| self.row_at(&RowPlace { row, place }))
     }
 
+    /// The payload of `edges`.
+    pub fn edges_payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// The payload of `degrees`.
+    pub fn degrees_payload(&self) -> &'a [u8] {
+        self.directory.payload()
+    }
+
     /// Where the line of a row is in the payload of `degrees`, in bytes: what to ask for ahead of [`Rows::locate`].
     #[inline]
     pub fn directory_line(&self, row: u64) -> Range<usize> {
@@ -191,6 +240,11 @@ pub struct RowPlace {
 }
 
 impl RowPlace {
+    /// Which row it is.
+    pub fn row(&self) -> u64 {
+        self.row
+    }
+
     /// The bytes in the payload of `edges` that the row has a part in: what to ask for ahead of [`Rows::row_at`]. In a
     /// damaged file, they may be beyond its end.
     #[inline]
@@ -240,6 +294,16 @@ impl<'a> Row<'a> {
         match &self.0 {
             RowIn::EliasFano(row) => row.get(k),
             RowIn::Gap(row) => row.get(k),
+        }
+    }
+
+    /// Some bytes of the payload of `edges` that reading source number `k` will touch, or probably will: what to ask for
+    /// ahead in long rows. The same byte may come twice, and may be beyond the end.
+    #[inline]
+    pub fn touches(&self, k: u64) -> [u64; 4] {
+        match &self.0 {
+            RowIn::EliasFano(row) => row.touches(k),
+            RowIn::Gap(row) => row.touches(k),
         }
     }
 

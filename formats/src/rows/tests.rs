@@ -15,13 +15,14 @@ struct Naive {
 /// What the two files hold.
 struct Files {
     meta: RowsMeta,
+    sizes: RowSizes,
     edges: Vec<u8>,
     degrees: Vec<u8>,
 }
 
 impl Files {
     fn rows(&self) -> Rows<'_> {
-        Rows::new(&self.meta, &self.edges, &self.degrees).unwrap()
+        Rows::new(&self.meta, &self.sizes, &self.edges, &self.degrees).unwrap()
     }
 }
 
@@ -40,6 +41,7 @@ impl Naive {
         edges.extend(tail.edges_payload_rest);
         Files {
             meta: RowsMeta::decode(&tail.meta.encode()).unwrap(),
+            sizes: RowSizes::of(&tail.meta),
             edges,
             degrees: tail.degrees_payload,
         }
@@ -167,6 +169,9 @@ proptest! {
                     let mut positions: Vec<u64> = probes.iter().map(|p| p % expected.len() as u64).collect();
                     for &k in &positions {
                         prop_assert_eq!(row.get(k), expected[k as usize]);
+                        // In its own bytes, but for the lines that may follow a block.
+                        let near = extent.start..extent.end + 128;
+                        prop_assert!(row.touches(k).iter().all(|byte| near.contains(byte)), "{k}: {:?}", row.touches(k));
                     }
                     positions.sort_unstable();
                     let mut got = vec![7];
@@ -340,9 +345,9 @@ fn damage_is_named_by_file_and_offset() {
 fn wrong_lengths_are_errors() {
     let files = sample().encode(RowCodec::EliasFano);
     let (edges, degrees) = (&files.edges[..], &files.degrees[..]);
-    assert!(Rows::new(&files.meta, &edges[1..], degrees).is_err());
-    assert!(Rows::new(&files.meta, edges, &degrees[..degrees.len() - 1]).is_err());
-    assert!(Rows::new(&files.meta, edges, &[]).is_err());
+    assert!(Rows::new(&files.meta, &files.sizes, &edges[1..], degrees).is_err());
+    assert!(Rows::new(&files.meta, &files.sizes, edges, &degrees[..degrees.len() - 1]).is_err());
+    assert!(Rows::new(&files.meta, &files.sizes, edges, &[]).is_err());
 }
 
 #[test]

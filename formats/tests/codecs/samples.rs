@@ -10,7 +10,7 @@ use grappa_formats::{
     labels::{Labels, LabelsMeta},
     manifest::*,
     order_table::OrderTable,
-    rows::{GapCode, RowCodec, Rows, RowsEncoder, RowsMeta, RowsTail},
+    rows::{GapCode, RowCodec, RowSizes, Rows, RowsEncoder, RowsMeta, RowsTail},
     splits,
     weights::Weights,
 };
@@ -143,7 +143,8 @@ fn read_rows(edges: &[u8], degrees: &[u8]) -> Result<()> {
     if RowsMeta::decode(&degrees_header.meta)? != meta {
         return Err(FormatError::invalid(64, "the files are not of the same rows"));
     }
-    let rows = Rows::new(&meta, edges, degrees)?;
+    let sizes = RowSizes::of(&meta);
+    let rows = Rows::new(&meta, &sizes, edges, degrees)?;
     let mut sources = Vec::new();
     for row in rows.range(0..rows.rows()) {
         sources.extend(row.iter());

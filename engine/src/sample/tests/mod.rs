@@ -1,15 +1,19 @@
 //! Samplers against a naive twin, and against the distributions they promise.
 
+mod kinds;
 mod naive;
 mod neighbours;
+mod partitions;
 pub(super) mod statistics;
+mod walks;
+mod weighted;
 
 use grappa_formats::{NodeId, PartitionId};
 
-use super::{BatchKey, Fanouts, Minibatch, Sampler, Scratch};
+use super::{BatchKey, Fanouts, Minibatch, RandomWalks, Sampler, Scratch};
 use crate::{
     Result,
-    view::{PartitionView, tests::graph::Graph},
+    view::{self, Halo, PartitionView, ViewKind, tests::graph::Graph},
 };
 
 fn key(batch: u64) -> BatchKey {
@@ -36,7 +40,7 @@ fn sample(sampler: &Sampler, view: &PartitionView, seeds: &[NodeId], batch: u64)
 }
 
 fn whole(graph: &Graph, chunks: u32) -> PartitionView {
-    PartitionView::whole(&graph.store(chunks).store, 2).unwrap()
+    view::tests::whole(&graph.store(chunks).store, false, ViewKind::Memory).unwrap()
 }
 
 /// What holds for every minibatch: blocks fit each other, nodes are unique, and every edge is one of the graph, drawn no

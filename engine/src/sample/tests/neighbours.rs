@@ -22,7 +22,10 @@ fn all_neighbours_are_those_of_the_naive_twin() {
                 let sampler = Sampler::uniform(fanouts.clone(), replace);
                 let seeds = nodes([3, 700, 0, 1, 2, 4, 44]);
                 let minibatch = sample(&sampler, &view, &seeds, 0).unwrap();
-                assert_eq!(minibatch, all_neighbours(&graph, &seeds, fanouts.hops()));
+                assert_eq!(
+                    minibatch,
+                    all_neighbours(&graph, view.owned(), Halo::Stop, &seeds, fanouts.hops())
+                );
                 check_valid(&minibatch, &graph, replace);
             }
         }

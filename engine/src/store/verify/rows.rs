@@ -4,7 +4,7 @@ use grappa_formats::{
     ChunkSpan, FormatError, NodeId,
     chunks::ChunkMap,
     manifest::{Manifest, SelfLoops},
-    rows::{Rows, RowsMeta, RowsPart},
+    rows::{RowSizes, Rows, RowsMeta, RowsPart},
     weights::{Weights, WeightsMeta},
 };
 
@@ -58,7 +58,8 @@ impl RowsCheck<'_> {
         }
         let edges_map = MappedFile::new(edges, Access::Sequential)?;
         let degrees_map = MappedFile::new(degrees, Access::Sequential)?;
-        let rows = Rows::new(&meta, edges_map.payload(), degrees_map.payload()).map_err(in_edges())?;
+        let sizes = RowSizes::of(&meta);
+        let rows = Rows::new(&meta, &sizes, edges_map.payload(), degrees_map.payload()).map_err(in_edges())?;
 
         let mut bucket_edges = vec![0u64; self.chunks.chunks() as usize];
         let mut wrong_row = None;

@@ -1,0 +1,119 @@
+//! Neighbours drawn by the weights of their edges.
+
+use std::collections::HashMap;
+
+use super::*;
+
+/// Node 0 has in-edges of these weights, from nodes 1, 2, ...
+fn star(weights: &[f32], kind: ViewKind) -> PartitionView {
+    let mut graph = Graph::new(weights.len() as u64 + 1, |_| vec![]);
+    graph.rows[0] = (1..).zip(weights.iter().copied()).collect();
+    let store = graph.store_with(vec![0, 1, graph.nodes()], true);
+    view::tests::whole(&store.store, true, kind).unwrap()
+}
+
+/// The places in the row that were drawn for node 0.
+fn drawn(sampler: &Sampler, view: &PartitionView, batch: u64) -> Vec<usize> {
+    let minibatch = sample(sampler, view, &nodes([0]), batch).unwrap();
+    let sources = minibatch.blocks[0].indices.iter();
+    sources.map(|&i| minibatch.nodes[i as usize].0 as usize - 1).collect()
+}
+
+#[test]
+fn draws_without_replacement_are_those_of_one_after_another() {
+    let weights = [4.0, 1.0, 0.0, 2.5, 0.5];
+    let total: f32 = weights.iter().sum();
+    // The probability of each set of two, by definition.
+    let mut expected = HashMap::new();
+    for (i, first) in weights.iter().enumerate() {
+        for (j, second) in weights.iter().enumerate().filter(|&(j, _)| j != i) {
+            let probability = f64::from(first / total * second / (total - first));
+            *expected.entry([i.min(j), i.max(j)]).or_insert(0.0) += probability;
+        }
+    }
+    expected.retain(|_, probability| *probability > 0.0);
+    let draws = 20_000;
+    for kind in view::tests::KINDS {
+        let view = star(&weights, kind);
+        let sampler = Sampler::by_weight(fanouts("2"), false);
+        let mut counts = HashMap::new();
+        for batch in 0..draws {
+            let drawn: [usize; 2] = drawn(&sampler, &view, batch).try_into().unwrap();
+            *counts.entry(drawn).or_insert(0) += 1;
+        }
+        assert!(counts.keys().all(|set| expected.contains_key(set)), "{counts:?}");
+        let (counts, expected): (Vec<_>, Vec<_>) = expected
+            .iter()
+            .map(|(set, probability)| (counts.get(set).copied().unwrap_or(0), probability * draws as f64))
+            .unzip();
+        statistics::assert_fits(&counts, &expected, "two of four");
+    }
+}
+
+#[test]
+fn draws_with_replacement_are_as_frequent_as_weights_are_large() {
+    let weights = [0.0, 3.0, 1.0, 0.0, 8.0, 0.25, 0.0];
+    let total: f32 = weights.iter().sum();
+    let view = star(&weights, ViewKind::Memory);
+    let sampler = Sampler::by_weight(fanouts("6"), true);
+    let mut counts = vec![0; weights.len()];
+    for batch in 0..10_000 {
+        let drawn = drawn(&sampler, &view, batch);
+        assert_eq!(drawn.len(), 6);
+        drawn.iter().for_each(|&place| counts[place] += 1);
+    }
+    let (counts, expected): (Vec<_>, Vec<_>) = (counts.iter().zip(weights))
+        .filter(|&(&count, weight)| weight > 0.0 || count > 0)
+        .map(|(&count, weight)| (count, f64::from(weight / total) * 60_000.0))
+        .unzip();
+    statistics::assert_fits(&counts, &expected, "six draws");
+}
+
+#[test]
+fn edges_of_weight_zero_are_never_drawn() {
+    for (weights, left) in [(&[0.0, 1.0, 0.0, 2.0][..], 2), (&[0.0; 3], 0), (&[], 0)] {
+        let view = star(weights, ViewKind::Mapped);
+        for (text, replace, expected) in [
+            ("-1", false, left),
+            ("3", false, left),
+            ("1", false, left.min(1)),
+            ("5", true, if left > 0 { 5 } else { 0 }),
+        ] {
+            let drawn = drawn(&Sampler::by_weight(fanouts(text), replace), &view, 0);
+            assert_eq!(drawn.len(), expected, "{text} of {weights:?}");
+            assert!(drawn.iter().all(|&place| weights[place] > 0.0));
+        }
+    }
+}
+
+#[test]
+fn extreme_weights_are_drawn_in_their_proportion() {
+    // Times to the first event are tiny, or so large that they are infinite, but the order stays.
+    let weights = [f32::MAX, f32::MIN_POSITIVE, 1.0, f32::from_bits(1)];
+    let view = star(&weights, ViewKind::Memory);
+    let sampler = Sampler::by_weight(fanouts("1"), false);
+    assert!((0..1000).all(|batch| drawn(&sampler, &view, batch) == [0]));
+    let sampler = Sampler::by_weight(fanouts("2"), false);
+    assert!((0..1000).all(|batch| drawn(&sampler, &view, batch) == [0, 2]));
+}
+
+#[test]
+fn weights_that_nothing_can_be_drawn_by_are_errors() {
+    for weight in [-1.0, f32::NEG_INFINITY, f32::INFINITY, f32::NAN] {
+        let view = star(&[1.0, weight, 2.0], ViewKind::Memory);
+        for replace in [false, true] {
+            let sampler = Sampler::by_weight(fanouts("2"), replace);
+            let error = sample(&sampler, &view, &nodes([0]), 0).unwrap_err().to_string();
+            assert!(error.contains("an edge to node 0 has weight"), "{error}");
+        }
+        // Who does not draw by weights does not mind them.
+        sample(&Sampler::uniform(fanouts("2"), false), &view, &nodes([0]), 0).unwrap();
+    }
+}
+
+#[test]
+#[should_panic(expected = "a view without weights")]
+fn a_view_without_weights_is_the_callers_mistake() {
+    let view = whole(&Graph::mixed(100), 1);
+    let _ = sample(&Sampler::by_weight(fanouts("2"), false), &view, &nodes([0]), 0);
+}
