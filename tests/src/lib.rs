@@ -8,6 +8,7 @@
 //! crash        a run killed at any moment goes on to the same store
 //! damage       every damaged byte of a store is found, and nothing panics
 //! repartition  assignments are replaced whole, however a run ends, and tell what they make
+//! sample       minibatches come as they were promised and within the budget, or an error says why not
 //! store        a sound store is described, and exported so that it can be ingested again
 //! real         real graphs, if they are there, come out with the numbers their sources state
 //! ```

@@ -30,6 +30,7 @@ mod budget;
 mod buffer;
 mod files;
 mod options;
+mod partitions;
 mod pipeline;
 mod planner;
 mod pool;
@@ -63,6 +64,7 @@ use self::{
 pub use self::{
     buffer::FeatureBuffer,
     options::{FeedOptions, OutputDtype},
+    partitions::{BatchPlace, EpochOptions, PartitionBatches, Seeded},
     pipeline::Batch,
     source::BatchSource,
     stats::{FeedStats, Stall},

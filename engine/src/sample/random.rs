@@ -33,6 +33,16 @@ pub struct BatchKey {
 }
 
 impl BatchKey {
+    /// What the order of seeds in an epoch is made from: a function of the seed, the epoch and the partition.
+    pub fn shuffle(&self) -> u64 {
+        Self {
+            batch: u64::MAX,
+            ..*self
+        }
+        .hop(usize::MAX)
+        .0
+    }
+
     /// What the draws of a hop start from.
     pub(super) fn hop(&self, hop: usize) -> HopKey {
         let parts = [self.epoch, self.partition.0.into(), self.batch, hop as u64];

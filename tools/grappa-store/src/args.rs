@@ -1,13 +1,19 @@
 //! The command line.
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{error::Error, num::NonZeroUsize, path::PathBuf, str::FromStr};
 
 use clap::{
     Parser, Subcommand, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use grappa_console::{ByteSize, ByteSizeError};
-use grappa_engine::partition::Schedule;
+use grappa_engine::{
+    io::read::Choice,
+    partition::Schedule,
+    sample::Fanouts,
+    view::{Halo, ViewKind},
+};
+use grappa_formats::{aggregates::AggregateKind, manifest::FeatureDtype};
 
 /// Look into a graph store.
 #[derive(Debug, Parser)]
@@ -29,6 +35,10 @@ pub enum Command {
     Export(Export),
     /// Group the chunks of a store into partitions for the next super-epoch; takes milliseconds, and moves no edges
     Repartition(Repartition),
+    /// Sample minibatches and gather their features, without a model: what disk and processors can feed
+    Sample(Sample),
+    /// Reduce the features of each node's in-neighbours once, so that a model's first hop need not be sampled
+    Preaggregate(Preaggregate),
     /// Say beforehand what a store of a graph will take: chunks, bytes, time
     Plan(Plan),
 }
@@ -63,7 +73,7 @@ pub struct Repartition {
     #[arg(long, value_name = "K")]
     pub partitions: u32,
     /// How partitions change: `sweep` keeps a base and rotates the rest, `shuffle` groups anew, `fixed` never changes
-    #[arg(long, value_name = "NAME", default_value = "sweep", value_parser = schedules())]
+    #[arg(long, value_name = "NAME", default_value = "sweep", value_parser = named(Schedule::ALL, Schedule::name))]
     pub schedule: Schedule,
     /// Selects the random groups
     #[arg(long, default_value_t = 0)]
@@ -73,8 +83,135 @@ pub struct Repartition {
     pub super_epoch: Option<u64>,
 }
 
-fn schedules() -> impl TypedValueParser<Value = Schedule> {
-    PossibleValuesParser::new(Schedule::ALL.map(Schedule::name)).try_map(|name| name.parse::<Schedule>())
+#[derive(Debug, clap::Args)]
+pub struct Sample {
+    /// The store
+    #[arg(value_name = "STORE")]
+    pub store: PathBuf,
+    /// Neighbours to draw for each node, from the seeds outwards; -1 keeps all
+    #[arg(long, value_name = "N,N,...", allow_hyphen_values = true, value_parser = parse_fanouts)]
+    pub fanouts: Fanouts,
+    /// Seeds in a batch
+    #[arg(long, value_name = "B")]
+    pub batch: NonZeroUsize,
+    /// Batches to make; when all seeds had their turn, they are shuffled anew
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub batches: u64,
+    /// Sample from so many partitions, all of which take part in a step; by default, from those of the store
+    #[arg(long, value_name = "K")]
+    pub partitions: Option<u32>,
+    /// What becomes of neighbours that a partition does not own: `features` draws them in the last hop, `stop` in any, and
+    /// does not expand them
+    #[arg(long, value_name = "MODE", default_value = "features", value_parser = named(Halo::ALL, Halo::name))]
+    pub halo: Halo,
+    /// Draw with replacement
+    #[arg(long)]
+    pub replace: bool,
+    /// Draw neighbours by the weights of edges
+    #[arg(long)]
+    pub by_weight: bool,
+    /// Memory to use, such as 512MiB or 2GiB
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    pub memory: ByteSize,
+    /// Gather features; an error if there are none
+    #[arg(long, conflicts_with = "no_features")]
+    pub features: bool,
+    /// Sample only
+    #[arg(long)]
+    pub no_features: bool,
+    #[command(flatten)]
+    pub threads: Threads,
+    /// What reads features
+    #[arg(long, value_enum, default_value_t = ReadEngine::Auto)]
+    pub read_engine: ReadEngine,
+    /// The most batches whose features are read together; by default as many as memory pays for
+    #[arg(long, value_name = "L", value_parser = parse_lookahead)]
+    pub lookahead: Option<usize>,
+    /// Where the rows of the graph are: in memory if the budget allows, or mapped
+    #[arg(long, value_name = "KIND", default_value = "auto", value_parser = named(ViewKind::ALL, ViewKind::name))]
+    pub view: ViewKind,
+    /// Nodes to start from: the split `train`, `all`, or a file of ids (.npy, or text)
+    #[arg(long, value_name = "train|all|FILE", default_value = "train", value_parser = parse_seeds)]
+    pub seeds: Seeds,
+    /// Selects the samples
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seeds {
+    Train,
+    All,
+    File(PathBuf),
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum ReadEngine {
+    /// io_uring, or threads where it is refused
+    Auto,
+    /// io_uring
+    Uring,
+    /// A pool of threads
+    Pread,
+}
+
+impl From<ReadEngine> for Choice {
+    fn from(engine: ReadEngine) -> Self {
+        match engine {
+            ReadEngine::Auto => Self::Auto,
+            ReadEngine::Uring => Self::Uring,
+            ReadEngine::Pread => Self::Pread,
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Preaggregate {
+    /// The store
+    #[arg(value_name = "STORE")]
+    pub store: PathBuf,
+    /// How rows are reduced: `mean` for GraphSAGE, `gcn` for GCN, `sum` for GIN
+    #[arg(long, value_name = "KIND", value_parser = named(AggregateKind::ALL, AggregateKind::name))]
+    pub kind: AggregateKind,
+    /// How values are stored; by default as the features are
+    #[arg(long, value_enum)]
+    pub dtype: Option<Dtype>,
+    /// Memory to use, such as 512MiB or 2GiB; with less, features are read more often
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    pub memory: ByteSize,
+    /// Make them again where there are some
+    #[arg(long)]
+    pub replace: bool,
+    #[command(flatten)]
+    pub threads: Threads,
+}
+
+/// One of these, by its name.
+fn named<T, const N: usize>(all: [T; N], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err: Into<Box<dyn Error + Send + Sync>>> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(all.map(name)).try_map(|name| name.parse::<T>())
+}
+
+fn parse_fanouts(text: &str) -> Result<Fanouts, grappa_engine::Error> {
+    text.parse()
+}
+
+fn parse_seeds(text: &str) -> Result<Seeds, String> {
+    match text {
+        "" => Err("expected `train`, `all`, or a file of ids".to_owned()),
+        "train" => Ok(Seeds::Train),
+        "all" => Ok(Seeds::All),
+        file => Ok(Seeds::File(file.into())),
+    }
+}
+
+fn parse_lookahead(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(batches @ 1..) => Ok(batches),
+        _ => Err("expected a number of batches, at least 1".to_owned()),
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -159,6 +296,17 @@ pub enum Dtype {
     F16,
     Bf16,
     Int8,
+}
+
+impl From<Dtype> for FeatureDtype {
+    fn from(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::F32 => Self::F32,
+            Dtype::F16 => Self::F16,
+            Dtype::Bf16 => Self::Bf16,
+            Dtype::Int8 => Self::Int8,
+        }
+    }
 }
 
 /// A number of things: digits, or a number with k, M, G or T.

@@ -5,7 +5,9 @@ mod export;
 mod info;
 mod partitions;
 mod plan;
+mod preaggregate;
 mod repartition;
+mod sample;
 mod table;
 mod verify;
 
@@ -24,6 +26,8 @@ fn main() -> ExitCode {
             Command::Verify(options) => verify::run(options, &console),
             Command::Export(options) => export::run(options, &console),
             Command::Repartition(options) => repartition::run(options, &console),
+            Command::Sample(options) => sample::run(options, &console),
+            Command::Preaggregate(options) => preaggregate::run(options, &console),
             Command::Plan(options) => plan::run(options, &console),
         }
     })

@@ -5,11 +5,10 @@ use std::{fs, time::Duration};
 use anyhow::Context;
 use grappa_console::{ByteSize, Console, Summary, duration, free_memory_bytes};
 use grappa_engine::store::plan::{Degrees, Plan, PlanOptions, PlannedTime, Rates, plan};
-use grappa_formats::manifest::FeatureDtype;
 use serde::Serialize;
 
 use crate::{
-    args::{self, Dtype},
+    args,
     table::{Table, exact, parts_of},
 };
 
@@ -36,12 +35,6 @@ pub fn run(options: &args::Plan, console: &Console) -> anyhow::Result<()> {
         .map(|size| size.0)
         .or_else(free_memory_bytes)
         .unwrap_or(0);
-    let dtype = match options.dtype {
-        Dtype::F32 => FeatureDtype::F32,
-        Dtype::F16 => FeatureDtype::F16,
-        Dtype::Bf16 => FeatureDtype::Bf16,
-        Dtype::Int8 => FeatureDtype::Int8,
-    };
     let plan = plan(&PlanOptions {
         nodes: options.nodes,
         edges: options.edges,
@@ -49,7 +42,7 @@ pub fn run(options: &args::Plan, console: &Console) -> anyhow::Result<()> {
             args::Degrees::Rmat => Degrees::Rmat,
             args::Degrees::Even => Degrees::Even,
         },
-        features: options.dim.map(|dim| (dim, dtype)),
+        features: options.dim.map(|dim| (dim, options.dtype.into())),
         classes: options.classes,
         weighted: options.weighted,
         chunks: options.chunks,

@@ -1,0 +1,115 @@
+//! A limit on the memory of a child, its page cache included: what an out-of-core run must do with.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail};
+
+/// A control group with a limit, removed when dropped. The kernel counts pages of files that a child reads, too.
+#[derive(Debug)]
+pub struct MemoryLimit {
+    group: PathBuf,
+}
+
+/// Where control groups are, and what the file with the limit is called: version 1, then version 2.
+const HIERARCHIES: [(&str, &str); 2] = [
+    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+    ("/sys/fs/cgroup", "memory.max"),
+];
+
+impl MemoryLimit {
+    /// A group of `bytes`.
+    ///
+    /// # Errors
+    /// If this machine lets us make none: it takes root, and a control group file system that can be written to.
+    pub fn new(bytes: u64) -> Result<Self> {
+        let mut refusals = Vec::new();
+        for (root, limit) in HIERARCHIES {
+            let group = Path::new(root).join(format!("grappa-bench-{}", std::process::id()));
+            match fs::create_dir(&group) {
+                Err(e) if e.kind() != ErrorKind::AlreadyExists => {
+                    refusals.push(format!("{}: {e}", group.display()));
+                    continue;
+                }
+                _ => {}
+            }
+            let made = Self { group };
+            match fs::write(made.group.join(limit), bytes.to_string()) {
+                Ok(()) => return Ok(made),
+                Err(e) => refusals.push(format!("{limit}: {e}")),
+            }
+        }
+        bail!(
+            "no control group can be made to limit memory with: {}",
+            refusals.join("; ")
+        )
+    }
+
+    /// The command that runs `command` in the group.
+    pub fn around(&self, command: &Command) -> Command {
+        let mut limited = Command::new("sh");
+        limited
+            .args(["-c", "echo $$ > \"$0\" && exec \"$@\""])
+            .arg(self.group.join("cgroup.procs"))
+            .arg(command.get_program())
+            .args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => limited.env(name, value),
+                None => limited.env_remove(name),
+            };
+        }
+        limited
+    }
+
+    /// Makes the kernel forget the group's pages and the most it has used.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn reset(&self) -> Result<()> {
+        for (file, value) in [("memory.force_empty", "0"), ("memory.max_usage_in_bytes", "0")] {
+            let path = self.group.join(file);
+            if path.exists() {
+                fs::write(&path, value).with_context(|| format!("cannot write {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for MemoryLimit {
+    fn drop(&mut self) {
+        // A group that a child still is in stays; there is nobody to tell.
+        let _ = fs::remove_dir(&self.group);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::child;
+
+    #[test]
+    fn a_child_that_takes_more_is_killed_and_one_that_takes_less_is_not() {
+        let limit = match MemoryLimit::new(64 << 20) {
+            Ok(limit) => limit,
+            Err(why) => return println!("skipped: {why}"),
+        };
+        let taking = |mebibytes: u32| {
+            let script = format!("head -c {}M /dev/zero | tail | wc -c", mebibytes);
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &script]);
+            child::run(&mut limit.around(&shell)).map(|child| child.stdout.trim().to_owned())
+        };
+        assert_eq!(taking(8).unwrap(), (8 << 20).to_string());
+        // Swap, where there is some, would only make it slow.
+        if fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() > 1) {
+            return println!("skipped: there is swap");
+        }
+        assert_ne!(taking(512).unwrap_or_default(), (512u32 << 20).to_string());
+    }
+}

@@ -1,0 +1,153 @@
+//! The minibatches of an epoch over the partitions of a graph.
+
+use std::sync::Arc;
+
+use grappa_formats::{NodeId, PartitionId, order::Feistel};
+
+use super::source::BatchSource;
+use crate::{
+    Result,
+    sample::{BatchKey, Minibatch, Sampler, Scratch},
+    view::PartitionView,
+};
+
+/// A partition, and the nodes in it to train on.
+#[derive(Debug, Clone)]
+pub struct Seeded {
+    /// What it sees.
+    pub view: Arc<PartitionView>,
+    /// Nodes that the view owns, each once.
+    pub seeds: Arc<[NodeId]>,
+}
+
+/// How an epoch goes.
+#[derive(Debug, Clone)]
+pub struct EpochOptions {
+    /// How neighbours are drawn.
+    pub sampler: Arc<Sampler>,
+    /// Seeds in a batch; the last batch of a partition has what is left.
+    pub batch: usize,
+    /// Partitions that take part in a step.
+    pub concurrent: usize,
+    /// The seed of the run.
+    pub seed: u64,
+    /// The number of the epoch.
+    pub epoch: u64,
+    /// Whether seeds are in random order, another one each epoch; else they are in theirs.
+    pub shuffle: bool,
+}
+
+/// Where a batch is in its epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchPlace {
+    /// The step that it takes part in, from 0.
+    pub step: u64,
+    /// Its partition.
+    pub partition: PartitionId,
+    /// Its number among the batches of the partition.
+    pub batch: u64,
+}
+
+/// The minibatches of an epoch, in the order in which they are trained on.
+///
+/// The first `concurrent` partitions take part in each step until all of them have had all their seeds; then the next ones
+/// do. A partition with fewer seeds than others has no batch in the last steps of its group.
+#[derive(Debug)]
+pub struct PartitionBatches {
+    parts: Vec<Seeded>,
+    options: EpochOptions,
+    places: Vec<BatchPlace>,
+    nodes_max: u64,
+}
+
+impl PartitionBatches {
+    /// The batches of an epoch over `parts`, of which the first is partition 0.
+    ///
+    /// # Panics
+    /// If batches have no seeds or steps no partitions.
+    pub fn new(parts: Vec<Seeded>, options: EpochOptions) -> Self {
+        assert!(options.batch > 0 && options.concurrent > 0, "{options:?}");
+        let batches = |part: &Seeded| part.seeds.len().div_ceil(options.batch) as u64;
+        let mut places = Vec::new();
+        let (mut first_step, mut first_partition) = (0, 0);
+        for group in parts.chunks(options.concurrent) {
+            let steps = group.iter().map(batches).max().unwrap_or(0);
+            for batch in 0..steps {
+                for (partition, part) in (first_partition..).zip(group) {
+                    if batch < batches(part) {
+                        places.push(BatchPlace {
+                            step: first_step + batch,
+                            partition: PartitionId(partition),
+                            batch,
+                        });
+                    }
+                }
+            }
+            first_step += steps;
+            first_partition += group.len() as u32;
+        }
+        let nodes_max = parts.iter().map(|part| part.view.nodes()).max().unwrap_or(0);
+        Self {
+            parts,
+            options,
+            places,
+            nodes_max,
+        }
+    }
+
+    /// Where each batch is.
+    pub fn places(&self) -> &[BatchPlace] {
+        &self.places
+    }
+
+    /// Number of steps.
+    pub fn steps(&self) -> u64 {
+        self.places.last().map_or(0, |place| place.step + 1)
+    }
+
+    /// The seeds of a batch.
+    fn seeds(&self, place: BatchPlace, out: &mut Vec<NodeId>) {
+        let seeds = &self.parts[place.partition.0 as usize].seeds;
+        let first = place.batch * self.options.batch as u64;
+        let numbers = first..(first + self.options.batch as u64).min(seeds.len() as u64);
+        out.clear();
+        if self.options.shuffle {
+            let order = Feistel::new(seeds.len() as u64, self.key(place).shuffle());
+            out.extend(numbers.map(|number| seeds[order.forward(number) as usize]));
+        } else {
+            out.extend_from_slice(&seeds[numbers.start as usize..numbers.end as usize]);
+        }
+    }
+
+    fn key(&self, place: BatchPlace) -> BatchKey {
+        BatchKey {
+            seed: self.options.seed,
+            epoch: self.options.epoch,
+            partition: place.partition,
+            batch: place.batch,
+        }
+    }
+}
+
+impl BatchSource for PartitionBatches {
+    type Scratch = (Scratch, Vec<NodeId>);
+
+    fn batches(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    fn nodes_max(&self) -> u64 {
+        self.nodes_max
+    }
+
+    fn scratch(&self) -> Self::Scratch {
+        Self::Scratch::default()
+    }
+
+    fn sample(&self, index: u64, (scratch, seeds): &mut Self::Scratch, out: &mut Minibatch) -> Result<()> {
+        let place = self.places[index as usize];
+        self.seeds(place, seeds);
+        let view = &self.parts[place.partition.0 as usize].view;
+        self.options.sampler.sample(view, seeds, self.key(place), scratch, out)
+    }
+}

@@ -1,0 +1,65 @@
+//! `grappa-store preaggregate`: the first hop, once and for all.
+
+use std::time::{Duration, Instant};
+
+use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes};
+use grappa_engine::{
+    aggregate::Budget,
+    store::{
+        Store,
+        aggregates::{AggregateOptions, Aggregated, preaggregate},
+    },
+};
+use serde::Serialize;
+
+use crate::args;
+
+#[derive(Serialize)]
+struct Made {
+    kind: &'static str,
+    #[serde(flatten)]
+    made: Aggregated,
+    seconds: f64,
+    peak_rss_bytes: Option<u64>,
+    #[serde(skip)]
+    store: String,
+}
+
+pub fn run(options: &args::Preaggregate, console: &Console) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let store = Store::open(&options.store)?;
+    let aggregate = AggregateOptions {
+        kind: options.kind,
+        dtype: options.dtype.map(Into::into),
+        budget: Budget {
+            memory: options.memory.0,
+            threads: options.threads.get()?,
+        },
+        replace: options.replace,
+    };
+    let made = preaggregate(&store, &aggregate, &console.bars())?;
+    console.finish(&Made {
+        kind: options.kind.name(),
+        made,
+        seconds: begin.elapsed().as_secs_f64(),
+        peak_rss_bytes: peak_rss_bytes(),
+        store: options.store.display().to_string(),
+    })
+}
+
+impl Summary for Made {
+    fn text(&self) -> String {
+        let kept = match self.made.chunks_kept {
+            0 => String::new(),
+            chunks => format!(", {chunks} chunks of an earlier run kept"),
+        };
+        format!(
+            "{}: {} of in-neighbours for {} nodes, {} on disk; {}{kept}",
+            self.store,
+            self.kind,
+            count(self.made.nodes),
+            ByteSize(self.made.bytes),
+            duration(Duration::from_secs_f64(self.seconds))
+        )
+    }
+}

@@ -1,0 +1,335 @@
+//! `grappa-store sample`: minibatches without a model, to see what a disk and a processor can feed.
+
+use std::{sync::Arc, time::Instant};
+
+use anyhow::{Context, bail};
+use grappa_console::{ByteSize, Console, Summary, count, peak_rss_bytes};
+use grappa_engine::{
+    feed::{EpochOptions, Feed, FeedOptions, FeedStats, PartitionBatches, Seeded},
+    partition::{Owned, Schedule, assignment, chunk_sizes},
+    progress::Progress,
+    sample::Sampler,
+    store::{Store, node_list::read_nodes},
+    view::{PartitionView, ViewKind, ViewOptions},
+};
+use grappa_formats::{ChunkId, PartitionId, assignment::Assignment};
+use roaring::RoaringTreemap;
+use serde::Serialize;
+
+use crate::{
+    args::{self, Seeds},
+    table::{Table, exact},
+};
+
+/// The share of the budget that rows may take in memory when features do not fit beside them: the larger the rest, the
+/// fewer features are read.
+const VIEW_SHARE: u64 = 4;
+
+#[derive(Serialize)]
+struct Sampled {
+    batches: u64,
+    seconds: f64,
+    batches_per_second: f64,
+    sampled_edges: u64,
+    sampled_edges_per_second: f64,
+    input_nodes: u64,
+    bytes_wanted: u64,
+    bytes_read: u64,
+    read_amplification: f64,
+    read_engine: Option<&'static str>,
+    view: &'static str,
+    stall_seconds: Stall,
+    peak_rss_bytes: Option<u64>,
+    /// The share of feature rows that were in memory.
+    hit_rate: f64,
+    windows: u64,
+    queue_depth: f64,
+    lookahead: usize,
+    partitions: u32,
+    /// Seconds to open the store, load rows and resident features, which are not part of `seconds`.
+    seconds_to_open: f64,
+    #[serde(skip)]
+    features: bool,
+}
+
+#[derive(Serialize)]
+struct Stall {
+    sample: f64,
+    read: f64,
+    assemble: f64,
+}
+
+pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let store = Arc::new(Store::open(&options.store)?);
+    let threads = options.threads.get()?;
+    let fanouts = options.fanouts.clone();
+    let sampler = Arc::new(if options.by_weight {
+        Sampler::by_weight(fanouts, options.replace)
+    } else {
+        Sampler::uniform(fanouts, options.replace)
+    });
+    let assignment = partitions(&store, options)?;
+    let wanted = seeds(&store, &options.seeds)?;
+    let has_features = store.manifest().features.is_some();
+    if options.features && !has_features {
+        bail!(
+            "{} has no features to deliver; leave out --features",
+            store.path().display()
+        );
+    }
+    let features = has_features && !options.no_features;
+
+    let plan = ViewPlan::new(&store, &assignment, &sampler, features, options);
+    let chunks: Vec<ChunkId> = store.present_chunks().collect();
+    let batches = |parts: &[Seeded], epoch| {
+        let options = EpochOptions {
+            sampler: sampler.clone(),
+            batch: options.batch.get(),
+            concurrent: parts.len(),
+            seed: options.seed,
+            epoch,
+            shuffle: true,
+        };
+        Arc::new(PartitionBatches::new(parts.to_vec(), options))
+    };
+    let open = |kind| {
+        let parts = plan.open(&store, kind, &wanted, threads)?;
+        if parts.iter().all(|part| part.seeds.is_empty()) {
+            bail!("there are no seeds to sample from: the split is empty, or no chunk of the store has a node of it");
+        }
+        let first = batches(&parts, 0);
+        let feed_options = FeedOptions {
+            memory_bytes: options.memory.0.saturating_sub(plan.bytes(kind)),
+            features,
+            threads,
+            lookahead: options.lookahead,
+            engine: options.read_engine.into(),
+            ..FeedOptions::default()
+        };
+        let feed = Feed::open(&store, &chunks, &*first, &feed_options)?;
+        Ok((kind, parts, first, feed))
+    };
+    let (kind, parts, first, mut feed) = match plan.kind {
+        // Rows that are mapped leave more to the feed.
+        ViewKind::Memory if options.view == ViewKind::Auto => {
+            open(ViewKind::Memory).or_else(|_| open(ViewKind::Mapped))?
+        }
+        kind => open(kind)?,
+    };
+    let seconds_to_open = begin.elapsed().as_secs_f64();
+
+    let bars = console.bars();
+    bars.stage("sampling", None);
+    let begin = Instant::now();
+    let mut left = options.batches;
+    let mut input_nodes = 0;
+    let mut epoch = first;
+    let mut number = 0;
+    'epochs: while left > 0 {
+        for batch in feed.epoch(&epoch) {
+            let batch = batch?;
+            input_nodes += batch.minibatch().nodes.len() as u64;
+            let bytes = batch.features().map_or(0, |features| features.bytes().len() as u64);
+            bars.advance(bytes, batch.minibatch().edges() as u64);
+            left -= 1;
+            if left == 0 {
+                break 'epochs;
+            }
+        }
+        number += 1;
+        epoch = batches(&parts, number);
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    drop(bars);
+    let stats: FeedStats = feed.stats();
+    console.answer(&Sampled {
+        batches: options.batches,
+        seconds,
+        batches_per_second: options.batches as f64 / seconds,
+        sampled_edges: stats.edges,
+        sampled_edges_per_second: stats.edges as f64 / seconds,
+        input_nodes,
+        bytes_wanted: stats.bytes_wanted,
+        bytes_read: stats.bytes_read,
+        read_amplification: stats.read_amplification(),
+        read_engine: feed.engine_name(),
+        view: kind.name(),
+        stall_seconds: Stall {
+            sample: stats.stall.sample,
+            read: stats.stall.read,
+            assemble: stats.stall.assemble,
+        },
+        peak_rss_bytes: peak_rss_bytes(),
+        hit_rate: stats.hit_rate(),
+        windows: stats.windows,
+        queue_depth: stats.queue_depth,
+        lookahead: feed.lookahead(),
+        partitions: assignment.partitions(),
+        seconds_to_open,
+        features,
+    })
+}
+
+/// The store's own partitions, or as many as were asked for.
+fn partitions(store: &Store, options: &args::Sample) -> anyhow::Result<Assignment> {
+    Ok(match options.partitions {
+        None => store.assignment().clone(),
+        Some(count) => assignment(
+            Schedule::Sweep,
+            &chunk_sizes(store.manifest()),
+            count,
+            options.seed,
+            0,
+            0,
+        )?,
+    })
+}
+
+/// The nodes to start from.
+fn seeds(store: &Store, seeds: &Seeds) -> anyhow::Result<RoaringTreemap> {
+    Ok(match seeds {
+        Seeds::All => (0..store.manifest().nodes).collect(),
+        Seeds::Train => store.split("train")?.with_context(|| {
+            format!(
+                "{} has no split `train`; give --seeds all, or a file with the ids of nodes",
+                store.path().display()
+            )
+        })?,
+        Seeds::File(path) => read_nodes(store, path)?.into_iter().map(|node| node.0).collect(),
+    })
+}
+
+/// Where the rows of all partitions are to be.
+struct ViewPlan {
+    owned: Vec<Owned>,
+    options: ViewOptions,
+    kind: ViewKind,
+    /// What they take in memory, all together.
+    bytes: u64,
+}
+
+impl ViewPlan {
+    fn new(store: &Store, assignment: &Assignment, sampler: &Sampler, features: bool, options: &args::Sample) -> Self {
+        let weights = sampler.needs_weights();
+        let owned: Vec<Owned> = (0..assignment.partitions())
+            .map(|partition| Owned::of(assignment, store.chunks(), PartitionId(partition)))
+            .collect();
+        let bytes = |owned| PartitionView::bytes_in_memory(store, owned, options.halo, weights);
+        let bytes: u64 = owned.iter().map(bytes).sum();
+        let manifest = store.manifest();
+        let feature_bytes = manifest
+            .features
+            .as_ref()
+            .filter(|_| features)
+            .map_or(0, |spec| manifest.nodes.saturating_mul(u64::from(spec.row_stride)));
+        let memory = options.memory.0;
+        let kind = match options.view {
+            ViewKind::Auto if bytes.saturating_add(feature_bytes) <= memory || bytes <= memory / VIEW_SHARE => {
+                ViewKind::Memory
+            }
+            ViewKind::Auto => ViewKind::Mapped,
+            kind => kind,
+        };
+        Self {
+            owned,
+            options: ViewOptions {
+                halo: options.halo,
+                weights,
+                kind,
+                memory,
+                threads: 1,
+            },
+            kind,
+            bytes,
+        }
+    }
+
+    /// What views of a kind take in memory.
+    fn bytes(&self, kind: ViewKind) -> u64 {
+        if kind == ViewKind::Memory { self.bytes } else { 0 }
+    }
+
+    /// Opens the view of each partition.
+    fn open(
+        &self,
+        store: &Store,
+        kind: ViewKind,
+        wanted: &RoaringTreemap,
+        threads: usize,
+    ) -> anyhow::Result<Vec<Seeded>> {
+        let options = ViewOptions {
+            kind,
+            threads,
+            ..self.options.clone()
+        };
+        let open = |owned: &Owned| {
+            Ok(Seeded {
+                view: Arc::new(PartitionView::open(store, owned.clone(), &options)?),
+                seeds: owned.seeds(wanted).into(),
+            })
+        };
+        self.owned.iter().map(open).collect()
+    }
+}
+
+impl Summary for Sampled {
+    fn text(&self) -> String {
+        let mut table = Table::default();
+        let rate = |n: f64| format!("{:.1} a second", n);
+        table.row(
+            "batches",
+            format!(
+                "{} in {:.2} s, {}",
+                exact(self.batches),
+                self.seconds,
+                rate(self.batches_per_second)
+            ),
+        );
+        table.row(
+            "sampled edges",
+            format!(
+                "{}, {} a second",
+                exact(self.sampled_edges),
+                count(self.sampled_edges_per_second as u64)
+            ),
+        );
+        table.row("input nodes", exact(self.input_nodes));
+        table.row(
+            "rows of the graph",
+            format!("{}, {} partition(s)", self.view, self.partitions),
+        );
+        if self.features {
+            table.row("features wanted", ByteSize(self.bytes_wanted).to_string());
+            table.row(
+                "features read",
+                format!(
+                    "{} ({:.2} for each byte wanted, {:.1} % of rows were in memory)",
+                    ByteSize(self.bytes_read),
+                    self.read_amplification,
+                    self.hit_rate * 100.0
+                ),
+            );
+            table.row(
+                "reads",
+                format!(
+                    "{}, {} windows of at most {} batches, {:.1} reads under way on average",
+                    self.read_engine.unwrap_or("none: features are computed"),
+                    self.windows,
+                    self.lookahead,
+                    self.queue_depth
+                ),
+            );
+        }
+        let Stall { sample, read, assemble } = self.stall_seconds;
+        table.row(
+            "waited for",
+            format!("sampling {sample:.2} s, reading {read:.2} s, assembling {assemble:.2} s"),
+        );
+        table.row("opened in", format!("{:.2} s", self.seconds_to_open));
+        if let Some(bytes) = self.peak_rss_bytes {
+            table.row("peak memory", ByteSize(bytes).to_string());
+        }
+        table.text()
+    }
+}
