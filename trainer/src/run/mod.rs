@@ -6,7 +6,8 @@
 //! - [`folder`]: where it is all kept;
 //! - [`checkpoint`]: what a killed run goes on from;
 //! - [`journal`]: what each epoch came to, for programs and TensorBoard;
-//! - [`summary`]: what came of the run.
+//! - [`summary`]: what came of the run;
+//! - [`report`]: all of it on a page, for people.
 //!
 //! Nothing here computes with libtorch.
 
@@ -17,5 +18,6 @@ pub mod folder;
 pub mod gradient;
 pub mod journal;
 pub mod learning_rate;
+pub mod report;
 pub mod scores;
 pub mod summary;

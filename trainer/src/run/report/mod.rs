@@ -1,0 +1,269 @@
+//! The report of a run: one page of HTML that needs nothing else, for any screen.
+//!
+//! Plots are SVG that stretches with the page, with labels in HTML, so that text has the same size on a phone and on a wide
+//! screen. A small script shows the values of the epoch under the pointer; everything is legible without it. The page has a
+//! few hundred kilobytes, however many epochs there are.
+
+mod html;
+mod plot;
+mod scale;
+mod series;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use grappa_engine::size::{ByteSize, count, duration};
+
+use self::{
+    html::escape,
+    plot::{Kind, Plot},
+    scale::Unit,
+    series::Series,
+    tables::Classes,
+};
+use super::{
+    journal::{EpochRecord, StageSeconds},
+    scores::ScoreReport,
+    summary::Summary,
+};
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// What a report shows.
+#[derive(Debug, Clone, Copy)]
+pub struct Report<'a> {
+    /// What was trained on: the name of the store.
+    pub name: &'a str,
+    /// The epochs so far.
+    pub records: &'a [EpochRecord],
+    /// What came of the run so far; its configuration is shown, too.
+    pub summary: &'a Summary,
+    /// How good predictions of the nodes to test on (or to validate on, if there are none) are, at the best epoch; none
+    /// before the first evaluation.
+    pub scores: Option<&'a ScoreReport>,
+    /// What those nodes are called: `test` or `val`.
+    pub scored: &'a str,
+    /// Names of classes. Those that have none are shown by number.
+    pub classes: &'a [String],
+    /// Whether the run has ended.
+    pub is_finished: bool,
+}
+
+impl Report<'_> {
+    /// The page.
+    pub fn html(&self) -> String {
+        let name = escape(self.name);
+        let config = &self.summary.config;
+        let mut html = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+             content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+             <title>{name}: {model}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{name}</h1>\n\
+             <p>{layers}-layer {model}, hidden {hidden}, {partitions}{status}</p>\n</header>\n<main>\n",
+            model = config.model,
+            layers = config.layers,
+            hidden = config.hidden,
+            partitions = match config.partitions {
+                1 => "unpartitioned".to_owned(),
+                partitions => format!("{partitions} partitions, {} per step", config.concurrent()),
+            },
+            status = self.status(),
+        );
+        html += &self.tiles();
+        html += &format!("<div class=\"plots\">\n{}</div>\n", self.plots());
+        if let Some(scores) = self.scores {
+            html += &self.scored(scores);
+        }
+        html += &format!(
+            "<section>\n<h2>Configuration</h2>\n{}</section>\n",
+            tables::configuration(config)
+        );
+        html += &format!("</main>\n<footer>grappa-train {}</footer>\n", env!("CARGO_PKG_VERSION"));
+        html += &format!("<script>\n{SCRIPT}</script>\n</body>\n</html>\n");
+        html
+    }
+
+    fn status(&self) -> String {
+        let done = self.summary.epochs;
+        let time = duration(Duration::from_secs_f64(self.summary.seconds_total.clamp(0.0, 1e18)));
+        match (self.is_finished, done) {
+            (true, 1) => format!(" · 1 epoch in {time}"),
+            (true, _) => format!(" · {done} epochs in {time}"),
+            (false, _) => format!(
+                " · <strong>running</strong>: epoch {done} of {}, {time} so far",
+                self.summary.config.epochs
+            ),
+        }
+    }
+
+    /// What one wants to know first.
+    fn tiles(&self) -> String {
+        let summary = self.summary;
+        let part = |value: Option<f64>| value.map(|value| Unit::Part.format(value));
+        let of_scores = |of: fn(&ScoreReport) -> Option<f64>| part(self.scores.and_then(of));
+        let tiles = [
+            ("test accuracy", part(summary.test_accuracy)),
+            ("val accuracy", part(summary.val_accuracy)),
+            ("macro F1", of_scores(|scores| scores.macro_f1)),
+            ("micro F1", of_scores(|scores| scores.micro_f1)),
+            ("ROC-AUC", of_scores(|scores| scores.roc_auc)),
+            ("best epoch", summary.best_epoch.map(|epoch| epoch.to_string())),
+            (
+                "epoch time",
+                summary.seconds_per_epoch.map(|seconds| Unit::Seconds.format(seconds)),
+            ),
+            (
+                "sampled edges",
+                summary
+                    .sampled_edges_per_second
+                    .map(|rate| Unit::EdgesPerSecond.format(rate)),
+            ),
+            (
+                "sent per step",
+                summary.bytes_sent_per_step.map(|bytes| Unit::Bytes.format(bytes)),
+            ),
+            (
+                "read in all",
+                (summary.epochs > 0).then(|| ByteSize(summary.bytes_read).to_string()),
+            ),
+            (
+                "peak memory",
+                summary.peak_rss_bytes.map(|bytes| ByteSize(bytes).to_string()),
+            ),
+        ];
+        let mut html = "<div class=\"tiles\">\n".to_owned();
+        for (what, value) in tiles {
+            if let Some(value) = value {
+                html += &format!("<div><span>{what}</span><b>{value}</b></div>\n");
+            }
+        }
+        html + "</div>\n"
+    }
+
+    fn plots(&self) -> String {
+        let epochs: Vec<f64> = self.records.iter().map(|record| record.epoch as f64).collect();
+        let series = |name, color, of: &dyn Fn(&EpochRecord) -> Option<f64>| Series {
+            name,
+            color,
+            values: self
+                .records
+                .iter()
+                .map(|record| of(record).unwrap_or(f64::NAN))
+                .collect(),
+        };
+        let plot = |id, title, unit, kind, series| Plot {
+            id,
+            title,
+            unit,
+            kind,
+            epochs: &epochs,
+            series,
+            best: None,
+            empty: "nothing was measured yet",
+        };
+        let stages = StageSeconds::NAMES
+            .iter()
+            .zip(["c1", "c2", "c3", "c4", "c5", "c6", "c7"])
+            .enumerate();
+        let stages = stages.map(|(stage, (name, color))| {
+            series(name, color, &move |record: &EpochRecord| {
+                Some(record.seconds_by_stage.values()[stage])
+            })
+        });
+        let mut plots = vec![
+            Plot {
+                best: self.summary.best_epoch.map(|epoch| epoch as f64),
+                empty: "no evaluation yet",
+                ..plot(
+                    "plot-accuracy",
+                    "Accuracy",
+                    Unit::Part,
+                    Kind::Lines,
+                    vec![
+                        series("train", "train", &|record| record.train_accuracy),
+                        series("val", "val", &|record| record.val_accuracy),
+                        series("test", "test", &|record| record.test_accuracy),
+                    ],
+                )
+            },
+            plot(
+                "plot-loss",
+                "Loss",
+                Unit::Number,
+                Kind::Lines,
+                vec![series("loss", "loss", &|record| Some(record.loss))],
+            ),
+            plot(
+                "plot-time",
+                "Time by stage",
+                Unit::Seconds,
+                Kind::Bars,
+                stages.collect(),
+            ),
+            Plot {
+                empty: "no coverage was measured",
+                ..plot(
+                    "plot-coverage",
+                    "Coverage of seeds",
+                    Unit::Part,
+                    Kind::LinesFromZero,
+                    vec![series("coverage", "c3", &|record| record.coverage_mean)],
+                )
+            },
+            plot(
+                "plot-read",
+                "Read from files",
+                Unit::Bytes,
+                Kind::Bars,
+                vec![series("read", "c2", &|record| Some(record.bytes_read as f64))],
+            ),
+            plot(
+                "plot-sent",
+                "Sent between partitions",
+                Unit::Bytes,
+                Kind::Bars,
+                vec![series("sent", "c6", &|record| Some(record.bytes_sent as f64))],
+            ),
+            plot(
+                "plot-edges",
+                "Sampled edges",
+                Unit::EdgesPerSecond,
+                Kind::LinesFromZero,
+                vec![series("edges", "c1", &|record| Some(record.sampled_edges_per_second))],
+            ),
+            plot(
+                "plot-rate",
+                "Learning rate",
+                Unit::Number,
+                Kind::LinesFromZero,
+                vec![series("rate", "c5", &|record| Some(record.learning_rate))],
+            ),
+        ];
+        // What nobody measured is not shown where it is not missed.
+        for plot in &mut plots {
+            if plot.id == "plot-accuracy" {
+                plot.series
+                    .retain(|series| series.values.iter().any(|value| value.is_finite()));
+            }
+        }
+        plots.iter().map(Plot::html).collect()
+    }
+
+    fn scored(&self, scores: &ScoreReport) -> String {
+        let classes = Classes::new(scores, self.classes);
+        let nodes = format!("{} {} nodes", count(scores.nodes), escape(self.scored));
+        let mut html = format!(
+            "<div class=\"tables\">\n<section>\n<h2>Classes</h2>\n<p class=\"note\">Of {nodes}, at the best epoch; in %.</p>\n{}</section>\n",
+            classes.table()
+        );
+        if let Some(confusion) = classes.confusion() {
+            html += &format!(
+                "<section>\n<h2>Confusion</h2>\n<p class=\"note\">Of {nodes}: of those in a class (row), the \
+                 part in % that is predicted as each class (column).</p>\n{confusion}</section>\n"
+            );
+        }
+        html + "</div>\n"
+    }
+}

@@ -1,0 +1,119 @@
+//! The tables of a report: configuration, classes, confusion.
+
+use super::html::escape;
+use crate::run::{config::TrainConfig, scores::ScoreReport};
+
+/// The most classes in the confusion matrix.
+const CONFUSION_CLASSES_MAX: usize = 12;
+
+/// The most classes in the table of classes.
+const CLASSES_MAX: usize = 25;
+
+/// Every option; those that are not as by default stand out.
+pub(super) fn configuration(config: &TrainConfig) -> String {
+    let defaults = TrainConfig::default().table();
+    let mut html = "<dl class=\"options\">\n".to_owned();
+    for (option, value) in config.table() {
+        let class = if defaults.get(&option) == Some(&value) {
+            ""
+        } else {
+            " class=\"changed\""
+        };
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        html += &format!(
+            "<div{class}><dt>{}</dt><dd>{}</dd></div>\n",
+            escape(&option),
+            escape(&text)
+        );
+    }
+    html + "</dl>\n"
+}
+
+/// Classes with their names, largest first.
+pub(super) struct Classes<'a> {
+    scores: &'a ScoreReport,
+    names: &'a [String],
+    /// By the number of their nodes, largest first.
+    order: Vec<usize>,
+}
+
+impl<'a> Classes<'a> {
+    pub(super) fn new(scores: &'a ScoreReport, names: &'a [String]) -> Self {
+        let mut order: Vec<usize> = (0..scores.per_class.len()).collect();
+        order.sort_by_key(|&class| std::cmp::Reverse(scores.per_class[class].support));
+        Self { scores, names, order }
+    }
+
+    fn name(&self, class: usize) -> String {
+        self.names
+            .get(class)
+            .map_or_else(|| class.to_string(), |name| escape(name))
+    }
+
+    /// Precision, recall and F1 of the largest classes.
+    pub(super) fn table(&self) -> String {
+        let mut html =
+            "<div class=\"scroll\"><table id=\"classes\">\n<thead><tr><th>class</th><th>nodes</th><th>F1</th>\
+                        <th>precision</th><th>recall</th></tr></thead>\n<tbody>\n"
+                .to_owned();
+        for &class in self.order.iter().take(CLASSES_MAX) {
+            let score = &self.scores.per_class[class];
+            html += &format!(
+                "<tr><th title=\"{name}\">{name}</th><td>{}</td><td class=\"meter\" style=\"--part:{:.3}\">{:.1}</td>\
+                 <td>{:.1}</td><td>{:.1}</td></tr>\n",
+                score.support,
+                score.f1,
+                score.f1 * 100.0,
+                score.precision * 100.0,
+                score.recall * 100.0,
+                name = self.name(class),
+            );
+        }
+        html += "</tbody></table></div>\n";
+        html + &self.left_out(CLASSES_MAX, "")
+    }
+
+    /// Of the nodes of a class, the parts that are predicted to be in each; none if there is no confusion matrix.
+    pub(super) fn confusion(&self) -> Option<String> {
+        let matrix = self.scores.confusion.as_ref()?;
+        let shown: Vec<usize> = self.order.iter().copied().take(CONFUSION_CLASSES_MAX).collect();
+        let mut html = "<div class=\"scroll\"><table id=\"confusion\">\n<thead><tr><th></th>".to_owned();
+        for &class in &shown {
+            html += &format!("<th title=\"{name}\"><span>{name}</span></th>", name = self.name(class));
+        }
+        html += "</tr></thead>\n<tbody>\n";
+        for &class in &shown {
+            html += &format!("<tr><th title=\"{name}\">{name}</th>", name = self.name(class));
+            let row = &matrix[class];
+            let nodes = row.iter().sum::<u64>().max(1) as f64;
+            for &predicted in &shown {
+                let part = row[predicted] as f64 / nodes;
+                let kind = if predicted == class { "hit" } else { "miss" };
+                let text = if row[predicted] == 0 {
+                    String::new()
+                } else {
+                    format!("{:.0}", part * 100.0)
+                };
+                html += &format!(
+                    "<td class=\"{kind}\" style=\"--part:{part:.3}\" title=\"{} of {} in {} predicted as {}\">{text}</td>",
+                    row[predicted],
+                    nodes,
+                    self.name(class),
+                    self.name(predicted),
+                );
+            }
+            html += "</tr>\n";
+        }
+        html += "</tbody></table></div>\n";
+        Some(html + &self.left_out(CONFUSION_CLASSES_MAX, ", so rows need not add up to 100 %"))
+    }
+
+    fn left_out(&self, shown: usize, consequence: &str) -> String {
+        match self.order.len().checked_sub(shown) {
+            None | Some(0) => String::new(),
+            Some(more) => {
+                format!("<p class=\"note\">The {shown} largest classes; {more} more are left out{consequence}.</p>\n")
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use grappa_formats::manifest::{LabelKind, LabelSpec};
+use serde_json::Value;
+
+use super::*;
+use crate::run::{
+    checkpoint::Best,
+    config::TrainConfig,
+    scores::{Labels, Scores},
+};
+
+const PLOTS: [&str; 8] = [
+    "plot-accuracy",
+    "plot-loss",
+    "plot-time",
+    "plot-coverage",
+    "plot-read",
+    "plot-sent",
+    "plot-edges",
+    "plot-rate",
+];
+
+/// Epochs of which every second one was evaluated.
+fn records(epochs: u64) -> Vec<EpochRecord> {
+    let record = |epoch: u64| {
+        let is_evaluated = epoch.is_multiple_of(2) || epoch == epochs;
+        let accuracy = |most: f64| is_evaluated.then_some(most * (1.0 - 1.0 / (1.0 + epoch as f64)));
+        EpochRecord {
+            epoch,
+            step: epoch * 28,
+            loss: 0.6 + 3.0 / epoch as f64,
+            train_accuracy: accuracy(0.9),
+            val_accuracy: accuracy(0.8),
+            test_accuracy: accuracy(0.79),
+            seconds: 1.25,
+            seconds_by_stage: StageSeconds {
+                sample: 0.1,
+                read: 0.2,
+                assemble: 0.05,
+                forward: 0.3,
+                backward: 0.4,
+                exchange: 0.1,
+                evaluate: 0.1,
+            },
+            sampled_edges: 3_000_000,
+            sampled_edges_per_second: 2.6e6,
+            bytes_read: 180_000_000 + (epoch % 5) * 100_000_000,
+            bytes_sent: 119_168_000,
+            coverage_mean: Some(0.6),
+            learning_rate: 0.003,
+            generation: epoch / 5,
+            peak_rss_bytes: Some(850_000_000),
+            ..EpochRecord::default()
+        }
+    };
+    (1..=epochs).map(record).collect()
+}
+
+fn scores(classes: u32) -> ScoreReport {
+    let spec = LabelSpec {
+        classes,
+        kind: LabelKind::Single,
+    };
+    let mut scores = Scores::new(spec, true);
+    for node in 0..20 * classes {
+        let label = node * node % classes;
+        let logits: Vec<f32> = (0..classes)
+            .map(|class| ((node * 7 + class * 13) % 23) as f32)
+            .collect();
+        scores.add(&logits, Labels::Classes(&[i64::from(label)]));
+    }
+    scores.report()
+}
+
+fn names(classes: u32) -> Vec<String> {
+    (0..classes)
+        .map(|class| format!("class-{class}-with-a-name-that-is-long"))
+        .collect()
+}
+
+fn page(name: &str, records: &[EpochRecord], scores: Option<&ScoreReport>, classes: &[String]) -> String {
+    let best = records.iter().rev().find_map(|record| {
+        Some(Best {
+            epoch: record.epoch,
+            step: record.step,
+            val: record.val_accuracy?,
+            test: record.test_accuracy,
+        })
+    });
+    let config = TrainConfig {
+        partitions: 16,
+        ..TrainConfig::default()
+    };
+    let summary = Summary::new(records, best.as_ref(), &config, 80.0);
+    let report = Report {
+        name,
+        records,
+        summary: &summary,
+        scores,
+        scored: "test",
+        classes,
+        is_finished: true,
+    };
+    report.html()
+}
+
+/// Checks that every tag is closed, in order.
+fn assert_well_formed(html: &str) {
+    let mut open = Vec::new();
+    let mut rest = html;
+    while let Some(start) = rest.find('<') {
+        let end = start + rest[start..].find('>').expect("a tag ends");
+        let tag = &rest[start + 1..end];
+        rest = &rest[end + 1..];
+        let name = tag.split_whitespace().next().unwrap_or_default();
+        if let Some(name) = name.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name.to_owned()));
+        } else if name == "style" || name == "script" {
+            // What is in it is no HTML.
+            rest = &rest[rest.find(&format!("</{name}>")).expect("it is closed") + name.len() + 3..];
+        } else if !tag.ends_with('/') && !["!DOCTYPE", "meta"].contains(&name) {
+            open.push(name.to_owned());
+        }
+    }
+    assert_eq!(open, Vec::<String>::new());
+}
+
+#[test]
+fn a_page_is_whole_for_any_number_of_epochs() {
+    for epochs in [0, 1, 2, 50, 10_000] {
+        for scores in [None, Some(scores(2)), Some(scores(40))] {
+            let html = page("store", &records(epochs), scores.as_ref(), &[]);
+            assert_well_formed(&html);
+            for plot in PLOTS {
+                let expected = format!("<figure id=\"{plot}\">");
+                assert_eq!(html.matches(&expected).count(), 1, "{plot} of {epochs} epochs");
+            }
+            assert!(html.len() < 300_000, "{} bytes for {epochs} epochs", html.len());
+            assert_eq!(html.matches("<svg").count(), if epochs == 0 { 0 } else { PLOTS.len() });
+        }
+    }
+}
+
+#[test]
+fn what_is_no_number_leaves_a_gap_and_no_trace() {
+    let mut records = records(30);
+    for (index, record) in records.iter_mut().enumerate() {
+        let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX][index % 4];
+        record.loss = odd;
+        record.learning_rate = odd;
+        record.coverage_mean = Some(odd);
+        record.sampled_edges_per_second = odd;
+        record.seconds_by_stage.read = odd;
+        record.val_accuracy = Some(odd);
+    }
+    let html = page("store", &records, None, &[]);
+    assert_well_formed(&html);
+    let drawn = &html[html.find("<main>").unwrap()..html.find("</main>").unwrap()];
+    for wrong in ["NaN", "inf"] {
+        assert!(!drawn.contains(wrong), "{wrong}");
+    }
+}
+
+#[test]
+fn what_was_not_measured_is_said_and_not_drawn() {
+    let mut records = records(5);
+    for record in &mut records {
+        record.coverage_mean = None;
+        record.train_accuracy = None;
+    }
+    let html = page("store", &records, None, &[]);
+    assert!(html.contains("no coverage was measured"));
+    assert!(!html.contains("<i class=\"train\">") && html.contains("<i class=\"val\">"));
+    assert!(page("store", &[], None, &[]).contains("no evaluation yet"));
+}
+
+#[test]
+fn names_are_text_and_never_tags() {
+    let evil = "<script>alert('1')</script>&\"".to_owned();
+    let html = page(&evil, &records(3), Some(&scores(2)), &[evil.clone(), evil.clone()]);
+    assert_well_formed(&html);
+    assert!(
+        !html.contains("<script>alert") && html.contains("&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;&quot;")
+    );
+}
+
+#[test]
+fn nothing_is_fetched_from_elsewhere() {
+    let html = page("store", &records(50), Some(&scores(5)), &[]);
+    for wish in ["http:", "https:", "src=", "href=", "@import", "url("] {
+        assert!(!html.contains(wish), "{wish}");
+    }
+}
+
+#[test]
+fn the_best_epoch_is_marked_and_many_classes_are_cut() {
+    let html = page("store", &records(50), Some(&scores(40)), &names(40));
+    assert!(html.contains("best: epoch 50"));
+    assert!(html.contains("The 25 largest classes; 15 more are left out."));
+    assert!(html.contains("The 12 largest classes; 28 more are left out, so rows need not add up to 100 %."));
+    assert_eq!(html.matches("<tr>").count(), 1 + 25 + 1 + 12);
+}
+
+/// A browser that draws pages without a screen; none, with a line that says so, where there is none.
+fn browser() -> Option<&'static Path> {
+    let path = Path::new("/usr/bin/chromium");
+    if !path.exists() {
+        println!("skipped: there is no {}", path.display());
+    }
+    path.exists().then_some(path)
+}
+
+/// What a browser finds in the page: in a window as narrow as a phone's, and in a wide one.
+fn drawn(browser: &Path, html: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let frame = |width| {
+        format!(
+            "<iframe style=\"width:{width}px;height:844px\" srcdoc=\"{}\"></iframe>",
+            escape(html)
+        )
+    };
+    let script = include_str!("measure.js");
+    let outer = format!(
+        "<!DOCTYPE html><body>{}{}<pre id=\"measured\"></pre><script>{script}</script></body>",
+        frame(390),
+        frame(1280)
+    );
+    let path = folder.path().join("outer.html");
+    fs::write(&path, outer).unwrap();
+    let dom = folder.path().join("dom.html");
+    let mut child = Command::new(browser)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ])
+        .args(["--virtual-time-budget=10000", "--window-size=1400,1000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
+        .arg(format!("file://{}", path.display()))
+        .stdout(fs::File::create(&dom).unwrap())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begin = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begin.elapsed() > Duration::from_secs(300) {
+            child.kill().unwrap();
+            panic!("the browser hangs");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let dom = fs::read_to_string(dom).unwrap();
+    let (_, measured) = dom.split_once("<pre id=\"measured\">").expect("the page was drawn");
+    let (json, _) = measured.split_once("</pre>").expect("it is closed");
+    serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {json}"))
+}
+
+#[test]
+fn a_browser_draws_every_plot_and_nothing_is_wider_than_a_phone() {
+    let Some(browser) = browser() else { return };
+    for (epochs, classes) in [(50, 40), (1, 2), (10_000, 5)] {
+        let html = page(
+            "a-store-with-a-name-that-is-long.grappa",
+            &records(epochs),
+            Some(&scores(classes)),
+            &names(classes),
+        );
+        let measured = drawn(browser, &html);
+        for (frame, width) in [(0, 390), (1, 1280)] {
+            let frame = &measured[frame];
+            assert_eq!(frame["width"], width);
+            assert!(
+                frame["scrollWidth"].as_u64().unwrap() <= width,
+                "{epochs} epochs: {frame}"
+            );
+            assert_eq!(
+                frame["outside"],
+                Value::Array(Vec::new()),
+                "{epochs} epochs, {width} wide"
+            );
+            let plots = frame["plots"].as_object().unwrap();
+            assert_eq!(plots.len(), PLOTS.len());
+            for plot in PLOTS {
+                let (wide, high) = (
+                    plots[plot]["width"].as_f64().unwrap(),
+                    plots[plot]["height"].as_f64().unwrap(),
+                );
+                assert!(wide >= 200.0 && high >= 150.0, "{plot}: {wide} x {high}");
+                assert!(
+                    plots[plot]["shapes"].as_u64().unwrap() >= 1,
+                    "{plot} has a line or bars"
+                );
+            }
+            // Pointing at the left end of a plot shows one of the first epochs that have a value, leaving it the last.
+            let pointed = frame["pointed"]
+                .as_str()
+                .unwrap()
+                .strip_prefix("epoch ")
+                .expect("an epoch");
+            let first = if epochs == 1 { 1 } else { 2 };
+            assert!(
+                (first..=first + epochs / 400).contains(&pointed.parse().unwrap()),
+                "{pointed} of {epochs}"
+            );
+            assert_eq!(frame["left"], format!("epoch {epochs}"));
+        }
+        // On a phone plots are below each other, on a desktop side by side.
+        assert_eq!(
+            (&measured[0]["columns"], &measured[1]["columns"]),
+            (&Value::from(1), &Value::from(3))
+        );
+    }
+}
