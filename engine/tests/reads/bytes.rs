@@ -2,6 +2,8 @@
 
 use std::{
     fs::File,
+    io::IoSliceMut,
+    os::unix::fs::OpenOptionsExt,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -13,7 +15,9 @@ use grappa_engine::{
     },
 };
 
-use crate::common::{Files, KINDS, Kind, Random};
+use rustix::{fs::Advice, io::ReadWriteFlags};
+
+use crate::common::{Files, KINDS, Kind, Random, skip};
 
 /// Small, so that tests are quick and reads are many.
 fn options() -> Options {
@@ -203,6 +207,46 @@ fn direct_reads_that_are_refused_go_through_the_page_cache() {
         // One file is refused, the others are not: one engine reads both ways.
         files.check(&mut *engine, &files.reads(300, 20_000, 1));
         files.check(&mut *engine, &files.reads(300, 20_000, 2));
+    }
+}
+
+#[test]
+fn direct_reads_leave_nothing_in_the_page_cache() {
+    let files = Files::of(&[1_000_000]);
+    let file = File::open(&files.paths[0]).unwrap();
+    let cached_pages = || {
+        // From the end, because looking at a page may have the next ones read ahead.
+        let look = |page: &u64| {
+            let mut byte = [0];
+            let slices = &mut [IoSliceMut::new(&mut byte)];
+            rustix::io::preadv2(&file, slices, page * 4096, ReadWriteFlags::NOWAIT).is_ok()
+        };
+        (0..1_000_000 / 4096).rev().filter(look).count()
+    };
+    let forget = || {
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    };
+    for (kind, expected) in [(Kind::UringDirect, 0), (Kind::UringBuffered, 200), (Kind::Pread, 200)] {
+        let Some(mut engine) = files.engine(kind, options()) else {
+            continue;
+        };
+        forget();
+        let direct = File::options()
+            .read(true)
+            .custom_flags(libc::O_DIRECT)
+            .open(&files.paths[0]);
+        if cached_pages() > 0 || direct.is_err() {
+            let why = "this file system has no disk, or takes no direct reads";
+            return skip("direct_reads_leave_nothing_in_the_page_cache", why);
+        }
+        forget();
+        files.check(&mut *engine, &files.reads(1000, 20_000, 1));
+        let cached = cached_pages();
+        assert!(
+            if expected == 0 { cached == 0 } else { cached > expected },
+            "{kind:?}: {cached}"
+        );
     }
 }
 

@@ -191,3 +191,67 @@ impl ReadEngine for Reordered {
         Ok(count)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::read::memory::Memory;
+
+    #[test]
+    fn faults_come_as_often_as_asked() {
+        let faults = Faults {
+            short_one_in: 4,
+            refuse_one_in: 5,
+            fail_from: Some(1000),
+            ..Faults::default()
+        };
+        let interference = faults.meet(Options::default()).interference.unwrap();
+        let (mut short, mut refused) = (0, 0);
+        for _ in 0..1000 {
+            let mut part = [1; 4096];
+            match interference.answer(FileIndex(0), 0, &mut part, Ok(4096)) {
+                Ok(4096) => assert_eq!(part, [1; 4096]),
+                Ok(count) => {
+                    assert!(part[..count] == [1; 4096][..count] && part[count..].iter().all(|&byte| byte != 1));
+                    short += 1;
+                }
+                Err(error) => {
+                    assert_ne!(Errno::from_io_error(&error), Some(Errno::IO));
+                    refused += 1;
+                }
+            }
+        }
+        assert!(
+            (150..250).contains(&short) && (150..250).contains(&refused),
+            "{short} {refused}"
+        );
+        let error = interference.answer(FileIndex(0), 0, &mut [0; 10], Ok(10)).unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
+        assert!((0..100).any(|_| interference.enter().is_err()));
+        assert!((0..100).any(|_| interference.enter().is_ok()));
+    }
+
+    #[test]
+    fn completions_are_held_back_and_reordered() {
+        let engine = Memory::new(vec![vec![0; 100]], Options::default()).unwrap();
+        let mut engine = Reordered::new(Box::new(engine), 1);
+        let reads: Vec<_> = (0..100)
+            .map(|tag| Read {
+                file: FileIndex(0),
+                offset: tag,
+                length: 1,
+                tag,
+            })
+            .collect();
+        assert_eq!(engine.submit(&reads).unwrap(), 100);
+        let (mut order, mut calls) = (Vec::new(), 0);
+        while engine.in_flight() > 0 {
+            engine.complete(&mut |read, _| order.push(read.tag)).unwrap();
+            calls += 1;
+        }
+        assert!(calls > 1, "they come in parts");
+        assert!(!order.is_sorted());
+        order.sort_unstable();
+        assert_eq!(order, (0..100).collect::<Vec<_>>());
+    }
+}

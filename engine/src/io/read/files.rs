@@ -11,7 +11,7 @@ use std::{
 
 use grappa_formats::FormatError;
 use rustix::{
-    fs::{AtFlags, OFlags, StatxFlags},
+    fs::{Advice, AtFlags, OFlags, StatxFlags},
     io::Errno,
     process::{Resource, getrlimit},
 };
@@ -276,10 +276,11 @@ impl ReadFile {
         if direct {
             tell_buffered(&self.path);
         }
-        Ok(Open {
-            file: open(OFlags::empty())?,
-            align: 1,
-        })
+        let file = open(OFlags::empty())?;
+        // What is wanted is known: reading ahead of it takes memory and bandwidth from it. A kernel that has no ear for
+        // advice reads as well.
+        let _ = rustix::fs::fadvise(&file, 0, None, Advice::Random);
+        Ok(Open { file, align: 1 })
     }
 }
 

@@ -122,7 +122,7 @@ impl Default for Options {
         Self {
             depth: 128,
             read_bytes_max: 256 << 10,
-            threads: 4,
+            threads: 8,
             direct: true,
             interference: None,
         }

@@ -1,7 +1,7 @@
 //! Reads by a few threads that wait for the kernel: the reference, and the engine where io_uring is refused.
 //!
-//! They go through the page cache, as deep as there are threads. A buffer travels with its read, from the engine to a
-//! thread and back.
+//! They go through the page cache, as deep as there are threads. What they leave there is the kernel's to take back. A
+//! buffer travels with its read, from the engine to a thread and back.
 
 use std::{
     io,
