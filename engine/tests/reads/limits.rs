@@ -55,15 +55,19 @@ fn has_uring(test: &str) -> bool {
 
 #[test]
 fn without_io_uring_threads_read() {
-    for (error, reason) in [
-        (libc::EPERM, "kernel.io_uring_disabled"),
-        (libc::ENOSYS, "allow io_uring_setup"),
-        (libc::ENOMEM, "ulimit -l"),
-    ] {
-        // The child is told which by the number of this round.
-        let round = std::env::var("GRAPPA_TEST_ERROR").map_or(error, |text| text.parse().unwrap());
+    let rounds = [
+        (libc::SYS_io_uring_setup, libc::EPERM, "kernel.io_uring_disabled"),
+        (libc::SYS_io_uring_setup, libc::ENOSYS, "allow io_uring_*"),
+        (libc::SYS_io_uring_setup, libc::ENOMEM, "ulimit -l"),
+        (libc::SYS_io_uring_register, libc::EPERM, "allow io_uring_*"),
+        (libc::SYS_io_uring_enter, libc::EPERM, "allow io_uring_*"),
+    ];
+    for (round, (_, _, reason)) in rounds.iter().enumerate() {
+        // The child is told which.
+        let own = std::env::var("GRAPPA_TEST_ROUND").map_or(round, |text| text.parse().unwrap());
+        let (call, error, _) = rounds[own];
         let body = || {
-            refuse(libc::SYS_io_uring_setup, round, None);
+            refuse(call, error, None);
             let files = Files::of(&[100_000, 5000]);
             let error = read::open(Choice::Uring, files.list(), Options::default())
                 .err()
@@ -77,7 +81,7 @@ fn without_io_uring_threads_read() {
         };
         let Some(output) = in_child(
             "limits::without_io_uring_threads_read",
-            &[("GRAPPA_TEST_ERROR", error)],
+            &[("GRAPPA_TEST_ROUND", round as i32)],
             body,
         ) else {
             return;

@@ -428,6 +428,8 @@ fn ring(depth: u32) -> io::Result<IoUring> {
     if !probe.is_supported(opcode::Read::CODE) || !probe.is_supported(opcode::ReadFixed::CODE) {
         return Err(Errno::NOSYS.into());
     }
+    // A filter may let a ring be made, and not entered.
+    ring.submit()?;
     Ok(ring)
 }
 
@@ -450,11 +452,9 @@ fn register_files(ring: &IoUring, descriptors: &mut Descriptors) -> Result<Vec<A
 /// Why the kernel makes no ring, and what would help.
 fn refusal(error: &io::Error) -> String {
     let remedy = match Errno::from_io_error(error) {
-        Some(Errno::NOSYS) => {
-            "the kernel (before 5.6) or the container's seccomp filter lacks it: allow io_uring_setup"
-        }
+        Some(Errno::NOSYS) => "the kernel (before 5.6) or the container's seccomp filter lacks it: allow io_uring_*",
         Some(Errno::PERM | Errno::ACCESS) => {
-            "the container's seccomp filter or the setting kernel.io_uring_disabled forbids it: allow io_uring_setup, or \
+            "the container's seccomp filter or the setting kernel.io_uring_disabled forbids it: allow io_uring_*, or \
              set it to 0"
         }
         Some(Errno::NOMEM) => {
