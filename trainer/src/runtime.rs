@@ -78,6 +78,15 @@ pub fn threads() -> usize {
     usize::try_from(tch::get_num_threads()).unwrap_or(1)
 }
 
+/// Lets libtorch compute one operation with so many threads.
+///
+/// # Panics
+/// If there are none.
+pub fn set_threads(threads: usize) {
+    assert!(threads > 0, "no threads");
+    tch::set_num_threads(i32::try_from(threads).unwrap_or(i32::MAX));
+}
+
 /// Whether CUDA can be used. The first call loads libtorch's CUDA half and must come before anything else that could ask
 /// libtorch for it.
 pub fn cuda() -> &'static Cuda {

@@ -100,6 +100,11 @@ impl Console {
         self.json
     }
 
+    /// Whether to tell on stdout how it is going, line by line.
+    pub fn tells(&self) -> bool {
+        !self.quiet && !self.json
+    }
+
     /// Progress bars on stderr; hidden with `--quiet`, or if stderr is no terminal.
     pub fn bars(&self) -> Bars {
         if self.quiet { Bars::hidden() } else { Bars::new() }

@@ -15,6 +15,19 @@ use grappa_trainer::{
 };
 use serde::Serialize;
 
+/// What to train on, and how.
+#[derive(Debug, Args)]
+pub struct Train {
+    /// The store to train on
+    #[arg(value_name = "STORE", required = true)]
+    pub store: Option<PathBuf>,
+    /// Go on with an earlier run, from its last checkpoint
+    #[arg(long)]
+    pub resume: bool,
+    #[command(flatten)]
+    pub sources: Sources,
+}
+
 /// Where options come from: a file, and flags over it.
 #[derive(Debug, Args)]
 pub struct Sources {
@@ -29,6 +42,11 @@ impl Sources {
     /// The configuration of a new run.
     pub fn configuration(&self) -> Result<TrainConfig> {
         TrainConfig::layered(self.config.as_deref(), &self.options)
+    }
+
+    /// The configuration of a run that goes on, which was started with `before`.
+    pub fn resumed(&self, before: &TrainConfig) -> Result<TrainConfig> {
+        before.resumed(self.config.as_deref(), &self.options)
     }
 }
 

@@ -4,16 +4,24 @@
 
 mod args;
 mod env;
+mod train;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(version, about)]
+#[command(
+    version,
+    about,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    train: args::Train,
     #[command(flatten)]
     console: grappa_console::Args,
 }
@@ -32,8 +40,12 @@ fn main() -> ExitCode {
         let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
         let console = cli.console.open();
         match cli.command {
-            Command::Env => console.answer(&env::Environment::probe()),
-            Command::Config(sources) => console.answer(&args::Shown(sources.configuration()?)),
+            None => match &cli.train.store {
+                Some(store) => train::run(store, &cli.train, &console),
+                None => unreachable!("without a command, a store is required"),
+            },
+            Some(Command::Env) => console.answer(&env::Environment::probe()),
+            Some(Command::Config(sources)) => console.answer(&args::Shown(sources.configuration()?)),
         }
     })
 }

@@ -1,0 +1,128 @@
+//! `grappa-train STORE`: from a store to a trained model.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::bail;
+use grappa_console::{ByteSize, Console, Summary, count, print_line};
+use grappa_engine::{
+    progress::{Progress, Silent},
+    store::Store,
+};
+use grappa_trainer::{
+    run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord, summary},
+    runtime,
+    train::{Watcher, train},
+};
+use serde::Serialize;
+
+use crate::args;
+
+/// What a person sees while a run goes on.
+struct Screen {
+    /// Whether epochs are told, a line each.
+    tells: bool,
+}
+
+#[derive(Serialize)]
+struct Trained {
+    #[serde(flatten)]
+    summary: summary::Summary,
+    #[serde(skip)]
+    folder: String,
+}
+
+pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
+    let store = Arc::new(Store::open(path)?);
+    let (folder, config) = open_folder(path, options)?;
+    let device = runtime::device(config.device)?;
+    runtime::set_threads(config.threads());
+    let mut screen = Screen { tells: console.tells() };
+    let summary = train(store, config, &folder, options.resume, device, &mut screen)?;
+    console.finish(&Trained {
+        summary,
+        folder: folder.path().display().to_string(),
+    })
+}
+
+/// The folder of the run, new or to be gone on with, and what it is told.
+fn open_folder(store: &Path, options: &args::Train) -> anyhow::Result<(RunFolder, TrainConfig)> {
+    let wanted = options.sources.configuration()?;
+    if !options.resume {
+        let path = wanted.out.clone().unwrap_or_else(|| RunFolder::unused(store));
+        return Ok((RunFolder::create(&path, &wanted)?, wanted));
+    }
+    let path = match wanted.out {
+        Some(path) => path,
+        None => match RunFolder::last(store) {
+            Some(path) => path,
+            None => bail!(
+                "there is no run on {} in this folder to go on with: name its folder (--out)",
+                store.display()
+            ),
+        },
+    };
+    let folder = RunFolder::resume(&path)?;
+    let config = options.sources.resumed(&folder.config()?)?;
+    folder.write_config(&config)?;
+    Ok((folder, config))
+}
+
+impl Watcher for Screen {
+    fn progress(&self) -> &dyn Progress {
+        &Silent
+    }
+
+    fn epoch(&mut self, record: &EpochRecord, epochs: u64) {
+        if self.tells {
+            // Who closed our output does not want to read on; training goes on all the same.
+            let _ = print_line(&line(record, epochs));
+        }
+    }
+
+    fn warn(&mut self, what: &str) {
+        tracing::warn!("{what}");
+    }
+}
+
+/// An epoch in a line.
+fn line(record: &EpochRecord, epochs: u64) -> String {
+    let width = epochs.to_string().len();
+    let mut line = format!("epoch {:width$}/{epochs}  loss {:.4}", record.epoch, record.loss);
+    let accuracies = [
+        ("train", record.train_accuracy),
+        ("val", record.val_accuracy),
+        ("test", record.test_accuracy),
+    ];
+    for (name, accuracy) in accuracies {
+        if let Some(accuracy) = accuracy {
+            line += &format!("  {name} {:.2} %", accuracy * 100.0);
+        }
+    }
+    line += &format!(
+        "  {:.2} s  {} edges/s  read {}  sent {}",
+        record.seconds,
+        count(record.sampled_edges_per_second as u64),
+        ByteSize(record.bytes_read),
+        ByteSize(record.bytes_sent)
+    );
+    if let Some(coverage) = record.coverage_mean.filter(|&coverage| coverage < 1.0) {
+        line += &format!("  coverage {:.0} %", coverage * 100.0);
+    }
+    line
+}
+
+impl Summary for Trained {
+    fn text(&self) -> String {
+        let summary = &self.summary;
+        let percent = |part: Option<f64>| part.map_or("-".to_owned(), |part| format!("{:.2} %", part * 100.0));
+        let best = summary.best_epoch.map_or("-".to_owned(), |epoch| epoch.to_string());
+        format!(
+            "{}: test accuracy {} at the best validation {} (epoch {best} of {}), in {:.1} s",
+            self.folder,
+            percent(summary.test_accuracy),
+            percent(summary.val_accuracy),
+            summary.epochs,
+            summary.seconds_total
+        )
+    }
+}

@@ -1,0 +1,191 @@
+//! Coverage-corrected aggregation of gradients.
+//!
+//! # What is corrected
+//! The aim is the gradient of uniform sampling from whole neighbourhoods. A partition draws the neighbours of an inner node u
+//! among the l(u) of its g(u) in-neighbours that it can expand, so a draw has, of what it should have, the ratio l(u) / g(u) <=
+//! 1 of target to proposal probability. The *coverage* of a seed v is
+//!
+//! ```text
+//! c(v) = product over inner hops of the mean of l(u) / g(u) over the nodes u of that hop reached from v
+//! ```
+//!
+//! the mean, and not the product over draws, whose variance grows with their number. With it as importance weight the
+//! gradient of a step, over partitions p and their seeds v, is (Xu, Siebenbrunner, Bindschaedler: "Grappa", arXiv
+//! 2602.01872)
+//!
+//! ```text
+//! node    sum_p sum_v c(v) grad_v / sum_p sum_v c(v)
+//! batch   sum_p a_p sum_v grad_v / sum_p a_p n_p,   a_p = mean of c(v) over the n_p seeds of p
+//! ```
+//!
+//! `batch` replaces the weights of seeds by the scalar that is nearest to them in mean square when gradients of seeds are
+//! uncorrelated and equally large. Both are self-normalised importance sampling: unbiased in the limit, where every
+//! neighbourhood has a chance over repartitionings. *Shrinkage* 1 - s draws weights towards 1: a <- (1 - s) + s a, here with
+//! s = `--shrinkage`: 1 keeps them, 0 is no correction.
+//!
+//! The denominator is a running mean over steps, corrected for its start at zero: with a single partition a step it would
+//! otherwise cancel the weights of that partition, which is what they are for.
+//!
+//! What the correction is worth is in `benches/record`.
+
+use grappa_engine::sample::{Block, Minibatch};
+
+use super::exchange::Weights;
+use crate::run::config::Correction;
+
+/// The share of a step in the running mean of denominators.
+const SMOOTHING: f64 = 0.1;
+
+/// The coverage of each seed: see the [module](self).
+///
+/// Follows the mean of coverages from the last inner hop to the seeds, in a pass over the blocks' edges. A node without
+/// in-edges, and one without sampled edges, covers all there is.
+pub fn coverage(minibatch: &Minibatch) -> Vec<f32> {
+    // The nodes of hop h are the destinations of block h; halo nodes among them have no edges, and count as their
+    // coverage says: not at all.
+    let mut below: Vec<f32> = Vec::new();
+    for block in minibatch.blocks.iter().rev() {
+        let own = block_coverage(block);
+        below = if below.is_empty() {
+            own
+        } else {
+            own.iter()
+                .enumerate()
+                .map(|(destination, own)| {
+                    let sources = &block.indices[block.edges_of(destination)];
+                    if sources.is_empty() {
+                        return *own;
+                    }
+                    let sum: f32 = sources.iter().map(|&source| below[source as usize]).sum();
+                    own * sum / sources.len() as f32
+                })
+                .collect()
+        };
+    }
+    below.truncate(minibatch.seeds);
+    below
+}
+
+/// l / g of each destination of a block.
+fn block_coverage(block: &Block) -> Vec<f32> {
+    let ratio = |destination: usize| match (block.halo[destination], block.global[destination]) {
+        (true, _) => 0.0,
+        (false, 0) => 1.0,
+        (false, global) => (block.visible[destination] as f64 / global as f64) as f32,
+    };
+    (0..block.destinations).map(ratio).collect()
+}
+
+/// By what the losses of a partition's seeds are multiplied.
+pub fn factors(correction: Correction, shrinkage: f64, coverage: &[f32]) -> Vec<f32> {
+    let shrunk = |weight: f32| (1.0 - shrinkage + shrinkage * f64::from(weight)) as f32;
+    match correction {
+        Correction::None => vec![1.0; coverage.len()],
+        Correction::Node => coverage.iter().map(|&weight| shrunk(weight)).collect(),
+        Correction::Batch => {
+            let mean = coverage.iter().sum::<f32>() / coverage.len().max(1) as f32;
+            vec![shrunk(mean); coverage.len()]
+        }
+    }
+}
+
+/// The running mean of a step's denominators.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Denominator {
+    mean: f64,
+    /// What the weights of all steps so far add up to: 1 after many.
+    weight: f64,
+}
+
+impl Denominator {
+    /// What a checkpoint keeps of it.
+    pub fn parts(&self) -> [f64; 2] {
+        [self.mean, self.weight]
+    }
+
+    /// As it was.
+    pub fn of_parts([mean, weight]: [f64; 2]) -> Self {
+        Self { mean, weight }
+    }
+
+    /// What to divide the gradient of a step by.
+    ///
+    /// Without correction it is the number of seeds: the mean of their gradients. With it, it is the number of seeds times
+    /// the running mean of the factors of a seed, so that steps of few seeds count like others.
+    pub fn of_step(&mut self, correction: Correction, weights: Weights) -> f64 {
+        if correction == Correction::None || weights.seeds == 0.0 {
+            return weights.seeds.max(1.0);
+        }
+        self.mean += SMOOTHING * (weights.factors / weights.seeds - self.mean);
+        self.weight += SMOOTHING * (1.0 - self.weight);
+        weights.seeds * (self.mean / self.weight).max(f64::MIN_POSITIVE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grappa_formats::NodeId;
+
+    use super::*;
+
+    fn block(edges: &[&[u32]], sources: usize, degrees: &[(u64, u64)]) -> Block {
+        let mut offsets = vec![0];
+        offsets.extend(edges.iter().scan(0, |end, edges| {
+            *end += edges.len() as u32;
+            Some(*end)
+        }));
+        Block {
+            destinations: edges.len(),
+            sources,
+            offsets,
+            indices: edges.concat(),
+            weights: Vec::new(),
+            visible: degrees.iter().map(|degree| degree.0).collect(),
+            global: degrees.iter().map(|degree| degree.1).collect(),
+            halo: vec![false; edges.len()],
+        }
+    }
+
+    #[test]
+    fn coverage_is_the_product_over_hops_of_means_over_nodes() {
+        let mut minibatch = Minibatch {
+            nodes: (0..5).map(NodeId).collect(),
+            seeds: 2,
+            blocks: vec![
+                block(&[&[2, 3], &[]], 4, &[(1, 2), (0, 0)]),
+                block(&[&[2], &[], &[4], &[]], 5, &[(1, 2), (0, 0), (1, 4), (3, 3)]),
+            ],
+        };
+        // The first seed sees half of its neighbours, which see a quarter and all of theirs; the second has none.
+        assert_eq!(coverage(&minibatch), [0.5 * (0.25 + 1.0) / 2.0, 1.0]);
+        minibatch.blocks[1].halo[3] = true;
+        assert_eq!(coverage(&minibatch), [0.5 * 0.25 / 2.0, 1.0]);
+    }
+
+    #[test]
+    fn corrections_differ_in_who_gets_which_weight() {
+        let coverage = [1.0, 0.5];
+        assert_eq!(factors(Correction::None, 1.0, &coverage), [1.0, 1.0]);
+        assert_eq!(factors(Correction::Node, 1.0, &coverage), [1.0, 0.5]);
+        assert_eq!(factors(Correction::Batch, 1.0, &coverage), [0.75, 0.75]);
+        assert_eq!(factors(Correction::Node, 0.5, &coverage), [1.0, 0.75]);
+        assert_eq!(factors(Correction::Batch, 0.0, &coverage), [1.0, 1.0]);
+    }
+
+    #[test]
+    fn a_partition_alone_in_its_step_keeps_its_weight() {
+        let step = |factors, seeds| Weights { factors, seeds };
+        let mut denominator = Denominator::default();
+        // The first step is its own mean.
+        assert_eq!(denominator.of_step(Correction::Batch, step(8.0, 10.0)), 8.0);
+        for _ in 0..1000 {
+            denominator.of_step(Correction::Batch, step(9.0, 10.0));
+            denominator.of_step(Correction::Batch, step(3.0, 10.0));
+        }
+        // Gradients are then 0.9 / 0.6 and 0.3 / 0.6 of a mean, about: what few see counts less.
+        let divisor = denominator.of_step(Correction::Batch, step(9.0, 10.0));
+        assert!((divisor / 10.0 - 0.6).abs() < 0.05, "{divisor}");
+        assert_eq!(denominator.of_step(Correction::None, step(10.0, 10.0)), 10.0);
+        assert_eq!(denominator.of_step(Correction::None, step(0.0, 0.0)), 1.0);
+    }
+}

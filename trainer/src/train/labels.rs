@@ -1,0 +1,103 @@
+//! The labels of nodes, where a model wants them.
+
+use grappa_engine::store::{Chunk, Store};
+use grappa_formats::{
+    NodeId,
+    chunks::ChunkMap,
+    manifest::{LabelKind, LabelSpec},
+};
+use tch::{Device, Tensor};
+
+use crate::{Error, Result, nn::Task};
+
+/// The labels of a store, mapped.
+pub struct NodeLabels {
+    chunks: Vec<Chunk>,
+    map: ChunkMap,
+    spec: LabelSpec,
+}
+
+impl NodeLabels {
+    /// Those of all nodes.
+    ///
+    /// # Errors
+    /// If the store has none, or is a slice.
+    pub fn open(store: &Store) -> Result<Self> {
+        let no = |what: &str| Err(Error::Options(format!("{}: {what}", store.path().display())));
+        let Some(spec) = store.manifest().labels else {
+            return no("nodes have no labels to learn; ingest them with --labels");
+        };
+        if !store.manifest().is_whole() {
+            return no("the store is a slice of its graph, and training takes a whole one");
+        }
+        Ok(Self {
+            chunks: store
+                .present_chunks()
+                .map(|chunk| store.chunk(chunk))
+                .collect::<grappa_engine::Result<_>>()?,
+            map: store.chunks().clone(),
+            spec,
+        })
+    }
+
+    /// What labels are.
+    pub fn spec(&self) -> LabelSpec {
+        self.spec
+    }
+
+    /// What a model learns.
+    pub fn task(&self) -> Task {
+        match self.spec.kind {
+            LabelKind::Single => Task::MultiClass,
+            LabelKind::Multi => Task::MultiLabel,
+        }
+    }
+
+    /// The class of a node, -1 for none.
+    pub fn class(&self, node: NodeId) -> Result<i64> {
+        let (chunk, row) = self.place(node);
+        let labels = chunk.labels().expect("the manifest has labels");
+        let class = labels.single(row).map_err(|e| {
+            let what = format!("the label of node {node} is damaged: {e}; grappa-store verify tells more");
+            Error::Options(what)
+        })?;
+        Ok(class.map_or(-1, i64::from))
+    }
+
+    /// Whether a node is in each class, a byte each; none if it is not labelled.
+    pub fn set(&self, node: NodeId) -> Option<Vec<u8>> {
+        let (chunk, row) = self.place(node);
+        let set = chunk.labels().expect("the manifest has labels").multi(row)?;
+        let mut row = vec![0; self.spec.classes as usize];
+        set.iter().for_each(|class| row[class as usize] = 1);
+        Some(row)
+    }
+
+    fn place(&self, node: NodeId) -> (&Chunk, u64) {
+        let chunk = self.map.chunk_of(node);
+        (&self.chunks[chunk.0 as usize], node.0 - self.map.range(chunk).start)
+    }
+
+    /// The labels of nodes as [`Task::losses`] takes them.
+    ///
+    /// # Errors
+    /// If one has none.
+    pub fn tensor(&self, nodes: &[NodeId], device: Device) -> Result<Tensor> {
+        let unlabelled = |node| Error::Options(format!("node {node} is to be trained on, and has no label"));
+        let tensor = match self.spec.kind {
+            LabelKind::Single => {
+                let class = |&node| match self.class(node)? {
+                    -1 => Err(unlabelled(node)),
+                    class => Ok(class),
+                };
+                Tensor::from_slice(&nodes.iter().map(class).collect::<Result<Vec<i64>>>()?)
+            }
+            LabelKind::Multi => {
+                let set = |&node| self.set(node).ok_or_else(|| unlabelled(node));
+                let sets = nodes.iter().map(set).collect::<Result<Vec<_>>>()?.concat();
+                Tensor::from_slice(&sets).view([nodes.len() as i64, i64::from(self.spec.classes)])
+            }
+        };
+        Ok(tensor.to_device(device))
+    }
+}

@@ -1,0 +1,588 @@
+//! Training: partitions in isolation, gradients exchanged, super-epochs with other partitions.
+//!
+//! ```text
+//! for each super-epoch:
+//!     assign chunks to K partitions                                    grappa_engine::partition
+//!     open a view of each
+//!     for each epoch:
+//!         for each step, of Q partitions:
+//!             for each of them: sample, gather, forward, backward      its gradient is added to the others'
+//!             exchange, divide, clip, change the parameters
+//!         evaluate by exact inference                                  leaves the history of halo nodes
+//! ```
+//!
+//! What comes out depends on K, Q and the seed. It does not depend on how many processes serve the partitions, on memory or
+//! on reading; on a processor, with the same number of libtorch's threads, runs are the same to the bit.
+
+pub mod correction;
+pub mod exchange;
+mod features;
+pub mod inference;
+mod labels;
+mod optimizer;
+mod session;
+mod split;
+mod state;
+
+use std::{path::PathBuf, sync::Arc, time::Instant};
+
+use grappa_engine::{
+    aggregate::{Budget, NodeRows, StoreFeatures},
+    feed::{Batch, BatchPlace, EpochOptions, Feed, FeedOptions, FeedStats, PartitionBatches, Seeded},
+    partition::{Owned, RepartitionOptions, repartition},
+    progress::Progress,
+    sample::Sampler,
+    store::Store,
+    view::{Halo, PartitionView, ViewKind, ViewOptions},
+};
+use grappa_formats::{ChunkId, PartitionId, assignment::Assignment};
+use tch::{Device, Kind, Tensor};
+
+pub use self::session::{Watcher, train};
+use self::{
+    correction::{Denominator, coverage, factors},
+    exchange::{Exchange, InProcess, Weights},
+    inference::{Degrees, Inference, KeptAggregates},
+    labels::NodeLabels,
+    optimizer::Optimizer,
+    split::Splits,
+};
+use crate::{
+    Error, Result,
+    nn::{Aggregate, Block, History, Input, Model, ModelOptions, Pass, Scaling},
+    run::{
+        config::{HaloMode, TrainConfig},
+        scores::ScoreReport,
+    },
+};
+
+/// Rows of the graph are in memory if they take no more than this part of the budget, or if features fit beside them.
+const VIEW_SHARE: u64 = 4;
+
+/// Trains a model on a store.
+pub struct Trainer {
+    store: Arc<Store>,
+    config: TrainConfig,
+    device: Device,
+    scratch: PathBuf,
+    labels: NodeLabels,
+    degrees: Degrees,
+    splits: Splits,
+    sampler: Arc<Sampler>,
+    model: Model,
+    optimizer: Optimizer,
+    denominator: Denominator,
+    exchange: Box<dyn Exchange>,
+    /// Aggregates of halo nodes from the last exact inference.
+    history: Option<KeptAggregates>,
+    parts: Vec<Seeded>,
+    super_epoch: Option<u64>,
+    generation: u64,
+    feed: Option<Feed>,
+    step: u64,
+}
+
+/// What an epoch was like.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EpochStats {
+    /// Mean loss of its seeds.
+    pub loss: f64,
+    /// Share of its seeds whose class was predicted while they were trained on; none for sets of labels.
+    pub train_accuracy: Option<f64>,
+    /// Mean coverage of its seeds.
+    pub coverage: f64,
+    /// Optimizer steps.
+    pub steps: u64,
+    /// Seeds.
+    pub seeds: u64,
+    /// Edges that were sampled.
+    pub sampled_edges: u64,
+    /// Bytes that partitions gave to the exchange.
+    pub bytes_sent: u64,
+    /// Bytes of features that were read.
+    pub bytes_read: u64,
+    /// Wall time, and what of it went where.
+    pub time: Times,
+}
+
+/// Wall times of the stages of an epoch, in seconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Times {
+    /// All of it.
+    pub total: f64,
+    /// Waiting for samples.
+    pub sample: f64,
+    /// Waiting for the disk.
+    pub read: f64,
+    /// Waiting for features to be put together.
+    pub assemble: f64,
+    /// From features to losses.
+    pub forward: f64,
+    /// From losses to gradients.
+    pub backward: f64,
+    /// From gradients to parameters.
+    pub exchange: f64,
+    /// Changing partitions: assignment, views, and features that become resident.
+    pub repartition: f64,
+}
+
+/// What an exact evaluation says.
+#[derive(Debug, Clone)]
+pub struct Evaluation {
+    /// Of the nodes that were trained on.
+    pub train: ScoreReport,
+    /// Of the nodes to validate on.
+    pub val: ScoreReport,
+    /// Of the nodes to test on.
+    pub test: ScoreReport,
+    /// Wall time.
+    pub seconds: f64,
+}
+
+impl Evaluation {
+    /// What of two evaluations is better has more of: accuracy on the nodes to validate on; of sets of labels, micro F1.
+    pub fn score(&self) -> Option<f64> {
+        match self.val.confusion {
+            Some(_) => self.val.accuracy,
+            None => self.val.micro_f1.or(self.val.accuracy),
+        }
+    }
+}
+
+/// Gradients of a step, as far as they are added up.
+#[derive(Debug, Default)]
+struct Step {
+    number: Option<u64>,
+    weights: Weights,
+}
+
+impl Trainer {
+    /// A new model for a store.
+    ///
+    /// # Errors
+    /// If the store has no labels, features or nodes to train on, or options don't fit it.
+    pub fn new(store: Arc<Store>, config: TrainConfig, device: Device, scratch: PathBuf) -> Result<Self> {
+        config.check()?;
+        let labels = NodeLabels::open(&store)?;
+        let manifest = store.manifest();
+        let Some(features) = &manifest.features else {
+            return Err(Error::Options(format!(
+                "{}: nodes have no features to learn from; ingest them with --features (node2vec or other embeddings of the \
+                 graph, or a column of degrees, will do where there is nothing else)",
+                store.path().display()
+            )));
+        };
+        let model = ModelOptions {
+            layer: config.model,
+            layers: config.layers,
+            inputs: features.dim as usize,
+            hidden: config.hidden,
+            outputs: labels.spec().classes as usize,
+            dropout: config.dropout,
+            norm: config.norm,
+            residual: config.residual,
+            precision: config.precision.into(),
+        };
+        let model = Model::new(model, config.seed, device)?;
+        let splits = Splits::open(&store)?;
+        let fanouts = config.fanouts();
+        if fanouts.hops() != config.layers {
+            return Err(Error::Options(format!(
+                "fanouts of {} hops for {} layers; give one for each layer",
+                fanouts.hops(),
+                config.layers
+            )));
+        }
+        let optimizer = Optimizer::new(&config, &model.parameters().flat_values());
+        Ok(Self {
+            degrees: Degrees::open(&store)?,
+            sampler: Arc::new(Sampler::uniform(fanouts, config.replace)),
+            exchange: Box::new(InProcess),
+            denominator: Denominator::default(),
+            history: None,
+            parts: Vec::new(),
+            super_epoch: None,
+            generation: store.generation(),
+            feed: None,
+            step: 0,
+            store,
+            config,
+            device,
+            scratch,
+            labels,
+            splits,
+            model,
+            optimizer,
+        })
+    }
+
+    /// The model, as far as it was trained.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// What the store is called.
+    fn store_name(&self) -> String {
+        let stem = self.store.path().file_stem().unwrap_or_default();
+        stem.to_string_lossy().into_owned()
+    }
+
+    /// Optimizer steps that were taken.
+    pub fn steps(&self) -> u64 {
+        self.step
+    }
+
+    /// The generation of the assignment of chunks to partitions.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// What features are read with, once training has begun.
+    pub fn read_engine(&self) -> Option<&'static str> {
+        self.feed.as_ref().and_then(Feed::engine_name)
+    }
+
+    /// Trains for an epoch, with learning rates by step: `rate(step, steps)`.
+    ///
+    /// # Errors
+    /// If files can't be read, memory is too small, or a loss is no number.
+    pub fn epoch(&mut self, epoch: u64, rate: &dyn Fn(u64, u64) -> f64, progress: &dyn Progress) -> Result<EpochStats> {
+        let begin = Instant::now();
+        self.partition(epoch / self.config.repartition_every, progress)?;
+        let batches = Arc::new(PartitionBatches::new(
+            self.parts.clone(),
+            EpochOptions {
+                sampler: self.sampler.clone(),
+                batch: self.config.batch(),
+                concurrent: self.config.concurrent() as usize,
+                seed: self.config.seed,
+                epoch,
+                shuffle: true,
+            },
+        ));
+        let mut feed = match self.feed.take() {
+            Some(feed) => feed,
+            None => self.open_feed(&batches)?,
+        };
+        let mut stats = EpochStats {
+            time: Times {
+                repartition: begin.elapsed().as_secs_f64(),
+                ..Times::default()
+            },
+            ..EpochStats::default()
+        };
+        progress.stage("training", None);
+        let before = feed.stats();
+        let result = self.steps_of(epoch, &batches, &mut feed, rate, progress, &mut stats);
+        stats.add_feed(&before, &feed.stats());
+        self.feed = Some(feed);
+        result?;
+        stats.time.total = begin.elapsed().as_secs_f64();
+        Ok(stats)
+    }
+
+    fn steps_of(
+        &mut self,
+        epoch: u64,
+        batches: &Arc<PartitionBatches>,
+        feed: &mut Feed,
+        rate: &dyn Fn(u64, u64) -> f64,
+        progress: &dyn Progress,
+        stats: &mut EpochStats,
+    ) -> Result<()> {
+        let steps = batches.steps();
+        let (mut step, mut loss, mut covered, mut right) = (Step::default(), 0.0, 0.0, 0);
+        for batch in feed.epoch(batches) {
+            let batch = batch?;
+            let place = batches.places()[batch.index() as usize];
+            if let Some(number) = step.number.filter(|&number| number != place.step) {
+                self.finish(&mut step, rate(number, steps), stats)?;
+            }
+            step.number = Some(place.step);
+            let edges = batch.minibatch().edges() as u64;
+            let part = self.contribute(epoch, place, &batch, &mut step, stats)?;
+            loss += part.loss;
+            covered += part.coverage;
+            right += part.right;
+            stats.seeds += batch.minibatch().seeds as u64;
+            progress.advance(batch.features().map_or(0, |rows| rows.bytes().len() as u64), edges);
+        }
+        if let Some(number) = step.number {
+            self.finish(&mut step, rate(number, steps), stats)?;
+        }
+        let seeds = stats.seeds.max(1) as f64;
+        stats.loss = loss / seeds;
+        stats.coverage = covered / seeds;
+        stats.train_accuracy = (self.labels.task() == crate::nn::Task::MultiClass).then_some(right as f64 / seeds);
+        Ok(())
+    }
+
+    /// Adds the gradient of a batch to that of its step.
+    fn contribute(
+        &mut self,
+        epoch: u64,
+        place: BatchPlace,
+        batch: &Batch,
+        step: &mut Step,
+        stats: &mut EpochStats,
+    ) -> Result<Part> {
+        let begin = Instant::now();
+        let minibatch = batch.minibatch();
+        let rows = features::tensor(batch.features().expect("features were asked for"), self.device);
+        let needs_degrees = self.model.aggregate(0) == Aggregate::Gcn;
+        let degrees: Option<Vec<u64>> =
+            needs_degrees.then(|| minibatch.nodes.iter().map(|&node| self.degrees.of(node)).collect());
+        let blocks = Block::of_minibatch(minibatch, degrees.as_deref(), self.device);
+        let history = self.history_of(minibatch)?;
+        let seeds = &minibatch.nodes[..minibatch.seeds];
+        let labels = self.labels.tensor(seeds, self.device)?;
+        let pass = Pass {
+            training: Some(mix([self.config.seed, epoch, place.partition.0.into(), place.batch])),
+            scaling: Scaling::HorvitzThompson,
+        };
+        let logits = self.model.forward(&blocks, Input::Features(&rows), &history, pass);
+        let losses = self.labels.task().losses(&logits, &labels);
+        let covered = coverage(minibatch);
+        let factors = factors(self.config.correction, self.config.shrinkage, &covered);
+        let loss = losses.sum(Kind::Double).double_value(&[]);
+        if !loss.is_finite() {
+            return Err(Error::Options(format!(
+                "the loss is no longer a number in step {} of epoch {epoch}, after {} steps in all: try a smaller --lr, or --clip 1; \
+                 the last checkpoint is as it was",
+                place.step + 1,
+                self.step
+            )));
+        }
+        stats.time.forward += begin.elapsed().as_secs_f64();
+
+        let begin = Instant::now();
+        let weighted = losses * Tensor::from_slice(&factors).to_device(self.device);
+        weighted.sum(Kind::Float).backward();
+        stats.time.backward += begin.elapsed().as_secs_f64();
+
+        step.weights.factors += factors.iter().map(|&factor| f64::from(factor)).sum::<f64>();
+        step.weights.seeds += seeds.len() as f64;
+        stats.bytes_sent += 4 * self.model.parameters().count() as u64 + Weights::BYTES;
+        let right = match self.labels.task() {
+            crate::nn::Task::MultiClass => logits
+                .argmax(1, false)
+                .eq_tensor(&labels)
+                .sum(Kind::Int64)
+                .int64_value(&[]),
+            crate::nn::Task::MultiLabel => 0,
+        };
+        Ok(Part {
+            loss,
+            coverage: covered.iter().map(|&c| f64::from(c)).sum(),
+            right,
+        })
+    }
+
+    /// What is known of halo nodes that are destinations.
+    fn history_of(&self, minibatch: &grappa_engine::sample::Minibatch) -> Result<Vec<Option<History>>> {
+        let Some(kept) = &self.history else {
+            return Ok(Vec::new());
+        };
+        let layers = self.model.options().layers;
+        let known = |(hop, block): (usize, &grappa_engine::sample::Block)| {
+            let layer = layers - 1 - hop;
+            let halo: Vec<i64> = (0i64..)
+                .zip(&block.halo)
+                .filter_map(|(at, halo)| halo.then_some(at))
+                .collect();
+            if layer == 0 || halo.is_empty() {
+                return Ok(None);
+            }
+            let nodes: Vec<_> = halo.iter().map(|&at| minibatch.nodes[at as usize]).collect();
+            Ok(Some(History {
+                rows: kept.rows(layer, &nodes, self.device)?,
+                destinations: Tensor::from_slice(&halo).to_device(self.device),
+            }))
+        };
+        minibatch.blocks.iter().enumerate().map(known).collect()
+    }
+
+    /// Exchanges the gradient of a step, and changes the parameters by it.
+    fn finish(&mut self, step: &mut Step, rate: f64, stats: &mut EpochStats) -> Result<()> {
+        let begin = Instant::now();
+        let parameters = self.model.parameters();
+        let mut gradient = parameters.flat_gradient();
+        let weights = self.exchange.sum(&mut gradient, step.weights)?;
+        gradient *= 1.0 / self.denominator.of_step(self.config.correction, weights);
+        if self.config.clip > 0.0 {
+            let norm = gradient.norm().double_value(&[]);
+            if norm > self.config.clip {
+                gradient *= self.config.clip / norm;
+            }
+        }
+        self.optimizer.step(&parameters.flat_values(), &gradient, rate);
+        parameters.zero_gradient();
+        *step = Step::default();
+        self.step += 1;
+        stats.steps += 1;
+        stats.time.exchange += begin.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Makes the partitions of a super-epoch, if they are not there.
+    fn partition(&mut self, super_epoch: u64, progress: &dyn Progress) -> Result<()> {
+        if self.super_epoch == Some(super_epoch) {
+            return Ok(());
+        }
+        let assignment = self.assignment(super_epoch)?;
+        let halo = match self.config.halo {
+            HaloMode::Features => Halo::Features,
+            HaloMode::Stop | HaloMode::History => Halo::Stop,
+            HaloMode::None => Halo::None,
+        };
+        if self.history.is_none() {
+            self.refresh_history(progress)?;
+        }
+        // The views of the last super-epoch go before those of the next come.
+        self.parts.clear();
+        let owned: Vec<Owned> = (0..assignment.partitions())
+            .map(|partition| Owned::of(&assignment, self.store.chunks(), PartitionId(partition)))
+            .collect();
+        let options = ViewOptions {
+            halo,
+            weights: false,
+            kind: self.view_kind(&owned, halo),
+            memory: self.config.memory.0,
+            threads: self.config.threads(),
+        };
+        for owned in owned {
+            let seeds = owned.seeds(self.splits.train());
+            self.parts.push(Seeded {
+                view: Arc::new(PartitionView::open(&self.store, owned, &options)?),
+                seeds: seeds.into(),
+            });
+        }
+        self.generation = assignment.generation();
+        self.super_epoch = Some(super_epoch);
+        Ok(())
+    }
+
+    /// The assignment of a super-epoch: on disk, unless there is one partition.
+    fn assignment(&self, super_epoch: u64) -> Result<Assignment> {
+        if self.config.partitions == 1 {
+            return Ok(Assignment::whole(self.store.chunks().chunks()));
+        }
+        let options = RepartitionOptions {
+            partitions: self.config.partitions,
+            schedule: self.config.schedule,
+            seed: self.config.seed,
+            super_epoch: Some(super_epoch),
+        };
+        Ok(repartition(self.store.path(), self.store.manifest(), &options)?.assignment)
+    }
+
+    fn view_kind(&self, owned: &[Owned], halo: Halo) -> ViewKind {
+        let rows: u64 = owned
+            .iter()
+            .map(|owned| PartitionView::bytes_in_memory(&self.store, owned, halo, false))
+            .sum();
+        let manifest = self.store.manifest();
+        let stride = manifest.features.as_ref().map_or(0, |spec| u64::from(spec.row_stride));
+        let features = manifest.nodes.saturating_mul(stride);
+        let memory = self.config.memory.0;
+        if rows.saturating_add(features) <= memory || rows <= memory / VIEW_SHARE {
+            ViewKind::Memory
+        } else {
+            ViewKind::Mapped
+        }
+    }
+
+    fn open_feed(&self, batches: &Arc<PartitionBatches>) -> Result<Feed> {
+        let views: u64 = self.parts.iter().map(|part| part.view.bytes()).sum();
+        let chunks: Vec<ChunkId> = self.store.present_chunks().collect();
+        let options = FeedOptions {
+            memory_bytes: self.config.memory.0.saturating_sub(views),
+            threads: self.config.threads(),
+            engine: self.config.read_engine.into(),
+            ..FeedOptions::default()
+        };
+        Ok(Feed::open(&self.store, &chunks, &**batches, &options)?)
+    }
+
+    /// Whether halo nodes are given what the last exact inference left.
+    fn uses_history(&self) -> bool {
+        self.config.halo == HaloMode::History && self.config.partitions > 1
+    }
+
+    /// Makes the history of halo nodes anew, if they have one.
+    fn refresh_history(&mut self, progress: &dyn Progress) -> Result<()> {
+        if self.uses_history() {
+            self.history = self.infer(true, progress, &mut |_, _| Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// Evaluates the model by exact inference.
+    ///
+    /// # Errors
+    /// If files can't be read or written, or memory is too small.
+    pub fn evaluate(&mut self, ranked: bool, progress: &dyn Progress) -> Result<Evaluation> {
+        let begin = Instant::now();
+        let mut scores = split::SplitScores::new(&self.splits, self.labels.spec(), ranked);
+        let kept = self.infer(self.uses_history(), progress, &mut |nodes, logits| {
+            scores.add(nodes, logits, &self.labels)
+        })?;
+        let [train, val, test] = scores.reports();
+        self.history = kept.or(self.history.take());
+        Ok(Evaluation {
+            train,
+            val,
+            test,
+            seconds: begin.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// Computes the logits of all nodes, and the aggregates of halo nodes if they are to be kept.
+    fn infer(
+        &self,
+        keep: bool,
+        progress: &dyn Progress,
+        on_logits: &mut dyn FnMut(std::ops::Range<u64>, &Tensor) -> Result<()>,
+    ) -> Result<Option<KeptAggregates>> {
+        let features = StoreFeatures::open(&self.store)?;
+        let inference = Inference {
+            store: &self.store,
+            features: &features as &dyn NodeRows,
+            first_hop: None,
+            budget: Budget {
+                memory: self.config.memory.0 / 2,
+                threads: self.config.threads(),
+            },
+            scratch: &self.scratch,
+            device: self.device,
+        };
+        inference.run(&self.model, keep, progress, on_logits)
+    }
+}
+
+/// What a batch adds to the figures of its epoch.
+struct Part {
+    loss: f64,
+    coverage: f64,
+    right: i64,
+}
+
+impl EpochStats {
+    fn add_feed(&mut self, before: &FeedStats, after: &FeedStats) {
+        self.sampled_edges = after.edges - before.edges;
+        self.bytes_read = after.bytes_read - before.bytes_read;
+        self.time.sample = after.stall.sample - before.stall.sample;
+        self.time.read = after.stall.read - before.stall.read;
+        self.time.assemble = after.stall.assemble - before.stall.assemble;
+    }
+}
+
+/// One number of several, each of which changes all of it.
+fn mix<const N: usize>(parts: [u64; N]) -> u64 {
+    parts.iter().fold(0x9e37_79b9_7f4a_7c15, |state, part| {
+        let z = (state ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    })
+}

@@ -1,0 +1,238 @@
+//! A run from its first epoch, or its last checkpoint, to its summary.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use grappa_engine::{io::container::ContainerFile, machine::peak_rss_bytes, progress::Progress, store::Store};
+use grappa_formats::container::FileKind;
+use tch::Device;
+
+use super::{EpochStats, Evaluation, Trainer};
+use crate::{
+    Error, Result,
+    run::{
+        checkpoint::{Best, Checkpoints, RunState},
+        config::TrainConfig,
+        early_stopping::EarlyStopping,
+        folder::RunFolder,
+        journal::{EpochRecord, StageSeconds},
+        learning_rate::LearningRate,
+        report::Report,
+        scores::ScoreReport,
+        summary::Summary,
+    },
+};
+
+/// Who watches a run.
+pub trait Watcher {
+    /// Where stages of an epoch report.
+    fn progress(&self) -> &dyn Progress;
+
+    /// An epoch is finished.
+    fn epoch(&mut self, record: &EpochRecord, epochs: u64);
+
+    /// Something went wrong that the run survives.
+    fn warn(&mut self, what: &str);
+}
+
+/// Trains a model on `store` in `folder`, where an earlier run goes on if there is one and `resume` is set.
+///
+/// # Errors
+/// If options don't fit the store or the earlier run, files can't be read or written, or a loss is no number. What was
+/// checkpointed stays, and the run can be resumed.
+pub fn train(
+    store: Arc<Store>,
+    config: TrainConfig,
+    folder: &RunFolder,
+    resume: bool,
+    device: Device,
+    watcher: &mut dyn Watcher,
+) -> Result<Summary> {
+    let begin = Instant::now();
+    let digest = store_digest(&store)?;
+    let mut trainer = Trainer::new(store, config.clone(), device, folder.path().to_owned())?;
+    let checkpoints = folder.checkpoints(config.keep)?;
+    let mut state = RunState {
+        config_digest: config.digest(),
+        store_digest: digest,
+        inputs: trainer.model().options().inputs as u64,
+        outputs: trainer.model().options().outputs as u64,
+        epoch: 0,
+        step: 0,
+        generation: trainer.generation(),
+        super_epoch: 0,
+        best: None,
+        learning_rate: LearningRate::default(),
+        early_stopping: EarlyStopping::default(),
+        seconds: 0.0,
+        counters: BTreeMap::new(),
+        averages: BTreeMap::new(),
+    };
+    if resume {
+        state = resumed(&mut trainer, &checkpoints, state, watcher)?;
+    }
+    let mut journal = folder.journal(state.epoch, state.step)?;
+    let name = trainer.store_name();
+    // Of the best epoch; after a resumption, of the best since.
+    let mut best_scores: Option<ScoreReport> = None;
+    let seconds_before = state.seconds;
+    let mut saved = Instant::now();
+    while state.epoch < config.epochs && !state.early_stopping.is_over(config.early_stopping) {
+        let epoch_begin = Instant::now();
+        let rate = |step, steps| state.learning_rate.at(&config, state.epoch, step, steps);
+        let stats = trainer.epoch(state.epoch, &rate, watcher.progress())?;
+        let last_rate = rate(stats.steps.saturating_sub(1), stats.steps.max(1));
+        state.epoch += 1;
+        state.step = trainer.steps();
+        state.generation = trainer.generation();
+        state.super_epoch = (state.epoch - 1) / config.repartition_every;
+
+        let is_last = state.epoch == config.epochs;
+        let evaluation = (is_last || state.epoch.is_multiple_of(config.eval_every))
+            .then(|| trainer.evaluate(true, watcher.progress()))
+            .transpose()?;
+        let mut is_best = false;
+        if let Some(score) = evaluation.as_ref().and_then(Evaluation::score) {
+            is_best = state.early_stopping.observe(score);
+            state.learning_rate.observe(&config, score);
+            if is_best {
+                state.best = Some(Best {
+                    epoch: state.epoch,
+                    step: state.step,
+                    val: score,
+                    test: evaluation.as_ref().and_then(|evaluation| evaluation.test.accuracy),
+                });
+            }
+        }
+        state.seconds = seconds_before + begin.elapsed().as_secs_f64();
+        let record = record(&state, &stats, evaluation.as_ref(), last_rate, epoch_begin.elapsed());
+        watcher.epoch(&record, config.epochs);
+        journal.append(record)?;
+        let ends = is_last || state.early_stopping.is_over(config.early_stopping);
+        if is_best {
+            best_scores = evaluation.as_ref().map(|evaluation| evaluation.test.clone());
+        }
+        let summary = Summary::new(journal.records(), state.best.as_ref(), &config, state.seconds);
+        folder.write_summary(&summary)?;
+        if evaluation.is_some() {
+            let report = Report {
+                name: &name,
+                records: journal.records(),
+                summary: &summary,
+                scores: best_scores.as_ref(),
+                scored: "test",
+                classes: &[],
+                is_finished: ends,
+            };
+            folder.write_report(&report.html())?;
+        }
+
+        let by_epochs = config.checkpoint_every > 0 && state.epoch.is_multiple_of(config.checkpoint_every);
+        let by_time = config.checkpoint_minutes > 0.0
+            && saved.elapsed().as_secs_f64() >= 60.0 * config.checkpoint_minutes
+            // History is that of the last evaluation: from a checkpoint in between it could not be made again.
+            && (evaluation.is_some() || !trainer.uses_history());
+        if by_epochs && evaluation.is_none() {
+            trainer.refresh_history(watcher.progress())?;
+        }
+        if is_best {
+            survive(watcher, checkpoints.save_best(&trainer.checkpoint(&state, false)));
+        }
+        if ends || by_epochs || by_time {
+            survive(watcher, checkpoints.save(&trainer.checkpoint(&state, true)));
+            saved = Instant::now();
+        }
+    }
+    let summary = Summary::new(journal.records(), state.best.as_ref(), &config, state.seconds);
+    folder.write_summary(&summary)?;
+    Ok(summary)
+}
+
+/// A full disk is no reason to lose what was trained: what was saved before stays, and the run goes on.
+fn survive(watcher: &mut dyn Watcher, saved: Result<PathBuf>) {
+    if let Err(error) = saved {
+        watcher.warn(&format!(
+            "no checkpoint: {error}; training goes on, and the checkpoint before it stays"
+        ));
+    }
+}
+
+/// Where the last whole checkpoint stands; `new` if there is none.
+fn resumed(
+    trainer: &mut Trainer,
+    checkpoints: &Checkpoints,
+    new: RunState,
+    watcher: &mut dyn Watcher,
+) -> Result<RunState> {
+    let latest = checkpoints.latest()?;
+    latest.warnings.iter().for_each(|warning| watcher.warn(warning));
+    let Some((path, checkpoint)) = latest.found else {
+        return Ok(new);
+    };
+    let state = checkpoint.state.clone();
+    state.check_store(new.inputs, new.outputs)?;
+    if state.store_digest != new.store_digest {
+        return Err(Error::Options(
+            "the store is not the one that the run was trained on; give that one, or start a new run".into(),
+        ));
+    }
+    if state.config_digest != new.config_digest {
+        return Err(Error::RunFile {
+            path,
+            what: "the checkpoint was made with other options than those of the run; start a new one".into(),
+        });
+    }
+    checkpoints.forget_after(state.step)?;
+    trainer.restore(&path, &checkpoint)?;
+    trainer.refresh_history(watcher.progress())?;
+    Ok(state)
+}
+
+fn record(
+    state: &RunState,
+    stats: &EpochStats,
+    evaluation: Option<&Evaluation>,
+    rate: f64,
+    elapsed: Duration,
+) -> EpochRecord {
+    let time = stats.time;
+    let val = evaluation.map(|evaluation| &evaluation.val);
+    EpochRecord {
+        epoch: state.epoch,
+        step: state.step,
+        loss: stats.loss,
+        train_accuracy: evaluation.map_or(stats.train_accuracy, |evaluation| evaluation.train.accuracy),
+        val_accuracy: val.and_then(|report| report.accuracy),
+        test_accuracy: evaluation.and_then(|evaluation| evaluation.test.accuracy),
+        val_macro_f1: val.and_then(|report| report.macro_f1),
+        val_micro_f1: val.and_then(|report| report.micro_f1),
+        val_roc_auc: val.and_then(|report| report.roc_auc),
+        seconds: elapsed.as_secs_f64(),
+        seconds_by_stage: StageSeconds {
+            sample: time.sample,
+            read: time.read,
+            assemble: time.assemble,
+            forward: time.forward,
+            backward: time.backward,
+            exchange: time.exchange,
+            evaluate: evaluation.map_or(0.0, |evaluation| evaluation.seconds),
+        },
+        sampled_edges: stats.sampled_edges,
+        sampled_edges_per_second: stats.sampled_edges as f64 / time.total.max(1e-9),
+        bytes_read: stats.bytes_read,
+        bytes_sent: stats.bytes_sent,
+        coverage_mean: Some(stats.coverage),
+        learning_rate: rate,
+        generation: state.generation,
+        peak_rss_bytes: peak_rss_bytes(),
+    }
+}
+
+/// What stands for a store.
+fn store_digest(store: &Store) -> Result<u64> {
+    Ok(ContainerFile::open(&store.path().join("manifest"), FileKind::MANIFEST)?.digest())
+}

@@ -1,0 +1,92 @@
+//! The trainer's part of a checkpoint.
+
+use std::path::Path;
+
+use tch::{Kind, Tensor, no_grad};
+
+use super::{Denominator, Trainer, inference::values};
+use crate::{
+    Error, Result,
+    run::checkpoint::{Checkpoint, NamedTensor, RunState},
+};
+
+const OPTIMIZER_STEPS: &str = "optimizer_steps";
+const DENOMINATOR_MEAN: &str = "denominator_mean";
+const DENOMINATOR_WEIGHT: &str = "denominator_weight";
+
+impl Trainer {
+    /// A checkpoint of where training is, with all that it takes to go on if `whole` is set, else the model alone.
+    pub fn checkpoint(&self, state: &RunState, whole: bool) -> Checkpoint {
+        let mut state = state.clone();
+        state.counters.insert(OPTIMIZER_STEPS.into(), self.optimizer.steps());
+        let [mean, weight] = self.denominator.parts();
+        state.averages.insert(DENOMINATOR_MEAN.into(), mean);
+        state.averages.insert(DENOMINATOR_WEIGHT.into(), weight);
+        let named = |list: &[(String, Tensor)]| list.iter().map(|(name, tensor)| to_named(name, tensor)).collect();
+        let moments = self.optimizer.moments();
+        Checkpoint {
+            state,
+            parameters: named(self.model.parameters().named()),
+            buffers: named(self.model.parameters().buffers()),
+            optimizer: match whole {
+                true => moments.iter().map(|(name, tensor)| to_named(name, tensor)).collect(),
+                false => Vec::new(),
+            },
+        }
+    }
+
+    /// Goes on from a checkpoint, which was read from `path`.
+    pub(super) fn restore(&mut self, path: &Path, checkpoint: &Checkpoint) -> Result<()> {
+        load(path, self.model.parameters().named(), &checkpoint.parameters)?;
+        load(path, self.model.parameters().buffers(), &checkpoint.buffers)?;
+        let counter = |name| checkpoint.state.counters.get(name).copied().unwrap_or_default();
+        let average = |name| checkpoint.state.averages.get(name).copied().unwrap_or_default();
+        let moments = self
+            .optimizer
+            .moments()
+            .map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone()));
+        load(path, &moments, &checkpoint.optimizer)?;
+        self.optimizer.set_steps(counter(OPTIMIZER_STEPS));
+        self.denominator = Denominator::of_parts([average(DENOMINATOR_MEAN), average(DENOMINATOR_WEIGHT)]);
+        self.step = checkpoint.state.step;
+        Ok(())
+    }
+}
+
+fn to_named(name: &str, tensor: &Tensor) -> NamedTensor {
+    let shape: Vec<usize> = tensor.size().iter().map(|&size| size as usize).collect();
+    NamedTensor::from_f32(name, &shape, &values(tensor))
+}
+
+/// Copies tensors of a checkpoint into those of the same names.
+pub(super) fn load(path: &Path, tensors: &[(String, Tensor)], from: &[NamedTensor]) -> Result<()> {
+    let wrong = |what: String| Error::RunFile {
+        path: path.to_owned(),
+        what: format!("{what}: the checkpoint is of another model"),
+    };
+    if tensors.len() != from.len() {
+        return Err(wrong(format!(
+            "{} tensors where {} are expected",
+            from.len(),
+            tensors.len()
+        )));
+    }
+    for (name, tensor) in tensors {
+        let Some(found) = from.iter().find(|found| found.name == *name) else {
+            return Err(wrong(format!("there is no tensor {name}")));
+        };
+        let shape: Vec<usize> = tensor.size().iter().map(|&size| size as usize).collect();
+        let Some(found_values) = found.to_f32().filter(|_| found.shape == shape) else {
+            return Err(wrong(format!(
+                "tensor {name} has the shape {:?} and {:?} is expected",
+                found.shape, shape
+            )));
+        };
+        let size = tensor.size();
+        no_grad(|| {
+            let loaded = Tensor::from_slice(&found_values).view(&*size).to_kind(Kind::Float);
+            tensor.shallow_clone().copy_(&loaded.to_device(tensor.device()));
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! Runs from start to end, on a small block model that a network can learn.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use grappa_engine::{
+    generate::{
+        BlockModel, Model, Recipe,
+        store::{FeatureOptions, StoreOptions, generate_store},
+    },
+    progress::{Progress, Silent},
+    store::Store,
+};
+use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
+use grappa_trainer::{
+    run::{
+        config::{Correction, HaloMode, LayerKind, TrainConfig},
+        folder::RunFolder,
+        journal::EpochRecord,
+        summary::Summary,
+    },
+    train::{Watcher, train},
+};
+use tch::Device;
+
+/// Bits are promised for as many threads; libtorch's products take fewer when others compute in the same process.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+#[derive(Default)]
+struct Watched {
+    records: Vec<EpochRecord>,
+    warnings: Vec<String>,
+}
+
+impl Watcher for Watched {
+    fn progress(&self) -> &dyn Progress {
+        &Silent
+    }
+
+    fn epoch(&mut self, record: &EpochRecord, _epochs: u64) {
+        self.records.push(record.clone());
+    }
+
+    fn warn(&mut self, what: &str) {
+        self.warnings.push(what.to_owned());
+    }
+}
+
+fn store(folder: &Path) -> Arc<Store> {
+    let out = folder.join("graph.grappa");
+    let model = BlockModel {
+        classes: 4,
+        ..BlockModel::new(3000, 10.0)
+    };
+    generate_store(
+        &StoreOptions {
+            recipe: Recipe::new(Model::Sbm(model), 5),
+            out: out.clone(),
+            random_order: true,
+            chunks: Some(8),
+            only_chunks: None,
+            edge_options: EdgeOptions::default(),
+            features: Some(FeatureOptions {
+                dim: 16,
+                dtype: FeatureDtype::F32,
+                source: FeatureSource::Stored,
+            }),
+            memory: 64 << 20,
+            threads: 2,
+            resume: false,
+            writer: "test".into(),
+        },
+        &Silent,
+    )
+    .unwrap();
+    Arc::new(Store::open(&out).unwrap())
+}
+
+fn config() -> TrainConfig {
+    TrainConfig {
+        hidden: 32,
+        epochs: 6,
+        lr: 0.01,
+        memory: grappa_engine::size::ByteSize(256 << 20),
+        repartition_every: 2,
+        checkpoint_every: 1,
+        ..TrainConfig::default()
+    }
+}
+
+fn run(store: &Arc<Store>, config: &TrainConfig, folder: &RunFolder, resume: bool) -> (Summary, Watched) {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut watched = Watched::default();
+    let summary = train(store.clone(), config.clone(), folder, resume, Device::Cpu, &mut watched).unwrap();
+    (summary, watched)
+}
+
+/// The parameters of the last checkpoint, to the bit.
+fn parameters(folder: &RunFolder) -> Vec<(String, Vec<u8>)> {
+    let (_, checkpoint) = folder
+        .checkpoints(3)
+        .unwrap()
+        .latest()
+        .unwrap()
+        .found
+        .expect("it was saved");
+    let of = |tensor: grappa_trainer::run::checkpoint::NamedTensor| (tensor.name, tensor.bytes);
+    checkpoint.parameters.into_iter().map(of).collect()
+}
+
+#[test]
+fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correction() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let parted = |halo, correction| TrainConfig {
+        partitions: 4,
+        halo,
+        correction,
+        ..config()
+    };
+    let configs = [
+        ("whole", config()),
+        ("features, batch", parted(HaloMode::Features, Correction::Batch)),
+        ("stop, node", parted(HaloMode::Stop, Correction::Node)),
+        ("none", parted(HaloMode::None, Correction::None)),
+        ("history", parted(HaloMode::History, Correction::None)),
+        (
+            "gcn",
+            TrainConfig {
+                model: LayerKind::Gcn,
+                ..parted(HaloMode::Stop, Correction::None)
+            },
+        ),
+    ];
+    for (name, config) in configs {
+        let path = folder.path().join(name);
+        let run_folder = RunFolder::create(&path, &config).unwrap();
+        let (summary, watched) = run(&store, &config, &run_folder, false);
+        let accuracy = summary.test_accuracy.expect("there are nodes to test on");
+        // A quarter by chance.
+        assert!(accuracy > 0.6, "{name}: {accuracy}");
+        assert!(watched.warnings.is_empty(), "{name}: {:?}", watched.warnings);
+        assert_eq!(watched.records.len(), 6);
+        let losses: Vec<f64> = watched.records.iter().map(|record| record.loss).collect();
+        assert!(losses[5] < losses[0], "{name}: {losses:?}");
+        let coverage = watched.records[5].coverage_mean.unwrap();
+        assert!(
+            if config.partitions == 1 {
+                coverage == 1.0
+            } else {
+                coverage < 1.0
+            },
+            "{name}: {coverage}"
+        );
+        for file in ["config.toml", "metrics.jsonl", "summary.json", "report.html"] {
+            assert!(path.join(file).exists(), "{name}: {file}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_resumed_ends_with_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for halo in [HaloMode::Stop, HaloMode::History] {
+        let whole = TrainConfig {
+            partitions: 4,
+            halo,
+            correction: Correction::Batch,
+            ..config()
+        };
+        let name = |part: &str| folder.path().join(format!("{halo}-{part}"));
+        let straight = RunFolder::create(&name("straight"), &whole).unwrap();
+        run(&store, &whole, &straight, false);
+
+        let half = TrainConfig {
+            epochs: 3,
+            ..whole.clone()
+        };
+        let broken = RunFolder::create(&name("broken"), &half).unwrap();
+        run(&store, &half, &broken, false);
+        assert!(parameters(&straight) != parameters(&broken), "there is more to train");
+        let (summary, watched) = run(&store, &whole, &broken, true);
+        assert_eq!((summary.epochs, watched.records.len()), (6, 3));
+        assert!(parameters(&straight) == parameters(&broken), "{halo}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let refusal = |config: TrainConfig, name: &str| {
+        let run_folder = RunFolder::create(&folder.path().join(name), &config).unwrap();
+        let result = train(
+            store.clone(),
+            config,
+            &run_folder,
+            false,
+            Device::Cpu,
+            &mut Watched::default(),
+        );
+        result.unwrap_err().to_string()
+    };
+    let many = TrainConfig {
+        partitions: 9,
+        ..config()
+    };
+    assert!(refusal(many, "many").contains("at most 8"));
+    let diverging = TrainConfig { lr: 1e30, ..config() };
+    let message = refusal(diverging, "diverging");
+    assert!(message.contains("no longer a number in step"), "{message}");
+}
