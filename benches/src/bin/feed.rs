@@ -1,4 +1,4 @@
-//! What a disk can feed: minibatches with features, in memory and out of core under a limit that counts the page cache.
+//! Minibatches a second: sampling alone, with features in memory, and out of core under a limit that counts the page cache.
 //!
 //! Two cores, R-MAT, 128 values a node, 5 % of the nodes as seeds, fanouts 15, 10, 5, batches of 1024 seeds: DGL's
 //! minibatches, in which every node is expanded again at each hop. Out of core, the limit is below the size of the f32
@@ -65,6 +65,10 @@ struct Args {
 /// Who feeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contender {
+    /// We, without features, with so many threads and the rows of the graph there.
+    Sampling(u32, &'static str),
+    /// GraphBolt, in memory, with so many threads and these features.
+    Peer(u32, &'static str),
     /// We, all in memory.
     InMemory,
     /// We, features of that type, out of core.
@@ -102,7 +106,17 @@ fn measure(args: &Args) -> Result<()> {
         seeds: seeds(args)?,
         limit,
     };
-    let mut contenders = vec![Contender::InMemory];
+    let mut contenders = Vec::new();
+    for threads in [1, 2] {
+        contenders.extend(["memory", "mapped"].map(|view| Contender::Sampling(threads, view)));
+        if args.peers_python.is_some() {
+            contenders.push(Contender::Peer(threads, "none"));
+        }
+    }
+    contenders.push(Contender::InMemory);
+    if args.peers_python.is_some() {
+        contenders.push(Contender::Peer(2, "memory"));
+    }
     if setup.limit.is_some() {
         contenders.extend(["f32", "f16", "int8"].map(Contender::OutOfCore));
         contenders.push(Contender::Partitions(16));
@@ -146,11 +160,18 @@ fn measure(args: &Args) -> Result<()> {
 impl Contender {
     fn name(self) -> String {
         match self {
-            Self::InMemory => "in memory, f32".into(),
+            Self::Sampling(threads, view) => format!("sampling, rows {view}, {threads} thread(s)"),
+            Self::Peer(threads, "none") => format!("sampling, {threads} thread(s): GraphBolt"),
+            Self::Peer(threads, _) => format!("in memory, f32, {threads} threads: GraphBolt"),
+            Self::InMemory => "in memory, f32, 2 threads".into(),
             Self::OutOfCore(dtype) => format!("out of core, {dtype}"),
             Self::Partitions(count) => format!("out of core, f32, {count} partitions, 64 seeds each"),
             Self::GraphBolt => "out of core, f32: GraphBolt".into(),
         }
+    }
+
+    fn is_ours(self) -> bool {
+        !matches!(self, Self::GraphBolt | Self::Peer(..))
     }
 
     fn dtype(self) -> &'static str {
@@ -177,14 +198,28 @@ impl Setup<'_> {
 
     fn run(&self, contender: Contender) -> Result<Measured> {
         let store = self.store(contender.dtype())?;
-        if contender == Contender::GraphBolt {
-            return self.run_peer(&store);
+        match contender {
+            Contender::GraphBolt => return self.run_peer(&store, 2, "mapped", self.args.peer_batches),
+            Contender::Peer(threads, features) => return self.run_peer(&store, threads, features, 50),
+            // What is sampled from the mapping is to be in the page cache.
+            Contender::Sampling(..) => {}
+            _ => drop(cache::forget(&cache::files_below(&store)?)?),
         }
-        cache::forget(&cache::files_below(&store)?)?;
         let mut command = Command::new(self.programs.join("grappa-store"));
         command.arg("sample").arg(&store);
-        command.args(["--fanouts", "15,10,5", "--threads", "2", "--json", "--seeds"]);
+        command.args(["--fanouts", "15,10,5", "--json", "--seeds"]);
         command.arg(&self.seeds);
+        if let Contender::Sampling(threads, view) = contender {
+            command.args(["--batch", "1024", "--memory", "8GiB", "--no-features", "--view", view]);
+            command.args([
+                "--batches",
+                &self.args.batches.to_string(),
+                "--threads",
+                &threads.to_string(),
+            ]);
+            return child::run(&mut command);
+        }
+        command.args(["--threads", "2"]);
         let batches = |batches: u64| ["--batches".to_owned(), batches.to_string()];
         match contender {
             Contender::InMemory => {
@@ -210,9 +245,9 @@ impl Setup<'_> {
         self.limited(&command)
     }
 
-    fn run_peer(&self, store: &Path) -> Result<Measured> {
+    fn run_peer(&self, store: &Path, threads: u32, features: &str, batches: u64) -> Result<Measured> {
         let python = self.args.peers_python.as_ref().expect("who measures it has one");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/out_of_core.py");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/feed.py");
         let folder = self.args.work.join(format!("feed-{}-peer", self.args.scale));
         let python = |task: &str| {
             let mut command = Command::new(python);
@@ -227,9 +262,13 @@ impl Setup<'_> {
             child::run(export.arg("--features").arg(folder.join("features.npy")))?;
             child::run(&mut python("prepare"))?;
         }
-        cache::forget(&cache::files_below(&folder)?)?;
         let mut command = python("run");
-        command.arg(&self.seeds).arg(self.args.peer_batches.to_string());
+        command.arg(&self.seeds);
+        command.args([&batches.to_string(), &threads.to_string(), features]);
+        if features != "mapped" {
+            return child::run(&mut command);
+        }
+        cache::forget(&cache::files_below(&folder)?)?;
         self.limited(&command)
     }
 
@@ -255,7 +294,7 @@ impl Setup<'_> {
             let all = |key: &str| runs.iter().map(|run| run.number(key)).collect::<Result<Vec<f64>>>();
             let rates = all("batches_per_second")?;
             let cell = |key: &str, unit: f64| Ok::<_, anyhow::Error>(format!("{:.2}", median(all(key)?) / unit));
-            let is_ours = *contender != Contender::GraphBolt;
+            let is_ours = contender.is_ours();
             let ours = |cell: Result<String>| if is_ours { cell } else { Ok("-".into()) };
             let busy: Vec<f64> = if is_ours {
                 let bytes = all("bytes_read")?;
@@ -285,7 +324,7 @@ impl Setup<'_> {
                 contender.name(),
                 format!("{:.2}", median(rates.clone())),
                 range(rates),
-                ours(cell("sampled_edges_per_second", 1e6))?,
+                cell("sampled_edges_per_second", 1e6)?,
                 ours(cell("bytes_read", 1e9))?,
                 ours(cell("read_amplification", 1.0))?,
                 ours(Ok(format!("{:.0} %", median(busy) / disk.read * 100.0)))?,
