@@ -209,6 +209,11 @@ fn what_does_not_fit_is_refused() {
         ..config()
     };
     assert!(refusal(many, "many").contains("at most 8"));
+    let whole_views = TrainConfig {
+        full_graph: true,
+        ..config()
+    };
+    assert!(refusal(whole_views, "whole views").contains("--full-graph"));
     let diverging = TrainConfig { lr: 1e30, ..config() };
     let message = refusal(diverging, "diverging");
     assert!(message.contains("no longer a number in step"), "{message}");

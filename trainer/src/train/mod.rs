@@ -51,7 +51,7 @@ use crate::{
     Error, Result,
     nn::{Aggregate, Block, History, Input, Model, ModelOptions, Pass, Scaling},
     run::{
-        config::{HaloMode, TrainConfig},
+        config::{FirstHop, HaloMode, TrainConfig},
         scores::ScoreReport,
     },
 };
@@ -163,6 +163,11 @@ impl Trainer {
     /// If the store has no labels, features or nodes to train on, or options don't fit it.
     pub fn new(store: Arc<Store>, config: TrainConfig, device: Device, scratch: PathBuf) -> Result<Self> {
         config.check()?;
+        if config.full_graph || config.first_hop == FirstHop::Preaggregated {
+            let what = "training on whole views and with pre-aggregated first hops is not there yet: leave out --full-graph \
+                        and --first-hop preaggregated";
+            return Err(Error::Options(what.into()));
+        }
         let labels = NodeLabels::open(&store)?;
         let manifest = store.manifest();
         let Some(features) = &manifest.features else {
@@ -498,6 +503,7 @@ impl Trainer {
         let options = FeedOptions {
             memory_bytes: self.config.memory.0.saturating_sub(views),
             threads: self.config.threads(),
+            lookahead: Some(self.config.lookahead),
             engine: self.config.read_engine.into(),
             ..FeedOptions::default()
         };
