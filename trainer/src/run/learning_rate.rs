@@ -106,6 +106,16 @@ mod tests {
     }
 
     #[test]
+    fn a_warmup_that_ends_within_a_step_does_not_overshoot() {
+        let config = TrainConfig {
+            warmup: 0.15,
+            ..config(LrSchedule::Constant)
+        };
+        assert_close(at(&config, 0, 0), 0.1 * 0.1 / 0.15);
+        assert_close(at(&config, 0, 1), 0.1);
+    }
+
+    #[test]
     fn a_cosine_falls_from_the_warmup_to_the_least_one_at_the_last_epoch() {
         let config = TrainConfig {
             warmup: 20.0,

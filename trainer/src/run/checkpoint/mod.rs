@@ -60,13 +60,20 @@ impl Checkpoint {
     /// Writes or replaces a checkpoint file. When this returns, it has survived.
     ///
     /// # Errors
-    /// If the disk is full, or the file can't be written for another reason.
+    /// If the disk is full, or the file can't be written for another reason; and if the state has a number that is none,
+    /// which JSON can't say.
     ///
     /// # Panics
     /// If two tensors have the same name.
     pub fn write(&self, path: &Path) -> Result<()> {
         let tensors = self.prefixed();
         let state = serde_json::to_string(&self.state).expect("a state is representable");
+        if !serde_json::from_str(&state).is_ok_and(|back: RunState| back == self.state) {
+            return Err(Error::RunFile {
+                path: path.to_owned(),
+                what: format!("not written, because the run's state has a number that is none: {state}"),
+            });
+        }
         let metadata = BTreeMap::from([
             (VERSION_KEY.to_owned(), VERSION.to_string()),
             (DIGEST_KEY.to_owned(), digest(&state, &tensors)),

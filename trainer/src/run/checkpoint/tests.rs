@@ -95,6 +95,20 @@ fn the_same_checkpoint_makes_the_same_bytes() {
 }
 
 #[test]
+fn a_state_that_would_not_read_back_is_not_written() {
+    let (_folder, checkpoints) = checkpoints(1);
+    checkpoints.save(&checkpoint(10)).unwrap();
+    let mut broken = checkpoint(20);
+    broken.state.averages.insert("weight".to_owned(), f64::NAN);
+    let error = checkpoints.save(&broken).unwrap_err().to_string();
+    assert!(
+        error.contains("not written") && error.contains("a number that is none"),
+        "{error}"
+    );
+    assert_eq!(names(&checkpoints), ["step-000000000010.safetensors"]);
+}
+
+#[test]
 fn any_cut_and_any_flipped_byte_is_found() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("c.safetensors");

@@ -252,6 +252,31 @@ fn a_resumed_run_may_change_what_changes_nothing_that_was_computed() {
 }
 
 #[test]
+fn what_parameters_mean_and_how_they_came_about_must_not_change() {
+    for option in [
+        "model",
+        "layers",
+        "hidden",
+        "seed",
+        "partitions",
+        "concurrent",
+        "batch",
+        "lr",
+        "precision",
+        "fanouts",
+    ] {
+        assert!(!MAY_CHANGE.contains(&option), "{option}");
+    }
+    let error = TrainConfig::default()
+        .resumed(None, &flags([("seed", 2.into())]))
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("has seed 1, and seed 2 was asked for"),
+        "{error}"
+    );
+}
+
+#[test]
 fn what_must_not_change_is_named_with_both_values() {
     let run = everything();
     let mut others = 0;
