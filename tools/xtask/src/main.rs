@@ -1,11 +1,12 @@
 //! Development tasks: what a laptop and CI run, in the same way.
 //!
 //! Each task is a file here, prints the commands it runs so that they can be repeated by hand, and stops at the first
-//! that fails. Nothing but Cargo, Git, Python and a C++ compiler is called.
+//! that fails. Nothing but Cargo, Git, Python and a C++ compiler is called, and apt where a graph is made of its index.
 
 #![forbid(unsafe_code)]
 
 mod command;
+mod data;
 mod lint;
 mod quickstart;
 mod setup;
@@ -40,6 +41,11 @@ enum Task {
     Lint,
     /// Check what compilers don't: specs and samples complete, links resolve, nothing left behind
     Tidy,
+    /// Make a real graph of the index of Debian's package archive
+    Data {
+        #[command(subcommand)]
+        graph: data::Graph,
+    },
     /// Generate, ingest, verify and describe a synthetic and a real graph
     Quickstart,
 }
@@ -53,6 +59,7 @@ fn main() -> ExitCode {
             .and_then(|()| test::test()),
         Task::Lint => lint::lint(),
         Task::Tidy => tidy::tidy(),
+        Task::Data { graph } => data::data(&graph),
         Task::Quickstart => quickstart::quickstart(),
     };
     match result {

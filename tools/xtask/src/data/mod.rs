@@ -1,0 +1,221 @@
+//! `cargo xtask data`: real graphs that any Debian machine can make of its package archive's index.
+//!
+//! Both are a function of the index alone: the same files give the same bytes. Ids count packages in the order of their
+//! names, so a package has the same id in both graphs. Everything is written to a folder beside the one asked for, which
+//! takes its place when it is complete.
+
+mod classes;
+mod contents;
+mod descriptions;
+mod index;
+mod npy;
+mod packages;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Subcommand};
+
+pub use self::index::Source;
+use self::{classes::Classes, packages::Packages};
+
+/// Files that only have to do with packages are named alike in both graphs.
+const NODES: &str = "nodes.txt";
+
+#[derive(Debug, Subcommand)]
+pub enum Graph {
+    /// Debian's packages and what they depend on: 63 thousand nodes and 322 thousand edges (bookworm), with features
+    ///
+    /// An edge leads from a package to each that it depends on, recommends or suggests; every alternative counts. A name
+    /// that no package has leads to the packages that provide it, if those are at most four. Features are a signed,
+    /// hashed bag of the words and tags that describe a package, its own name excepted; the label is its section, if that
+    /// has 50 packages or more; the split is by a hash of its name.
+    ///
+    /// Writes, by number: edges.npy, features.npy, labels.npy, train.npy, val.npy, test.npy; by name: edges.tsv, in which a
+    /// package without edges has one to itself, and train.txt, val.txt, test.txt; and the names in the order of their
+    /// numbers: nodes.txt, classes.txt.
+    Debian(Options),
+    /// Debian's packages, their files, and folders: 8.0 million nodes and 15.3 million edges (bookworm)
+    ///
+    /// An edge leads from a package to each file in it, from a file to its folder, and from a folder to its parent. Files
+    /// and folders are numbered after the packages, in the order of their paths. Only packages have labels, and are split,
+    /// as in the graph of packages.
+    ///
+    /// Writes edges.npy, labels.npy, train.npy, val.npy, test.npy, packages.txt, classes.txt, and features.npy if it is
+    /// asked for.
+    DebianContents {
+        #[command(flatten)]
+        options: Options,
+        /// Write features, of so many values (f16): hashed words of a path's last part, and of a package's description
+        #[arg(long, value_name = "D", value_parser = clap::value_parser!(u16).range(1..))]
+        dim: Option<u16>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Options {
+    /// The folder to make
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Makes the graph and says what it has.
+pub fn data(graph: &Graph) -> Result<()> {
+    match graph {
+        Graph::Debian(options) => debian(&options.out, &options.source),
+        Graph::DebianContents { options, dim } => debian_contents(&options.out, &options.source, dim.map(usize::from)),
+    }
+}
+
+/// Makes the graph of packages in `out`.
+pub fn debian(out: &Path, source: &Source) -> Result<()> {
+    let work = Work::begin(out)?;
+    let index = source.index(&work.folder, false)?;
+    let packages = Packages::read(&index)?;
+    let classes = Classes::of(&packages);
+    let edges = packages.edges();
+    npy::write(
+        &work.file("edges.npy"),
+        npy::Element::I64,
+        &[edges.len() as u64, 2],
+        |out| {
+            edges
+                .iter()
+                .try_for_each(|&(source, target)| out.ids(&[source, target]))
+        },
+    )?;
+    let long = descriptions::long(&index)?;
+    let features = descriptions::features(&packages, &long);
+    let dim = descriptions::DIM as u64;
+    npy::write(
+        &work.file("features.npy"),
+        npy::Element::F32,
+        &[packages.len() as u64, dim],
+        |out| out.f32s(&features),
+    )?;
+    classes.write(&work.folder, &packages, packages.len() as u64)?;
+    packages.write_named(&work.file("edges.tsv"), &edges)?;
+    classes.write_named_splits(&work.folder, &packages)?;
+    packages.write_names(&work.file(NODES))?;
+    work.finish()?;
+
+    println!(
+        "{}: {} packages, {} edges, {dim} values a package; {classes}",
+        out.display(),
+        packages.len(),
+        edges.len(),
+    );
+    let described = packages
+        .list()
+        .iter()
+        .filter(|package| long.contains_key(&package.description_md5))
+        .count();
+    if described == 0 {
+        println!(
+            "Features are of short descriptions and tags: the index has no long descriptions (`--fetch` has apt fetch one \
+             that does)."
+        );
+    } else {
+        println!("{described} packages have a long description.");
+    }
+    let folder = out.display();
+    println!(
+        "To make a store of it:\n    grappa-ingest --edges {folder}/edges.tsv --ids string --self-loops drop --undirected --dedup \\\n        \
+         --features {folder}/features.npy --labels {folder}/labels.npy --train {folder}/train.txt --val {folder}/val.txt \\\n        \
+         --test {folder}/test.txt --out debian.grappa"
+    );
+    Ok(())
+}
+
+/// Makes the graph of files in `out`, with features if they are given a size.
+fn debian_contents(out: &Path, source: &Source, dim: Option<usize>) -> Result<()> {
+    let work = Work::begin(out)?;
+    let index = source.index(&work.folder, true)?;
+    let packages = Packages::read(&index)?;
+    let classes = Classes::of(&packages);
+    let features = match dim {
+        None => None,
+        Some(dim) => {
+            let words = descriptions::bags(&packages, &descriptions::long(&index)?);
+            Some(contents::Features::create(&work.file("features.npy"), dim, &words)?)
+        }
+    };
+    let tree = contents::write(&index, &packages, &work.file("edges.npy"), features)?;
+    classes.write(&work.folder, &packages, tree.nodes)?;
+    packages.write_names(&work.file("packages.txt"))?;
+    work.finish()?;
+
+    println!(
+        "{}: {} nodes ({} packages, {} files, {} folders), {} edges; {classes}",
+        out.display(),
+        tree.nodes,
+        packages.len(),
+        tree.files,
+        tree.folders,
+        tree.edges,
+    );
+    if tree.unknown > 0 {
+        println!(
+            "{} times a file was said to be of a package that the index does not have.",
+            tree.unknown
+        );
+    }
+    let folder = out.display();
+    println!(
+        "To make a store of it:\n    grappa-ingest --edges {folder}/edges.npy --nodes {} --undirected --dedup --labels {folder}/labels.npy \\\n        \
+         {}--train {folder}/train.npy --val {folder}/val.npy --test {folder}/test.npy --out debian-contents.grappa",
+        tree.nodes,
+        if dim.is_some() {
+            format!("--features {folder}/features.npy ")
+        } else {
+            String::new()
+        },
+    );
+    Ok(())
+}
+
+/// A folder that grows under another name.
+struct Work {
+    folder: PathBuf,
+    out: PathBuf,
+}
+
+impl Work {
+    fn begin(out: &Path) -> Result<Self> {
+        ensure!(
+            !out.exists(),
+            "{} exists: remove it, or name another folder",
+            out.display()
+        );
+        let mut folder = out.as_os_str().to_owned();
+        folder.push(".partial");
+        // apt takes a relative path for one in its own folder.
+        let folder = std::path::absolute(&folder).context("cannot tell the current folder")?;
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+        }
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        Ok(Self {
+            folder,
+            out: out.to_owned(),
+        })
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn finish(&self) -> Result<()> {
+        index::remove_fetched(&self.folder)?;
+        fs::rename(&self.folder, &self.out)
+            .with_context(|| format!("cannot rename {} to {}", self.folder.display(), self.out.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests;
