@@ -6,6 +6,7 @@
 //! - [`partition`] says which part of the graph each worker sees;
 //! - [`view`] is the rows that can be sampled from;
 //! - [`sample`] draws minibatches from them;
+//! - [`feed`] delivers these with the features of their nodes;
 //! - [`aggregate`] reduces the rows of all in-neighbours, out of core;
 //! - [`sort`] sorts ids in memory;
 //! - [`machine`] is what the machine has of memory, and the process takes of it;

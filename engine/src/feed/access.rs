@@ -53,6 +53,8 @@ pub(super) struct Stored {
 pub(super) struct PoolRows {
     pub geometry: Geometry,
     pub slots: Slots,
+    /// Gaps of up to so many bytes between rows are read.
+    pub bridge_bytes: u64,
 }
 
 impl RowAccess {

@@ -28,6 +28,7 @@
 mod access;
 mod budget;
 mod buffer;
+mod disk;
 mod files;
 mod options;
 mod partitions;
@@ -147,13 +148,18 @@ impl Feed {
                     Some(geometry) => Some(PoolRows {
                         geometry,
                         slots: slots(geometry)?,
+                        bridge_bytes: match options.bridge_bytes {
+                            Some(bytes) => bytes,
+                            None => disk::measure_bridge_bytes(&files, &mut *engine)?,
+                        }
+                        .into(),
                     }),
                     None => None,
                 };
                 let rows = Arc::new(Stored { files, resident, pool });
                 let planner = budget
                     .pool
-                    .map(|geometry| Planner::new(Pool::new(geometry), rows.clone(), options.bridge_bytes));
+                    .map(|geometry| Planner::new(Pool::new(geometry), rows.clone()));
                 (RowAccess::Stored(rows), planner, Some(engine), budget)
             }
             Some(format) => {
@@ -199,7 +205,6 @@ impl Feed {
                 access,
                 format,
                 reserve: Reserve::of(options.memory_bytes),
-                bridge_bytes: options.bridge_bytes,
             }),
             engine,
             engine_name,

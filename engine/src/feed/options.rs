@@ -40,9 +40,9 @@ pub struct FeedOptions {
     pub engine: read::Choice,
     /// How it reads.
     pub read: read::Options,
-    /// Two wanted rows of a file with no more than so many bytes between them are read together: what a disk transfers
-    /// in the time that one more read takes it.
-    pub bridge_bytes: u32,
+    /// Two wanted rows of a file with no more than so many bytes between them are read together: as many as the disk
+    /// transfers in the time that one more read takes it. By default that is measured.
+    pub bridge_bytes: Option<u32>,
 }
 
 impl Default for FeedOptions {
@@ -55,7 +55,7 @@ impl Default for FeedOptions {
             lookahead: None,
             engine: read::Choice::Auto,
             read: read::Options::default(),
-            bridge_bytes: 12 << 10,
+            bridge_bytes: None,
         }
     }
 }

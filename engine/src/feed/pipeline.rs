@@ -34,7 +34,6 @@ pub(super) struct Core {
     /// None if there are no features.
     pub format: Option<RowFormat>,
     pub reserve: Reserve,
-    pub bridge_bytes: u32,
 }
 
 /// A minibatch with the features of its nodes. When it is dropped, its memory is used for another one: a consumer that
@@ -324,7 +323,6 @@ impl Core {
         let target = Target {
             files: &rows.files,
             pool,
-            bridge_bytes: self.bridge_bytes.into(),
         };
         loop {
             let window = {
@@ -337,9 +335,18 @@ impl Core {
                     }
                 }
             };
+            let started = Instant::now();
             let fetched = target.fetch(&window.misses, &mut *engine, &self.counters, &self.stop);
             match fetched {
                 Ok(Fetched::All) => {
+                    tracing::debug!(
+                        window = window.number,
+                        batches = window.batches,
+                        rows = window.rows,
+                        read = window.misses.len(),
+                        seconds = started.elapsed().as_secs_f64(),
+                        "read a window"
+                    );
                     self.counters.windows.add(1);
                     self.lock().fetched(window.misses);
                 }

@@ -45,16 +45,14 @@ pub(super) enum Planned {
 pub(super) struct Planner {
     pool: Pool,
     rows: Arc<Stored>,
-    bridge_bytes: u64,
     window: Window,
 }
 
 impl Planner {
-    pub fn new(pool: Pool, rows: Arc<Stored>, bridge_bytes: u32) -> Self {
+    pub fn new(pool: Pool, rows: Arc<Stored>) -> Self {
         Self {
             pool,
             rows,
-            bridge_bytes: bridge_bytes.into(),
             window: Window {
                 number: 0,
                 from: 0,
@@ -159,7 +157,8 @@ impl Planner {
     /// first batch is assembled, and so until they are read.)
     fn adopt(&mut self, counters: &Counters) {
         let (chunks, stride) = (self.rows.files.chunks(), u64::from(self.rows.files.layout().stride));
-        let (bridged, from) = (self.bridge_bytes / stride, self.window.from);
+        let bridge_bytes = self.rows.pool.as_ref().map_or(0, |pool| pool.bridge_bytes);
+        let (bridged, from) = (bridge_bytes / stride, self.window.from);
         let wanted = self.window.misses.len();
         for i in 1..wanted {
             let [before, after] = [i - 1, i].map(|i| self.window.misses[i].node());

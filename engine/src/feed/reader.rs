@@ -32,8 +32,6 @@ const BATCH: usize = 64;
 pub(super) struct Target<'a> {
     pub files: &'a RowFiles,
     pub pool: &'a PoolRows,
-    /// Gaps of up to so many bytes are read.
-    pub bridge_bytes: u64,
 }
 
 /// How reading ended.
@@ -157,7 +155,8 @@ impl Iterator for Runs<'_> {
                 let (next_file, row) = self.locate(miss);
                 // Two rows on one page have no gap, however far apart they are.
                 let gap = row.saturating_sub(end);
-                let apart = next_file != file || (gap > self.target.bridge_bytes && row / PAGE != (end - 1) / PAGE);
+                let apart =
+                    next_file != file || (gap > self.target.pool.bridge_bytes && row / PAGE != (end - 1) / PAGE);
                 if apart || row + row_bytes - start > self.length_max || self.next - first == (1 << COUNT_BITS) - 1 {
                     break;
                 }
@@ -285,3 +284,6 @@ pub(super) fn read_whole(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

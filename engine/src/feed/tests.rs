@@ -27,7 +27,7 @@ use crate::{
 };
 
 const SCALE: u32 = 11;
-const NODES: u64 = 1 << SCALE;
+pub(super) const NODES: u64 = 1 << SCALE;
 const CHUNKS: u32 = 5;
 
 /// A store whose nodes have feature vectors.
@@ -58,7 +58,7 @@ fn store_with(
     Arc::new(Store::open(&options.out).unwrap())
 }
 
-fn stored(folder: &Path, dtype: FeatureDtype, dim: u32) -> Arc<Store> {
+pub(super) fn stored(folder: &Path, dtype: FeatureDtype, dim: u32) -> Arc<Store> {
     store(folder, Some((dtype, dim, FeatureSource::Stored)))
 }
 
@@ -290,6 +290,7 @@ fn options(memory_bytes: u64, threads: usize) -> FeedOptions {
             threads: 2,
             ..read::Options::default()
         },
+        bridge_bytes: Some(12 << 10),
         ..FeedOptions::default()
     }
 }

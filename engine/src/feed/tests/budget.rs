@@ -1,6 +1,7 @@
 //! What a feed takes is what it was given.
 
 use super::*;
+use crate::machine::peak_rss_bytes;
 
 #[test]
 fn a_budget_that_is_too_small_names_the_smallest_that_does() {
@@ -82,4 +83,67 @@ fn more_memory_means_fewer_reads() {
             wanted.len()
         );
     });
+}
+
+/// Names the child process that is measured, and its store.
+const CHILD: &str = "GRAPPA_TEST_FEED_STORE";
+
+/// Runs in a process of its own, whose memory nothing else takes.
+#[test]
+fn peak_memory_stays_within_the_budget() {
+    const BUDGET: u64 = 64 << 20;
+    if let Some(store) = std::env::var_os(CHILD) {
+        return deliver_within(&std::path::PathBuf::from(store), BUDGET);
+    }
+    let Some(_) = peak_rss_bytes() else {
+        println!("skipped: the system does not say how much memory a process took");
+        return;
+    };
+    // 128 MiB of rows, of which a minibatch wants 8 MiB.
+    let folder = tempfile::tempdir().unwrap();
+    let spec = (FeatureDtype::F32, 512, FeatureSource::Stored);
+    let store = store_with(folder.path(), Some(spec), |options| {
+        options.recipe = Recipe::new(Model::Rmat(Rmat::graph500(16, 1.0)), 3);
+    });
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "feed::tests::budget::peak_memory_stays_within_the_budget",
+            "--nocapture",
+        ])
+        .env(CHILD, store.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    let taken = text.split("took ").nth(1).and_then(|rest| rest.split(' ').next());
+    let taken: u64 = taken
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!(taken <= BUDGET + (8 << 20), "{taken} bytes of {BUDGET}");
+    // A feed that took little would not have been tested.
+    assert!(taken >= BUDGET / 2, "{taken} bytes of {BUDGET}");
+}
+
+fn deliver_within(path: &Path, budget: u64) {
+    let store = Arc::new(Store::open(path).unwrap());
+    let source = Arc::new(Wishes {
+        rows: 4096,
+        nodes: store.manifest().nodes,
+        ..Wishes::new(4, 60)
+    });
+    let before = peak_rss_bytes().unwrap();
+    let options = FeedOptions {
+        memory_bytes: budget,
+        threads: 2,
+        ..FeedOptions::default()
+    };
+    let mut feed = Feed::open(&store, &[], &*source, &options).unwrap();
+    assert!(feed.pool_rows() > 0 && feed.pool_rows() < 1 << 15);
+    for _ in 0..2 {
+        for batch in feed.epoch(&source) {
+            assert_eq!(batch.unwrap().features().unwrap().dim(), 512);
+        }
+    }
+    println!("took {} bytes", peak_rss_bytes().unwrap() - before);
 }

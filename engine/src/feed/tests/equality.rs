@@ -97,7 +97,7 @@ fn rows_of_any_length_are_read_whole() {
                 rows: 40,
                 ..Wishes::new(4, 30)
             };
-            for bridge_bytes in [0, 12 << 10] {
+            for bridge_bytes in [Some(0), Some(12 << 10), None] {
                 let options = FeedOptions {
                     bridge_bytes,
                     ..options(0, 2)

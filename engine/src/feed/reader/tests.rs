@@ -1,0 +1,185 @@
+//! Which reads a window becomes.
+
+use std::collections::BTreeMap;
+
+use grappa_formats::{ChunkId, NodeId, manifest::FeatureDtype};
+
+use super::*;
+use crate::{
+    feed::{
+        pool::{Found, Geometry, Now, Pool},
+        tests::stored,
+    },
+    io::{read, slots::Slots},
+};
+
+/// Notes what is read.
+struct Recorder {
+    engine: Box<dyn ReadEngine>,
+    reads: Vec<Read>,
+}
+
+impl ReadEngine for Recorder {
+    fn name(&self) -> &'static str {
+        self.engine.name()
+    }
+
+    fn read_bytes_max(&self) -> u32 {
+        self.engine.read_bytes_max()
+    }
+
+    fn depth(&self) -> usize {
+        self.engine.depth()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.engine.in_flight()
+    }
+
+    fn submit(&mut self, reads: &[Read]) -> Result<usize> {
+        let submitted = self.engine.submit(reads)?;
+        self.reads.extend(&reads[..submitted]);
+        Ok(submitted)
+    }
+
+    fn complete(&mut self, done: &mut dyn FnMut(&Read, &[u8])) -> Result<usize> {
+        self.engine.complete(done)
+    }
+}
+
+/// Reads the rows of `nodes` from a store of rows of `dim` f32, and checks what is in their slots.
+fn fetch(dim: u32, nodes: &[u64], bridge_bytes: u64, read_bytes_max: u32) -> Vec<Read> {
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored(folder.path(), FeatureDtype::F32, dim);
+    let chunk = store.chunk(ChunkId(0)).unwrap();
+    let files = RowFiles::open(&store, chunk.features().unwrap().meta().layout).unwrap();
+    let mut pool = Pool::new(Geometry::for_rows(nodes.len()));
+    let now = Now {
+        batch: 0,
+        pinned_from: 0,
+        window_from: 0,
+    };
+    let want = |&node: &u64| match pool.want(NodeId(node), now) {
+        Found::Missing { miss, .. } => miss,
+        found => panic!("{found:?}"),
+    };
+    let mut misses: Vec<Miss> = nodes.iter().map(want).collect();
+    misses.sort_unstable();
+    let rows = PoolRows {
+        geometry: pool.geometry(),
+        slots: Slots::new(pool.geometry().slots(), (4 * dim as usize).next_multiple_of(8)).unwrap(),
+        bridge_bytes,
+    };
+    let target = Target {
+        files: &files,
+        pool: &rows,
+    };
+    let options = read::Options {
+        depth: 3,
+        read_bytes_max,
+        ..read::Options::default()
+    };
+    let mut engine = Recorder {
+        engine: read::open(read::Choice::Pread, files.files().clone(), options).unwrap(),
+        reads: Vec::new(),
+    };
+    let counters = Counters::default();
+    let fetched = target.fetch(&misses, &mut engine, &counters, &AtomicBool::new(false));
+    assert_eq!(fetched.unwrap(), Fetched::All);
+    for &miss in &misses {
+        let id = store.chunks().chunk_of(miss.node());
+        let row = miss.node().0 - store.chunks().range(id).start;
+        let mut found = vec![0; 4 * dim as usize];
+        rows.slots.read(rows.geometry.slot(miss) as usize, &mut found);
+        let chunk = store.chunk(id).unwrap();
+        assert_eq!(found, chunk.features().unwrap().row(row), "node {}", miss.node());
+    }
+    let stats = counters.stats(4 * dim as usize);
+    assert_eq!(stats.reads, engine.reads.len() as u64);
+    assert_eq!(stats.bytes_read, engine.reads.iter().map(pages_of).sum::<u64>());
+    assert!(
+        stats.queue_depth > 0.0 && stats.queue_depth <= 3.0,
+        "{}",
+        stats.queue_depth
+    );
+    engine.reads
+}
+
+#[test]
+fn a_page_is_read_once_and_gaps_are_read_if_they_are_short() {
+    // Rows of 512 bytes, eight a page: rows 0 and 7 share one, 8 is on the next, 30 is 13 rows further than 16, and 100
+    // is far.
+    let nodes = [0, 7, 8, 16, 30, 100];
+    let spans = |reads: Vec<Read>| -> Vec<(u64, u64)> {
+        let first = reads[0].offset;
+        let span = |read: &Read| ((read.offset - first) / 512, u64::from(read.length) / 512);
+        reads.iter().map(span).collect()
+    };
+    assert_eq!(
+        spans(fetch(128, &nodes, 0, 1 << 20)),
+        [(0, 9), (16, 1), (30, 1), (100, 1)]
+    );
+    assert_eq!(
+        spans(fetch(128, &nodes, 7 * 512, 1 << 20)),
+        [(0, 17), (30, 1), (100, 1)]
+    );
+    assert_eq!(spans(fetch(128, &nodes, 13 * 512, 1 << 20)), [(0, 31), (100, 1)]);
+    assert_eq!(spans(fetch(128, &nodes, 1 << 20, 1 << 20)), [(0, 101)]);
+    // A read is no longer than the engine takes.
+    assert_eq!(
+        spans(fetch(128, &nodes, 1 << 20, 20 * 512)),
+        [(0, 17), (30, 1), (100, 1)]
+    );
+}
+
+#[test]
+fn dense_windows_become_passes_over_the_files() {
+    let nodes: Vec<u64> = (0..crate::feed::tests::NODES).filter(|node| node % 3 != 1).collect();
+    let reads = fetch(96, &nodes, 4096, 64 << 10);
+    let mut next: BTreeMap<u32, u64> = BTreeMap::new();
+    for read in &reads {
+        let before = next.insert(read.file.0, read.offset + u64::from(read.length));
+        assert!(before.is_none_or(|before| before <= read.offset), "{read:?}");
+    }
+    let bytes: u64 = reads.iter().map(|read| u64::from(read.length)).sum();
+    assert!(bytes > 96 * 4 * 9 / 10 * crate::feed::tests::NODES);
+    // Five files, and reads as long as they may be.
+    assert!(reads.len() as u64 <= 5 + bytes / ((64 << 10) - 96 * 4));
+}
+
+#[test]
+fn rows_longer_than_a_read_are_cut_at_words() {
+    let reads = fetch(1001, &[3, 4, 2000], 1 << 20, 1500);
+    assert_eq!(reads.len(), 9);
+    for read in &reads {
+        assert!(read.length <= 1496, "{read:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_is_stopped_leaves_nothing_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored(folder.path(), FeatureDtype::F32, 8);
+    let chunk = store.chunk(ChunkId(0)).unwrap();
+    let files = RowFiles::open(&store, chunk.features().unwrap().meta().layout).unwrap();
+    let geometry = Geometry::for_rows(10);
+    let rows = PoolRows {
+        geometry,
+        slots: Slots::new(geometry.slots(), 32).unwrap(),
+        bridge_bytes: 0,
+    };
+    let target = Target {
+        files: &files,
+        pool: &rows,
+    };
+    let mut engine = read::open(read::Choice::Pread, files.files().clone(), read::Options::default()).unwrap();
+    let read = Read {
+        file: FileIndex(0),
+        offset: 0,
+        length: 100,
+        tag: 0,
+    };
+    assert_eq!(engine.submit(&[read]).unwrap(), 1);
+    let fetched = target.fetch(&[], &mut *engine, &Counters::default(), &AtomicBool::new(true));
+    assert_eq!((fetched.unwrap(), engine.in_flight()), (Fetched::Stopped, 0));
+}
