@@ -10,7 +10,7 @@ use super::{
     planner::RESIDENT,
     pool::Geometry,
     resident::Resident,
-    rows::{RowFormat, RowScratch},
+    rows::{Column, RowFormat, RowScratch},
     stats::Counters,
 };
 use crate::{Result, generate::Features, io::slots::Slots, store::Store};
@@ -57,6 +57,16 @@ pub(super) struct PoolRows {
     pub bridge_bytes: u64,
 }
 
+/// What is wanted of a column.
+#[derive(Clone, Copy)]
+struct Wish<'a> {
+    number: usize,
+    column: &'a Column,
+    nodes: &'a [NodeId],
+    /// Where they are, if there is a pool.
+    places: &'a [u32],
+}
+
 impl RowAccess {
     /// Puts the rows of `nodes` into `out`, which has room for as many. `places` says where they are, if there is a pool.
     pub fn gather(
@@ -67,25 +77,32 @@ impl RowAccess {
         scratch: &mut RowScratch,
         out: &mut FeatureBuffer,
     ) -> Result<()> {
-        let rows = out.bytes_mut().chunks_exact_mut(format.output_bytes());
-        match self {
-            Self::None => Ok(()),
-            Self::Generated(generated) => {
-                for (&node, out) in nodes.iter().zip(rows) {
-                    let label = generated.store.ids().integer(node)?;
-                    format.write(&mut scratch.values, out, |values| generated.features.row(label, values));
+        for (number, column) in format.columns().iter().enumerate() {
+            let rows = out.column_mut(number).chunks_exact_mut(column.output_bytes());
+            let wish = Wish {
+                number,
+                column,
+                nodes,
+                places,
+            };
+            match self {
+                Self::None => {}
+                Self::Generated(generated) => {
+                    for (&node, out) in nodes.iter().zip(rows) {
+                        let label = generated.store.ids().integer(node)?;
+                        column.write(&mut scratch.values, out, |values| generated.features.row(label, values));
+                    }
                 }
-                Ok(())
+                Self::Stored(stored) => match (&stored.resident, &stored.pool) {
+                    (resident, Some(PoolRows { slots, .. })) => {
+                        stored.gather_placed(resident.as_ref(), slots, wish, scratch, rows);
+                    }
+                    (Some(resident), None) => stored.gather_resident(resident, wish, scratch, rows)?,
+                    (None, None) => unreachable!("stored rows are resident or pooled"),
+                },
             }
-            Self::Stored(stored) => match (&stored.resident, &stored.pool) {
-                (resident, Some(PoolRows { slots, .. })) => {
-                    stored.gather_placed(resident.as_ref(), slots, format, nodes, places, scratch, rows);
-                    Ok(())
-                }
-                (Some(resident), None) => stored.gather_resident(resident, format, nodes, scratch, rows),
-                (None, None) => unreachable!("stored rows are resident or pooled"),
-            },
         }
+        Ok(())
     }
 }
 
@@ -107,13 +124,14 @@ impl Stored {
     fn gather_resident<'a>(
         &self,
         resident: &Resident,
-        format: &RowFormat,
-        nodes: &[NodeId],
+        Wish {
+            number, column, nodes, ..
+        }: Wish<'_>,
         scratch: &mut RowScratch,
         rows: impl Iterator<Item = &'a mut [u8]>,
     ) -> Result<()> {
-        let place = |node: NodeId| resident.place(self.files.chunks().chunk_of(node), node);
-        let lines = self.lines();
+        let place = |node: NodeId| resident.place(number, self.files.chunks().chunk_of(node), node);
+        let lines = lines(column);
         // Places of the next rows, which are found when they are asked for.
         let mut ahead = [None; AHEAD];
         let ask = |node: NodeId| {
@@ -129,28 +147,31 @@ impl Stored {
             if let Some(&later) = nodes.get(i + AHEAD) {
                 ahead[i % AHEAD] = ask(later);
             }
-            format.convert(resident.row(place), &mut scratch.values, out);
+            column.convert(resident.row(number, place), &mut scratch.values, out);
         }
         Ok(())
     }
 
     /// Rows are resident or in the pool.
-    #[expect(clippy::too_many_arguments, reason = "it is one arm of a match, apart to be read")]
     fn gather_placed<'a>(
         &self,
         resident: Option<&Resident>,
         slots: &Slots,
-        format: &RowFormat,
-        nodes: &[NodeId],
-        places: &[u32],
+        Wish {
+            number,
+            column,
+            nodes,
+            places,
+        }: Wish<'_>,
         scratch: &mut RowScratch,
         rows: impl Iterator<Item = &'a mut [u8]>,
     ) {
         assert_eq!(places.len(), nodes.len(), "a place for each row");
-        let lines = self.lines();
+        let lines = lines(column);
+        let row_bytes = column.stored.row_bytes();
         let place = |node: NodeId| {
             let resident = resident.expect("a row has a resident place");
-            let place = resident.place(self.files.chunks().chunk_of(node), node);
+            let place = resident.place(number, self.files.chunks().chunk_of(node), node);
             (resident, place.expect("its chunk is resident"))
         };
         let ask = |i: usize| match places.get(i) {
@@ -159,25 +180,26 @@ impl Stored {
                 let (resident, place) = place(nodes[i]);
                 resident.prefetch(place, lines);
             }
-            Some(&slot) => slots.prefetch(slot as usize, lines),
+            Some(&slot) => slots.prefetch(slot as usize, column.part, lines),
         };
         (0..AHEAD).for_each(ask);
         for (i, (&slot, out)) in places.iter().zip(rows).enumerate() {
             ask(i + AHEAD);
             if slot == RESIDENT {
                 let (resident, place) = place(nodes[i]);
-                format.convert(resident.row(place), &mut scratch.values, out);
-            } else if format.is_verbatim() {
-                slots.read(slot as usize, out);
+                column.convert(resident.row(number, place), &mut scratch.values, out);
+            } else if column.is_verbatim() {
+                slots.read(slot as usize, column.part, out);
             } else {
-                slots.read(slot as usize, &mut scratch.row);
-                format.convert(&scratch.row, &mut scratch.values, out);
+                let row = &mut scratch.row[..row_bytes];
+                slots.read(slot as usize, column.part, row);
+                column.convert(row, &mut scratch.values, out);
             }
         }
     }
+}
 
-    /// Cache lines of a row that are asked for.
-    fn lines(&self) -> usize {
-        self.files.layout().row_bytes().div_ceil(64).min(LINES_MAX)
-    }
+/// Cache lines of a row that are asked for.
+fn lines(column: &Column) -> usize {
+    column.stored.row_bytes().div_ceil(64).min(LINES_MAX)
 }

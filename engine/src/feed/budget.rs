@@ -100,7 +100,7 @@ struct Costs {
 impl Costs {
     fn new(options: &FeedOptions, demand: &Demand, format: Option<&RowFormat>) -> Self {
         let rows = demand.rows as u64;
-        let per_slot = format.map_or(0, |format| slot_bytes(format) as u64)
+        let per_slot = format.map_or(0, |format| format.slot_bytes() as u64)
             + Geometry::BYTES_PER_SLOT
             // Each slot may be a miss of the window that is read or of the one that is planned.
             + 2 * size_of::<Miss>() as u64;
@@ -194,9 +194,4 @@ pub(super) fn read_options(options: &FeedOptions) -> read::Options {
         read.depth = (read.depth / 2).max(DEPTH_LEAST);
     }
     read
-}
-
-/// Bytes of a place in the pool.
-pub(super) fn slot_bytes(format: &RowFormat) -> usize {
-    format.stored.row_bytes().next_multiple_of(8)
 }

@@ -2,33 +2,37 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::options::OutputDtype;
+use super::{options::OutputDtype, rows::RowFormat};
 use crate::{Error, Result, io::arena::Arena};
 
-/// Feature rows of a minibatch, one after another without gaps, in memory that starts at a page and stays where it is:
-/// it may be registered for direct transfers, and is filled again when the batch that it belongs to is dropped.
+/// Feature rows of a minibatch, one after another without gaps, and after them those of their aggregates, if these were
+/// asked for. They are in memory that starts at a page and stays where it is: it may be registered for direct transfers,
+/// and is filled again when the batch that it belongs to is dropped.
 #[derive(Debug)]
 pub struct FeatureBuffer {
     arena: Arena,
+    /// Of a column.
     rows: usize,
+    columns: usize,
     dim: usize,
     dtype: OutputDtype,
 }
 
 impl FeatureBuffer {
-    /// A buffer with room for `rows` rows.
-    pub(super) fn new(rows: usize, dim: usize, dtype: OutputDtype) -> Result<Self> {
+    /// A buffer with room for `rows` nodes.
+    pub(super) fn new(rows: usize, format: &RowFormat) -> Result<Self> {
         Ok(Self {
-            arena: Arena::new(rows * dim * dtype.bytes())?,
+            arena: Arena::new(rows * format.output_bytes())?,
             rows: 0,
-            dim,
-            dtype,
+            columns: format.columns().len(),
+            dim: format.dim(),
+            dtype: format.output(),
         })
     }
 
-    /// Makes room for `rows` rows, of any values. Where that takes more memory, it must be left in the `reserve`.
+    /// Makes room for the rows of `rows` nodes, of any values. Where that takes more memory, it must be left in the `reserve`.
     pub(super) fn resize(&mut self, rows: usize, reserve: &Reserve) -> Result<()> {
-        let bytes = rows * self.dim * self.dtype.bytes();
+        let bytes = rows * self.columns * self.row_bytes();
         if bytes > self.arena.len() {
             // Some more, so that it need not grow again for the next batch.
             let bytes = bytes + bytes / 16;
@@ -40,9 +44,14 @@ impl FeatureBuffer {
         Ok(())
     }
 
-    /// Number of rows.
+    /// Number of nodes.
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Rows that there are of each node: 2 if aggregates were asked for.
+    pub fn columns(&self) -> usize {
+        self.columns
     }
 
     /// Values of a row.
@@ -55,17 +64,25 @@ impl FeatureBuffer {
         self.dtype
     }
 
-    /// All values' bytes, in the machine's order.
+    /// All values' bytes, in the machine's order: the features of all nodes, then the aggregates of all nodes.
     pub fn bytes(&self) -> &[u8] {
-        &self.arena[..self.rows * self.dim * self.dtype.bytes()]
+        &self.arena[..self.columns * self.column_bytes()]
     }
 
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        let bytes = self.rows * self.dim * self.dtype.bytes();
-        &mut self.arena[..bytes]
+    pub(super) fn column_mut(&mut self, column: usize) -> &mut [u8] {
+        let bytes = self.column_bytes();
+        &mut self.arena[column * bytes..][..bytes]
     }
 
-    /// The values, row by row.
+    fn row_bytes(&self) -> usize {
+        self.dim * self.dtype.bytes()
+    }
+
+    fn column_bytes(&self) -> usize {
+        self.rows * self.row_bytes()
+    }
+
+    /// All values, row by row.
     ///
     /// # Panics
     /// If they are not f32.
@@ -74,7 +91,7 @@ impl FeatureBuffer {
         bytemuck::cast_slice(self.bytes())
     }
 
-    /// The bits of the values, row by row.
+    /// The bits of all values, row by row.
     ///
     /// # Panics
     /// If they are not bf16.

@@ -1,4 +1,4 @@
-//! Where the feature rows of a store are: in which file, and where in it.
+//! Where the rows of a store are: in which file, and where in it.
 
 use std::sync::Arc;
 
@@ -14,23 +14,42 @@ use crate::{
         container::ContainerFile,
         read::{FileIndex, ReadFile},
     },
-    store::{Store, files},
+    store::{Store, aggregates::Aggregates, files},
 };
 
-/// The feature files of a store.
+/// The files of a store's features, and of their aggregates if these are wanted.
 #[derive(Debug)]
 pub(super) struct RowFiles {
     chunks: ChunkMap,
-    layout: FeatureLayout,
     files: Arc<[ReadFile]>,
+    columns: Vec<ColumnFiles>,
+}
+
+/// The files of one column, one a chunk.
+#[derive(Debug)]
+struct ColumnFiles {
+    layout: FeatureLayout,
     /// Of each chunk, its file and where in it row 0 is; none for the chunks that a slice lacks.
     places: Vec<Option<(FileIndex, u64)>>,
 }
 
 impl RowFiles {
-    /// Opens the feature files of all chunks that are there, whose rows must have the layout that the manifest says.
-    pub fn open(store: &Store, layout: FeatureLayout) -> Result<Self> {
+    /// Opens the feature files of all chunks that are there, whose rows must have the layout that the manifest says, and
+    /// those of the aggregates.
+    pub fn open(store: &Store, layout: FeatureLayout, aggregates: Option<&Aggregates>) -> Result<Self> {
         let mut opened = Vec::new();
+        let mut columns = vec![Self::features(store, layout, &mut opened)?];
+        if let Some(aggregates) = aggregates {
+            columns.push(Self::aggregates(aggregates, &mut opened)?);
+        }
+        Ok(Self {
+            chunks: store.chunks().clone(),
+            files: opened.into(),
+            columns,
+        })
+    }
+
+    fn features(store: &Store, layout: FeatureLayout, opened: &mut Vec<ReadFile>) -> Result<ColumnFiles> {
         let mut places = vec![None; store.chunks().chunks() as usize];
         for chunk in store.present_chunks() {
             let file: ContainerFile = store.file(&files::of_chunk(chunk, "features"))?;
@@ -44,11 +63,18 @@ impl RowFiles {
             places[chunk.0 as usize] = Some((FileIndex(opened.len() as u32), file.header().payload_offset));
             opened.push(ReadFile::open(file.path(), Some(file.bytes()))?);
         }
-        Ok(Self {
-            chunks: store.chunks().clone(),
-            layout,
-            files: opened.into(),
-            places,
+        Ok(ColumnFiles { layout, places })
+    }
+
+    fn aggregates(aggregates: &Aggregates, opened: &mut Vec<ReadFile>) -> Result<ColumnFiles> {
+        let mut open = |file: &ContainerFile| {
+            let place = (FileIndex(opened.len() as u32), file.header().payload_offset);
+            opened.push(ReadFile::open(file.path(), Some(file.bytes()))?);
+            Ok(Some(place))
+        };
+        Ok(ColumnFiles {
+            layout: aggregates.layout(),
+            places: aggregates.files().iter().map(&mut open).collect::<Result<_>>()?,
         })
     }
 
@@ -62,31 +88,31 @@ impl RowFiles {
         &self.chunks
     }
 
-    /// How a row is laid out.
-    pub fn layout(&self) -> FeatureLayout {
-        self.layout
+    /// How the rows of each column are laid out.
+    pub fn layouts(&self) -> impl ExactSizeIterator<Item = FeatureLayout> + Clone {
+        self.columns.iter().map(|column| column.layout)
     }
 
-    /// Where the rows of a chunk start; none if a slice lacks them.
-    pub fn chunk(&self, chunk: ChunkId) -> Option<(FileIndex, u64)> {
-        self.places[chunk.0 as usize]
+    /// Where a column's rows of a chunk start; none if a slice lacks them.
+    pub fn chunk(&self, column: usize, chunk: ChunkId) -> Option<(FileIndex, u64)> {
+        self.columns[column].places[chunk.0 as usize]
     }
 
-    /// Where the row of a node starts; none if a slice lacks it.
+    /// Where a column's row of a node starts; none if a slice lacks it.
     ///
     /// # Panics
     /// If there is no such node.
     #[inline]
-    pub fn locate(&self, node: NodeId) -> Option<(FileIndex, u64)> {
+    pub fn locate(&self, column: usize, node: NodeId) -> Option<(FileIndex, u64)> {
         let chunk = self.chunks.chunk_of(node);
-        let (file, start) = self.chunk(chunk)?;
+        let (file, start) = self.chunk(column, chunk)?;
         let row = node.0 - self.chunks.starts()[chunk.0 as usize];
-        Some((file, start + row * u64::from(self.layout.stride)))
+        Some((file, start + row * u64::from(self.columns[column].layout.stride)))
     }
 
     /// Fails if the row of `node` is not there.
     pub fn check(&self, node: NodeId) -> Result<()> {
-        match self.locate(node) {
+        match self.locate(0, node) {
             Some(_) => Ok(()),
             None => Err(self.absent(node)),
         }

@@ -22,6 +22,9 @@
 //! become passes over the files while few are. While a window is assembled and consumed the next one is sampled, planned
 //! and read.
 //!
+//! A row is a node's features, and with them their aggregate over its in-neighbours if there are such
+//! ([`crate::store::Aggregates`]) and they are asked for: both are found, missed and given up together.
+//!
 //! What can go wrong (a read, a file that changed, a batch that does not fit) ends all threads and is the iterator's last
 //! item. A panic of a thread becomes one of the consumer.
 
@@ -46,7 +49,7 @@ mod tests;
 
 use std::sync::{Arc, Condvar, Mutex, atomic::AtomicBool};
 
-use grappa_formats::{ChunkId, manifest::FeatureSource};
+use grappa_formats::{ChunkId, aggregates::AggregateKind, manifest::FeatureSource};
 
 use self::{
     access::{Generated, PoolRows, RowAccess, Stored},
@@ -77,7 +80,7 @@ use crate::{
         read::{self, ReadEngine},
         slots::Slots,
     },
-    store::Store,
+    store::{Store, aggregates::Aggregates},
 };
 
 /// Delivers minibatches with features, epoch after epoch.
@@ -95,7 +98,7 @@ impl Feed {
     ///
     /// # Errors
     /// If the memory is too little for one minibatch (the message says how much would do), the store has no features and
-    /// they are wanted, or its files can't be read.
+    /// they are wanted, it has no aggregates of the kind that is, or its files can't be read.
     pub fn open<S: BatchSource>(
         store: &Arc<Store>,
         owned: &[ChunkId],
@@ -130,12 +133,17 @@ impl Feed {
                 return Err(Error::input(store.path(), Position::Whole, what));
             }
         };
-        let format = spec.map(|spec| RowFormat::new(spec, options.output));
         let demand = Demand::measure(source)?;
         let is_stored = spec.is_some_and(|spec| spec.source == FeatureSource::Stored);
+        let aggregates = options.aggregates.map(|kind| aggregates(store, kind, is_stored)).transpose()?;
+        let format = spec.map(|spec| {
+            let aggregates = aggregates.as_ref().map(Aggregates::layout);
+            let columns: Vec<_> = std::iter::once(RowFormat::features(spec)).chain(aggregates).collect();
+            RowFormat::new(&columns, options.output)
+        });
         let (access, planner, engine, budget) = match &format {
             Some(format) if is_stored => {
-                let files = RowFiles::open(store, format.stored)?;
+                let files = RowFiles::open(store, format.columns()[0].stored, aggregates.as_ref())?;
                 let owned = present(store, owned);
                 let budget = Budget::divide(options, &demand, Some(format), rows_to_hold(store, &files, &owned))?;
                 let mut engine = open_engine(&files, options)?;
@@ -143,7 +151,7 @@ impl Feed {
                     .resident
                     .then(|| Resident::load(&files, &owned, &mut *engine))
                     .transpose()?;
-                let slots = |geometry: pool::Geometry| Slots::new(geometry.slots(), budget::slot_bytes(format));
+                let slots = |geometry: pool::Geometry| Slots::new(geometry.slots(), format.slot_bytes());
                 let pool = match budget.pool {
                     Some(geometry) => Some(PoolRows {
                         geometry,
@@ -178,7 +186,7 @@ impl Feed {
         };
         let buffers = match &format {
             Some(format) => {
-                let buffer = |_| FeatureBuffer::new(demand.rows, format.dim(), format.output);
+                let buffer = |_| FeatureBuffer::new(demand.rows, format);
                 Some((0..budget.buffers).map(buffer).collect::<Result<_>>()?)
             }
             None => None,
@@ -286,9 +294,25 @@ impl Drop for Epoch<'_> {
 
 impl Core {
     fn stats(&self) -> FeedStats {
-        let row_bytes = self.format.as_ref().map_or(0, |format| format.stored.row_bytes());
+        let row_bytes = self.format.as_ref().map_or(0, RowFormat::stored_bytes);
         self.counters.stats(row_bytes)
     }
+}
+
+/// The pre-aggregated features of a kind.
+fn aggregates(store: &Store, kind: AggregateKind, is_stored: bool) -> Result<Aggregates> {
+    if !is_stored {
+        return Err(Error::Options(format!(
+            "{}: pre-aggregated features are delivered with stored features, and here they are computed, or not wanted",
+            store.path().display()
+        )));
+    }
+    Aggregates::open(store, kind)?.ok_or_else(|| {
+        Error::Options(format!(
+            "{0} has no pre-aggregated features of kind {kind}; make them with `grappa-store preaggregate {0} --kind {kind}`",
+            store.path().display()
+        ))
+    })
 }
 
 /// Those of `chunks` that are there.

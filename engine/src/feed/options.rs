@@ -1,5 +1,7 @@
 //! What a feed may take, and what it delivers.
 
+use grappa_formats::aggregates::AggregateKind;
+
 use crate::io::read;
 
 /// The type of the values that are delivered.
@@ -32,6 +34,8 @@ pub struct FeedOptions {
     pub output: OutputDtype,
     /// Whether features are delivered; else minibatches alone.
     pub features: bool,
+    /// The kind of pre-aggregated features that are delivered with them.
+    pub aggregates: Option<AggregateKind>,
     /// Threads that sample and assemble. Another one reads, which mostly sleeps.
     pub threads: usize,
     /// The most batches whose rows are read together; by default as many as pay for the memory that they wait in.
@@ -51,6 +55,7 @@ impl Default for FeedOptions {
             memory_bytes: 1 << 30,
             output: OutputDtype::F32,
             features: true,
+            aggregates: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             lookahead: None,
             engine: read::Choice::Auto,

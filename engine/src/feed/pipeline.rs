@@ -314,7 +314,7 @@ impl Core {
     /// What the reader does from beginning to end.
     fn read(&self, mut engine: Box<dyn ReadEngine>) -> Box<dyn ReadEngine> {
         let _alarm = Alarm(self);
-        let RowAccess::Stored(rows) = &self.access else {
+        let (RowAccess::Stored(rows), Some(format)) = (&self.access, &self.format) else {
             return engine;
         };
         let Some(pool) = &rows.pool else {
@@ -322,6 +322,7 @@ impl Core {
         };
         let target = Target {
             files: &rows.files,
+            format,
             pool,
         };
         loop {

@@ -156,7 +156,9 @@ impl Planner {
     /// Gives rows between missing ones that are read with them places that no row had yet. (They stay until the window's
     /// first batch is assembled, and so until they are read.)
     fn adopt(&mut self, counters: &Counters) {
-        let (chunks, stride) = (self.rows.files.chunks(), u64::from(self.rows.files.layout().stride));
+        let chunks = self.rows.files.chunks();
+        // A gap must be read in each column.
+        let stride = self.rows.files.layouts().map(|layout| u64::from(layout.stride)).max().unwrap_or(1);
         let bridge_bytes = self.rows.pool.as_ref().map_or(0, |pool| pool.bridge_bytes);
         let (bridged, from) = (bridge_bytes / stride, self.window.from);
         let wanted = self.window.misses.len();

@@ -15,7 +15,7 @@ use std::{
     time::Instant,
 };
 
-use super::{access::PoolRows, files::RowFiles, pool::Miss, stats::Counters};
+use super::{access::PoolRows, files::RowFiles, pool::Miss, rows::RowFormat, stats::Counters};
 use crate::{
     Result,
     io::read::{FileIndex, Read, ReadEngine},
@@ -23,14 +23,17 @@ use crate::{
 
 /// What is read is a whole number of pages.
 const PAGE: u64 = 4096;
-/// Bits of a tag that count misses.
+/// Bits of a tag that count misses, of which there are no more than places in a pool; others say which is the first. The
+/// rest says which column is read.
 const COUNT_BITS: u32 = 24;
+const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 /// Reads that are made before they are handed to the engine.
 const BATCH: usize = 64;
 
 /// Where the rows of a window go.
 pub(super) struct Target<'a> {
     pub files: &'a RowFiles,
+    pub format: &'a RowFormat,
     pub pool: &'a PoolRows,
 }
 
@@ -53,7 +56,8 @@ impl Target<'_> {
         stop: &AtomicBool,
     ) -> Result<Fetched> {
         let mut touched = Touched::new(self.files.files().len());
-        let mut runs = Runs::new(self, misses, u64::from(engine.read_bytes_max()));
+        let length_max = u64::from(engine.read_bytes_max());
+        let mut runs = (0..self.format.columns().len()).flat_map(|column| Runs::new(self, column, misses, length_max));
         let mut waiting: Vec<Read> = Vec::with_capacity(BATCH);
         let mut meter = DepthMeter::new(counters);
         loop {
@@ -91,25 +95,29 @@ impl Target<'_> {
 
     /// Copies what was read into the slots that want it.
     fn take(&self, misses: &[Miss], read: &Read, bytes: &[u8]) {
-        let first = (read.tag >> COUNT_BITS) as usize;
-        let count = (read.tag & ((1 << COUNT_BITS) - 1)) as usize;
-        let row_bytes = self.files.layout().row_bytes() as u64;
+        let number = read.tag >> (2 * COUNT_BITS);
+        let first = (read.tag >> COUNT_BITS & COUNT_MAX) as usize;
+        let count = (read.tag & COUNT_MAX) as usize;
+        let column = &self.format.columns()[number as usize];
+        let row_bytes = column.stored.row_bytes() as u64;
         let read_end = read.offset + u64::from(read.length);
         for &miss in &misses[first..first + count] {
-            let (_, start) = self.files.locate(miss.node()).expect("checked when it was planned");
+            let place = self.files.locate(number as usize, miss.node());
+            let (_, start) = place.expect("checked when it was planned");
             // All of the row, or the part of it that is in this read.
             let from = start.max(read.offset);
             let to = (start + row_bytes).min(read_end);
             let part = &bytes[(from - read.offset) as usize..(to - read.offset) as usize];
             let slot = self.pool.geometry.slot(miss) as usize;
-            self.pool.slots.fill(slot, (from - start) as usize, part);
+            self.pool.slots.fill(slot, column.part + (from - start) as usize, part);
         }
     }
 }
 
-/// Makes reads of sorted misses.
+/// Makes reads of a column of sorted misses.
 struct Runs<'a> {
     target: &'a Target<'a>,
+    column: usize,
     misses: &'a [Miss],
     /// The first miss that is not read yet.
     next: usize,
@@ -119,9 +127,10 @@ struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    fn new(target: &'a Target<'a>, misses: &'a [Miss], length_max: u64) -> Self {
+    fn new(target: &'a Target<'a>, column: usize, misses: &'a [Miss], length_max: u64) -> Self {
         Self {
             target,
+            column,
             misses,
             next: 0,
             done: 0,
@@ -131,7 +140,7 @@ impl<'a> Runs<'a> {
     }
 
     fn locate(&self, miss: Miss) -> (FileIndex, u64) {
-        let place = self.target.files.locate(miss.node());
+        let place = self.target.files.locate(self.column, miss.node());
         place.expect("checked when it was planned")
     }
 }
@@ -142,7 +151,7 @@ impl Iterator for Runs<'_> {
     fn next(&mut self) -> Option<Read> {
         let first = self.next;
         let (file, row) = self.locate(*self.misses.get(first)?);
-        let row_bytes = self.target.files.layout().row_bytes() as u64;
+        let row_bytes = self.target.format.columns()[self.column].stored.row_bytes() as u64;
         let start = row + self.done;
         let mut end = row + row_bytes;
         if end - start > self.length_max {
@@ -157,7 +166,7 @@ impl Iterator for Runs<'_> {
                 let gap = row.saturating_sub(end);
                 let apart =
                     next_file != file || (gap > self.target.pool.bridge_bytes && row / PAGE != (end - 1) / PAGE);
-                if apart || row + row_bytes - start > self.length_max || self.next - first == (1 << COUNT_BITS) - 1 {
+                if apart || row + row_bytes - start > self.length_max || (self.next - first) as u64 == COUNT_MAX {
                     break;
                 }
                 end = row + row_bytes;
@@ -169,7 +178,7 @@ impl Iterator for Runs<'_> {
             file,
             offset: start,
             length: (end - start) as u32,
-            tag: (first as u64) << COUNT_BITS | count as u64,
+            tag: ((self.column as u64) << COUNT_BITS | first as u64) << COUNT_BITS | count as u64,
         })
     }
 }

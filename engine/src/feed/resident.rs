@@ -1,6 +1,6 @@
 //! Rows of whole chunks in memory, found by arithmetic.
 
-use grappa_formats::{ChunkId, NodeId};
+use grappa_formats::{ChunkId, NodeId, features::FeatureLayout};
 
 use super::{files::RowFiles, reader};
 use crate::{
@@ -8,10 +8,15 @@ use crate::{
     io::{arena::Arena, prefetch::prefetch, read::ReadEngine},
 };
 
-/// The rows of some chunks, with the stride that they have on disk.
+/// The rows of some chunks, with the stride that they have on disk, column by column.
 #[derive(Debug)]
 pub(super) struct Resident {
     rows: Arena,
+    columns: Vec<Column>,
+}
+
+#[derive(Debug)]
+struct Column {
     stride: usize,
     row_bytes: usize,
     /// Of each chunk, what to multiply a node with the stride and add, to find its row: modulo 2^64, since the first node
@@ -23,55 +28,60 @@ impl Resident {
     /// Bytes that the rows of `chunks` take.
     pub fn bytes(files: &RowFiles, chunks: &[ChunkId]) -> u64 {
         let rows: u64 = chunks.iter().map(|&chunk| files.chunks().len(chunk)).sum();
-        rows.saturating_mul(u64::from(files.layout().stride))
+        let strides: u64 = files.layouts().map(|layout| u64::from(layout.stride)).sum();
+        rows.saturating_mul(strides)
     }
 
     /// Reads the rows of `chunks`, which must be there, each once.
     pub fn load(files: &RowFiles, chunks: &[ChunkId], engine: &mut dyn ReadEngine) -> Result<Self> {
-        let stride = files.layout().stride as usize;
         let mut rows = Arena::new(usize::try_from(Self::bytes(files, chunks)).unwrap_or(usize::MAX))?;
-        let mut bases = vec![None; files.chunks().chunks() as usize];
-        let mut pieces = Vec::with_capacity(chunks.len());
+        let mut pieces = Vec::with_capacity(chunks.len() * files.layouts().len());
         let mut at = 0u64;
-        for &chunk in chunks {
-            let range = files.chunks().range(chunk);
-            let bytes = (range.end - range.start) * stride as u64;
-            let (file, offset) = files.chunk(chunk).expect("resident chunks are there");
-            bases[chunk.0 as usize] = Some(at.wrapping_sub(range.start.wrapping_mul(stride as u64)));
-            pieces.push(reader::Piece {
-                file,
-                offset,
-                bytes,
-                to: at,
-            });
-            at += bytes;
-        }
+        let mut place = |(column, layout): (usize, FeatureLayout)| {
+            let stride = u64::from(layout.stride);
+            let mut bases = vec![None; files.chunks().chunks() as usize];
+            for &chunk in chunks {
+                let range = files.chunks().range(chunk);
+                let bytes = (range.end - range.start) * stride;
+                let (file, offset) = files.chunk(column, chunk).expect("resident chunks are there");
+                bases[chunk.0 as usize] = Some(at.wrapping_sub(range.start.wrapping_mul(stride)));
+                pieces.push(reader::Piece {
+                    file,
+                    offset,
+                    bytes,
+                    to: at,
+                });
+                at += bytes;
+            }
+            Column {
+                stride: stride as usize,
+                row_bytes: layout.row_bytes(),
+                bases,
+            }
+        };
+        let columns = files.layouts().enumerate().map(&mut place).collect();
         reader::read_whole(&pieces, files, engine, &mut rows)?;
-        Ok(Self {
-            rows,
-            stride,
-            row_bytes: files.layout().row_bytes(),
-            bases,
-        })
+        Ok(Self { rows, columns })
     }
 
     /// Whether a chunk's rows are here.
     #[inline]
     pub fn has(&self, chunk: ChunkId) -> bool {
-        self.bases[chunk.0 as usize].is_some()
+        self.columns[0].bases[chunk.0 as usize].is_some()
     }
 
-    /// Where the row of a node of a chunk is.
+    /// Where a column's row of a node of a chunk is.
     #[inline]
-    pub fn place(&self, chunk: ChunkId, node: NodeId) -> Option<usize> {
-        let base = self.bases[chunk.0 as usize]?;
-        Some(base.wrapping_add(node.0.wrapping_mul(self.stride as u64)) as usize)
+    pub fn place(&self, column: usize, chunk: ChunkId, node: NodeId) -> Option<usize> {
+        let column = &self.columns[column];
+        let base = column.bases[chunk.0 as usize]?;
+        Some(base.wrapping_add(node.0.wrapping_mul(column.stride as u64)) as usize)
     }
 
-    /// The row at a place.
+    /// A column's row at a place.
     #[inline]
-    pub fn row(&self, place: usize) -> &[u8] {
-        &self.rows[place..place + self.row_bytes]
+    pub fn row(&self, column: usize, place: usize) -> &[u8] {
+        &self.rows[place..place + self.columns[column].row_bytes]
     }
 
     /// Begins to bring the first `lines` cache lines at a place into the cache.

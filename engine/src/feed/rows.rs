@@ -7,39 +7,93 @@ use grappa_formats::{
 
 use super::options::OutputDtype;
 
-/// How rows are stored, and as what they are delivered.
-#[derive(Debug, Clone, Copy)]
+/// What there is of a node: its features, and their aggregate over its in-neighbours if that is wanted. Of the columns of a
+/// row, each has its own files; in memory they are side by side, and they are delivered one below the other.
+#[derive(Debug, Clone)]
 pub(super) struct RowFormat {
+    columns: Vec<Column>,
+}
+
+/// How one column of rows is stored, and as what it is delivered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Column {
     pub stored: FeatureLayout,
     pub output: OutputDtype,
+    /// Where its part of a row in memory starts, in bytes: a multiple of 8.
+    pub part: usize,
 }
 
 impl RowFormat {
-    /// The format of the rows of a store.
-    pub fn new(spec: &FeatureSpec, output: OutputDtype) -> Self {
-        let dtype = match spec.source {
-            FeatureSource::Stored => spec.dtype,
-            // They are computed as f32.
-            FeatureSource::Procedural => FeatureDtype::F32,
+    /// Rows of columns that are stored like this. All have equally many values.
+    pub fn new(stored: &[FeatureLayout], output: OutputDtype) -> Self {
+        let mut end = 0;
+        let column = |&stored: &FeatureLayout| {
+            let part = end;
+            end += stored.row_bytes().next_multiple_of(8);
+            Column { stored, output, part }
         };
         Self {
-            stored: FeatureLayout {
-                dtype,
-                dim: spec.dim,
-                stride: spec.row_stride,
-            },
-            output,
+            columns: stored.iter().map(column).collect(),
         }
     }
 
-    /// Values of a row.
-    pub fn dim(&self) -> usize {
-        self.stored.dim as usize
+    /// Rows as they are stored in feature files, or computed.
+    pub fn features(spec: &FeatureSpec) -> FeatureLayout {
+        FeatureLayout {
+            dtype: match spec.source {
+                FeatureSource::Stored => spec.dtype,
+                // They are computed as f32.
+                FeatureSource::Procedural => FeatureDtype::F32,
+            },
+            dim: spec.dim,
+            stride: spec.row_stride,
+        }
     }
 
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Values of a row of one column.
+    pub fn dim(&self) -> usize {
+        self.columns[0].stored.dim as usize
+    }
+
+    /// The type of the delivered values.
+    pub fn output(&self) -> OutputDtype {
+        self.columns[0].output
+    }
+
+    /// Bytes of all that is delivered of a node.
+    pub fn output_bytes(&self) -> usize {
+        self.columns.iter().map(Column::output_bytes).sum()
+    }
+
+    /// Bytes of all that is stored of a node.
+    pub fn stored_bytes(&self) -> usize {
+        self.columns.iter().map(|column| column.stored.row_bytes()).sum()
+    }
+
+    /// Bytes of a node's place in memory, a multiple of 8.
+    pub fn slot_bytes(&self) -> usize {
+        let parts = self.columns.iter().map(|column| column.stored.row_bytes().next_multiple_of(8));
+        parts.sum()
+    }
+
+    /// Memory to convert with.
+    pub fn scratch(&self) -> RowScratch {
+        let row_bytes = self.columns.iter().map(|column| column.stored.row_bytes()).max();
+        RowScratch {
+            values: vec![0.0; self.dim()],
+            row: vec![0; row_bytes.unwrap_or_default()],
+        }
+    }
+}
+
+impl Column {
     /// Bytes of a delivered row.
     pub fn output_bytes(&self) -> usize {
-        self.dim() * self.output.bytes()
+        self.stored.dim as usize * self.output.bytes()
     }
 
     /// Whether a delivered row is the bytes of the stored one.
@@ -48,14 +102,6 @@ impl RowFormat {
             (self.stored.dtype, self.output),
             (FeatureDtype::F32, OutputDtype::F32) | (FeatureDtype::Bf16, OutputDtype::Bf16)
         )
-    }
-
-    /// Memory to convert with.
-    pub fn scratch(&self) -> RowScratch {
-        RowScratch {
-            values: vec![0.0; self.dim()],
-            row: vec![0; self.stored.row_bytes()],
-        }
     }
 
     /// Converts a stored row. `out` is aligned to its values.

@@ -24,6 +24,7 @@ use crate::{
     },
     progress::Silent,
     sample::{Block, Minibatch},
+    store::aggregates::{AggregateOptions, preaggregate},
 };
 
 const SCALE: u32 = 11;
@@ -208,19 +209,57 @@ fn row(store: &Store, node: NodeId, output: OutputDtype) -> Vec<u8> {
             generator.features(values.len()).row(label, &mut values);
         }
     }
+    delivered(&values, output)
+}
+
+/// The bytes that values are delivered as.
+fn delivered(values: &[f32], output: OutputDtype) -> Vec<u8> {
     match output {
         OutputDtype::F32 => values.iter().flat_map(|value| value.to_ne_bytes()).collect(),
         OutputDtype::Bf16 => {
+            let dim = values.len() as u32;
             let layout = FeatureLayout {
                 dtype: FeatureDtype::Bf16,
-                dim: spec.dim,
-                stride: 2 * spec.dim,
+                dim,
+                stride: 2 * dim,
             };
-            let mut bytes = vec![0; 2 * spec.dim as usize];
-            layout.encode_row(&values, &mut bytes);
+            let mut bytes = vec![0; 2 * values.len()];
+            layout.encode_row(values, &mut bytes);
             bytes
         }
     }
+}
+
+/// Appends to each of `rows` the delivered bytes of the node's aggregate.
+fn append_aggregates(rows: &mut [Vec<u8>], store: &Store, kind: AggregateKind, output: OutputDtype) {
+    let aggregates = Aggregates::open(store, kind).unwrap().unwrap();
+    let layout = aggregates.layout();
+    let mut values = vec![0.0; layout.dim as usize];
+    let mut rows = rows.iter_mut();
+    for (chunk, file) in (0..).map(ChunkId).zip(aggregates.files()) {
+        let payload = file.read_payload().unwrap();
+        let stored = payload.chunks_exact(layout.stride as usize);
+        let nodes = store.chunks().len(chunk) as usize;
+        for (row, bytes) in rows.by_ref().zip(stored).take(nodes) {
+            layout.decode_row(&bytes[..layout.row_bytes()], &mut values);
+            row.extend(delivered(&values, output));
+        }
+    }
+    assert!(rows.next().is_none());
+}
+
+/// Makes pre-aggregated features.
+fn aggregate(store: &Store, kind: AggregateKind, dtype: Option<FeatureDtype>) {
+    let options = AggregateOptions {
+        kind,
+        dtype,
+        budget: crate::aggregate::Budget {
+            memory: 64 << 20,
+            threads: 2,
+        },
+        replace: false,
+    };
+    preaggregate(store, &options, &Silent).unwrap();
 }
 
 /// The delivered bytes of all rows, found without a feed.
@@ -242,9 +281,14 @@ fn check(batch: &Batch, source: &Wishes, rows: &[Vec<u8>]) {
     assert_eq!(features.rows(), expected.nodes.len());
     assert_eq!(features.bytes().as_ptr().addr() % 4096, 0);
     let row_bytes = features.dim() * features.dtype().bytes();
-    for (node, found) in expected.nodes.iter().zip(features.bytes().chunks_exact(row_bytes)) {
-        assert_eq!(found, rows[node.0 as usize], "batch {}, node {node}", batch.index());
+    let mut found = features.bytes().chunks_exact(row_bytes);
+    for column in 0..features.columns() {
+        for node in &expected.nodes {
+            let row = rows[node.0 as usize].chunks_exact(row_bytes).nth(column);
+            assert_eq!(found.next(), row, "batch {}, column {column}, node {node}", batch.index());
+        }
     }
+    assert!(found.next().is_none());
 }
 
 /// Takes all batches of an epoch and checks them; how many they were, and the error if there was one.

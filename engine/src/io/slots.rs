@@ -98,13 +98,14 @@ impl Slots {
         }
     }
 
-    /// Copies the first bytes of a place.
+    /// Copies a part of a place.
     ///
     /// # Panics
-    /// If there is no such place, or it has not that many bytes.
+    /// If there is no such place, the part does not start at a multiple of 8, or is too long.
     #[inline]
-    pub fn read(&self, slot: usize, bytes: &mut [u8]) {
-        let words = self.slot(slot);
+    pub fn read(&self, slot: usize, offset: usize, bytes: &mut [u8]) {
+        assert!(offset.is_multiple_of(WORD), "a part that starts at {offset}");
+        let words = &self.slot(slot)[offset / WORD..];
         assert!(bytes.len() <= words.len() * WORD, "{} bytes", bytes.len());
         let (whole, rest) = bytes.as_chunks_mut::<WORD>();
         for (bytes, word) in whole.iter_mut().zip(words) {
@@ -116,10 +117,10 @@ impl Slots {
         }
     }
 
-    /// Begins to bring the first `lines` cache lines of a place into the cache.
+    /// Begins to bring `lines` cache lines of a place, from the byte at `offset` on, into the cache.
     #[inline]
-    pub fn prefetch(&self, slot: usize, lines: usize) {
-        let first = slot * self.words_per_slot;
+    pub fn prefetch(&self, slot: usize, offset: usize, lines: usize) {
+        let first = slot * self.words_per_slot + offset / WORD;
         for line in 0..lines {
             prefetch(self.words(), first + line * (LINE / WORD));
         }
@@ -157,18 +158,18 @@ mod tests {
         }
         slots.fill(2, 8, &[77; 11]);
         let mut row = [0; 24];
-        slots.read(1, &mut row);
+        slots.read(1, 0, &mut row);
         assert_eq!(row, [2; 24]);
-        slots.read(3, &mut row);
+        slots.read(3, 0, &mut row);
         assert_eq!(row, [4; 24]);
-        slots.read(2, &mut row);
+        slots.read(2, 0, &mut row);
         assert_eq!(row[..8], [3; 8]);
         assert_eq!(row[8..19], [77; 11]);
         assert_eq!(row[19..], [0; 5]);
         let mut part = [9; 13];
-        slots.read(2, &mut part);
+        slots.read(2, 0, &mut part);
         assert_eq!(part, row[..13]);
-        slots.prefetch(4, 9);
+        slots.prefetch(4, 8, 9);
         assert!(Slots::new(0, 8).unwrap().is_empty());
     }
 
@@ -222,7 +223,7 @@ mod tests {
                             std::thread::yield_now();
                             continue;
                         };
-                        slots.read(slot, &mut row);
+                        slots.read(slot, 0, &mut row);
                         assert!(row.into_iter().eq(pattern(round)), "round {round}");
                         checked.fetch_add(1, Ordering::Relaxed);
                         free.lock().unwrap().push(slot);

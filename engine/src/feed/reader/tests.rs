@@ -7,6 +7,7 @@ use grappa_formats::{ChunkId, NodeId, manifest::FeatureDtype};
 use super::*;
 use crate::{
     feed::{
+        OutputDtype,
         pool::{Found, Geometry, Now, Pool},
         tests::stored,
     },
@@ -52,7 +53,9 @@ fn fetch(dim: u32, nodes: &[u64], bridge_bytes: u64, read_bytes_max: u32) -> Vec
     let folder = tempfile::tempdir().unwrap();
     let store = stored(folder.path(), FeatureDtype::F32, dim);
     let chunk = store.chunk(ChunkId(0)).unwrap();
-    let files = RowFiles::open(&store, chunk.features().unwrap().meta().layout).unwrap();
+    let layout = chunk.features().unwrap().meta().layout;
+    let files = RowFiles::open(&store, layout, None).unwrap();
+    let format = RowFormat::new(&[layout], OutputDtype::F32);
     let mut pool = Pool::new(Geometry::for_rows(nodes.len()));
     let now = Now {
         batch: 0,
@@ -72,6 +75,7 @@ fn fetch(dim: u32, nodes: &[u64], bridge_bytes: u64, read_bytes_max: u32) -> Vec
     };
     let target = Target {
         files: &files,
+        format: &format,
         pool: &rows,
     };
     let options = read::Options {
@@ -90,7 +94,7 @@ fn fetch(dim: u32, nodes: &[u64], bridge_bytes: u64, read_bytes_max: u32) -> Vec
         let id = store.chunks().chunk_of(miss.node());
         let row = miss.node().0 - store.chunks().range(id).start;
         let mut found = vec![0; 4 * dim as usize];
-        rows.slots.read(rows.geometry.slot(miss) as usize, &mut found);
+        rows.slots.read(rows.geometry.slot(miss) as usize, 0, &mut found);
         let chunk = store.chunk(id).unwrap();
         assert_eq!(found, chunk.features().unwrap().row(row), "node {}", miss.node());
     }
@@ -161,7 +165,9 @@ fn a_reader_that_is_stopped_leaves_nothing_under_way() {
     let folder = tempfile::tempdir().unwrap();
     let store = stored(folder.path(), FeatureDtype::F32, 8);
     let chunk = store.chunk(ChunkId(0)).unwrap();
-    let files = RowFiles::open(&store, chunk.features().unwrap().meta().layout).unwrap();
+    let layout = chunk.features().unwrap().meta().layout;
+    let files = RowFiles::open(&store, layout, None).unwrap();
+    let format = RowFormat::new(&[layout], OutputDtype::F32);
     let geometry = Geometry::for_rows(10);
     let rows = PoolRows {
         geometry,
@@ -170,6 +176,7 @@ fn a_reader_that_is_stopped_leaves_nothing_under_way() {
     };
     let target = Target {
         files: &files,
+        format: &format,
         pool: &rows,
     };
     let mut engine = read::open(read::Choice::Pread, files.files().clone(), read::Options::default()).unwrap();

@@ -45,6 +45,75 @@ fn every_dtype_in_every_tier_is_what_the_store_holds() {
 }
 
 #[test]
+fn aggregates_come_with_features_from_every_tier() {
+    watched(|| {
+        for (dtype, of_aggregates, kind) in [
+            (FeatureDtype::F32, FeatureDtype::F32, AggregateKind::Mean),
+            (FeatureDtype::Int8, FeatureDtype::F16, AggregateKind::Sum),
+            (FeatureDtype::F16, FeatureDtype::F32, AggregateKind::Gcn),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let store = stored(folder.path(), dtype, 37);
+            aggregate(&store, kind, Some(of_aggregates));
+            for output in OUTPUTS {
+                let mut rows = rows(&store, output);
+                append_aggregates(&mut rows, &store, kind, output);
+                let source = Wishes::new(9, 25);
+                let wanted = FeedOptions {
+                    output,
+                    aggregates: Some(kind),
+                    ..options(64 << 20, 2)
+                };
+                for owned in [&all_chunks()[..], &[ChunkId(1), ChunkId(3)], &[]] {
+                    let mut feed = Feed::open(&store, owned, &source, &wanted).unwrap();
+                    assert_eq!(feed.is_resident(), !owned.is_empty());
+                    consume_all(&mut feed, &source, &rows);
+                    let stats = feed.stats();
+                    let bytes = 37 * (dtype.row_bytes(37) / 37 + of_aggregates.row_bytes(37) / 37);
+                    assert!(stats.bytes_wanted / stats.rows_wanted >= u64::from(bytes), "{stats:?}");
+                }
+                // Rows give way, and gaps are read.
+                for bridge_bytes in [0, 12 << 10] {
+                    let little = with_little(&store, &source, 20 << 10, wanted.clone());
+                    let little = FeedOptions {
+                        bridge_bytes: Some(bridge_bytes),
+                        ..little
+                    };
+                    let mut feed = Feed::open(&store, &[], &source, &little).unwrap();
+                    assert!(feed.pool_rows() < NODES as usize, "{} rows", feed.pool_rows());
+                    consume_all(&mut feed, &source, &rows);
+                    consume_all(&mut feed, &Wishes::new(10, 20), &rows);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn aggregates_that_are_not_there_are_asked_for_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored(folder.path(), FeatureDtype::F32, 4);
+    let source = Wishes::new(1, 1);
+    let wanted = FeedOptions {
+        aggregates: Some(AggregateKind::Mean),
+        ..options(64 << 20, 1)
+    };
+    let error = |store: &Arc<Store>| Feed::open(store, &[], &source, &wanted).err().unwrap().to_string();
+    let text = error(&store);
+    assert!(text.contains("grappa-store preaggregate") && text.contains("--kind mean"), "{text}");
+    // Another kind is not that kind.
+    aggregate(&store, AggregateKind::Sum, None);
+    assert_eq!(error(&store), text);
+    aggregate(&store, AggregateKind::Mean, None);
+    assert!(Feed::open(&store, &[], &source, &wanted).is_ok());
+
+    let folder = tempfile::tempdir().unwrap();
+    let computed = super::store(folder.path(), Some((FeatureDtype::F32, 4, FeatureSource::Procedural)));
+    let text = error(&computed);
+    assert!(text.contains("computed"), "{text}");
+}
+
+#[test]
 fn the_smallest_pool_delivers_the_same_with_any_threads_and_windows() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
