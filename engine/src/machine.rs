@@ -1,6 +1,6 @@
 //! What the machine offers and what the process took of it.
 
-use std::fs;
+use std::{fs, path::Path};
 
 /// The most memory this process has had resident, in bytes; `None` where the kernel does not tell.
 ///
@@ -22,6 +22,12 @@ pub fn free_memory_bytes() -> Option<u64> {
     kibibytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
+/// How many bytes this process may still write to the disk that `path` is on; `None` where that can't be told.
+pub fn free_disk_bytes(path: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(path).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,6 +40,14 @@ mod tests {
         );
         assert_eq!(kibibytes("VmHWM:\tlots\n", "VmHWM:"), None);
         assert_eq!(kibibytes("", "VmHWM:"), None);
+    }
+
+    #[test]
+    fn a_file_takes_its_bytes_of_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let free = free_disk_bytes(folder.path()).expect("the folder is there");
+        assert!(free > 0);
+        assert_eq!(free_disk_bytes(&folder.path().join("nothing")), None);
     }
 
     #[test]

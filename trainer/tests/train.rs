@@ -16,7 +16,7 @@ use grappa_engine::{
 use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
 use grappa_trainer::{
     run::{
-        config::{Correction, HaloMode, LayerKind, TrainConfig},
+        config::{Auto, Correction, FirstHop, HaloMode, LayerKind, TrainConfig},
         folder::RunFolder,
         journal::EpochRecord,
         summary::Summary,
@@ -189,6 +189,89 @@ fn a_run_that_is_resumed_ends_with_the_same_bits() {
 }
 
 #[test]
+fn what_is_known_of_the_first_layer_is_what_all_neighbours_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    // All neighbours at every hop: then it makes no difference but for rounding whether the first hop is sampled.
+    let whole = |model, first_hop| TrainConfig {
+        model,
+        first_hop,
+        full_graph: true,
+        dropout: 0.0,
+        epochs: 3,
+        ..config()
+    };
+    for model in [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gin] {
+        for layers in [1, 2, 3] {
+            let losses = |first_hop: FirstHop| -> Vec<f64> {
+                let config = TrainConfig {
+                    layers,
+                    ..whole(model, first_hop)
+                };
+                let path = folder.path().join(format!("{model}-{layers}-{first_hop}"));
+                let run_folder = RunFolder::create(&path, &config).unwrap();
+                let (_, watched) = run(&store, &config, &run_folder, false);
+                assert!(watched.warnings.is_empty(), "{:?}", watched.warnings);
+                watched.records.iter().map(|record| record.loss).collect()
+            };
+            let (sampled, known) = (losses(FirstHop::Sampled), losses(FirstHop::Preaggregated));
+            for (sampled, known) in sampled.iter().zip(&known) {
+                assert!(
+                    (sampled - known).abs() < 1e-3 * sampled,
+                    "{model}, {layers} layers: {sampled} {known}"
+                );
+            }
+            // `auto` takes what is there.
+            assert_eq!(losses(FirstHop::Auto), known);
+        }
+    }
+}
+
+#[test]
+fn a_run_goes_on_with_the_first_hop_that_it_began_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let half = TrainConfig {
+        epochs: 3,
+        first_hop: FirstHop::Auto,
+        ..config()
+    };
+    let straight = RunFolder::create(&folder.path().join("straight"), &config()).unwrap();
+    run(&store, &config(), &straight, false);
+    let broken = RunFolder::create(&folder.path().join("broken"), &half).unwrap();
+    run(&store, &half, &broken, false);
+    // What `auto` took is gone: it is made again, though `auto` would not have to.
+    std::fs::remove_dir_all(store.path().join("aggregates")).unwrap();
+    run(&store, &config(), &broken, true);
+    assert!(parameters(&straight) == parameters(&broken));
+    assert!(store.path().join("aggregates/mean").exists());
+}
+
+#[test]
+fn a_store_that_cannot_be_added_to_is_trained_on_with_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    // A file where the folder should be: as if the store could not be written.
+    std::fs::write(store.path().join("aggregates"), b"").unwrap();
+    let short = |first_hop| TrainConfig {
+        epochs: 1,
+        first_hop,
+        ..config()
+    };
+    let auto = RunFolder::create(&folder.path().join("auto"), &short(FirstHop::Auto)).unwrap();
+    let (_, watched) = run(&store, &short(FirstHop::Auto), &auto, false);
+    assert!(
+        matches!(&watched.warnings[..], [warning] if warning.contains("the first hop is sampled")),
+        "{:?}",
+        watched.warnings
+    );
+    let wanted = short(FirstHop::Preaggregated);
+    let wanted_folder = RunFolder::create(&folder.path().join("wanted"), &wanted).unwrap();
+    let mut silent = Watched::default();
+    train(store, wanted, &wanted_folder, false, Device::Cpu, &mut silent).unwrap_err();
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
@@ -209,11 +292,22 @@ fn what_does_not_fit_is_refused() {
         ..config()
     };
     assert!(refusal(many, "many").contains("at most 8"));
-    let whole_views = TrainConfig {
-        full_graph: true,
+    let max = TrainConfig {
+        model: LayerKind::SageMax,
+        first_hop: FirstHop::Preaggregated,
         ..config()
     };
-    assert!(refusal(whole_views, "whole views").contains("--full-graph"));
+    let message = refusal(max, "max");
+    assert!(
+        message.contains("sage-max") && message.contains("--first-hop sampled"),
+        "{message}"
+    );
+    let some_of_all = TrainConfig {
+        full_graph: true,
+        fanouts: Auto::Value("5,5".parse().unwrap()),
+        ..config()
+    };
+    assert!(refusal(some_of_all, "some of all").contains("full-graph"));
     let diverging = TrainConfig { lr: 1e30, ..config() };
     let message = refusal(diverging, "diverging");
     assert!(message.contains("no longer a number in step"), "{message}");

@@ -29,7 +29,7 @@ use std::{ops::Range, thread};
 use self::tile::Tiler;
 pub use self::{
     reduce::{GcnSum, Max, Mean, Reduce, Sum},
-    rows::{NodeRows, ScaledRows, ScratchRows, StoreFeatures},
+    rows::{AggregateRows, NodeRows, ScaledRows, ScratchRows, StoreFeatures},
 };
 use crate::{Error, Position, Result, progress::Progress, store::Store};
 

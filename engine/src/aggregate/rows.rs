@@ -17,7 +17,7 @@ use crate::{
     Error, Position, Result,
     generate::{Features, Generator, Recipe},
     io::container::ContainerFile,
-    store::{Chunk, Store, files},
+    store::{Chunk, Store, aggregates::Aggregates, files},
 };
 
 /// Bytes of stored rows that are read at a time, before they are decoded.
@@ -40,12 +40,69 @@ pub struct StoreFeatures<'a> {
 }
 
 enum Source {
-    /// The feature file of each chunk.
-    Stored {
-        files: Vec<ContainerFile>,
-        layout: FeatureLayout,
-    },
+    Stored(StoredRows),
     Procedural(Features),
+}
+
+/// Rows in a file for each chunk.
+struct StoredRows {
+    files: Vec<ContainerFile>,
+    layout: FeatureLayout,
+}
+
+impl StoredRows {
+    /// Reads the rows of `nodes` of `store` into `out`.
+    fn read(&self, store: &Store, nodes: Range<u64>, mut out: &mut [f32]) -> Result<()> {
+        let (stride, width) = (self.layout.stride as usize, self.layout.dim as usize);
+        let piece = (READ_BYTES / stride).max(1);
+        let mut bytes = Vec::new();
+        for (chunk, rows) in pieces(store, nodes) {
+            let file = &self.files[chunk.0 as usize];
+            for first in rows.clone().step_by(piece) {
+                let count = piece.min((rows.end - first) as usize);
+                bytes.resize(count * stride, 0);
+                file.read_at(&mut bytes, first * stride as u64)?;
+                let (now, rest) = out.split_at_mut(count * width);
+                self.layout.decode_rows(&bytes, now);
+                out = rest;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The pre-aggregated features of a store.
+pub struct AggregateRows<'a> {
+    store: &'a Store,
+    rows: StoredRows,
+}
+
+impl<'a> AggregateRows<'a> {
+    /// Those of `store`, which `aggregates` was opened of.
+    pub fn new(store: &'a Store, aggregates: Aggregates) -> Self {
+        let layout = aggregates.layout();
+        let files = aggregates.into_files();
+        Self {
+            store,
+            rows: StoredRows { files, layout },
+        }
+    }
+}
+
+impl NodeRows for AggregateRows<'_> {
+    fn width(&self) -> usize {
+        self.rows.layout.dim as usize
+    }
+
+    fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
+        check_room(&nodes, self.width(), out);
+        self.rows.read(self.store, nodes, out)
+    }
+}
+
+fn check_room(nodes: &Range<u64>, width: usize, out: &[f32]) {
+    let values = (nodes.end - nodes.start) * width as u64;
+    assert_eq!(out.len() as u64, values, "room for the rows");
 }
 
 impl<'a> StoreFeatures<'a> {
@@ -78,14 +135,14 @@ impl<'a> StoreFeatures<'a> {
                         .map_err(Error::format(file.path()))?;
                     Ok(file)
                 };
-                Source::Stored {
+                Source::Stored(StoredRows {
                     files: store.present_chunks().map(open).collect::<Result<_>>()?,
                     layout: FeatureLayout {
                         dtype: spec.dtype,
                         dim: spec.dim,
                         stride: spec.row_stride,
                     },
-                }
+                })
             }
         };
         Ok(Self {
@@ -102,36 +159,16 @@ impl NodeRows for StoreFeatures<'_> {
     }
 
     fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
-        assert_eq!(
-            out.len() as u64,
-            (nodes.end - nodes.start) * self.width as u64,
-            "room for the rows"
-        );
+        check_room(&nodes, self.width, out);
         match &self.source {
             Source::Procedural(features) => {
                 for (node, row) in nodes.zip(out.chunks_exact_mut(self.width)) {
                     features.row(self.store.ids().rank(NodeId(node))?, row);
                 }
+                Ok(())
             }
-            Source::Stored { files, layout } => {
-                let stride = layout.stride as usize;
-                let piece = (READ_BYTES / stride).max(1);
-                let mut bytes = Vec::new();
-                let mut out = out;
-                for (chunk, rows) in pieces(self.store, nodes) {
-                    let file = &files[chunk.0 as usize];
-                    for first in rows.clone().step_by(piece) {
-                        let count = piece.min((rows.end - first) as usize);
-                        bytes.resize(count * stride, 0);
-                        file.read_at(&mut bytes, first * stride as u64)?;
-                        let (now, rest) = out.split_at_mut(count * self.width);
-                        layout.decode_rows(&bytes, now);
-                        out = rest;
-                    }
-                }
-            }
+            Source::Stored(rows) => rows.read(self.store, nodes, out),
         }
-        Ok(())
     }
 }
 

@@ -135,7 +135,10 @@ impl Feed {
         };
         let demand = Demand::measure(source)?;
         let is_stored = spec.is_some_and(|spec| spec.source == FeatureSource::Stored);
-        let aggregates = options.aggregates.map(|kind| aggregates(store, kind, is_stored)).transpose()?;
+        let aggregates = options
+            .aggregates
+            .map(|kind| aggregates(store, kind, is_stored))
+            .transpose()?;
         let format = spec.map(|spec| {
             let aggregates = aggregates.as_ref().map(Aggregates::layout);
             let columns: Vec<_> = std::iter::once(RowFormat::features(spec)).chain(aggregates).collect();

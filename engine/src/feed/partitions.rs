@@ -95,6 +95,13 @@ impl PartitionBatches {
         }
     }
 
+    /// Leaves out all but the first `batches`.
+    #[must_use]
+    pub fn first(mut self, batches: u64) -> Self {
+        self.places.truncate(usize::try_from(batches).unwrap_or(usize::MAX));
+        self
+    }
+
     /// Where each batch is.
     pub fn places(&self) -> &[BatchPlace] {
         &self.places

@@ -158,7 +158,13 @@ impl Planner {
     fn adopt(&mut self, counters: &Counters) {
         let chunks = self.rows.files.chunks();
         // A gap must be read in each column.
-        let stride = self.rows.files.layouts().map(|layout| u64::from(layout.stride)).max().unwrap_or(1);
+        let stride = self
+            .rows
+            .files
+            .layouts()
+            .map(|layout| u64::from(layout.stride))
+            .max()
+            .unwrap_or(1);
         let bridge_bytes = self.rows.pool.as_ref().map_or(0, |pool| pool.bridge_bytes);
         let (bridged, from) = (bridge_bytes / stride, self.window.from);
         let wanted = self.window.misses.len();

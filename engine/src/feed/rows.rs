@@ -76,7 +76,10 @@ impl RowFormat {
 
     /// Bytes of a node's place in memory, a multiple of 8.
     pub fn slot_bytes(&self) -> usize {
-        let parts = self.columns.iter().map(|column| column.stored.row_bytes().next_multiple_of(8));
+        let parts = self
+            .columns
+            .iter()
+            .map(|column| column.stored.row_bytes().next_multiple_of(8));
         parts.sum()
     }
 

@@ -285,7 +285,12 @@ fn check(batch: &Batch, source: &Wishes, rows: &[Vec<u8>]) {
     for column in 0..features.columns() {
         for node in &expected.nodes {
             let row = rows[node.0 as usize].chunks_exact(row_bytes).nth(column);
-            assert_eq!(found.next(), row, "batch {}, column {column}, node {node}", batch.index());
+            assert_eq!(
+                found.next(),
+                row,
+                "batch {}, column {column}, node {node}",
+                batch.index()
+            );
         }
     }
     assert!(found.next().is_none());

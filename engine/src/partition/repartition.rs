@@ -18,6 +18,8 @@
 use std::{
     fs::{self, File},
     path::Path,
+    thread,
+    time::{Duration, Instant},
 };
 
 use grappa_formats::{
@@ -33,6 +35,10 @@ use crate::{
     io::durable,
     store::{assignments::read_current, files},
 };
+
+/// How long another process is waited for, and how often it is looked whether it is done.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+const LOCK_POLL: Duration = Duration::from_millis(5);
 
 /// What a repartitioning is to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,13 +104,18 @@ pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptio
 pub(super) fn lock(store: &Path) -> Result<File> {
     let path = store.join(files::ASSIGNMENTS);
     let folder = File::open(&path).map_err(|e| files::missing(Error::io("open", &path)(e)))?;
-    match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(folder),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let what = "another process is repartitioning this store; try again when it is done";
-            Err(Error::input(store, Position::Whole, what))
+    let begin = Instant::now();
+    loop {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(folder),
+            // Others hold it for some milliseconds: runs that share a store need not fail by that.
+            Err(rustix::io::Errno::WOULDBLOCK) if begin.elapsed() < LOCK_WAIT => thread::sleep(LOCK_POLL),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let what = "another process is repartitioning this store; try again when it is done";
+                return Err(Error::input(store, Position::Whole, what));
+            }
+            Err(error) => return Err(Error::io("lock", &path)(error.into())),
         }
-        Err(error) => Err(Error::io("lock", &path)(error.into())),
     }
 }
 

@@ -32,6 +32,12 @@ impl Fanouts {
             .map(Self)
     }
 
+    /// Those of all hops but the one furthest from the seeds; there may be none left.
+    #[must_use]
+    pub fn without_last(&self) -> Self {
+        Self(self.0[..self.0.len().saturating_sub(1)].to_vec())
+    }
+
     /// Number of hops.
     pub fn hops(&self) -> usize {
         self.0.len()

@@ -14,8 +14,9 @@
 //! same bytes come out of it, whatever the memory and the number of threads.
 
 use std::{
-    fs,
+    fs::{self, File},
     ops::Range,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -26,6 +27,10 @@ use grappa_formats::{
     container::{FileKind, PAGE_BYTES},
     features::{FeatureLayout, FeaturesMeta},
     manifest::FeatureDtype,
+};
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
 };
 use serde::Serialize;
 
@@ -115,6 +120,11 @@ impl Aggregates {
         &self.files
     }
 
+    /// The same, for good.
+    pub(crate) fn into_files(self) -> Vec<ContainerFile> {
+        self.files
+    }
+
     /// Length of the files in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(ContainerFile::bytes).sum()
@@ -137,14 +147,16 @@ pub fn aggregate_bytes(store: &Store, dtype: Option<FeatureDtype>) -> Result<u64
 /// small, or a file can't be read or written. What is finished then stays, and the next run goes on with it.
 pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Progress) -> Result<Aggregated> {
     let target = folder(store, options.kind);
-    if target.exists() && !options.replace {
-        let what = "these aggregates exist; use them, or make them again with --replace";
-        return Err(Error::input(target, Position::Whole, what));
-    }
+    check_absent(&target, options.replace)?;
     let layout = layout(store, options.dtype)?;
     let features = StoreFeatures::open(store)?;
     let partial = with_suffix(&target, files::AGGREGATES_PARTIAL);
-    fs::create_dir_all(&partial).map_err(Error::io("create", &partial))?;
+    let _lock = lock(&partial)?;
+    if let Err(error) = check_absent(&target, options.replace) {
+        // Another process made them meanwhile; the folder was made for nothing, and goes if it is empty.
+        let _ = fs::remove_dir(&partial);
+        return Err(error);
+    }
 
     let mut writer = Writer {
         store,
@@ -187,6 +199,36 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
         bytes: files.iter().map(|file| file.bytes).sum(),
         chunks_kept: kept,
     })
+}
+
+fn check_absent(target: &Path, replace: bool) -> Result<()> {
+    if target.exists() && !replace {
+        let what = "these aggregates exist; use them, or make them again with --replace";
+        return Err(Error::input(target, Position::Whole, what));
+    }
+    Ok(())
+}
+
+/// Makes a folder, and holds it until dropped, or until the process ends: waits while another process does.
+fn lock(folder: &Path) -> Result<File> {
+    loop {
+        fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        let held = File::open(folder).map_err(Error::io("open", folder))?;
+        match flock(&held, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                tracing::info!("{} is being made by another process; waiting for it", folder.display());
+                flock(&held, FlockOperation::LockExclusive).map_err(|error| Error::io("lock", folder)(error.into()))?;
+            }
+            Err(error) => return Err(Error::io("lock", folder)(error.into())),
+        }
+        // Who had it may have finished, and renamed it.
+        let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let now = fs::metadata(folder).map(inode).ok();
+        if now == Some(inode(held.metadata().map_err(Error::io("stat", folder))?)) {
+            return Ok(held);
+        }
+    }
 }
 
 /// Writes rows to the files of their chunks, one after the other.

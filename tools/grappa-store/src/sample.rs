@@ -82,7 +82,8 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
 
     let plan = ViewPlan::new(&store, &assignment, &sampler, features, options);
     let chunks: Vec<ChunkId> = store.present_chunks().collect();
-    let batches = |parts: &[Seeded], epoch| {
+    // No more of an epoch than is taken: what is prepared counts.
+    let batches = |parts: &[Seeded], epoch, left| {
         let options = EpochOptions {
             sampler: sampler.clone(),
             batch: options.batch.get(),
@@ -91,14 +92,14 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
             epoch,
             shuffle: true,
         };
-        Arc::new(PartitionBatches::new(parts.to_vec(), options))
+        Arc::new(PartitionBatches::new(parts.to_vec(), options).first(left))
     };
     let open = |kind| {
         let parts = plan.open(&store, kind, &wanted, threads)?;
         if parts.iter().all(|part| part.seeds.is_empty()) {
             bail!("there are no seeds to sample from: the split is empty, or no chunk of the store has a node of it");
         }
-        let first = batches(&parts, 0);
+        let first = batches(&parts, 0, options.batches);
         let feed_options = FeedOptions {
             memory_bytes: options.memory.0.saturating_sub(plan.bytes(kind)),
             features,
@@ -126,19 +127,16 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
     let mut input_nodes = 0;
     let mut epoch = first;
     let mut number = 0;
-    'epochs: while left > 0 {
+    while left > 0 {
         for batch in feed.epoch(&epoch) {
             let batch = batch?;
             input_nodes += batch.minibatch().nodes.len() as u64;
             let bytes = batch.features().map_or(0, |features| features.bytes().len() as u64);
             bars.advance(bytes, batch.minibatch().edges() as u64);
             left -= 1;
-            if left == 0 {
-                break 'epochs;
-            }
         }
         number += 1;
-        epoch = batches(&parts, number);
+        epoch = batches(&parts, number, left);
     }
     let seconds = begin.elapsed().as_secs_f64();
     drop(bars);

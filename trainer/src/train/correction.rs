@@ -39,8 +39,11 @@ const SMOOTHING: f64 = 0.1;
 /// The coverage of each seed: see the [module](self).
 ///
 /// Follows the mean of coverages from the last inner hop to the seeds, in a pass over the blocks' edges. A node without
-/// in-edges, and one without sampled edges, covers all there is.
+/// in-edges, and one without sampled edges, covers all there is; so does what is known without sampling.
 pub fn coverage(minibatch: &Minibatch) -> Vec<f32> {
+    if minibatch.blocks.is_empty() {
+        return vec![1.0; minibatch.seeds];
+    }
     // The nodes of hop h are the destinations of block h; halo nodes among them have no edges, and count as their
     // coverage says: not at all.
     let mut below: Vec<f32> = Vec::new();

@@ -17,6 +17,7 @@
 pub mod correction;
 pub mod exchange;
 mod features;
+pub mod first_hop;
 pub mod inference;
 mod labels;
 mod optimizer;
@@ -27,15 +28,15 @@ mod state;
 use std::{path::PathBuf, sync::Arc, time::Instant};
 
 use grappa_engine::{
-    aggregate::{Budget, NodeRows, StoreFeatures},
-    feed::{Batch, BatchPlace, EpochOptions, Feed, FeedOptions, FeedStats, PartitionBatches, Seeded},
+    aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures},
+    feed::{Batch, BatchPlace, EpochOptions, Feed, FeedOptions, FeedStats, OutputDtype, PartitionBatches, Seeded},
     partition::{Owned, RepartitionOptions, repartition},
     progress::Progress,
     sample::Sampler,
-    store::Store,
+    store::{Store, aggregates::Aggregates},
     view::{Halo, PartitionView, ViewKind, ViewOptions},
 };
-use grappa_formats::{ChunkId, PartitionId, assignment::Assignment};
+use grappa_formats::{ChunkId, PartitionId, aggregates::AggregateKind, assignment::Assignment};
 use tch::{Device, Kind, Tensor};
 
 pub use self::session::{Watcher, train};
@@ -51,7 +52,7 @@ use crate::{
     Error, Result,
     nn::{Aggregate, Block, History, Input, Model, ModelOptions, Pass, Scaling},
     run::{
-        config::{FirstHop, HaloMode, TrainConfig},
+        config::{HaloMode, Precision, TrainConfig},
         scores::ScoreReport,
     },
 };
@@ -69,6 +70,8 @@ pub struct Trainer {
     degrees: Degrees,
     splits: Splits,
     sampler: Arc<Sampler>,
+    /// The kind of pre-aggregated features that the first layer takes.
+    aggregates: Option<AggregateKind>,
     model: Model,
     optimizer: Optimizer,
     denominator: Denominator,
@@ -157,17 +160,19 @@ struct Step {
 }
 
 impl Trainer {
-    /// A new model for a store.
+    /// A new model for a store, whose first layer takes the pre-aggregated features of a kind if one is given, as
+    /// [`first_hop::choose`] does.
     ///
     /// # Errors
     /// If the store has no labels, features or nodes to train on, or options don't fit it.
-    pub fn new(store: Arc<Store>, config: TrainConfig, device: Device, scratch: PathBuf) -> Result<Self> {
+    pub fn new(
+        store: Arc<Store>,
+        config: TrainConfig,
+        aggregates: Option<AggregateKind>,
+        device: Device,
+        scratch: PathBuf,
+    ) -> Result<Self> {
         config.check()?;
-        if config.full_graph || config.first_hop == FirstHop::Preaggregated {
-            let what = "training on whole views and with pre-aggregated first hops is not there yet: leave out --full-graph \
-                        and --first-hop preaggregated";
-            return Err(Error::Options(what.into()));
-        }
         let labels = NodeLabels::open(&store)?;
         let manifest = store.manifest();
         let Some(features) = &manifest.features else {
@@ -198,6 +203,10 @@ impl Trainer {
                 config.layers
             )));
         }
+        let fanouts = match aggregates {
+            Some(_) => fanouts.without_last(),
+            None => fanouts,
+        };
         let optimizer = Optimizer::new(&config, &model.parameters().flat_values());
         Ok(Self {
             degrees: Degrees::open(&store)?,
@@ -216,6 +225,7 @@ impl Trainer {
             scratch,
             labels,
             splits,
+            aggregates,
             model,
             optimizer,
         })
@@ -333,10 +343,22 @@ impl Trainer {
     ) -> Result<Part> {
         let begin = Instant::now();
         let minibatch = batch.minibatch();
-        let rows = features::tensor(batch.features().expect("features were asked for"), self.device);
+        let rows = features::tensors(batch.features().expect("features were asked for"), self.device);
         let needs_degrees = self.model.aggregate(0) == Aggregate::Gcn;
         let degrees: Option<Vec<u64>> =
             needs_degrees.then(|| minibatch.nodes.iter().map(|&node| self.degrees.of(node)).collect());
+        let degree_row = degrees.as_ref().map(|degrees| {
+            let degrees: Vec<f32> = degrees.iter().map(|&degree| degree as f32).collect();
+            Tensor::from_slice(&degrees).to_device(self.device)
+        });
+        let input = match &rows[..] {
+            [own, neighbours] => Input::Aggregated {
+                own,
+                neighbours,
+                degrees: degree_row.as_ref(),
+            },
+            rows => Input::Features(&rows[0]),
+        };
         let blocks = Block::of_minibatch(minibatch, degrees.as_deref(), self.device);
         let history = self.history_of(minibatch)?;
         let seeds = &minibatch.nodes[..minibatch.seeds];
@@ -345,7 +367,7 @@ impl Trainer {
             training: Some(mix([self.config.seed, epoch, place.partition.0.into(), place.batch])),
             scaling: Scaling::HorvitzThompson,
         };
-        let logits = self.model.forward(&blocks, Input::Features(&rows), &history, pass);
+        let logits = self.model.forward(&blocks, input, &history, pass);
         let losses = self.labels.task().losses(&logits, &labels);
         let covered = coverage(minibatch);
         let factors = factors(self.config.correction, self.config.shrinkage, &covered);
@@ -505,6 +527,11 @@ impl Trainer {
             threads: self.config.threads(),
             lookahead: Some(self.config.lookahead),
             engine: self.config.read_engine.into(),
+            aggregates: self.aggregates,
+            output: match self.config.precision {
+                Precision::F32 => OutputDtype::F32,
+                Precision::Bf16 => OutputDtype::Bf16,
+            },
             ..FeedOptions::default()
         };
         Ok(Feed::open(&self.store, &chunks, &**batches, &options)?)
@@ -512,7 +539,8 @@ impl Trainer {
 
     /// Whether halo nodes are given what the last exact inference left.
     fn uses_history(&self) -> bool {
-        self.config.halo == HaloMode::History && self.config.partitions > 1
+        // The first layer's aggregates are sampled or known, and the last layer's are those of seeds, which are no halo.
+        self.config.halo == HaloMode::History && self.config.partitions > 1 && self.config.layers > 2
     }
 
     /// Makes the history of halo nodes anew, if they have one.
@@ -551,10 +579,15 @@ impl Trainer {
         on_logits: &mut dyn FnMut(std::ops::Range<u64>, &Tensor) -> Result<()>,
     ) -> Result<Option<KeptAggregates>> {
         let features = StoreFeatures::open(&self.store)?;
+        let aggregates = match self.aggregates {
+            Some(kind) => Aggregates::open(&self.store, kind)?,
+            None => None,
+        };
+        let aggregates = aggregates.map(|aggregates| AggregateRows::new(&self.store, aggregates));
         let inference = Inference {
             store: &self.store,
             features: &features as &dyn NodeRows,
-            first_hop: None,
+            first_hop: aggregates.as_ref().map(|rows| rows as &dyn NodeRows),
             budget: Budget {
                 memory: self.config.memory.0 / 2,
                 threads: self.config.threads(),

@@ -2,21 +2,21 @@
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use grappa_engine::{io::container::ContainerFile, machine::peak_rss_bytes, progress::Progress, store::Store};
-use grappa_formats::container::FileKind;
+use grappa_formats::{aggregates::AggregateKind, container::FileKind};
 use tch::Device;
 
-use super::{EpochStats, Evaluation, Trainer};
+use super::{EpochStats, Evaluation, Trainer, first_hop, state};
 use crate::{
     Error, Result,
     run::{
-        checkpoint::{Best, Checkpoints, RunState},
-        config::TrainConfig,
+        checkpoint::{Best, Checkpoint, Checkpoints, Latest, RunState},
+        config::{FirstHop, TrainConfig},
         early_stopping::EarlyStopping,
         folder::RunFolder,
         journal::{EpochRecord, StageSeconds},
@@ -54,8 +54,14 @@ pub fn train(
 ) -> Result<Summary> {
     let begin = Instant::now();
     let digest = store_digest(&store)?;
-    let mut trainer = Trainer::new(store, config.clone(), device, folder.path().to_owned())?;
     let checkpoints = folder.checkpoints(config.keep)?;
+    let latest = match resume {
+        true => checkpoints.latest()?,
+        false => Latest::default(),
+    };
+    latest.warnings.iter().for_each(|warning| watcher.warn(warning));
+    let aggregates = first_hop(&store, &config, latest.found.as_ref(), watcher)?;
+    let mut trainer = Trainer::new(store, config.clone(), aggregates, device, folder.path().to_owned())?;
     let mut state = RunState {
         config_digest: config.digest(),
         store_digest: digest,
@@ -72,8 +78,8 @@ pub fn train(
         counters: BTreeMap::new(),
         averages: BTreeMap::new(),
     };
-    if resume {
-        state = resumed(&mut trainer, &checkpoints, state, watcher)?;
+    if let Some((path, checkpoint)) = latest.found {
+        state = resumed(&mut trainer, &checkpoints, &path, &checkpoint, state, watcher)?;
     }
     let mut journal = folder.journal(state.epoch, state.step)?;
     let name = trainer.store_name();
@@ -161,18 +167,37 @@ fn survive(watcher: &mut dyn Watcher, saved: Result<PathBuf>) {
     }
 }
 
-/// Where the last whole checkpoint stands; `new` if there is none.
+/// The kind of pre-aggregated features that the first layer takes: as at the checkpoint that the run goes on from, if there
+/// is one.
+fn first_hop(
+    store: &Store,
+    config: &TrainConfig,
+    from: Option<&(PathBuf, Checkpoint)>,
+    watcher: &mut dyn Watcher,
+) -> Result<Option<AggregateKind>> {
+    let mut config = config.clone();
+    if let Some((_, checkpoint)) = from {
+        config.first_hop = match checkpoint.state.counters.get(state::PREAGGREGATED) {
+            Some(1) => FirstHop::Preaggregated,
+            _ => FirstHop::Sampled,
+        };
+    }
+    let mut warnings = Vec::new();
+    let warn = &mut |what: &str| warnings.push(what.to_owned());
+    let chosen = first_hop::choose(store, &config, watcher.progress(), warn);
+    warnings.iter().for_each(|warning| watcher.warn(warning));
+    chosen
+}
+
+/// Where a checkpoint stands, which the trainer goes on from.
 fn resumed(
     trainer: &mut Trainer,
     checkpoints: &Checkpoints,
+    path: &Path,
+    checkpoint: &Checkpoint,
     new: RunState,
     watcher: &mut dyn Watcher,
 ) -> Result<RunState> {
-    let latest = checkpoints.latest()?;
-    latest.warnings.iter().for_each(|warning| watcher.warn(warning));
-    let Some((path, checkpoint)) = latest.found else {
-        return Ok(new);
-    };
     let state = checkpoint.state.clone();
     state.check_store(new.inputs, new.outputs)?;
     if state.store_digest != new.store_digest {
@@ -182,12 +207,12 @@ fn resumed(
     }
     if state.config_digest != new.config_digest {
         return Err(Error::RunFile {
-            path,
+            path: path.to_owned(),
             what: "the checkpoint was made with other options than those of the run; start a new one".into(),
         });
     }
     checkpoints.forget_after(state.step)?;
-    trainer.restore(&path, &checkpoint)?;
+    trainer.restore(path, checkpoint)?;
     trainer.refresh_history(watcher.progress())?;
     Ok(state)
 }

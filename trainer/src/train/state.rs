@@ -11,6 +11,8 @@ use crate::{
 };
 
 const OPTIMIZER_STEPS: &str = "optimizer_steps";
+/// 1 if the first layer takes pre-aggregated features.
+pub(super) const PREAGGREGATED: &str = "preaggregated";
 const DENOMINATOR_MEAN: &str = "denominator_mean";
 const DENOMINATOR_WEIGHT: &str = "denominator_weight";
 
@@ -19,6 +21,9 @@ impl Trainer {
     pub fn checkpoint(&self, state: &RunState, whole: bool) -> Checkpoint {
         let mut state = state.clone();
         state.counters.insert(OPTIMIZER_STEPS.into(), self.optimizer.steps());
+        state
+            .counters
+            .insert(PREAGGREGATED.into(), self.aggregates.is_some().into());
         let [mean, weight] = self.denominator.parts();
         state.averages.insert(DENOMINATOR_MEAN.into(), mean);
         state.averages.insert(DENOMINATOR_WEIGHT.into(), weight);

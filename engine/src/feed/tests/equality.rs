@@ -100,7 +100,10 @@ fn aggregates_that_are_not_there_are_asked_for_by_name() {
     };
     let error = |store: &Arc<Store>| Feed::open(store, &[], &source, &wanted).err().unwrap().to_string();
     let text = error(&store);
-    assert!(text.contains("grappa-store preaggregate") && text.contains("--kind mean"), "{text}");
+    assert!(
+        text.contains("grappa-store preaggregate") && text.contains("--kind mean"),
+        "{text}"
+    );
     // Another kind is not that kind.
     aggregate(&store, AggregateKind::Sum, None);
     assert_eq!(error(&store), text);

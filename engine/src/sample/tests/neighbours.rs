@@ -176,6 +176,19 @@ fn no_seeds_make_an_empty_minibatch() {
 }
 
 #[test]
+fn without_hops_a_minibatch_is_its_seeds() {
+    let view = whole(&Graph::mixed(100), 1);
+    let none = fanouts("5").without_last();
+    assert_eq!((none.hops(), fanouts("5,3").without_last()), (0, fanouts("5")));
+    let seeds = nodes([7, 3, 99]);
+    let minibatch = sample(&Sampler::uniform(none, false), &view, &seeds, 0).unwrap();
+    assert_eq!(
+        (&minibatch.nodes, minibatch.seeds, minibatch.blocks.len()),
+        (&seeds, 3, 0)
+    );
+}
+
+#[test]
 fn seeds_that_are_no_nodes_or_come_twice_are_errors() {
     let view = whole(&Graph::mixed(100), 1);
     let sampler = Sampler::uniform(fanouts("5"), false);

@@ -192,7 +192,7 @@ enum Kind {
 }
 
 /// The newest checkpoint that is whole.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Latest {
     /// Where it is, and what is in it. None if the run has none yet.
     pub found: Option<(PathBuf, Checkpoint)>,

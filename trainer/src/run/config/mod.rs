@@ -197,6 +197,7 @@ impl TrainConfig {
     /// The fanouts, one per layer.
     pub fn fanouts(&self) -> Fanouts {
         match &self.fanouts {
+            _ if self.full_graph => Fanouts::new(&vec![-1; self.layers]).expect("a checked configuration has layers"),
             Auto::Value(fanouts) => fanouts.clone(),
             Auto::Auto => {
                 let fanouts: Vec<i64> = [15, 10]
@@ -214,9 +215,10 @@ impl TrainConfig {
         self.concurrent.value().unwrap_or(self.partitions)
     }
 
-    /// Seeds of a minibatch, per partition.
+    /// Seeds of a minibatch, per partition: all that there are where steps work on whole views.
     pub fn batch(&self) -> usize {
         match self.batch {
+            _ if self.full_graph => usize::MAX,
             Auto::Value(seeds) => seeds.get(),
             Auto::Auto => SEEDS_OF_A_STEP.div_ceil(self.concurrent().max(1) as usize),
         }
@@ -291,6 +293,12 @@ impl TrainConfig {
         ];
         if let Some((option, value, _, range)) = ranges.iter().find(|(_, _, fits, _)| !fits) {
             return no(format!("{option} is {value}; it must be {range}"));
+        }
+        if self.full_graph && (self.fanouts != Auto::Auto || self.batch != Auto::Auto) {
+            return no(
+                "full-graph takes all neighbours of all training nodes: leave out fanouts and batch, or full-graph"
+                    .into(),
+            );
         }
         let hops = self.fanouts().hops();
         if hops != self.layers {
