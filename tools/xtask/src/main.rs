@@ -17,6 +17,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::quickstart::Dataset;
+
 /// Development tasks
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask")]
@@ -46,8 +48,12 @@ enum Task {
         #[command(subcommand)]
         graph: data::Graph,
     },
-    /// Generate, ingest, verify and describe a synthetic and a real graph
-    Quickstart,
+    /// From nothing to a model of a real graph: set up, build, make and ingest the graph, train
+    Quickstart {
+        /// The graph to train on
+        #[arg(long, value_enum, default_value_t)]
+        dataset: Dataset,
+    },
 }
 
 fn main() -> ExitCode {
@@ -55,12 +61,12 @@ fn main() -> ExitCode {
         Task::Setup { cuda } => setup::setup(cuda).map(|torch| println!("libtorch is in {}", torch.display())),
         Task::Test => test::test(),
         Task::Ci => lint::lint()
-            .and_then(|()| quickstart::quickstart())
+            .and_then(|()| quickstart::quickstart(Dataset::Auto))
             .and_then(|()| test::test()),
         Task::Lint => lint::lint(),
         Task::Tidy => tidy::tidy(),
         Task::Data { graph } => data::data(&graph),
-        Task::Quickstart => quickstart::quickstart(),
+        Task::Quickstart { dataset } => quickstart::quickstart(dataset),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

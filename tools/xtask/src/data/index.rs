@@ -46,7 +46,7 @@ pub struct Source {
     /// Fetch from this mirror [default: the one that apt uses]
     #[arg(long, value_name = "URI")]
     mirror: Option<String>,
-    /// The release [default: the first that apt uses]
+    /// The release [default: that with the longest list of packages of those that apt uses]
     #[arg(long, value_name = "NAME")]
     suite: Option<String>,
     /// The part of the archive
@@ -76,6 +76,8 @@ struct Target {
     mirror: String,
     kind: String,
     path: PathBuf,
+    /// Length of the file.
+    bytes: u64,
 }
 
 const TARGET_FORMAT: &str =
@@ -131,16 +133,18 @@ impl Source {
         Index::of_files(&paths.cloned().collect::<Vec<_>>())
     }
 
-    /// The list of packages that the index is chosen by.
+    /// The list of packages that the index is chosen by: the longest, because updates and what others add are short.
     fn main_target<'a>(&self, targets: &'a [Target]) -> Option<&'a Target> {
         let fits =
             |wanted: &Option<String>, found: &[&String]| wanted.as_ref().is_none_or(|wanted| found.contains(&wanted));
-        targets.iter().find(|target| {
+        let candidates = targets.iter().filter(|target| {
             target.kind == "Packages"
                 && target.component == self.component()
                 && fits(&self.suite, &[&target.release, &target.codename, &target.suite])
                 && fits(&self.arch, &[&target.architecture])
-        })
+        });
+        // Of equals the first.
+        candidates.rev().max_by_key(|target| target.bytes)
     }
 
     fn component(&self) -> &str {
@@ -241,7 +245,9 @@ fn targets() -> Result<Vec<Target>> {
     let mut command = Command::new("apt-get");
     command.args(["indextargets", "--format", TARGET_FORMAT]);
     match command.stderr(Stdio::null()).output() {
-        Ok(output) if output.status.success() => Ok(parse_targets(&String::from_utf8_lossy(&output.stdout))),
+        Ok(output) if output.status.success() => Ok(parse_targets(&String::from_utf8_lossy(&output.stdout), |path| {
+            fs::metadata(path).ok().map(|file| file.len())
+        })),
         Ok(output) => bail!(
             "apt does not tell which index it has: `apt-get indextargets` failed ({})",
             output.status
@@ -251,10 +257,11 @@ fn targets() -> Result<Vec<Target>> {
     }
 }
 
-fn parse_targets(text: &str) -> Vec<Target> {
+/// What apt says of its files, those left out that are not there.
+fn parse_targets(text: &str, bytes: impl Fn(&Path) -> Option<u64>) -> Vec<Target> {
     let target = |line: &str| {
         let mut fields = line.splitn(8, '|').map(str::to_owned);
-        Some(Target {
+        let mut target = Target {
             component: fields.next()?,
             release: fields.next()?,
             codename: fields.next()?,
@@ -263,7 +270,10 @@ fn parse_targets(text: &str) -> Vec<Target> {
             mirror: fields.next()?,
             kind: fields.next()?,
             path: fields.next()?.into(),
-        })
+            bytes: 0,
+        };
+        target.bytes = bytes(&target.path)?;
+        Some(target)
     };
     text.lines().filter_map(target).collect()
 }
@@ -396,51 +406,48 @@ mod tests {
     use super::*;
 
     const TARGETS: &str = "\
-main|bookworm|bookworm|oldstable|amd64|http://a/debian/|Packages|lists/a_main_binary-amd64_Packages.lz4
-main|bookworm|bookworm|oldstable||http://a/debian/|Translations|lists/a_main_i18n_Translation-en.lz4
-main|bookworm|bookworm|oldstable|amd64|http://a/debian/|DEP-11|lists/a_main_dep11_Components-amd64.yml.gz
-main|bookworm|bookworm|oldstable|arm64|http://a/debian/|Packages|lists/a_main_binary-arm64_Packages.lz4
-main|trixie|trixie|stable|amd64|http://a/debian/|Packages|lists/b_main_binary-amd64_Packages
-contrib|bookworm|bookworm|oldstable|amd64|http://a/debian/|Packages|lists/a_contrib_binary-amd64_Packages";
+main|node|node|node|amd64|http://n/|Packages|7/n_main_binary-amd64_Packages
+main|bookworm|bookworm|oldstable|amd64|http://a/debian/|Packages|50/a_main_binary-amd64_Packages.lz4
+main|bookworm|bookworm|oldstable||http://a/debian/|Translations|90/a_main_i18n_Translation-en.lz4
+main|bookworm|bookworm|oldstable|arm64|http://a/debian/|Packages|50/a_main_binary-arm64_Packages.lz4
+main|trixie|trixie|stable|amd64|http://a/debian/|Packages|40/b_main_binary-amd64_Packages
+main|sid|sid|unstable|amd64|http://a/debian/|Packages|gone/c_main_binary-amd64_Packages
+contrib|bookworm|bookworm|oldstable|amd64|http://a/debian/|Packages|60/a_contrib_binary-amd64_Packages";
 
+    /// The file chosen of those above, each as long as its folder says.
     fn chosen(source: Source) -> Option<String> {
-        let targets = parse_targets(TARGETS);
+        let bytes = |path: &Path| path.parent()?.to_str()?.parse().ok();
+        let targets = parse_targets(TARGETS, bytes);
         source
             .main_target(&targets)
             .map(|target| target.path.display().to_string())
     }
 
     #[test]
-    fn the_first_list_of_packages_that_fits_is_chosen() {
+    fn the_longest_list_of_packages_that_fits_is_chosen() {
         let some = |text: &str| Some(text.to_owned());
+        let source = |suite: Option<&str>, arch: Option<&str>, component: Option<&str>| Source {
+            suite: suite.map(str::to_owned),
+            arch: arch.map(str::to_owned),
+            component: component.map(str::to_owned),
+            ..Source::default()
+        };
         assert_eq!(
-            chosen(Source::default()),
-            some("lists/a_main_binary-amd64_Packages.lz4")
+            chosen(source(None, None, None)),
+            some("50/a_main_binary-amd64_Packages.lz4")
         );
-        let suite = some("stable");
+        for suite in ["stable", "trixie"] {
+            assert_eq!(
+                chosen(source(Some(suite), None, None)),
+                some("40/b_main_binary-amd64_Packages")
+            );
+        }
         assert_eq!(
-            chosen(Source {
-                suite,
-                ..Source::default()
-            }),
-            some("lists/b_main_binary-amd64_Packages")
+            chosen(source(None, Some("arm64"), None)),
+            some("50/a_main_binary-arm64_Packages.lz4")
         );
-        let (arch, component) = (some("arm64"), some("contrib"));
-        assert_eq!(
-            chosen(Source {
-                arch: arch.clone(),
-                ..Source::default()
-            }),
-            some("lists/a_main_binary-arm64_Packages.lz4")
-        );
-        assert_eq!(
-            chosen(Source {
-                arch,
-                component,
-                ..Source::default()
-            }),
-            None
-        );
+        assert_eq!(chosen(source(None, Some("arm64"), Some("contrib"))), None);
+        assert_eq!(chosen(source(Some("sid"), None, None)), None);
     }
 
     #[test]

@@ -64,15 +64,24 @@ pub struct Options {
     source: Source,
 }
 
-/// Makes the graph and says what it has.
+/// Makes the graph, says what it has, and how a store is made of it.
 pub fn data(graph: &Graph) -> Result<()> {
     match graph {
-        Graph::Debian(options) => debian(&options.out, &options.source),
+        Graph::Debian(options) => {
+            debian(&options.out, &options.source)?;
+            let folder = options.out.display();
+            println!(
+                "To make a store of it:\n    grappa-ingest --edges {folder}/edges.tsv --ids string --self-loops drop --undirected --dedup \\\n        \
+                 --features {folder}/features.npy --labels {folder}/labels.npy --train {folder}/train.txt \\\n        \
+                 --val {folder}/val.txt --test {folder}/test.txt --out debian.grappa"
+            );
+            Ok(())
+        }
         Graph::DebianContents { options, dim } => debian_contents(&options.out, &options.source, dim.map(usize::from)),
     }
 }
 
-/// Makes the graph of packages in `out`.
+/// Makes the graph of packages in `out`, and says what it has.
 pub fn debian(out: &Path, source: &Source) -> Result<()> {
     let work = Work::begin(out)?;
     let index = source.index(&work.folder, false)?;
@@ -123,12 +132,6 @@ pub fn debian(out: &Path, source: &Source) -> Result<()> {
     } else {
         println!("{described} packages have a long description.");
     }
-    let folder = out.display();
-    println!(
-        "To make a store of it:\n    grappa-ingest --edges {folder}/edges.tsv --ids string --self-loops drop --undirected --dedup \\\n        \
-         --features {folder}/features.npy --labels {folder}/labels.npy --train {folder}/train.txt --val {folder}/val.txt \\\n        \
-         --test {folder}/test.txt --out debian.grappa"
-    );
     Ok(())
 }
 
@@ -177,6 +180,14 @@ fn debian_contents(out: &Path, source: &Source, dim: Option<usize>) -> Result<()
         },
     );
     Ok(())
+}
+
+/// Whether apt has an index on this machine that the graph of packages can be made of.
+///
+/// # Errors
+/// Says what is missing, and what to do about it.
+pub fn machine_has_index() -> Result<()> {
+    Source::default().of_machine().map(drop)
 }
 
 /// A folder that grows under another name.
