@@ -1,6 +1,6 @@
 //! What can go wrong in training, and what to do about it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -50,4 +50,13 @@ pub enum Error {
     /// A file, or an operation of the engine.
     #[error(transparent)]
     Engine(#[from] grappa_engine::Error),
+}
+
+impl Error {
+    pub(crate) fn run_file(path: &Path, what: impl Into<String>) -> Self {
+        Self::RunFile {
+            path: path.to_owned(),
+            what: what.into(),
+        }
+    }
 }

@@ -5,11 +5,13 @@
 //! - [`train`] is the loop: partitions, gradients, exact inference;
 //! - [`run`] is everything around the training loop: configuration, scores, checkpoints, metrics, report.
 //!
-//! `unsafe` lives in one private module, `shim`, which calls what `tch` does not bind.
+//! `unsafe` lives in two private modules: `shim`, which calls what `tch` does not bind, and `kernels`, whose loops use vector
+//! instructions that not every processor has.
 
 mod error;
 mod kernels;
 pub mod nn;
+mod random;
 pub mod run;
 pub mod runtime;
 mod shim;

@@ -18,9 +18,9 @@ using at::Tensor;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// Computes the gradients of a function's inputs. `wanted[i]` says whether that of input i is; it goes to `gradients[i]`,
-// made with `new`, else that stays null. False if it panicked.
-using Backward = bool (*)(void* context, const Tensor* gradient, const bool* wanted, Tensor** gradients);
+// Computes the gradients of a function's inputs from those of its outputs, of which null ones are zeros. `wanted[i]` says
+// whether that of input i is wanted; it goes to `results[i]`, made with `new`, else that stays null. False if it panicked.
+using Backward = bool (*)(void* context, const Tensor* const* gradients, const bool* wanted, Tensor** results);
 // Frees the context.
 using Drop = void (*)(void* context);
 
@@ -36,17 +36,18 @@ struct RustNode : Node {
 
   variable_list apply(variable_list&& outputs) override {
     variable_list inputs(num_outputs());
-    if (!outputs[0].defined()) return inputs;
     if (context == nullptr) throw std::runtime_error("a backward pass for the second time, and what it needs is freed");
     auto wanted = std::make_unique<bool[]>(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) wanted[i] = task_should_compute_output(i);
-    std::vector<Tensor*> gradients(inputs.size(), nullptr);
-    if (!backward(context, &outputs[0], wanted.get(), gradients.data()))
+    std::vector<const Tensor*> gradients;
+    for (const Tensor& output : outputs) gradients.push_back(output.defined() ? &output : nullptr);
+    std::vector<Tensor*> results(inputs.size(), nullptr);
+    if (!backward(context, gradients.data(), wanted.get(), results.data()))
       throw std::runtime_error("a backward pass panicked");
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (gradients[i] == nullptr) continue;
-      inputs[i] = std::move(*gradients[i]);
-      delete gradients[i];
+      if (results[i] == nullptr) continue;
+      inputs[i] = std::move(*results[i]);
+      delete results[i];
     }
     return inputs;
   }
@@ -64,13 +65,19 @@ extern "C" {
 
 bool grappa_gradients_are_on() { return at::GradMode::is_enabled(); }
 
-// Makes `output`, computed without autograd, a function of `inputs`. Takes `context`.
+// Makes `outputs`, computed without autograd, functions of `inputs`. Takes `context`.
 void grappa_attach(
-    Tensor* output, const Tensor* const* inputs, size_t count, void* context, Backward backward, Drop drop) {
+    Tensor* const* outputs,
+    size_t output_count,
+    const Tensor* const* inputs,
+    size_t input_count,
+    void* context,
+    Backward backward,
+    Drop drop) {
   torch::autograd::edge_list edges;
-  for (size_t i = 0; i < count; ++i) edges.push_back(torch::autograd::impl::gradient_edge(*inputs[i]));
+  for (size_t i = 0; i < input_count; ++i) edges.push_back(torch::autograd::impl::gradient_edge(*inputs[i]));
   std::shared_ptr<RustNode> node(new RustNode(std::move(edges), context, backward, drop), torch::autograd::deleteNode);
-  torch::autograd::create_gradient_edge(*output, std::move(node));
+  for (size_t i = 0; i < output_count; ++i) torch::autograd::create_gradient_edge(*outputs[i], node);
 }
 
 // Makes `gradient` the gradient of the leaf `tensor`: backward passes add to it in place.

@@ -1,5 +1,6 @@
 //! What `tch` does not bind: loading libtorch's CUDA half, asking for libtorch's version, functions with a backward pass
-//! of our own, the values of tensors as slices, and libtorch's threads. All of the trainer's `unsafe` is here.
+//! of our own, the values of tensors as slices, and libtorch's threads. All of the trainer's `unsafe` is here, but for the
+//! vector instructions of [`kernels`](crate::kernels).
 
 #![expect(
     unsafe_code,
@@ -26,11 +27,12 @@ unsafe extern "C" {
     safe fn aoti_torch_abi_version() -> u64;
     safe fn grappa_gradients_are_on() -> bool;
     fn grappa_attach(
-        output: *mut c_void,
+        outputs: *const *mut c_void,
+        output_count: usize,
         inputs: *const *const c_void,
-        count: usize,
+        input_count: usize,
         context: *mut c_void,
-        backward: unsafe extern "C" fn(*mut c_void, *mut c_void, *const bool, *mut *mut c_void) -> bool,
+        backward: unsafe extern "C" fn(*mut c_void, *const *mut c_void, *const bool, *mut *mut c_void) -> bool,
         drop: unsafe extern "C" fn(*mut c_void),
     );
     fn grappa_set_gradient(tensor: *mut c_void, gradient: *const c_void);
@@ -59,78 +61,110 @@ pub(crate) fn load_cuda() -> Result<(), String> {
     })
 }
 
-/// From the gradient of a function's output to the gradients of its inputs: of those that are wanted, as the second
-/// argument says for each. What it keeps is freed after the backward pass.
-pub(crate) type Backward = Box<dyn FnMut(&Tensor, &[bool]) -> Vec<Option<Tensor>> + Send>;
+/// Has the C library's allocator, which libtorch uses, keep what is freed: blocks of less than 32 MiB come from its heap,
+/// and the heap does not shrink.
+#[cfg(target_env = "gnu")]
+pub(crate) fn keep_freed_memory() {
+    // From malloc.h.
+    const TRIM_THRESHOLD: i32 = -1;
+    const MMAP_THRESHOLD: i32 = -3;
+    // SAFETY: `int mallopt(int, int)` sets parameters of the allocator, at any time.
+    unsafe extern "C" {
+        safe fn mallopt(parameter: i32, value: i32) -> i32;
+    }
+    mallopt(MMAP_THRESHOLD, 32 << 20);
+    mallopt(TRIM_THRESHOLD, i32::MAX);
+}
+
+/// From the gradients of a function's outputs, None for zeros, to the gradients of its inputs: of those that are wanted, as
+/// the second argument says for each. What it keeps is freed after the backward pass.
+pub(crate) type Backward = Box<dyn FnMut(&[Option<Tensor>], &[bool]) -> Vec<Option<Tensor>> + Send>;
 
 struct Context {
+    outputs: usize,
     inputs: usize,
     backward: Backward,
 }
 
-/// Whether autograd records what is computed from these tensors.
-pub(crate) fn records(inputs: &[&Tensor]) -> bool {
-    grappa_gradients_are_on() && inputs.iter().any(|input| input.requires_grad())
-}
-
-/// Makes `output`, which was computed without autograd, a function of `inputs` with the backward pass that
-/// `backward` makes, if autograd records what is computed from them. The backward pass must not keep the output itself
-/// but only [`Tensor::detach`]ed, or nothing would ever be freed.
+/// Makes `outputs`, which were computed without autograd, functions of `inputs` with the backward pass that `backward`
+/// makes, if autograd records what is computed from them. The backward pass must not keep an output itself but only
+/// [`Tensor::detach`]ed, or nothing would ever be freed.
 ///
 /// A panic of the backward pass is an error of libtorch's, thus of `Tensor::backward`.
-pub(crate) fn with_gradient(output: Tensor, inputs: &[&Tensor], backward: impl FnOnce() -> Backward) -> Tensor {
-    if !records(inputs) {
-        return output;
+pub(crate) fn with_gradients(outputs: &[&Tensor], inputs: &[&Tensor], backward: impl FnOnce() -> Backward) {
+    if !grappa_gradients_are_on() || !inputs.iter().any(|input| input.requires_grad()) {
+        return;
     }
     let context = Box::new(Context {
+        outputs: outputs.len(),
         inputs: inputs.len(),
         backward: backward(),
     });
-    let pointers: Vec<*const c_void> = inputs.iter().map(|input| input.as_ptr().cast()).collect();
+    let output_pointers: Vec<*mut c_void> = outputs.iter().map(|output| output.as_ptr().cast_mut().cast()).collect();
+    let input_pointers: Vec<*const c_void> = inputs.iter().map(|input| input.as_ptr().cast()).collect();
     // SAFETY: all pointers are of tensors that live; the context is a box of what both functions take it for, and C++
     // frees it once, by `drop_context`.
     unsafe {
         grappa_attach(
-            output.as_ptr().cast_mut().cast(),
-            pointers.as_ptr(),
-            pointers.len(),
+            output_pointers.as_ptr(),
+            output_pointers.len(),
+            input_pointers.as_ptr(),
+            input_pointers.len(),
             Box::into_raw(context).cast(),
             run_backward,
             drop_context,
         );
     }
+}
+
+/// [`Backward`] of one output, whose gradient is never missing.
+pub(crate) type BackwardOfOne = Box<dyn FnMut(&Tensor, &[bool]) -> Vec<Option<Tensor>> + Send>;
+
+/// [`with_gradients`] of one output.
+pub(crate) fn with_gradient(output: Tensor, inputs: &[&Tensor], backward: impl FnOnce() -> BackwardOfOne) -> Tensor {
+    with_gradients(&[&output], inputs, || {
+        let mut backward = backward();
+        Box::new(move |gradients, wanted| match gradients {
+            [Some(gradient)] => backward(gradient, wanted),
+            _ => wanted.iter().map(|_| None).collect(),
+        })
+    });
     output
 }
 
 /// # Safety
-/// `context` is a [`Context`] that nothing else uses meanwhile, `gradient` a tensor, `wanted` and `gradients` are as long
-/// as the context's number of inputs.
+/// `context` is a [`Context`] that nothing else uses meanwhile; `gradients` are tensors or null, as many as its outputs;
+/// `wanted` and `results` are as many as its inputs.
 unsafe extern "C" fn run_backward(
     context: *mut c_void,
-    gradient: *mut c_void,
+    gradients: *const *mut c_void,
     wanted: *const bool,
-    gradients: *mut *mut c_void,
+    results: *mut *mut c_void,
 ) -> bool {
     // SAFETY: as promised. Autograd runs a node once at a time.
-    let (context, wanted, gradients) = unsafe {
+    let (context, gradients, wanted, results) = unsafe {
         let context = &mut *context.cast::<Context>();
-        let inputs = context.inputs;
+        let (outputs, inputs) = (context.outputs, context.inputs);
         (
             context,
+            slice::from_raw_parts(gradients, outputs),
             slice::from_raw_parts(wanted, inputs),
-            slice::from_raw_parts_mut(gradients, inputs),
+            slice::from_raw_parts_mut(results, inputs),
         )
     };
-    // SAFETY: it points to a tensor, of which this makes a second handle.
-    let gradient = unsafe { Tensor::clone_from_ptr(gradient.cast()) };
-    let Ok(results) = catch_unwind(AssertUnwindSafe(|| {
-        let results = (context.backward)(&gradient, wanted);
-        assert_eq!(results.len(), wanted.len(), "a gradient for each input");
-        results
+    let handle = |gradient: &*mut c_void| {
+        // SAFETY: what is not null points to a tensor, of which this makes a second handle.
+        (!gradient.is_null()).then(|| unsafe { Tensor::clone_from_ptr(gradient.cast()) })
+    };
+    let gradients: Vec<Option<Tensor>> = gradients.iter().map(handle).collect();
+    let Ok(computed) = catch_unwind(AssertUnwindSafe(|| {
+        let computed = (context.backward)(&gradients, wanted);
+        assert_eq!(computed.len(), wanted.len(), "a gradient for each input");
+        computed
     })) else {
         return false;
     };
-    for (slot, result) in gradients.iter_mut().zip(results) {
+    for (slot, result) in results.iter_mut().zip(computed) {
         // The handle goes to C++, which deletes it.
         *slot = result.map_or(ptr::null_mut(), |tensor| {
             let pointer = tensor.as_ptr().cast_mut().cast();

@@ -161,6 +161,34 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
 }
 
 #[test]
+fn every_kind_of_layer_is_trained_in_partitions_with_a_history() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    // A quarter by chance; the largest of sampled neighbours is not the largest of all.
+    for (model, least) in [
+        (LayerKind::SageMax, 0.35),
+        (LayerKind::Gin, 0.5),
+        (LayerKind::Gat, 0.5),
+        (LayerKind::Gatv2, 0.5),
+        (LayerKind::PinSage, 0.5),
+    ] {
+        let config = TrainConfig {
+            model,
+            partitions: 4,
+            halo: HaloMode::History,
+            walks: 10,
+            lr: 0.02,
+            ..config()
+        };
+        let run_folder = RunFolder::create(&folder.path().join(model.to_string()), &config).unwrap();
+        let (summary, watched) = run(&store, &config, &run_folder, false);
+        let accuracy = summary.test_accuracy.expect("there are nodes to test on");
+        assert!(accuracy > least, "{model}: {accuracy}");
+        assert!(watched.warnings.is_empty(), "{model}: {:?}", watched.warnings);
+    }
+}
+
+#[test]
 fn a_run_that_is_resumed_ends_with_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());

@@ -69,19 +69,28 @@ struct Options {
     /// Part of the values that is dropped between layers
     #[arg(long, help_heading = MODEL, value_name = "P")]
     dropout: Option<f64>,
-    /// The norm between layers: none, batch or layer
-    #[arg(long, help_heading = MODEL, value_parser = checked::<NormKind>)]
+    /// The norm between layers: none, batch or layer; auto: batch for gin, none for others
+    #[arg(long, help_heading = MODEL, value_parser = checked::<Auto<NormKind>>)]
     norm: Option<String>,
     /// Let each layer but the last add its input
     #[arg(long, help_heading = MODEL, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     residual: Option<bool>,
 
-    /// Neighbours kept per hop, from the seeds outwards, such as 15,10,5; -1 keeps all; auto: 15,10,5,5,...
+    /// Neighbours kept per hop, from the seeds outwards, such as 15,10,5; -1 keeps all; auto: 15,10,5,5,..., or 10,10,... for pinsage
     #[arg(long, help_heading = MINIBATCHES, value_name = "N,N,...", allow_hyphen_values = true, value_parser = checked::<Auto<Fanouts>>)]
     fanouts: Option<String>,
     /// Let a neighbour be drawn several times
     #[arg(long, help_heading = MINIBATCHES, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     replace: Option<bool>,
+    /// Random walks from each node, of pinsage: its neighbours are the nodes that they visit most often
+    #[arg(long, help_heading = MINIBATCHES, value_name = "N")]
+    walks: Option<u32>,
+    /// The most steps of a walk
+    #[arg(long, help_heading = MINIBATCHES, value_name = "N")]
+    walk_steps: Option<u32>,
+    /// Probability that a walk ends before its next step
+    #[arg(long, help_heading = MINIBATCHES, value_name = "P")]
+    walk_termination: Option<f64>,
     /// Seeds of a minibatch, per partition; auto: 1024 for all partitions of a step together
     #[arg(long, help_heading = MINIBATCHES, value_name = "N", value_parser = checked::<Auto<std::num::NonZeroUsize>>)]
     batch: Option<String>,
@@ -284,8 +293,10 @@ mod tests {
             ("residual", "true"),
             ("fanouts", "-1,10,5"),
             ("replace", "true"),
+            ("walks", "20"),
+            ("walk-steps", "3"),
+            ("walk-termination", "0.25"),
             ("batch", "64"),
-            ("full-graph", "true"),
             ("lr", "0.1"),
             ("lr-schedule", "cosine"),
             ("warmup", "1.5"),
@@ -323,7 +334,10 @@ mod tests {
         let args: Vec<String> = given.iter().map(|(flag, value)| format!("--{flag}={value}")).collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let table = parse(&args).unwrap().table();
-        assert_eq!(table.len(), given.len());
+        // What it does, flags for sampling would contradict.
+        let full_graph = parse(&["--full-graph"]).unwrap().table();
+        assert_eq!(full_graph["full-graph"].as_bool(), Some(true));
+        assert_eq!(table.len(), given.len() + 1);
         for (option, value) in given {
             let set = &table[option];
             assert_eq!(

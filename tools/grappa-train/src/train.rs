@@ -36,6 +36,7 @@ pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Res
     let (folder, config) = open_folder(path, options)?;
     let device = runtime::device(config.device)?;
     runtime::set_threads(config.threads());
+    runtime::keep_freed_memory();
     let mut screen = Screen { tells: console.tells() };
     let summary = train(store, config, &folder, options.resume, device, &mut screen)?;
     console.finish(&Trained {

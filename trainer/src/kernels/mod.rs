@@ -4,9 +4,14 @@
 //! number of threads. What each is measured against stands with it; `nn` has the same in libtorch's operators, for other
 //! devices and as the twin that these must equal.
 
+pub(crate) mod affine;
+pub(crate) mod attention;
+pub(crate) mod epilogue;
 pub(crate) mod gather;
+mod layout;
 pub(crate) mod max;
+mod multiply;
 mod parallel;
 pub(crate) mod transpose;
 
-pub(crate) use parallel::for_each;
+pub(crate) use self::{multiply::Instructions, parallel::for_each};

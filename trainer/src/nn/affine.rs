@@ -1,24 +1,19 @@
 //! The dense part of a layer: `dropout(relu(x1 w1ᵀ + x2 w2ᵀ + .. + b))`.
+//!
+//! On the processor that is one pass over the rows: see [`crate::kernels::affine`]. Elsewhere it is libtorch's operators.
 
-use tch::{Kind, Tensor};
+use half::bf16;
+use tch::{Device, Kind, Tensor};
 
-use super::{aggregate::Backend, random};
-
-/// Multi-hidden-unit dropout, with a mask that is a function of the key and of the value's place.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Dropout {
-    /// The part of values that becomes 0, in [0, 1).
-    pub(crate) probability: f64,
-    /// What the mask depends on.
-    pub(crate) key: u64,
-}
-
-/// What follows the sum.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Epilogue {
-    pub(crate) relu: bool,
-    pub(crate) dropout: Option<Dropout>,
-}
+pub(crate) use crate::kernels::epilogue::{Dropout, Epilogue};
+use crate::{
+    kernels::{
+        Instructions,
+        affine::{Gradients, Number, Term, Wanted},
+    },
+    nn::aggregate::Backend,
+    random, shim,
+};
 
 /// The sum of products `x wᵀ` for each term (x, w), with x of `[rows, inputs]` and w of `[outputs, inputs]`, plus the bias
 /// `[outputs]`; then the epilogue. Weights are f32; the result has the type of x.
@@ -27,53 +22,157 @@ pub(crate) fn affine(terms: &[(&Tensor, &Tensor)], bias: Option<&Tensor>, epilog
 }
 
 pub(crate) fn affine_with(
-    _backend: Backend,
+    backend: Backend,
     terms: &[(&Tensor, &Tensor)],
     bias: Option<&Tensor>,
     epilogue: Epilogue,
 ) -> Tensor {
-    let kind = terms[0].0.kind();
-    let mut sum: Option<Tensor> = None;
-    for (x, weight) in terms {
-        // The bias goes with the first product: one operator.
-        let bias = if sum.is_none() {
-            bias.map(|bias| bias.to_kind(kind))
-        } else {
-            None
-        };
-        let product = x.linear(&weight.to_kind(kind), bias.as_ref());
-        sum = Some(match sum {
-            None => product,
-            Some(sum) => sum + product,
-        });
+    let x = terms[0].0;
+    if !backend.has_kernels_for(x) {
+        return with_operators(terms, bias, epilogue);
     }
-    let sum = sum.expect("an affine function has terms");
-    apply(sum, epilogue)
+    match x.kind() {
+        Kind::BFloat16 => with_kernel::<bf16>(backend.instructions(), terms, bias, epilogue),
+        _ => with_kernel::<f32>(backend.instructions(), terms, bias, epilogue),
+    }
 }
 
 /// The epilogue alone.
-pub(crate) fn apply(values: Tensor, epilogue: Epilogue) -> Tensor {
-    let values = if epilogue.relu { values.relu() } else { values };
-    match epilogue.dropout {
-        None => values,
-        Some(dropout) => &values * mask(&values, dropout),
+pub(crate) fn apply(values: &Tensor, epilogue: Epilogue) -> Tensor {
+    let Some(dropout) = epilogue.dropout else {
+        return if epilogue.relu {
+            values.relu()
+        } else {
+            values.shallow_clone()
+        };
+    };
+    let mask = mask(values, dropout);
+    if epilogue.relu {
+        values.relu() * mask
+    } else {
+        values * mask
     }
+}
+
+fn with_kernel<T: Number>(
+    instructions: Instructions,
+    terms: &[(&Tensor, &Tensor)],
+    bias: Option<&Tensor>,
+    epilogue: Epilogue,
+) -> Tensor {
+    let terms: Vec<(Tensor, Tensor)> = terms
+        .iter()
+        .map(|(x, weight)| {
+            assert_eq!(
+                (x.dim(), x.size()[1]),
+                (2, weight.size()[1]),
+                "rows of {:?}",
+                weight.size()
+            );
+            (x.contiguous(), weight.contiguous())
+        })
+        .collect();
+    let rows = terms[0].0.size()[0];
+    let outputs = terms[0].1.size()[0];
+    assert!(terms.iter().all(|(x, _)| x.size()[0] == rows), "terms of as many rows");
+    let mut result = Tensor::empty([rows, outputs], (T::KIND, Device::Cpu));
+    // Without their history, so that what the backward pass keeps does not keep that.
+    let detached: Vec<(Tensor, Tensor)> = terms.iter().map(|(x, weight)| (x.detach(), weight.detach())).collect();
+    let bias_values = bias.map(Tensor::detach);
+    T::forward(
+        instructions,
+        &as_terms(&detached),
+        bias_values.as_ref().map(shim::values),
+        outputs as usize,
+        epilogue,
+        shim::values_mut(&mut result),
+    );
+    let inputs: Vec<&Tensor> = terms.iter().flat_map(|(x, weight)| [x, weight]).chain(bias).collect();
+    let kept = result.detach();
+    shim::with_gradient(result, &inputs, move || {
+        Box::new(move |gradient, wanted| {
+            let gradient = gradient.contiguous();
+            backward::<T>(instructions, &gradient, &kept, &detached, epilogue, wanted)
+        })
+    })
+}
+
+fn backward<T: Number>(
+    instructions: Instructions,
+    gradient: &Tensor,
+    result: &Tensor,
+    terms: &[(Tensor, Tensor)],
+    epilogue: Epilogue,
+    wanted: &[bool],
+) -> Vec<Option<Tensor>> {
+    let outputs = gradient.size()[1];
+    let mut of_rows: Vec<Option<Tensor>> = terms
+        .iter()
+        .zip(wanted.chunks(2))
+        .map(|((x, _), wanted)| wanted[0].then(|| x.empty_like()))
+        .collect();
+    let Gradients { weights, bias } = T::backward(
+        instructions,
+        shim::values(gradient),
+        shim::values(result),
+        &as_terms(terms),
+        outputs as usize,
+        epilogue,
+        Wanted {
+            x: of_rows.iter_mut().map(|x| x.as_mut().map(shim::values_mut)).collect(),
+            weights: wanted.chunks_exact(2).map(|wanted| wanted[1]).collect(),
+        },
+    );
+    let of_weights = weights
+        .iter()
+        .zip(terms)
+        .zip(wanted.chunks(2))
+        .map(|((gradient, (_, weight)), wanted)| wanted[1].then(|| Tensor::from_slice(gradient).view(&*weight.size())));
+    let of_terms = of_rows.into_iter().zip(of_weights).flat_map(|(x, weight)| [x, weight]);
+    let of_bias = (wanted.len() % 2 == 1).then(|| Some(Tensor::from_slice(&bias)));
+    of_terms.chain(of_bias).collect()
+}
+
+fn as_terms<T: Number>(terms: &[(Tensor, Tensor)]) -> Vec<Term<'_, T>> {
+    terms
+        .iter()
+        .map(|(x, weight)| Term {
+            x: shim::values(x),
+            inputs: x.size()[1] as usize,
+            weight: shim::values(weight),
+        })
+        .collect()
+}
+
+fn with_operators(terms: &[(&Tensor, &Tensor)], bias: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+    let kind = terms[0].0.kind();
+    let product = |(x, weight): &(&Tensor, &Tensor), bias: Option<&Tensor>| {
+        x.linear(&weight.to_kind(kind), bias.map(|bias| bias.to_kind(kind)).as_ref())
+    };
+    // The bias goes with the first product: one operator.
+    let first = product(&terms[0], bias);
+    let sum = terms[1..].iter().fold(first, |sum, term| sum + product(term, None));
+    apply(&sum, epilogue)
 }
 
 /// 0 where a value is dropped, 1 / (1 - probability) elsewhere.
 fn mask(values: &Tensor, dropout: Dropout) -> Tensor {
+    if values.device() == Device::Cpu {
+        // The same as in the kernel.
+        let mut mask = Tensor::ones(values.size(), (Kind::Float, Device::Cpu));
+        let columns = *values.size().last().expect("rows");
+        let epilogue = Epilogue {
+            relu: false,
+            dropout: Some(dropout),
+        };
+        epilogue.forward_all(columns as usize, shim::values_mut(&mut mask));
+        return mask.to_kind(values.kind());
+    }
     // libtorch's generator, started anew: nothing depends on what was drawn from it before.
-    tch::manual_seed(random::mix(dropout.key) as i64);
+    tch::manual_seed(random::mix(dropout.key).cast_signed());
     let keep = 1.0 - dropout.probability;
-    let kept = Tensor::empty_like(&values.detach()).bernoulli_float_(keep);
-    (kept / keep).to_kind(values.kind())
+    (values.empty_like().detach().bernoulli_float_(keep) / keep).to_kind(values.kind())
 }
-
-/// Where a sum is not followed by a nonlinearity.
-pub(crate) const NOTHING: Epilogue = Epilogue {
-    relu: false,
-    dropout: None,
-};
 
 /// Values for a norm or a loss, which compute in f32.
 pub(crate) fn float(values: &Tensor) -> Tensor {

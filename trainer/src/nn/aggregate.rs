@@ -22,11 +22,12 @@
 use std::sync::Arc;
 
 use half::bf16;
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::graph::{Block, Csr};
 use crate::{
     kernels::{
+        Instructions,
         gather::{Plan, gather},
         max,
         transpose::Transposed,
@@ -46,7 +47,8 @@ pub enum Aggregate {
     /// The sum, each row times 1 / sqrt((d + 1) (s + 1)) for in-degrees d of the destination and s of the source: GCN's,
     /// without the destination itself, which the update adds.
     Gcn,
-    /// The sum, each row times the edge's weight, over the sum of weights, or over 1 if that is less.
+    /// The sum, each row times the edge's weight, over the sum of weights, or over 1 if that is less. Edges of blocks without
+    /// weights count 1 each.
     WeightedMean,
     /// A mean with weights that depend on the rows, and in which the destination itself takes part.
     Attention,
@@ -68,7 +70,7 @@ pub enum Scaling {
 pub struct History {
     /// Which destinations; int64 of `[rows]`, each at most once. Those with edges lose what those would have given.
     pub destinations: Tensor,
-    /// What their neighbours' messages aggregate to; f32 of `[rows, message width]`.
+    /// What their neighbours' messages aggregate to; f32 of `[rows, result width of the layer's reduction]`.
     pub rows: Tensor,
 }
 
@@ -86,6 +88,9 @@ struct Factors {
 pub(crate) enum Backend {
     /// Our own loops, where there are any for the device and type, else libtorch's operators.
     Fastest,
+    /// The same, with no other instructions than these.
+    #[cfg(test)]
+    With(Instructions),
     /// Libtorch's operators.
     #[cfg(test)]
     Operators,
@@ -94,9 +99,23 @@ pub(crate) enum Backend {
 impl Backend {
     /// Whether our own loops can take the tensor.
     pub(crate) fn has_kernels_for(self, tensor: &Tensor) -> bool {
-        self == Self::Fastest
-            && tensor.device() == tch::Device::Cpu
-            && matches!(tensor.kind(), Kind::Float | Kind::BFloat16)
+        let wants_kernels = match self {
+            Self::Fastest => true,
+            #[cfg(test)]
+            Self::With(_) => true,
+            #[cfg(test)]
+            Self::Operators => false,
+        };
+        wants_kernels && tensor.device() == Device::Cpu && matches!(tensor.kind(), Kind::Float | Kind::BFloat16)
+    }
+
+    /// What our own loops use.
+    pub(crate) fn instructions(self) -> Instructions {
+        match self {
+            #[cfg(test)]
+            Self::With(instructions) => instructions,
+            _ => Instructions::best(),
+        }
     }
 }
 
@@ -110,8 +129,8 @@ impl Aggregate {
 /// Aggregates the messages of a block's sources, `[sources, width]`, to `[destinations, width]`.
 ///
 /// # Panics
-/// If `kind` is [`Aggregate::Attention`]; if shapes disagree; if the block lacks what the kind needs (degrees of sources, or
-/// weights).
+/// If `kind` is [`Aggregate::Attention`]; if shapes disagree; if the block lacks degrees of sources and the
+/// kind needs them.
 pub fn aggregate(
     block: &Block,
     kind: Aggregate,
@@ -119,31 +138,50 @@ pub fn aggregate(
     messages: &Tensor,
     history: Option<&History>,
 ) -> Tensor {
-    aggregate_with(Backend::Fastest, block, kind, scaling, messages, history)
+    own_and_aggregate(Backend::Fastest, block, kind, scaling, messages, history).1
 }
 
-pub(crate) fn aggregate_with(
+/// The rows of destinations, which are the first of the sources, and the aggregates of all sources' rows. As one function,
+/// because the gradients of both flow back into the same rows: apart, that would be three more passes over them.
+pub(crate) fn own_and_aggregate(
     backend: Backend,
     block: &Block,
     kind: Aggregate,
     scaling: Scaling,
-    messages: &Tensor,
+    rows: &Tensor,
     history: Option<&History>,
-) -> Tensor {
-    let size = messages.size();
+) -> (Tensor, Tensor) {
+    let size = rows.size();
     assert!(
         size.len() == 2 && size[0] as usize == block.sources(),
-        "messages of shape {size:?} for a block of {} sources",
+        "rows of shape {size:?} for a block of {} sources",
         block.sources()
     );
-    let result = match kind {
-        Aggregate::Attention => panic!("attention has an operator of its own"),
-        Aggregate::Max => largest(backend, block, messages),
-        linear => sum(backend, block, &factors(block, linear, scaling), messages),
+    let own = || rows.narrow(0, 0, block.destinations() as i64);
+    let (own, aggregated) = match (kind, backend.has_kernels_for(rows), rows.kind()) {
+        (Aggregate::Attention, ..) => panic!("attention has an operator of its own"),
+        (Aggregate::Max, false, _) => (own(), largest_with_operators(block, rows)),
+        (Aggregate::Max, true, Kind::BFloat16) => (own(), largest_with_kernel::<bf16>(block, rows)),
+        (Aggregate::Max, true, _) => (own(), largest_with_kernel::<f32>(block, rows)),
+        (linear, false, _) => (own(), sum_with_operators(block, &factors(block, linear, scaling), rows)),
+        (linear, true, Kind::BFloat16) => {
+            sum_with_kernel::<bf16>(backend.instructions(), block, &factors(block, linear, scaling), rows)
+        }
+        (linear, true, _) => {
+            sum_with_kernel::<f32>(backend.instructions(), block, &factors(block, linear, scaling), rows)
+        }
     };
+    (own, with_history(aggregated, history))
+}
+
+/// Replaces the aggregates that are known from elsewhere.
+pub(crate) fn with_history(aggregated: Tensor, history: Option<&History>) -> Tensor {
     match history {
-        None => result,
-        Some(history) => result.index_copy(0, &history.destinations, &history.rows.detach().to_kind(result.kind())),
+        None => aggregated,
+        Some(history) => {
+            let known = history.rows.detach().to_kind(aggregated.kind());
+            aggregated.index_copy(0, &history.destinations, &known)
+        }
     }
 }
 
@@ -183,44 +221,35 @@ fn factors(block: &Block, kind: Aggregate, scaling: Scaling) -> Factors {
         }
         Aggregate::WeightedMean => {
             let csr = block.csr();
-            assert!(
-                csr.weights.len() == csr.indices.len(),
-                "a weighted mean needs weights of edges"
-            );
-            let total = |bounds: &[u32]| csr.weights[bounds[0] as usize..bounds[1] as usize].iter().sum::<f32>();
+            let weighted = !csr.weights.is_empty();
+            let total = |bounds: &[u32]| match weighted {
+                true => csr.weights[bounds[0] as usize..bounds[1] as usize].iter().sum(),
+                false => (bounds[1] - bounds[0]) as f32,
+            };
+            let totals = csr.offsets.windows(2).map(total);
             Factors {
-                results: Some(Arc::new(
-                    csr.offsets
-                        .windows(2)
-                        .map(|bounds| total(bounds).max(1.0).recip())
-                        .collect(),
-                )),
+                results: Some(Arc::new(totals.map(|total| total.max(1.0).recip()).collect())),
                 sources: None,
-                edges: true,
+                edges: weighted,
             }
         }
         Aggregate::Max | Aggregate::Attention => unreachable!("not linear"),
     }
 }
 
-fn sum(backend: Backend, block: &Block, factors: &Factors, messages: &Tensor) -> Tensor {
-    if !backend.has_kernels_for(messages) {
-        return sum_with_operators(block, factors, messages);
-    }
-    match messages.kind() {
-        Kind::BFloat16 => sum_with_kernel::<bf16>(block, factors, messages),
-        _ => sum_with_kernel::<f32>(block, factors, messages),
-    }
-}
-
-fn sum_with_kernel<T: Element>(block: &Block, factors: &Factors, messages: &Tensor) -> Tensor {
-    let messages = messages.contiguous();
-    let width = messages.size()[1];
-    let new = |rows: usize| Tensor::empty([rows as i64, width], (T::KIND, block.device()));
+fn sum_with_kernel<T: Element>(
+    instructions: Instructions,
+    block: &Block,
+    factors: &Factors,
+    rows: &Tensor,
+) -> (Tensor, Tensor) {
+    let rows = rows.contiguous();
+    let width = rows.size()[1];
     let csr = block.csr();
-    let mut result = new(block.destinations());
+    let mut aggregated = Tensor::empty([block.destinations() as i64, width], (T::KIND, block.device()));
     gather::<T>(
-        shim::values(&messages.detach()),
+        instructions,
+        shim::values(&rows.detach()),
         width as usize,
         Plan {
             offsets: &csr.offsets,
@@ -228,20 +257,28 @@ fn sum_with_kernel<T: Element>(block: &Block, factors: &Factors, messages: &Tens
             edges: factors.edges.then_some(&csr.weights),
             inputs: factors.sources.as_deref().map(Vec::as_slice),
             results: factors.results.as_deref().map(Vec::as_slice),
+            added: &[],
         },
-        shim::values_mut(&mut result),
+        shim::values_mut(&mut aggregated),
     );
-    shim::with_gradient(result, &[&messages], || {
+    let own = rows.detach().narrow(0, 0, block.destinations() as i64).detach();
+    shim::with_gradients(&[&own, &aggregated], &[&rows], || {
         let (csr, transposed, factors) = (Arc::clone(csr), Arc::clone(block.transposed()), factors.clone());
-        Box::new(move |gradient, _| {
-            let gradient = gradient.contiguous();
-            let mut result = Tensor::empty(
-                [transposed.offsets.len() as i64 - 1, width],
-                (T::KIND, gradient.device()),
-            );
+        let destinations = block.destinations() as i64;
+        Box::new(move |gradients, _| {
+            let [of_own, of_aggregated] = gradients else {
+                unreachable!("two outputs")
+            };
+            let of_own = of_own.as_ref().map(Tensor::contiguous);
+            let of_aggregated = match of_aggregated {
+                Some(gradient) => gradient.contiguous(),
+                None => Tensor::zeros([destinations, width], (T::KIND, Device::Cpu)),
+            };
+            let mut result = Tensor::empty([transposed.offsets.len() as i64 - 1, width], (T::KIND, Device::Cpu));
             let weights = factors.edges.then(|| weights_of(&csr, &transposed));
             gather::<T>(
-                shim::values(&gradient),
+                instructions,
+                shim::values(&of_aggregated),
                 width as usize,
                 Plan {
                     offsets: &transposed.offsets,
@@ -249,12 +286,14 @@ fn sum_with_kernel<T: Element>(block: &Block, factors: &Factors, messages: &Tens
                     edges: weights.as_deref(),
                     inputs: factors.results.as_deref().map(Vec::as_slice),
                     results: factors.sources.as_deref().map(Vec::as_slice),
+                    added: of_own.as_ref().map_or(&[], shim::values),
                 },
                 shim::values_mut(&mut result),
             );
             vec![Some(result)]
         })
-    })
+    });
+    (own, aggregated)
 }
 
 /// The weights of edges in the order of the transposed CSR.
@@ -295,16 +334,6 @@ fn sum_with_operators(block: &Block, factors: &Factors, messages: &Tensor) -> Te
         true,
     )
     .0
-}
-
-fn largest(backend: Backend, block: &Block, messages: &Tensor) -> Tensor {
-    if !backend.has_kernels_for(messages) {
-        return largest_with_operators(block, messages);
-    }
-    match messages.kind() {
-        Kind::BFloat16 => largest_with_kernel::<bf16>(block, messages),
-        _ => largest_with_kernel::<f32>(block, messages),
-    }
 }
 
 fn largest_with_kernel<T: Element>(block: &Block, messages: &Tensor) -> Tensor {

@@ -25,6 +25,7 @@ pub struct Block {
     source_degrees: Option<Arc<Vec<f32>>>,
     transposed: OnceLock<Arc<Transposed>>,
     tensors: OnceCell<Edges>,
+    with_own: OnceCell<Box<Block>>,
 }
 
 /// Edges in memory.
@@ -85,6 +86,7 @@ impl Block {
             source_degrees: None,
             transposed: OnceLock::new(),
             tensors: OnceCell::new(),
+            with_own: OnceCell::new(),
         }
     }
 
@@ -163,6 +165,34 @@ impl Block {
                 indices: int64(&self.csr.indices),
                 destinations: int64(&destinations),
             }
+        })
+    }
+
+    /// The same edges, and one from each destination to itself before its others.
+    pub(crate) fn with_own(&self) -> &Self {
+        self.with_own.get_or_init(|| {
+            let mut csr = Csr {
+                offsets: vec![0],
+                indices: Vec::with_capacity(self.edges() + self.destinations),
+                weights: Vec::new(),
+            };
+            for (destination, bounds) in self.csr.offsets.windows(2).enumerate() {
+                csr.indices.push(destination as u32);
+                csr.indices
+                    .extend_from_slice(&self.csr.indices[bounds[0] as usize..bounds[1] as usize]);
+                csr.offsets.push(csr.indices.len() as u32);
+            }
+            Box::new(Self {
+                destinations: self.destinations,
+                sources: self.sources,
+                device: self.device,
+                csr: Arc::new(csr),
+                global: Vec::new(),
+                source_degrees: None,
+                transposed: OnceLock::new(),
+                tensors: OnceCell::new(),
+                with_own: OnceCell::new(),
+            })
         })
     }
 

@@ -1,7 +1,8 @@
 //! Graph neural networks: layers, models and losses.
 //!
 //! A [`Model`] is a stack of graph convolutions. It is trained on minibatches ([`Model::forward`] over [`Block`]s), and
-//! applied to whole graphs layer by layer ([`Model::messages`], [`Model::reduction`] and [`Model::update`], chunk by chunk).
+//! applied to whole graphs layer by layer ([`Model::messages`], [`Model::queries`],
+//! [`Model::reduction`] and [`Model::update`], chunk by chunk).
 //!
 //! Layers compute what those of PyTorch Geometric do; the tests compare values and gradients with arrays from there.
 //!
@@ -11,16 +12,17 @@
 
 mod affine;
 mod aggregate;
+mod attention;
 mod graph;
 mod layers;
 mod loss;
 mod model;
 mod norm;
 mod parameters;
-mod random;
 mod reduction;
 #[cfg(test)]
 mod tests;
+mod weights;
 
 pub use self::{
     aggregate::{Aggregate, History, Scaling, aggregate},
@@ -29,5 +31,5 @@ pub use self::{
     model::{Input, LayerKind, Model, ModelOptions, Pass, Precision},
     norm::NormKind,
     parameters::Parameters,
-    reduction::Reduction,
+    reduction::{Attention, Reduction},
 };

@@ -2,21 +2,19 @@
 
 use std::{fmt, str::FromStr};
 
-use grappa_engine::aggregate::{Max, Mean, Sum};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{
-    affine::{Dropout, Epilogue, NOTHING, affine, apply, float},
-    aggregate::{Aggregate, History, Scaling, aggregate},
+    affine::{Dropout, Epilogue, affine, apply, float},
+    aggregate::{Aggregate, History, Scaling},
     graph::Block,
-    layers::{Gcn, Gin, Layer, Sage},
+    layers::{Gat, Gatv2, Gcn, Gin, Layer, PinSage, Sage},
     norm::{Norm, NormKind},
     parameters::{Builder, Parameters, Start},
-    random,
     reduction::Reduction,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, random};
 
 /// Which layers a model has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -29,8 +27,15 @@ pub enum LayerKind {
     SageMax,
     /// GCN.
     Gcn,
+    /// GAT.
+    Gat,
+    /// GATv2.
+    Gatv2,
     /// GIN.
     Gin,
+    /// PinSAGE, for blocks whose edges have weights.
+    #[serde(rename = "pinsage")]
+    PinSage,
 }
 
 /// With which numbers a model computes.
@@ -45,6 +50,17 @@ pub enum Precision {
 }
 
 impl Precision {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[Self::F32, Self::Bf16];
+
+    /// What users call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        }
+    }
+
     fn kind(self) -> Kind {
         match self {
             Self::F32 => Kind::Float,
@@ -67,6 +83,8 @@ pub struct ModelOptions {
     pub hidden: usize,
     /// Number of classes or labels.
     pub outputs: usize,
+    /// Heads of GAT and GATv2, which share the hidden values; others have none.
+    pub heads: usize,
     /// Part of the values that is dropped between layers in training.
     pub dropout: f64,
     /// The norm between layers.
@@ -109,13 +127,16 @@ pub struct Pass {
 ///
 /// Parameters are called `layers.0.lin_l.weight`, `norms.0.weight`, `residuals.0.weight`: as in a PyTorch module that has
 /// PyTorch Geometric's convolutions in a `ModuleList` named `layers`, BatchNorm1d or LayerNorm in one named `norms`,
-/// and Linear without bias in one named `residuals`, which has Identity where widths agree.
+/// and Linear without bias in one named `residuals`, which has Identity where widths agree. PinSAGE's logits come from one
+/// more Linear, `head`.
 #[derive(Debug)]
 pub struct Model {
     options: ModelOptions,
     layers: Vec<Box<dyn Layer>>,
     norms: Vec<Option<Norm>>,
     residuals: Vec<Residual>,
+    /// Weight and bias of what makes logits of the last layer's result, where that can't be logits.
+    head: Option<(Tensor, Tensor)>,
     parameters: Parameters,
 }
 
@@ -130,20 +151,26 @@ impl Model {
     /// Makes a model with parameters that depend on the seed alone.
     ///
     /// # Errors
-    /// If sizes are 0, or the dropout is not in [0, 1).
+    /// If sizes are 0, the dropout is not in [0, 1), or heads can't share the hidden values.
     pub fn new(options: ModelOptions, seed: u64, device: Device) -> Result<Self> {
         options.check()?;
         let mut builder = Builder::new(seed, device);
         let size = |count: usize| count as i64;
         let last = options.layers - 1;
+        // Its results are not negative and have length 1.
+        let has_head = options.layer == LayerKind::PinSage;
         let mut layers = Vec::new();
         let mut norms = Vec::new();
         let mut residuals = Vec::new();
         for index in 0..options.layers {
             let inputs = size(if index == 0 { options.inputs } else { options.hidden });
-            let outputs = size(if index == last { options.outputs } else { options.hidden });
+            let outputs = size(if index == last && !has_head {
+                options.outputs
+            } else {
+                options.hidden
+            });
             layers.push(builder.scope(&format!("layers.{index}"), |builder| {
-                options.layer(builder, inputs, outputs)
+                options.layer(builder, inputs, outputs, index == last)
             }));
             let inner = index < last;
             norms.push(builder.scope(&format!("norms.{index}"), |builder| {
@@ -157,11 +184,22 @@ impl Model {
                 }),
             });
         }
+        let head = has_head.then(|| {
+            let (inputs, outputs) = (size(options.hidden), size(options.outputs));
+            let start = Start::linear(inputs);
+            builder.scope("head", |builder| {
+                (
+                    builder.parameter("weight", &[outputs, inputs], start),
+                    builder.parameter("bias", &[outputs], start),
+                )
+            })
+        });
         Ok(Self {
             options,
             layers,
             norms,
             residuals,
+            head,
             parameters: builder.finish(),
         })
     }
@@ -229,11 +267,8 @@ impl Model {
         for layer in first..count {
             let hop = count - 1 - layer;
             let block = &blocks[hop];
-            let messages = self.layers[layer].messages(&hidden);
-            let kind = self.aggregate(layer);
-            let aggregated = aggregate(block, kind, pass.scaling, &messages, history(hop));
-            let own = hidden.narrow(0, 0, block.destinations() as i64);
-            let degrees = (kind == Aggregate::Gcn).then(|| block.destination_degrees());
+            let (own, aggregated) = self.layers[layer].neighbours(block, &hidden, pass.scaling, history(hop));
+            let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
             hidden = self.step(layer, &own, &aggregated, degrees.as_ref(), pass.training);
         }
         float(&hidden)
@@ -255,16 +290,16 @@ impl Model {
         })
     }
 
-    /// How the messages of all in-neighbours become the aggregate of a node at a layer.
+    /// What attention must know of destinations, f32 of `[nodes, own width of the reduction]`, from their rows at a layer's
+    /// input; None if the layer is not of attention.
+    pub fn queries(&self, layer: usize, rows: &Tensor) -> Option<Tensor> {
+        no_grad(|| self.layers[layer].queries(&rows.to_kind(self.options.precision.kind())))
+    }
+
+    /// How the messages of all in-neighbours become the aggregate of a node at a layer. (PinSAGE's neighbourhoods are those of
+    /// random walks; over all in-neighbours, they count alike.)
     pub fn reduction(&self, layer: usize) -> Reduction {
-        let width = self.width(layer);
-        match self.aggregate(layer) {
-            Aggregate::Mean => Reduction::Mean(Mean { width }),
-            Aggregate::Max => Reduction::Max(Max { width }),
-            Aggregate::Sum => Reduction::Sum(Sum { width }),
-            Aggregate::Gcn => Reduction::Gcn(Sum { width }),
-            Aggregate::WeightedMean | Aggregate::Attention => unreachable!("no layer has it"),
-        }
+        self.layers[layer].reduction(self.width(layer))
     }
 
     /// Values in a node's row at a layer's input.
@@ -277,9 +312,11 @@ impl Model {
     }
 
     /// New states of nodes, or logits if it is the last layer, without dropout and gradients: from their own rows `[nodes,
-    /// width]`, the aggregates of their neighbours' messages, and, for GCN, their in-degrees, f32 of `[nodes]`.
+    /// width]`, the states of the reduction of their neighbours' messages, or what states begin with, and, for GCN, their
+    /// in-degrees, f32 of `[nodes]`.
     pub fn update(&self, layer: usize, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor {
         let kind = self.options.precision.kind();
+        let aggregated = aggregated.narrow(1, 0, self.reduction(layer).result_width() as i64);
         no_grad(|| float(&self.step(layer, &own.to_kind(kind), &aggregated.to_kind(kind), degrees, None)))
     }
 
@@ -294,7 +331,11 @@ impl Model {
     ) -> Tensor {
         let convolution = &self.layers[layer];
         if layer == self.layers.len() - 1 {
-            return convolution.update(own, aggregated, degrees, NOTHING);
+            let result = convolution.update(own, aggregated, degrees, Epilogue::NONE);
+            return match &self.head {
+                None => result,
+                Some((weight, bias)) => affine(&[(&result, weight)], Some(bias), Epilogue::NONE),
+            };
         }
         let dropped = training.filter(|_| self.options.dropout > 0.0);
         let epilogue = Epilogue {
@@ -307,17 +348,17 @@ impl Model {
         match (&self.residuals[layer], &self.norms[layer]) {
             (Residual::None, None) => convolution.update(own, aggregated, degrees, epilogue),
             (residual, norm) => {
-                let mut sum = convolution.update(own, aggregated, degrees, NOTHING);
+                let mut sum = convolution.update(own, aggregated, degrees, Epilogue::NONE);
                 match residual {
                     Residual::None => {}
                     Residual::Identity => sum += own,
-                    Residual::Projection(weight) => sum += affine(&[(own, weight)], None, NOTHING),
+                    Residual::Projection(weight) => sum += affine(&[(own, weight)], None, Epilogue::NONE),
                 }
                 let normal = match norm {
                     None => sum,
                     Some(norm) => norm.apply(&sum, training.is_some()),
                 };
-                apply(normal, epilogue)
+                apply(&normal, epilogue)
             }
         }
     }
@@ -337,26 +378,40 @@ impl ModelOptions {
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(Error::Model(format!("dropout {} is not in [0, 1)", self.dropout)));
         }
+        let attention = matches!(self.layer, LayerKind::Gat | LayerKind::Gatv2);
+        if attention && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
+            let (heads, hidden) = (self.heads, self.hidden);
+            return Err(Error::Model(format!(
+                "{heads} heads can't share {hidden} hidden values alike"
+            )));
+        }
         Ok(())
     }
 
-    fn layer(&self, builder: &mut Builder, inputs: i64, outputs: i64) -> Box<dyn Layer> {
+    fn layer(&self, builder: &mut Builder, inputs: i64, outputs: i64, last: bool) -> Box<dyn Layer> {
+        let heads = self.heads as i64;
         match self.layer {
             LayerKind::Sage => Box::new(Sage::new(builder, Aggregate::Mean, inputs, outputs)),
             LayerKind::SageMax => Box::new(Sage::new(builder, Aggregate::Max, inputs, outputs)),
             LayerKind::Gcn => Box::new(Gcn::new(builder, inputs, outputs)),
+            LayerKind::Gat => Box::new(Gat::new(builder, inputs, outputs, heads, last)),
+            LayerKind::Gatv2 => Box::new(Gatv2::new(builder, inputs, outputs, heads, last)),
             LayerKind::Gin => Box::new(Gin::new(builder, inputs, outputs)),
+            LayerKind::PinSage => Box::new(PinSage::new(builder, inputs, outputs)),
         }
     }
 }
 
 impl LayerKind {
     /// All of them, with their names.
-    const NAMES: [(Self, &'static str); 4] = [
+    const NAMES: [(Self, &'static str); 7] = [
         (Self::Sage, "sage"),
         (Self::SageMax, "sage-max"),
         (Self::Gcn, "gcn"),
+        (Self::Gat, "gat"),
+        (Self::Gatv2, "gatv2"),
         (Self::Gin, "gin"),
+        (Self::PinSage, "pinsage"),
     ];
 }
 

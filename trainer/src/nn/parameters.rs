@@ -142,7 +142,7 @@ impl Builder {
     /// A number in [0, 1): SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
     fn uniform(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        (super::random::mix(self.random) >> 11) as f64 / (1u64 << 53) as f64
+        (crate::random::mix(self.random) >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Moves the values of all parameters into one tensor.

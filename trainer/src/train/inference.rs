@@ -11,10 +11,10 @@
 //! partitions, the memory and the number of threads. Memory holds a tile and a block of rows at a time; scratch files hold
 //! the rows of two layers, and, if they are to be kept, the aggregates of the deeper ones.
 
-use std::{ops::Range, path::Path};
+use std::{borrow::Cow, ops::Range, path::Path};
 
 use grappa_engine::{
-    aggregate::{Budget, NodeRows, ScaledRows, ScratchRows, aggregate},
+    aggregate::{Budget, NodeRows, Reduce, ScaledRows, ScratchRows, aggregate},
     progress::Progress,
     store::{Chunk, Store},
 };
@@ -92,7 +92,9 @@ impl Inference<'_> {
                 false => Some(ScratchRows::create(self.scratch, nodes, model.width(layer + 1))?),
                 true => None,
             };
-            let keeps = (keep && layer > 0).then(|| ScratchRows::create(self.scratch, nodes, model.width(layer)));
+            let reduction = model.reduction(layer);
+            let width = reduction.result_width();
+            let keeps = (keep && layer > 0).then(|| ScratchRows::create(self.scratch, nodes, width));
             let keeps = keeps.transpose()?;
             let update = Update {
                 inference: self,
@@ -106,7 +108,8 @@ impl Inference<'_> {
             let mut take = |range: Range<u64>, aggregates: &[f32]| {
                 let mut work = || {
                     if let Some(keeps) = &keeps {
-                        keeps.write(range.start, aggregates)?;
+                        let state = aggregates.len() / (range.end - range.start).max(1) as usize;
+                        keeps.write(range.start, &firsts(aggregates, state, width))?;
                     }
                     update.run(range.clone(), aggregates, &mut |range, new| match &out {
                         Some(out) => Ok(out.write(range.start, &values(new))?),
@@ -121,17 +124,27 @@ impl Inference<'_> {
             let result = match self.first_hop.filter(|_| layer == 0) {
                 Some(first_hop) => known(first_hop, nodes, &mut take),
                 None => {
-                    let reduction = model.reduction(layer);
                     let scaled;
+                    let sent;
                     let messages: &dyn NodeRows = match model.aggregate(layer) {
                         Aggregate::Gcn => {
                             scaled = ScaledRows::new(rows, self.store)?;
                             &scaled
                         }
+                        Aggregate::Attention | Aggregate::WeightedMean => {
+                            let messages = |rows: &Tensor| model.messages(layer, rows, None);
+                            sent = self.transformed(rows, reduction.source_width(), &messages)?;
+                            &sent
+                        }
                         _ => rows,
                     };
+                    let queries = |rows: &Tensor| model.queries(layer, rows).expect("it has a width");
+                    let asks = reduction.own_width() > 0;
+                    let own = asks.then(|| self.transformed(rows, reduction.own_width(), &queries));
+                    let own = own.transpose()?;
+                    let own = own.as_ref().map(|own| own as &dyn NodeRows);
                     let sink = &mut |range: Range<u64>, states: &mut [f32]| take(range, states);
-                    aggregate(self.store, messages, None, &reduction, 0, self.budget, progress, sink)
+                    aggregate(self.store, messages, own, &reduction, 0, self.budget, progress, sink)
                 }
             };
             if let Some(failure) = failure {
@@ -143,6 +156,37 @@ impl Inference<'_> {
         }
         Ok(keep.then_some(KeptAggregates { layers: kept }))
     }
+
+    /// Rows made of the rows of all nodes, a few at a time, in a scratch file.
+    fn transformed(
+        &self,
+        rows: &dyn NodeRows,
+        width: usize,
+        transform: &dyn Fn(&Tensor) -> Tensor,
+    ) -> Result<ScratchRows> {
+        let nodes = self.store.manifest().nodes;
+        let out = ScratchRows::create(self.scratch, nodes, width)?;
+        let mut read = Vec::new();
+        for first in (0..nodes).step_by(UPDATE_NODES as usize) {
+            let count = UPDATE_NODES.min(nodes - first);
+            read.resize(count as usize * rows.width(), 0.0);
+            rows.read(first..first + count, &mut read)?;
+            let rows = Tensor::from_slice(&read).view([count as i64, rows.width() as i64]);
+            out.write(first, &values(&transform(&rows.to_device(self.device))))?;
+        }
+        Ok(out)
+    }
+}
+
+/// Of rows of `state` values the first `width`.
+fn firsts(rows: &[f32], state: usize, width: usize) -> Cow<'_, [f32]> {
+    if state == width {
+        return Cow::Borrowed(rows);
+    }
+    rows.chunks_exact(state)
+        .flat_map(|row| &row[..width])
+        .copied()
+        .collect()
 }
 
 /// Takes the aggregates of a range of nodes.

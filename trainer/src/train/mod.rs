@@ -188,29 +188,18 @@ impl Trainer {
             inputs: features.dim as usize,
             hidden: config.hidden,
             outputs: labels.spec().classes as usize,
+            heads: config.heads,
             dropout: config.dropout,
-            norm: config.norm,
+            norm: config.norm(),
             residual: config.residual,
-            precision: config.precision.into(),
+            precision: config.precision,
         };
         let model = Model::new(model, config.seed, device)?;
         let splits = Splits::open(&store)?;
-        let fanouts = config.fanouts();
-        if fanouts.hops() != config.layers {
-            return Err(Error::Options(format!(
-                "fanouts of {} hops for {} layers; give one for each layer",
-                fanouts.hops(),
-                config.layers
-            )));
-        }
-        let fanouts = match aggregates {
-            Some(_) => fanouts.without_last(),
-            None => fanouts,
-        };
         let optimizer = Optimizer::new(&config, &model.parameters().flat_values());
         Ok(Self {
             degrees: Degrees::open(&store)?,
-            sampler: Arc::new(Sampler::uniform(fanouts, config.replace)),
+            sampler: Arc::new(config.sampler(aggregates.is_some())?),
             exchange: Box::new(InProcess),
             denominator: Denominator::default(),
             history: None,

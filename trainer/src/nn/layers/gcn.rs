@@ -1,5 +1,6 @@
 //! GCN (Kipf, Welling: "Semi-Supervised Classification with Graph Convolutional Networks", 2017).
 
+use grappa_engine::aggregate::Sum;
 use tch::Tensor;
 
 use super::Layer;
@@ -7,6 +8,7 @@ use crate::nn::{
     affine::{Epilogue, affine},
     aggregate::Aggregate,
     parameters::{Builder, Start},
+    reduction::Reduction,
 };
 
 /// `W (sum over neighbours s of x_s / sqrt((d + 1)(s + 1)) + x / (d + 1)) + b`, for in-degrees d of the node and s of the
@@ -32,6 +34,10 @@ impl Gcn {
 impl Layer for Gcn {
     fn aggregate(&self) -> Aggregate {
         Aggregate::Gcn
+    }
+
+    fn reduction(&self, width: usize) -> Reduction {
+        Reduction::Gcn(Sum { width })
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {

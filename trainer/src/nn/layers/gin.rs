@@ -1,5 +1,6 @@
 //! GIN (Xu, Hu, Leskovec, Jegelka: "How Powerful are Graph Neural Networks?", 2019).
 
+use grappa_engine::aggregate::Sum;
 use tch::Tensor;
 
 use super::Layer;
@@ -7,6 +8,7 @@ use crate::nn::{
     affine::{Epilogue, affine},
     aggregate::Aggregate,
     parameters::{Builder, Start},
+    reduction::Reduction,
 };
 
 /// `mlp((1 + eps) x + sum of neighbours)`, as PyTorch Geometric's GINConv with `train_eps=True` and
@@ -43,6 +45,10 @@ impl Gin {
 impl Layer for Gin {
     fn aggregate(&self) -> Aggregate {
         Aggregate::Sum
+    }
+
+    fn reduction(&self, width: usize) -> Reduction {
+        Reduction::Sum(Sum { width })
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {

@@ -1,5 +1,6 @@
 //! GraphSAGE (Hamilton, Ying, Leskovec: "Inductive Representation Learning on Large Graphs", 2017), with mean or max.
 
+use grappa_engine::aggregate::{Max, Mean};
 use tch::Tensor;
 
 use super::Layer;
@@ -7,6 +8,7 @@ use crate::nn::{
     affine::{Epilogue, affine},
     aggregate::Aggregate,
     parameters::{Builder, Start},
+    reduction::Reduction,
 };
 
 /// `lin_l(aggregate of neighbours) + lin_r(own)`, as PyTorch Geometric's SAGEConv.
@@ -34,6 +36,13 @@ impl Sage {
 impl Layer for Sage {
     fn aggregate(&self) -> Aggregate {
         self.aggregate
+    }
+
+    fn reduction(&self, width: usize) -> Reduction {
+        match self.aggregate {
+            Aggregate::Max => Reduction::Max(Max { width }),
+            _ => Reduction::Mean(Mean { width }),
+        }
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {

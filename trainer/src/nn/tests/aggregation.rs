@@ -4,9 +4,12 @@ use grappa_engine::sample;
 use tch::{Device, Kind, Tensor};
 
 use super::{assert_close, devices, random};
-use crate::nn::{
-    Aggregate, Block, History, Scaling,
-    aggregate::{Backend, aggregate, aggregate_with},
+use crate::{
+    kernels::Instructions,
+    nn::{
+        Aggregate, Block, History, Scaling,
+        aggregate::{Backend, aggregate, own_and_aggregate},
+    },
     random::mix,
 };
 
@@ -19,7 +22,7 @@ const KINDS: [Aggregate; 5] = [
 ];
 
 /// A block with up to 9 edges a destination, some of them parallel, and degrees that exceed the edges.
-fn some_block(destinations: usize, sources: usize) -> sample::Block {
+pub(super) fn some_block(destinations: usize, sources: usize) -> sample::Block {
     let mut block = sample::Block {
         destinations,
         sources,
@@ -64,15 +67,32 @@ fn loops_equal_operators_forward_and_backward() {
             for scaling in [Scaling::None, Scaling::HorvitzThompson] {
                 let run = |backend| {
                     let messages = values.copy().set_requires_grad(true);
-                    let result = aggregate_with(backend, &block, kind, scaling, &messages, None);
-                    (&result * &factors).sum(Kind::Float).backward();
-                    (result, messages.grad())
+                    let both = || own_and_aggregate(backend, &block, kind, scaling, &messages, None);
+                    let gradient = |sum: Tensor| {
+                        sum.backward();
+                        let gradient = messages.grad().copy();
+                        let _ = messages.grad().zero_();
+                        gradient
+                    };
+                    let (own, result) = both();
+                    let gradients = [
+                        gradient((&result * &factors + &own * 0.7).sum(Kind::Float)),
+                        // Each without the other.
+                        gradient(both().0.sum(Kind::Float)),
+                        gradient(both().1.sum(Kind::Float)),
+                    ];
+                    (result, gradients)
                 };
                 let what = format!("{kind:?} of {destinations} by {width}, {scaling:?}");
-                let (result, gradient) = run(Backend::Fastest);
-                let (expected, expected_gradient) = run(Backend::Operators);
-                assert_close(&result, &expected, 1e-6, &what);
-                assert_close(&gradient, &expected_gradient, 1e-6, &format!("gradient of {what}"));
+                let (expected, expected_gradients) = run(Backend::Operators);
+                for instructions in Instructions::all() {
+                    let what = format!("{what}, {instructions:?}");
+                    let (result, gradients) = run(Backend::With(instructions));
+                    assert_close(&result, &expected, 1e-6, &what);
+                    for (actual, expected) in gradients.iter().zip(&expected_gradients) {
+                        assert_close(actual, expected, 1e-6, &format!("gradient of {what}"));
+                    }
+                }
             }
         }
     }

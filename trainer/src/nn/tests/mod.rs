@@ -1,8 +1,14 @@
 //! What layers and models must equal: arrays of PyTorch Geometric, and themselves computed in another way.
 
+mod affine;
 mod aggregation;
+mod attention;
 mod fixture;
 mod models;
+mod parameters;
+mod training;
+
+use std::sync::Mutex;
 
 use tch::{Kind, Tensor};
 
@@ -18,6 +24,9 @@ fn devices() -> Vec<tch::Device> {
 
 /// Numbers from the generator of libtorch, begun anew.
 fn random(seed: i64, shape: &[i64]) -> Tensor {
+    // All threads share it.
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    let _guard = GENERATOR.lock().unwrap_or_else(|poison| poison.into_inner());
     tch::manual_seed(seed);
     Tensor::randn(shape, (Kind::Float, tch::Device::Cpu))
 }

@@ -13,7 +13,7 @@ const TOLERANCE: f64 = 1e-5;
 
 /// The model whose arrays the file `name` has: its name says what it is.
 fn model(name: &str, fixture: &Fixture, device: Device) -> Model {
-    let (layer, rest) = ["sage-max", "sage", "gcn", "gin"]
+    let (layer, rest) = ["sage-max", "sage", "gcn", "gin", "gatv2", "gat", "pinsage"]
         .into_iter()
         .find_map(|layer| Some((layer, name.strip_prefix(layer)?)))
         .expect("a kind of layer");
@@ -23,6 +23,7 @@ fn model(name: &str, fixture: &Fixture, device: Device) -> Model {
         inputs: 5,
         hidden: 6,
         outputs: 3,
+        heads: 2,
         dropout: 0.0,
         norm: match rest {
             rest if rest.contains("batch") => NormKind::Batch,
@@ -95,24 +96,39 @@ equals_pytorch_geometric! {
     three_gcn_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "gcn-3",
     one_gin_layer_equals_pytorch_geometric: "gin-1",
     three_gin_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "gin-3",
+    one_gat_layer_equals_pytorch_geometric: "gat-1",
+    three_gat_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "gat-3",
+    one_gatv2_layer_equals_pytorch_geometric: "gatv2-1",
+    three_gatv2_layers_on_blocks_equal_pytorch_geometric_on_the_graph: "gatv2-3",
+    one_pinsage_layer_equals_its_definition: "pinsage-1",
+    three_pinsage_layers_on_blocks_equal_their_definition_on_the_graph: "pinsage-3",
+    layer_norms_and_residuals_around_attention_equal_pytorch_geometric: "gat-3-layer-residual",
     batch_norms_and_residuals_equal_pytorch_geometric: "sage-3-batch-residual",
     layer_norms_and_residuals_equal_pytorch_geometric: "sage-3-layer-residual",
 }
 
-/// Layer by layer over the whole graph, with the engine's reductions, as exact inference does.
-fn inference(model: &Model, fixture: &Fixture) -> Tensor {
+/// Layer by layer over the whole graph, with the engine's reductions, as exact inference does: logits of all nodes, and
+/// what each layer aggregated.
+pub(super) fn inference(model: &Model, fixture: &Fixture) -> (Tensor, Vec<Tensor>) {
     let graph = &fixture.graph.rows;
     let degrees: Vec<f32> = graph.iter().map(|row| row.len() as f32).collect();
     let degrees = Tensor::from_slice(&degrees);
     let mut hidden = fixture.array("x").copy();
+    let mut aggregates = Vec::new();
     for layer in 0..model.options().layers {
         let reduction = model.reduction(layer);
+        let own = model
+            .queries(layer, &hidden)
+            .map(|own| Vec::<Vec<f32>>::try_from(&own).expect("own rows"));
         let messages = Vec::<Vec<f32>>::try_from(&model.messages(layer, &hidden, Some(&degrees))).expect("messages");
         let mut aggregated = Vec::new();
-        for row in graph {
+        for (node, row) in graph.iter().enumerate() {
             let mut state = vec![f32::NAN; reduction.state_width()];
-            reduction.begin(&[], &mut state);
+            let own = own.as_ref().map_or(&[][..], |own| &own[node]);
+            assert_eq!(own.len(), reduction.own_width());
+            reduction.begin(own, &mut state);
             for &(source, _) in row {
+                assert_eq!(messages[source as usize].len(), reduction.source_width());
                 reduction.add(&mut state, &messages[source as usize]);
             }
             reduction.finish(row.len() as u64, &mut state);
@@ -120,8 +136,9 @@ fn inference(model: &Model, fixture: &Fixture) -> Tensor {
         }
         let aggregated = Tensor::from_slice(&aggregated).view([graph.len() as i64, -1]);
         hidden = model.update(layer, &hidden, &aggregated, Some(&degrees));
+        aggregates.push(aggregated.narrow(1, 0, reduction.result_width() as i64));
     }
-    hidden
+    (hidden, aggregates)
 }
 
 #[test]
@@ -131,6 +148,9 @@ fn layer_wise_inference_equals_pytorch_geometric() {
         "sage-max-3",
         "gcn-3",
         "gin-3",
+        "gat-3",
+        "gatv2-3",
+        "gat-3-layer-residual",
         "sage-3-layer-residual",
         "sage-3-batch-residual",
     ] {
@@ -139,7 +159,7 @@ fn layer_wise_inference_equals_pytorch_geometric() {
         for (name, buffer) in model.parameters().buffers() {
             buffer.shallow_clone().copy_(fixture.array(&format!("buffer:{name}")));
         }
-        let logits = inference(&model, &fixture).index_select(0, fixture.array("seeds"));
+        let logits = inference(&model, &fixture).0.index_select(0, fixture.array("seeds"));
         assert_close(&logits, fixture.array("out_eval"), TOLERANCE, name);
     }
 }

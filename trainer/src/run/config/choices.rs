@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use grappa_engine::io::read;
 
-use crate::{Error, nn};
+use crate::Error;
 
 /// An enum whose variants have names: `Display`, `FromStr`, serde and a list of all come from one table.
 macro_rules! choices {
@@ -138,17 +138,6 @@ choices! {
 }
 
 choices! {
-    /// With which numbers the model computes.
-    "precision" Precision {
-        /// f32.
-        #[default]
-        F32 = "f32",
-        /// bf16 for rows and products, f32 for parameters and sums.
-        Bf16 = "bf16",
-    }
-}
-
-choices! {
     /// What reads files.
     "read engine" ReadEngine {
         /// io_uring, or a pool of threads where it is refused.
@@ -158,15 +147,6 @@ choices! {
         Uring = "uring",
         /// A pool of threads.
         Pread = "pread",
-    }
-}
-
-impl From<Precision> for nn::Precision {
-    fn from(precision: Precision) -> Self {
-        match precision {
-            Precision::F32 => Self::F32,
-            Precision::Bf16 => Self::Bf16,
-        }
     }
 }
 

@@ -15,14 +15,18 @@ mod text;
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use grappa_engine::{partition::Schedule, sample::Fanouts, size::ByteSize};
+use grappa_engine::{
+    partition::Schedule,
+    sample::{Fanouts, RandomWalks, Sampler},
+    size::ByteSize,
+};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    choices::{Auto, Correction, FirstHop, HaloMode, LrSchedule, Optimizer, Precision, ReadEngine},
+    choices::{Auto, Correction, FirstHop, HaloMode, LrSchedule, Optimizer, ReadEngine},
     layers::MAY_CHANGE,
 };
-pub use crate::nn::{LayerKind, NormKind};
+pub use crate::nn::{LayerKind, NormKind, Precision};
 use crate::{Error, Result, runtime::DeviceChoice};
 
 /// Everything that a run can be told. Keys of the TOML file and flags are the names of the fields, with hyphens.
@@ -40,18 +44,25 @@ pub struct TrainConfig {
     pub heads: usize,
     /// Part of the values that is dropped between layers in training, in [0, 1).
     pub dropout: f64,
-    /// The norm between layers.
+    /// The norm between layers. `auto`: batch for GIN, whose sums would otherwise grow from layer to layer, and none for
+    /// others. See [`TrainConfig::norm`].
     #[serde(with = "text")]
-    pub norm: NormKind,
+    pub norm: Auto<NormKind>,
     /// Whether each layer but the last adds its input.
     pub residual: bool,
 
     /// Neighbours kept per hop, from the seeds outwards; -1 keeps all. `auto`: 15,10,5,5,... for as many layers as there
-    /// are. See [`TrainConfig::fanouts`].
+    /// are, and 10 at each for PinSAGE. See [`TrainConfig::fanouts`].
     #[serde(with = "text")]
     pub fanouts: Auto<Fanouts>,
     /// Whether a neighbour may be drawn several times.
     pub replace: bool,
+    /// Random walks from each node, of PinSAGE: its neighbours are the nodes that they visit most often.
+    pub walks: u32,
+    /// The most steps of a walk.
+    pub walk_steps: u32,
+    /// Probability that a walk ends before its next step.
+    pub walk_termination: f64,
     /// Seeds of a minibatch, per partition. `auto`: 1024 for all partitions of a step together. See
     /// [`TrainConfig::batch`].
     #[serde(with = "text")]
@@ -147,10 +158,13 @@ impl Default for TrainConfig {
             hidden: 128,
             heads: 4,
             dropout: 0.5,
-            norm: NormKind::default(),
+            norm: Auto::Auto,
             residual: false,
             fanouts: Auto::Auto,
             replace: false,
+            walks: 50,
+            walk_steps: 2,
+            walk_termination: 0.5,
             batch: Auto::Auto,
             full_graph: false,
             lr: 0.003,
@@ -194,20 +208,73 @@ impl Default for TrainConfig {
 const SEEDS_OF_A_STEP: usize = 1024;
 
 impl TrainConfig {
+    /// The norm between layers.
+    pub fn norm(&self) -> NormKind {
+        self.norm.value().unwrap_or(match self.model {
+            LayerKind::Gin => NormKind::Batch,
+            _ => NormKind::None,
+        })
+    }
+
     /// The fanouts, one per layer.
     pub fn fanouts(&self) -> Fanouts {
         match &self.fanouts {
             _ if self.full_graph => Fanouts::new(&vec![-1; self.layers]).expect("a checked configuration has layers"),
             Auto::Value(fanouts) => fanouts.clone(),
             Auto::Auto => {
-                let fanouts: Vec<i64> = [15, 10]
-                    .into_iter()
-                    .chain(std::iter::repeat(5))
-                    .take(self.layers)
-                    .collect();
+                let fanouts: Vec<i64> = match self.model {
+                    LayerKind::PinSage => vec![10; self.layers],
+                    _ => [15, 10]
+                        .into_iter()
+                        .chain(std::iter::repeat(5))
+                        .take(self.layers)
+                        .collect(),
+                };
                 Fanouts::new(&fanouts).expect("a checked configuration has layers")
             }
         }
+    }
+
+    /// What draws neighbours: uniformly, or, for PinSAGE, by random walks. Where the first layer's aggregates are known,
+    /// there is no last hop.
+    ///
+    /// # Errors
+    /// If PinSAGE is to keep all that its walks visit, or more at one hop than at another.
+    ///
+    /// # Panics
+    /// If PinSAGE's first layer is said to be known.
+    pub fn sampler(&self, knows_first_layer: bool) -> Result<Sampler> {
+        let fanouts = self.fanouts();
+        if self.model != LayerKind::PinSage {
+            let fanouts = if knows_first_layer {
+                fanouts.without_last()
+            } else {
+                fanouts
+            };
+            return Ok(Sampler::uniform(fanouts, self.replace));
+        }
+        assert!(!knows_first_layer, "PinSAGE aggregates what it has learned");
+        if self.full_graph {
+            return Err(Error::Options(
+                "PinSAGE's neighbours are those that random walks visit: leave out --full-graph".into(),
+            ));
+        }
+        let neighbours = (0..fanouts.hops()).map(|hop| fanouts.at(hop)).reduce(|first, other| {
+            first.filter(|_| first == other) // the same at each hop, or none
+        });
+        let Some(neighbours) = neighbours.flatten() else {
+            return Err(Error::Options(format!(
+                "fanouts are {fanouts}; of the nodes that PinSAGE's random walks visit, each hop keeps as many as the others: \
+                 give the same number for each, and not -1"
+            )));
+        };
+        Ok(Sampler::random_walks(RandomWalks {
+            hops: fanouts.hops(),
+            walks: self.walks,
+            steps: self.walk_steps,
+            termination: self.walk_termination,
+            neighbours,
+        })?)
     }
 
     /// Q, the partitions whose gradients make one step.
@@ -240,6 +307,8 @@ impl TrainConfig {
             ("layers", self.layers as u64),
             ("hidden", self.hidden as u64),
             ("heads", self.heads as u64),
+            ("walks", u64::from(self.walks)),
+            ("walk-steps", u64::from(self.walk_steps)),
             ("lr-step", self.lr_step),
             ("epochs", self.epochs),
             ("partitions", u64::from(self.partitions)),
@@ -260,6 +329,12 @@ impl TrainConfig {
                 self.dropout,
                 (0.0..1.0).contains(&self.dropout),
                 "from 0 to below 1",
+            ),
+            (
+                "walk-termination",
+                self.walk_termination,
+                (0.0..=1.0).contains(&self.walk_termination),
+                "from 0 to 1",
             ),
             (
                 "momentum",
@@ -313,6 +388,15 @@ impl TrainConfig {
                 "concurrent is {}, more than the {} partition(s) that there are",
                 self.concurrent(),
                 self.partitions
+            ));
+        }
+        self.sampler(false)?;
+        let attends = matches!(self.model, LayerKind::Gat | LayerKind::Gatv2);
+        if attends && !self.hidden.is_multiple_of(self.heads) {
+            return no(format!(
+                "heads is {}, which does not divide hidden, {}: all heads together have that many values, each as many as \
+                 the others",
+                self.heads, self.hidden
             ));
         }
         if self.momentum > 0.0 && self.optimizer != Optimizer::Sgd {

@@ -28,7 +28,7 @@ fn error(file: &str) -> String {
     layered(file, &none()).expect_err(file).to_string()
 }
 
-/// Every option has another value than by default.
+/// Every option has another value than by default, but for the one of [`whole_views`].
 fn everything() -> TrainConfig {
     TrainConfig {
         model: LayerKind::Gin,
@@ -36,12 +36,14 @@ fn everything() -> TrainConfig {
         hidden: 256,
         heads: 8,
         dropout: 0.25,
-        norm: NormKind::Layer,
+        norm: Auto::Value(NormKind::Layer),
         residual: true,
         fanouts: Auto::Value("20,-1,5".parse().unwrap()),
         replace: true,
+        walks: 20,
+        walk_steps: 3,
+        walk_termination: 0.25,
         batch: Auto::Value(NonZeroUsize::new(64).unwrap()),
-        full_graph: true,
         lr: 0.1,
         lr_schedule: LrSchedule::Plateau,
         warmup: 1.5,
@@ -75,6 +77,17 @@ fn everything() -> TrainConfig {
         checkpoint_minutes: 0.5,
         keep: 1,
         out: Some(PathBuf::from("runs/a b")),
+        full_graph: false,
+    }
+}
+
+/// As [`everything`], but for what goes without fanouts and batches.
+fn whole_views() -> TrainConfig {
+    TrainConfig {
+        full_graph: true,
+        fanouts: Auto::Auto,
+        batch: Auto::Auto,
+        ..everything()
     }
 }
 
@@ -97,13 +110,66 @@ fn what_is_left_open_follows_from_the_rest() {
     config.check().unwrap();
     assert_eq!(config.fanouts().to_string(), "15,10,5,5");
     assert_eq!((config.concurrent(), config.batch()), (16, 64));
+    let of = |model| TrainConfig {
+        model,
+        ..TrainConfig::default()
+    };
+    assert_eq!(of(LayerKind::Sage).norm(), NormKind::None);
+    assert_eq!(of(LayerKind::Gin).norm(), NormKind::Batch);
+}
+
+#[test]
+fn pinsage_keeps_as_many_visited_nodes_at_each_hop() {
+    let pinsage = |fanouts: Option<&str>| TrainConfig {
+        model: LayerKind::PinSage,
+        fanouts: fanouts.map_or(Auto::Auto, |fanouts| Auto::Value(fanouts.parse().unwrap())),
+        ..TrainConfig::default()
+    };
+    let walks = RandomWalks {
+        hops: 2,
+        walks: 50,
+        steps: 2,
+        termination: 0.5,
+        neighbours: 10,
+    };
+    let expected = Sampler::random_walks(walks).unwrap();
+    assert_eq!(pinsage(None).sampler(false).unwrap(), expected);
+    let five = RandomWalks { neighbours: 5, ..walks };
+    assert_eq!(
+        pinsage(Some("5,5")).sampler(false).unwrap(),
+        Sampler::random_walks(five).unwrap()
+    );
+    for fanouts in ["15,10", "10,-1", "-1,-1"] {
+        let error = pinsage(Some(fanouts)).check().unwrap_err().to_string();
+        assert!(
+            error.contains(fanouts) && error.contains("the same number for each"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn heads_that_cannot_share_the_hidden_values_are_refused_where_there_are_heads() {
+    let with_three = |model| TrainConfig {
+        model,
+        heads: 3,
+        ..TrainConfig::default()
+    };
+    with_three(LayerKind::Sage).check().unwrap();
+    for model in [LayerKind::Gat, LayerKind::Gatv2] {
+        let error = with_three(model).check().unwrap_err().to_string();
+        assert!(
+            error.contains("heads is 3, which does not divide hidden, 128"),
+            "{error}"
+        );
+    }
 }
 
 #[test]
 fn a_configuration_reads_back_to_itself_but_for_the_folder_it_is_in() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("config.toml");
-    for config in [TrainConfig::default(), everything()] {
+    for config in [TrainConfig::default(), everything(), whole_views()] {
         config.check().unwrap();
         fs::write(&path, config.to_toml()).unwrap();
         let expected = TrainConfig {
@@ -278,18 +344,16 @@ fn what_parameters_mean_and_how_they_came_about_must_not_change() {
 
 #[test]
 fn what_must_not_change_is_named_with_both_values() {
-    let run = everything();
     let mut others = 0;
     for option in TrainConfig::options()
         .iter()
         .filter(|option| !MAY_CHANGE.contains(&option.as_str()))
     {
         let value = TrainConfig::default().table()[option].clone();
-        assert_ne!(
-            run.table()[option],
-            value,
-            "everything() has another {option} than by default"
-        );
+        let run = [everything(), whole_views()]
+            .into_iter()
+            .find(|run| run.table()[option] != value);
+        let run = run.unwrap_or_else(|| panic!("everything() has another {option} than by default"));
         let mut other = run.table();
         other.insert(option.clone(), value.clone());
         // Some can't change alone without a contradiction, which is an error, too.
@@ -312,8 +376,12 @@ fn what_must_not_change_is_named_with_both_values() {
 
 #[test]
 fn the_digest_differs_with_every_option_that_must_not_change() {
-    let run = everything();
     for (option, value) in TrainConfig::default().table() {
+        let run = if option == "full-graph" {
+            whole_views()
+        } else {
+            everything()
+        };
         let mut table = run.table();
         table.insert(option.clone(), value);
         let other: TrainConfig = table.try_into().unwrap();

@@ -1,0 +1,402 @@
+//! `epilogue(x1 w1ᵀ + x2 w2ᵀ + .. + b)` for rows x, forward and backward: the dense part of a layer.
+//!
+//! ```text
+//! forward, for each tile of 96 rows:
+//!     sum = b; for each term: sum += x wᵀ
+//!     result = epilogue(sum)
+//! backward, for each part of the rows, tile by tile:
+//!     g = gradient through the epilogue
+//!     for each term: gradient of x = g w; the part's gradient of w += gᵀ x
+//!     the part's gradient of b += g
+//! add up the parts' gradients of weights, in order
+//! ```
+//!
+//! A tile's values stay in the cache between steps, so that memory is read and written once. As libtorch's operators, each
+//! step (sums of products, bias, relu, mask, product with mask) would be a pass over all rows, at some 1.5 ms each way for
+//! 25 K rows of 128 f32; and libtorch's products are slow, see [`multiply`](super::multiply).
+
+use half::bf16;
+
+use super::{
+    epilogue::Epilogue,
+    for_each,
+    layout::{Numbers, Pairs, Rows, Single},
+    multiply::{Factors, Instructions, padded},
+};
+use crate::shim::Element;
+
+/// Rows in a tile: a multiple of the numbers of rows that products take at a time.
+const TILE: usize = 96;
+/// Rows whose gradients of weights are added up together. Results depend on it, so not on the number of threads.
+const PART: usize = 16 * TILE;
+/// No more parts than this: each has a copy of all weights.
+const PARTS_MAX: usize = 32;
+
+/// Rows and the weights they are multiplied by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Term<'a, T> {
+    /// `[rows, inputs]`
+    pub(crate) x: &'a [T],
+    pub(crate) inputs: usize,
+    /// `[outputs, inputs]`
+    pub(crate) weight: &'a [f32],
+}
+
+/// Which gradients are wanted, and where those of rows go.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted<'a, T> {
+    /// For each term, `[rows, inputs]`.
+    pub(crate) x: Vec<Option<&'a mut [T]>>,
+    /// Whether those of weights are, for each term.
+    pub(crate) weights: Vec<bool>,
+}
+
+/// The gradients of parameters.
+#[derive(Debug)]
+pub(crate) struct Gradients {
+    /// For each term, `[outputs, inputs]`; empty if not wanted.
+    pub(crate) weights: Vec<Vec<f32>>,
+    /// `[outputs]`
+    pub(crate) bias: Vec<f32>,
+}
+
+/// Types of rows.
+pub(crate) trait Number: Element {
+    /// Computes `result`, `[rows, outputs]`.
+    fn forward(
+        instructions: Instructions,
+        terms: &[Term<'_, Self>],
+        bias: Option<&[f32]>,
+        outputs: usize,
+        epilogue: Epilogue,
+        result: &mut [Self],
+    );
+
+    /// Computes gradients from that of the result, `gradient`, and, if there is a relu, from the result itself.
+    fn backward(
+        instructions: Instructions,
+        gradient: &[Self],
+        result: &[Self],
+        terms: &[Term<'_, Self>],
+        outputs: usize,
+        epilogue: Epilogue,
+        wanted: Wanted<'_, Self>,
+    ) -> Gradients;
+}
+
+impl Number for f32 {
+    fn forward(
+        instructions: Instructions,
+        terms: &[Term<'_, f32>],
+        bias: Option<&[f32]>,
+        outputs: usize,
+        epilogue: Epilogue,
+        result: &mut [f32],
+    ) {
+        forward::<f32, Single>(instructions, terms, bias, outputs, epilogue, result);
+    }
+
+    fn backward(
+        instructions: Instructions,
+        gradient: &[f32],
+        result: &[f32],
+        terms: &[Term<'_, f32>],
+        outputs: usize,
+        epilogue: Epilogue,
+        wanted: Wanted<'_, f32>,
+    ) -> Gradients {
+        backward::<f32, Single>(instructions, gradient, result, terms, outputs, epilogue, wanted)
+    }
+}
+
+impl Number for bf16 {
+    fn forward(
+        instructions: Instructions,
+        terms: &[Term<'_, bf16>],
+        bias: Option<&[f32]>,
+        outputs: usize,
+        epilogue: Epilogue,
+        result: &mut [bf16],
+    ) {
+        if instructions.has_pairs() {
+            forward::<bf16, Pairs>(instructions, terms, bias, outputs, epilogue, result);
+        } else {
+            forward::<bf16, Single>(instructions, terms, bias, outputs, epilogue, result);
+        }
+    }
+
+    fn backward(
+        instructions: Instructions,
+        gradient: &[bf16],
+        result: &[bf16],
+        terms: &[Term<'_, bf16>],
+        outputs: usize,
+        epilogue: Epilogue,
+        wanted: Wanted<'_, bf16>,
+    ) -> Gradients {
+        if instructions.has_pairs() {
+            backward::<bf16, Pairs>(instructions, gradient, result, terms, outputs, epilogue, wanted)
+        } else {
+            backward::<bf16, Single>(instructions, gradient, result, terms, outputs, epilogue, wanted)
+        }
+    }
+}
+
+fn forward<T: Element, N: Numbers<T>>(
+    instructions: Instructions,
+    terms: &[Term<'_, T>],
+    bias: Option<&[f32]>,
+    outputs: usize,
+    epilogue: Epilogue,
+    result: &mut [T],
+) {
+    let columns = padded(outputs);
+    let transposed: Vec<Vec<T>> = terms.iter().map(|term| transpose(term.weight, term.inputs)).collect();
+    let weights: Vec<_> = transposed
+        .iter()
+        .map(|weight| N::by_rows(Rows::dense(weight, outputs)).0)
+        .collect();
+    let parts: Vec<_> = result.chunks_mut(TILE * outputs).enumerate().collect();
+    for_each(parts, |(tile, result): (usize, &mut [T])| {
+        let first = tile * TILE;
+        let rows = result.len() / outputs;
+        let mut sums = vec![0.0; rows * columns];
+        if let Some(bias) = bias {
+            sums.chunks_mut(columns)
+                .for_each(|sums| sums[..outputs].copy_from_slice(bias));
+        }
+        for (term, weight) in terms.iter().zip(&weights) {
+            let (x, stride) = N::by_columns(Rows::dense(term.rows(first, rows), term.inputs));
+            let factors = Factors {
+                a: &x,
+                a_row: stride,
+                a_step: 1,
+                b: weight,
+                b_step: columns,
+                depth: N::items(term.inputs),
+            };
+            N::multiply(instructions, factors, &mut sums, rows, columns);
+        }
+        for (row, (sums, result)) in sums.chunks_mut(columns).zip(result.chunks_mut(outputs)).enumerate() {
+            let sums = &mut sums[..outputs];
+            epilogue.forward(first + row, sums);
+            narrow(sums, result);
+        }
+    });
+}
+
+fn backward<T: Element, N: Numbers<T>>(
+    instructions: Instructions,
+    gradient: &[T],
+    result: &[T],
+    terms: &[Term<'_, T>],
+    outputs: usize,
+    epilogue: Epilogue,
+    wanted: Wanted<'_, T>,
+) -> Gradients {
+    let rows = gradient.len() / outputs;
+    let narrowed: Vec<Vec<T>> = terms
+        .iter()
+        .map(|term| term.weight.iter().map(|&w| T::from_f32(w)).collect())
+        .collect();
+    let backward = Backward::<T, N> {
+        instructions,
+        gradient,
+        result,
+        terms,
+        weights: terms
+            .iter()
+            .zip(&narrowed)
+            .map(|(term, weight)| N::by_rows(Rows::dense(weight, term.inputs)).0.into_owned())
+            .collect(),
+        outputs,
+        epilogue,
+        wants_weight: &wanted.weights,
+    };
+    let part_rows = rows.div_ceil(PARTS_MAX).next_multiple_of(TILE).max(PART);
+    let mut parts: Vec<Part<'_, T>> = (0..rows.div_ceil(part_rows))
+        .map(|part| Part {
+            first: part * part_rows,
+            rows: part_rows.min(rows - part * part_rows),
+            x: Vec::new(),
+            sums: backward.zeros(),
+        })
+        .collect();
+    for (term, x) in terms.iter().zip(wanted.x) {
+        let mut rest = x;
+        for part in &mut parts {
+            let x = rest.take().map(|values| values.split_at_mut(part.rows * term.inputs));
+            let (x, others) = x.map_or((None, None), |(x, others)| (Some(x), Some(others)));
+            part.x.push(x);
+            rest = others;
+        }
+    }
+    for_each(parts.iter_mut().collect(), |part: &mut Part<'_, T>| backward.part(part));
+
+    let mut total = parts.pop().map_or_else(|| backward.zeros(), |part| part.sums);
+    for part in parts.iter().rev() {
+        total.add(&part.sums);
+    }
+    for (weight, term) in total.weights.iter_mut().zip(terms) {
+        *weight = unpad(std::mem::take(weight), term.inputs);
+    }
+    total.bias.truncate(outputs);
+    total
+}
+
+struct Backward<'a, T: Element, N: Numbers<T>> {
+    instructions: Instructions,
+    gradient: &'a [T],
+    result: &'a [T],
+    terms: &'a [Term<'a, T>],
+    weights: Vec<Vec<N::Item>>,
+    outputs: usize,
+    epilogue: Epilogue,
+    wants_weight: &'a [bool],
+}
+
+/// Some rows, and what becomes of them.
+struct Part<'a, T> {
+    first: usize,
+    rows: usize,
+    /// The gradients of rows, where wanted.
+    x: Vec<Option<&'a mut [T]>>,
+    sums: Gradients,
+}
+
+impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
+    /// Gradients of parameters, with padded rows.
+    fn zeros(&self) -> Gradients {
+        let weights = self.terms.iter().zip(self.wants_weight);
+        Gradients {
+            weights: weights
+                .map(|(term, &wanted)| vec![0.0; if wanted { self.outputs * padded(term.inputs) } else { 0 }])
+                .collect(),
+            bias: vec![0.0; padded(self.outputs)],
+        }
+    }
+
+    fn part(&self, part: &mut Part<'_, T>) {
+        let columns = padded(self.outputs);
+        let mut inner = vec![0.0f32; TILE * columns];
+        let mut narrowed = vec![T::default(); TILE * columns];
+        let mut product = Vec::new();
+        for first in (0..part.rows).step_by(TILE) {
+            let rows = TILE.min(part.rows - first);
+            self.through_epilogue(part.first + first, rows, &mut inner, &mut part.sums.bias);
+            narrow(&inner[..rows * columns], &mut narrowed);
+            let gradient = Rows {
+                values: &narrowed[..rows * columns],
+                stride: columns,
+                width: self.outputs,
+            };
+            let (by_rows, by_rows_step) = N::by_rows(gradient);
+            for (index, term) in self.terms.iter().enumerate() {
+                let width = padded(term.inputs);
+                if self.wants_weight[index] {
+                    let (x, step) = N::by_rows(Rows::dense(term.rows(part.first + first, rows), term.inputs));
+                    let factors = Factors {
+                        a: &by_rows,
+                        a_row: 1,
+                        a_step: by_rows_step,
+                        b: &x,
+                        b_step: step,
+                        depth: N::items(rows),
+                    };
+                    N::multiply(
+                        self.instructions,
+                        factors,
+                        &mut part.sums.weights[index],
+                        self.outputs,
+                        width,
+                    );
+                }
+                if let Some(x) = &mut part.x[index] {
+                    let (gradient, stride) = N::by_columns(gradient);
+                    product.clear();
+                    product.resize(rows * width, 0.0);
+                    let factors = Factors {
+                        a: &gradient,
+                        a_row: stride,
+                        a_step: 1,
+                        b: &self.weights[index],
+                        b_step: width,
+                        depth: N::items(self.outputs),
+                    };
+                    N::multiply(self.instructions, factors, &mut product, rows, width);
+                    let x = &mut x[first * term.inputs..][..rows * term.inputs];
+                    for (product, x) in product.chunks(width).zip(x.chunks_mut(term.inputs)) {
+                        narrow(&product[..term.inputs], x);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The gradient of some rows' sums, with padded rows; adds it to that of the bias.
+    fn through_epilogue(&self, first: usize, rows: usize, inner: &mut [f32], bias: &mut [f32]) {
+        let outputs = self.outputs;
+        for (row, inner) in inner.chunks_mut(padded(outputs)).take(rows).enumerate() {
+            let start = (first + row) * outputs;
+            let inner = &mut inner[..outputs];
+            for (inner, gradient) in inner.iter_mut().zip(&self.gradient[start..]) {
+                *inner = gradient.to_f32();
+            }
+            let result = if self.epilogue.relu {
+                &self.result[start..][..outputs]
+            } else {
+                &[]
+            };
+            self.epilogue.backward(first + row, result, inner);
+            for (bias, inner) in bias.iter_mut().zip(inner) {
+                *bias += *inner;
+            }
+        }
+    }
+}
+
+impl<T> Term<'_, T> {
+    fn rows(&self, first: usize, count: usize) -> &[T] {
+        &self.x[first * self.inputs..][..count * self.inputs]
+    }
+}
+
+impl Gradients {
+    fn add(&mut self, other: &Self) {
+        let ours = self.weights.iter_mut().chain([&mut self.bias]);
+        let others = other.weights.iter().chain([&other.bias]);
+        for (ours, others) in ours.zip(others) {
+            ours.iter_mut().zip(others).for_each(|(sum, value)| *sum += value);
+        }
+    }
+}
+
+fn narrow<T: Element>(values: &[f32], narrowed: &mut [T]) {
+    for (value, narrowed) in values.iter().zip(narrowed) {
+        *narrowed = T::from_f32(*value);
+    }
+}
+
+/// `[outputs, inputs]` as `[inputs, outputs]`.
+fn transpose<T: Element>(weight: &[f32], inputs: usize) -> Vec<T> {
+    let outputs = weight.len() / inputs;
+    let mut transposed = vec![T::default(); weight.len()];
+    for (output, row) in weight.chunks(inputs).enumerate() {
+        for (input, value) in row.iter().enumerate() {
+            transposed[input * outputs + output] = T::from_f32(*value);
+        }
+    }
+    transposed
+}
+
+/// Rows of `width` values without what follows them up to [`padded`].
+fn unpad(values: Vec<f32>, width: usize) -> Vec<f32> {
+    if padded(width) == width {
+        return values;
+    }
+    values
+        .chunks(padded(width))
+        .flat_map(|row| &row[..width])
+        .copied()
+        .collect()
+}

@@ -1,0 +1,323 @@
+//! Sums of rows with a weight for each edge and head, and where such weights come from. The CSR's rows are destinations;
+//! values of a row are those of the first head, then of the second, and so on.
+//!
+//! Weights and logits are `[edges, heads]`, small next to rows; an edge costs its source's row, as in
+//! [`gather`](super::gather). libtorch's operators would write and read rows of each edge several times.
+
+use std::ops::Range;
+
+use super::{for_each, gather::split, transpose::Transposed};
+
+/// Slope of the leaky relu for negative values, as in the papers.
+pub(crate) const SLOPE: f32 = 0.2;
+
+/// A CSR and the shape of its rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Edges<'a> {
+    /// Where each destination's edges start, and last the number of edges.
+    pub(crate) offsets: &'a [u32],
+    /// Source of each edge.
+    pub(crate) indices: &'a [u32],
+    /// Values of a row.
+    pub(crate) width: usize,
+    /// Heads that share them.
+    pub(crate) heads: usize,
+}
+
+impl Edges<'_> {
+    fn of(&self, destination: usize) -> Range<usize> {
+        self.offsets[destination] as usize..self.offsets[destination + 1] as usize
+    }
+
+    fn head_width(&self) -> usize {
+        self.width / self.heads
+    }
+}
+
+/// Calls `work` for ranges of destinations with their part of `rows`, `width` values each.
+fn for_destinations(offsets: &[u32], width: usize, rows: &mut [f32], work: impl Fn(Range<usize>, &mut [f32]) + Sync) {
+    let mut rest = rows;
+    let mut parts = Vec::new();
+    for range in split(offsets) {
+        let (part, others) = rest.split_at_mut(range.len() * width);
+        rest = others;
+        parts.push((range, part));
+    }
+    for_each(parts, |(range, part)| work(range, part));
+}
+
+/// Calls `work` for ranges of destinations with the part of `values` that belongs to their edges.
+fn for_edges(edges: Edges<'_>, values: &mut [f32], work: impl Fn(Range<usize>, &mut [f32]) + Sync) {
+    let mut rest = values;
+    let mut parts = Vec::new();
+    for range in split(edges.offsets) {
+        let count = (edges.offsets[range.end] - edges.offsets[range.start]) as usize;
+        let (part, others) = rest.split_at_mut(count * edges.heads);
+        rest = others;
+        parts.push((range, part));
+    }
+    for_each(parts, |(range, part)| work(range, part));
+}
+
+/// `results[d] = sum over edges e of weights[e] * rows[source of e]`, head by head.
+pub(crate) fn weighted_sum(edges: Edges<'_>, rows: &[f32], weights: &[f32], results: &mut [f32]) {
+    weighted(edges, rows, |edge| edge, weights, results);
+}
+
+/// The gradient of [`weighted_sum`]'s rows, from that of its results: the same over the transposed edges.
+pub(crate) fn weighted_sum_backward(
+    transposed: &Transposed,
+    width: usize,
+    heads: usize,
+    gradient: &[f32],
+    weights: &[f32],
+    results: &mut [f32],
+) {
+    let edges = Edges {
+        offsets: &transposed.offsets,
+        indices: &transposed.indices,
+        width,
+        heads,
+    };
+    weighted(
+        edges,
+        gradient,
+        |place| transposed.edges[place] as usize,
+        weights,
+        results,
+    );
+}
+
+fn weighted(
+    edges: Edges<'_>,
+    rows: &[f32],
+    weight_of: impl Fn(usize) -> usize + Sync,
+    weights: &[f32],
+    results: &mut [f32],
+) {
+    let (width, heads, head_width) = (edges.width, edges.heads, edges.head_width());
+    for_destinations(edges.offsets, width, results, |range, results| {
+        for (destination, result) in range.zip(results.chunks_exact_mut(width)) {
+            result.fill(0.0);
+            for edge in edges.of(destination) {
+                let row = &rows[edges.indices[edge] as usize * width..][..width];
+                let weights = &weights[weight_of(edge) * heads..][..heads];
+                let heads = result.chunks_exact_mut(head_width).zip(row.chunks_exact(head_width));
+                for ((result, row), weight) in heads.zip(weights) {
+                    for (result, value) in result.iter_mut().zip(row) {
+                        *result += weight * value;
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// The gradient of [`weighted_sum`]'s weights: for each edge and head the product of the result's gradient and the row.
+pub(crate) fn products(edges: Edges<'_>, gradient: &[f32], rows: &[f32], results: &mut [f32]) {
+    let (width, head_width) = (edges.width, edges.head_width());
+    for_edges(edges, results, |range, results| {
+        let first = edges.offsets[range.start] as usize;
+        for destination in range {
+            let gradient = &gradient[destination * width..][..width];
+            for edge in edges.of(destination) {
+                let row = &rows[edges.indices[edge] as usize * width..][..width];
+                let results = &mut results[(edge - first) * edges.heads..][..edges.heads];
+                let heads = gradient.chunks_exact(head_width).zip(row.chunks_exact(head_width));
+                for ((gradient, row), result) in heads.zip(results) {
+                    *result = sum(gradient, row, |gradient, value| gradient * value);
+                }
+            }
+        }
+    });
+}
+
+/// Softmax of the logits of each destination's edges, head by head.
+pub(crate) fn softmax(edges: Edges<'_>, logits: &[f32], results: &mut [f32]) {
+    let heads = edges.heads;
+    for_edges(edges, results, |range, results| {
+        let first = edges.offsets[range.start] as usize;
+        for destination in range {
+            let of = edges.of(destination);
+            let logits = &logits[of.start * heads..of.end * heads];
+            let results = &mut results[(of.start - first) * heads..(of.end - first) * heads];
+            for head in 0..heads {
+                let logits = logits.iter().skip(head).step_by(heads);
+                let largest = logits.clone().copied().fold(f32::NEG_INFINITY, f32::max);
+                let mut sum = 0.0;
+                for (logit, result) in logits.zip(results.iter_mut().skip(head).step_by(heads)) {
+                    *result = (logit - largest).exp();
+                    sum += *result;
+                }
+                results
+                    .iter_mut()
+                    .skip(head)
+                    .step_by(heads)
+                    .for_each(|result| *result /= sum);
+            }
+        }
+    });
+}
+
+/// The gradient of [`softmax`]'s logits, from its results and their gradient.
+pub(crate) fn softmax_backward(edges: Edges<'_>, weights: &[f32], gradient: &[f32], results: &mut [f32]) {
+    let heads = edges.heads;
+    for_edges(edges, results, |range, results| {
+        let first = edges.offsets[range.start] as usize;
+        for destination in range {
+            let of = edges.of(destination);
+            let part = of.start * heads..of.end * heads;
+            let (weights, gradient) = (&weights[part.clone()], &gradient[part]);
+            let results = &mut results[(of.start - first) * heads..(of.end - first) * heads];
+            for head in 0..heads {
+                let both = weights.iter().zip(gradient).skip(head).step_by(heads);
+                let mean: f32 = both.clone().map(|(weight, gradient)| weight * gradient).sum();
+                for ((weight, gradient), result) in both.zip(results.iter_mut().skip(head).step_by(heads)) {
+                    *result = weight * (gradient - mean);
+                }
+            }
+        }
+    });
+}
+
+/// The inputs of GATv2's logits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pairs<'a> {
+    /// Rows of sources.
+    pub(crate) sources: &'a [f32],
+    /// Rows of destinations.
+    pub(crate) destinations: &'a [f32],
+    /// `[width]`
+    pub(crate) attention: &'a [f32],
+}
+
+/// GATv2's logits: for each edge and head, the sum of `attention * leaky_relu(source + destination)`.
+pub(crate) fn pair_logits(edges: Edges<'_>, pairs: Pairs<'_>, results: &mut [f32]) {
+    let (width, head_width) = (edges.width, edges.head_width());
+    for_edges(edges, results, |range, results| {
+        let first = edges.offsets[range.start] as usize;
+        for destination in range {
+            let own = &pairs.destinations[destination * width..][..width];
+            for edge in edges.of(destination) {
+                let row = &pairs.sources[edges.indices[edge] as usize * width..][..width];
+                for head in 0..edges.heads {
+                    let part = head * head_width..(head + 1) * head_width;
+                    let (row, attention) = (&row[part.clone()], &pairs.attention[part.clone()]);
+                    let own = &own[part];
+                    let mut values = [0.0; 64];
+                    let mut logit = 0.0;
+                    for ((row, own), attention) in row.chunks(64).zip(own.chunks(64)).zip(attention.chunks(64)) {
+                        let values = &mut values[..row.len()];
+                        for (value, (row, own)) in values.iter_mut().zip(row.iter().zip(own)) {
+                            *value = leaky(row + own);
+                        }
+                        logit += sum(values, attention, |value, attention| value * attention);
+                    }
+                    results[(edge - first) * edges.heads + head] = logit;
+                }
+            }
+        }
+    });
+}
+
+/// The gradients of what [`pair_logits`] takes, from that of the logits: those of sources and destinations go to where they
+/// are wanted; that of the attention is returned.
+pub(crate) fn pair_logits_backward(
+    edges: Edges<'_>,
+    transposed: &Transposed,
+    pairs: Pairs<'_>,
+    gradient: &[f32],
+    of_sources: Option<&mut [f32]>,
+    of_destinations: Option<&mut [f32]>,
+) -> Vec<f32> {
+    let (width, head_width) = (edges.width, edges.head_width());
+    // Adds what an edge gives to the row of its destination, or of its source.
+    let add = |sum: &mut [f32], source: usize, destination: usize, edge: usize| {
+        let row = &pairs.sources[source * width..][..width];
+        let own = &pairs.destinations[destination * width..][..width];
+        for head in 0..edges.heads {
+            let gradient = gradient[edge * edges.heads + head];
+            let part = head * head_width..(head + 1) * head_width;
+            let values = row[part.clone()]
+                .iter()
+                .zip(&own[part.clone()])
+                .zip(&pairs.attention[part.clone()]);
+            for (sum, ((source, own), attention)) in sum[part].iter_mut().zip(values) {
+                *sum += gradient * attention * if source + own > 0.0 { 1.0 } else { SLOPE };
+            }
+        }
+    };
+    if let Some(results) = of_destinations {
+        for_destinations(edges.offsets, width, results, |range, results| {
+            for (destination, result) in range.zip(results.chunks_exact_mut(width)) {
+                result.fill(0.0);
+                for edge in edges.of(destination) {
+                    add(result, edges.indices[edge] as usize, destination, edge);
+                }
+            }
+        });
+    }
+    if let Some(results) = of_sources {
+        for_destinations(&transposed.offsets, width, results, |range, results| {
+            for (source, result) in range.zip(results.chunks_exact_mut(width)) {
+                result.fill(0.0);
+                for place in transposed.offsets[source] as usize..transposed.offsets[source + 1] as usize {
+                    add(
+                        result,
+                        source,
+                        transposed.indices[place] as usize,
+                        transposed.edges[place] as usize,
+                    );
+                }
+            }
+        });
+    }
+
+    let ranges = split(edges.offsets);
+    let mut parts: Vec<(Range<usize>, Vec<f32>)> = ranges.into_iter().map(|range| (range, Vec::new())).collect();
+    for_each(
+        parts.iter_mut().collect(),
+        |(range, sum): &mut (Range<usize>, Vec<f32>)| {
+            sum.resize(width, 0.0);
+            for destination in range.clone() {
+                let own = &pairs.destinations[destination * width..][..width];
+                for edge in edges.of(destination) {
+                    let row = &pairs.sources[edges.indices[edge] as usize * width..][..width];
+                    for head in 0..edges.heads {
+                        let gradient = gradient[edge * edges.heads + head];
+                        let part = head * head_width..(head + 1) * head_width;
+                        let values = row[part.clone()].iter().zip(&own[part.clone()]);
+                        for (sum, (source, own)) in sum[part].iter_mut().zip(values) {
+                            *sum += gradient * leaky(source + own);
+                        }
+                    }
+                }
+            }
+        },
+    );
+    let mut total = vec![0.0; width];
+    for (_, sum) in &parts {
+        total.iter_mut().zip(sum).for_each(|(total, sum)| *total += sum);
+    }
+    total
+}
+
+/// The sum of a function of two slices' values, as eight sums side by side, so that it becomes vector code.
+#[inline(always)]
+fn sum(a: &[f32], b: &[f32], value: impl Fn(f32, f32) -> f32) -> f32 {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let mut sums = [0.0; 8];
+    for (a, b) in a.iter().zip(b) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += value(*a, *b);
+        }
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| value(*a, *b)).sum();
+    sums.iter().sum::<f32>() + rest
+}
+
+/// The leaky relu of attention.
+#[inline(always)]
+pub(crate) fn leaky(value: f32) -> f32 {
+    if value > 0.0 { value } else { SLOPE * value }
+}

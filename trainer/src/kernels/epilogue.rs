@@ -1,0 +1,182 @@
+//! What follows a sum, value by value: relu and dropout, forward and backward.
+
+use super::for_each;
+use crate::{random::combine, shim::Element};
+
+/// Rows that a thread takes at a time.
+const ROWS: usize = 256;
+
+/// Relu, then dropout, or either, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Epilogue {
+    /// Whether negative values become 0.
+    pub(crate) relu: bool,
+    /// Which values are dropped.
+    pub(crate) dropout: Option<Dropout>,
+}
+
+/// A mask that is a function of a key and of the value's row and column.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Dropout {
+    /// The part of values that becomes 0, in [0, 1). The others are divided by what remains of 1, so that the expectation
+    /// stays the same.
+    pub(crate) probability: f64,
+    /// What the mask depends on.
+    pub(crate) key: u64,
+}
+
+impl Epilogue {
+    /// Neither.
+    pub(crate) const NONE: Self = Self {
+        relu: false,
+        dropout: None,
+    };
+
+    /// Replaces the values of a row.
+    pub(crate) fn forward(self, row: usize, values: &mut [f32]) {
+        if self.relu {
+            values
+                .iter_mut()
+                .for_each(|value| *value = if *value > 0.0 { *value } else { 0.0 });
+        }
+        if let Some(dropout) = self.dropout {
+            let mask = dropout.row(row);
+            for (column, value) in values.iter_mut().enumerate() {
+                *value *= mask.factor(column);
+            }
+        }
+    }
+
+    /// Replaces the values of all rows.
+    pub(crate) fn forward_all(self, columns: usize, values: &mut [f32]) {
+        let parts: Vec<_> = values.chunks_mut(ROWS * columns).enumerate().collect();
+        for_each(parts, |(part, values): (usize, &mut [f32])| {
+            for (row, values) in values.chunks_mut(columns).enumerate() {
+                self.forward(part * ROWS + row, values);
+            }
+        });
+    }
+
+    /// Turns the gradient of a row's results into that of its values. `results` are what [`Epilogue::forward`] made; only
+    /// relu needs them, and without it they may be missing.
+    pub(crate) fn backward<T: Element>(self, row: usize, results: &[T], gradient: &mut [f32]) {
+        match (self.relu, self.dropout) {
+            (false, None) => {}
+            // What is positive after both was so before, and was kept.
+            (true, dropout) => {
+                let scale = dropout.map_or(1.0, Dropout::scale);
+                for (gradient, result) in gradient.iter_mut().zip(results) {
+                    *gradient = if result.to_f32() > 0.0 { *gradient * scale } else { 0.0 };
+                }
+            }
+            (false, Some(dropout)) => {
+                let mask = dropout.row(row);
+                for (column, gradient) in gradient.iter_mut().enumerate() {
+                    *gradient *= mask.factor(column);
+                }
+            }
+        }
+    }
+}
+
+impl Dropout {
+    fn scale(self) -> f32 {
+        (1.0 - self.probability).recip() as f32
+    }
+
+    fn row(self, row: usize) -> Mask {
+        let key = combine(self.key, row as u64);
+        Mask {
+            key: key as u32,
+            threshold: (self.probability * 2f64.powi(32)) as u32,
+            scale: self.scale(),
+        }
+    }
+}
+
+/// The mask of a row.
+struct Mask {
+    key: u32,
+    threshold: u32,
+    scale: f32,
+}
+
+impl Mask {
+    /// 0 where the value is dropped. Its bits are mixed by the finaliser of MurmurHash3, which is six instructions on
+    /// vectors.
+    #[inline(always)]
+    fn factor(&self, column: usize) -> f32 {
+        let mut bits = self.key ^ (column as u32).wrapping_mul(0x9e37_79b1);
+        bits = (bits ^ (bits >> 16)).wrapping_mul(0x85eb_ca6b);
+        bits = (bits ^ (bits >> 13)).wrapping_mul(0xc2b2_ae35);
+        bits ^= bits >> 16;
+        if bits >= self.threshold { self.scale } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(probability: f64, key: u64, rows: usize, columns: usize) -> Vec<f32> {
+        let mask = Epilogue {
+            relu: false,
+            dropout: Some(Dropout { probability, key }),
+        };
+        let mut values = vec![1.0; rows * columns];
+        for (row, values) in values.chunks_mut(columns).enumerate() {
+            mask.forward(row, values);
+        }
+        values
+    }
+
+    #[test]
+    fn as_many_are_dropped_as_asked_and_the_others_make_up_for_it() {
+        for probability in [0.0, 0.1, 0.5, 0.9] {
+            let values = kept(probability, 5, 1000, 100);
+            let dropped = values.iter().filter(|value| **value == 0.0).count() as f64 / 1e5;
+            // Four standard deviations.
+            let tolerance = 4.0 * (probability * (1.0 - probability) / 1e5).sqrt();
+            assert!((dropped - probability).abs() <= tolerance, "{dropped} of {probability}");
+            let scale = (1.0 / (1.0 - probability)) as f32;
+            assert!(values.iter().all(|&value| value == 0.0 || value == scale));
+        }
+    }
+
+    #[test]
+    fn masks_of_rows_columns_and_keys_are_independent() {
+        let values = kept(0.5, 7, 1000, 100);
+        let other = kept(0.5, 8, 1000, 100);
+        let both = |a: &[f32], b: &[f32]| {
+            let count = a.iter().zip(b).filter(|(a, b)| **a > 0.0 && **b > 0.0).count();
+            count as f64 / a.len() as f64
+        };
+        for (what, part) in [
+            ("keys", both(&values, &other)),
+            ("rows", both(&values[100..], &values[..values.len() - 100])),
+            ("columns", both(&values[1..], &values[..values.len() - 1])),
+        ] {
+            assert!((part - 0.25).abs() < 0.006, "{what}: {part}");
+        }
+    }
+
+    #[test]
+    fn the_backward_pass_multiplies_by_what_the_forward_pass_did() {
+        let dropout = Some(Dropout {
+            probability: 0.4,
+            key: 3,
+        });
+        for (relu, dropout) in [(false, None), (true, None), (false, dropout), (true, dropout)] {
+            let epilogue = Epilogue { relu, dropout };
+            let values: Vec<f32> = (0..50).map(|i| (i as f32 - 20.5) / 4.0).collect();
+            let mut results = values.clone();
+            epilogue.forward(9, &mut results);
+            let mut gradient = vec![1.0; 50];
+            epilogue.backward(9, &results, &mut gradient);
+            // Each step is linear where it is not 0, so the gradient is result over value.
+            for ((value, result), gradient) in values.iter().zip(&results).zip(&gradient) {
+                assert!((gradient - result / value).abs() < 1e-6, "{epilogue:?} at {value}");
+            }
+        }
+    }
+}

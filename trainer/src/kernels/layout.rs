@@ -1,0 +1,193 @@
+//! The values of a tile as products want them: single numbers, or pairs of bf16.
+
+use std::borrow::Cow;
+
+use half::bf16;
+
+use super::multiply::{Factors, Instructions, multiply, multiply_pairs, padded};
+use crate::shim::Element;
+
+/// Rows of `stride` values of which the first `width` count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rows<'a, T> {
+    pub(crate) values: &'a [T],
+    pub(crate) stride: usize,
+    pub(crate) width: usize,
+}
+
+impl<'a, T> Rows<'a, T> {
+    /// Rows without anything between them.
+    pub(crate) fn dense(values: &'a [T], width: usize) -> Self {
+        Self {
+            values,
+            stride: width,
+            width,
+        }
+    }
+
+    fn iter(self) -> impl Iterator<Item = &'a [T]> {
+        self.values.chunks(self.stride).map(move |row| &row[..self.width])
+    }
+
+    fn count(self) -> usize {
+        self.values.len() / self.stride
+    }
+}
+
+/// The numbers that products are made of.
+pub(crate) trait Numbers<T: Element> {
+    /// One or two values.
+    type Item: Copy + Default + Send + Sync;
+    /// How many values it is.
+    const VALUES: usize;
+
+    /// Each row with adjacent columns in one item, and the items of a row: a first factor whose depth is the width.
+    fn by_columns(rows: Rows<'_, T>) -> (Cow<'_, [Self::Item]>, usize);
+
+    /// Adjacent rows in one item, and the items of a row, padded: a second factor whose depth is the number of rows, or,
+    /// with rows and columns exchanged, a first one.
+    fn by_rows(rows: Rows<'_, T>) -> (Cow<'_, [Self::Item]>, usize);
+
+    /// `c += a b`.
+    fn multiply(
+        instructions: Instructions,
+        factors: Factors<'_, Self::Item>,
+        c: &mut [f32],
+        rows: usize,
+        columns: usize,
+    );
+
+    /// Items for so many values, the last one padded with a zero.
+    fn items(values: usize) -> usize {
+        values.div_ceil(Self::VALUES)
+    }
+}
+
+/// f32, one by one.
+#[derive(Debug)]
+pub(crate) struct Single;
+
+impl Numbers<f32> for Single {
+    type Item = f32;
+    const VALUES: usize = 1;
+
+    fn by_columns(rows: Rows<'_, f32>) -> (Cow<'_, [f32]>, usize) {
+        (Cow::Borrowed(rows.values), rows.stride)
+    }
+
+    fn by_rows(rows: Rows<'_, f32>) -> (Cow<'_, [f32]>, usize) {
+        let stride = padded(rows.width);
+        if rows.stride == stride {
+            return (Cow::Borrowed(rows.values), stride);
+        }
+        (Cow::Owned(widen(rows, stride)), stride)
+    }
+
+    fn multiply(instructions: Instructions, factors: Factors<'_, f32>, c: &mut [f32], rows: usize, columns: usize) {
+        multiply(instructions, factors, c, rows, columns);
+    }
+}
+
+/// For processors without products of pairs.
+impl Numbers<bf16> for Single {
+    type Item = f32;
+    const VALUES: usize = 1;
+
+    fn by_columns(rows: Rows<'_, bf16>) -> (Cow<'_, [f32]>, usize) {
+        (Cow::Owned(widen(rows, rows.width)), rows.width)
+    }
+
+    fn by_rows(rows: Rows<'_, bf16>) -> (Cow<'_, [f32]>, usize) {
+        let stride = padded(rows.width);
+        (Cow::Owned(widen(rows, stride)), stride)
+    }
+
+    fn multiply(instructions: Instructions, factors: Factors<'_, f32>, c: &mut [f32], rows: usize, columns: usize) {
+        multiply(instructions, factors, c, rows, columns);
+    }
+}
+
+fn widen<T: Element>(rows: Rows<'_, T>, stride: usize) -> Vec<f32> {
+    let mut values = vec![0.0; rows.count() * stride];
+    for (row, wide) in rows.iter().zip(values.chunks_mut(stride)) {
+        for (value, wide) in row.iter().zip(wide) {
+            *wide = value.to_f32();
+        }
+    }
+    values
+}
+
+/// Pairs of bf16, the first in the lower half.
+#[derive(Debug)]
+pub(crate) struct Pairs;
+
+fn pair(low: bf16, high: bf16) -> u32 {
+    u32::from(low.to_bits()) | u32::from(high.to_bits()) << 16
+}
+
+impl Numbers<bf16> for Pairs {
+    type Item = u32;
+    const VALUES: usize = 2;
+
+    fn by_columns(rows: Rows<'_, bf16>) -> (Cow<'_, [u32]>, usize) {
+        let stride = rows.width.div_ceil(2);
+        let mut items = vec![0; rows.count() * stride];
+        for (row, items) in rows.iter().zip(items.chunks_mut(stride)) {
+            let (pairs, last) = row.as_chunks();
+            for ([low, high], item) in pairs.iter().zip(&mut *items) {
+                *item = pair(*low, *high);
+            }
+            if let [last] = last {
+                items[stride - 1] = pair(*last, bf16::ZERO);
+            }
+        }
+        (Cow::Owned(items), stride)
+    }
+
+    fn by_rows(rows: Rows<'_, bf16>) -> (Cow<'_, [u32]>, usize) {
+        let stride = padded(rows.width);
+        let mut items = vec![0; rows.count().div_ceil(2) * stride];
+        for (two, items) in rows.values.chunks(2 * rows.stride).zip(items.chunks_mut(stride)) {
+            let (low, high) = two.split_at(rows.stride);
+            if high.is_empty() {
+                for (low, item) in low[..rows.width].iter().zip(items) {
+                    *item = pair(*low, bf16::ZERO);
+                }
+            } else {
+                for ((low, high), item) in low[..rows.width].iter().zip(high).zip(items) {
+                    *item = pair(*low, *high);
+                }
+            }
+        }
+        (Cow::Owned(items), stride)
+    }
+
+    fn multiply(instructions: Instructions, factors: Factors<'_, u32>, c: &mut [f32], rows: usize, columns: usize) {
+        multiply_pairs(instructions, factors, c, rows, columns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_without_a_partner_are_paired_with_zero() {
+        let values: Vec<bf16> = (1..=12).map(|i| bf16::from_f32(i as f32)).collect();
+        let rows = Rows {
+            values: &values,
+            stride: 4,
+            width: 3,
+        };
+        let item = |low: f32, high: f32| pair(bf16::from_f32(low), bf16::from_f32(high));
+        let (items, stride) = Pairs::by_columns(rows);
+        assert_eq!(stride, 2);
+        let expected = [(1.0, 2.0), (3.0, 0.0), (5.0, 6.0), (7.0, 0.0), (9.0, 10.0), (11.0, 0.0)];
+        assert_eq!(*items, expected.map(|(low, high)| item(low, high)));
+
+        let (items, stride) = Pairs::by_rows(rows);
+        assert_eq!((stride, items.len()), (16, 32));
+        assert_eq!(items[..4], [item(1.0, 5.0), item(2.0, 6.0), item(3.0, 7.0), 0]);
+        assert_eq!(items[16..20], [item(9.0, 0.0), item(10.0, 0.0), item(11.0, 0.0), 0]);
+    }
+}

@@ -1,0 +1,212 @@
+//! Attention: each edge's weight, for each head, is the softmax of a logit over the edges of its destination.
+//!
+//! The destination takes part as if it were its own neighbour, once: a self-loop of the graph counts besides. (PyTorch
+//! Geometric drops those first, so for its numbers ingest without self-loops.)
+//!
+//! Everything here is f32. Sampled neighbours need no scaling, since weights add up to 1 whatever was drawn.
+
+use std::sync::Arc;
+
+use tch::{Device, Kind, Tensor};
+
+use super::{aggregate::Backend, graph::Block};
+use crate::{
+    kernels::attention::{self as kernels, Edges, Pairs, SLOPE},
+    shim,
+};
+
+/// Logits of `leaky_relu(source + destination)`, as GAT has them: `[edges, heads]` from `[sources, heads]` and
+/// `[destinations, heads]`.
+pub(crate) fn sum_logits(block: &Block, sources: &Tensor, destinations: &Tensor) -> Tensor {
+    let edges = block.tensors();
+    let sum = sources.index_select(0, &edges.indices) + destinations.index_select(0, &edges.destinations);
+    leaky_relu(&sum)
+}
+
+fn leaky_relu(values: &Tensor) -> Tensor {
+    // Slope for what is negative; tch's leaky_relu has 0.01.
+    values.maximum(&(values * f64::from(SLOPE)))
+}
+
+/// Logits of `attention * leaky_relu(source + destination)`, summed over the values of a head, as GATv2 has them: `[edges,
+/// heads]` from `[sources, width]`, `[destinations, width]` and `[width]`.
+pub(crate) fn pair_logits(
+    backend: Backend,
+    block: &Block,
+    sources: &Tensor,
+    destinations: &Tensor,
+    attention: &Tensor,
+    heads: i64,
+) -> Tensor {
+    if !backend.has_kernels_for(sources) {
+        let edges = block.tensors();
+        let sum = sources.index_select(0, &edges.indices) + destinations.index_select(0, &edges.destinations);
+        let product = leaky_relu(&sum) * attention;
+        return product
+            .view([block.edges() as i64, heads, -1])
+            .sum_dim_intlist([2i64].as_slice(), false, Kind::Float);
+    }
+    let inputs = [sources.contiguous(), destinations.contiguous(), attention.contiguous()];
+    let kept = inputs.each_ref().map(Tensor::detach);
+    let shape = Shape::new(block, sources, heads);
+    let mut result = Tensor::empty([block.edges() as i64, heads], (Kind::Float, Device::Cpu));
+    kernels::pair_logits(shape.edges(block), pairs(&kept), shim::values_mut(&mut result));
+    shim::with_gradient(result, &inputs.each_ref(), || {
+        let (csr, transposed) = (Arc::clone(block.csr()), Arc::clone(block.transposed()));
+        Box::new(move |gradient, wanted| {
+            let mut of_sources = wanted[0].then(|| kept[0].empty_like());
+            let mut of_destinations = wanted[1].then(|| kept[1].empty_like());
+            let of_attention = kernels::pair_logits_backward(
+                shape.of(&csr.offsets, &csr.indices),
+                &transposed,
+                pairs(&kept),
+                shim::values(&gradient.contiguous()),
+                of_sources.as_mut().map(shim::values_mut),
+                of_destinations.as_mut().map(shim::values_mut),
+            );
+            vec![
+                of_sources,
+                of_destinations,
+                wanted[2].then(|| Tensor::from_slice(&of_attention)),
+            ]
+        })
+    })
+}
+
+fn pairs(inputs: &[Tensor; 3]) -> Pairs<'_> {
+    Pairs {
+        sources: shim::values(&inputs[0]),
+        destinations: shim::values(&inputs[1]),
+        attention: shim::values(&inputs[2]),
+    }
+}
+
+/// For each destination and head the sum of its sources' rows `[sources, width]`, weighted by the softmax of the logits
+/// `[edges, heads]`.
+pub(crate) fn attend(backend: Backend, block: &Block, rows: &Tensor, logits: &Tensor) -> Tensor {
+    let weights = softmax(backend, block, logits);
+    weighted_sum(backend, block, rows, &weights)
+}
+
+fn softmax(backend: Backend, block: &Block, logits: &Tensor) -> Tensor {
+    let heads = logits.size()[1];
+    if !backend.has_kernels_for(logits) {
+        let destinations = &block.tensors().destinations;
+        let new = || Tensor::zeros([block.destinations() as i64, heads], (Kind::Float, block.device()));
+        let index = destinations.unsqueeze(1).expand_as(logits);
+        let largest = new().internal_scatter_reduce(0, &index, &logits.detach(), "amax", false);
+        let powers = (logits - largest.index_select(0, destinations)).exp();
+        let sums = new().index_add(0, destinations, &powers);
+        return powers / sums.index_select(0, destinations);
+    }
+    let logits = logits.contiguous();
+    let shape = Shape::new(block, &logits, heads);
+    let mut result = logits.detach().empty_like();
+    kernels::softmax(
+        shape.edges(block),
+        shim::values(&logits.detach()),
+        shim::values_mut(&mut result),
+    );
+    let kept = result.detach();
+    shim::with_gradient(result, &[&logits], || {
+        let csr = Arc::clone(block.csr());
+        Box::new(move |gradient, _| {
+            let mut result = kept.empty_like();
+            kernels::softmax_backward(
+                shape.of(&csr.offsets, &csr.indices),
+                shim::values(&kept),
+                shim::values(&gradient.contiguous()),
+                shim::values_mut(&mut result),
+            );
+            vec![Some(result)]
+        })
+    })
+}
+
+fn weighted_sum(backend: Backend, block: &Block, rows: &Tensor, weights: &Tensor) -> Tensor {
+    let heads = weights.size()[1];
+    let width = rows.size()[1];
+    let new = |rows: usize| Tensor::zeros([rows as i64, width], (Kind::Float, block.device()));
+    if !backend.has_kernels_for(rows) {
+        let edges = block.tensors();
+        let rows = rows
+            .index_select(0, &edges.indices)
+            .view([block.edges() as i64, heads, -1]);
+        let weighted = (rows * weights.unsqueeze(2)).view([-1, width]);
+        return new(block.destinations()).index_add(0, &edges.destinations, &weighted);
+    }
+    let inputs = [rows.contiguous(), weights.contiguous()];
+    let kept = inputs.each_ref().map(Tensor::detach);
+    let shape = Shape::new(block, rows, heads);
+    let mut result = new(block.destinations());
+    kernels::weighted_sum(
+        shape.edges(block),
+        shim::values(&kept[0]),
+        shim::values(&kept[1]),
+        shim::values_mut(&mut result),
+    );
+    shim::with_gradient(result, &inputs.each_ref(), || {
+        let (csr, transposed) = (Arc::clone(block.csr()), Arc::clone(block.transposed()));
+        Box::new(move |gradient, wanted| {
+            let gradient = gradient.contiguous();
+            let [rows, weights] = &kept;
+            let of_rows = wanted[0].then(|| {
+                let mut result = rows.empty_like();
+                kernels::weighted_sum_backward(
+                    &transposed,
+                    shape.width,
+                    shape.heads,
+                    shim::values(&gradient),
+                    shim::values(weights),
+                    shim::values_mut(&mut result),
+                );
+                result
+            });
+            let of_weights = wanted[1].then(|| {
+                let mut result = weights.empty_like();
+                let edges = shape.of(&csr.offsets, &csr.indices);
+                kernels::products(
+                    edges,
+                    shim::values(&gradient),
+                    shim::values(rows),
+                    shim::values_mut(&mut result),
+                );
+                result
+            });
+            vec![of_rows, of_weights]
+        })
+    })
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    width: usize,
+    heads: usize,
+}
+
+impl Shape {
+    fn new(block: &Block, rows: &Tensor, heads: i64) -> Self {
+        let size = rows.size();
+        assert!(
+            size[0] as usize == block.sources() || size[0] as usize == block.edges(),
+            "rows of shape {size:?}"
+        );
+        Self {
+            width: size[1] as usize,
+            heads: heads as usize,
+        }
+    }
+
+    fn edges(self, block: &Block) -> Edges<'_> {
+        self.of(&block.csr().offsets, &block.csr().indices)
+    }
+
+    fn of<'a>(self, offsets: &'a [u32], indices: &'a [u32]) -> Edges<'a> {
+        Edges {
+            offsets,
+            indices,
+            width: self.width,
+            heads: self.heads,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! GAT (Veličković et al.: "Graph Attention Networks", 2018).
+
+use tch::{Kind, Tensor};
+
+use super::{Layer, heads::Heads};
+use crate::nn::{
+    affine::{Epilogue, affine, float},
+    aggregate::{Aggregate, Backend, History, Scaling, with_history},
+    attention::{attend, sum_logits},
+    graph::Block,
+    parameters::{Builder, Start},
+    reduction::{Attention, Reduction},
+};
+
+/// The mean of `W x` of neighbours and of the node itself, with weights softmax(leaky_relu(att_src W x_source + att_dst W
+/// x_destination)), for each head; plus a bias: PyTorch Geometric's GATConv.
+///
+/// A message is the heads' `W x`, then `att_src W x` of each head.
+#[derive(Debug)]
+pub(crate) struct Gat {
+    heads: Heads,
+    weight: Tensor,
+    source_attention: Tensor,
+    destination_attention: Tensor,
+}
+
+impl Gat {
+    pub(crate) fn new(builder: &mut Builder, inputs: i64, outputs: i64, heads: i64, last: bool) -> Self {
+        let heads = Heads::new(builder, outputs, heads, last);
+        let shape = [1, heads.count, heads.width];
+        let start = Start::glorot(heads.count, heads.width, 1.0);
+        let width = heads.count * heads.width;
+        Self {
+            source_attention: builder.parameter("att_src", &shape, start),
+            destination_attention: builder.parameter("att_dst", &shape, start),
+            weight: builder.parameter("lin.weight", &[width, inputs], Start::glorot(width, inputs, 1.0)),
+            heads,
+        }
+    }
+
+    fn transformed(&self, rows: &Tensor) -> Tensor {
+        float(&affine(&[(rows, &self.weight)], None, Epilogue::NONE))
+    }
+
+    /// `att W x` of each head.
+    fn scores(&self, transformed: &Tensor, attention: &Tensor) -> Tensor {
+        let heads = transformed.view([-1, self.heads.count, self.heads.width]);
+        (heads * attention).sum_dim_intlist([2i64].as_slice(), false, Kind::Float)
+    }
+}
+
+impl Layer for Gat {
+    fn aggregate(&self) -> Aggregate {
+        Aggregate::Attention
+    }
+
+    fn neighbours(
+        &self,
+        block: &Block,
+        sources: &Tensor,
+        _scaling: Scaling,
+        history: Option<&History>,
+    ) -> (Tensor, Tensor) {
+        let transformed = self.transformed(sources);
+        let looped = block.with_own();
+        let own_states = sources.narrow(0, 0, block.destinations() as i64);
+        let own = transformed.narrow(0, 0, block.destinations() as i64);
+        let logits = sum_logits(
+            looped,
+            &self.scores(&transformed, &self.source_attention),
+            &self.scores(&own, &self.destination_attention),
+        );
+        let aggregated = attend(Backend::Fastest, looped, &transformed, &logits);
+        (own_states, with_history(aggregated, history))
+    }
+
+    fn messages(&self, sources: &Tensor) -> Tensor {
+        let transformed = self.transformed(sources);
+        let scores = self.scores(&transformed, &self.source_attention);
+        Tensor::cat(&[transformed, scores], 1)
+    }
+
+    fn queries(&self, own: &Tensor) -> Option<Tensor> {
+        let transformed = self.transformed(own);
+        let scores = [&self.source_attention, &self.destination_attention].map(|att| self.scores(&transformed, att));
+        Some(Tensor::cat(&[&transformed, &scores[0], &scores[1]], 1))
+    }
+
+    fn reduction(&self, _width: usize) -> Reduction {
+        Reduction::Attention(Attention::gat(self.heads.count as usize, self.heads.width as usize))
+    }
+
+    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+        self.heads.finish(aggregated, epilogue, own.kind())
+    }
+}

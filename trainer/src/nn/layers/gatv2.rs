@@ -1,0 +1,110 @@
+//! GATv2 (Brody, Alon, Yahav: "How Attentive are Graph Attention Networks?", 2022).
+
+use tch::Tensor;
+
+use super::{Layer, heads::Heads};
+use crate::nn::{
+    affine::{Epilogue, affine, float},
+    aggregate::{Aggregate, Backend, History, Scaling, with_history},
+    attention::{attend, pair_logits},
+    graph::Block,
+    parameters::{Builder, Start},
+    reduction::{Attention, Reduction},
+};
+
+/// The mean of `lin_l(x)` of neighbours and of the node itself, with weights softmax(att leaky_relu(lin_l(x_source) +
+/// lin_r(x_destination))), for each head; plus a bias: PyTorch Geometric's GATv2Conv.
+#[derive(Debug)]
+pub(crate) struct Gatv2 {
+    heads: Heads,
+    attention: Tensor,
+    source_weight: Tensor,
+    source_bias: Tensor,
+    destination_weight: Tensor,
+    destination_bias: Tensor,
+}
+
+impl Gatv2 {
+    pub(crate) fn new(builder: &mut Builder, inputs: i64, outputs: i64, heads: i64, last: bool) -> Self {
+        let heads = Heads::new(builder, outputs, heads, last);
+        let width = heads.count * heads.width;
+        let start = Start::glorot(width, inputs, 1.0);
+        let bias = Start::linear(inputs);
+        Self {
+            attention: builder.parameter(
+                "att",
+                &[1, heads.count, heads.width],
+                Start::glorot(heads.count, heads.width, 1.0),
+            ),
+            source_weight: builder.parameter("lin_l.weight", &[width, inputs], start),
+            source_bias: builder.parameter("lin_l.bias", &[width], bias),
+            destination_weight: builder.parameter("lin_r.weight", &[width, inputs], start),
+            destination_bias: builder.parameter("lin_r.bias", &[width], bias),
+            heads,
+        }
+    }
+
+    fn sources(&self, rows: &Tensor) -> Tensor {
+        float(&affine(
+            &[(rows, &self.source_weight)],
+            Some(&self.source_bias),
+            Epilogue::NONE,
+        ))
+    }
+
+    fn destinations(&self, rows: &Tensor) -> Tensor {
+        float(&affine(
+            &[(rows, &self.destination_weight)],
+            Some(&self.destination_bias),
+            Epilogue::NONE,
+        ))
+    }
+}
+
+impl Layer for Gatv2 {
+    fn aggregate(&self) -> Aggregate {
+        Aggregate::Attention
+    }
+
+    fn neighbours(
+        &self,
+        block: &Block,
+        sources: &Tensor,
+        _scaling: Scaling,
+        history: Option<&History>,
+    ) -> (Tensor, Tensor) {
+        let looped = block.with_own();
+        let own_states = sources.narrow(0, 0, block.destinations() as i64);
+        let transformed = self.sources(sources);
+        let own = self.destinations(&own_states);
+        let attention = self.attention.view([-1]);
+        let logits = pair_logits(
+            Backend::Fastest,
+            looped,
+            &transformed,
+            &own,
+            &attention,
+            self.heads.count,
+        );
+        let aggregated = attend(Backend::Fastest, looped, &transformed, &logits);
+        (own_states, with_history(aggregated, history))
+    }
+
+    fn messages(&self, sources: &Tensor) -> Tensor {
+        self.sources(sources)
+    }
+
+    fn queries(&self, own: &Tensor) -> Option<Tensor> {
+        Some(Tensor::cat(&[self.sources(own), self.destinations(own)], 1))
+    }
+
+    fn reduction(&self, _width: usize) -> Reduction {
+        let attention = Vec::<f32>::try_from(&self.attention.view([-1])).expect("parameters are f32");
+        let (heads, width) = (self.heads.count as usize, self.heads.width as usize);
+        Reduction::Attention(Attention::gatv2(heads, width, attention))
+    }
+
+    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+        self.heads.finish(aggregated, epilogue, own.kind())
+    }
+}

@@ -1,0 +1,97 @@
+//! PinSAGE's convolution (Ying et al.: "Graph Convolutional Neural Networks for Web-Scale Recommender Systems", 2018,
+//! algorithm 1).
+
+use grappa_engine::aggregate::Mean;
+use tch::{Kind, Tensor};
+
+use super::Layer;
+use crate::nn::{
+    affine::{Epilogue, affine, apply, float},
+    aggregate::{Aggregate, History, Scaling, aggregate},
+    graph::Block,
+    parameters::{Builder, Start},
+    reduction::Reduction,
+};
+
+/// `relu(W [mean of relu(Q x) of neighbours by weight of edges, x])`, scaled to length 1: the WeightedSAGEConv of DGL's PinSAGE
+/// example, without its dropout, which the model has between layers.
+#[derive(Debug)]
+pub(crate) struct PinSage {
+    message_weight: Tensor,
+    message_bias: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl PinSage {
+    pub(crate) fn new(builder: &mut Builder, inputs: i64, outputs: i64) -> Self {
+        let mut linear = |name: &str, inputs| {
+            let start = Start::glorot(outputs, inputs, 2f64.sqrt());
+            builder.scope(name, |builder| {
+                (
+                    builder.parameter("weight", &[outputs, inputs], start),
+                    builder.parameter("bias", &[outputs], Start::Constant(0.0)),
+                )
+            })
+        };
+        let (message_weight, message_bias) = linear("Q", inputs);
+        let (weight, bias) = linear("W", inputs + outputs);
+        Self {
+            message_weight,
+            message_bias,
+            weight,
+            bias,
+        }
+    }
+}
+
+const RELU: Epilogue = Epilogue {
+    relu: true,
+    dropout: None,
+};
+
+impl Layer for PinSage {
+    fn aggregate(&self) -> Aggregate {
+        Aggregate::WeightedMean
+    }
+
+    fn messages(&self, sources: &Tensor) -> Tensor {
+        affine(&[(sources, &self.message_weight)], Some(&self.message_bias), RELU)
+    }
+
+    fn neighbours(
+        &self,
+        block: &Block,
+        sources: &Tensor,
+        scaling: Scaling,
+        history: Option<&History>,
+    ) -> (Tensor, Tensor) {
+        let own = sources.narrow(0, 0, block.destinations() as i64);
+        (
+            own,
+            aggregate(block, self.aggregate(), scaling, &self.messages(sources), history),
+        )
+    }
+
+    /// All in-neighbours alike: the store has no weights of edges.
+    fn reduction(&self, _width: usize) -> Reduction {
+        Reduction::Mean(Mean {
+            width: self.message_bias.numel(),
+        })
+    }
+
+    fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+        let hidden = self.message_bias.size()[0];
+        let of_aggregated = self.weight.narrow(1, 0, hidden);
+        let of_own = self.weight.narrow(1, hidden, own.size()[1]);
+        let result = float(&affine(
+            &[(aggregated, &of_aggregated), (own, &of_own)],
+            Some(&self.bias),
+            RELU,
+        ));
+        let square = result.square().sum_dim_intlist([1i64].as_slice(), true, Kind::Float);
+        // Rows of zeros stay; the root of 0 would have no gradient.
+        let length = square.where_self(&square.gt(0.0), &square.ones_like()).sqrt();
+        apply(&(result / length), epilogue).to_kind(own.kind())
+    }
+}

@@ -1,0 +1,68 @@
+//! Attention in our loops equals libtorch's operators, forward and backward.
+
+use tch::{Device, Kind, Tensor};
+
+use super::{aggregation::some_block, assert_close, random};
+use crate::nn::{
+    Block,
+    aggregate::Backend,
+    attention::{attend, pair_logits},
+};
+
+#[test]
+fn loops_equal_operators_forward_and_backward() {
+    for (destinations, sources, heads, head_width) in [(1, 1, 1, 1), (40, 90, 3, 5), (300, 2000, 4, 32), (5, 9, 2, 100)]
+    {
+        let block = Block::new(&some_block(destinations, sources), Device::Cpu);
+        let looped = block.with_own();
+        let width = heads * head_width;
+        let run = |backend| {
+            let leaf = |seed, shape: &[i64]| random(seed, shape).set_requires_grad(true);
+            let rows = leaf(1, &[sources as i64, width]);
+            let own = leaf(2, &[destinations as i64, width]);
+            let attention = leaf(3, &[width]);
+            let logits = pair_logits(backend, looped, &rows, &own, &attention, heads);
+            let result = attend(backend, looped, &rows, &logits);
+            (&result * random(4, &[destinations as i64, width]))
+                .sum(Kind::Float)
+                .backward();
+            [
+                logits.detach(),
+                result.detach(),
+                rows.grad(),
+                own.grad(),
+                attention.grad(),
+            ]
+        };
+        for (i, (actual, expected)) in run(Backend::Fastest).iter().zip(&run(Backend::Operators)).enumerate() {
+            assert_close(
+                actual,
+                expected,
+                1e-5,
+                &format!("{i} of {destinations} by {heads} x {head_width}"),
+            );
+        }
+    }
+}
+
+#[test]
+fn large_logits_do_not_overflow() {
+    let block = Block::new(&some_block(20, 50), Device::Cpu);
+    let looped = block.with_own();
+    let logits = random(1, &[looped.edges() as i64, 2]) * 1e4;
+    for backend in [Backend::Fastest, Backend::Operators] {
+        let result = attend(
+            backend,
+            looped,
+            &Tensor::ones([50, 4], (Kind::Float, Device::Cpu)),
+            &logits,
+        );
+        // Weights add up to 1.
+        assert_close(
+            &result,
+            &Tensor::ones([20, 4], (Kind::Float, Device::Cpu)),
+            1e-5,
+            &format!("{backend:?}"),
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! Parameters, their gradients and their files.
+
+use std::fs;
+
+use tch::{Device, Kind, Tensor};
+
+use super::{assert_close, devices, random};
+use crate::{
+    Error,
+    nn::{Input, LayerKind, Model, ModelOptions, NormKind, Pass, Precision},
+};
+
+pub(super) fn options(layer: LayerKind) -> ModelOptions {
+    ModelOptions {
+        layer,
+        layers: 2,
+        inputs: 5,
+        hidden: 8,
+        outputs: 3,
+        heads: 2,
+        dropout: 0.5,
+        norm: NormKind::Batch,
+        residual: true,
+        precision: Precision::F32,
+    }
+}
+
+pub(super) const KINDS: [LayerKind; 7] = [
+    LayerKind::Sage,
+    LayerKind::SageMax,
+    LayerKind::Gcn,
+    LayerKind::Gat,
+    LayerKind::Gatv2,
+    LayerKind::Gin,
+    LayerKind::PinSage,
+];
+
+fn model(layer: LayerKind, seed: u64) -> Model {
+    Model::new(options(layer), seed, Device::Cpu).expect("a model")
+}
+
+#[test]
+fn initial_values_depend_on_the_seed_alone() {
+    for kind in KINDS {
+        tch::manual_seed(1);
+        let first = model(kind, 7).parameters().flat_values();
+        let second = model(kind, 7).parameters().flat_values();
+        assert_eq!(first, second, "{kind}");
+        assert_ne!(first, model(kind, 8).parameters().flat_values(), "{kind}");
+    }
+}
+
+#[test]
+fn initial_values_spread_as_those_of_pytorch() {
+    let options = ModelOptions {
+        inputs: 400,
+        hidden: 100,
+        ..options(LayerKind::Sage)
+    };
+    let model = Model::new(options, 1, Device::Cpu).expect("a model");
+    let (name, weight) = &model.parameters().named()[0];
+    assert_eq!(name, "layers.0.lin_l.weight");
+    // Uniform in ± 1 / sqrt(400): as large, with a third of the bound's square as variance.
+    assert!((weight.abs().max().double_value(&[]) - 0.05).abs() < 1e-4);
+    assert!((weight.var(true).double_value(&[]) * 3.0 - 0.0025).abs() < 1e-4);
+}
+
+#[test]
+fn flat_vectors_are_the_parameters_and_their_gradients() {
+    for device in devices() {
+        let one = ModelOptions {
+            layers: 1,
+            ..options(LayerKind::Sage)
+        };
+        let model = Model::new(one, 1, device).expect("a model");
+        let counts: usize = model
+            .parameters()
+            .named()
+            .iter()
+            .map(|(_, tensor)| tensor.numel())
+            .sum();
+        assert_eq!(model.parameters().count(), counts);
+
+        let x = random(1, &[4, 5]).to_device(device);
+        let input = Input::Aggregated {
+            own: &x,
+            neighbours: &x,
+            degrees: None,
+        };
+        let run = || model.forward(&[], input, &[], Pass::default());
+        let before = run();
+        before.sum(Kind::Float).backward();
+        run().sum(Kind::Float).backward();
+        let bias = &model.parameters().named()[1].1;
+        // Twice, for each of 4 rows.
+        assert_close(
+            &bias.grad(),
+            &Tensor::full([3], 8.0, (Kind::Float, Device::Cpu)),
+            0.0,
+            "added gradient",
+        );
+        let weight = model.parameters().named()[0].1.numel() as i64;
+        assert_close(
+            &model.parameters().flat_gradient().narrow(0, weight, 3),
+            &bias.grad(),
+            0.0,
+            "its part",
+        );
+
+        tch::no_grad(|| {
+            let _ = model.parameters().flat_values().narrow(0, weight, 3).g_add_scalar_(1.0);
+        });
+        assert_close(&run(), &(before + 1.0), 1e-6, "a bias that grew");
+
+        model.parameters().zero_gradient();
+        assert_eq!(bias.grad().abs().max().double_value(&[]), 0.0);
+        let ones = Tensor::ones([model.parameters().count() as i64], (Kind::Float, device));
+        model.parameters().set_flat_gradient(&ones);
+        assert_eq!(bias.grad().sum(Kind::Float).double_value(&[]), 3.0);
+        run().sum(Kind::Float).backward();
+        assert_eq!(bias.grad().sum(Kind::Float).double_value(&[]), 15.0);
+    }
+}
+
+#[test]
+fn a_saved_model_is_read_as_it_was() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for kind in KINDS {
+        let path = folder.path().join(format!("{kind}.safetensors"));
+        let model = model(kind, 3);
+        for (_, buffer) in model.parameters().buffers() {
+            let _ = buffer.shallow_clone().fill_(0.25);
+        }
+        model.save(&path).expect("saved");
+        let loaded = Model::load(&path, Device::Cpu).expect("loaded");
+        assert_eq!(loaded.options(), model.options());
+        assert_eq!(
+            loaded.parameters().flat_values(),
+            model.parameters().flat_values(),
+            "{kind}"
+        );
+        for ((name, actual), (_, expected)) in loaded.parameters().buffers().iter().zip(model.parameters().buffers()) {
+            assert_eq!(actual, expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_file_of_another_model_or_damaged_is_an_error_that_names_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.safetensors");
+    let error = Model::load(&path, Device::Cpu)
+        .expect_err("there is no file")
+        .to_string();
+    assert!(
+        error.contains("cannot read") && error.contains("model.safetensors"),
+        "{error}"
+    );
+
+    model(LayerKind::Sage, 3).save(&path).expect("saved");
+    let refused = |options: ModelOptions, expected: &str| {
+        let model = Model::new(options, 1, Device::Cpu).expect("a model");
+        let before = model.parameters().flat_values().copy();
+        let error = model.load_weights(&path).expect_err("another model").to_string();
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(model.parameters().flat_values(), before);
+    };
+    let sage = || options(LayerKind::Sage);
+    let other = "`layers.0.lin_l.weight` is F32 of [8, 5], and the model has F32 of [8, 6]";
+    refused(ModelOptions { inputs: 6, ..sage() }, other);
+    refused(options(LayerKind::Gcn), "has no tensor `layers.0.bias`");
+    let without = ModelOptions {
+        residual: false,
+        ..sage()
+    };
+    refused(without, "has a tensor `residuals.0.weight`, and the model has none");
+
+    let bytes = fs::read(&path).expect("the file");
+    for length in (0..bytes.len()).step_by(37) {
+        fs::write(&path, &bytes[..length]).expect("written");
+        assert!(
+            matches!(Model::load(&path, Device::Cpu), Err(Error::RunFile { .. })),
+            "{length} bytes"
+        );
+    }
+}
+
+#[test]
+fn models_that_cannot_be_are_refused() {
+    let refused = |options: ModelOptions| {
+        Model::new(options, 1, Device::Cpu)
+            .expect_err("no such model")
+            .to_string()
+    };
+    let sage = || options(LayerKind::Sage);
+    assert!(refused(ModelOptions { hidden: 0, ..sage() }).contains("0 hidden values"));
+    assert!(refused(ModelOptions { layers: 0, ..sage() }).contains("0 layers"));
+    assert!(refused(ModelOptions { dropout: 1.0, ..sage() }).contains("dropout 1"));
+    let heads = ModelOptions {
+        heads: 3,
+        ..options(LayerKind::Gat)
+    };
+    assert!(refused(heads).contains("3 heads can't share 8 hidden values"));
+}
+
+#[test]
+fn names_of_kinds_are_read_as_they_are_written() {
+    for kind in KINDS {
+        assert_eq!(kind.to_string().parse::<LayerKind>().ok(), Some(kind));
+        // In configurations, too.
+        let json = serde_json::to_string(&kind).expect("JSON");
+        assert_eq!(json, format!("\"{kind}\""));
+    }
+    for norm in [NormKind::None, NormKind::Batch, NormKind::Layer] {
+        assert_eq!(norm.to_string().parse::<NormKind>().ok(), Some(norm));
+        assert_eq!(serde_json::to_string(&norm).expect("JSON"), format!("\"{norm}\""));
+    }
+    assert!("sages".parse::<LayerKind>().is_err());
+    assert!("Batch".parse::<NormKind>().is_err());
+}

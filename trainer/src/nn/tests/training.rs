@@ -1,0 +1,184 @@
+//! Models learn, alike every time; history stands in for what is out of reach; losses are those by hand.
+
+use grappa_engine::sample::Minibatch;
+use tch::{Device, Kind, Tensor, no_grad};
+
+use super::{
+    assert_close, devices,
+    fixture::{Fixture, rows},
+    models::inference,
+    parameters::{KINDS, options},
+    random,
+};
+use crate::nn::{Block, History, Input, LayerKind, Model, ModelOptions, NormKind, Pass, Precision, Scaling, Task};
+
+/// A minibatch of all nodes of a small graph, with weights of edges.
+fn minibatch() -> (Fixture, Minibatch) {
+    let fixture = Fixture::read("pinsage-1");
+    let all: Vec<u32> = (0..fixture.graph.rows.len() as u32).collect();
+    let minibatch = fixture.graph.full(&all, 2);
+    (fixture, minibatch)
+}
+
+/// Trains with plain gradient descent; the loss of each step.
+fn train(options: ModelOptions, device: Device, seed: u64, steps: u64) -> (Model, Vec<f64>) {
+    let (fixture, minibatch) = minibatch();
+    let model = Model::new(options, seed, device).expect("a model");
+    let blocks = fixture.graph.blocks(&minibatch, device);
+    let nodes = minibatch.nodes.len() as i64;
+    let x = random(9, &[nodes, 5]).to_device(device);
+    let labels = Tensor::arange(nodes, (Kind::Int64, device)).remainder(3);
+    let mut losses = Vec::new();
+    for step in 0..steps {
+        let pass = Pass {
+            training: Some(step),
+            scaling: Scaling::HorvitzThompson,
+        };
+        let logits = model.forward(&blocks, Input::Features(&x), &[], pass);
+        let loss = Task::MultiClass.losses(&logits, &labels).mean(Kind::Float);
+        loss.backward();
+        losses.push(loss.double_value(&[]));
+        no_grad(|| {
+            let step = model.parameters().flat_gradient() * 0.3;
+            let _ = model.parameters().flat_values().subtract_(&step);
+        });
+        model.parameters().zero_gradient();
+    }
+    (model, losses)
+}
+
+#[test]
+fn every_kind_of_model_learns_on_every_device_and_with_either_precision() {
+    for device in devices() {
+        for kind in KINDS {
+            for precision in [Precision::F32, Precision::Bf16] {
+                for (norm, residual) in [
+                    (NormKind::None, false),
+                    (NormKind::Batch, true),
+                    (NormKind::Layer, false),
+                ] {
+                    let options = ModelOptions {
+                        precision,
+                        norm,
+                        residual,
+                        hidden: 32,
+                        dropout: 0.1,
+                        ..options(kind)
+                    };
+                    let (_, losses) = train(options, device, 1, 60);
+                    let (first, last) = (losses[0], losses[50..].iter().sum::<f64>() / 10.0);
+                    let what = format!("{kind}, {precision:?}, {norm}, {device:?}: {first} to {last}");
+                    // Labels are arbitrary, and layers that mix a node with its neighbours are slow to tell it apart.
+                    assert!(last < 0.95 * first, "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn training_twice_gives_the_same_bits_and_the_seed_of_a_step_matters() {
+    for kind in KINDS {
+        let (model, losses) = train(options(kind), Device::Cpu, 1, 5);
+        // libtorch's generator is not asked.
+        tch::manual_seed(77);
+        let (again, losses_again) = train(options(kind), Device::Cpu, 1, 5);
+        assert_eq!(losses, losses_again, "{kind}");
+        assert_eq!(
+            model.parameters().flat_values(),
+            again.parameters().flat_values(),
+            "{kind}"
+        );
+    }
+    let (fixture, minibatch) = minibatch();
+    let model = Model::new(options(LayerKind::Sage), 1, Device::Cpu).expect("a model");
+    let blocks = fixture.graph.blocks(&minibatch, Device::Cpu);
+    let x = random(9, &[minibatch.nodes.len() as i64, 5]);
+    let run = |training| {
+        let pass = Pass {
+            training,
+            ..Pass::default()
+        };
+        model.forward(&blocks, Input::Features(&x), &[], pass)
+    };
+    assert_ne!(run(Some(1)), run(Some(2)));
+    assert_eq!(run(Some(1)), run(Some(1)));
+    assert_eq!(run(None), run(None));
+}
+
+#[test]
+fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
+    let fixture = Fixture::read("sage-3");
+    for kind in KINDS {
+        let options = ModelOptions {
+            layers: 3,
+            hidden: 6,
+            dropout: 0.0,
+            norm: NormKind::None,
+            residual: false,
+            ..options(kind)
+        };
+        let model = Model::new(options, 4, Device::Cpu).expect("a model");
+        let seeds = fixture.seeds();
+        let minibatch = fixture.graph.full(&seeds, 3);
+        let blocks = fixture.graph.blocks(&minibatch, Device::Cpu);
+        let x = fixture.array("x").index_select(0, &rows(&minibatch, Device::Cpu));
+        let expected = model.forward(&blocks, Input::Features(&x), &[], Pass::default());
+
+        let (_, aggregates) = inference(&model, &fixture);
+        // Every third node beyond the seeds is a halo node.
+        let mut cut = minibatch.clone();
+        let mut history = Vec::new();
+        for (block, aggregated) in cut.blocks.iter_mut().zip(aggregates.iter().rev()) {
+            let halo: Vec<i64> = (seeds.len()..block.destinations)
+                .step_by(3)
+                .map(|place| place as i64)
+                .collect();
+            let full = block.clone();
+            block.offsets = vec![0];
+            block.indices.clear();
+            for destination in 0..full.destinations {
+                if !halo.contains(&(destination as i64)) {
+                    block
+                        .indices
+                        .extend_from_slice(&full.indices[full.edges_of(destination)]);
+                }
+                block.offsets.push(block.indices.len() as u32);
+            }
+            let destinations = Tensor::from_slice(&halo);
+            let nodes = rows(&minibatch, Device::Cpu).index_select(0, &destinations);
+            history.push(Some(History {
+                rows: aggregated.index_select(0, &nodes),
+                destinations,
+            }));
+        }
+        let blocks = Block::of_minibatch(&cut, Some(&fixture.graph.degrees(&cut)), Device::Cpu);
+        let without = model.forward(&blocks, Input::Features(&x), &[], Pass::default());
+        assert!(
+            (&without - &expected).abs().max().double_value(&[]) > 0.01,
+            "{kind} needs what was cut"
+        );
+        let with = model.forward(&blocks, Input::Features(&x), &history, Pass::default());
+        assert_close(&with, &expected, 1e-5, &kind.to_string());
+    }
+}
+
+#[test]
+fn losses_are_those_by_hand_and_not_reduced() {
+    for device in devices() {
+        let logits = Tensor::from_slice(&[0.0f32, 0.0, 2.0, 0.0])
+            .view([2, 2])
+            .to_device(device);
+        let classes = Tensor::from_slice(&[1i64, 0]).to_device(device);
+        let expected = [2f32.ln(), (1.0 + (-2f32).exp()).ln()];
+        let losses = Task::MultiClass.losses(&logits, &classes);
+        assert_close(&losses, &Tensor::from_slice(&expected), 1e-6, "cross-entropy");
+
+        let labels = Tensor::from_slice(&[1.0f32, 0.0, 0.0, 1.0])
+            .view([2, 2])
+            .to_device(device);
+        let expected = [2f32.ln(), ((1.0 + 2f32.exp()).ln() + 2f32.ln()) / 2.0];
+        let losses = Task::MultiLabel.losses(&logits, &labels);
+        assert_close(&losses, &Tensor::from_slice(&expected), 1e-6, "binary cross-entropy");
+    }
+}

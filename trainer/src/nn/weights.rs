@@ -1,0 +1,97 @@
+//! Models in files: safetensors, with the options of the model in its metadata.
+//!
+//! A file has all parameters and buffers by name, as f32 (see [`Model`] for the names), and under the metadata key `model` the
+//! [`ModelOptions`] as JSON. What PyTorch calls `num_batches_tracked` it has not: it counts nothing that matters.
+
+use std::{collections::BTreeMap, path::Path};
+
+use tch::{Device, Tensor, no_grad};
+
+use super::model::{Model, ModelOptions};
+use crate::{
+    Error, Result,
+    run::checkpoint::{NamedTensor, read_tensors, write_tensors},
+};
+
+/// The metadata key of the options.
+const OPTIONS: &str = "model";
+
+impl Model {
+    /// Writes parameters, buffers and options to a file, which is there in full or not at all.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let named = |(name, tensor): (&str, &Tensor)| {
+            let values = Vec::<f32>::try_from(tensor.detach().to_device(Device::Cpu).contiguous().view([-1]));
+            NamedTensor::from_f32(name, &shape(tensor), &values.expect("parameters are f32"))
+        };
+        let tensors: Vec<NamedTensor> = self.tensors().map(named).collect();
+        let options = serde_json::to_string(self.options()).expect("options are plain data");
+        write_tensors(path, &tensors, &BTreeMap::from([(OPTIONS.to_owned(), options)]))
+    }
+
+    /// Reads a model that [`Model::save`] wrote.
+    ///
+    /// # Errors
+    /// If the file can't be read, is damaged, or is no model.
+    pub fn load(path: &Path, device: Device) -> Result<Self> {
+        let (tensors, metadata) = read_tensors(path)?;
+        let options = metadata.get(OPTIONS);
+        let options =
+            options.ok_or_else(|| Error::run_file(path, format!("no model: its metadata has no `{OPTIONS}`")))?;
+        let options: ModelOptions = serde_json::from_str(options)
+            .map_err(|error| Error::run_file(path, format!("options of the model: {error}")))?;
+        let model = Self::new(options, 0, device)?;
+        model.fill(&tensors, path)?;
+        Ok(model)
+    }
+
+    /// Replaces parameters and buffers by those of a file, of this or any other program, whose names and shapes must be
+    /// the same.
+    ///
+    /// # Errors
+    /// If the file can't be read or is damaged, or its tensors are not this model's. Then nothing is replaced.
+    pub fn load_weights(&self, path: &Path) -> Result<()> {
+        self.fill(&read_tensors(path)?.0, path)
+    }
+
+    fn tensors(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        let parameters = self.parameters();
+        let both = parameters.named().iter().chain(parameters.buffers());
+        both.map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    fn fill(&self, from: &[NamedTensor], path: &Path) -> Result<()> {
+        let mut read = Vec::new();
+        for (name, tensor) in self.tensors() {
+            let found = from.iter().find(|found| found.name == name);
+            let found = found.ok_or_else(|| Error::run_file(path, format!("has no tensor `{name}`")))?;
+            let values = found.to_f32().filter(|_| found.shape == shape(tensor));
+            let values = values.ok_or_else(|| {
+                let (dtype, theirs, ours) = (found.dtype, &found.shape, shape(tensor));
+                let what = format!("`{name}` is {dtype} of {theirs:?}, and the model has F32 of {ours:?}");
+                Error::run_file(path, what)
+            })?;
+            read.push(values);
+        }
+        if let Some(other) = from
+            .iter()
+            .find(|found| self.tensors().all(|(name, _)| found.name != name))
+        {
+            let what = format!("has a tensor `{}`, and the model has none", other.name);
+            return Err(Error::run_file(path, what));
+        }
+        no_grad(|| {
+            for ((_, tensor), values) in self.tensors().zip(read) {
+                let values = Tensor::from_slice(&values).view(&*tensor.size());
+                tensor.shallow_clone().copy_(&values);
+            }
+        });
+        Ok(())
+    }
+}
+
+fn shape(tensor: &Tensor) -> Vec<usize> {
+    tensor.size().iter().map(|&size| size as usize).collect()
+}
