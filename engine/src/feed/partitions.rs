@@ -1,6 +1,6 @@
 //! The minibatches of an epoch over the partitions of a graph.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use grappa_formats::{NodeId, PartitionId, order::Feistel};
 
@@ -25,7 +25,7 @@ pub struct Seeded {
 pub struct EpochOptions {
     /// How neighbours are drawn.
     pub sampler: Arc<Sampler>,
-    /// Seeds in a batch; the last batch of a partition has what is left.
+    /// The most seeds in a batch.
     pub batch: usize,
     /// Partitions that take part in a step.
     pub concurrent: usize,
@@ -44,19 +44,24 @@ pub struct BatchPlace {
     pub step: u64,
     /// Its partition.
     pub partition: PartitionId,
-    /// Its number among the batches of the partition.
+    /// Its number among the steps of its group of partitions.
     pub batch: u64,
 }
 
 /// The minibatches of an epoch, in the order in which they are trained on.
 ///
 /// The first `concurrent` partitions take part in each step until all of them have had all their seeds; then the next ones
-/// do. A partition with fewer seeds than others has no batch in the last steps of its group.
+/// do. Each partition divides its seeds evenly among the steps of its group, of which there are as many as the partition
+/// with the most seeds needs: so nobody runs out of batches, and no step has but a few seeds, whose noise an optimizer that
+/// divides by the size of gradients would follow as far as the mean of many. (A partition with fewer seeds than steps has
+/// no batch in some of them.)
 #[derive(Debug)]
 pub struct PartitionBatches {
     parts: Vec<Seeded>,
     options: EpochOptions,
     places: Vec<BatchPlace>,
+    /// Of each partition, how many batches its seeds are divided into.
+    divisions: Vec<u64>,
     nodes_max: u64,
 }
 
@@ -68,13 +73,13 @@ impl PartitionBatches {
     pub fn new(parts: Vec<Seeded>, options: EpochOptions) -> Self {
         assert!(options.batch > 0 && options.concurrent > 0, "{options:?}");
         let batches = |part: &Seeded| part.seeds.len().div_ceil(options.batch) as u64;
-        let mut places = Vec::new();
+        let (mut places, mut divisions) = (Vec::new(), Vec::new());
         let (mut first_step, mut first_partition) = (0, 0);
         for group in parts.chunks(options.concurrent) {
             let steps = group.iter().map(batches).max().unwrap_or(0);
             for batch in 0..steps {
                 for (partition, part) in (first_partition..).zip(group) {
-                    if batch < batches(part) {
+                    if !numbers(part.seeds.len(), batch, steps).is_empty() {
                         places.push(BatchPlace {
                             step: first_step + batch,
                             partition: PartitionId(partition),
@@ -83,6 +88,7 @@ impl PartitionBatches {
                     }
                 }
             }
+            divisions.extend(group.iter().map(|_| steps));
             first_step += steps;
             first_partition += group.len() as u32;
         }
@@ -91,8 +97,15 @@ impl PartitionBatches {
             parts,
             options,
             places,
+            divisions,
             nodes_max,
         }
+    }
+
+    /// Seeds of a step, on average over the epoch.
+    pub fn seeds_per_step(&self) -> f64 {
+        let seeds: usize = self.parts.iter().map(|part| part.seeds.len()).sum();
+        seeds as f64 / self.steps().max(1) as f64
     }
 
     /// Leaves out all but the first `batches`.
@@ -114,15 +127,15 @@ impl PartitionBatches {
 
     /// The seeds of a batch.
     fn seeds(&self, place: BatchPlace, out: &mut Vec<NodeId>) {
-        let seeds = &self.parts[place.partition.0 as usize].seeds;
-        let first = place.batch * self.options.batch as u64;
-        let numbers = first..(first + self.options.batch as u64).min(seeds.len() as u64);
+        let partition = place.partition.0 as usize;
+        let seeds = &self.parts[partition].seeds;
+        let numbers = numbers(seeds.len(), place.batch, self.divisions[partition]);
         out.clear();
         if self.options.shuffle {
             let order = Feistel::new(seeds.len() as u64, self.key(place).shuffle());
-            out.extend(numbers.map(|number| seeds[order.forward(number) as usize]));
+            out.extend(numbers.map(|number| seeds[order.forward(number as u64) as usize]));
         } else {
-            out.extend_from_slice(&seeds[numbers.start as usize..numbers.end as usize]);
+            out.extend_from_slice(&seeds[numbers]);
         }
     }
 
@@ -134,6 +147,12 @@ impl PartitionBatches {
             batch: place.batch,
         }
     }
+}
+
+/// Which of `seeds` seeds are in a batch of `batches`.
+fn numbers(seeds: usize, batch: u64, batches: u64) -> Range<usize> {
+    let start = |batch: u64| (seeds as u128 * u128::from(batch) / u128::from(batches)) as usize;
+    start(batch)..start(batch + 1)
 }
 
 impl BatchSource for PartitionBatches {

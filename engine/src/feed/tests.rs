@@ -3,6 +3,7 @@
 mod bad_luck;
 mod budget;
 mod equality;
+mod partitions;
 
 use std::{
     path::Path,

@@ -111,17 +111,16 @@ impl Denominator {
         Self { mean, weight }
     }
 
-    /// What to divide the gradient of a step by.
-    ///
-    /// Without correction it is the number of seeds: the mean of their gradients. With it, it is the number of seeds times
-    /// the running mean of the factors of a seed, so that steps of few seeds count like others.
-    pub fn of_step(&mut self, correction: Correction, weights: Weights) -> f64 {
+    /// What to divide the gradient of a step by: the `seeds` of a step, on average over the epoch, so that all seeds count
+    /// alike, whatever step they are in. (Divided by their own number, those of a step that has few would count more, and
+    /// their noise too.) With correction it is times the running mean of the factors of a seed.
+    pub fn of_step(&mut self, correction: Correction, weights: Weights, seeds: f64) -> f64 {
         if correction == Correction::None || weights.seeds == 0.0 {
-            return weights.seeds.max(1.0);
+            return seeds.max(1.0);
         }
         self.mean += SMOOTHING * (weights.factors / weights.seeds - self.mean);
         self.weight += SMOOTHING * (1.0 - self.weight);
-        weights.seeds * (self.mean / self.weight).max(f64::MIN_POSITIVE)
+        seeds * (self.mean / self.weight).max(f64::MIN_POSITIVE)
     }
 }
 
@@ -180,16 +179,19 @@ mod tests {
         let step = |factors, seeds| Weights { factors, seeds };
         let mut denominator = Denominator::default();
         // The first step is its own mean.
-        let first = denominator.of_step(Correction::Batch, step(8.0, 10.0));
+        let first = denominator.of_step(Correction::Batch, step(8.0, 10.0), 10.0);
         assert!((first - 8.0).abs() < 1e-9, "{first}");
         for _ in 0..1000 {
-            denominator.of_step(Correction::Batch, step(9.0, 10.0));
-            denominator.of_step(Correction::Batch, step(3.0, 10.0));
+            denominator.of_step(Correction::Batch, step(9.0, 10.0), 10.0);
+            denominator.of_step(Correction::Batch, step(3.0, 10.0), 10.0);
         }
         // Gradients are then 0.9 / 0.6 and 0.3 / 0.6 of a mean, about: what few see counts less.
-        let divisor = denominator.of_step(Correction::Batch, step(9.0, 10.0));
+        let divisor = denominator.of_step(Correction::Batch, step(9.0, 10.0), 10.0);
         assert!((divisor / 10.0 - 0.6).abs() < 0.05, "{divisor}");
-        assert_eq!(denominator.of_step(Correction::None, step(10.0, 10.0)), 10.0);
-        assert_eq!(denominator.of_step(Correction::None, step(0.0, 0.0)), 1.0);
+        // A step of few seeds counts as much as these do.
+        let few = denominator.of_step(Correction::Batch, step(0.9, 1.0), 10.0);
+        assert!((few / divisor - 1.0).abs() < 0.1, "{few} {divisor}");
+        assert_eq!(denominator.of_step(Correction::None, step(1.0, 1.0), 10.0), 10.0);
+        assert_eq!(denominator.of_step(Correction::None, step(0.0, 0.0), 0.0), 1.0);
     }
 }

@@ -157,6 +157,8 @@ impl Evaluation {
 struct Step {
     number: Option<u64>,
     weights: Weights,
+    /// Seeds of a step of this epoch, on average.
+    seeds: f64,
 }
 
 impl Trainer {
@@ -302,7 +304,7 @@ impl Trainer {
             if let Some(number) = step.number.filter(|&number| number != place.step) {
                 self.finish(&mut step, rate(number, steps), stats)?;
             }
-            step.number = Some(place.step);
+            (step.number, step.seeds) = (Some(place.step), batches.seeds_per_step());
             let edges = batch.minibatch().edges() as u64;
             let part = self.contribute(epoch, place, &batch, &mut step, stats)?;
             loss += part.loss;
@@ -424,7 +426,7 @@ impl Trainer {
         let parameters = self.model.parameters();
         let mut gradient = parameters.flat_gradient();
         let weights = self.exchange.sum(&mut gradient, step.weights)?;
-        gradient *= 1.0 / self.denominator.of_step(self.config.correction, weights);
+        gradient *= 1.0 / self.denominator.of_step(self.config.correction, weights, step.seeds);
         if self.config.clip > 0.0 {
             let norm = gradient.norm().double_value(&[]);
             if norm > self.config.clip {
