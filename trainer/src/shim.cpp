@@ -1,5 +1,6 @@
 // What the trainer asks of libtorch's C++ interface and tch does not bind: a node of autograd's graph whose backward pass
-// is a Rust function, a tensor's gradient as something to write, and libtorch's threads. Called by shim.rs alone.
+// is a Rust function, a tensor's gradient as something to write, tensors of memory that is not libtorch's, and libtorch's
+// threads. Called by shim.rs alone.
 
 #include <cstddef>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -82,6 +84,15 @@ void grappa_attach(
 
 // Makes `gradient` the gradient of the leaf `tensor`: backward passes add to it in place.
 void grappa_set_gradient(Tensor* tensor, const Tensor* gradient) { tensor->mutable_grad() = *gradient; }
+
+// A tensor of `rows` x `columns` values at `data`, f32 or bf16, without a copy; when the last that refers to them is gone,
+// `drop` frees `owner`. Null, and `owner` is the caller's, if it can't be made.
+Tensor* grappa_view_memory(void* data, int64_t rows, int64_t columns, bool is_bf16, void* owner, Drop drop) try {
+  auto options = at::TensorOptions().dtype(is_bf16 ? at::kBFloat16 : at::kFloat);
+  return new Tensor(at::from_blob(data, {rows, columns}, [owner, drop](void*) { drop(owner); }, options));
+} catch (...) {
+  return nullptr;
+}
 
 // Calls `run` once on each of libtorch's threads, and waits for all.
 void grappa_on_each_thread(void (*run)(const void*), const void* context) {

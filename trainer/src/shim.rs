@@ -13,7 +13,7 @@ use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     ptr, slice,
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 use half::bf16;
@@ -36,6 +36,14 @@ unsafe extern "C" {
         drop: unsafe extern "C" fn(*mut c_void),
     );
     fn grappa_set_gradient(tensor: *mut c_void, gradient: *const c_void);
+    fn grappa_view_memory(
+        data: *mut c_void,
+        rows: i64,
+        columns: i64,
+        is_bf16: bool,
+        owner: *mut c_void,
+        drop: unsafe extern "C" fn(*mut c_void),
+    ) -> *mut c_void;
     fn grappa_on_each_thread(run: unsafe extern "C" fn(*const c_void), context: *const c_void);
 }
 
@@ -182,6 +190,59 @@ unsafe extern "C" fn drop_context(context: *mut c_void) {
     drop(unsafe { Box::from_raw(context.cast::<Context>()) });
 }
 
+/// Memory with values in it that a tensor may look at.
+pub(crate) trait Values: Send + Sync + 'static {
+    /// The bytes of the values, row by row, aligned to them: always the same.
+    fn bytes(&self) -> &[u8];
+}
+
+/// The values that `owner` has as a tensor `[rows, columns]` of the kind, f32 or bf16, without a copy. The owner is kept
+/// until nothing refers to the tensor any more.
+///
+/// # Panics
+/// If there are not as many values.
+pub(crate) fn view_memory<V: Values>(owner: Arc<V>, rows: usize, columns: usize, kind: Kind) -> Tensor {
+    let bytes = owner.bytes();
+    let is_bf16 = kind == Kind::BFloat16;
+    assert!(is_bf16 || kind == Kind::Float, "a tensor of {kind:?}");
+    let value_bytes = if is_bf16 { 2 } else { 4 };
+    assert_eq!(
+        bytes.len(),
+        rows * columns * value_bytes,
+        "bytes of {rows} x {columns} values"
+    );
+    let data = bytes.as_ptr();
+    assert!(data.addr().is_multiple_of(value_bytes), "values are aligned");
+
+    /// # Safety
+    /// `owner` comes from `Arc::into_raw` of such an owner, and is dropped once.
+    unsafe extern "C" fn drop_owner<V>(owner: *mut c_void) {
+        // SAFETY: as promised.
+        drop(unsafe { Arc::from_raw(owner.cast::<V>().cast_const()) });
+    }
+
+    let owner = Arc::into_raw(owner).cast_mut().cast();
+    // SAFETY: the values stay where they are and what they are while the owner lives, which C++ drops once, on any thread.
+    // Nobody writes to the tensor: like what `values` reads, it is an input of a step.
+    let tensor = unsafe {
+        grappa_view_memory(
+            data.cast_mut().cast(),
+            rows as i64,
+            columns as i64,
+            is_bf16,
+            owner,
+            drop_owner::<V>,
+        )
+    };
+    if tensor.is_null() {
+        // SAFETY: C++ did not take it.
+        unsafe { drop_owner::<V>(owner) }
+        panic!("libtorch makes no tensor of {rows} x {columns} values");
+    }
+    // SAFETY: C++ made it with `new` and gives it away.
+    unsafe { Tensor::from_ptr(tensor.cast()) }
+}
+
 /// Makes `gradient` the place where the gradient of the leaf `tensor` is added up.
 pub(crate) fn set_gradient(tensor: &Tensor, gradient: &Tensor) {
     assert!(tensor.is_leaf() && tensor.size() == gradient.size() && tensor.device() == gradient.device());
@@ -299,4 +360,46 @@ fn check<T: Element>(tensor: &Tensor) {
         "a tensor of stride {:?} is not contiguous",
         tensor.stride()
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of words.
+    struct Owner(Vec<u32>);
+
+    impl Values for Owner {
+        fn bytes(&self) -> &[u8] {
+            // SAFETY: a word is four bytes, all of which are initialised.
+            unsafe { slice::from_raw_parts(self.0.as_ptr().cast(), 4 * self.0.len()) }
+        }
+    }
+
+    #[test]
+    fn memory_that_a_tensor_looks_at_lives_as_long_as_the_last_of_its_views() {
+        let owner = Arc::new(Owner((0..6).map(|i| (i as f32).to_bits()).collect()));
+        let whole = view_memory(owner.clone(), 3, 2, Kind::Float);
+        assert_eq!(whole.size(), [3, 2]);
+        assert_eq!(
+            values::<f32>(&whole).as_ptr().addr(),
+            owner.0.as_ptr().addr(),
+            "without a copy"
+        );
+        let last_row = whole.narrow(0, 2, 1);
+        drop(whole);
+        assert_eq!(Arc::strong_count(&owner), 2);
+        assert_eq!(values::<f32>(&last_row), [4.0, 5.0]);
+        drop(last_row);
+        assert_eq!(Arc::strong_count(&owner), 1);
+
+        let none = view_memory(Arc::new(Owner(Vec::new())), 0, 7, Kind::Float);
+        assert_eq!(none.size(), [0, 7]);
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes of 3 x 3 values")]
+    fn a_tensor_of_more_values_than_there_are_is_refused() {
+        view_memory(Arc::new(Owner(vec![0; 8])), 3, 3, Kind::Float);
+    }
 }

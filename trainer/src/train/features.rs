@@ -1,15 +1,35 @@
 //! Rows of a feed as tensors.
 
-use grappa_engine::feed::{FeatureBuffer, OutputDtype};
+use std::sync::Arc;
+
+use grappa_engine::feed::{Batch, FeatureBuffer, OutputDtype};
 use tch::{Device, Kind, Tensor};
 
-/// The features of a minibatch's nodes, `[nodes, dim]`, on a device, and then their aggregates if there are any.
-pub fn tensors(rows: &FeatureBuffer, device: Device) -> Vec<Tensor> {
+use crate::shim::{Values, view_memory};
+
+/// The features of a batch's nodes, `[nodes, dim]`, on a device, and then their aggregates if there are any. In memory
+/// nothing is copied: the batch is kept until the tensors are gone.
+///
+/// # Panics
+/// If the batch has no features.
+pub fn tensors(batch: &Arc<Batch>, device: Device) -> Vec<Tensor> {
+    let rows = features(batch);
     let kind = match rows.dtype() {
         OutputDtype::F32 => Kind::Float,
         OutputDtype::Bf16 => Kind::BFloat16,
     };
-    let (columns, nodes, dim) = (rows.columns() as i64, rows.rows() as i64, rows.dim() as i64);
-    let all = Tensor::from_data_size(rows.bytes(), &[columns, nodes, dim], kind).to_device(device);
-    all.unbind(0)
+    let all = view_memory(batch.clone(), rows.columns() * rows.rows(), rows.dim(), kind);
+    let nodes = rows.rows() as i64;
+    let column = |column: usize| all.narrow(0, column as i64 * nodes, nodes).to_device(device);
+    (0..rows.columns()).map(column).collect()
+}
+
+fn features(batch: &Batch) -> &FeatureBuffer {
+    batch.features().expect("features were asked for")
+}
+
+impl Values for Batch {
+    fn bytes(&self) -> &[u8] {
+        features(self).bytes()
+    }
 }

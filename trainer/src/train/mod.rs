@@ -299,7 +299,7 @@ impl Trainer {
         let steps = batches.steps();
         let (mut step, mut loss, mut covered, mut right) = (Step::default(), 0.0, 0.0, 0);
         for batch in feed.epoch(batches) {
-            let batch = batch?;
+            let batch = Arc::new(batch?);
             let place = batches.places()[batch.index() as usize];
             if let Some(number) = step.number.filter(|&number| number != place.step) {
                 self.finish(&mut step, rate(number, steps), stats)?;
@@ -328,13 +328,13 @@ impl Trainer {
         &mut self,
         epoch: u64,
         place: BatchPlace,
-        batch: &Batch,
+        batch: &Arc<Batch>,
         step: &mut Step,
         stats: &mut EpochStats,
     ) -> Result<Part> {
         let begin = Instant::now();
         let minibatch = batch.minibatch();
-        let rows = features::tensors(batch.features().expect("features were asked for"), self.device);
+        let rows = features::tensors(batch, self.device);
         let needs_degrees = self.model.aggregate(0) == Aggregate::Gcn;
         let degrees: Option<Vec<u64>> =
             needs_degrees.then(|| minibatch.nodes.iter().map(|&node| self.degrees.of(node)).collect());
