@@ -3,6 +3,7 @@
 //! - [`runtime`] starts libtorch, says what it can do on this machine, and picks the device;
 //! - [`nn`] is layers and models;
 //! - [`train`] is the loop: partitions, gradients, exact inference;
+//! - [`predict`] applies the model of a run to a store;
 //! - [`run`] is everything around the training loop: configuration, scores, checkpoints, metrics, report.
 //!
 //! `unsafe` lives in two private modules: `shim`, which calls what `tch` does not bind, and `kernels`, whose loops use vector
@@ -11,6 +12,7 @@
 mod error;
 mod kernels;
 pub mod nn;
+pub mod predict;
 mod random;
 pub mod run;
 pub mod runtime;

@@ -11,14 +11,13 @@
 //! memory.
 
 use std::{
-    fs::{self, File},
     io::{Seek, SeekFrom, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use rayon::prelude::*;
 
-use super::durable;
+use super::durable::Temporary;
 use crate::{Error, Result, progress::Progress};
 
 /// Enough that threads seldom wait for the slowest.
@@ -120,42 +119,4 @@ pub(crate) fn write_in_order<B: Send + Sync, S: Default + Send + Sync>(
         std::mem::swap(&mut made, &mut making);
     }
     Ok(())
-}
-
-/// A new file under a temporary name. Dropped before it has its own, it is removed.
-pub(crate) struct Temporary<'a> {
-    /// The file.
-    pub(crate) file: File,
-    /// Where it is for now.
-    pub(crate) path: PathBuf,
-    /// Where it will be.
-    name: &'a Path,
-}
-
-impl<'a> Temporary<'a> {
-    /// Begins the file `name`, which must not exist.
-    pub(crate) fn create(name: &'a Path) -> Result<Self> {
-        if name.exists() {
-            return Err(Error::Options(format!(
-                "{} exists; remove it or choose another name",
-                name.display()
-            )));
-        }
-        let path = durable::temporary_name(name);
-        let file = File::create(&path).map_err(Error::io("create", &path))?;
-        Ok(Self { file, path, name })
-    }
-
-    /// Syncs the file and gives it its name.
-    pub(crate) fn finish(self) -> Result<()> {
-        self.file.sync_all().map_err(Error::io("write", &self.path))?;
-        durable::rename(&self.path, self.name)
-    }
-}
-
-impl Drop for Temporary<'_> {
-    fn drop(&mut self) {
-        // It is gone if all went well; if it cannot be removed, then whatever went wrong says more.
-        let _ = fs::remove_file(&self.path);
-    }
 }

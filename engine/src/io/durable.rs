@@ -39,6 +39,50 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     rename(&temporary, path)
 }
 
+/// A new file under a temporary name. Dropped before it has its own, it is removed.
+pub struct Temporary<'a> {
+    /// The file.
+    pub file: File,
+    /// Where it is for now.
+    pub path: PathBuf,
+    /// Where it will be.
+    name: &'a Path,
+}
+
+impl<'a> Temporary<'a> {
+    /// Begins the file `name`, which must not exist.
+    ///
+    /// # Errors
+    /// If it does, or can't be made.
+    pub fn create(name: &'a Path) -> Result<Self> {
+        if name.exists() {
+            return Err(Error::Options(format!(
+                "{} exists; remove it or choose another name",
+                name.display()
+            )));
+        }
+        let path = temporary_name(name);
+        let file = File::create(&path).map_err(Error::io("create", &path))?;
+        Ok(Self { file, path, name })
+    }
+
+    /// Syncs the file and gives it its name.
+    ///
+    /// # Errors
+    /// If the disk is full, or refuses for another reason.
+    pub fn finish(self) -> Result<()> {
+        self.file.sync_all().map_err(Error::io("write", &self.path))?;
+        rename(&self.path, self.name)
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        // It is gone if all went well; if it cannot be removed, then whatever went wrong says more.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 /// Renames and syncs the folder of the new name. Both names must be in the same file system.
 pub fn rename(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).map_err(Error::io("rename a finished file to", to))?;

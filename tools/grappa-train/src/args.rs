@@ -197,6 +197,9 @@ struct Options {
     /// How many checkpoints are kept, beside the best
     #[arg(long, help_heading = RUN, value_name = "N")]
     keep: Option<usize>,
+    /// What classes are called: a file with a line for each, in the order of their numbers
+    #[arg(long, help_heading = RUN, value_name = "FILE")]
+    class_names: Option<PathBuf>,
     /// The run's folder; by default it is named after the store
     #[arg(long, help_heading = RUN, value_name = "RUN")]
     out: Option<PathBuf>,
@@ -208,6 +211,43 @@ const OPTIMIZER: &str = "Optimizer";
 const PARTITIONS: &str = "Partitions";
 const MACHINE: &str = "Machine";
 const RUN: &str = "Run";
+
+/// What to predict, and where it goes.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["out", "nodes", "ids"])))]
+pub struct Predict {
+    /// The folder of the run; its model is as it was at the best evaluation
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// The store to predict the nodes of
+    #[arg(value_name = "STORE")]
+    pub store: PathBuf,
+    /// Predict all nodes and write them to this file, in the order of their sorted ids: .npy (the class of each) or .parquet
+    /// (id, class, probability)
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Predict these nodes, named by their ids, and print them
+    #[arg(long, value_name = "ID,ID,...", value_delimiter = ',')]
+    pub nodes: Vec<String>,
+    /// Predict the nodes whose ids this file lists, and print them: text with one id a line, or .npy
+    #[arg(long, value_name = "FILE")]
+    pub ids: Option<PathBuf>,
+    /// Write a value for each class instead of classes (.npy)
+    #[arg(long, requires = "out")]
+    pub logits: bool,
+    /// Write what the last layer works on instead of classes (.npy)
+    #[arg(long, requires = "out", conflicts_with = "logits")]
+    pub embeddings: bool,
+    /// Memory for rows, such as 512MiB or 4GiB; with less, features are read more often
+    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
+    pub memory: ByteSize,
+    /// Worker threads; auto: one per processor
+    #[arg(long, value_name = "T", default_value = "auto")]
+    pub threads: Auto<std::num::NonZeroUsize>,
+    /// Where the model computes: auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "auto")]
+    pub device: DeviceChoice,
+}
 
 /// A configuration, as a result of the program.
 #[derive(Serialize)]
@@ -329,6 +369,7 @@ mod tests {
             ("checkpoint-every", "0"),
             ("checkpoint-minutes", "0.5"),
             ("keep", "1"),
+            ("class-names", "classes.txt"),
             ("out", "runs/a"),
         ];
         let args: Vec<String> = given.iter().map(|(flag, value)| format!("--{flag}={value}")).collect();

@@ -4,6 +4,7 @@
 
 mod args;
 mod env;
+mod predict;
 mod train;
 
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Predict the classes of nodes with the model of a run
+    Predict(args::Predict),
     /// Say which libtorch this program uses, on which devices and with how many threads
     Env,
     /// Print the configuration that training with these options has, as a file for --config
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
                 Some(store) => train::run(store, &cli.train, &console),
                 None => unreachable!("without a command, a store is required"),
             },
+            Some(Command::Predict(options)) => predict::run(&options, &console),
             Some(Command::Env) => console.answer(&env::Environment::probe()),
             Some(Command::Config(sources)) => console.answer(&args::Shown(sources.configuration()?)),
         }

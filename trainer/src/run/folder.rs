@@ -5,6 +5,7 @@
 //!     metrics.jsonl                a line for each epoch
 //!     events.out.tfevents.*        the same for TensorBoard
 //!     checkpoints/                 what it goes on from: the newest few, and the best
+//!     classes.txt                  what classes are called, if somebody said so
 //!     report.html                  what a person looks at
 //!     summary.json                 what came of it; there when it has ended
 //! ```
@@ -17,7 +18,7 @@ use std::{
 
 use grappa_engine::{Error as EngineError, io::durable};
 
-use super::{checkpoint::Checkpoints, config::TrainConfig, journal::Journal, summary::Summary};
+use super::{checkpoint::Checkpoints, class_names, config::TrainConfig, journal::Journal, summary::Summary};
 use crate::{Error, Result};
 
 /// The file of the configuration.
@@ -26,6 +27,8 @@ pub const CONFIG: &str = "config.toml";
 pub const SUMMARY: &str = "summary.json";
 /// The file that a person looks at.
 pub const REPORT: &str = "report.html";
+/// The file of what classes are called.
+pub const CLASSES: &str = "classes.txt";
 /// The folder of checkpoints.
 pub const CHECKPOINTS: &str = "checkpoints";
 
@@ -115,6 +118,14 @@ impl RunFolder {
         self.write(CONFIG, config.to_toml().as_bytes())
     }
 
+    /// Keeps what classes are called.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn write_class_names(&self, names: &[String]) -> Result<()> {
+        self.write(CLASSES, class_names::text(names).as_bytes())
+    }
+
     /// The run's checkpoints, of which the newest `keep` are kept.
     ///
     /// # Errors
@@ -152,6 +163,18 @@ impl RunFolder {
     fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         durable::write_file(&self.path.join(name), bytes)?;
         Ok(())
+    }
+}
+
+/// What the classes of the run in `folder` are called; nothing if nobody said so.
+///
+/// # Errors
+/// If the file can't be read, or has more or fewer names than there are classes.
+pub fn class_names_of(folder: &Path, classes: u64) -> Result<Vec<String>> {
+    let path = folder.join(CLASSES);
+    match path.exists() {
+        true => class_names::read(&path, classes),
+        false => Ok(Vec::new()),
     }
 }
 

@@ -3,6 +3,7 @@
 //! - [`config`]: what a run is told, in files and flags;
 //! - [`scores`]: how good predictions are;
 //! - [`learning_rate`], [`early_stopping`], [`gradient`]: what the loop asks in each step or evaluation;
+//! - [`class_names`]: what classes are called;
 //! - [`folder`]: where it is all kept;
 //! - [`checkpoint`]: what a killed run goes on from;
 //! - [`journal`]: what each epoch came to, for programs and TensorBoard;
@@ -12,6 +13,7 @@
 //! Nothing here computes with libtorch.
 
 pub mod checkpoint;
+pub mod class_names;
 pub mod config;
 pub mod early_stopping;
 pub mod folder;

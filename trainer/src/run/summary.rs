@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{checkpoint::Best, config::TrainConfig, journal::EpochRecord};
 
 /// What came of a run: `summary.json`, and what the program prints. The fields' names are the keys. Accuracies are parts of
-/// 1, of the epoch with the best validation score.
+/// 1, of the epoch with the best validation score; of the last one if there is nothing to validate on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     /// Of the nodes to test on; null if there are none, or no evaluation.
@@ -39,6 +39,10 @@ impl Summary {
     pub fn new(records: &[EpochRecord], best: Option<&Best>, config: &TrainConfig, seconds_total: f64) -> Self {
         let at_best = best.and_then(|best| records.iter().find(|record| record.epoch == best.epoch));
         let last = records.last();
+        let at_best = match best {
+            Some(_) => at_best,
+            None => last,
+        };
         let training: f64 = records
             .iter()
             .map(|record| record.seconds - record.seconds_by_stage.evaluate)

@@ -80,6 +80,17 @@ pub fn choose(
     }
 }
 
+/// The aggregates that the first layer of a model takes, if the store has them.
+///
+/// # Errors
+/// If their files can't be read.
+pub fn known(store: &Store, model: LayerKind) -> Result<Option<Aggregates>> {
+    match possible(store, model) {
+        Ok(kind) => Ok(Aggregates::open(store, kind)?),
+        Err(_) => Ok(None),
+    }
+}
+
 /// The kind of aggregates that the first layer of a model takes, or why it takes none from this store.
 fn possible(store: &Store, model: LayerKind) -> std::result::Result<AggregateKind, String> {
     let kind = match model {

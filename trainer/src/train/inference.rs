@@ -80,7 +80,25 @@ impl Inference<'_> {
         progress: &dyn Progress,
         on_logits: &mut dyn FnMut(Range<u64>, &Tensor) -> Result<()>,
     ) -> Result<Option<KeptAggregates>> {
-        let layers = model.options().layers;
+        self.run_layers(model, model.options().layers, keep, progress, on_logits)
+    }
+
+    /// As [`Inference::run`], but only the first `layers` layers, and shows what the last of them makes.
+    ///
+    /// # Errors
+    /// As [`Inference::run`].
+    ///
+    /// # Panics
+    /// If the model has fewer.
+    pub fn run_layers(
+        &self,
+        model: &Model,
+        layers: usize,
+        keep: bool,
+        progress: &dyn Progress,
+        on_rows: &mut dyn FnMut(Range<u64>, &Tensor) -> Result<()>,
+    ) -> Result<Option<KeptAggregates>> {
+        assert!(layers <= model.options().layers, "{layers} layers of fewer");
         let nodes = self.store.manifest().nodes;
         let degrees = Degrees::open(self.store)?;
         let mut kept = Vec::new();
@@ -113,7 +131,7 @@ impl Inference<'_> {
                     }
                     update.run(range.clone(), aggregates, &mut |range, new| match &out {
                         Some(out) => Ok(out.write(range.start, &values(new))?),
-                        None => on_logits(range, new),
+                        None => on_rows(range, new),
                     })
                 };
                 work().map_err(|error| {

@@ -19,11 +19,12 @@ pub mod exchange;
 mod features;
 pub mod first_hop;
 pub mod inference;
-mod labels;
+pub(crate) mod labels;
 mod optimizer;
 mod session;
 mod split;
 mod state;
+pub mod trained;
 
 use std::{path::PathBuf, sync::Arc, time::Instant};
 
@@ -50,7 +51,7 @@ use self::{
 };
 use crate::{
     Error, Result,
-    nn::{Aggregate, Block, History, Input, Model, ModelOptions, Pass, Scaling},
+    nn::{Aggregate, Block, History, Input, Model, Pass, Scaling},
     run::{
         config::{HaloMode, Precision, TrainConfig},
         scores::ScoreReport,
@@ -184,18 +185,7 @@ impl Trainer {
                 store.path().display()
             )));
         };
-        let model = ModelOptions {
-            layer: config.model,
-            layers: config.layers,
-            inputs: features.dim as usize,
-            hidden: config.hidden,
-            outputs: labels.spec().classes as usize,
-            heads: config.heads,
-            dropout: config.dropout,
-            norm: config.norm(),
-            residual: config.residual,
-            precision: config.precision,
-        };
+        let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
         let model = Model::new(model, config.seed, device)?;
         let splits = Splits::open(&store)?;
         let optimizer = Optimizer::new(&config, &model.parameters().flat_values());

@@ -16,9 +16,10 @@ use crate::{
     Error, Result,
     run::{
         checkpoint::{Best, Checkpoint, Checkpoints, Latest, RunState},
+        class_names,
         config::{FirstHop, TrainConfig},
         early_stopping::EarlyStopping,
-        folder::RunFolder,
+        folder::{RunFolder, class_names_of},
         journal::{EpochRecord, StageSeconds},
         learning_rate::LearningRate,
         report::Report,
@@ -82,9 +83,10 @@ pub fn train(
         state = resumed(&mut trainer, &checkpoints, &path, &checkpoint, state, watcher)?;
     }
     let mut journal = folder.journal(state.epoch, state.step)?;
+    let classes = class_names(folder, &config, state.outputs)?;
     let name = trainer.store_name();
     // Of the best epoch; after a resumption, of the best since.
-    let mut best_scores: Option<ScoreReport> = None;
+    let mut best_scores: Option<(ScoreReport, &str)> = None;
     let seconds_before = state.seconds;
     let mut saved = Instant::now();
     while state.epoch < config.epochs && !state.early_stopping.is_over(config.early_stopping) {
@@ -119,8 +121,8 @@ pub fn train(
         watcher.epoch(&record, config.epochs);
         journal.append(record)?;
         let ends = is_last || state.early_stopping.is_over(config.early_stopping);
-        if is_best {
-            best_scores = evaluation.as_ref().map(|evaluation| evaluation.test.clone());
+        if is_best || state.best.is_none() {
+            best_scores = evaluation.as_ref().map(scored);
         }
         let summary = Summary::new(journal.records(), state.best.as_ref(), &config, state.seconds);
         folder.write_summary(&summary)?;
@@ -129,9 +131,9 @@ pub fn train(
                 name: &name,
                 records: journal.records(),
                 summary: &summary,
-                scores: best_scores.as_ref(),
-                scored: "test",
-                classes: &[],
+                scores: best_scores.as_ref().map(|(scores, _)| scores),
+                scored: best_scores.as_ref().map_or("test", |(_, split)| split),
+                classes: &classes,
                 is_finished: ends,
             };
             folder.write_report(&report.html())?;
@@ -156,6 +158,24 @@ pub fn train(
     let summary = Summary::new(journal.records(), state.best.as_ref(), &config, state.seconds);
     folder.write_summary(&summary)?;
     Ok(summary)
+}
+
+/// What a report tells of an evaluation: how well the nodes to test on are predicted, or, without any, those to validate on.
+fn scored(evaluation: &Evaluation) -> (ScoreReport, &'static str) {
+    match evaluation.test.nodes {
+        0 => (evaluation.val.clone(), "val"),
+        _ => (evaluation.test.clone(), "test"),
+    }
+}
+
+/// What classes are called: what the user says, else what the run has kept.
+fn class_names(folder: &RunFolder, config: &TrainConfig, classes: u64) -> Result<Vec<String>> {
+    let Some(path) = &config.class_names else {
+        return class_names_of(folder.path(), classes);
+    };
+    let names = class_names::read(path, classes)?;
+    folder.write_class_names(&names)?;
+    Ok(names)
 }
 
 /// A full disk is no reason to lose what was trained: what was saved before stays, and the run goes on.

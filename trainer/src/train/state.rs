@@ -7,12 +7,15 @@ use tch::{Kind, Tensor, no_grad};
 use super::{Denominator, Trainer, inference::values};
 use crate::{
     Error, Result,
+    nn::Task,
     run::checkpoint::{Checkpoint, NamedTensor, RunState},
 };
 
 const OPTIMIZER_STEPS: &str = "optimizer_steps";
 /// 1 if the first layer takes pre-aggregated features.
 pub(super) const PREAGGREGATED: &str = "preaggregated";
+/// 1 if nodes have sets of labels.
+pub(super) const MULTI_LABEL: &str = "multi_label";
 const DENOMINATOR_MEAN: &str = "denominator_mean";
 const DENOMINATOR_WEIGHT: &str = "denominator_weight";
 
@@ -24,6 +27,8 @@ impl Trainer {
         state
             .counters
             .insert(PREAGGREGATED.into(), self.aggregates.is_some().into());
+        let is_multi_label = self.labels.task() == Task::MultiLabel;
+        state.counters.insert(MULTI_LABEL.into(), is_multi_label.into());
         let [mean, weight] = self.denominator.parts();
         state.averages.insert(DENOMINATOR_MEAN.into(), mean);
         state.averages.insert(DENOMINATOR_WEIGHT.into(), weight);

@@ -9,7 +9,7 @@
 //! pieces, in the memory that the budget names. A shard is a range of ranks.
 
 use std::{
-    fs,
+    fs::{self, File},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{
@@ -29,7 +29,7 @@ use crate::{
     Error, Position, Result,
     generate::{Generator, Recipe, write_features},
     ingest::spill::{self, Extent, SpillFolder, SpillWriter},
-    io::{blocks::Temporary, npy},
+    io::{durable::Temporary, npy},
     progress::Progress,
     store::{Store, files, writer::with_suffix},
     workers,
@@ -69,7 +69,8 @@ pub fn export_features(store: &Store, path: &Path, budget: &ExportBudget, progre
         "reading features",
         Some(manifest.nodes.saturating_mul(u64::from(layout.stride))),
     );
-    export_column(store, path, &FeatureColumn { store, layout }, budget, progress)
+    let column = FeatureColumn { store, layout };
+    export_column(store, path, &column, &column.header(), budget, progress)
 }
 
 /// Writes the labels of all nodes to the new file `path`. One class a node: a NumPy array of int64, -1 for none. Sets of
@@ -83,19 +84,17 @@ pub fn export_labels(store: &Store, path: &Path, budget: &ExportBudget, progress
         "reading labels",
         Some(manifest.nodes.saturating_mul(u64::from(spec.row_bytes()))),
     );
-    export_column(store, path, &LabelColumn { store, spec }, budget, progress)
+    let column = LabelColumn { store, spec };
+    export_column(store, path, &column, &column.header(), budget, progress)
 }
 
 /// Rows of nodes, as they are exported.
-trait Column: Sync {
+pub(super) trait Column: Sync {
     /// What the rows are called.
     fn name(&self) -> &'static str;
 
     /// Length of an exported row in bytes.
     fn row_bytes(&self) -> usize;
-
-    /// The header of the array.
-    fn header(&self) -> [u8; npy::HEADER_BYTES];
 
     /// Shows the rows of a chunk, in order, to `each`.
     fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
@@ -111,6 +110,15 @@ impl FeatureColumn<'_> {
     fn is_verbatim(&self) -> bool {
         matches!(self.layout.dtype, FeatureDtype::F32 | FeatureDtype::F16)
     }
+
+    fn header(&self) -> [u8; npy::HEADER_BYTES] {
+        let descr = if self.layout.dtype == FeatureDtype::F16 {
+            "<f2"
+        } else {
+            "<f4"
+        };
+        npy::header(descr, &[self.store.manifest().nodes, self.layout.dim.into()])
+    }
 }
 
 impl Column for FeatureColumn<'_> {
@@ -123,15 +131,6 @@ impl Column for FeatureColumn<'_> {
             true => self.layout.row_bytes(),
             false => 4 * self.layout.dim as usize,
         }
-    }
-
-    fn header(&self) -> [u8; npy::HEADER_BYTES] {
-        let descr = if self.layout.dtype == FeatureDtype::F16 {
-            "<f2"
-        } else {
-            "<f4"
-        };
-        npy::header(descr, &[self.store.manifest().nodes, self.layout.dim.into()])
     }
 
     fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
@@ -167,6 +166,16 @@ struct LabelColumn<'a> {
     spec: LabelSpec,
 }
 
+impl LabelColumn<'_> {
+    fn header(&self) -> [u8; npy::HEADER_BYTES] {
+        let nodes = self.store.manifest().nodes;
+        match self.spec.kind {
+            LabelKind::Single => npy::header("<i8", &[nodes]),
+            LabelKind::Multi => npy::header("|i1", &[nodes, self.spec.classes.into()]),
+        }
+    }
+}
+
 impl Column for LabelColumn<'_> {
     fn name(&self) -> &'static str {
         "labels"
@@ -176,14 +185,6 @@ impl Column for LabelColumn<'_> {
         match self.spec.kind {
             LabelKind::Single => 8,
             LabelKind::Multi => self.spec.classes as usize,
-        }
-    }
-
-    fn header(&self) -> [u8; npy::HEADER_BYTES] {
-        let nodes = self.store.manifest().nodes;
-        match self.spec.kind {
-            LabelKind::Single => npy::header("<i8", &[nodes]),
-            LabelKind::Multi => npy::header("|i1", &[nodes, self.spec.classes.into()]),
         }
     }
 
@@ -252,17 +253,55 @@ impl Shards {
     }
 }
 
-fn export_column(
+/// Writes a column to the new file `path`, after the header of an array.
+pub(super) fn export_column(
     store: &Store,
     path: &Path,
     column: &dyn Column,
+    header: &[u8; npy::HEADER_BYTES],
     budget: &ExportBudget,
     progress: &dyn Progress,
 ) -> Result<Exported> {
     expect_whole(store, column.name())?;
-    let nodes = store.manifest().nodes;
     let array = Temporary::create(path)?;
-    let scratch = Scratch::create(with_suffix(path, ".scratch"))?;
+    array
+        .file
+        .write_all_at(header, 0)
+        .map_err(Error::io("write", &array.path))?;
+    let target = Target {
+        file: &array.file,
+        path: &array.path,
+        first_byte: header.len() as u64,
+    };
+    let bytes = write_column(store, target, column, &with_suffix(path, ".scratch"), budget, progress)?;
+    array.finish()?;
+    Ok(Exported {
+        rows: store.manifest().nodes,
+        bytes: header.len() as u64 + bytes,
+    })
+}
+
+/// Where rows go in the order of external ids.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) file: &'a File,
+    pub(super) path: &'a Path,
+    /// Where the first row goes.
+    pub(super) first_byte: u64,
+}
+
+/// Writes the rows of a column, of which those in between lie in the folder `scratch`, which is removed. Returns how many
+/// bytes they are.
+pub(super) fn write_column(
+    store: &Store,
+    target: Target<'_>,
+    column: &dyn Column,
+    scratch: &Path,
+    budget: &ExportBudget,
+    progress: &dyn Progress,
+) -> Result<u64> {
+    let nodes = store.manifest().nodes;
+    let scratch = Scratch::create(scratch.to_owned())?;
     let work = Work {
         store,
         column,
@@ -271,22 +310,11 @@ fn export_column(
         progress,
     };
     let spilled = work.scatter(budget.threads)?;
-    progress.stage(
-        &format!("writing {}", column.name()),
-        Some(nodes.saturating_mul(column.row_bytes() as u64)),
-    );
-    array
-        .file
-        .write_all_at(&column.header(), 0)
-        .map_err(Error::io("write", &array.path))?;
+    let bytes = nodes.saturating_mul(column.row_bytes() as u64);
+    progress.stage(&format!("writing {}", column.name()), Some(bytes));
     let shards: Vec<u32> = (0..work.shards.count()).collect();
-    workers::for_each(budget.threads, &shards, |shard| work.gather(shard, &spilled, &array))?;
-    drop(scratch);
-    array.finish()?;
-    Ok(Exported {
-        rows: nodes,
-        bytes: npy::HEADER_BYTES as u64 + nodes * column.row_bytes() as u64,
-    })
+    workers::for_each(budget.threads, &shards, |shard| work.gather(shard, &spilled, target))?;
+    Ok(bytes)
 }
 
 struct Work<'a> {
@@ -335,7 +363,7 @@ impl Work<'_> {
     }
 
     /// Pass 2, for one shard.
-    fn gather(&self, shard: u32, spilled: &[(u32, Vec<Extent>)], array: &Temporary<'_>) -> Result<()> {
+    fn gather(&self, shard: u32, spilled: &[(u32, Vec<Extent>)], target: Target<'_>) -> Result<()> {
         let row_bytes = self.column.row_bytes();
         let mut places = vec![0; self.shards.len(shard) as usize * row_bytes];
         let records_per_read = (READ_BYTES / 8 / self.spill.record_words()).max(1) as u64;
@@ -361,11 +389,11 @@ impl Work<'_> {
             self.spill.check(*worker, shard, extent, sum)?;
             self.spill.remove(*worker, shard)?;
         }
-        let at = npy::HEADER_BYTES as u64 + u64::from(shard) * self.shards.rows * row_bytes as u64;
-        array
+        let at = target.first_byte + u64::from(shard) * self.shards.rows * row_bytes as u64;
+        target
             .file
             .write_all_at(&places, at)
-            .map_err(Error::io("write", &array.path))?;
+            .map_err(Error::io("write", target.path))?;
         self.progress.advance(places.len() as u64, 0);
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! - [`edges`]: a line or an array row for each edge, in the order of the store;
 //! - [`columns`]: features and labels, one row a node in the order of the sorted external ids, which for dense ids is id 0,
 //!   1, 2, ...;
+//! - [`made`]: what a program made for each node, in the same order;
 //! - [`splits`]: the ids of the nodes in a split, sorted.
 //!
 //! Files appear under their name when they are complete and on disk; existing files are left alone. What is exported,
@@ -12,6 +13,7 @@
 
 pub mod columns;
 pub mod edges;
+pub mod made;
 pub mod splits;
 
 use grappa_formats::manifest::ExternalIds;

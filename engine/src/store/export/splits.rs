@@ -8,7 +8,7 @@ use roaring::RoaringTreemap;
 use super::{Exported, id_descr};
 use crate::{
     Error, Position, Result,
-    io::{blocks::Temporary, npy},
+    io::{durable::Temporary, npy},
     progress::Progress,
     store::Store,
 };

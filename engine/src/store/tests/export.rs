@@ -22,6 +22,7 @@ use crate::{
             ExportBudget,
             columns::{export_features, export_labels},
             edges::{EdgeFormat, export_edges, print_edges},
+            made::MadeRows,
             splits::export_split,
         },
     },
@@ -180,6 +181,38 @@ fn columns_come_in_the_order_of_external_ids() {
             .collect();
         left.sort();
         assert_eq!(left, ["sample.grappa", "x.npy", "y.npy"]);
+    }
+}
+
+#[test]
+fn rows_that_were_made_come_in_the_order_of_external_ids() {
+    for sample in [Sample::ALL_PARTS, Sample::STRINGS] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&sample.write(folder.path())).unwrap();
+        let made = MadeRows::create(folder.path(), "numbers", 12).unwrap();
+        for node in 0..NODES {
+            let row = [node as u32, 7, !(node as u32)];
+            made.write(node, bytemuck::cast_slice(&row)).unwrap();
+        }
+        let row = |rank| {
+            let node = store.ids().node_at(rank).unwrap().0 as u32;
+            [node, 7, !node]
+        };
+        let expected: Vec<u32> = (0..NODES).flat_map(row).collect();
+
+        let ordered = made.by_rank(&store, &BUDGET, &Silent).unwrap();
+        let mut rows = vec![0u32; 3 * NODES as usize];
+        ordered.read(0, bytemuck::cast_slice_mut(&mut rows)).unwrap();
+        assert!(rows == expected);
+
+        let path = folder.path().join("made.npy");
+        let exported = made.export(&store, &path, ("<u4", Some(3)), &BUDGET, &Silent).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!((exported.rows, exported.bytes), (NODES, bytes.len() as u64));
+        assert_eq!(bytes[..npy::HEADER_BYTES], npy::header("<u4", &[NODES, 3]));
+        assert!(bytes[npy::HEADER_BYTES..] == *bytemuck::cast_slice::<u32, u8>(&expected));
+        // Nothing is left but the file and the store.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 }
 

@@ -223,6 +223,14 @@ impl Checkpoints {
         })
     }
 
+    /// Those in `folder`, to be read by who does not work on the run: nothing is made or removed.
+    pub fn look(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            keep: usize::MAX,
+        }
+    }
+
     /// Adds the checkpoint of a step, and removes those that are too old then. If it fails, none is removed: training can
     /// go on with what there was.
     ///

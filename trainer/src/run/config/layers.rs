@@ -15,7 +15,7 @@ use crate::{Error, Result};
 ///
 /// Bits may differ with `threads` and `device`, and what follows with `epochs` (a cosine ends elsewhere), `eval-every`,
 /// and `early-stopping`.
-pub const MAY_CHANGE: [&str; 12] = [
+pub const MAY_CHANGE: [&str; 13] = [
     "epochs",
     "memory",
     "threads",
@@ -27,6 +27,7 @@ pub const MAY_CHANGE: [&str; 12] = [
     "checkpoint-every",
     "checkpoint-minutes",
     "keep",
+    "class-names",
     "out",
 ];
 
@@ -77,9 +78,11 @@ impl TrainConfig {
         Ok(config)
     }
 
-    /// As a TOML file that reads back to the same; without the run's folder, which would be wrong as soon as it moves.
+    /// As a TOML file that reads back to the same; without the run's folder and
+    /// the names of classes, which would be wrong as soon as a file moves.
     pub fn to_toml(&self) -> String {
         let inside = Self {
+            class_names: None,
             out: None,
             ..self.clone()
         };
@@ -122,6 +125,7 @@ impl TrainConfig {
     /// The names of all options, sorted.
     pub fn options() -> Vec<String> {
         let complete = Self {
+            class_names: Some("classes.txt".into()),
             out: Some("run".into()),
             ..Self::default()
         };

@@ -27,7 +27,7 @@ pub use self::{
     layers::MAY_CHANGE,
 };
 pub use crate::nn::{LayerKind, NormKind, Precision};
-use crate::{Error, Result, runtime::DeviceChoice};
+use crate::{Error, Result, nn::ModelOptions, runtime::DeviceChoice};
 
 /// Everything that a run can be told. Keys of the TOML file and flags are the names of the fields, with hyphens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -145,6 +145,10 @@ pub struct TrainConfig {
     /// How many checkpoints are kept, beside the best.
     pub keep: usize,
 
+    /// What classes are called: a file with a line for each, in the order of numbers. The run keeps a copy, so it is no part
+    /// of the configuration that is written there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class_names: Option<PathBuf>,
     /// The run's folder. Without one, it is named after the store. It is no part of the configuration that is written there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<PathBuf>,
@@ -199,6 +203,7 @@ impl Default for TrainConfig {
             checkpoint_every: 5,
             checkpoint_minutes: 10.0,
             keep: 3,
+            class_names: None,
             out: None,
         }
     }
@@ -208,6 +213,22 @@ impl Default for TrainConfig {
 const SEEDS_OF_A_STEP: usize = 1024;
 
 impl TrainConfig {
+    /// The model for a store with so many features a node and so many classes.
+    pub fn model_options(&self, inputs: usize, outputs: usize) -> ModelOptions {
+        ModelOptions {
+            layer: self.model,
+            layers: self.layers,
+            inputs,
+            hidden: self.hidden,
+            outputs,
+            heads: self.heads,
+            dropout: self.dropout,
+            norm: self.norm(),
+            residual: self.residual,
+            precision: self.precision,
+        }
+    }
+
     /// The norm between layers.
     pub fn norm(&self) -> NormKind {
         self.norm.value().unwrap_or(match self.model {

@@ -1,0 +1,236 @@
+//! `grappa-train predict RUN STORE`: the model of a run, applied.
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes};
+use grappa_engine::store::{ExternalId, Store, node_list::read_nodes};
+use grappa_formats::{NodeId, manifest::ExternalIds};
+use grappa_trainer::{
+    predict::{PredictBudget, Prediction, Values, predict_file, predict_nodes},
+    runtime,
+    train::trained::Trained,
+};
+use serde::Serialize;
+
+use crate::args;
+
+/// What was predicted with.
+#[derive(Serialize)]
+struct By {
+    run: String,
+    /// Epochs that were finished when the parameters were these.
+    epoch: u64,
+    /// The score on the nodes to validate on then; null if there were none.
+    val: Option<f64>,
+}
+
+/// All nodes, in a file.
+#[derive(Serialize)]
+struct Written {
+    path: String,
+    nodes: u64,
+    bytes: u64,
+    seconds: f64,
+    peak_rss_bytes: Option<u64>,
+    model: By,
+}
+
+/// Some nodes, one by one.
+#[derive(Serialize)]
+struct Told {
+    predictions: Vec<Node>,
+    model: By,
+}
+
+#[derive(Serialize)]
+struct Node {
+    id: String,
+    /// One, or, where nodes have sets of classes, any number.
+    predicted: Vec<String>,
+    /// Of each of these.
+    probability: Vec<f32>,
+    /// What the store says; null if it says nothing.
+    labels: Option<Vec<String>>,
+}
+
+pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let store = Store::open(&options.store)?;
+    let threads = options
+        .threads
+        .value()
+        .map_or_else(runtime::threads, std::num::NonZero::get);
+    runtime::set_threads(threads);
+    let trained = Trained::open(&options.run, runtime::device(options.device)?)?;
+    let budget = PredictBudget {
+        memory: options.memory.0,
+        threads,
+    };
+    let model = By {
+        run: options.run.display().to_string(),
+        epoch: trained.state().epoch,
+        val: trained.state().best.map(|best| best.val),
+    };
+    let bars = console.bars();
+    if let Some(out) = &options.out {
+        let values = match (options.logits, options.embeddings) {
+            (true, _) => Values::Logits,
+            (_, true) => Values::Embeddings,
+            _ => Values::Classes,
+        };
+        let predicted = predict_file(&trained, &store, out, values, budget, &bars)?;
+        drop(bars);
+        return console.finish(&Written {
+            path: out.display().to_string(),
+            nodes: predicted.nodes,
+            bytes: predicted.bytes,
+            seconds: begin.elapsed().as_secs_f64(),
+            peak_rss_bytes: peak_rss_bytes(),
+            model,
+        });
+    }
+    let nodes = match &options.ids {
+        Some(path) => read_nodes(&store, path)?,
+        None => options
+            .nodes
+            .iter()
+            .map(|id| find(&store, id))
+            .collect::<anyhow::Result<_>>()?,
+    };
+    let predictions = predict_nodes(&trained, &store, &nodes, budget, &options.run, &bars)?;
+    drop(bars);
+    let told = |prediction: Prediction| node(&trained, &store, prediction);
+    console.answer(&Told {
+        predictions: predictions.into_iter().map(told).collect::<anyhow::Result<_>>()?,
+        model,
+    })
+}
+
+/// The node of an id as a person writes it.
+fn find(store: &Store, id: &str) -> anyhow::Result<NodeId> {
+    let external = match store.manifest().ids.external {
+        ExternalIds::String => Some(ExternalId::String(id.as_bytes().to_vec())),
+        ExternalIds::Dense | ExternalIds::Sparse => id.parse().ok().map(ExternalId::Integer),
+    };
+    let Some(external) = external else {
+        bail!("`{id}` is no id of {}, whose ids are integers", store.path().display());
+    };
+    match store.node(&external)? {
+        Some(node) => Ok(node),
+        None => bail!("no node of {} has the id {id}", store.path().display()),
+    }
+}
+
+fn node(trained: &Trained, store: &Store, prediction: Prediction) -> anyhow::Result<Node> {
+    let name = |class: u64| trained.class_name(class);
+    let labels = prediction.labels;
+    Ok(Node {
+        id: store.external_id(prediction.node)?.to_string(),
+        predicted: prediction.classes.iter().map(|(class, _)| name(*class)).collect(),
+        probability: prediction.classes.iter().map(|(_, probability)| *probability).collect(),
+        labels: labels.map(|labels| labels.into_iter().map(name).collect()),
+    })
+}
+
+impl Summary for Written {
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{}: {} nodes, {}, {}; {}",
+            self.path,
+            count(self.nodes),
+            ByteSize(self.bytes),
+            self.model.text(),
+            duration(Duration::from_secs_f64(self.seconds)),
+        );
+        if let Some(bytes) = self.peak_rss_bytes {
+            text += &format!(" (peak memory {})", ByteSize(bytes));
+        }
+        text
+    }
+}
+
+impl By {
+    fn text(&self) -> String {
+        let mut text = format!("by the model of {} after epoch {}", self.run, self.epoch);
+        if let Some(val) = self.val {
+            text += &format!(" (validation {:.2} %)", val * 100.0);
+        }
+        text
+    }
+}
+
+impl Summary for Told {
+    fn text(&self) -> String {
+        let head = ["id", "predicted", "probability", "true"].map(str::to_owned);
+        let rows = self.predictions.iter().map(|node| {
+            let percents: Vec<_> = node
+                .probability
+                .iter()
+                .map(|part| format!("{:.1} %", part * 100.0))
+                .collect();
+            let listed = |names: &[String]| {
+                if names.is_empty() {
+                    "-".to_owned()
+                } else {
+                    names.join(", ")
+                }
+            };
+            [
+                node.id.clone(),
+                listed(&node.predicted),
+                listed(&percents),
+                node.labels.as_deref().map_or("-".to_owned(), listed),
+            ]
+        });
+        let table: Vec<[String; 4]> = std::iter::once(head).chain(rows).collect();
+        let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let widths = [0, 1, 2, 3].map(width);
+        let mut text = String::new();
+        for row in &table {
+            let [id, predicted, probability, label] = row;
+            let line = format!(
+                "{id:<a$}  {predicted:<b$}  {probability:>c$}  {label}",
+                a = widths[0],
+                b = widths[1],
+                c = widths[2]
+            );
+            text += line.trim_end();
+            text.push('\n');
+        }
+        text + &self.model.text()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn predictions_of_some_nodes_are_a_table() {
+        let node = |id: &str, predicted: &[&str], probability: &[f32], label: Option<&str>| Node {
+            id: id.into(),
+            predicted: predicted.iter().map(|name| (*name).to_owned()).collect(),
+            probability: probability.to_vec(),
+            labels: label.map(|label| vec![label.to_owned()]),
+        };
+        let told = Told {
+            predictions: vec![
+                node("apt", &["admin"], &[0.9734], Some("admin")),
+                node("vim-tiny", &["editors", "x11"], &[0.51, 1.0], None),
+            ],
+            model: By {
+                run: "web.run".into(),
+                epoch: 12,
+                val: Some(0.763_21),
+            },
+        };
+        assert_eq!(
+            told.text(),
+            "id        predicted         probability  true\n\
+             apt       admin                  97.3 %  admin\n\
+             vim-tiny  editors, x11  51.0 %, 100.0 %  -\n\
+             by the model of web.run after epoch 12 (validation 76.32 %)"
+        );
+    }
+}

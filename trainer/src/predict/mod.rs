@@ -1,0 +1,340 @@
+//! Predictions: the model of a run applied to a store, for all nodes in a file, or for a few of them.
+//!
+//! Inference is exact, out of core, and in the order of the store; files speak external ids. So what is computed of a node
+//! goes to a scratch file, from there by ranges of external ids to another, and that is the output:
+//!
+//! | output | of each node, in the order of the sorted external ids (dense ids: id 0, 1, 2, ...) |
+//! |---|---|
+//! | `.npy`, classes | int64 of `[nodes]`: its class, -1 for none (if a logit is no number); where nodes have sets of classes, int8 of `[nodes, classes]`, 1 for those in the set. As `grappa-store export --labels` writes labels |
+//! | `.npy`, logits | f32 of `[nodes, classes]` |
+//! | `.npy`, embeddings | f32 of `[nodes, hidden]` |
+//! | `.parquet`, classes | columns `id` (int64, or string), `class` (its name, or int64 if classes have none; null for none), `probability` (f32, of that class) |
+//!
+//! It costs the disk two copies of the rows beside the output, and memory the budget.
+
+mod parquet;
+
+use std::path::Path;
+
+use grappa_engine::{
+    aggregate::Budget,
+    io::durable,
+    progress::Progress,
+    store::{
+        Store,
+        export::{ExportBudget, made::MadeRows},
+    },
+};
+use grappa_formats::NodeId;
+
+use crate::{
+    Error, Result,
+    nn::Task,
+    run::scores::largest,
+    train::{
+        inference::values,
+        labels::NodeLabels,
+        trained::{Output, Trained},
+    },
+};
+
+/// What is written of each node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Values {
+    /// Its class, or set of classes.
+    Classes,
+    /// A value for each class.
+    Logits,
+    /// What the last layer works on.
+    Embeddings,
+}
+
+/// What predicting may use.
+#[derive(Debug, Clone, Copy)]
+pub struct PredictBudget {
+    /// Bytes of memory for rows, beside the model.
+    pub memory: u64,
+    /// Worker threads.
+    pub threads: usize,
+}
+
+/// What was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Predicted {
+    /// Nodes.
+    pub nodes: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+}
+
+/// What the model says of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// The node.
+    pub node: NodeId,
+    /// Its classes, with their probabilities: one; or, where nodes have sets of classes, all with a probability above a
+    /// half. None if a logit is no number.
+    pub classes: Vec<(u64, f32)>,
+    /// Its classes as the store says. None if it says nothing.
+    pub labels: Option<Vec<u64>>,
+}
+
+/// What a file is, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Npy,
+    Parquet,
+}
+
+/// Predicts all nodes of a store, and writes `values` of them to the new file `out`, a `.npy` or `.parquet`: see the
+/// [module](self).
+///
+/// # Errors
+/// If the store is not one for the model; if there is such a file, or it has another ending, or can't hold such values; if
+/// files can't be read or written; or if memory is too small.
+pub fn predict_file(
+    trained: &Trained,
+    store: &Store,
+    out: &Path,
+    values: Values,
+    budget: PredictBudget,
+    progress: &dyn Progress,
+) -> Result<Predicted> {
+    let form = form(out, values, trained.task())?;
+    trained.check_store(store)?;
+    if out.exists() {
+        let what = format!("{} exists; remove it or choose another name", out.display());
+        return Err(Error::Options(what));
+    }
+    let folder = durable::parent(out);
+    let options = trained.model().options();
+    let columns = match values {
+        Values::Embeddings => options.hidden,
+        _ => options.outputs,
+    };
+    let encoding = match (values, trained.task(), form) {
+        (Values::Classes, Task::MultiClass, Form::Parquet) => Encoding::ClassAndProbability,
+        (Values::Classes, Task::MultiClass, Form::Npy) => Encoding::Class,
+        (Values::Classes, Task::MultiLabel, _) => Encoding::Set,
+        (Values::Logits | Values::Embeddings, ..) => Encoding::Floats,
+    };
+    let made = MadeRows::create(folder, "predictions", encoding.row_bytes(columns))?;
+    let output = match values {
+        Values::Embeddings => Output::Embeddings,
+        _ => Output::Logits,
+    };
+    let inference = Budget {
+        memory: budget.memory / 2,
+        threads: budget.threads,
+    };
+    let mut bytes = Vec::new();
+    trained.infer(store, output, inference, folder, progress, &mut |nodes, rows| {
+        bytes.clear();
+        encoding.encode(&self::values(rows), columns, &mut bytes);
+        Ok(made.write(nodes.start, &bytes)?)
+    })?;
+    let order = ExportBudget {
+        threads: budget.threads,
+        memory: budget.memory / 2,
+    };
+    let columns = columns as u64;
+    let array = match encoding {
+        Encoding::Class => ("<i8", None),
+        Encoding::Set => ("|i1", Some(columns)),
+        Encoding::Floats => ("<f4", Some(columns)),
+        Encoding::ClassAndProbability => {
+            let rows = made.by_rank(store, &order, progress)?;
+            let bytes = parquet::write(out, store, &rows, trained.class_names(), progress)?;
+            let nodes = store.manifest().nodes;
+            return Ok(Predicted { nodes, bytes });
+        }
+    };
+    let exported = made.export(store, out, array, &order, progress)?;
+    Ok(Predicted {
+        nodes: exported.rows,
+        bytes: exported.bytes,
+    })
+}
+
+/// Predicts some nodes of a store, in their order. (It takes as long as predicting all of them. Scratch files are in
+/// `scratch`.)
+///
+/// # Errors
+/// If the store is not one for the model, files can't be read or scratch files not be written, or memory is too small.
+///
+/// # Panics
+/// If there is no such node.
+pub fn predict_nodes(
+    trained: &Trained,
+    store: &Store,
+    nodes: &[NodeId],
+    budget: PredictBudget,
+    scratch: &Path,
+    progress: &dyn Progress,
+) -> Result<Vec<Prediction>> {
+    trained.check_store(store)?;
+    let count = store.manifest().nodes;
+    assert!(nodes.iter().all(|node| node.0 < count), "nodes of {count}");
+    let labels = store.manifest().labels.map(|_| NodeLabels::open(store)).transpose()?;
+    let columns = trained.model().options().outputs;
+    let mut sorted: Vec<(NodeId, usize)> = nodes.iter().copied().zip(0..).collect();
+    sorted.sort_unstable();
+    let mut predictions: Vec<Option<Prediction>> = vec![None; nodes.len()];
+    let inference = Budget {
+        memory: budget.memory,
+        threads: budget.threads,
+    };
+    trained.infer(
+        store,
+        Output::Logits,
+        inference,
+        scratch,
+        progress,
+        &mut |range, rows| {
+            let first = sorted.partition_point(|(node, _)| node.0 < range.start);
+            let last = sorted.partition_point(|(node, _)| node.0 < range.end);
+            if first == last {
+                return Ok(());
+            }
+            let logits = values(rows);
+            for &(node, place) in &sorted[first..last] {
+                let at = (node.0 - range.start) as usize * columns;
+                predictions[place] = Some(Prediction {
+                    node,
+                    classes: predicted(trained.task(), &logits[at..at + columns]),
+                    labels: labels.as_ref().map_or(Ok(None), |labels| labels_of(labels, node))?,
+                });
+            }
+            Ok(())
+        },
+    )?;
+    let all = predictions
+        .into_iter()
+        .map(|prediction| prediction.expect("all nodes were shown"));
+    Ok(all.collect())
+}
+
+/// The classes of the largest logit, or of those above 0.
+fn predicted(task: Task, logits: &[f32]) -> Vec<(u64, f32)> {
+    let Some(best) = largest(logits) else {
+        return Vec::new();
+    };
+    match task {
+        Task::MultiClass => vec![(best as u64, probability(logits, best))],
+        Task::MultiLabel => (0..)
+            .zip(logits)
+            .filter(|(_, logit)| **logit > 0.0)
+            .map(|(class, logit)| (class, (1.0 + (-logit).exp()).recip()))
+            .collect(),
+    }
+}
+
+/// That of the class with the largest logit.
+fn probability(logits: &[f32], best: usize) -> f32 {
+    let sum: f32 = logits.iter().map(|logit| (logit - logits[best]).exp()).sum();
+    sum.recip()
+}
+
+fn labels_of(labels: &NodeLabels, node: NodeId) -> Result<Option<Vec<u64>>> {
+    Ok(match labels.task() {
+        Task::MultiClass => u64::try_from(labels.class(node)?).ok().map(|class| vec![class]),
+        Task::MultiLabel => labels.set(node).map(|set| {
+            let members = (0..).zip(set).filter(|(_, bit)| *bit == 1);
+            members.map(|(class, _)| class).collect()
+        }),
+    })
+}
+
+fn form(out: &Path, values: Values, task: Task) -> Result<Form> {
+    let no = |what: &str| Err(Error::Options(format!("{}: {what}", out.display())));
+    match out.extension().and_then(|extension| extension.to_str()) {
+        Some("npy") => Ok(Form::Npy),
+        Some("parquet") if values != Values::Classes => {
+            no("logits and embeddings are arrays of numbers: write them to a file that ends with .npy")
+        }
+        Some("parquet") if task == Task::MultiLabel => {
+            no("nodes have sets of classes, which are an array of numbers: write them to a file that ends with .npy")
+        }
+        Some("parquet") => Ok(Form::Parquet),
+        _ => no("predictions are written to files that end with .npy or .parquet"),
+    }
+}
+
+/// The bytes of a node's row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    /// i64, -1 for none.
+    Class,
+    /// i64, -1 for none; then f32.
+    ClassAndProbability,
+    /// A byte for each class.
+    Set,
+    /// The values themselves.
+    Floats,
+}
+
+impl Encoding {
+    fn row_bytes(self, columns: usize) -> usize {
+        match self {
+            Self::Class => 8,
+            Self::ClassAndProbability => parquet::ROW_BYTES,
+            Self::Set => columns,
+            Self::Floats => 4 * columns,
+        }
+    }
+
+    /// Appends the rows made of rows of so many values.
+    fn encode(self, rows: &[f32], columns: usize, bytes: &mut Vec<u8>) {
+        for row in rows.chunks_exact(columns) {
+            match self {
+                Self::Floats => bytes.extend(row.iter().flat_map(|value| value.to_le_bytes())),
+                Self::Set => {
+                    let decided = largest(row).is_some();
+                    bytes.extend(row.iter().map(|logit| u8::from(decided && *logit > 0.0)));
+                }
+                Self::Class | Self::ClassAndProbability => {
+                    let best = largest(row);
+                    bytes.extend(best.map_or(-1, |class| class as i64).to_le_bytes());
+                    if self == Self::ClassAndProbability {
+                        let probability = best.map_or(f32::NAN, |best| probability(row, best));
+                        bytes.extend(probability.to_le_bytes());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_those_of_the_largest_logit_or_of_those_above_zero() {
+        let logits = [1.0, 3.0, 3.0, -2.0];
+        let [(class, probability)] = predicted(Task::MultiClass, &logits)[..] else {
+            panic!("one class")
+        };
+        let expected = 3f32.exp() / logits.iter().map(|logit: &f32| logit.exp()).sum::<f32>();
+        assert_eq!(class, 1, "the first of the largest");
+        assert!((probability - expected).abs() < 1e-6, "{probability} {expected}");
+        let classes = predicted(Task::MultiLabel, &[0.0, 2.0, -1.0, 1e9]);
+        assert_eq!(classes.iter().map(|(class, _)| *class).collect::<Vec<_>>(), [1, 3]);
+        assert!((classes[0].1 - 0.880_797).abs() < 1e-6);
+        assert_eq!(classes[1].1, 1.0);
+        for task in [Task::MultiClass, Task::MultiLabel] {
+            assert_eq!(predicted(task, &[1.0, f32::NAN]), []);
+        }
+        // Large logits do not overflow.
+        assert_eq!(predicted(Task::MultiClass, &[1e30, -1e30]), [(0, 1.0)]);
+    }
+
+    #[test]
+    fn what_a_file_cannot_hold_is_refused_by_its_name() {
+        let refused = |out: &str, values, task| form(Path::new(out), values, task).unwrap_err().to_string();
+        assert!(refused("preds.csv", Values::Classes, Task::MultiClass).contains(".npy or .parquet"));
+        assert!(refused("preds", Values::Logits, Task::MultiClass).contains(".npy or .parquet"));
+        assert!(refused("p.parquet", Values::Logits, Task::MultiClass).contains("ends with .npy"));
+        assert!(refused("p.parquet", Values::Classes, Task::MultiLabel).contains("sets of classes"));
+    }
+}

@@ -1,0 +1,61 @@
+//! What classes are called, for reports and predictions.
+//!
+//! A store knows classes by number. A file with a line for each, in the order of numbers, says what they are called; a run
+//! keeps a copy of it.
+
+use std::{fs, path::Path};
+
+use grappa_engine::{Error as EngineError, Position};
+
+use crate::Result;
+
+/// Reads the names of so many classes: a line for each, in the order of numbers.
+///
+/// # Errors
+/// If the file can't be read, is no UTF-8, or has more or fewer names.
+pub fn read(path: &Path, classes: u64) -> Result<Vec<String>> {
+    let text = fs::read_to_string(path).map_err(EngineError::io("read", path))?;
+    let names: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
+    if names.len() as u64 != classes {
+        let what = format!(
+            "{} names for {classes} classes; give a line for each class, in the order of their numbers",
+            names.len()
+        );
+        return Err(EngineError::input(path, Position::Whole, what).into());
+    }
+    Ok(names)
+}
+
+/// As [`read`] reads it.
+pub fn text(names: &[String]) -> String {
+    names.iter().map(|name| format!("{name}\n")).collect()
+}
+
+/// What a class is called: its name, or, without one, its number.
+pub fn name(names: &[String], class: u64) -> String {
+    let name = usize::try_from(class).ok().and_then(|class| names.get(class));
+    name.cloned().unwrap_or_else(|| class.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_name_for_each_class_or_an_error_with_both_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("classes.txt");
+        fs::write(&path, "admin\r\nweb \nnon-free/libs\n").unwrap();
+        let names = read(&path, 3).unwrap();
+        assert_eq!(names, ["admin", "web", "non-free/libs"]);
+        assert_eq!((name(&names, 1), name(&names, 3)), ("web".into(), "3".into()));
+        fs::write(&path, text(&names)).unwrap();
+        assert_eq!(read(&path, 3).unwrap(), names);
+        let error = read(&path, 4).unwrap_err().to_string();
+        assert!(
+            error.contains("classes.txt") && error.contains("3 names for 4 classes"),
+            "{error}"
+        );
+        assert!(read(&folder.path().join("none"), 4).is_err());
+    }
+}

@@ -1,0 +1,345 @@
+//! The model of a run, applied: to the store it was trained on, and to others.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use grappa_engine::{
+    ingest::{IngestOptions, SplitFile, ingest},
+    io::npy,
+    progress::{Progress, Silent},
+    size::ByteSize,
+    store::Store,
+};
+use grappa_formats::{NodeId, manifest::ExternalIds};
+use grappa_trainer::{
+    predict::{PredictBudget, Values, predict_file, predict_nodes},
+    run::{
+        config::{HaloMode, LayerKind, TrainConfig},
+        folder::RunFolder,
+        journal::EpochRecord,
+        summary::Summary,
+    },
+    train::{Watcher, train, trained::Trained},
+};
+use parquet::{
+    file::reader::{FileReader, SerializedFileReader},
+    record::Field,
+};
+use tch::Device;
+
+const NODES: u64 = 400;
+const CLASSES: u64 = 3;
+const NAMES: [&str; 3] = ["admin", "non-free/libs", "web"];
+const BUDGET: PredictBudget = PredictBudget {
+    memory: 64 << 20,
+    threads: 2,
+};
+
+struct Unseen;
+
+impl Watcher for Unseen {
+    fn progress(&self) -> &dyn Progress {
+        &Silent
+    }
+
+    fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
+
+    fn warn(&mut self, what: &str) {
+        panic!("{what}");
+    }
+}
+
+/// What a store is made of.
+#[derive(Clone, Copy)]
+struct Shape {
+    ids: ExternalIds,
+    dim: u64,
+    classes: u64,
+    /// Whether nodes have sets of classes.
+    sets: bool,
+}
+
+const DENSE: Shape = Shape {
+    ids: ExternalIds::Dense,
+    dim: 6,
+    classes: CLASSES,
+    sets: false,
+};
+
+/// Pseudorandom numbers.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % below
+    }
+}
+
+/// Ids that sort as their numbers do.
+fn id(shape: Shape, node: u64) -> String {
+    match shape.ids {
+        ExternalIds::String => format!("package-{node:04}"),
+        _ => node.to_string(),
+    }
+}
+
+/// A store in which neighbours are of a node's class more often than not; of class `node % classes`.
+fn store(folder: &Path, shape: Shape) -> Arc<Store> {
+    fs::create_dir_all(folder).unwrap();
+    let mut random = Numbers(7);
+    let mut edges = String::new();
+    for node in 0..NODES {
+        for _ in 0..4 {
+            let source = match random.next(4) {
+                0 => random.next(NODES),
+                _ => (random.next(NODES / shape.classes) * shape.classes + node) % NODES,
+            };
+            edges += &format!("{}\t{}\n", id(shape, source), id(shape, node));
+        }
+    }
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let array = |name: &str, descr: &str, sizes: &[u64], values: Vec<u8>| {
+        file(name, &[&npy::header(descr, sizes)[..], &values].concat())
+    };
+    let mut feature = |node: u64, column: u64| {
+        let noise = random.next(1000) as f32 / 500.0;
+        noise + f32::from(u8::from(node % shape.classes == column))
+    };
+    let features = (0..NODES).flat_map(|node| (0..shape.dim).map(move |column| (node, column)));
+    let features = features.flat_map(|(node, column)| feature(node, column).to_le_bytes());
+    let class = |node: u64| node % shape.classes;
+    let labels = match shape.sets {
+        false => array(
+            "labels.npy",
+            "<i8",
+            &[NODES],
+            (0..NODES).flat_map(|node| class(node).to_le_bytes()).collect(),
+        ),
+        true => array(
+            "labels.npy",
+            "|i1",
+            &[NODES, shape.classes],
+            (0..NODES)
+                .flat_map(|node| (0..shape.classes).map(move |other| u8::from(class(node) == other || other == 0)))
+                .collect(),
+        ),
+    };
+    let split = |name: &'static str, part: std::ops::Range<u64>| {
+        let ids = (0..NODES).filter(|node| part.contains(&(node / 3 % 10)));
+        let text: String = ids.map(|node| id(shape, node) + "\n").collect();
+        SplitFile {
+            name,
+            path: file(&format!("{name}.txt"), text.as_bytes()),
+        }
+    };
+    let out = folder.join("graph.grappa");
+    let options = IngestOptions {
+        ids: shape.ids,
+        features: Some(array("features.npy", "<f4", &[NODES, shape.dim], features.collect())),
+        labels: Some(labels),
+        splits: vec![split("train", 0..5), split("val", 5..7), split("test", 7..10)],
+        chunks: Some(4),
+        memory: 64 << 20,
+        ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())
+    };
+    ingest(&options, &Silent).unwrap();
+    Arc::new(Store::open(&out).unwrap())
+}
+
+fn trained(store: &Arc<Store>, folder: &Path, model: LayerKind) -> (Trained, Summary) {
+    let names = folder.join("names.txt");
+    fs::write(&names, NAMES.join("\n")).unwrap();
+    let config = TrainConfig {
+        model,
+        hidden: 16,
+        heads: 2,
+        epochs: 8,
+        lr: 0.05,
+        batch: "16".parse().unwrap(),
+        partitions: 2,
+        halo: HaloMode::Stop,
+        memory: ByteSize(256 << 20),
+        class_names: Some(names.clone()),
+        ..TrainConfig::default()
+    };
+    let path = folder.join(format!("{model}.run"));
+    let run = RunFolder::create(&path, &config).unwrap();
+    let summary = train(store.clone(), config, &run, false, Device::Cpu, &mut Unseen).unwrap();
+    // The run has its own copy.
+    fs::remove_file(names).unwrap();
+    (Trained::open(&path, Device::Cpu).unwrap(), summary)
+}
+
+fn values<const N: usize>(path: &Path) -> Vec<[u8; N]> {
+    let bytes = fs::read(path).unwrap();
+    let (values, rest) = bytes[npy::HEADER_BYTES..].as_chunks();
+    assert!(rest.is_empty());
+    values.to_vec()
+}
+
+/// The rank of each node of a split.
+fn ranks(store: &Store, split: &str) -> Vec<u64> {
+    let nodes = store.split(split).unwrap().expect("it is there");
+    nodes
+        .iter()
+        .map(|node| store.ids().rank(NodeId(node)).unwrap())
+        .collect()
+}
+
+#[test]
+fn predictions_are_those_of_the_best_evaluation_in_every_form() {
+    let folder = tempfile::tempdir().unwrap();
+    for ids in [ExternalIds::Dense, ExternalIds::String] {
+        let shape = Shape { ids, ..DENSE };
+        let folder = folder.path().join(format!("{ids:?}"));
+        let store = store(&folder, shape);
+        let (trained, summary) = trained(&store, &folder, LayerKind::Sage);
+        let best = trained.state().best.expect("it was evaluated");
+        assert_eq!(Some(trained.state().epoch), summary.best_epoch);
+        assert_eq!(trained.state().step, best.step);
+
+        let out = folder.join("out");
+        fs::create_dir(&out).unwrap();
+        let written = |name: &str, values| {
+            let path = out.join(name);
+            let predicted = predict_file(&trained, &store, &path, values, BUDGET, &Silent).unwrap();
+            let length = path.metadata().unwrap().len();
+            assert_eq!((predicted.nodes, predicted.bytes), (NODES, length));
+            path
+        };
+        let classes = values::<8>(&written("classes.npy", Values::Classes));
+        let classes: Vec<i64> = classes.into_iter().map(i64::from_le_bytes).collect();
+        // Of the nodes to test on, as many are right as the run says.
+        for (split, expected) in [("test", summary.test_accuracy), ("val", summary.val_accuracy)] {
+            let ranks = ranks(&store, split);
+            let right = ranks
+                .iter()
+                .filter(|&&rank| classes[rank as usize] as u64 == rank % CLASSES);
+            let accuracy = right.count() as f64 / ranks.len() as f64;
+            assert!(
+                (accuracy - expected.unwrap()).abs() < 1e-9,
+                "{split}: {accuracy}, {expected:?}"
+            );
+            assert!(accuracy > 0.5, "{split}: {accuracy}");
+        }
+
+        let logits: Vec<f32> = values::<4>(&written("logits.npy", Values::Logits))
+            .into_iter()
+            .map(f32::from_le_bytes)
+            .collect();
+        let embeddings = values::<4>(&written("embeddings.npy", Values::Embeddings));
+        assert_eq!(embeddings.len() as u64, NODES * 16);
+        let mut probabilities = Vec::new();
+        for (row, &class) in logits.chunks_exact(CLASSES as usize).zip(&classes) {
+            let largest = row.iter().copied().fold(f32::MIN, f32::max);
+            assert_eq!(row[class as usize], largest);
+            probabilities.push(row.iter().map(|logit| (logit - largest).exp()).sum::<f32>().recip());
+        }
+
+        let file = fs::File::open(written("classes.parquet", Values::Classes)).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        for (rank, row) in reader.get_row_iter(None).unwrap().enumerate() {
+            let columns: BTreeMap<_, _> = row.unwrap().into_columns().into_iter().collect();
+            let expected = match ids {
+                ExternalIds::String => Field::Str(id(shape, rank as u64)),
+                _ => Field::Long(rank as i64),
+            };
+            assert_eq!(columns["id"], expected);
+            assert_eq!(columns["class"], Field::Str(NAMES[classes[rank] as usize].into()));
+            let Field::Float(probability) = columns["probability"] else {
+                panic!("{columns:?}")
+            };
+            assert!((probability - probabilities[rank]).abs() < 1e-5);
+        }
+        assert_eq!(reader.metadata().file_metadata().num_rows() as u64, NODES);
+
+        // The last of them first, to see that they come as they were asked for.
+        let some: Vec<NodeId> = [399, 5, 0].map(|rank| store.ids().node_at(rank).unwrap()).into();
+        let scratch = folder.join("scratch");
+        fs::create_dir(&scratch).unwrap();
+        let predictions = predict_nodes(&trained, &store, &some, BUDGET, &scratch, &Silent).unwrap();
+        for ((prediction, node), rank) in predictions.iter().zip(&some).zip([399, 5, 0]) {
+            assert_eq!(prediction.node, *node);
+            assert_eq!(prediction.labels, Some(vec![rank as u64 % CLASSES]));
+            let [(class, probability)] = prediction.classes[..] else {
+                panic!("{prediction:?}")
+            };
+            assert_eq!(class as i64, classes[rank]);
+            assert_eq!(trained.class_name(class), NAMES[class as usize]);
+            assert!((probability - probabilities[rank]).abs() < 1e-6);
+        }
+
+        // Nothing is left, and nothing is replaced.
+        assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 4);
+        let again = out.join("classes.npy");
+        let error = predict_file(&trained, &store, &again, Values::Classes, BUDGET, &Silent).unwrap_err();
+        assert!(error.to_string().contains("classes.npy exists"), "{error}");
+    }
+}
+
+#[test]
+fn sets_of_classes_are_predicted_as_sets() {
+    let folder = tempfile::tempdir().unwrap();
+    let shape = Shape { sets: true, ..DENSE };
+    let store = store(folder.path(), shape);
+    let (trained, _) = trained(&store, folder.path(), LayerKind::Gatv2);
+    let out = folder.path().join("sets.npy");
+    predict_file(&trained, &store, &out, Values::Classes, BUDGET, &Silent).unwrap();
+    let sets = values::<3>(&out);
+    let all_in_the_first = sets.iter().filter(|set| set[0] == 1).count() as u64;
+    assert!(all_in_the_first > NODES * 9 / 10, "{all_in_the_first}");
+    let node = store.ids().node_at(4).unwrap();
+    let prediction = predict_nodes(&trained, &store, &[node], BUDGET, folder.path(), &Silent).unwrap();
+    assert_eq!(prediction[0].labels, Some(vec![0, 1]));
+    let classes: Vec<u64> = prediction[0].classes.iter().map(|(class, _)| *class).collect();
+    let expected: Vec<u64> = (0..3).filter(|&class| sets[4][class as usize] == 1).collect();
+    assert_eq!(classes, expected);
+    let parquet = folder.path().join("sets.parquet");
+    let error = predict_file(&trained, &store, &parquet, Values::Classes, BUDGET, &Silent).unwrap_err();
+    assert!(error.to_string().contains("ends with .npy"), "{error}");
+}
+
+#[test]
+fn stores_that_are_not_as_the_model_was_trained_are_refused_with_both_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let in_folder = |name: &str| -> PathBuf { folder.path().join(name) };
+    let own = store(&in_folder("own"), DENSE);
+    let (trained, _) = trained(&own, folder.path(), LayerKind::Gcn);
+    let refused = |name: &str, shape: Shape| {
+        let other = store(&in_folder(name), shape);
+        let out = in_folder("refused.npy");
+        let error = predict_file(&trained, &other, &out, Values::Classes, BUDGET, &Silent).unwrap_err();
+        assert!(!out.exists());
+        error.to_string()
+    };
+    let wider = refused("wider", Shape { dim: 7, ..DENSE });
+    assert!(
+        wider.contains("7 features a node") && wider.contains("trained with 6"),
+        "{wider}"
+    );
+    let finer = refused("finer", Shape { classes: 4, ..DENSE });
+    assert!(
+        finer.contains("4 classes") && finer.contains("trained with 3"),
+        "{finer}"
+    );
+    let sets = refused("sets", Shape { sets: true, ..DENSE });
+    assert!(sets.contains("one class each"), "{sets}");
+
+    let error = |path: &Path| Trained::open(path, Device::Cpu).unwrap_err().to_string();
+    assert!(error(folder.path()).contains("there is no run in it"));
+    let empty = in_folder("empty.run");
+    drop(RunFolder::create(&empty, &TrainConfig::default()).unwrap());
+    assert!(error(&empty).contains("no checkpoint yet"), "{}", error(&empty));
+    // Whoever looks makes nothing.
+    assert!(!empty.join("checkpoints").exists());
+}
