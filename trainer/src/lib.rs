@@ -3,6 +3,7 @@
 //! - [`runtime`] starts libtorch, says what it can do on this machine, and picks the device;
 //! - [`nn`] is layers and models;
 //! - [`train`] is the loop: partitions, gradients, exact inference;
+//! - [`export`] writes the model of a run for other programs;
 //! - [`predict`] applies the model of a run to a store;
 //! - [`run`] is everything around the training loop: configuration, scores, checkpoints, metrics, report.
 //!
@@ -10,6 +11,7 @@
 //! instructions that not every processor has.
 
 mod error;
+pub mod export;
 mod kernels;
 pub mod nn;
 pub mod predict;

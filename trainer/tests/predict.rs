@@ -1,29 +1,22 @@
 //! The model of a run, applied: to the store it was trained on, and to others.
 
+mod common;
+
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
-use grappa_engine::{
-    ingest::{IngestOptions, SplitFile, ingest},
-    io::npy,
-    progress::{Progress, Silent},
-    size::ByteSize,
-    store::Store,
-};
+use grappa_engine::{io::npy, progress::Silent, store::Store};
 use grappa_formats::{NodeId, manifest::ExternalIds};
 use grappa_trainer::{
-    predict::{PredictBudget, Values, predict_file, predict_nodes},
+    predict::{Values, predict_file, predict_nodes},
     run::{
-        config::{HaloMode, LayerKind, TrainConfig},
+        config::{LayerKind, TrainConfig},
         folder::RunFolder,
-        journal::EpochRecord,
-        summary::Summary,
     },
-    train::{Watcher, train, trained::Trained},
+    train::trained::Trained,
 };
 use parquet::{
     file::reader::{FileReader, SerializedFileReader},
@@ -31,153 +24,7 @@ use parquet::{
 };
 use tch::Device;
 
-const NODES: u64 = 400;
-const CLASSES: u64 = 3;
-const NAMES: [&str; 3] = ["admin", "non-free/libs", "web"];
-const BUDGET: PredictBudget = PredictBudget {
-    memory: 64 << 20,
-    threads: 2,
-};
-
-struct Unseen;
-
-impl Watcher for Unseen {
-    fn progress(&self) -> &dyn Progress {
-        &Silent
-    }
-
-    fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
-
-    fn warn(&mut self, what: &str) {
-        panic!("{what}");
-    }
-}
-
-/// What a store is made of.
-#[derive(Clone, Copy)]
-struct Shape {
-    ids: ExternalIds,
-    dim: u64,
-    classes: u64,
-    /// Whether nodes have sets of classes.
-    sets: bool,
-}
-
-const DENSE: Shape = Shape {
-    ids: ExternalIds::Dense,
-    dim: 6,
-    classes: CLASSES,
-    sets: false,
-};
-
-/// Pseudorandom numbers.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) % below
-    }
-}
-
-/// Ids that sort as their numbers do.
-fn id(shape: Shape, node: u64) -> String {
-    match shape.ids {
-        ExternalIds::String => format!("package-{node:04}"),
-        _ => node.to_string(),
-    }
-}
-
-/// A store in which neighbours are of a node's class more often than not; of class `node % classes`.
-fn store(folder: &Path, shape: Shape) -> Arc<Store> {
-    fs::create_dir_all(folder).unwrap();
-    let mut random = Numbers(7);
-    let mut edges = String::new();
-    for node in 0..NODES {
-        for _ in 0..4 {
-            let source = match random.next(4) {
-                0 => random.next(NODES),
-                _ => (random.next(NODES / shape.classes) * shape.classes + node) % NODES,
-            };
-            edges += &format!("{}\t{}\n", id(shape, source), id(shape, node));
-        }
-    }
-    let file = |name: &str, bytes: &[u8]| {
-        let path = folder.join(name);
-        fs::write(&path, bytes).unwrap();
-        path
-    };
-    let array = |name: &str, descr: &str, sizes: &[u64], values: Vec<u8>| {
-        file(name, &[&npy::header(descr, sizes)[..], &values].concat())
-    };
-    let mut feature = |node: u64, column: u64| {
-        let noise = random.next(1000) as f32 / 500.0;
-        noise + f32::from(u8::from(node % shape.classes == column))
-    };
-    let features = (0..NODES).flat_map(|node| (0..shape.dim).map(move |column| (node, column)));
-    let features = features.flat_map(|(node, column)| feature(node, column).to_le_bytes());
-    let class = |node: u64| node % shape.classes;
-    let labels = match shape.sets {
-        false => array(
-            "labels.npy",
-            "<i8",
-            &[NODES],
-            (0..NODES).flat_map(|node| class(node).to_le_bytes()).collect(),
-        ),
-        true => array(
-            "labels.npy",
-            "|i1",
-            &[NODES, shape.classes],
-            (0..NODES)
-                .flat_map(|node| (0..shape.classes).map(move |other| u8::from(class(node) == other || other == 0)))
-                .collect(),
-        ),
-    };
-    let split = |name: &'static str, part: std::ops::Range<u64>| {
-        let ids = (0..NODES).filter(|node| part.contains(&(node / 3 % 10)));
-        let text: String = ids.map(|node| id(shape, node) + "\n").collect();
-        SplitFile {
-            name,
-            path: file(&format!("{name}.txt"), text.as_bytes()),
-        }
-    };
-    let out = folder.join("graph.grappa");
-    let options = IngestOptions {
-        ids: shape.ids,
-        features: Some(array("features.npy", "<f4", &[NODES, shape.dim], features.collect())),
-        labels: Some(labels),
-        splits: vec![split("train", 0..5), split("val", 5..7), split("test", 7..10)],
-        chunks: Some(4),
-        memory: 64 << 20,
-        ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())
-    };
-    ingest(&options, &Silent).unwrap();
-    Arc::new(Store::open(&out).unwrap())
-}
-
-fn trained(store: &Arc<Store>, folder: &Path, model: LayerKind) -> (Trained, Summary) {
-    let names = folder.join("names.txt");
-    fs::write(&names, NAMES.join("\n")).unwrap();
-    let config = TrainConfig {
-        model,
-        hidden: 16,
-        heads: 2,
-        epochs: 8,
-        lr: 0.05,
-        batch: "16".parse().unwrap(),
-        partitions: 2,
-        halo: HaloMode::Stop,
-        memory: ByteSize(256 << 20),
-        class_names: Some(names.clone()),
-        ..TrainConfig::default()
-    };
-    let path = folder.join(format!("{model}.run"));
-    let run = RunFolder::create(&path, &config).unwrap();
-    let summary = train(store.clone(), config, &run, false, Device::Cpu, &mut Unseen).unwrap();
-    // The run has its own copy.
-    fs::remove_file(names).unwrap();
-    (Trained::open(&path, Device::Cpu).unwrap(), summary)
-}
+use self::common::{BUDGET, CLASSES, DENSE, NAMES, NODES, Shape, id, store, trained};
 
 fn values<const N: usize>(path: &Path) -> Vec<[u8; N]> {
     let bytes = fs::read(path).unwrap();

@@ -249,6 +249,17 @@ pub struct Predict {
     pub device: DeviceChoice,
 }
 
+/// What to export, and where it goes.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The folder of the run; its model is as it was at the best evaluation
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// The new file, safetensors
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+}
+
 /// A configuration, as a result of the program.
 #[derive(Serialize)]
 #[serde(transparent)]

@@ -4,6 +4,7 @@
 
 mod args;
 mod env;
+mod export;
 mod predict;
 mod train;
 
@@ -31,6 +32,8 @@ struct Cli {
 enum Command {
     /// Predict the classes of nodes with the model of a run
     Predict(args::Predict),
+    /// Write the model of a run to a file that PyTorch Geometric can load
+    Export(args::Export),
     /// Say which libtorch this program uses, on which devices and with how many threads
     Env,
     /// Print the configuration that training with these options has, as a file for --config
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
                 None => unreachable!("without a command, a store is required"),
             },
             Some(Command::Predict(options)) => predict::run(&options, &console),
+            Some(Command::Export(options)) => export::run(&options, &console),
             Some(Command::Env) => console.answer(&env::Environment::probe()),
             Some(Command::Config(sources)) => console.answer(&args::Shown(sources.configuration()?)),
         }

@@ -1,7 +1,8 @@
 //! Models in files: safetensors, with the options of the model in its metadata.
 //!
 //! A file has all parameters and buffers by name, as f32 (see [`Model`] for the names), and under the metadata key `model` the
-//! [`ModelOptions`] as JSON. What PyTorch calls `num_batches_tracked` it has not: it counts nothing that matters.
+//! [`ModelOptions`] as JSON. What PyTorch calls `num_batches_tracked` may be in it, and is passed over: it counts nothing that
+//! matters.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -22,13 +23,24 @@ impl Model {
     /// # Errors
     /// If the file can't be written.
     pub fn save(&self, path: &Path) -> Result<()> {
+        self.save_with(path, &[], BTreeMap::new())
+    }
+
+    /// As [`Model::save`], with more tensors and metadata.
+    pub(crate) fn save_with(
+        &self,
+        path: &Path,
+        more: &[NamedTensor],
+        mut metadata: BTreeMap<String, String>,
+    ) -> Result<()> {
         let named = |(name, tensor): (&str, &Tensor)| {
             let values = Vec::<f32>::try_from(tensor.detach().to_device(Device::Cpu).contiguous().view([-1]));
             NamedTensor::from_f32(name, &shape(tensor), &values.expect("parameters are f32"))
         };
-        let tensors: Vec<NamedTensor> = self.tensors().map(named).collect();
+        let tensors: Vec<NamedTensor> = self.tensors().map(named).chain(more.iter().cloned()).collect();
         let options = serde_json::to_string(self.options()).expect("options are plain data");
-        write_tensors(path, &tensors, &BTreeMap::from([(OPTIONS.to_owned(), options)]))
+        metadata.insert(OPTIONS.to_owned(), options);
+        write_tensors(path, &tensors, &metadata)
     }
 
     /// Reads a model that [`Model::save`] wrote.
@@ -77,6 +89,7 @@ impl Model {
         }
         if let Some(other) = from
             .iter()
+            .filter(|found| !found.name.ends_with(".num_batches_tracked"))
             .find(|found| self.tensors().all(|(name, _)| found.name != name))
         {
             let what = format!("has a tensor `{}`, and the model has none", other.name);

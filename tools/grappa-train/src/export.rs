@@ -1,0 +1,43 @@
+//! `grappa-train export RUN`: the model of a run for other programs.
+
+use grappa_console::{ByteSize, Console, Summary, count};
+use grappa_trainer::{
+    export::{Exported, export},
+    runtime::{self, DeviceChoice},
+    train::trained::Trained,
+};
+use serde::Serialize;
+
+use crate::args;
+
+#[derive(Serialize)]
+struct Written {
+    path: String,
+    #[serde(flatten)]
+    exported: Exported,
+    /// Epochs that were finished when the parameters were these.
+    epoch: u64,
+}
+
+pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
+    let trained = Trained::open(&options.run, runtime::device(DeviceChoice::Cpu)?)?;
+    let exported = export(&trained, &options.out)?;
+    console.finish(&Written {
+        path: options.out.display().to_string(),
+        exported,
+        epoch: trained.state().epoch,
+    })
+}
+
+impl Summary for Written {
+    fn text(&self) -> String {
+        format!(
+            "{}: {} parameters in {} tensors, {}, as after epoch {}",
+            self.path,
+            count(self.exported.parameters as u64),
+            self.exported.tensors,
+            ByteSize(self.exported.bytes),
+            self.epoch
+        )
+    }
+}

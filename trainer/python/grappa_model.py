@@ -1,0 +1,98 @@
+"""Loads a model that `grappa-train export` wrote into PyTorch Geometric.
+
+    import grappa_model
+    model = grappa_model.load("model.safetensors")
+    logits = model(x, edge_index)  # x: [nodes, inputs]; edge_index: [2, edges], sources above destinations
+
+Needs torch, torch_geometric and safetensors. To copy this file is fine; it is all there is to know about the format, beside
+the names of tensors, which are those of the modules below. Two layers differ from Grappa's on graphs with self-loops: GCNConv
+takes a self-loop of the graph for the one that it adds, and GATConv and GATv2Conv replace it by theirs; Grappa counts both.
+"""
+
+import json
+
+import torch
+from safetensors import safe_open
+from torch import nn
+from torch_geometric import nn as pyg
+
+
+class PinSAGEConv(nn.Module):
+    """PinSAGE's convolution over all in-neighbours alike, which PyTorch Geometric has not: `relu(W [mean of relu(Q x_j), x])`,
+    scaled to length 1."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.Q = nn.Linear(inputs, outputs)
+        self.W = nn.Linear(inputs + outputs, outputs)
+
+    def forward(self, x, edge_index):
+        source, destination = edge_index
+        messages = self.Q(x).relu()
+        total = torch.zeros_like(messages).index_add(0, destination, messages[source])
+        count = torch.bincount(destination, minlength=len(x)).clamp(min=1)
+        z = self.W(torch.cat([total / count[:, None], x], 1)).relu()
+        length = z.norm(dim=1, keepdim=True)
+        return z / torch.where(length == 0, torch.ones_like(length), length)
+
+
+def convolution(layer, inputs, outputs, heads, last):
+    match layer:
+        case "sage":
+            return pyg.SAGEConv(inputs, outputs)
+        case "sage-max":
+            return pyg.SAGEConv(inputs, outputs, aggr="max")
+        case "gcn":
+            return pyg.GCNConv(inputs, outputs)
+        case "gin":
+            mlp = nn.Sequential(nn.Linear(inputs, outputs), nn.ReLU(), nn.Linear(outputs, outputs))
+            return pyg.GINConv(mlp, train_eps=True)
+        case "gat" | "gatv2":
+            conv = pyg.GATConv if layer == "gat" else pyg.GATv2Conv
+            # Heads share the hidden values; those of the last layer are averaged.
+            return conv(inputs, outputs if last else outputs // heads, heads=heads, concat=not last)
+        case "pinsage":
+            return PinSAGEConv(inputs, outputs)
+    raise ValueError(f"no layer is called {layer}")
+
+
+class Model(nn.Module):
+    """Each layer but the last is followed by the residual, the norm, relu and dropout; the last makes the logits."""
+
+    def __init__(self, options):
+        super().__init__()
+        self.dropout = options["dropout"]
+        self.residual = options["residual"]
+        pinsage = options["layer"] == "pinsage"
+        norm = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}[options["norm"]]
+        self.layers, self.norms, self.residuals = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        for i in range(options["layers"]):
+            last = i == options["layers"] - 1
+            inputs = options["inputs"] if i == 0 else options["hidden"]
+            outputs = options["outputs"] if last and not pinsage else options["hidden"]
+            self.layers.append(convolution(options["layer"], inputs, outputs, options["heads"], last))
+            if not last:
+                self.norms.append(norm(outputs))
+                project = self.residual and inputs != outputs
+                self.residuals.append(nn.Linear(inputs, outputs, bias=False) if project else nn.Identity())
+        self.head = nn.Linear(options["hidden"], options["outputs"]) if pinsage else nn.Identity()
+
+    def forward(self, x, edge_index):
+        for conv, norm, residual in zip(self.layers, self.norms, self.residuals):
+            out = conv(x, edge_index)
+            if self.residual:
+                out = out + residual(x)
+            x = nn.functional.dropout(norm(out).relu(), self.dropout, self.training)
+        return self.head(self.layers[-1](x, edge_index))
+
+
+def load(path):
+    """The model, ready to be evaluated. `model.task` is "multi-class" or "multi-label"; `model.class_names` may be empty."""
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
+    model = Model(json.loads(metadata["model"]))
+    model.load_state_dict(tensors)
+    model.task = json.loads(metadata["task"])
+    model.class_names = json.loads(metadata["class_names"])
+    return model.eval()

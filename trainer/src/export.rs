@@ -1,0 +1,77 @@
+//! The model of a run as one file that other programs read: safetensors, with the parameters of the best evaluation.
+//!
+//! Names and shapes are those of a PyTorch module that has PyTorch Geometric's layers in a `ModuleList` called `layers`, so
+//! `load_state_dict` takes them as they are; `trainer/python/grappa_model.py` is that module. With i and o values in a row
+//! before and after a layer, and h heads of o/h values (of o each in the last layer, which averages heads):
+//!
+//! | layer | twin | tensors, each after `layers.N.` |
+//! |---|---|---|
+//! | sage, sage-max | `SAGEConv` | `lin_l.weight` `[o, i]` and `lin_l.bias` `[o]`, of neighbours; `lin_r.weight` `[o, i]`, of the node |
+//! | gcn | `GCNConv` | `lin.weight` `[o, i]`, `bias` `[o]` |
+//! | gin | `GINConv`, `train_eps=True` | `eps` `[1]`, `nn.0.weight` `[o, i]`, `nn.0.bias` `[o]`, `nn.2.weight` `[o, o]`, `nn.2.bias` `[o]` |
+//! | gat | `GATConv` | `lin.weight` `[o, i]`, `att_src` and `att_dst` `[1, h, o/h]`, `bias` `[o]` |
+//! | gatv2 | `GATv2Conv` | `lin_l.weight`, `lin_r.weight` `[o, i]`, `lin_l.bias`, `lin_r.bias` `[o]`, `att` `[1, h, o/h]`, `bias` `[o]` |
+//! | pinsage | - | `Q.weight` `[o, i]`, `Q.bias` `[o]`, `W.weight` `[o, o + i]`, `W.bias` `[o]`; once, `head.weight` `[classes, hidden]`, `head.bias` |
+//!
+//! In the last layer of gat and gatv2, weights and biases of `lin` have h times as many rows. Between layers N and N + 1 there are
+//!
+//! - `norms.N.weight` and `norms.N.bias` `[hidden]` of `BatchNorm1d` or `LayerNorm`; and of the former `running_mean`,
+//!   `running_var` `[hidden]` and `num_batches_tracked`, which counts nothing here and is 0;
+//! - `residuals.N.weight` `[hidden, i]` of a `Linear` without bias, if there are residuals and i is not `hidden`.
+//!
+//! All values are f32. The file's metadata has, as JSON: `model`, the [`ModelOptions`](crate::nn::ModelOptions); `task`, `multi-class`
+//! or `multi-label`; `class_names`, a list that is empty if nobody said what classes are called.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::Serialize;
+
+use crate::{
+    Error, Result,
+    run::checkpoint::{Dtype, NamedTensor},
+    train::trained::Trained,
+};
+
+/// What was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Exported {
+    /// Number of tensors.
+    pub tensors: usize,
+    /// Values of all parameters.
+    pub parameters: usize,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+}
+
+/// Writes the model of a run to the new file `out`.
+///
+/// # Errors
+/// If there is such a file, or it can't be written.
+pub fn export(trained: &Trained, out: &Path) -> Result<Exported> {
+    if out.exists() {
+        let what = format!("{} exists; remove it or choose another name", out.display());
+        return Err(Error::Options(what));
+    }
+    let model = trained.model();
+    let buffers = model.parameters().buffers();
+    let counters: Vec<NamedTensor> = buffers
+        .iter()
+        .filter_map(|(name, _)| name.strip_suffix("running_mean"))
+        .map(|norm| NamedTensor::new(format!("{norm}num_batches_tracked"), Dtype::I64, &[], vec![0; 8]))
+        .collect();
+    let metadata = BTreeMap::from([
+        ("task".to_owned(), json(&trained.task())),
+        ("class_names".to_owned(), json(trained.class_names())),
+    ]);
+    model.save_with(out, &counters, metadata)?;
+    let length = out.metadata().map_err(grappa_engine::Error::io("read", out))?.len();
+    Ok(Exported {
+        tensors: model.parameters().named().len() + buffers.len() + counters.len(),
+        parameters: model.parameters().count(),
+        bytes: length,
+    })
+}
+
+fn json(value: &(impl Serialize + ?Sized)) -> String {
+    serde_json::to_string(value).expect("it is plain data")
+}

@@ -1,0 +1,174 @@
+//! Exported models do in PyTorch Geometric what they do here.
+//!
+//! That takes a Python with torch, torch_geometric, safetensors and numpy, which GRAPPA_PYG_PYTHON names:
+//!
+//!     GRAPPA_PYG_PYTHON=/path/to/venv/bin/python cargo test -p grappa-trainer --test export
+
+mod common;
+
+use std::{fs, path::Path, process::Command};
+
+use grappa_engine::{
+    progress::Silent,
+    store::export::{
+        ExportBudget,
+        columns::export_features,
+        edges::{EdgeFormat, export_edges},
+    },
+};
+use grappa_trainer::{
+    export::export,
+    nn::{Model, NormKind},
+    predict::{Values, predict_file},
+    run::{
+        checkpoint::read_tensors,
+        config::{Auto, FirstHop, LayerKind, TrainConfig},
+    },
+};
+use tch::Device;
+
+use self::common::{BUDGET, DENSE, NAMES, Shape, config, store, trained, trained_as};
+
+/// Loads the model, computes the logits of the whole graph, and compares.
+const CHECK: &str = r#"
+import json, sys
+import numpy, torch
+sys.path.insert(0, sys.argv[1])
+import grappa_model
+
+folder, task, names = sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+model = grappa_model.load(f"{folder}/model.safetensors")
+assert (model.task, model.class_names) == (task, names), (model.task, model.class_names)
+x = torch.from_numpy(numpy.load(f"{folder}/x.npy"))
+edges = torch.from_numpy(numpy.load(f"{folder}/edges.npy"))
+expected = torch.from_numpy(numpy.load(f"{folder}/logits.npy"))
+with torch.no_grad():
+    logits = model(x, edges.T if edges.shape[1] == 2 else edges)
+difference = float((logits - expected).abs().max() / expected.abs().max().clamp(min=1))
+print(difference)
+# Nodes differ, or this would show nothing.
+assert expected.std(0).max() > 1e-2, expected.std(0)
+assert logits.shape == expected.shape and difference < 1e-5, difference
+"#;
+
+fn python() -> Option<String> {
+    let python = std::env::var("GRAPPA_PYG_PYTHON").ok();
+    if python.is_none() {
+        println!("skipped: GRAPPA_PYG_PYTHON names no Python with torch_geometric");
+    }
+    python
+}
+
+fn agrees(python: &str, folder: &Path, shape: Shape, config: TrainConfig) {
+    let name = format!("{} {}", config.model, config.norm());
+    let store = store(folder, shape);
+    let (trained, _) = trained_as(&store, folder, config);
+    let path = |name: &str| folder.join(name);
+    export(&trained, &path("model.safetensors")).unwrap();
+    predict_file(&trained, &store, &path("logits.npy"), Values::Logits, BUDGET, &Silent).unwrap();
+    let budget = ExportBudget {
+        threads: 2,
+        memory: 64 << 20,
+    };
+    export_features(&store, &path("x.npy"), &budget, &Silent).unwrap();
+    export_edges(&store, &path("edges.npy"), EdgeFormat::Npy, &budget, &Silent).unwrap();
+    let output = Command::new(python)
+        .args(["-c", CHECK, concat!(env!("CARGO_MANIFEST_DIR"), "/python")])
+        .arg(folder)
+        .arg(if shape.sets { "multi-label" } else { "multi-class" })
+        .arg(serde_json::to_string(&NAMES).unwrap())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{name}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    println!("{name}: {}", String::from_utf8_lossy(&output.stdout).trim());
+}
+
+#[test]
+fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for model in [
+        LayerKind::Sage,
+        LayerKind::SageMax,
+        LayerKind::Gcn,
+        LayerKind::Gat,
+        LayerKind::Gatv2,
+        LayerKind::Gin,
+        LayerKind::PinSage,
+    ] {
+        let config = TrainConfig {
+            model,
+            layers: 3,
+            epochs: 2,
+            lr: 0.01,
+            ..config()
+        };
+        agrees(&python, &folder.path().join(model.to_string()), DENSE, config);
+    }
+    for norm in [NormKind::Batch, NormKind::Layer] {
+        let config = TrainConfig {
+            norm: Auto::Value(norm),
+            residual: true,
+            first_hop: FirstHop::Sampled,
+            epochs: 2,
+            lr: 0.01,
+            ..config()
+        };
+        let sets = Shape { sets: true, ..DENSE };
+        agrees(&python, &folder.path().join(norm.to_string()), sets, config);
+    }
+}
+
+#[test]
+fn an_exported_model_has_what_the_documentation_says_and_is_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let (trained, _) = trained(&store, folder.path(), LayerKind::Gin);
+    let path = folder.path().join("model.safetensors");
+    let exported = export(&trained, &path).unwrap();
+    let (tensors, metadata) = read_tensors(&path).unwrap();
+    let mut found: Vec<_> = tensors
+        .iter()
+        .map(|tensor| (tensor.name.as_str(), &tensor.shape[..]))
+        .collect();
+    found.sort_unstable();
+    let mut expected = Vec::new();
+    for (layer, o, i) in [(0, 16, 6), (1, 3, 16)] {
+        for (name, shape) in [
+            ("eps", vec![1]),
+            ("nn.0.weight", vec![o, i]),
+            ("nn.0.bias", vec![o]),
+            ("nn.2.weight", vec![o, o]),
+            ("nn.2.bias", vec![o]),
+        ] {
+            expected.push((format!("layers.{layer}.{name}"), shape));
+        }
+    }
+    for name in ["weight", "bias", "running_mean", "running_var"] {
+        expected.push((format!("norms.0.{name}"), vec![16]));
+    }
+    expected.push(("norms.0.num_batches_tracked".into(), vec![]));
+    expected.sort();
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(name, shape)| (name.as_str(), &shape[..]))
+        .collect();
+    assert_eq!(found, expected);
+    assert_eq!(exported.tensors, expected.len());
+    assert_eq!(exported.bytes, fs::metadata(&path).unwrap().len());
+    assert_eq!(metadata["task"], "\"multi-class\"");
+    assert_eq!(metadata["class_names"], serde_json::to_string(&NAMES).unwrap());
+
+    let model = Model::load(&path, Device::Cpu).unwrap();
+    assert_eq!(model.options(), trained.model().options());
+    assert_eq!(
+        model.parameters().flat_values(),
+        trained.model().parameters().flat_values()
+    );
+    let error = export(&trained, &path).unwrap_err().to_string();
+    assert!(error.contains("model.safetensors exists"), "{error}");
+}
