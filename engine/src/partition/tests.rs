@@ -251,7 +251,11 @@ fn a_folder_that_cannot_be_written_to_leaves_the_old_generation() {
         let error = repartition_of(&store, &OPTIONS).unwrap_err();
         assert!(matches!(&error, Error::Io { path, .. } if *path == blocked), "{error}");
         assert_eq!(Store::open(store.path()).unwrap().generation(), 0);
+        // CURRENT comes second: what it will name is there, whole, before it is touched.
+        let is_there = store.path().join("assignments/1").exists();
+        assert_eq!(is_there, name == "CURRENT.tmp");
         fs::remove_dir(&blocked).unwrap();
+        assert_sound(store.path(), name);
     }
     repartition_of(&store, &OPTIONS).unwrap();
 }
