@@ -133,7 +133,8 @@ fn wrong_wishes_are_refused_with_what_would_do() {
     for fanouts in ["10,0", "10,-2"] {
         run(&mut sample(&store, &["--batches", "1", "--fanouts", fanouts])).misuse(&["fanout 2 of the list"]);
     }
-    let refusals: [(&[&str], &str); 4] = [
+    let refusals: [(&[&str], &str); 5] = [
+        (&["--view", "memory", "--memory", "64KiB"], "leave out --view memory"),
         (&["--partitions", "13"], "take at most 12 partitions"),
         (&["--partitions", "0"], "give at least 1"),
         (&["--seeds", &unknown], "20000"),

@@ -80,7 +80,7 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
     }
     let features = has_features && !options.no_features;
 
-    let plan = ViewPlan::new(&store, &assignment, &sampler, features, options);
+    let plan = ViewPlan::new(&store, &assignment, &sampler, features, options)?;
     let chunks: Vec<ChunkId> = store.present_chunks().collect();
     // No more of an epoch than is taken: what is prepared counts.
     let batches = |parts: &[Seeded], epoch, left| {
@@ -208,7 +208,13 @@ struct ViewPlan {
 }
 
 impl ViewPlan {
-    fn new(store: &Store, assignment: &Assignment, sampler: &Sampler, features: bool, options: &args::Sample) -> Self {
+    fn new(
+        store: &Store,
+        assignment: &Assignment,
+        sampler: &Sampler,
+        features: bool,
+        options: &args::Sample,
+    ) -> anyhow::Result<Self> {
         let weights = sampler.needs_weights();
         let owned: Vec<Owned> = (0..assignment.partitions())
             .map(|partition| Owned::of(assignment, store.chunks(), PartitionId(partition)))
@@ -229,7 +235,13 @@ impl ViewPlan {
             ViewKind::Auto => ViewKind::Mapped,
             kind => kind,
         };
-        Self {
+        if kind == ViewKind::Memory && bytes > memory {
+            bail!(
+                "the rows of the graph take {bytes} bytes in memory, in all partitions together, and --memory is {memory}: give \
+                 it more than {bytes}, or leave out --view memory"
+            );
+        }
+        Ok(Self {
             owned,
             options: ViewOptions {
                 halo: options.halo,
@@ -240,7 +252,7 @@ impl ViewPlan {
             },
             kind,
             bytes,
-        }
+        })
     }
 
     /// What views of a kind take in memory.
