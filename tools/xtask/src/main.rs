@@ -48,7 +48,7 @@ enum Task {
         #[command(subcommand)]
         graph: data::Graph,
     },
-    /// From nothing to a model of a real graph: set up, build, make and ingest the graph, train
+    /// From nothing to a model of a real graph: set up, build, make and ingest the graph, train, predict
     Quickstart {
         /// The graph to train on
         #[arg(long, value_enum, default_value_t)]

@@ -88,7 +88,10 @@ fn debian() -> Result<()> {
         "debian/",
         ".data/quickstart/debian/",
     )?;
-    train("--layers 2 --epochs 6 --repartition-every 2")
+    train("--layers 2 --epochs 8 --repartition-every 2 --class-names .data/quickstart/debian/classes.txt")?;
+
+    heading("Its predictions: the sections of a few packages");
+    predict("apt,bash,vim,python3-numpy,fonts-dejavu")
 }
 
 /// From the bundled files to the subjects of papers.
@@ -100,7 +103,10 @@ fn cora() -> Result<()> {
         "cora/",
         "tests/data/cora/",
     )?;
-    train("--layers 2 --hidden 64 --batch 12 --epochs 12 --repartition-every 3")
+    train("--layers 2 --hidden 64 --batch 12 --epochs 12 --repartition-every 3")?;
+
+    heading("Its predictions: the subjects of a few papers");
+    predict("0,1000,2000")
 }
 
 /// Makes the store and looks into it. In `options`, `short` stands for the folder of the files.
@@ -119,6 +125,13 @@ fn train(options: &str) -> Result<()> {
     grappa(
         "train",
         &format!("{FOLDER}/graph.grappa --partitions 4 {options} --memory 1GiB --out {FOLDER}/run"),
+    )
+}
+
+fn predict(nodes: &str) -> Result<()> {
+    grappa(
+        "train",
+        &format!("predict {FOLDER}/run {FOLDER}/graph.grappa --nodes {nodes}"),
     )
 }
 
