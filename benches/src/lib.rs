@@ -10,6 +10,7 @@ pub mod cache;
 pub mod child;
 pub mod disk;
 pub mod inputs;
+pub mod labelled;
 pub mod limit;
 pub mod machine;
 pub mod programs;

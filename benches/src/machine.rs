@@ -34,6 +34,15 @@ pub fn date() -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// How busy the machine has been in the last minute: processes that ran or wanted to, on average.
+///
+/// # Errors
+/// If `/proc` is not there.
+pub fn load() -> Result<String> {
+    let text = fs::read_to_string("/proc/loadavg").context("cannot tell the load")?;
+    Ok(text.split(' ').next().unwrap_or_default().to_owned())
+}
+
 /// The value of the first line `name : value`.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines()

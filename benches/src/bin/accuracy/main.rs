@@ -1,0 +1,210 @@
+//! Test accuracy of training in isolated partitions, next to training on the whole graph: which part contributes what.
+//!
+//! A grid of runs of `grappa-train`: datasets x layers x variants x seeds. Each run that ends is noted in a file, a JSON object
+//! a line, and is not run again, so that the program can be stopped at any time and goes on where it was; the table is of all
+//! runs noted. Lists of options choose what is run, each with each:
+//!
+//! ```text
+//! accuracy --work DIR                                              halo modes x first hops, sweep, without correction
+//! accuracy --work DIR --schedule fixed --halo stop,history         adds what repartitioning contributes
+//! accuracy --work DIR --halo history --correction batch,node       adds what weights contribute
+//! ```
+
+mod grid;
+mod state;
+mod stores;
+mod table;
+
+use std::{
+    collections::VecDeque,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use grappa_benches::{child, machine, programs, record::Record, stats::median};
+use grappa_console::duration;
+
+use self::{
+    grid::{Dataset, Lists, Run},
+    state::{Ended, State},
+    stores::Stores,
+};
+
+const QUESTION: &str = "Which test accuracy does training in partitions reach that exchange nothing but gradients, next to the same \
+    model trained on the whole graph, and what does each part contribute? GraphSAGE-mean, hidden 128, fanouts 15,10(,5)(,5), 1024 \
+    seeds a step (64 for each of 16 partitions), Adam 0.003, dropout 0.5, undirected graphs; test accuracy, in %, at the best \
+    validation, by exact inference: mean ± standard deviation over seeds (number of seeds), and the difference to unpartitioned \
+    training with a sampled first hop.";
+
+/// Measure test accuracy with and without partitions
+#[derive(Debug, Parser)]
+struct Args {
+    /// A folder for stores and for what the runs came to
+    #[arg(long, value_name = "DIR")]
+    work: PathBuf,
+    /// Where the datasets are, a folder for each
+    #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data"))]
+    data: PathBuf,
+    /// Where DATASET.grappa are, if they are ready; else they are made
+    #[arg(long, value_name = "DIR")]
+    stores: Option<PathBuf>,
+    /// Graphs to train on
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Dataset::ALL)]
+    datasets: Vec<Dataset>,
+    #[command(flatten)]
+    lists: Lists,
+    /// Runs at a time, of a thread each [default: as many as processors]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Run no more than so many
+    #[arg(long, value_name = "N")]
+    runs_max: Option<usize>,
+    /// Only say what would be run, and how long it would take
+    #[arg(long)]
+    plan: bool,
+    /// Append the table to this page
+    #[arg(long, value_name = "PAGE")]
+    record: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    grappa_console::run(|| measure(&args))
+}
+
+fn measure(args: &Args) -> Result<()> {
+    fs::create_dir_all(&args.work).with_context(|| format!("cannot create {}", args.work.display()))?;
+    let mut state = State::open(&args.work.join("accuracy.jsonl"))?;
+    let wanted = args.lists.runs(&args.datasets);
+    let mut missing: Vec<Run> = wanted.iter().filter(|run| !state.has(run)).cloned().collect();
+    missing.truncate(args.runs_max.unwrap_or(usize::MAX));
+    let jobs = match args.jobs {
+        Some(jobs) => jobs.max(1),
+        None => thread::available_parallelism()?.get(),
+    };
+    eprintln!(
+        "{} runs wanted, {} to be run, {jobs} at a time{}",
+        wanted.len(),
+        missing.len(),
+        match state.expected_seconds(&missing) {
+            Some(seconds) => format!(
+                ", about {} if they take as long as those before",
+                duration(Duration::from_secs_f64(seconds / jobs as f64))
+            ),
+            None => String::new(),
+        }
+    );
+    if args.plan {
+        missing.iter().for_each(|run| println!("{run}"));
+        return Ok(());
+    }
+
+    let load_before = machine::load()?;
+    if !missing.is_empty() {
+        let programs = programs::build(&["grappa-ingest", "grappa-store", "grappa-train"])?;
+        let stores = Stores {
+            programs: &programs,
+            work: &args.work,
+            ready: args.stores.as_deref(),
+            data: &args.data,
+        };
+        run_all(missing, jobs, &programs, &stores, &mut state)?;
+    }
+
+    let command = programs::command_line("accuracy");
+    let mut record = Record::new("Accuracy", QUESTION, &command, &args.work)?;
+    for &dataset in &args.datasets {
+        if state.of(dataset).next().is_some() {
+            record.add(format_args!("### {dataset}\n\n{}", table::of(&state, dataset)));
+        }
+    }
+    record.add(format_args!(
+        "{} PyG is quoted from measurements on such a machine: one seed, mini-batches of 1024, evaluation with all neighbours. Load {load_before} before and {} after.",
+        table::notes(&state),
+        machine::load()?
+    ));
+    record.finish(args.record.as_deref())
+}
+
+/// Runs them, several at a time, and notes each when it has ended.
+fn run_all(missing: Vec<Run>, jobs: usize, programs: &Path, stores: &Stores, state: &mut State) -> Result<()> {
+    let total = missing.len();
+    let begin = Instant::now();
+    let queue = Mutex::new(VecDeque::from(missing));
+    let state = Mutex::new((state, Vec::<f64>::new()));
+    let work = |job: usize| -> Result<()> {
+        loop {
+            let Some(run) = queue.lock().expect("no job panics").pop_front() else {
+                return Ok(());
+            };
+            let Some(store) = stores.of_job(run.dataset, job)? else {
+                eprintln!(
+                    "skipped: {run}: there is no {} (--data), and no store (--stores)",
+                    stores.data.join(run.dataset.name()).display()
+                );
+                continue;
+            };
+            let ended = train(&run, &store, programs, &stores.job_folder(job))
+                .inspect_err(|_| queue.lock().expect("no job panics").clear())
+                .with_context(|| format!("running {run}"))?;
+            let mut state = state.lock().expect("no job panics");
+            let seconds = ended.seconds;
+            let accuracy = ended.test_accuracy;
+            state.0.add(run.clone(), ended)?;
+            state.1.push(seconds);
+            let left = total - state.1.len();
+            let eta = median(state.1.iter().copied()) * left as f64 / jobs as f64;
+            eprintln!(
+                "[{}/{total}, {} so far, about {} left] {run}: {:.2} % in {seconds:.0} s",
+                state.1.len(),
+                duration(begin.elapsed()),
+                duration(Duration::from_secs_f64(eta)),
+                accuracy * 100.0,
+            );
+        }
+    };
+    thread::scope(|scope| {
+        let work = &work;
+        let jobs: Vec<_> = (0..jobs).map(|job| scope.spawn(move || work(job))).collect();
+        jobs.into_iter().try_for_each(|job| job.join().expect("no job panics"))
+    })
+}
+
+/// Trains once.
+fn train(run: &Run, store: &Path, programs: &Path, folder: &Path) -> Result<Ended> {
+    let out = folder.join("run");
+    if out.exists() {
+        fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
+    }
+    let mut command = Command::new(programs.join("grappa-train"));
+    command.arg(store).args(run.options()).arg("--out").arg(&out);
+    command.args([
+        "--threads",
+        "1",
+        "--memory",
+        "2GiB",
+        "--checkpoint-every",
+        "0",
+        "--checkpoint-minutes",
+        "0",
+        "--json",
+    ]);
+    let measured = child::run(&mut command)?;
+    fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
+    let bytes_sent = measured.number("bytes_sent_per_step").unwrap_or(0.0);
+    Ok(Ended {
+        test_accuracy: measured.number("test_accuracy")?,
+        val_accuracy: measured.number("val_accuracy")?,
+        best_epoch: measured.count("best_epoch")?,
+        seconds: measured.wall.as_secs_f64(),
+        seconds_per_epoch: measured.number("seconds_per_epoch")?,
+        bytes_sent_per_step: bytes_sent,
+        peak_rss_bytes: measured.peak_rss_bytes,
+    })
+}

@@ -1,0 +1,175 @@
+//! What runs came to, in a file that grows by a line each.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{ErrorKind, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::grid::{Dataset, Run};
+
+/// What a run came to. Accuracies are parts of 1.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    pub test_accuracy: f64,
+    pub val_accuracy: f64,
+    pub best_epoch: u64,
+    /// Wall time of the program.
+    pub seconds: f64,
+    /// Without evaluation.
+    pub seconds_per_epoch: f64,
+    pub bytes_sent_per_step: f64,
+    pub peak_rss_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Noted {
+    #[serde(flatten)]
+    pub run: Run,
+    #[serde(flatten)]
+    pub ended: Ended,
+}
+
+/// All runs that ended.
+#[derive(Debug)]
+pub struct State {
+    path: PathBuf,
+    noted: Vec<Noted>,
+}
+
+impl State {
+    /// Those noted in a file, if it is there.
+    ///
+    /// # Errors
+    /// If it can't be read, or has other things in it.
+    pub fn open(path: &Path) -> Result<Self> {
+        let text = match fs::read_to_string(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            text => text.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        // A line that was being written when the program was stopped has no end.
+        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        if whole.len() < text.len() {
+            fs::write(path, whole).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let noted = (1..)
+            .zip(whole.lines())
+            .map(|(number, line)| {
+                serde_json::from_str(line).with_context(|| format!("{}, line {number}, is no run", path.display()))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            path: path.to_owned(),
+            noted,
+        })
+    }
+
+    pub fn has(&self, run: &Run) -> bool {
+        self.noted.iter().any(|noted| noted.run == *run)
+    }
+
+    /// Notes a run, in one write.
+    pub fn add(&mut self, run: Run, ended: Ended) -> Result<()> {
+        let noted = Noted { run, ended };
+        let line = serde_json::to_string(&noted)? + "\n";
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.path)
+            .and_then(|mut file| file.write_all(line.as_bytes()))
+            .with_context(|| format!("cannot write {}", self.path.display()))?;
+        self.noted.push(noted);
+        Ok(())
+    }
+
+    /// Runs on a graph.
+    pub fn of(&self, dataset: Dataset) -> impl Iterator<Item = &Noted> {
+        self.noted.iter().filter(move |noted| noted.run.dataset == dataset)
+    }
+
+    /// Seconds of a processor that runs would take, by those like them; none if nothing like one was run.
+    pub fn expected_seconds(&self, runs: &[Run]) -> Option<f64> {
+        let like = |run: &Run| {
+            let alike: Vec<f64> = self
+                .of(run.dataset)
+                .filter(|noted| noted.run.layers == run.layers && noted.run.variant.first_hop == run.variant.first_hop)
+                .map(|noted| noted.ended.seconds / f64::from(noted.run.epochs) * f64::from(run.epochs))
+                .collect();
+            (!alike.is_empty()).then(|| alike.iter().sum::<f64>() / alike.len() as f64)
+        };
+        runs.iter().map(like).sum()
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::grid::tests::runs;
+
+    pub fn ended(test_accuracy: f64) -> Ended {
+        Ended {
+            test_accuracy,
+            val_accuracy: 0.5,
+            best_epoch: 3,
+            seconds: 10.0,
+            seconds_per_epoch: 0.1,
+            bytes_sent_per_step: 1.0,
+            peak_rss_bytes: 1,
+        }
+    }
+
+    #[test]
+    fn what_was_run_is_not_run_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runs.jsonl");
+        let all = runs(&[]);
+        let mut state = State::open(&path).unwrap();
+        state.add(all[0].clone(), ended(0.7)).unwrap();
+        state.add(all[5].clone(), ended(0.8)).unwrap();
+
+        let state = State::open(&path).unwrap();
+        let left: Vec<_> = all.iter().filter(|run| !state.has(run)).collect();
+        assert_eq!(left.len(), all.len() - 2);
+        assert_eq!(
+            state
+                .of(all[0].dataset)
+                .map(|noted| noted.ended.test_accuracy)
+                .sum::<f64>(),
+            1.5
+        );
+        let twice = Run {
+            epochs: 100,
+            ..all[0].clone()
+        };
+        assert!(!state.has(&twice));
+        assert_eq!(state.expected_seconds(&[twice]), Some(20.0));
+        assert_eq!(
+            state.expected_seconds(&[Run {
+                layers: 7,
+                ..all[0].clone()
+            }]),
+            None
+        );
+    }
+
+    #[test]
+    fn a_line_cut_short_is_forgotten_and_a_strange_one_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runs.jsonl");
+        let all = runs(&[]);
+        State::open(&path).unwrap().add(all[0].clone(), ended(0.7)).unwrap();
+        let whole = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{whole}{}", &whole[..20])).unwrap();
+        let mut state = State::open(&path).unwrap();
+        assert!(state.has(&all[0]));
+        state.add(all[1].clone(), ended(0.7)).unwrap();
+        assert_eq!(State::open(&path).unwrap().noted.len(), 2);
+
+        fs::write(&path, format!("{whole}nonsense\n")).unwrap();
+        let error = State::open(&path).unwrap_err().to_string();
+        assert!(error.contains("line 2"), "{error}");
+    }
+}

@@ -1,0 +1,276 @@
+//! Seconds that training takes for 50 minibatches, all in memory, next to DGL, GraphBolt and PyG.
+//!
+//! Two threads, three layers of GraphSAGE with means, 128 wide, on R-MAT with 128 features a node; fanouts 15, 10, 5, batches of 1024
+//! seeds. Ours is the second epoch of two, over all seeds, so that what is loaded once is not part of it; peers run 50 batches after
+//! three to warm up. Nobody's evaluation counts.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use grappa_benches::{
+    child,
+    labelled::{Labelled, last_epoch},
+    machine, programs,
+    record::{Record, Table},
+    stats::{median, range},
+};
+
+const QUESTION: &str = "How long do 50 steps of training take, from seeds to changed parameters, everything in memory? Three layers of \
+    GraphSAGE-mean, hidden 128, 32 classes, dropout 0.5, Adam, R-MAT of edge factor 16, 128 features of f32, fanouts 15,10,5, batches of \
+    1024, two threads. Medians; contenders take turns.";
+const BATCH: u64 = 1024;
+const BATCHES: u64 = 50;
+
+/// Measure training in memory
+#[derive(Debug, Parser)]
+struct Args {
+    /// The graph has 2^SCALE nodes
+    #[arg(long, default_value_t = 22, value_parser = clap::value_parser!(u32).range(12..))]
+    scale: u32,
+    /// A folder for the graph, which is kept: 8 GB at scale 22
+    #[arg(long, value_name = "DIR")]
+    work: PathBuf,
+    /// Runs of each contender
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Threads of each contender
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    threads: u32,
+    /// Only contenders with this in their names
+    #[arg(long, value_name = "PART", default_value = "")]
+    only: String,
+    /// A Python that has DGL with GraphBolt; without it they are left out
+    #[arg(long, value_name = "PYTHON")]
+    dgl_python: Option<PathBuf>,
+    /// A Python that has PyG, with pyg-lib or torch-sparse; without it PyG is left out
+    #[arg(long, value_name = "PYTHON")]
+    pyg_python: Option<PathBuf>,
+    /// Append the result to this page
+    #[arg(long, value_name = "PAGE")]
+    record: Option<PathBuf>,
+}
+
+/// Who trains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Contender {
+    Ours {
+        first_hop: &'static str,
+        precision: &'static str,
+    },
+    Peer(&'static str),
+}
+
+/// What a run came to.
+struct Ran {
+    /// Of 50 batches.
+    seconds: f64,
+    /// Ours: of the same batches, what the training loop spent on each stage.
+    stages: Option<String>,
+    peak_rss_bytes: u64,
+}
+
+struct Setup<'a> {
+    args: &'a Args,
+    programs: PathBuf,
+    graph: Labelled,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    grappa_console::run(|| measure(&args))
+}
+
+fn measure(args: &Args) -> Result<()> {
+    let programs = programs::build(&["grappa-ingest", "grappa-store", "grappa-train"])?;
+    fs::create_dir_all(&args.work).with_context(|| format!("cannot create {}", args.work.display()))?;
+    let command = programs::command_line("training");
+    let mut record = Record::new("Training in memory", QUESTION, &command, &args.work)?;
+    let setup = Setup {
+        args,
+        graph: Labelled::in_folder(&args.work, args.scale, &programs)?,
+        programs,
+    };
+    let contenders: Vec<Contender> = Contender::all(args)
+        .into_iter()
+        .filter(|contender| contender.name().contains(&args.only))
+        .collect();
+    if contenders
+        .iter()
+        .any(|contender| contender.name().contains("preaggregated"))
+    {
+        setup.preaggregate()?;
+    }
+    let load = machine::load()?;
+    let mut runs: Vec<Vec<Ran>> = contenders.iter().map(|_| Vec::new()).collect();
+    for turn in 1..=args.runs {
+        for (contender, runs) in contenders.iter().zip(&mut runs) {
+            let ran = setup
+                .run(*contender)
+                .with_context(|| format!("measuring {}", contender.name()))?;
+            eprintln!("run {turn}: {}: {:.2} s", contender.name(), ran.seconds);
+            runs.push(ran);
+        }
+    }
+    record.add(table(&contenders, &runs));
+    for (peer, python, needs) in [
+        ("DGL and GraphBolt", &args.dgl_python, "--dgl-python"),
+        ("PyG", &args.pyg_python, "--pyg-python"),
+    ] {
+        if python.is_none() {
+            record.add(format_args!(
+                "Left out: {peer} ({needs}; benches/README.md says how to install them)."
+            ));
+        }
+    }
+    record.add(format_args!(
+        "Ours are the steps of a whole epoch of {} seeds, the second, as if there were {BATCHES} of them; its stages are what the training loop \
+         spent or waited on each. \"Over\" is to the fastest peer. Load {load} before and {} after.",
+        setup.graph.seed_count,
+        machine::load()?
+    ));
+    record.finish(args.record.as_deref())
+}
+
+fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
+    let seconds = |runs: &[Ran]| median(runs.iter().map(|run| run.seconds));
+    let fastest = contenders
+        .iter()
+        .zip(runs)
+        .filter(|(contender, _)| matches!(contender, Contender::Peer(_)))
+        .map(|(_, runs)| seconds(runs))
+        .min_by(f64::total_cmp);
+    let mut table = Table::new(&[
+        "",
+        "s for 50 batches",
+        "range",
+        "over",
+        "peak RSS, GiB",
+        "sample / read / assemble / forward / backward / step, s",
+    ]);
+    for (contender, runs) in contenders.iter().zip(runs) {
+        table.row([
+            contender.name(),
+            format!("{:.2}", seconds(runs)),
+            range(runs.iter().map(|run| run.seconds)),
+            fastest.map_or("-".to_owned(), |fastest| format!("{:.2}", seconds(runs) / fastest)),
+            format!(
+                "{:.1}",
+                median(runs.iter().map(|run| run.peak_rss_bytes as f64)) / f64::from(1 << 30)
+            ),
+            runs[0].stages.clone().unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    table
+}
+
+impl Contender {
+    fn all(args: &Args) -> Vec<Self> {
+        let ours = |first_hop, precision| Self::Ours { first_hop, precision };
+        let mut all = vec![
+            ours("sampled", "f32"),
+            ours("preaggregated", "f32"),
+            ours("sampled", "bf16"),
+            ours("preaggregated", "bf16"),
+        ];
+        if args.dgl_python.is_some() {
+            all.extend([Self::Peer("dgl"), Self::Peer("graphbolt")]);
+        }
+        if args.pyg_python.is_some() {
+            all.push(Self::Peer("pyg"));
+        }
+        all
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Ours { first_hop, precision } => format!("first hop {first_hop}, {precision}"),
+            Self::Peer("dgl") => "DGL".into(),
+            Self::Peer("graphbolt") => "GraphBolt".into(),
+            Self::Peer(_) => "PyG".into(),
+        }
+    }
+}
+
+impl Setup<'_> {
+    /// Makes the first hop, if it is not there.
+    fn preaggregate(&self) -> Result<()> {
+        if self.graph.store.join("aggregates").exists() {
+            return Ok(());
+        }
+        let mut command = Command::new(self.programs.join("grappa-store"));
+        command.arg("preaggregate").arg(&self.graph.store);
+        child::run(command.args(["--kind", "mean", "--memory", "4GiB", "--quiet"])).map(drop)
+    }
+
+    fn run(&self, contender: Contender) -> Result<Ran> {
+        match contender {
+            Contender::Ours { first_hop, precision } => self.run_ours(first_hop, precision),
+            Contender::Peer(peer) => self.run_peer(peer),
+        }
+    }
+
+    fn run_ours(&self, first_hop: &str, precision: &str) -> Result<Ran> {
+        let out = self.args.work.join("training-run");
+        remove(&out)?;
+        let mut command = Command::new(self.programs.join("grappa-train"));
+        command.arg(&self.graph.store).arg("--out").arg(&out);
+        command.args([
+            "--layers",
+            "3",
+            "--hidden",
+            "128",
+            "--fanouts",
+            "15,10,5",
+            "--batch",
+            &BATCH.to_string(),
+        ]);
+        command.args(["--first-hop", first_hop, "--precision", precision, "--memory", "12GiB"]);
+        command.args(["--epochs", "2", "--eval-every", "2", "--checkpoint-every", "0"]);
+        command.args(["--threads", &self.args.threads.to_string(), "--json"]);
+        let measured = child::run(&mut command)?;
+        let (seconds, epoch) = last_epoch(&out)?;
+        remove(&out)?;
+        let batches = self.graph.seed_count as f64 / BATCH as f64;
+        let scale = BATCHES as f64 / batches;
+        let stages = ["sample", "read", "assemble", "forward", "backward", "exchange"].map(|stage| {
+            let seconds = epoch["seconds_by_stage"][stage].as_f64().unwrap_or(0.0);
+            format!("{:.2}", seconds * scale)
+        });
+        Ok(Ran {
+            seconds: seconds * scale,
+            stages: Some(stages.join(" / ")),
+            peak_rss_bytes: measured.peak_rss_bytes,
+        })
+    }
+
+    fn run_peer(&self, peer: &str) -> Result<Ran> {
+        let python = match peer {
+            "pyg" => &self.args.pyg_python,
+            _ => &self.args.dgl_python,
+        };
+        let mut command = Command::new(python.as_ref().expect("who measures it has one"));
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/training.py"));
+        command.arg(peer);
+        let graph = &self.graph;
+        command.args([&graph.edges, &graph.features, &graph.labels, &graph.seeds]);
+        command.args([BATCHES.to_string(), self.args.threads.to_string()]);
+        let measured = child::run(&mut command)?;
+        Ok(Ran {
+            seconds: measured.number("seconds")?,
+            stages: None,
+            peak_rss_bytes: measured.peak_rss_bytes,
+        })
+    }
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    Ok(())
+}

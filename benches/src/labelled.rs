@@ -1,0 +1,144 @@
+//! An R-MAT graph to train on: with features, labels and seeds, as arrays for peers and as a store for us.
+//!
+//! Labels are a function of the node's number alone, so there is nothing to be learned from neighbours: it is for measuring how long
+//! training takes, not how good it gets.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result};
+use grappa_engine::io::npy;
+
+use crate::{
+    child,
+    inputs::{Input, SEED},
+};
+
+/// Values in a feature vector.
+pub const DIM: usize = 128;
+/// Number of classes.
+pub const CLASSES: i64 = 32;
+/// One of so many nodes is a seed.
+const NODES_PER_SEED: u64 = 20;
+
+/// The files of a graph.
+#[derive(Debug, Clone)]
+pub struct Labelled {
+    /// `[edges, 2]` of int64.
+    pub edges: PathBuf,
+    /// `[nodes, DIM]` of f32.
+    pub features: PathBuf,
+    /// `[nodes]` of int64.
+    pub labels: PathBuf,
+    /// Nodes to train on, of int64.
+    pub seeds: PathBuf,
+    /// All of that, in 64 chunks.
+    pub store: PathBuf,
+    /// How many seeds there are.
+    pub seed_count: u64,
+}
+
+impl Labelled {
+    /// The graph of 2^`scale` nodes in `work`, where what is not there is written first; `programs` has grappa-ingest.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn in_folder(work: &Path, scale: u32, programs: &Path) -> Result<Self> {
+        let nodes = 1u64 << scale;
+        let path = |name: &str| work.join(format!("rmat-{scale}.{name}"));
+        let graph = Self {
+            edges: Input::Npy.in_folder(work, scale, 0)?.path,
+            features: Input::Features.in_folder(work, scale, DIM)?.path,
+            labels: path("labels.npy"),
+            seeds: path("seeds.npy"),
+            store: path("labelled.grappa"),
+            seed_count: nodes / NODES_PER_SEED,
+        };
+        // An odd factor makes a permutation of the numbers, so no seed comes twice.
+        let scattered = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(SEED) % nodes;
+        write(&graph.labels, nodes, |i| scattered(i) as i64 % CLASSES)?;
+        write(&graph.seeds, graph.seed_count, |i| scattered(i) as i64)?;
+        if !graph.store.exists() {
+            eprintln!("making {}", graph.store.display());
+            let mut ingest = Command::new(programs.join("grappa-ingest"));
+            ingest.args([
+                "--nodes",
+                &nodes.to_string(),
+                "--chunks",
+                "64",
+                "--memory",
+                "2GiB",
+                "--quiet",
+            ]);
+            ingest.arg("--edges").arg(&graph.edges);
+            ingest.arg("--features").arg(&graph.features);
+            ingest.arg("--labels").arg(&graph.labels);
+            ingest.arg("--train").arg(&graph.seeds);
+            child::run(ingest.arg("--out").arg(&graph.store))?;
+        }
+        Ok(graph)
+    }
+}
+
+/// Writes an array of `count` values of int64, if it is not there.
+fn write(path: &Path, count: u64, value: impl Fn(u64) -> i64) -> Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    let write = || -> std::io::Result<()> {
+        let partial = path.with_extension("partial");
+        let mut out = BufWriter::new(File::create(&partial)?);
+        out.write_all(&npy::header("<i8", &[count]))?;
+        for i in 0..count {
+            out.write_all(&value(i).to_le_bytes())?;
+        }
+        out.into_inner().map_err(|error| error.into_error())?.sync_all()?;
+        std::fs::rename(partial, path)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What `metrics.jsonl` of a run says of its last epoch: seconds without evaluation, and the line.
+///
+/// # Errors
+/// If it has no epoch.
+pub fn last_epoch(run: &Path) -> Result<(f64, serde_json::Value)> {
+    let path = run.join("metrics.jsonl");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let line = text.lines().next_back().context("the run has no epoch")?;
+    let record: serde_json::Value = serde_json::from_str(line)?;
+    let seconds = record["seconds"].as_f64().context("an epoch takes seconds")?;
+    let evaluation = record["seconds_by_stage"]["evaluate"].as_f64().unwrap_or(0.0);
+    Ok((seconds - evaluation, record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_epoch_is_told_without_its_evaluation() {
+        let folder = tempfile::tempdir().unwrap();
+        let lines = "{\"epoch\":1,\"seconds\":9.0,\"seconds_by_stage\":{\"evaluate\":0.0}}\n\
+                     {\"epoch\":2,\"seconds\":5.0,\"seconds_by_stage\":{\"evaluate\":2.0}}\n";
+        std::fs::write(folder.path().join("metrics.jsonl"), lines).unwrap();
+        let (seconds, record) = last_epoch(folder.path()).unwrap();
+        assert_eq!((seconds, record["epoch"].as_u64()), (3.0, Some(2)));
+    }
+
+    #[test]
+    fn arrays_are_written_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npy");
+        write(&path, 2, |i| 1 - 2 * i as i64).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len(), 128 + 16);
+        assert_eq!(bytes[136..], (-1i64).to_le_bytes());
+        write(&path, 1, |_| 2).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    }
+}

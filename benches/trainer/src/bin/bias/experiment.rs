@@ -1,0 +1,454 @@
+//! Gradients of the same seeds at the same parameters, exact and in partitions.
+
+use std::{fmt, path::Path, sync::Arc};
+
+use anyhow::{Context, Result, ensure};
+use grappa_engine::{
+    aggregate::{Budget, Mean, NodeRows, StoreFeatures, aggregate},
+    partition::{Owned, Schedule, assignment, chunk_sizes},
+    progress::Silent,
+    sample::{BatchKey, Fanouts, Minibatch, Sampler, Scratch},
+    store::Store,
+    view::{Halo, PartitionView, ViewKind, ViewOptions},
+};
+use grappa_formats::{NodeId, PartitionId};
+use grappa_trainer::{
+    nn::{Block, History, Input, Pass, Task},
+    run::config::TrainConfig,
+    runtime,
+    train::{
+        Trainer,
+        correction::coverage,
+        inference::{Inference, KeptAggregates},
+    },
+};
+use tch::{Device, Kind, Tensor, no_grad};
+use tempfile::TempDir;
+
+use crate::forms::{Form, Sums};
+
+/// Memory for views and inference; graphs of this experiment are small.
+const MEMORY_BYTES: u64 = 4 << 30;
+/// Seeds whose gradient is computed at once, where nothing depends on it.
+const SEEDS_AT_ONCE: usize = 512;
+
+/// What is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    pub layers: usize,
+    pub hidden: usize,
+    pub partitions: u32,
+    pub schedule: Schedule,
+    pub seeds: usize,
+    pub epochs: u64,
+    pub threads: usize,
+}
+
+/// What a partition knows of halo nodes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mode {
+    pub halo: Halo,
+    pub history: bool,
+    pub preaggregated: bool,
+    /// What grappa-train calls it.
+    pub name: &'static str,
+}
+
+/// What came of a form.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen {
+    pub bias: f64,
+    pub variance: f64,
+    pub cosine: f64,
+    pub coverage: f64,
+}
+
+/// A graph and a model at fixed parameters.
+pub struct Experiment {
+    store: Arc<Store>,
+    setup: Setup,
+    trainer: Trainer,
+    /// `[nodes, values]`, and the means over all in-neighbours.
+    features: Tensor,
+    neighbours: Tensor,
+    labels: Tensor,
+    seeds: Vec<NodeId>,
+    train_nodes: u64,
+    history: KeptAggregates,
+    exact: Tensor,
+    _scratch: TempDir,
+}
+
+impl Experiment {
+    /// Trains the model, and computes the exact gradient.
+    pub fn new(path: &Path, setup: Setup) -> Result<Self> {
+        let store = Arc::new(Store::open(path)?);
+        runtime::set_threads(setup.threads);
+        let train = store.split("train")?.context("the store has no nodes to train on")?;
+        let seeds: Vec<NodeId> = train.iter().take(setup.seeds).map(NodeId).collect();
+        let budget = Budget {
+            memory: MEMORY_BYTES,
+            threads: setup.threads,
+        };
+        let features = StoreFeatures::open(&store)?;
+        let (nodes, dim) = (store.manifest().nodes, features.width());
+        let mut rows = vec![0.0; nodes as usize * dim];
+        features.read(0..nodes, &mut rows)?;
+        let mut means = Vec::with_capacity(rows.len());
+        let reduce = Mean { width: dim };
+        aggregate(
+            &store,
+            &features,
+            None,
+            &reduce,
+            0,
+            budget,
+            &Silent,
+            &mut |_, values| {
+                means.extend_from_slice(values);
+                Ok(())
+            },
+        )?;
+        let shape = [nodes as i64, dim as i64];
+        let labels = labels(&store)?;
+
+        let scratch = tempfile::tempdir()?;
+        let config = TrainConfig {
+            layers: setup.layers,
+            hidden: setup.hidden,
+            dropout: 0.0,
+            epochs: setup.epochs,
+            threads: grappa_trainer::run::config::Auto::Value(setup.threads.try_into()?),
+            ..TrainConfig::default()
+        };
+        let mut trainer = Trainer::new(
+            store.clone(),
+            config.clone(),
+            None,
+            Device::Cpu,
+            scratch.path().to_owned(),
+        )?;
+        let mut history = None;
+        for epoch in 0..setup.epochs {
+            if epoch + 1 == setup.epochs {
+                // What partitions would have been left by the last evaluation.
+                let inference = Inference {
+                    store: &store,
+                    features: &features,
+                    first_hop: None,
+                    budget,
+                    scratch: scratch.path(),
+                    device: Device::Cpu,
+                };
+                history = inference.run(trainer.model(), true, &Silent, &mut |_, _| Ok(()))?;
+            }
+            trainer.epoch(epoch, &|_, _| config.lr, &Silent)?;
+        }
+        let mut experiment = Self {
+            features: Tensor::from_slice(&rows).view(shape),
+            neighbours: Tensor::from_slice(&means).view(shape),
+            labels,
+            train_nodes: train.len(),
+            history: history.expect("there is an epoch"),
+            exact: Tensor::new(),
+            setup,
+            trainer,
+            seeds,
+            _scratch: scratch,
+            store,
+        };
+        experiment.exact = experiment.exact()?;
+        Ok(experiment)
+    }
+
+    pub fn seeds(&self) -> usize {
+        self.seeds.len()
+    }
+
+    pub fn train_nodes(&self) -> u64 {
+        self.train_nodes
+    }
+
+    /// The gradient of the mean loss, every seed with all of its neighbours.
+    fn exact(&self) -> Result<Tensor> {
+        let mode = Mode {
+            halo: Halo::Stop,
+            history: false,
+            preaggregated: false,
+            name: "whole",
+        };
+        let view = self.view(Owned::whole(self.store.chunks()), mode)?;
+        let mut sum = self.trainer.model().parameters().flat_values().zeros_like();
+        for seeds in self.seeds.chunks(SEEDS_AT_ONCE) {
+            let minibatch = self.minibatch(&view, seeds, mode)?;
+            let ones = vec![1.0; seeds.len()];
+            let [gradient] = self.gradients(&minibatch, mode, &[ones])?;
+            sum += gradient;
+        }
+        Ok(sum / self.seeds.len() as f64)
+    }
+
+    /// What each of [`Form::ALL`] comes to over so many repartitionings.
+    pub fn run(&self, mode: Mode, repartitions: u64) -> Result<Vec<Seen>> {
+        let mut gradients: Vec<Vec<Tensor>> = Form::ALL.iter().map(|_| Vec::new()).collect();
+        let mut covered = 0.0;
+        for number in 0..repartitions {
+            let (sums, coverage) = self.repartition(mode, number)?;
+            covered += coverage / repartitions as f64;
+            for (form, gradients) in Form::ALL.iter().zip(&mut gradients) {
+                gradients.push(form.gradient(&sums));
+            }
+        }
+        Ok(gradients
+            .iter()
+            .map(|gradients| Seen {
+                coverage: covered,
+                ..compare(gradients, &self.exact)
+            })
+            .collect())
+    }
+
+    /// The sums of each partition, and the mean coverage of seeds.
+    fn repartition(&self, mode: Mode, number: u64) -> Result<(Vec<Sums>, f64)> {
+        let sizes = chunk_sizes(self.store.manifest());
+        // A seed of its own each, because a sweep has only so many different partitions.
+        let made = assignment(self.setup.schedule, &sizes, self.setup.partitions, number, number, 1)?;
+        let mut parts = Vec::new();
+        for partition in 0..self.setup.partitions {
+            let owned = Owned::of(&made, self.store.chunks(), PartitionId(partition));
+            let seeds: Vec<NodeId> = self
+                .seeds
+                .iter()
+                .copied()
+                .filter(|&seed| is_base(&owned, &self.store, seed))
+                .collect();
+            if !seeds.is_empty() {
+                let minibatch = self.minibatch(&self.view(owned, mode)?, &seeds, mode)?;
+                parts.push((coverage(&minibatch), minibatch));
+            }
+        }
+        let mut strata = Strata::new();
+        for (coverage, minibatch) in &parts {
+            strata.add(coverage, minibatch);
+        }
+        let sums = parts
+            .iter()
+            .map(|(coverage, minibatch)| {
+                let weights = Sums::weights(coverage, &strata.of(minibatch));
+                Ok(Sums {
+                    gradients: self.gradients(minibatch, mode, &weights)?,
+                    weights: weights.map(|weights| weights.iter().map(|&weight| f64::from(weight)).sum()),
+                })
+            })
+            .collect::<Result<_>>()?;
+        let covered: f64 = parts
+            .iter()
+            .flat_map(|(coverage, _)| coverage)
+            .map(|&c| f64::from(c))
+            .sum();
+        Ok((sums, covered / self.seeds.len() as f64))
+    }
+
+    fn view(&self, owned: Owned, mode: Mode) -> Result<PartitionView> {
+        let options = ViewOptions {
+            halo: mode.halo,
+            weights: false,
+            kind: ViewKind::Memory,
+            memory: MEMORY_BYTES,
+            threads: self.setup.threads,
+        };
+        Ok(PartitionView::open(&self.store, owned, &options)?)
+    }
+
+    /// All neighbours of all seeds, as far as the view has them.
+    fn minibatch(&self, view: &PartitionView, seeds: &[NodeId], mode: Mode) -> Result<Minibatch> {
+        let hops = self.setup.layers - usize::from(mode.preaggregated);
+        let sampler = Sampler::uniform(Fanouts::new(&vec![-1; hops])?, false);
+        let key = BatchKey {
+            seed: 0,
+            epoch: 0,
+            partition: PartitionId(0),
+            batch: 0,
+        };
+        let mut minibatch = Minibatch::default();
+        sampler.sample(view, seeds, key, &mut Scratch::default(), &mut minibatch)?;
+        Ok(minibatch)
+    }
+
+    /// The gradients of the sums of losses, weighted in several ways.
+    fn gradients<const N: usize>(
+        &self,
+        minibatch: &Minibatch,
+        mode: Mode,
+        weights: &[Vec<f32>; N],
+    ) -> Result<[Tensor; N]> {
+        let model = self.trainer.model();
+        let ids: Vec<i64> = minibatch.nodes.iter().map(|node| node.0 as i64).collect();
+        let ids = Tensor::from_slice(&ids);
+        let own = self.features.index_select(0, &ids);
+        let neighbours = mode.preaggregated.then(|| self.neighbours.index_select(0, &ids));
+        let input = match &neighbours {
+            None => Input::Features(&own),
+            Some(neighbours) => Input::Aggregated {
+                own: &own,
+                neighbours,
+                degrees: None,
+            },
+        };
+        let blocks = Block::of_minibatch(minibatch, None, Device::Cpu);
+        let history = match mode.history {
+            true => self.history(minibatch)?,
+            false => Vec::new(),
+        };
+        let logits = model.forward(&blocks, input, &history, Pass::default());
+        let wanted = self.labels.index_select(0, &ids.narrow(0, 0, minibatch.seeds as i64));
+        let losses = Task::MultiClass.losses(&logits, &wanted);
+        let parameters: Vec<&Tensor> = model.parameters().named().iter().map(|(_, tensor)| tensor).collect();
+        let gradients = weights.each_ref().map(|weights| {
+            let loss = (&losses * Tensor::from_slice(weights)).sum(Kind::Float);
+            let gradients = Tensor::run_backward(&[loss], &parameters, true, false);
+            Tensor::cat(&gradients.iter().map(Tensor::flatten_all).collect::<Vec<_>>(), 0)
+        });
+        Ok(gradients)
+    }
+
+    /// What is known of the halo nodes of each block.
+    fn history(&self, minibatch: &Minibatch) -> Result<Vec<Option<History>>> {
+        let known = |(hop, block): (usize, &grappa_engine::sample::Block)| {
+            let layer = self.setup.layers - 1 - hop;
+            let halo: Vec<i64> = (0..)
+                .zip(&block.halo)
+                .filter_map(|(at, halo)| halo.then_some(at))
+                .collect();
+            if layer == 0 || halo.is_empty() {
+                return Ok(None);
+            }
+            let nodes: Vec<NodeId> = halo.iter().map(|&at| minibatch.nodes[at as usize]).collect();
+            Ok(Some(History {
+                rows: self.history.rows(layer, &nodes, Device::Cpu)?,
+                destinations: Tensor::from_slice(&halo),
+            }))
+        };
+        minibatch.blocks.iter().enumerate().map(known).collect()
+    }
+}
+
+trait FlattenAll {
+    /// All values, one after the other.
+    fn flatten_all(&self) -> Tensor;
+}
+
+impl FlattenAll for Tensor {
+    fn flatten_all(&self) -> Tensor {
+        self.reshape([-1])
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first_hop = if self.preaggregated { "preaggregated" } else { "sampled" };
+        write!(f, "{}, {first_hop}", self.name)
+    }
+}
+
+/// Mean coverage by range of degrees: 0, 1, 2 to 3, 4 to 7, ...
+struct Strata {
+    sums: [f64; Self::COUNT],
+    counts: [f64; Self::COUNT],
+}
+
+impl Strata {
+    const COUNT: usize = u64::BITS as usize + 1;
+
+    fn new() -> Self {
+        Self {
+            sums: [0.0; Self::COUNT],
+            counts: [0.0; Self::COUNT],
+        }
+    }
+
+    fn add(&mut self, coverage: &[f32], minibatch: &Minibatch) {
+        for (seed, &c) in coverage.iter().enumerate() {
+            let stratum = Self::stratum(minibatch, seed);
+            self.sums[stratum] += f64::from(c);
+            self.counts[stratum] += 1.0;
+        }
+    }
+
+    /// The mean in the stratum of each seed.
+    fn of(&self, minibatch: &Minibatch) -> Vec<f64> {
+        (0..minibatch.seeds)
+            .map(|seed| {
+                let stratum = Self::stratum(minibatch, seed);
+                self.sums[stratum] / self.counts[stratum]
+            })
+            .collect()
+    }
+
+    fn stratum(minibatch: &Minibatch, seed: usize) -> usize {
+        (u64::BITS - minibatch.blocks[0].global[seed].leading_zeros()) as usize
+    }
+}
+
+/// Whether a seed is in the base of a partition, so that it is nobody else's seed.
+fn is_base(owned: &Owned, store: &Store, seed: NodeId) -> bool {
+    owned.base().contains(&store.chunks().chunk_of(seed))
+}
+
+/// Bias, variance and cosine of gradients.
+fn compare(gradients: &[Tensor], exact: &Tensor) -> Seen {
+    no_grad(|| {
+        let square = |tensor: &Tensor| tensor.square().sum(Kind::Double).double_value(&[]);
+        let count = gradients.len() as f64;
+        let mean = Tensor::stack(gradients, 0).mean_dim(0, false, Kind::Float);
+        let scale = square(exact);
+        let spread: f64 = gradients.iter().map(|gradient| square(&(gradient - &mean))).sum();
+        let variance = spread / (count - 1.0) / scale;
+        let off = square(&(&mean - exact)) / scale;
+        let dot = (&mean * exact).sum(Kind::Double).double_value(&[]);
+        Seen {
+            bias: (off - variance / count).max(0.0).sqrt(),
+            variance,
+            cosine: dot / (square(&mean) * scale).sqrt(),
+            coverage: 0.0,
+        }
+    })
+}
+
+/// The class of each node, -1 for none.
+fn labels(store: &Store) -> Result<Tensor> {
+    let mut all = Vec::new();
+    for id in store.present_chunks() {
+        let chunk = store.chunk(id)?;
+        let labels = chunk.labels().context("the store has no labels")?;
+        let range = store.chunks().range(id);
+        for row in 0..range.end - range.start {
+            all.push(labels.single(row)?.map_or(-1, i64::from));
+        }
+    }
+    ensure!(
+        all.len() as u64 == store.manifest().nodes,
+        "the store is a slice of its graph"
+    );
+    Ok(Tensor::from_slice(&all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bias_is_of_the_mean_and_chance_is_taken_away() {
+        let exact = Tensor::from_slice(&[1.0f32, 0.0]);
+        let seen = compare(
+            &[Tensor::from_slice(&[1.0f32, 1.0]), Tensor::from_slice(&[1.0f32, -1.0])],
+            &exact,
+        );
+        assert_eq!((seen.bias, seen.variance, seen.cosine), (0.0, 2.0, 1.0));
+        let seen = compare(
+            &[Tensor::from_slice(&[2.0f32, 0.0]), Tensor::from_slice(&[2.0f32, 0.0])],
+            &exact,
+        );
+        assert_eq!((seen.bias, seen.variance, seen.cosine), (1.0, 0.0, 1.0));
+    }
+}
