@@ -7,6 +7,12 @@ pub trait Progress: Sync {
     /// is known.
     fn stage(&self, name: &str, bytes: Option<u64>);
 
+    /// A new stage begins that counts steps instead of bytes: so many, each of which [`Progress::advance`] reports as if it
+    /// were a byte.
+    fn steps(&self, name: &str, steps: u64) {
+        self.stage(name, Some(steps));
+    }
+
     /// That many more bytes and edges of the current stage are done.
     fn advance(&self, bytes: u64, edges: u64);
 }

@@ -1,6 +1,9 @@
 //! What can go wrong in training, and what to do about it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 use thiserror::Error;
 
@@ -36,6 +39,14 @@ pub enum Error {
     /// A model that can't be.
     #[error("no such model: {0}")]
     Model(String),
+    /// The device, or the processor's memory, has no room for what was to be computed.
+    #[error("out of memory: {what}; {remedy}")]
+    OutOfMemory {
+        /// What libtorch said.
+        what: String,
+        /// What would take less.
+        remedy: &'static str,
+    },
     /// Options that contradict each other, the store or an earlier run; the message says which value would do.
     #[error("{0}")]
     Options(String),
@@ -53,10 +64,40 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether it is for want of room on a disk.
+    pub fn is_of_full_disk(&self) -> bool {
+        match self {
+            Self::Engine(grappa_engine::Error::Io { source, .. }) => {
+                matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn run_file(path: &Path, what: impl Into<String>) -> Self {
         Self::RunFile {
             path: path.to_owned(),
             what: what.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, io::Write};
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_other_errors() {
+        let full = Path::new("/dev/full");
+        let written = File::options()
+            .write(true)
+            .open(full)
+            .and_then(|mut file| file.write_all(b"x"));
+        let error = |error| Error::from(grappa_engine::Error::io("write", full)(error));
+        assert!(error(written.expect_err("it is full")).is_of_full_disk());
+        assert!(!error(ErrorKind::PermissionDenied.into()).is_of_full_disk());
+        assert!(!Error::Options("-".into()).is_of_full_disk());
     }
 }

@@ -4,7 +4,13 @@
 //! loaded at start if it, and all that it needs, is installed. That takes about a second where it succeeds and a
 //! millisecond where it does not, so a program that was told `--device cpu` skips it.
 
-use std::{fmt, str::FromStr, sync::OnceLock};
+use std::{
+    any::Any,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    str::FromStr,
+    sync::OnceLock,
+};
 
 use tch::Device;
 
@@ -112,6 +118,44 @@ pub fn cuda() -> &'static Cuda {
     })
 }
 
+/// Runs `work`, in which libtorch may find no memory, on the device or here: it panics then, and this makes an error of that,
+/// with a `remedy`. (Who prints panics may leave [those](is_out_of_memory) out.)
+///
+/// # Errors
+/// What `work` returns, and [`Error::OutOfMemory`].
+///
+/// # Panics
+/// If `work` does, for another reason.
+pub fn catch_out_of_memory<T>(remedy: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    // What the work had borrowed is not used any more: the error ends what it was for.
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result,
+        Err(panic) => match out_of_memory(&*panic) {
+            Some(what) => Err(Error::OutOfMemory { what, remedy }),
+            None => resume_unwind(panic),
+        },
+    }
+}
+
+/// Whether a panic is libtorch's for want of memory.
+pub fn is_out_of_memory(payload: &(dyn Any + Send)) -> bool {
+    out_of_memory(payload).is_some()
+}
+
+/// What libtorch said of the memory that it lacks.
+fn out_of_memory(payload: &(dyn Any + Send)) -> Option<String> {
+    let text = payload.downcast_ref::<String>()?;
+    // Of c10's allocators, for CUDA and for the processor.
+    let patterns = ["CUDA out of memory", "can't allocate memory", "not enough memory"];
+    let start = patterns.iter().filter_map(|pattern| text.find(pattern)).min()?;
+    // The message is quoted, and a trace of C++ follows.
+    let end = text[start..].find("\\n").map_or(text.len(), |length| start + length);
+    let sentences = &text[start..end];
+    // CUDA's goes on with advice on environment variables.
+    let end = sentences.find(" See documentation").unwrap_or(sentences.len());
+    Some(sentences[..end].trim_end_matches(['"', ')', '.']).to_owned())
+}
+
 /// All devices that can be used, the processor first.
 pub fn devices() -> Vec<Device> {
     let cuda_devices = match cuda() {
@@ -201,6 +245,41 @@ mod tests {
         let expected = devices().get(1).copied().unwrap_or(Device::Cpu);
         assert_eq!(device(DeviceChoice::Auto).unwrap(), expected);
         assert_eq!(device(DeviceChoice::Cpu).unwrap(), Device::Cpu);
+    }
+
+    #[test]
+    fn a_lack_of_memory_is_an_error_with_a_remedy_and_other_panics_go_on() {
+        let large = || {
+            let _ = Tensor::zeros([1 << 60], (Kind::Uint8, Device::Cpu));
+            Ok(())
+        };
+        let error = catch_out_of_memory("ask for less", large)
+            .expect_err("no machine has that")
+            .to_string();
+        assert!(
+            error.starts_with("out of memory: ") && error.contains("allocate") && error.ends_with("; ask for less"),
+            "{error}"
+        );
+        assert!(!error.contains('\n') && error.len() < 300, "{error}");
+
+        let cuda: &(dyn Any + Send) = &concat!(
+            "called `Result::unwrap()` on an `Err` value: Torch(\"CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a ",
+            "total capacity of 139.80 GiB of which 1.00 GiB is free. If reserved but unallocated memory is large try setting ",
+            "PYTORCH_ALLOC_CONF. See documentation for Memory Management (https://pytorch.org/docs)\\nException raised from \")"
+        )
+        .to_owned();
+        let what = out_of_memory(cuda).expect("it is one");
+        assert!(
+            what.starts_with("CUDA out of memory. Tried to allocate 20.00 GiB"),
+            "{what}"
+        );
+        assert!(what.ends_with("PYTORCH_ALLOC_CONF"), "{what}");
+
+        let other = catch_unwind(|| catch_out_of_memory::<()>("-", || panic!("another reason")));
+        assert_eq!(
+            other.expect_err("it panics").downcast_ref::<&str>(),
+            Some(&"another reason")
+        );
     }
 
     #[test]

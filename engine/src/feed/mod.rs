@@ -23,7 +23,7 @@
 //! and read.
 //!
 //! A row is a node's features, and with them their aggregate over its in-neighbours if there are such
-//! ([`Aggregates`](crate::store::aggregates::Aggregates)) and they are asked for: both are found, missed and given up together.
+//! ([`Aggregates`]) and they are asked for: both are found, missed and given up together.
 //!
 //! What can go wrong (a read, a file that changed, a batch that does not fit) ends all threads and is the iterator's last
 //! item. A panic of a thread becomes one of the consumer.

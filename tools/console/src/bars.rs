@@ -33,6 +33,18 @@ struct Shown {
     bar: ProgressBar,
     edges: Arc<AtomicU64>,
     stage: Mutex<Option<Stage>>,
+    /// Whether a finished stage leaves a line.
+    leaves_lines: bool,
+}
+
+/// What a stage counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    /// Bytes, of which it is known how many there will be.
+    Bytes,
+    /// Bytes, of any number.
+    OpenBytes,
+    Steps,
 }
 
 struct Stage {
@@ -41,8 +53,8 @@ struct Stage {
 }
 
 impl Bars {
-    /// Bars on stderr if that is a terminal, else hidden ones.
-    pub(crate) fn new() -> Self {
+    /// Bars on stderr if that is a terminal, else hidden ones. Whether a finished stage leaves a line depends.
+    pub(crate) fn new(leaves_lines: bool) -> Self {
         if SCREEN.is_hidden() {
             return Self::hidden();
         }
@@ -53,6 +65,7 @@ impl Bars {
                 bar: SCREEN.add(bar),
                 edges: Arc::default(),
                 stage: Mutex::new(None),
+                leaves_lines,
             }),
         }
     }
@@ -68,7 +81,16 @@ impl Progress for Bars {
         tracing::info!("{name}");
         if let Some(shown) = &self.shown {
             shown.finish_stage();
-            shown.start_stage(name, bytes);
+            let counts = bytes.map_or(Counts::OpenBytes, |_| Counts::Bytes);
+            shown.start_stage(name, counts, bytes);
+        }
+    }
+
+    fn steps(&self, name: &str, steps: u64) {
+        tracing::info!("{name}");
+        if let Some(shown) = &self.shown {
+            shown.finish_stage();
+            shown.start_stage(name, Counts::Steps, Some(steps));
         }
     }
 
@@ -91,14 +113,14 @@ impl Drop for Bars {
 }
 
 impl Shown {
-    fn start_stage(&self, name: &str, bytes: Option<u64>) {
+    fn start_stage(&self, name: &str, counts: Counts, total: Option<u64>) {
         self.edges.store(0, Relaxed);
         // The style first: what follows draws.
-        self.bar.set_style(style(bytes.is_some(), &self.edges));
+        self.bar.set_style(style(counts, &self.edges));
         self.bar.set_message(name.to_owned());
         self.bar.reset();
-        match bytes {
-            Some(bytes) => self.bar.set_length(bytes),
+        match total {
+            Some(total) => self.bar.set_length(total),
             None => self.bar.unset_length(),
         }
         self.bar.enable_steady_tick(REDRAW_INTERVAL);
@@ -109,11 +131,14 @@ impl Shown {
         *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(stage);
     }
 
-    /// Leaves a line that says what the stage did.
+    /// Leaves a line that says what the stage did, if lines are left.
     fn finish_stage(&self) {
         let Some(stage) = self.stage.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return;
         };
+        if !self.leaves_lines {
+            return;
+        }
         let line = finished_line(
             &stage.name,
             stage.started.elapsed(),
@@ -136,11 +161,11 @@ fn finished_line(name: &str, elapsed: Duration, bytes: u64, edges: u64) -> Strin
     line
 }
 
-fn style(length_is_known: bool, edges: &Arc<AtomicU64>) -> ProgressStyle {
-    let template = if length_is_known {
-        "{msg} [{bar:24}] {percent}% {done}, {left} left"
-    } else {
-        "{spinner} {msg} {done}"
+fn style(counts: Counts, edges: &Arc<AtomicU64>) -> ProgressStyle {
+    let template = match counts {
+        Counts::Bytes => "{msg} [{bar:24}] {percent}% {done}, {left} left",
+        Counts::OpenBytes => "{spinner} {msg} {done}",
+        Counts::Steps => "{msg} [{bar:24}] {done}, {left} left",
     };
     let edges = Arc::clone(edges);
     ProgressStyle::with_template(template)
@@ -148,7 +173,11 @@ fn style(length_is_known: bool, edges: &Arc<AtomicU64>) -> ProgressStyle {
         .progress_chars("=> ")
         .with_key("done", move |state: &ProgressState, out: &mut dyn fmt::Write| {
             let edges = edges.load(Relaxed);
-            let _ = out.write_str(&done(state.pos(), state.len(), edges, state.per_sec(), state.elapsed()));
+            let text = match counts {
+                Counts::Steps => stepped(state.pos(), state.len().unwrap_or(0), edges, state.elapsed()),
+                _ => done(state.pos(), state.len(), edges, state.per_sec(), state.elapsed()),
+            };
+            let _ = out.write_str(&text);
         })
         .with_key("left", |state: &ProgressState, out: &mut dyn fmt::Write| {
             let _ = out.write_str(&left(state.eta()));
@@ -181,6 +210,16 @@ fn done(bytes: u64, bytes_total: Option<u64>, edges: u64, bytes_per_second: f64,
     parts.join(", ")
 }
 
+/// How many steps of a running stage are done, and how fast edges were so far.
+fn stepped(steps: u64, total: u64, edges: u64, elapsed: Duration) -> String {
+    // The bar is drawn once before it is told.
+    if total == 0 {
+        return "starting".to_owned();
+    }
+    let rate = edges as f64 / elapsed.as_secs_f64().max(1e-3);
+    format!("{steps}/{total} steps, {} edges/s", count(rate as u64))
+}
+
 /// Time left needs no fractions.
 fn left(left: Duration) -> String {
     if left < Duration::from_secs(100) {
@@ -193,9 +232,14 @@ fn left(left: Duration) -> String {
 /// Prints a line on stderr, above whatever bar is there.
 pub(crate) fn eprint_line(line: &str) {
     // If stderr is closed there is nobody to tell.
-    SCREEN.suspend(|| {
+    above(|| {
         let _ = writeln!(io::stderr(), "{line}");
     });
+}
+
+/// Writes to a terminal, which may be stdout's as well as stderr's, while there is no bar on it.
+pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
+    SCREEN.suspend(write)
 }
 
 /// Where the log goes: to stderr, above the bars. The log writes each event at once.
@@ -204,7 +248,7 @@ pub(crate) struct AboveBars;
 
 impl Write for AboveBars {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        SCREEN.suspend(|| io::stderr().write(bytes))
+        above(|| io::stderr().write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -237,6 +281,16 @@ mod tests {
         );
         assert_eq!(done(0, None, 500, 0.0, second), "500 edges/s, 1.00 s");
         assert_eq!(done(0, None, 0, 0.0, second), "1.00 s");
+    }
+
+    #[test]
+    fn steps_are_counted_as_such() {
+        assert_eq!(
+            stepped(12, 38, 3_000_000, Duration::from_secs(2)),
+            "12/38 steps, 1.50 M edges/s"
+        );
+        assert_eq!(stepped(0, 38, 0, Duration::ZERO), "0/38 steps, 0 edges/s");
+        assert_eq!(stepped(0, 0, 0, Duration::ZERO), "starting");
     }
 
     #[test]

@@ -107,7 +107,12 @@ impl Console {
 
     /// Progress bars on stderr; hidden with `--quiet`, or if stderr is no terminal.
     pub fn bars(&self) -> Bars {
-        if self.quiet { Bars::hidden() } else { Bars::new() }
+        if self.quiet { Bars::hidden() } else { Bars::new(true) }
+    }
+
+    /// As [`Console::bars`], for stages that come again and again: a finished one leaves no line.
+    pub fn passing_bars(&self) -> Bars {
+        if self.quiet { Bars::hidden() } else { Bars::new(false) }
     }
 
     /// Says how it ended, on stdout: one JSON object with `--json`, nothing with `--quiet`, else one line. For programs

@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use anyhow::Context;
 
+use crate::bars;
+
 /// The reader of stdout has gone. Travels inside an [`io::Error`], so that a broken pipe elsewhere is not mistaken for
 /// it.
 #[derive(Debug, thiserror::Error)]
@@ -16,15 +18,16 @@ pub fn stdout() -> io::BufWriter<impl Write> {
     io::BufWriter::with_capacity(64 << 10, MarkClosed(io::stdout()))
 }
 
-/// Prints a line on stdout.
+/// Prints a line on stdout, above whatever bar is there.
 ///
 /// # Errors
 /// If stdout can't be written to.
 pub fn print_line(line: &str) -> anyhow::Result<()> {
-    let mut stdout = stdout();
-    writeln!(stdout, "{line}")
-        .and_then(|()| stdout.flush())
-        .context("cannot write to stdout")
+    bars::above(|| {
+        let mut stdout = stdout();
+        writeln!(stdout, "{line}").and_then(|()| stdout.flush())
+    })
+    .context("cannot write to stdout")
 }
 
 struct MarkClosed<W>(W);

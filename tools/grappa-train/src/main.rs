@@ -8,9 +8,10 @@ mod export;
 mod predict;
 mod train;
 
-use std::process::ExitCode;
+use std::{panic, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use grappa_trainer::runtime;
 
 #[derive(Parser)]
 #[command(
@@ -42,6 +43,13 @@ enum Command {
 
 fn main() -> ExitCode {
     grappa_console::run(|| {
+        // What becomes an error is not told as a panic, too.
+        let tell = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !runtime::is_out_of_memory(info.payload()) {
+                tell(info);
+            }
+        }));
         let command = Cli::command().mut_subcommand("config", args::with_defaults);
         let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
         let console = cli.console.open();

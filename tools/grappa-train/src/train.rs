@@ -3,11 +3,8 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::bail;
-use grappa_console::{ByteSize, Console, Summary, count, print_line};
-use grappa_engine::{
-    progress::{Progress, Silent},
-    store::Store,
-};
+use grappa_console::{Bars, ByteSize, Console, Summary, count, print_line};
+use grappa_engine::{progress::Progress, store::Store};
 use grappa_trainer::{
     run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord, summary},
     runtime,
@@ -21,6 +18,28 @@ use crate::args;
 struct Screen {
     /// Whether epochs are told, a line each.
     tells: bool,
+    bars: EpochBars,
+}
+
+/// Bars whose stages are those of an epoch.
+struct EpochBars {
+    bars: Bars,
+    /// Before the name of a stage: which epoch it is.
+    prefix: String,
+}
+
+impl Progress for EpochBars {
+    fn stage(&self, name: &str, bytes: Option<u64>) {
+        self.bars.stage(&format!("{}{name}", self.prefix), bytes);
+    }
+
+    fn steps(&self, name: &str, steps: u64) {
+        self.bars.steps(&format!("{}{name}", self.prefix), steps);
+    }
+
+    fn advance(&self, bytes: u64, edges: u64) {
+        self.bars.advance(bytes, edges);
+    }
 }
 
 #[derive(Serialize)]
@@ -37,8 +56,15 @@ pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Res
     let device = runtime::device(config.device)?;
     runtime::set_threads(config.threads());
     runtime::keep_freed_memory();
-    let mut screen = Screen { tells: console.tells() };
+    let mut screen = Screen {
+        tells: console.tells(),
+        bars: EpochBars {
+            bars: console.passing_bars(),
+            prefix: String::new(),
+        },
+    };
     let summary = train(store, config, &folder, options.resume, device, &mut screen)?;
+    drop(screen);
     console.finish(&Trained {
         summary,
         folder: folder.path().display().to_string(),
@@ -70,7 +96,11 @@ fn open_folder(store: &Path, options: &args::Train) -> anyhow::Result<(RunFolder
 
 impl Watcher for Screen {
     fn progress(&self) -> &dyn Progress {
-        &Silent
+        &self.bars
+    }
+
+    fn begin(&mut self, epoch: u64, epochs: u64) {
+        self.bars.prefix = format!("epoch {epoch}/{epochs}: ");
     }
 
     fn epoch(&mut self, record: &EpochRecord, epochs: u64) {

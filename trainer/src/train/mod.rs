@@ -267,7 +267,7 @@ impl Trainer {
             },
             ..EpochStats::default()
         };
-        progress.stage("training", None);
+        progress.steps("training", batches.steps());
         let before = feed.stats();
         let result = self.steps_of(epoch, &batches, &mut feed, rate, progress, &mut stats);
         stats.add_feed(&before, &feed.stats());
@@ -293,6 +293,7 @@ impl Trainer {
             let place = batches.places()[batch.index() as usize];
             if let Some(number) = step.number.filter(|&number| number != place.step) {
                 self.finish(&mut step, rate(number, steps), stats)?;
+                progress.advance(1, 0);
             }
             (step.number, step.seeds) = (Some(place.step), batches.seeds_per_step());
             let edges = batch.minibatch().edges() as u64;
@@ -301,10 +302,11 @@ impl Trainer {
             covered += part.coverage;
             right += part.right;
             stats.seeds += batch.minibatch().seeds as u64;
-            progress.advance(batch.features().map_or(0, |rows| rows.bytes().len() as u64), edges);
+            progress.advance(0, edges);
         }
         if let Some(number) = step.number {
             self.finish(&mut step, rate(number, steps), stats)?;
+            progress.advance(1, 0);
         }
         let seeds = stats.seeds.max(1) as f64;
         stats.loss = loss / seeds;

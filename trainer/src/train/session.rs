@@ -26,12 +26,16 @@ use crate::{
         scores::ScoreReport,
         summary::Summary,
     },
+    runtime,
 };
 
 /// Who watches a run.
 pub trait Watcher {
     /// Where stages of an epoch report.
     fn progress(&self) -> &dyn Progress;
+
+    /// An epoch begins, the first of which is number 1.
+    fn begin(&mut self, _epoch: u64, _epochs: u64) {}
 
     /// An epoch is finished.
     fn epoch(&mut self, record: &EpochRecord, epochs: u64);
@@ -44,8 +48,23 @@ pub trait Watcher {
 ///
 /// # Errors
 /// If options don't fit the store or the earlier run, files can't be read or written, or a loss is no number. What was
-/// checkpointed stays, and the run can be resumed.
+/// checkpointed stays, and the run can be resumed. A full disk is none: training goes on without what it can't write, and
+/// says so.
 pub fn train(
+    store: Arc<Store>,
+    config: TrainConfig,
+    folder: &RunFolder,
+    resume: bool,
+    device: Device,
+    watcher: &mut dyn Watcher,
+) -> Result<Summary> {
+    runtime::catch_out_of_memory(
+        "try a smaller --batch or --hidden, fewer neighbours (--fanouts), or --precision bf16; the last checkpoint stays",
+        || train_on(store, config, folder, resume, device, watcher),
+    )
+}
+
+fn train_on(
     store: Arc<Store>,
     config: TrainConfig,
     folder: &RunFolder,
@@ -91,6 +110,7 @@ pub fn train(
     let mut saved = Instant::now();
     while state.epoch < config.epochs && !state.early_stopping.is_over(config.early_stopping) {
         let epoch_begin = Instant::now();
+        watcher.begin(state.epoch + 1, config.epochs);
         let rate = |step, steps| state.learning_rate.at(&config, state.epoch, step, steps);
         let stats = trainer.epoch(state.epoch, &rate, watcher.progress())?;
         let last_rate = rate(stats.steps.saturating_sub(1), stats.steps.max(1));
@@ -100,9 +120,13 @@ pub fn train(
         state.super_epoch = (state.epoch - 1) / config.repartition_every;
 
         let is_last = state.epoch == config.epochs;
-        let evaluation = (is_last || state.epoch.is_multiple_of(config.eval_every))
-            .then(|| trainer.evaluate(true, watcher.progress()))
-            .transpose()?;
+        let evaluation = match is_last || state.epoch.is_multiple_of(config.eval_every) {
+            true => {
+                let evaluated = trainer.evaluate(true, watcher.progress());
+                survive_full_disk(watcher, "no evaluation", evaluated)?
+            }
+            false => None,
+        };
         let mut is_best = false;
         if let Some(score) = evaluation.as_ref().and_then(Evaluation::score) {
             is_best = state.early_stopping.observe(score);
@@ -119,13 +143,13 @@ pub fn train(
         state.seconds = seconds_before + begin.elapsed().as_secs_f64();
         let record = record(&state, &stats, evaluation.as_ref(), last_rate, epoch_begin.elapsed());
         watcher.epoch(&record, config.epochs);
-        journal.append(record)?;
+        survive(watcher, "no line in metrics.jsonl", journal.append(record));
         let ends = is_last || state.early_stopping.is_over(config.early_stopping);
-        if is_best || state.best.is_none() {
+        if evaluation.is_some() && (is_best || state.best.is_none()) {
             best_scores = evaluation.as_ref().map(scored);
         }
         let summary = Summary::new(journal.records(), state.best.as_ref(), &config, state.seconds);
-        folder.write_summary(&summary)?;
+        survive(watcher, "no summary", folder.write_summary(&summary));
         if evaluation.is_some() {
             let report = Report {
                 name: &name,
@@ -136,7 +160,7 @@ pub fn train(
                 classes: &classes,
                 is_finished: ends,
             };
-            folder.write_report(&report.html())?;
+            survive(watcher, "no report", folder.write_report(&report.html()));
         }
 
         let by_epochs = config.checkpoint_every > 0 && state.epoch.is_multiple_of(config.checkpoint_every);
@@ -145,18 +169,21 @@ pub fn train(
             // History is that of the last evaluation: from a checkpoint in between it could not be made again.
             && (evaluation.is_some() || !trainer.uses_history());
         if by_epochs && evaluation.is_none() {
-            trainer.refresh_history(watcher.progress())?;
+            let refreshed = trainer.refresh_history(watcher.progress());
+            survive_full_disk(watcher, "no history of halo nodes", refreshed)?;
         }
         if is_best {
-            survive(watcher, checkpoints.save_best(&trainer.checkpoint(&state, false)));
+            let saved = checkpoints.save_best(&trainer.checkpoint(&state, false));
+            survive(watcher, "no checkpoint", saved);
         }
         if ends || by_epochs || by_time {
-            survive(watcher, checkpoints.save(&trainer.checkpoint(&state, true)));
+            let written = checkpoints.save(&trainer.checkpoint(&state, true));
+            survive(watcher, "no checkpoint", written);
             saved = Instant::now();
         }
     }
     let summary = Summary::new(journal.records(), state.best.as_ref(), &config, state.seconds);
-    folder.write_summary(&summary)?;
+    survive(watcher, "no summary", folder.write_summary(&summary));
     Ok(summary)
 }
 
@@ -178,12 +205,24 @@ fn class_names(folder: &RunFolder, config: &TrainConfig, classes: u64) -> Result
     Ok(names)
 }
 
-/// A full disk is no reason to lose what was trained: what was saved before stays, and the run goes on.
-fn survive(watcher: &mut dyn Watcher, saved: Result<PathBuf>) {
-    if let Err(error) = saved {
+/// What can't be written is no reason to lose what was trained: what was there before stays, and the run goes on.
+fn survive<T>(watcher: &mut dyn Watcher, lack: &str, written: Result<T>) {
+    if let Err(error) = written {
         watcher.warn(&format!(
-            "no checkpoint: {error}; training goes on, and the checkpoint before it stays"
+            "{lack}: {error}; training goes on, and what was there before stays"
         ));
+    }
+}
+
+/// What a full disk prevents is done without.
+fn survive_full_disk<T>(watcher: &mut dyn Watcher, lack: &str, done: Result<T>) -> Result<Option<T>> {
+    match done {
+        Ok(done) => Ok(Some(done)),
+        Err(error) if error.is_of_full_disk() => {
+            watcher.warn(&format!("{lack}: {error}; training goes on without"));
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -27,6 +27,7 @@ use crate::{
         config::TrainConfig,
         folder,
     },
+    runtime::catch_out_of_memory,
 };
 
 /// The model of a run with the parameters of its best evaluation; where nothing was evaluated, with the last ones.
@@ -195,7 +196,9 @@ impl Trained {
             scratch,
             device: self.device,
         };
-        inference.run_layers(&self.model, layers, false, progress, on_rows)?;
+        catch_out_of_memory("free some of the device's memory, or use --device cpu", || {
+            inference.run_layers(&self.model, layers, false, progress, on_rows)
+        })?;
         Ok(())
     }
 }

@@ -2,9 +2,7 @@
 //!
 //! That takes a Python with torch, torch_geometric, safetensors and numpy, which GRAPPA_PYG_PYTHON names:
 //!
-//!     GRAPPA_PYG_PYTHON=/path/to/venv/bin/python cargo test -p grappa-trainer --test export
-
-mod common;
+//!     GRAPPA_PYG_PYTHON=/path/to/venv/bin/python cargo test -p grappa-trainer --test runs export
 
 use std::{fs, path::Path, process::Command};
 
@@ -27,7 +25,7 @@ use grappa_trainer::{
 };
 use tch::Device;
 
-use self::common::{BUDGET, DENSE, NAMES, Shape, config, store, trained, trained_as};
+use crate::stores::{BUDGET, DENSE, NAMES, Shape, config, store, trained, trained_as};
 
 /// Loads the model, computes the logits of the whole graph, and compares.
 const CHECK: &str = r#"

@@ -1,7 +1,5 @@
 //! The model of a run, applied: to the store it was trained on, and to others.
 
-mod common;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -24,7 +22,7 @@ use parquet::{
 };
 use tch::Device;
 
-use self::common::{BUDGET, CLASSES, DENSE, NAMES, NODES, Shape, id, store, trained};
+use crate::stores::{BUDGET, CLASSES, DENSE, NAMES, NODES, Shape, id, store, trained};
 
 fn values<const N: usize>(path: &Path) -> Vec<[u8; N]> {
     let bytes = fs::read(path).unwrap();
@@ -53,6 +51,13 @@ fn predictions_are_those_of_the_best_evaluation_in_every_form() {
         let best = trained.state().best.expect("it was evaluated");
         assert_eq!(Some(trained.state().epoch), summary.best_epoch);
         assert_eq!(trained.state().step, best.step);
+
+        let report = fs::read_to_string(folder.join("sage.run/report.html")).unwrap();
+        assert!(
+            NAMES
+                .iter()
+                .all(|name| report.contains(&format!("<th title=\"{name}\">{name}</th>")))
+        );
 
         let out = folder.join("out");
         fs::create_dir(&out).unwrap();

@@ -1,0 +1,107 @@
+//! A disk that is full for a while costs what could not be written meanwhile, and nothing else.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use grappa_engine::progress::{Progress, Silent};
+use grappa_trainer::{
+    run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord},
+    train::{Watcher, train},
+};
+use tch::Device;
+
+use crate::stores::{DENSE, config, store};
+
+/// Makes writing fail in one epoch, as a full disk does.
+struct Filling {
+    run: PathBuf,
+    full_in: u64,
+    warnings: Vec<String>,
+}
+
+impl Filling {
+    /// The names that files have while they are written.
+    fn temporary(&self, step: u64) -> [PathBuf; 4] {
+        [
+            format!("checkpoints/step-{step:012}.safetensors.tmp"),
+            format!("checkpoints/best-{step:012}.safetensors.tmp"),
+            "summary.json.tmp".into(),
+            "report.html.tmp".into(),
+        ]
+        .map(|name| self.run.join(name))
+    }
+}
+
+impl Watcher for Filling {
+    fn progress(&self) -> &dyn Progress {
+        &Silent
+    }
+
+    fn epoch(&mut self, record: &EpochRecord, _epochs: u64) {
+        for name in self.temporary(record.step) {
+            if record.epoch == self.full_in {
+                symlink("/dev/full", name).unwrap();
+            } else {
+                let _ = fs::remove_file(name);
+            }
+        }
+    }
+
+    fn warn(&mut self, what: &str) {
+        self.warnings.push(what.to_owned());
+    }
+}
+
+fn steps_of(run: &Path) -> Vec<String> {
+    let names = fs::read_dir(run.join("checkpoints")).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut steps: Vec<_> = names.filter(|name| name.starts_with("step-")).collect();
+    steps.sort();
+    steps
+}
+
+#[test]
+fn training_goes_on_over_a_full_disk_with_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let config = TrainConfig {
+        epochs: 3,
+        checkpoint_every: 1,
+        ..config()
+    };
+    let mut runs = Vec::new();
+    for full_in in [2, 99] {
+        let path = folder.path().join(format!("{full_in}.run"));
+        let run = RunFolder::create(&path, &config).unwrap();
+        let mut watcher = Filling {
+            run: path.clone(),
+            full_in,
+            warnings: Vec::new(),
+        };
+        let summary = train(store.clone(), config.clone(), &run, false, Device::Cpu, &mut watcher).unwrap();
+        assert_eq!(summary.epochs, 3);
+        runs.push((path, watcher.warnings, summary));
+    }
+    let [(full, warnings, summary), (free, no_warnings, expected)] = &runs[..] else {
+        unreachable!("two runs")
+    };
+    assert_eq!(no_warnings, &Vec::<String>::new());
+    for lack in ["no checkpoint: ", "no summary: ", "no report: "] {
+        let warning = warnings.iter().find(|warning| warning.starts_with(lack));
+        let warning = warning.unwrap_or_else(|| panic!("{lack}{warnings:?}"));
+        assert!(
+            warning.contains("No space left on device") && warning.contains("training goes on"),
+            "{warning}"
+        );
+    }
+    // The checkpoint of that epoch is missing, and no half of it is there.
+    let (with, without) = (steps_of(free), steps_of(full));
+    assert_eq!(with.len(), 3);
+    assert_eq!(without, [with[0].clone(), with[2].clone()]);
+    // What was trained is the same, and is told in the end.
+    assert_eq!(summary.val_accuracy, expected.val_accuracy);
+    assert!(full.join("summary.json").exists() && full.join("report.html").exists());
+}
