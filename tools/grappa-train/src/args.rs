@@ -85,7 +85,7 @@ struct Options {
     /// Random walks from each node, of pinsage: its neighbours are the nodes that they visit most often
     #[arg(long, help_heading = MINIBATCHES, value_name = "N")]
     walks: Option<u32>,
-    /// The most steps of a walk
+    /// The most steps of a walk; evaluation takes all in-neighbours alike, which is what walks of one step come to
     #[arg(long, help_heading = MINIBATCHES, value_name = "N")]
     walk_steps: Option<u32>,
     /// Probability that a walk ends before its next step

@@ -59,7 +59,8 @@ pub struct TrainConfig {
     pub replace: bool,
     /// Random walks from each node, of PinSAGE: its neighbours are the nodes that they visit most often.
     pub walks: u32,
-    /// The most steps of a walk.
+    /// The most steps of a walk. Evaluation and predictions take all in-neighbours alike, which is what walks of one step come
+    /// to; longer ones let training see nodes that are further away.
     pub walk_steps: u32,
     /// Probability that a walk ends before its next step.
     pub walk_termination: f64,
