@@ -54,8 +54,10 @@ impl<'a, R: Rows> Group<'a, R> {
         self.scratch.sources.clear();
         self.heads.clear();
         self.heads.extend(nodes.map(|node| rows.head(node)));
+        self.heads.iter().for_each(|&head| rows.prefetch_head(head));
         self.places.clear();
         self.places.extend(self.heads.iter().map(|&head| rows.locate(head)));
+        self.places.iter().for_each(|place| rows.prefetch_row(place));
     }
 
     /// The degrees of row number `row`.
@@ -71,13 +73,19 @@ impl<'a, R: Rows> Group<'a, R> {
         self.rows.weights(&self.places[row], &self.notes, count, weights)
     }
 
-    /// Notes what is kept of the next row, and asks for it.
+    /// Notes what is kept of the next row.
     #[inline(always)]
     pub(super) fn take(&mut self, taken: Taken) {
-        let place = &self.places[self.scratch.taken.len()];
-        self.rows
-            .prefetch_sources(place, taken.positions(&self.scratch.positions));
         self.scratch.taken.push(taken);
+    }
+
+    /// Asks for the sources that are kept of all rows.
+    #[inline(always)]
+    pub(super) fn prefetch(&self) {
+        for (place, taken) in self.places.iter().zip(&self.scratch.taken) {
+            self.rows
+                .prefetch_sources(place, taken.positions(&self.scratch.positions));
+        }
     }
 
     /// Appends the sources that are kept of row number `row`.

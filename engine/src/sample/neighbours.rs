@@ -4,7 +4,8 @@
 //! for each group of destinations:
 //!     ask for the heads of their rows
 //!     read the heads; ask for what says the degrees
-//!     read the degrees; draw positions; ask for the sources at them
+//!     read the degrees; draw positions
+//!     ask for the sources at them
 //!     read the sources
 //!     relabel the sources, asking for the table some edges ahead
 //! ```
@@ -92,6 +93,7 @@ impl Hop {
             };
             group.take(taken);
         }
+        group.prefetch();
         Ok(())
     }
 

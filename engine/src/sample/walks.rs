@@ -171,6 +171,7 @@ impl WalkHop<'_> {
             let taken = Taken::since(start, positions);
             group.take(taken);
         }
+        group.prefetch();
         let mut row = 0;
         walks.retain_mut(|walk| {
             group.scratch.sources.clear();

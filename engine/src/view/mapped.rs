@@ -2,13 +2,36 @@
 //!
 //! What is sampled is in the page cache, or is read by a page fault: memory of its own the view has none to speak of.
 //!
+//! # What it costs
+//! Three times what rows in memory cost: in R-MAT 22 with edge factor 16, fanouts 15,10,5, an edge takes 50 ns of one core
+//! at 4.1 GHz, all in the page cache, where it takes 15.5 from memory. Of these, 11.5 are for drawing and relabelling,
+//! whatever the view. The rest is
+//!
+//! - the same waiting for memory, a little more of it: a line of the directory for each destination, and often one of its
+//!   exceptions; for each source a line of upper bits and one of low bits, some of which sources share. That makes 1.3 lines
+//!   an edge instead of 1.2, and they are on small pages: with all files on huge pages it is 5 ns less. Lines are asked for
+//!   ahead, in stages, as [`Rows`] says. An eighth of all loads of 8 bytes straddle two lines, so both ends are asked for;
+//! - instructions: 280 for each destination to add up the sizes of the rows before it in its line, 5.1 edges a
+//!   destination; 45 an edge to ask for lines; and to find a source, 90 in a row of up to 250 upper bits and 190 in longer
+//!   ones, of which each waits for the one before. In the first level of the cache that alone is 4 + 3.5 + 7 to 14 ns.
+//!
+//! So it can't be as fast as from memory: seven tenths of that would leave 10.5 ns an edge, or 43 cycles, for those 200 to
+//! 290 instructions. Selecting a bit in one instruction (PDEP) saves 2 to 4 ns, but takes hundreds of cycles on processors
+//! before Zen 3; counting the ones of a line in one takes AVX-512.
+//!
+//! Keeping decoded rows in the view's budget does not pay either. Rows with many sources are drawn from more often, but no
+//! more than in proportion: those with at least 512 have 43 % of the edges, and 32 % of the draws are from them. For seven
+//! tenths, four fifths of all rows would have to be kept; who has that memory has it for [`ViewKind::Memory`].
+//!
+//! [`ViewKind::Memory`]: super::ViewKind::Memory
+//!
 //! # Sources that are not owned
 //! A row of a file has its sources ascending, owned or not. The order of views puts the owned ones first: so a row is cut
 //! where the runs of owned nodes begin and end, and the pieces are called *segments*, those of owned sources and then the
 //! others. A position is found by counting through the segments. Where a row is cut is found by searching; in a short row,
 //! which is decoded first.
 
-use std::{iter, ops::Range, path::PathBuf};
+use std::{hint::select_unpredictable, iter, ops::Range, path::PathBuf};
 
 use grappa_formats::{
     ChunkId, NodeId,
@@ -29,10 +52,14 @@ use crate::{
 };
 
 /// Rows of no more bytes than this are asked for whole, as soon as they are found.
-const WHOLE_BYTES: u64 = 256;
+const WHOLE_BYTES: u64 = 192;
+/// Rows are read in pieces of up to so many bytes, also those that are shorter.
+const PIECE_BYTES: u64 = 32;
+/// How far beyond its last byte a row is read.
+const BEYOND_BYTES: u64 = 7;
 /// Rows with no more sources than so many for each run of owned nodes are decoded to be cut.
 const DECODED_PER_RUN: u64 = 32;
-const LINE_BYTES: usize = 64;
+const LINE_BYTES: u64 = 64;
 
 /// The mapped chunks of a view.
 #[derive(Debug)]
@@ -96,20 +123,9 @@ struct ChunkFiles<'a> {
 /// Where to look for a row: the chunk and the row in it.
 type Head = Option<(u32, u64)>;
 
-/// Where a row is.
-pub(crate) struct MappedPlace<'a> {
-    chunk: u32,
-    /// None if it is not owned.
-    found: Option<RowPlace>,
-    /// Known once its degrees were asked for.
-    row: Option<Row<'a>>,
-    /// How many of its sources are owned.
-    visible: u64,
-    /// Its segments, among those that are noted.
-    segments: Range<usize>,
-    /// Where its sources start among those that are noted, if it was decoded.
-    decoded: Option<usize>,
-}
+/// Where a row is; none if it is not owned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FilePlace(Option<(u32, RowPlace)>);
 
 impl<'a> Files<'a> {
     #[inline(always)]
@@ -122,6 +138,14 @@ impl<'a> Files<'a> {
     }
 
     #[inline(always)]
+    fn prefetch_head(&self, head: Head) {
+        if let Some((chunk, row)) = head {
+            let rows = &self.of(chunk).rows;
+            prefetch(rows.degrees_payload(), rows.directory_touches(row));
+        }
+    }
+
+    #[inline(always)]
     fn of(&self, chunk: u32) -> &ChunkFiles<'a> {
         self.chunks[chunk as usize]
             .as_ref()
@@ -129,42 +153,43 @@ impl<'a> Files<'a> {
     }
 
     #[inline(always)]
-    fn locate(&self, head: Head) -> MappedPlace<'a> {
-        let found = head.map(|(chunk, row)| {
-            let rows = &self.of(chunk).rows;
-            let found = rows.locate(row);
-            let extent = found.extent();
-            prefetch(rows.edges_payload(), extent.start as usize);
-            if extent.end - extent.start <= WHOLE_BYTES {
-                for byte in (extent.start as usize..extent.end as usize).step_by(LINE_BYTES).skip(1) {
-                    prefetch(rows.edges_payload(), byte);
-                }
-                prefetch(rows.edges_payload(), extent.end.saturating_sub(1) as usize);
-            }
-            found
-        });
-        MappedPlace {
-            chunk: head.map_or(0, |(chunk, _)| chunk),
-            found,
-            row: None,
-            visible: 0,
-            segments: 0..0,
-            decoded: None,
+    fn locate(&self, head: Head) -> FilePlace {
+        FilePlace(head.map(|(chunk, row)| (chunk, self.of(chunk).rows.locate(row))))
+    }
+
+    #[inline(always)]
+    fn prefetch_row(&self, place: &FilePlace) {
+        let Some((chunk, found)) = &place.0 else { return };
+        let payload = self.of(*chunk).rows.edges_payload();
+        let extent = found.extent();
+        // Always as many lines as the longest of these rows has: the last one more than once, rather than a branch that
+        // no processor could predict.
+        let length = extent.end - extent.start;
+        let last = select_unpredictable(length <= WHOLE_BYTES, length.max(PIECE_BYTES), found.head_bytes());
+        let last = last + BEYOND_BYTES;
+        for line in 0..=WHOLE_BYTES / LINE_BYTES {
+            let byte = extent.start + last.min(line * LINE_BYTES);
+            prefetch(payload, byte as usize);
         }
     }
 
     /// Opens a row; none if it is not owned.
     #[inline(always)]
-    fn open(&self, place: &mut MappedPlace<'a>) -> Option<Row<'a>> {
-        let found = place.found?;
-        place.row = Some(self.of(place.chunk).rows.row_at(&found));
-        place.row
+    fn open(&self, place: &FilePlace) -> Option<Row<'a>> {
+        let (chunk, found) = &place.0?;
+        Some(self.of(*chunk).rows.row_at(found))
     }
 
     #[inline(always)]
-    fn prefetch(&self, place: &MappedPlace<'a>, position: u64) {
-        if let Some(row) = &place.row {
-            let payload = self.of(place.chunk).rows.edges_payload();
+    fn prefetch_sources(&self, place: &FilePlace, positions: &[u64]) {
+        let Some((chunk, found)) = &place.0 else { return };
+        let extent = found.extent();
+        if extent.end - extent.start <= WHOLE_BYTES {
+            return; // asked for whole
+        }
+        let rows = &self.of(*chunk).rows;
+        let (row, payload) = (rows.row_at(found), rows.edges_payload());
+        for &position in positions {
             for byte in row.touches(position) {
                 prefetch(payload, byte as usize);
             }
@@ -172,19 +197,14 @@ impl<'a> Files<'a> {
     }
 
     /// Appends the weights of edges of a row, by their positions in the file.
-    fn weights(
-        &self,
-        place: &MappedPlace<'a>,
-        edges: impl Iterator<Item = Range<u64>>,
-        out: &mut Vec<f32>,
-    ) -> Result<()> {
-        let Some(found) = &place.found else {
+    fn weights(&self, place: &FilePlace, edges: impl Iterator<Item = Range<u64>>, out: &mut Vec<f32>) -> Result<()> {
+        let Some((chunk, found)) = place.0 else {
             return Ok(());
         };
-        let files = self.of(place.chunk);
+        let files = self.of(chunk);
         let weights = files.weights.as_ref().expect("the view has weights");
         let all = weights.range(found.row(), |row| files.rows.degree(row)).map_err(|e| {
-            let file = files::of_chunk(ChunkId(place.chunk), "weights");
+            let file = files::of_chunk(ChunkId(chunk), "weights");
             Error::format(self.mapped.store.join(file))(e)
         })?;
         for edges in edges {
@@ -199,9 +219,9 @@ impl<'a> Files<'a> {
 /// The mapped rows of all nodes.
 pub(crate) struct MappedWhole<'a>(Files<'a>);
 
-impl<'a> Rows for MappedWhole<'a> {
+impl Rows for MappedWhole<'_> {
     type Head = Head;
-    type Place = MappedPlace<'a>;
+    type Place = FilePlace;
     type Notes = Vec<u64>;
 
     #[inline(always)]
@@ -213,12 +233,22 @@ impl<'a> Rows for MappedWhole<'a> {
     }
 
     #[inline(always)]
-    fn locate(&self, head: Head) -> MappedPlace<'a> {
+    fn prefetch_head(&self, head: Head) {
+        self.0.prefetch_head(head);
+    }
+
+    #[inline(always)]
+    fn locate(&self, head: Head) -> FilePlace {
         self.0.locate(head)
     }
 
     #[inline(always)]
-    fn degrees(&self, place: &mut MappedPlace<'a>, _: &mut Vec<u64>) -> Degrees {
+    fn prefetch_row(&self, place: &FilePlace) {
+        self.0.prefetch_row(place);
+    }
+
+    #[inline(always)]
+    fn degrees(&self, place: &mut FilePlace, _: &mut Vec<u64>) -> Degrees {
         let degree = self.0.open(place).map_or(0, |row| row.degree());
         Degrees {
             visible: degree,
@@ -228,43 +258,33 @@ impl<'a> Rows for MappedWhole<'a> {
     }
 
     #[inline(always)]
-    fn prefetch_sources(&self, place: &MappedPlace<'a>, positions: Positions<'_>) {
-        if let Positions::These(positions) = positions
-            && place.is_long()
-        {
-            positions.iter().for_each(|&position| self.0.prefetch(place, position));
+    fn prefetch_sources(&self, place: &FilePlace, positions: Positions<'_>) {
+        if let Positions::These(positions) = positions {
+            self.0.prefetch_sources(place, positions);
         }
     }
 
     #[inline(always)]
     fn sources_at(
         &self,
-        place: &MappedPlace<'a>,
+        place: &FilePlace,
         buffer: &mut Vec<u64>,
         positions: Positions<'_>,
         sources: &mut Vec<NodeId>,
     ) {
-        let Some(row) = &place.row else { return };
-        buffer.clear();
+        let Some(row) = self.0.open(place) else { return };
         match positions {
-            Positions::First(_) => row.decode_into(buffer),
-            Positions::These(positions) => row.get_many(positions, buffer),
+            Positions::First(_) => {
+                buffer.clear();
+                row.decode_into(buffer);
+                sources.extend(buffer.iter().copied().map(NodeId));
+            }
+            Positions::These(positions) => row.get_many_as(positions, sources, NodeId),
         }
-        sources.extend(buffer.iter().copied().map(NodeId));
     }
 
-    fn weights(&self, place: &MappedPlace<'a>, _: &Vec<u64>, count: u64, weights: &mut Vec<f32>) -> Result<()> {
+    fn weights(&self, place: &FilePlace, _: &Vec<u64>, count: u64, weights: &mut Vec<f32>) -> Result<()> {
         self.0.weights(place, iter::once(0..count), weights)
-    }
-}
-
-impl MappedPlace<'_> {
-    /// Whether the row was not asked for whole when it was found.
-    fn is_long(&self) -> bool {
-        self.found.is_some_and(|found| {
-            let extent = found.extent();
-            extent.end - extent.start > WHOLE_BYTES
-        })
     }
 }
 
@@ -272,6 +292,18 @@ impl MappedPlace<'_> {
 pub(crate) struct MappedPart<'a> {
     files: Files<'a>,
     owned: &'a Owned,
+}
+
+/// Where a row of a partition is.
+#[derive(Debug, Clone)]
+pub(crate) struct PartPlace {
+    file: FilePlace,
+    /// How many of its sources are owned.
+    visible: u64,
+    /// Its segments, among those that are noted.
+    segments: Range<usize>,
+    /// Where its sources start among those that are noted, if it was decoded.
+    decoded: Option<usize>,
 }
 
 /// What is kept of the rows of a group, and room to read them.
@@ -287,7 +319,7 @@ pub(crate) struct Cuts {
 
 impl MappedPart<'_> {
     /// Cuts a row into segments. Returns how many sources are in those that are owned.
-    fn cut(&self, row: &Row<'_>, place: &mut MappedPlace<'_>, cuts: &mut Cuts) -> u64 {
+    fn cut(&self, row: &Row<'_>, place: &mut PartPlace, cuts: &mut Cuts) -> u64 {
         let runs = self.owned.runs();
         let degree = row.degree();
         let first = cuts.segments.len();
@@ -329,7 +361,7 @@ impl MappedPart<'_> {
 
 impl Cuts {
     /// Positions in the file of the first `count` sources of a row.
-    fn first(&self, place: &MappedPlace<'_>, mut count: u64) -> impl Iterator<Item = Range<u64>> + '_ {
+    fn first(&self, place: &PartPlace, mut count: u64) -> impl Iterator<Item = Range<u64>> + '_ {
         self.segments[place.segments.clone()].iter().map(move |segment| {
             let taken = count.min(segment.end - segment.start);
             count -= taken;
@@ -338,9 +370,9 @@ impl Cuts {
     }
 }
 
-impl<'a> Rows for MappedPart<'a> {
+impl Rows for MappedPart<'_> {
     type Head = Head;
-    type Place = MappedPlace<'a>;
+    type Place = PartPlace;
     type Notes = Cuts;
 
     fn clear(cuts: &mut Cuts) {
@@ -354,12 +386,27 @@ impl<'a> Rows for MappedPart<'a> {
     }
 
     #[inline(always)]
-    fn locate(&self, head: Head) -> MappedPlace<'a> {
-        self.files.locate(head)
+    fn prefetch_head(&self, head: Head) {
+        self.files.prefetch_head(head);
     }
 
-    fn degrees(&self, place: &mut MappedPlace<'a>, cuts: &mut Cuts) -> Degrees {
-        let Some(row) = self.files.open(place) else {
+    #[inline(always)]
+    fn locate(&self, head: Head) -> PartPlace {
+        PartPlace {
+            file: self.files.locate(head),
+            visible: 0,
+            segments: 0..0,
+            decoded: None,
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_row(&self, place: &PartPlace) {
+        self.files.prefetch_row(&place.file);
+    }
+
+    fn degrees(&self, place: &mut PartPlace, cuts: &mut Cuts) -> Degrees {
+        let Some(row) = self.files.open(&place.file) else {
             return Degrees::HALO;
         };
         place.visible = self.cut(&row, place, cuts);
@@ -370,18 +417,14 @@ impl<'a> Rows for MappedPart<'a> {
         }
     }
 
-    fn prefetch_sources(&self, _: &MappedPlace<'a>, _: Positions<'_>) {
+    fn prefetch_sources(&self, _: &PartPlace, _: Positions<'_>) {
         // Cutting a row touched it all over.
     }
 
-    fn sources_at(
-        &self,
-        place: &MappedPlace<'a>,
-        cuts: &mut Cuts,
-        positions: Positions<'_>,
-        sources: &mut Vec<NodeId>,
-    ) {
-        let Some(row) = &place.row else { return };
+    fn sources_at(&self, place: &PartPlace, cuts: &mut Cuts, positions: Positions<'_>, sources: &mut Vec<NodeId>) {
+        let Some(row) = self.files.open(&place.file) else {
+            return;
+        };
         let mut in_file = std::mem::take(&mut cuts.positions);
         in_file.clear();
         match positions {
@@ -415,7 +458,7 @@ impl<'a> Rows for MappedPart<'a> {
         cuts.positions = in_file;
     }
 
-    fn weights(&self, place: &MappedPlace<'a>, cuts: &Cuts, count: u64, weights: &mut Vec<f32>) -> Result<()> {
-        self.files.weights(place, cuts.first(place, count), weights)
+    fn weights(&self, place: &PartPlace, cuts: &Cuts, count: u64, weights: &mut Vec<f32>) -> Result<()> {
+        self.files.weights(&place.file, cuts.first(place, count), weights)
     }
 }

@@ -13,10 +13,16 @@ use crate::Result;
 ///
 /// ```text
 /// for each of the group: head
+/// for each of the group: prefetch_head
 /// for each of the group: locate
-/// for each of the group: degrees; choose positions; prefetch_sources
+/// for each of the group: prefetch_row
+/// for each of the group: degrees; choose positions
+/// for each of the group: prefetch_sources
 /// for each of the group: sources_at
 /// ```
+///
+/// Stages that ask for memory do little else: where an address is not in the processor's cache of addresses, what follows
+/// waits until it is looked up, and only the more such look-ups are under way at once the fewer instructions are between.
 ///
 /// The sources of a row are in an order that all kinds of view share: those that the view owns, ascending, then the
 /// others, ascending. A position is a place in that order.
@@ -30,10 +36,16 @@ pub(crate) trait Rows {
 
     /// Forgets what was kept.
     fn clear(notes: &mut Self::Notes);
-    /// Where to look for the row of a node.
+    /// Where to look for the row of a node. Asks for that.
     fn head(&self, node: NodeId) -> Self::Head;
+    /// Asks for what else it takes to locate the row.
+    #[inline(always)]
+    fn prefetch_head(&self, _: Self::Head) {}
     /// Where the row is.
     fn locate(&self, head: Self::Head) -> Self::Place;
+    /// Asks for what it takes to know degrees, and for the sources if they are few.
+    #[inline(always)]
+    fn prefetch_row(&self, _: &Self::Place) {}
     /// How many sources the row has. To be asked once.
     fn degrees(&self, place: &mut Self::Place, notes: &mut Self::Notes) -> Degrees;
     /// Asks for the sources at `positions`.

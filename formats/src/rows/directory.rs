@@ -35,11 +35,27 @@ pub(super) const HEAD_BYTES: usize = LINE_BYTES - LINE_ROWS as usize;
 /// fewer bits.
 const COUNT_ONE: u32 = 1 << 24;
 
+/// Of each slot, masks for the words of a line that leave the codes before it.
+static BEFORE: [[u64; LINE_BYTES / 8]; LINE_ROWS as usize] = {
+    let mut masks = [[0; LINE_BYTES / 8]; LINE_ROWS as usize];
+    let mut slot = 0;
+    while slot < LINE_ROWS as usize {
+        let mut byte = HEAD_BYTES;
+        while byte < HEAD_BYTES + slot {
+            masks[slot][byte / 8] |= 0xff << (byte % 8 * 8);
+            byte += 1;
+        }
+        slot += 1;
+    }
+    masks
+};
+
 /// The size of a row from its code, as a table for the small codes.
 pub(super) type SizeTable = [u32; 256];
 
-/// Tabulates `size_of`.
+/// Tabulates `size_of`, which gives 0 for 0.
 pub(super) fn sizes(size_of: impl Fn(u64) -> u64) -> SizeTable {
+    debug_assert_eq!(size_of(0), 0);
     std::array::from_fn(|code| {
         let code = code as u64;
         if code == EXCEPTION {
@@ -200,13 +216,19 @@ impl<'a> Directory<'a> {
     /// Where the row at `slot` of a line starts, and how many exceptions are before it in the line.
     #[inline(always)]
     fn before(&self, line: &[u8; LINE_BYTES], slot: usize, size_of: impl Fn(u64) -> u64) -> (u64, u64) {
-        let size = |code: &u8| self.sizes[usize::from(*code)];
-        // By fours, and not one by one: the compiler would gather vectors, which takes longer.
-        let (fours, rest) = codes(line)[..slot].as_chunks::<4>();
-        let mut sum = rest.iter().map(size).sum::<u32>();
-        for [a, b, c, d] in fours {
-            sum += (size(a) + size(b)) + (size(c) + size(d));
+        // All codes are looked up, those from `slot` on as zeros, whose size is 0: where a sum would end depends on the
+        // row, and no processor could predict that.
+        let mut before = [[0; 8]; LINE_BYTES / 8];
+        for ((before, codes), mask) in before.iter_mut().zip(line.as_chunks().0).zip(&BEFORE[slot]) {
+            *before = (u64::from_le_bytes(*codes) & mask).to_le_bytes();
         }
+        // From memory: the compiler would take vectors apart, which takes longer. And two sums, not one that each addition
+        // waits for.
+        let before = std::hint::black_box(&before);
+        let size = |code: u8| self.sizes[usize::from(code)];
+        let sum_of = |words: &[[u8; 8]]| -> u32 { words.iter().flatten().map(|&code| size(code)).sum() };
+        let (first, last) = before[HEAD_BYTES / 8..].split_at(LINE_BYTES / 16);
+        let sum = std::hint::black_box(sum_of(first)) + sum_of(last);
         let mut start = start(line) + u64::from(sum % COUNT_ONE);
         let exceptions = u64::from(sum / COUNT_ONE);
         for index in 0..exceptions {
@@ -238,11 +260,17 @@ impl<'a> Directory<'a> {
         (&self.lines[(row / LINE_ROWS) as usize], (row % LINE_ROWS) as usize)
     }
 
+    /// Where in the payload the first exception of a row's line would be.
+    #[inline(always)]
+    pub(super) fn exceptions_at(&self, row: u64) -> usize {
+        let (line, _) = self.line(row);
+        self.lines.len() * LINE_BYTES + first_exception(line) as usize * EXCEPTION_BYTES
+    }
+
     /// Exception number `index` of a line; zero if the line is damaged and there is none.
-    #[cold]
+    #[inline(always)]
     fn exception(&self, line: &[u8; LINE_BYTES], index: u64) -> u64 {
-        let first = u32::from_le_bytes(line[6..10].try_into().expect("four bytes"));
-        match self.exceptions.get((u64::from(first) + index) as usize) {
+        match self.exceptions.get((u64::from(first_exception(line)) + index) as usize) {
             Some(bytes) => u48(bytes),
             None => 0,
         }
@@ -254,6 +282,11 @@ fn codes(line: &[u8; LINE_BYTES]) -> &[u8; LINE_ROWS as usize] {
     line[HEAD_BYTES..]
         .try_into()
         .expect("the codes are the rest of the line")
+}
+
+#[inline(always)]
+fn first_exception(line: &[u8; LINE_BYTES]) -> u32 {
+    u32::from_le_bytes(line[6..10].try_into().expect("four bytes"))
 }
 
 #[inline(always)]

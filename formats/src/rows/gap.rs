@@ -318,14 +318,14 @@ impl<'a> GapRow<'a> {
     }
 
     /// The sources at ascending positions.
-    pub(super) fn get_many(&self, positions: &[u64], out: &mut Vec<u64>) {
+    pub(super) fn get_many<T>(&self, positions: &[u64], out: &mut Vec<T>, make: impl Fn(u64) -> T) {
         let Some(&first) = positions.first() else {
             return;
         };
         let mut walker = self.walker(first / BLOCK);
         out.extend(positions.iter().map(|&k| {
             walker.advance_to(k);
-            walker.source
+            make(walker.source)
         }));
     }
 

@@ -10,8 +10,9 @@
 //! order has locality, which it makes several times smaller, at half the speed of access.
 //!
 //! To read a row costs a cache miss for its line of the directory and one for the row. Who reads many reads them in
-//! groups and asks for the memory ahead: for [`Rows::directory_line`] of all of the group, then, by [`Rows::locate`], for
-//! their [`RowPlace::extent`], then opens them by [`Rows::row_at`].
+//! groups and asks for the memory ahead: for [`Rows::directory_line`] of all of the group, then for
+//! [`Rows::directory_touches`]; then, by [`Rows::locate`], for their [`RowPlace::extent`] if that is short, or else for
+//! [`RowPlace::head_bytes`] of it; then opens them by [`Rows::row_at`], and asks for what [`Row::touches`].
 //!
 //! Damaged bytes never panic and never name a source that is not below the universe, but the sources may be wrong;
 //! [`Rows::check`] finds that out. A damaged row whose bits cannot be in the payload is empty.
@@ -24,6 +25,7 @@ mod elias_fano;
 mod encode;
 mod gap;
 mod meta;
+mod ones;
 #[cfg(test)]
 mod tests;
 
@@ -152,21 +154,35 @@ impl<'a> Rows<'a> {
     #[inline]
     pub fn locate(&self, row: u64) -> RowPlace {
         assert!(row < self.meta.rows, "row {row} of {}", self.meta.rows);
-        let place = self.directory.place(row, |code| self.exception_bits(code));
-        RowPlace { row, place }
+        self.place(row, self.directory.place(row, |code| self.exception_bits(code)))
     }
 
-    /// The row at a place that [`Rows::locate`] gave.
-    #[inline]
+    #[inline(always)]
+    fn place(&self, row: u64, place: Place) -> RowPlace {
+        let shape = match self.meta.codec {
+            RowCodec::EliasFano => Shape::of(place.code, self.source_max),
+            RowCodec::Gap(_) => Shape::default(),
+        };
+        RowPlace { row, place, shape }
+    }
+
+    /// The row at a place that [`Rows::locate`] gave, of these rows.
+    #[inline(always)]
     pub fn row_at(&self, place: &RowPlace) -> Row<'a> {
-        let RowPlace { row, place } = *place;
+        let RowPlace { row, place, shape } = *place;
         let end = place.start + place.bits;
         let damaged = end > self.meta.edge_bits;
         Row(match self.meta.codec {
             RowCodec::EliasFano => {
                 let damaged = damaged || place.code > self.meta.edges;
                 let degree = if damaged { 0 } else { place.code };
-                RowIn::EliasFano(EliasFanoRow::new(self.payload, place.start, degree, self.source_max))
+                RowIn::EliasFano(EliasFanoRow::new(
+                    self.payload,
+                    place.start,
+                    degree,
+                    shape,
+                    self.source_max,
+                ))
             }
             RowCodec::Gap(code) => {
                 let end = if damaged { place.start } else { end };
@@ -203,7 +219,7 @@ impl<'a> Rows<'a> {
         let size_of = |code| self.exception_bits(code);
         rows.clone()
             .zip(self.directory.places(rows, size_of))
-            .map(|(row, place)| self.row_at(&RowPlace { row, place }))
+            .map(|(row, place)| self.row_at(&self.place(row, place)))
     }
 
     /// The payload of `edges`.
@@ -223,6 +239,13 @@ impl<'a> Rows<'a> {
         at..at + LINE_BYTES
     }
 
+    /// A byte in the payload of `degrees` that [`Rows::locate`] of a row touches, too, if a row before it in the line is long:
+    /// what to ask for when the line is there. It may be beyond the end.
+    #[inline(always)]
+    pub fn directory_touches(&self, row: u64) -> usize {
+        self.directory.exceptions_at(row)
+    }
+
     /// The size of a row from a code that was too large for the table.
     fn exception_bits(&self, code: u64) -> u64 {
         match self.meta.codec {
@@ -237,6 +260,8 @@ impl<'a> Rows<'a> {
 pub struct RowPlace {
     row: u64,
     place: Place,
+    /// In Elias-Fano code, its layout.
+    shape: Shape,
 }
 
 impl RowPlace {
@@ -250,6 +275,13 @@ impl RowPlace {
     #[inline]
     pub fn extent(&self) -> Range<u64> {
         self.place.start / 8..(self.place.start + self.place.bits).div_ceil(8)
+    }
+
+    /// How many bytes at the start of the row finding any one of its sources begins with: what to ask for of a long row
+    /// ahead of [`Row::touches`], which reads there.
+    #[inline]
+    pub fn head_bytes(&self) -> u64 {
+        self.shape.head_bits(self.place.code).div_ceil(8)
     }
 }
 
@@ -298,7 +330,7 @@ impl<'a> Row<'a> {
     }
 
     /// Some bytes of the payload of `edges` that reading source number `k` will touch, or probably will: what to ask for
-    /// ahead in long rows. The same byte may come twice, and may be beyond the end.
+    /// ahead in long rows. The same byte may come twice, and may be beyond the end. Reads the head of the row.
     #[inline]
     pub fn touches(&self, k: u64) -> [u64; 4] {
         match &self.0 {
@@ -310,17 +342,27 @@ impl<'a> Row<'a> {
     /// Appends the sources at `positions`, which ascend and may repeat, to `out`.
     ///
     /// # Panics
-    /// If the last position is not that of a source, or they do not ascend.
-    #[inline]
+    /// If a position is not that of a source; in gap code also if they do not ascend.
+    #[inline(always)]
     pub fn get_many(&self, positions: &[u64], out: &mut Vec<u64>) {
+        self.get_many_as(positions, out, |source| source);
+    }
+
+    /// As [`Row::get_many`], and appends what `make` makes of the sources.
+    #[inline(always)]
+    pub fn get_many_as<T: Copy>(&self, positions: &[u64], out: &mut Vec<T>, make: impl Fn(u64) -> T) {
+        let largest = positions.iter().fold(0, |largest, &k| largest.max(k));
         assert!(
-            positions.is_sorted() && positions.last().is_none_or(|&k| k < self.degree()),
+            largest < self.degree() || positions.is_empty(),
             "positions {positions:?} of {}",
             self.degree()
         );
         match &self.0 {
-            RowIn::EliasFano(row) => row.get_many(positions, out),
-            RowIn::Gap(row) => row.get_many(positions, out),
+            RowIn::EliasFano(row) => row.get_many(positions, out, make),
+            RowIn::Gap(row) => {
+                assert!(positions.is_sorted(), "positions {positions:?}");
+                row.get_many(positions, out, make);
+            }
         }
     }
 
