@@ -1,21 +1,27 @@
 //! Whatever is asked for, in whatever order it comes, is what the files hold; or an error.
 
 use std::{
-    fs::File,
-    io::IoSliceMut,
+    collections::HashSet,
+    fs::{self, File},
+    io::{self, IoSliceMut},
     os::unix::fs::OpenOptionsExt,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::{Arc, Mutex},
 };
 
 use grappa_engine::{
     Error,
     io::read::{
         FileIndex, Options, Read, ReadEngine, ReadFile,
-        fault::{Faults, Reordered},
+        fault::{Faults, Interference, Reordered},
     },
 };
 
-use rustix::{fs::Advice, io::ReadWriteFlags};
+use rustix::{
+    fs::{Advice, AtFlags, StatxFlags},
+    io::{Errno, ReadWriteFlags},
+};
 
 use crate::common::{Files, KINDS, Kind, Random, skip};
 
@@ -210,6 +216,58 @@ fn direct_reads_that_are_refused_go_through_the_page_cache() {
     }
 }
 
+/// A file system that takes direct opens and refuses each direct read, however many were under way when it said so first.
+#[derive(Default)]
+struct RefusesDirect {
+    refused: Mutex<HashSet<u64>>,
+}
+
+impl Interference for RefusesDirect {
+    fn answer(&self, _: FileIndex, offset: u64, _: &mut [u8], answer: io::Result<usize>) -> io::Result<usize> {
+        let is_first = self.refused.lock().unwrap().insert(offset);
+        if is_first { Err(Errno::INVAL.into()) } else { answer }
+    }
+}
+
+fn takes_direct_reads(path: &Path) -> bool {
+    let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(path);
+    let align = |file: File| rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    direct.is_ok_and(|file| align(file).is_ok_and(|status| status.stx_dio_offset_align > 0))
+}
+
+#[test]
+fn a_file_that_refuses_direct_reads_is_opened_once_more_and_not_for_each_read() {
+    let files = Files::of(&[16 * 4096]);
+    let options = Options {
+        interference: Some(Arc::new(RefusesDirect::default())),
+        ..options()
+    };
+    let Some(mut engine) = files.engine(Kind::UringDirect, options) else {
+        return;
+    };
+    if !takes_direct_reads(&files.paths[0]) {
+        return skip(
+            "a_file_that_refuses_direct_reads_is_opened_once_more",
+            "this file system takes no direct reads",
+        );
+    }
+    let reads: Vec<_> = (0..16).map(|page| read(0, 4096 * page, 4096)).collect();
+    assert_eq!(engine.submit(&reads).unwrap(), 16);
+    let (mut shown, mut open_max) = (0, 0);
+    while engine.in_flight() > 0 {
+        // Those not shown yet keep what they are read through.
+        let completed = engine.complete(&mut |read, bytes| {
+            assert!(bytes == files.wanted(read));
+            let names = fs::read_dir("/proc/self/fd").unwrap();
+            let targets = names.filter_map(|name| fs::read_link(name.ok()?.path()).ok());
+            open_max = open_max.max(targets.filter(|target| *target == files.paths[0]).count());
+        });
+        shown += completed.unwrap();
+    }
+    assert_eq!(shown, 16);
+    assert!((1..=2).contains(&open_max), "open {open_max} times");
+}
+
 #[test]
 fn direct_reads_leave_nothing_in_the_page_cache() {
     let files = Files::of(&[1_000_000]);
@@ -376,7 +434,7 @@ fn files_of_another_length_than_expected_are_refused() {
 fn a_file_replaced_before_it_is_read_is_an_error() {
     let files = Files::of(&[1000, 1000]);
     let list = files.list();
-    std::fs::rename(&files.paths[1], &files.paths[0]).unwrap();
+    fs::rename(&files.paths[1], &files.paths[0]).unwrap();
     for choice in [grappa_engine::io::read::Choice::Pread, Default::default()] {
         let error = match grappa_engine::io::read::open(choice, list.clone(), options()) {
             Err(error) => error,

@@ -218,12 +218,17 @@ impl Descriptors {
         Ok(Some(open))
     }
 
-    /// Opens a file anew, through the page cache: its file system takes direct opens, but not direct reads.
+    /// Opens a file through the page cache, and will from now on: its file system takes direct opens, but not direct reads.
     pub(super) fn refuse_direct(&mut self, index: FileIndex) -> Result<Arc<Open>> {
-        let file = &self.files[index.0 as usize];
+        let (file, cell) = (&self.files[index.0 as usize], &mut self.cells[index.0 as usize]);
+        if let Some(open) = &cell.open
+            && cell.direct_refused
+        {
+            // Another read of it was refused before.
+            return Ok(open.clone());
+        }
         tell_buffered(&file.path);
         let open = Arc::new(file.descriptor(false)?);
-        let cell = &mut self.cells[index.0 as usize];
         cell.direct_refused = true;
         if cell.open.replace(open.clone()).is_none() {
             self.clock.push_back(index);

@@ -11,8 +11,11 @@
 //!            each is complete, or goes on where it fell short; enter, and wait if nothing is complete
 //! ```
 //!
-//! The queue of completions is at least as long as there are slots, so it can't overflow. Memory is given back only when
-//! the kernel owes nothing: after an error and when the engine is dropped, what is under way is waited for.
+//! The queues have room for all slots if the kernel grants that much memory. Where they have less, submissions are entered
+//! in parts, and completions that find no room are kept by the kernel until others were taken.
+//!
+//! Memory is given back only when the kernel owes nothing: after an error and when the engine is dropped, what is under way
+//! is waited for.
 
 #![expect(
     unsafe_code,
@@ -42,6 +45,9 @@ use crate::{Error, Result, io::arena::Arena};
 
 /// Refused entries in a row, a millisecond apart, before it is an error.
 const REFUSALS_MAX: u32 = 1000;
+
+/// A ring with fewer entries is not worth having.
+const ENTRIES_MIN: u32 = 16;
 
 /// Reads files through a ring of its own.
 pub struct Uring {
@@ -80,15 +86,18 @@ impl Uring {
     /// Makes a ring for `files`. The inner error says why the kernel refuses.
     pub fn new(files: Arc<[ReadFile]>, options: Options) -> Result<std::result::Result<Self, String>> {
         options.check()?;
-        let ring = match ring(options.depth as u32) {
-            Ok(ring) => ring,
-            Err(error) => return Ok(Err(refusal(&error))),
-        };
+        match ring(options.depth as u32) {
+            Ok(ring) => Self::with_ring(ring, files, options).map(Ok),
+            Err(error) => Ok(Err(refusal(&error))),
+        }
+    }
+
+    fn with_ring(ring: IoUring, files: Arc<[ReadFile]>, options: Options) -> Result<Self> {
         let mut descriptors = Descriptors::new(files, options.direct);
         let registered = register_files(&ring, &mut descriptors)?;
         let mut buffers = Buffers::new(&options)?;
         buffers.register(&ring);
-        Ok(Ok(Self {
+        Ok(Self {
             ring,
             buffers,
             descriptors,
@@ -99,7 +108,7 @@ impl Uring {
             answered: VecDeque::with_capacity(options.depth),
             lost: false,
             options,
-        }))
+        })
     }
 
     fn try_submit(&mut self, reads: &[Read]) -> Result<usize> {
@@ -117,7 +126,7 @@ impl Uring {
             self.free.pop();
             let transfer = Transfer::new(*read, file.align);
             self.slots[slot as usize] = Some(Slot { transfer, file });
-            self.describe(slot);
+            self.describe(slot)?;
             count += 1;
         }
         if count > 0 {
@@ -186,12 +195,12 @@ impl Uring {
             let file = self.descriptors.refuse_direct(read.file)?;
             let transfer = Transfer::new(read, file.align);
             self.slots[number as usize] = Some(Slot { transfer, file });
-            self.describe(number);
+            self.describe(number)?;
             return Ok(None);
         }
         match slot.transfer.advance(answer) {
             Step::Again => {
-                self.describe(number);
+                self.describe(number)?;
                 Ok(None)
             }
             Step::Done => {
@@ -205,7 +214,7 @@ impl Uring {
     }
 
     /// Puts what a slot needs next into the submission queue; the next entry hands it to the kernel.
-    fn describe(&mut self, number: u32) {
+    fn describe(&mut self, number: u32) -> Result<()> {
         let slot = self.slots[number as usize].as_ref().expect("the slot has a read");
         let (offset, part) = slot.transfer.next();
         let index = slot.transfer.read.file.0;
@@ -217,11 +226,18 @@ impl Uring {
             .buffers
             .entry(target, number, part, offset)
             .user_data(number.into());
+        while self.ring.submission().is_full() {
+            self.enter(0)?;
+            if self.ring.submission().is_full() {
+                self.take_answers()?;
+            }
+        }
         // SAFETY: the part lies within the mapping and belongs to this slot, which no other read has until the kernel has
         // answered. Mapping and descriptor are kept until then: the slot has the file, and `abandon` and `drop` wait.
         let pushed = unsafe { self.ring.submission().push(&entry) };
-        pushed.expect("the submission queue has an entry for every slot");
+        pushed.expect("there is room");
         self.owed += 1;
+        Ok(())
     }
 
     /// Hands the kernel what is in the submission queue, and waits until it has answered `wait` reads. Returns earlier if
@@ -416,12 +432,20 @@ enum Target {
     Descriptor(RawFd),
 }
 
-/// Makes a ring for `depth` reads at once that can do what is needed.
+/// Makes a ring for `depth` reads at once that can do what is needed; a smaller one if there is too little memory for that:
+/// before Linux 5.12, it counts as locked.
 fn ring(depth: u32) -> io::Result<IoUring> {
     // Completions are looked for only inside the kernel, so a running thread need not be interrupted for them.
-    let ring = match IoUring::builder().setup_coop_taskrun().build(depth) {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => IoUring::builder().build(depth)?,
-        ring => ring?,
+    let build = |entries| match IoUring::builder().setup_coop_taskrun().build(entries) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => IoUring::builder().build(entries),
+        ring => ring,
+    };
+    let mut entries = depth;
+    let ring = loop {
+        match build(entries) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOMEM) && entries > ENTRIES_MIN => entries /= 2,
+            ring => break ring?,
+        }
     };
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
@@ -465,3 +489,6 @@ fn refusal(error: &io::Error) -> String {
     };
     format!("{error}; {remedy}")
 }
+
+#[cfg(test)]
+mod tests;
