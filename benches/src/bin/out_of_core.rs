@@ -50,8 +50,8 @@ struct Args {
     /// The limit of memory, page cache included
     #[arg(long, default_value = "1.5GB")]
     limit: ByteSize,
-    /// What of it the graph and features get; the rest is for libtorch, the model, and cached pages of the graph
-    #[arg(long, default_value = "900MB")]
+    /// What of it the graph and features get; the rest is for libtorch, the model and its steps, and cached pages: 0.7 GB at most
+    #[arg(long, default_value = "600MB")]
     memory: ByteSize,
     /// Append the result to this page
     #[arg(long, value_name = "PAGE")]
