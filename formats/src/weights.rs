@@ -111,7 +111,17 @@ impl WeightsMeta {
         Ok(meta)
     }
 
-    /// Where the anchors start in the payload.
+    /// Where the weights of these edges are in the payload, for who reads it in parts: 4 bytes each, little-endian.
+    pub fn place_of(&self, edges: Range<u64>) -> Range<u64> {
+        4 * edges.start..4 * edges.end
+    }
+
+    /// Where the anchors are in the payload: for each [`ANCHOR_ROWS`] rows the number of edges before them, 8 bytes,
+    /// little-endian.
+    pub fn place_of_anchors(&self) -> Range<u64> {
+        self.anchors_at()..self.anchors_at() + 8 * self.anchors()
+    }
+
     fn anchors_at(&self) -> u64 {
         (self.edges * 4).next_multiple_of(8)
     }

@@ -13,7 +13,7 @@ use grappa_formats::{
     labels::Labels,
     manifest::FeatureSource,
     rows::{RowSizes, Rows, RowsMeta},
-    weights::Weights,
+    weights::{Weights, WeightsMeta},
 };
 
 use super::{Store, files};
@@ -63,6 +63,58 @@ impl MappedFile {
     }
 }
 
+/// The files of a chunk's rows, open. Their headers are checked against the manifest and each other.
+#[derive(Debug)]
+pub(crate) struct RowFiles {
+    pub edges: ContainerFile,
+    pub degrees: ContainerFile,
+    /// With what it says about itself.
+    pub weights: Option<(ContainerFile, WeightsMeta)>,
+    pub meta: RowsMeta,
+    pub sizes: Arc<RowSizes>,
+}
+
+impl RowFiles {
+    /// Opens them; `weights` only if they are wanted, and then there must be some.
+    pub fn open(store: &Store, span: ChunkSpan, weights: bool) -> Result<Self> {
+        let file = |name: &str| store.file(&files::of_chunk(span.chunk, name));
+        let edges = file("edges")?;
+        let meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
+        expect_rows(&meta, span, store.manifest().nodes).map_err(Error::format(edges.path()))?;
+        let degrees = file("degrees")?;
+        if degrees.header().meta != edges.header().meta {
+            let what = "the file describes other rows than the chunk's `edges`";
+            return Err(Error::format(degrees.path())(FormatError::invalid(64, what)));
+        }
+        for (file, what, expected) in [
+            (&edges, "the rows", meta.edges_payload_bytes()),
+            (&degrees, "the row directory", meta.degrees_payload_bytes()),
+        ] {
+            let found = file.header().payload_bytes;
+            if found != expected {
+                return Err(Error::format(file.path())(FormatError::Length {
+                    what,
+                    expected,
+                    found,
+                }));
+            }
+        }
+        let weights = weights.then(|| {
+            let file = file("weights")?;
+            let meta = WeightsMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+            meta.span.expect(&span).map_err(Error::format(file.path()))?;
+            Ok((file, meta))
+        });
+        Ok(Self {
+            edges,
+            degrees,
+            weights: weights.transpose()?,
+            sizes: store.row_sizes(meta.codec),
+            meta,
+        })
+    }
+}
+
 /// One chunk of a store: its files, mapped. Dropping it unmaps them.
 ///
 /// The files' headers are checked against the manifest; what the payloads say is believed as far as that is safe, and
@@ -85,15 +137,13 @@ impl Chunk {
         let file = |name: &str| store.file(&files::of_chunk(span.chunk, name));
         let mapped = |file: &ContainerFile| MappedFile::new(file, access);
 
-        let edges = file("edges")?;
-        let rows_meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
-        expect_rows(&rows_meta, span, manifest.nodes).map_err(Error::format(edges.path()))?;
-        let degrees = file("degrees")?;
-        if degrees.header().meta != edges.header().meta {
-            let what = "the file describes other rows than the chunk's `edges`";
-            return Err(Error::format(degrees.path())(FormatError::invalid(64, what)));
-        }
-        let weights = manifest.weighted.then(|| file("weights")).transpose()?;
+        let RowFiles {
+            edges,
+            degrees,
+            weights,
+            meta: rows_meta,
+            sizes,
+        } = RowFiles::open(store, span, manifest.weighted)?;
         let features = match &manifest.features {
             Some(spec) if spec.source == FeatureSource::Stored => {
                 let file = file("features")?;
@@ -108,18 +158,17 @@ impl Chunk {
         let chunk = Self {
             span,
             rows_meta,
-            sizes: store.row_sizes(rows_meta.codec),
+            sizes,
             edges: mapped(&edges)?,
             degrees: mapped(&degrees)?,
-            weights: weights.as_ref().map(mapped).transpose()?,
+            weights: weights.as_ref().map(|(file, _)| mapped(file)).transpose()?,
             features,
             labels: labels.as_ref().map(mapped).transpose()?,
         };
         // What the accessors below expect to go well is tried once here.
         chunk.try_rows().map_err(Error::format(edges.path()))?;
-        if let (Some(weights), Some(file)) = (chunk.try_weights(), &weights) {
-            let check = || weights?.meta().span.expect(&span);
-            check().map_err(Error::format(file.path()))?;
+        if let (Some(weights), Some((file, _))) = (chunk.try_weights(), &weights) {
+            weights.map_err(Error::format(file.path()))?;
         }
         if let (Some(labels), Some(file)) = (chunk.try_labels(), &labels) {
             let check = || labels?.meta().span.expect(&span);

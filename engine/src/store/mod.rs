@@ -24,6 +24,7 @@ mod tests;
 pub mod verify;
 pub mod writer;
 
+pub(crate) use chunk::RowFiles;
 pub use chunk::{Chunk, FeatureRows};
 pub use ids::{ExternalId, StoreIds};
 pub use open::{Store, read_manifest};

@@ -1,37 +1,25 @@
-//! Rows from chunk files into memory: decoded in parallel, placed in order.
+//! Rows from disk into memory: read as [`stream`](super::stream) says, decoded in parallel, placed in order.
 //!
-//! The rows are cut into pieces. A thread takes the next piece, decodes it into memory of its own, waits until the pieces
+//! The rows come in pieces. A thread takes the next piece, decodes it into memory of its own, waits until the pieces
 //! before have their places, takes the next place, lets the others go on, and copies. So rows are decoded once, by any
 //! number of threads, though nobody knows beforehand how many sources a piece will have; and memory beyond the rows is a
-//! piece a thread.
+//! piece a thread, and what the stream holds.
 
 use std::{
-    mem,
-    ops::Range,
+    mem, panic,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
 };
 
+use crossbeam::channel::{Receiver, Sender, unbounded};
 use grappa_formats::{ChunkId, FormatError};
 
 use super::{
     kept::{Aside, Kept},
     memory::Source,
+    stream::{OpenEngine, Piece, Plan, Told, disagrees},
 };
-use crate::{
-    Error, Result,
-    store::{Chunk, Store, files},
-    workers,
-};
-
-/// Edges in a piece, about: a megabyte decoded.
-const PIECE_EDGES: u64 = 1 << 17;
-
-/// Rows of a chunk that are decoded at a time.
-#[derive(Debug, Clone)]
-struct Piece {
-    chunk: ChunkId,
-    rows: Range<u64>,
-}
+use crate::{Error, Result, store::files, workers};
 
 /// What a thread decodes a piece into.
 #[derive(Debug, Default)]
@@ -44,15 +32,17 @@ struct Decoded {
 /// Where the pieces go.
 struct Places<'a, S> {
     kept: &'a Kept<'a>,
-    pieces: &'a [Piece],
-    /// Pieces that were taken, and where their rows' heads go.
+    /// Where pieces come from, how many were taken, and where the next ones' heads go.
     taken: Mutex<Taken<'a>>,
+    /// To the reader.
+    tell: Sender<Told>,
     /// Pieces that have their place, and what is left for the others.
     placed: Mutex<Placed<'a, S>>,
     turned: Condvar,
 }
 
 struct Taken<'a> {
+    ready: Receiver<Piece>,
     pieces: usize,
     heads: &'a mut [u64],
 }
@@ -79,16 +69,24 @@ struct Place<'a, S> {
 pub(super) fn load<S: Source>(
     kept: &Kept<'_>,
     threads: usize,
+    open: OpenEngine<'_>,
     heads: &mut [u64],
     sources: &mut [S],
     weights: &mut [f32],
 ) -> Result<()> {
-    let pieces = pieces(kept);
+    let plan = Plan::new(kept)?;
+    let Some(last) = plan.last_chunk() else { return Ok(()) };
     let wanted = sources.len() as u64;
+    let (send, ready) = unbounded();
+    let (tell, told) = unbounded();
     let places = Places {
         kept,
-        pieces: &pieces,
-        taken: Mutex::new(Taken { pieces: 0, heads }),
+        taken: Mutex::new(Taken {
+            ready,
+            pieces: 0,
+            heads,
+        }),
+        tell,
         placed: Mutex::new(Placed {
             pieces: 0,
             edges: 0,
@@ -98,53 +96,39 @@ pub(super) fn load<S: Source>(
         }),
         turned: Condvar::new(),
     };
-    workers::run(threads.min(pieces.len()), |_| places.work())?;
-    let placed = places.lock_placed().edges;
-    match pieces.last() {
-        Some(last) if placed != wanted => Err(disagrees(kept.store, last.chunk)),
-        _ => Ok(()),
+    thread::scope(|scope| {
+        // The channel ends with the reader, so that decoders do.
+        let reader = scope.spawn(|| {
+            let send = send;
+            plan.read(kept.store, open, &send, &told)
+        });
+        let decoded = workers::run(threads.clamp(1, plan.pieces()), |_| places.work());
+        // What was decoded of a file that failed or changed says nothing.
+        reader
+            .join()
+            .unwrap_or_else(|cause| panic::resume_unwind(cause))
+            .and(decoded)
+    })?;
+    if places.lock_placed().edges != wanted {
+        return Err(disagrees(kept.store, last));
     }
-}
-
-fn pieces(kept: &Kept<'_>) -> Vec<Piece> {
-    let mut pieces = Vec::new();
-    for chunk in kept.owned.chunks() {
-        let rows = kept.store.chunks().len(chunk);
-        let edges = kept.store.manifest().chunks[chunk.0 as usize].edges;
-        let count = edges.div_ceil(PIECE_EDGES).clamp(1, rows.max(1));
-        let start = |i: u64| (u128::from(i) * u128::from(rows) / u128::from(count)) as u64;
-        pieces.extend((0..count).map(|i| Piece {
-            chunk,
-            rows: start(i)..start(i + 1),
-        }));
-    }
-    pieces
-}
-
-fn disagrees(store: &Store, chunk: ChunkId) -> Error {
-    let path = store.path().join(files::of_chunk(chunk, "edges"));
-    let what =
-        "the rows have more or fewer sources than the manifest says; `grappa-store verify` tells what is damaged";
-    Error::format(path)(FormatError::invalid(64, what))
+    Ok(())
 }
 
 impl<'a, S: Source> Places<'a, S> {
     fn work(&self) -> Result<()> {
         let ends = Ends(self);
-        let mut open: Option<Chunk> = None;
         let mut decoded = Decoded::default();
-        while let Some((number, heads)) = self.take() {
-            let piece = &self.pieces[number];
-            let chunk = match open.take() {
-                Some(chunk) if chunk.span().chunk == piece.chunk => chunk,
-                _ => self.kept.store.chunk_in_order(piece.chunk)?,
-            };
-            decoded.fill(self.kept, &chunk, piece, heads)?;
+        while let Some((number, piece, heads)) = self.take() {
+            decoded.fill(self.kept, &piece, heads)?;
+            let chunk = piece.chunk;
+            // If the reader is gone, it has said why.
+            let _ = self.tell.send(Told::Decoded(piece.into_spare()));
             let Some(place) = self.place(number, decoded.sources.len()) else {
                 break;
             };
             if place.sources.len() != decoded.sources.len() {
-                return Err(disagrees(self.kept.store, piece.chunk));
+                return Err(disagrees(self.kept.store, chunk));
             }
             for start in heads.iter_mut().step_by(self.numbers_a_head()) {
                 *start += place.first;
@@ -155,8 +139,6 @@ impl<'a, S: Source> Places<'a, S> {
             if self.kept.weights {
                 place.weights.copy_from_slice(&decoded.weights);
             }
-            chunk.release_rows(piece.rows.clone());
-            open = Some(chunk);
         }
         mem::forget(ends);
         Ok(())
@@ -166,14 +148,15 @@ impl<'a, S: Source> Places<'a, S> {
         if self.kept.is_whole() { 1 } else { 2 }
     }
 
-    /// The next piece, and where its rows' heads go.
-    fn take(&self) -> Option<(usize, &'a mut [u64])> {
+    /// The next piece, its number, and where its rows' heads go. None after the last one, or if the reader failed.
+    fn take(&self) -> Option<(usize, Piece, &'a mut [u64])> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let piece = taken.ready.recv().ok()?;
         let number = taken.pieces;
-        let rows = &self.pieces.get(number)?.rows;
         taken.pieces += 1;
-        let numbers = (rows.end - rows.start) as usize * self.numbers_a_head();
-        Some((number, split_off(&mut taken.heads, numbers)))
+        let numbers = (piece.rows.end - piece.rows.start) as usize * self.numbers_a_head();
+        let heads = split_off(&mut taken.heads, numbers);
+        Some((number, piece, heads))
     }
 
     /// Waits until the pieces before have their places, and gives the place of the next `edges`, or of fewer if there is
@@ -217,12 +200,14 @@ impl<S: Source> Drop for Ends<'_, '_, S> {
     fn drop(&mut self) {
         self.0.lock_placed().failed = true;
         self.0.turned.notify_all();
+        // If the reader is gone, nobody has to stop.
+        let _ = self.0.tell.send(Told::Stop);
     }
 }
 
 impl Decoded {
     /// Decodes a piece: its rows' heads, where rows start at 0, and its edges.
-    fn fill(&mut self, kept: &Kept<'_>, chunk: &Chunk, piece: &Piece, heads: &mut [u64]) -> Result<()> {
+    fn fill(&mut self, kept: &Kept<'_>, piece: &Piece, heads: &mut [u64]) -> Result<()> {
         let Self {
             sources,
             weights,
@@ -230,17 +215,10 @@ impl Decoded {
         } = self;
         sources.clear();
         weights.clear();
-        let rows = chunk.rows();
+        let rows = piece.rows();
         let edges = rows.edges();
-        let mut weights_of = match chunk.weights() {
-            Some(all) if kept.weights && !piece.rows.is_empty() => {
-                let first = all.range(piece.rows.start, |row| rows.degree(row));
-                let path = || kept.store.path().join(files::of_chunk(piece.chunk, "weights"));
-                Some((all, first.map_err(|e| Error::format(path())(e))?.start))
-            }
-            _ => None,
-        };
         let mut all_edges = 0;
+        let mut of_edges = piece.weights();
         let mut heads = heads.iter_mut();
         for row in rows.range(piece.rows.clone()) {
             let (start, degree) = (sources.len(), row.degree());
@@ -250,14 +228,10 @@ impl Decoded {
                 return Err(disagrees(kept.store, piece.chunk));
             }
             row.decode_into(sources);
-            if let Some((all, next)) = &mut weights_of {
-                let range = *next..*next + degree;
-                if range.end > edges {
-                    return Err(disagrees(kept.store, piece.chunk));
-                }
-                weights.resize(sources.len(), 0.0);
-                all.copy(range.clone(), &mut weights[start..]);
-                *next = range.end;
+            if kept.weights {
+                let of_row = of_edges.split_off(..degree as usize);
+                let of_row = of_row.ok_or_else(|| weights_disagree(kept, piece.chunk))?;
+                weights.extend(of_row.iter().map(|weight| f32::from_le_bytes(*weight)));
             }
             let mut push = |number| *heads.next().expect("there are heads for all rows") = number;
             push(start as u64);
@@ -266,6 +240,15 @@ impl Decoded {
                 push(if kept.keeps_halo() { visible } else { degree });
             }
         }
+        if !of_edges.is_empty() {
+            return Err(weights_disagree(kept, piece.chunk));
+        }
         Ok(())
     }
+}
+
+fn weights_disagree(kept: &Kept<'_>, chunk: ChunkId) -> Error {
+    let path = kept.store.path().join(files::of_chunk(chunk, "weights"));
+    let what = "the rows have more or fewer edges than weights; `grappa-store verify` tells what is damaged";
+    Error::format(path)(FormatError::invalid(64, what))
 }

@@ -17,6 +17,7 @@ use super::{
     kept::Kept,
     load::load,
     rows::{Degrees, Positions, Rows},
+    stream::OpenEngine,
 };
 use crate::{
     Result,
@@ -75,8 +76,8 @@ impl<S: Source> Csr<S> {
         8 * heads(kept) + (size_of::<S>() + weight_bytes) as u64 * kept.edges()
     }
 
-    /// The rows of a store, decoded by `threads` threads.
-    pub(super) fn load(kept: &Kept<'_>, threads: usize) -> Result<Self> {
+    /// The rows of a store, read by the engine that `open` gives, and decoded by `threads` threads.
+    pub(super) fn load(kept: &Kept<'_>, threads: usize, open: OpenEngine<'_>) -> Result<Self> {
         let edges = kept.edges() as usize;
         let mut csr = Self {
             heads: Arena::new(8 * heads(kept) as usize)?,
@@ -87,7 +88,8 @@ impl<S: Source> Csr<S> {
         let heads = csr.heads.values_mut();
         let (end, heads) = heads.split_last_mut().expect("there is always an end");
         *end = edges as u64;
-        load::<S>(kept, threads, heads, csr.sources.values_mut(), csr.weights.values_mut())?;
+        let (sources, weights) = (csr.sources.values_mut(), csr.weights.values_mut());
+        load::<S>(kept, threads, open, heads, sources, weights)?;
         Ok(csr)
     }
 

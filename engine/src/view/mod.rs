@@ -1,8 +1,11 @@
 //! What a worker sees of the graph while it samples.
 //!
 //! A [`PartitionView`] has the rows of the nodes that a partition owns, which are those that can be expanded. In which part
-//! of a row a hop may draw is for its [`Halo`] mode to say. Rows are in memory as plain CSR, or are decoded where the
-//! store's files are mapped ([`ViewKind`]); samples are the same.
+//! of a row a hop may draw is for its [`Halo`] mode to say. Rows are in memory as plain CSR, which they are streamed into,
+//! or are decoded where the store's files are mapped ([`ViewKind`]); samples are the same.
+//!
+//! Streaming takes some 30 MiB beside the rows, until they are there: buffers of the read engine, encoded pieces that wait
+//! to be decoded, and a decoded piece a thread.
 //!
 //! # The order of a row
 //! A sampler draws positions, not sources. What makes its samples the same for all kinds of view is that all put the
@@ -17,11 +20,12 @@ mod load;
 mod mapped;
 mod memory;
 pub(crate) mod rows;
+mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use self::{halo::Halo, kind::ViewKind};
-use self::{kept::Kept, mapped::Mapped, memory::Csr, rows::RowsIn};
+use self::{kept::Kept, mapped::Mapped, memory::Csr, rows::RowsIn, stream::open_engine};
 use crate::{Error, Result, partition::Owned, store::Store};
 
 /// Nodes of graphs with no more than this many take 32 bits.
@@ -84,8 +88,8 @@ impl PartitionView {
             ViewKind::Mapped => false,
         };
         let rows = match in_memory {
-            true if nodes <= NARROW_NODES_MAX => Kind::Narrow(Csr::load(&kept, options.threads)?),
-            true => Kind::Wide(Csr::load(&kept, options.threads)?),
+            true if nodes <= NARROW_NODES_MAX => Kind::Narrow(Csr::load(&kept, options.threads, &open_engine)?),
+            true => Kind::Wide(Csr::load(&kept, options.threads, &open_engine)?),
             false => Kind::Mapped(Mapped::open(&kept)?),
         };
         Ok(Self {

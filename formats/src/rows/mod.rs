@@ -52,7 +52,10 @@ use crate::{FormatError, Result};
 pub struct Rows<'a> {
     meta: RowsMeta,
     source_max: u64,
+    /// The payload of `edges`, or a part of it.
     payload: &'a [u8],
+    /// The bits of the payload that rows may have in that part.
+    bits: Range<u64>,
     directory: Directory<'a>,
 }
 
@@ -98,11 +101,6 @@ impl<'a> Rows<'a> {
         edges_payload: &'a [u8],
         degrees_payload: &'a [u8],
     ) -> Result<Self> {
-        let source_max = meta.universe.saturating_sub(1);
-        assert!(
-            (sizes.elias_fano, sizes.source_max) == (meta.codec == RowCodec::EliasFano, source_max),
-            "sizes of other rows"
-        );
         let expected = meta.edges_payload_bytes();
         if edges_payload.len() as u64 != expected {
             return Err(FormatError::Length {
@@ -111,10 +109,39 @@ impl<'a> Rows<'a> {
                 found: edges_payload.len() as u64,
             });
         }
+        Self::part(meta, sizes, 0, edges_payload, degrees_payload)
+    }
+
+    /// The rows of which a part of the payload of `edges` is at hand, from byte `first` of it on. Rows that are not in it
+    /// may be located, and are empty. A row is in a part that has its [`RowPlace::extent`] and the [`PADDING_BYTES`] after
+    /// that.
+    ///
+    /// # Panics
+    /// If the sizes are for other files, or the part is not one of the payload.
+    pub fn part(
+        meta: &RowsMeta,
+        sizes: &'a RowSizes,
+        first: u64,
+        part: &'a [u8],
+        degrees_payload: &'a [u8],
+    ) -> Result<Self> {
+        let source_max = meta.universe.saturating_sub(1);
+        assert!(
+            (sizes.elias_fano, sizes.source_max) == (meta.codec == RowCodec::EliasFano, source_max),
+            "sizes of other rows"
+        );
+        let end = first + part.len() as u64;
+        assert!(
+            end <= meta.edges_payload_bytes(),
+            "bytes {first}..{end} of {}",
+            meta.edges_payload_bytes()
+        );
+        let padding = end.saturating_sub(PADDING_BYTES as u64).max(first);
         Ok(Self {
             meta: *meta,
             source_max,
-            payload: edges_payload,
+            payload: part,
+            bits: 8 * first..meta.edge_bits.min(8 * padding),
             directory: Directory::new(degrees_payload, meta.rows, meta.exceptions, &sizes.table)?,
         })
     }
@@ -170,33 +197,20 @@ impl<'a> Rows<'a> {
     #[inline(always)]
     pub fn row_at(&self, place: &RowPlace) -> Row<'a> {
         let RowPlace { row, place, shape } = *place;
-        let end = place.start + place.bits;
-        let damaged = end > self.meta.edge_bits;
+        let start = place.start.saturating_sub(self.bits.start);
+        let end = start + place.bits;
+        let damaged = place.start < self.bits.start || place.start + place.bits > self.bits.end;
         Row(match self.meta.codec {
             RowCodec::EliasFano => {
                 let damaged = damaged || place.code > self.meta.edges;
                 let degree = if damaged { 0 } else { place.code };
-                RowIn::EliasFano(EliasFanoRow::new(
-                    self.payload,
-                    place.start,
-                    degree,
-                    shape,
-                    self.source_max,
-                ))
+                RowIn::EliasFano(EliasFanoRow::new(self.payload, start, degree, shape, self.source_max))
             }
             RowCodec::Gap(code) => {
-                let end = if damaged { place.start } else { end };
+                let end = if damaged { start } else { end };
                 let node = self.meta.first_node + row;
                 let (source_max, edges) = (self.source_max, self.meta.edges);
-                RowIn::Gap(GapRow::new(
-                    self.payload,
-                    code,
-                    node,
-                    source_max,
-                    edges,
-                    place.start,
-                    end,
-                ))
+                RowIn::Gap(GapRow::new(self.payload, code, node, source_max, edges, start, end))
             }
         })
     }
@@ -222,7 +236,7 @@ impl<'a> Rows<'a> {
             .map(|(row, place)| self.row_at(&self.place(row, place)))
     }
 
-    /// The payload of `edges`.
+    /// The payload of `edges`, or the part of it that is at hand.
     pub fn edges_payload(&self) -> &'a [u8] {
         self.payload
     }

@@ -190,6 +190,35 @@ proptest! {
     }
 
     #[test]
+    fn rows_of_a_part_are_those_of_the_whole(naive in naive(), cuts in prop::collection::vec(any::<u64>(), 2)) {
+        for codec in naive.codecs() {
+            let files = naive.encode(codec);
+            let (rows, count) = (files.rows(), naive.rows.len() as u64);
+            let mut cuts: Vec<u64> = cuts.iter().map(|cut| cut % (count + 1)).collect();
+            cuts.sort_unstable();
+            if cuts[0] == cuts[1] {
+                continue;
+            }
+            let first = rows.locate(cuts[0]).extent().start;
+            let end = rows.locate(cuts[1] - 1).extent().end + PADDING_BYTES as u64;
+            let part = &files.edges[first as usize..end as usize];
+            let in_part = Rows::part(&files.meta, &files.sizes, first, part, &files.degrees).unwrap();
+            for (i, expected) in (0..).zip(&naive.rows) {
+                prop_assert_eq!(in_part.locate(i), rows.locate(i));
+                let mut found = Vec::new();
+                in_part.row(i).decode_into(&mut found);
+                // Others are empty, or at the edge of the part, and then whole.
+                let is_in = (cuts[0]..cuts[1]).contains(&i);
+                prop_assert!(&found == expected || !is_in && found.is_empty(), "row {}", i);
+                let positions: Vec<u64> = (0..found.len() as u64).collect();
+                let mut one_by_one = Vec::new();
+                in_part.row(i).get_many(&positions, &mut one_by_one);
+                prop_assert_eq!(one_by_one, found);
+            }
+        }
+    }
+
+    #[test]
     fn what_was_written_passes_the_check(naive in naive()) {
         for codec in naive.codecs() {
             let files = naive.encode(codec);

@@ -1,6 +1,7 @@
 //! Tests of views.
 
 pub mod graph;
+mod loading;
 
 use grappa_formats::{
     NodeId, PartitionId,
@@ -10,7 +11,7 @@ use grappa_formats::{
 
 use self::graph::{Graph, TestStore};
 use super::{
-    Csr, Halo, Kept, Kind, PartitionView, ViewKind, ViewOptions,
+    Csr, Halo, Kept, Kind, PartitionView, ViewKind, ViewOptions, open_engine,
     rows::{Degrees, Positions, Rows, RowsIn},
 };
 use crate::{Result, partition::Owned, store::Store};
@@ -198,7 +199,7 @@ fn sources_of_64_bits_are_those_of_32() {
             weights: true,
         };
         let wide = PartitionView {
-            rows: Kind::Wide(Csr::load(&kept, 2).unwrap()),
+            rows: Kind::Wide(Csr::load(&kept, 2, &open_engine).unwrap()),
             ..view(&store.store, owned.clone(), halo, true, ViewKind::Memory).unwrap()
         };
         assert!(seen_rows(&wide) == expected_rows(&graph, &owned, halo, true));
