@@ -35,7 +35,7 @@ pub struct Inference<'a> {
     pub store: &'a Store,
     /// Its features.
     pub features: &'a dyn NodeRows,
-    /// The first layer's aggregates, if they are known.
+    /// The first layer's aggregates, if they are known; as exact as the type that they are stored in.
     pub first_hop: Option<&'a dyn NodeRows>,
     /// Memory and threads.
     pub budget: Budget,
