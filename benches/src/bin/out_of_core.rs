@@ -1,15 +1,17 @@
 //! An epoch of training with less memory than the features take, cold: seconds, and what was read.
 //!
-//! R-MAT of scale 22 whose features take 2.15 GB, 5 % of the nodes as seeds, 16 partitions that make a step together, each with 64
-//! seeds, so 205 steps; halo nodes are there with their features. The limit is a control group's, which counts the page cache.
+//! R-MAT of scale 22 whose features take 2.15 GB, 5 % of the nodes as seeds, 16 partitions, of which Q make a step, each with 1024 / Q
+//! seeds: a step has 1024 seeds whatever Q is, and an epoch some 205 steps, a few more where partitions take turns. The first Q partitions
+//! have all their steps, then the next Q, so a small Q needs little of the graph at a time, and Q = 16 all of it. Halo nodes are there
+//! with their features, unless told otherwise. The limit is a control group's, which counts the page cache.
 
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use grappa_benches::{
     cache, child,
@@ -24,7 +26,9 @@ use grappa_console::ByteSize;
 
 const QUESTION: &str = "How long does an epoch of training take under a control group's limit that is below the size of the features, page \
     cache included, with nothing cached at the start? Three layers of GraphSAGE-mean, hidden 128, R-MAT of edge factor 16, 128 features of \
-    f32, 5 % of the nodes as seeds, fanouts 15,10,5, 16 partitions of 64 seeds a step. Medians.";
+    f32, 5 % of the nodes as seeds, fanouts 15,10,5, 16 partitions, of which Q make a step of 1024 seeds. Medians; contenders take turns.";
+/// Seeds of a step, of all its partitions together.
+const SEEDS_PER_STEP: u32 = 1024;
 
 /// Measure training out of core
 #[derive(Debug, Parser)]
@@ -38,9 +42,12 @@ struct Args {
     /// Runs of each
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Number of partitions, all of which make a step
+    /// Number of partitions
     #[arg(long, value_name = "K", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=64))]
     partitions: u32,
+    /// How many of them make a step of 1024 seeds, each in turn
+    #[arg(long, value_name = "Q", value_delimiter = ',', default_values_t = [1, 16], value_parser = clap::value_parser!(u32).range(1..=64))]
+    concurrent: Vec<u32>,
     /// What becomes of halo nodes, each in turn
     #[arg(long, value_delimiter = ',', default_values = ["features"])]
     halo: Vec<String>,
@@ -51,11 +58,18 @@ struct Args {
     #[arg(long, default_value = "1.5GB")]
     limit: ByteSize,
     /// What of it the graph and features get; the rest is for libtorch, the model and its steps, and cached pages: 0.7 GB at most
-    #[arg(long, default_value = "600MB")]
+    #[arg(long, default_value = "800MB")]
     memory: ByteSize,
     /// Append the result to this page
     #[arg(long, value_name = "PAGE")]
     record: Option<PathBuf>,
+}
+
+/// How an epoch is trained.
+struct Contender<'a> {
+    concurrent: u32,
+    halo: &'a str,
+    first_hop: &'a str,
 }
 
 struct Ran {
@@ -72,6 +86,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &Args) -> Result<()> {
+    let contenders = Contender::all(args)?;
     let limit = match MemoryLimit::new(args.limit.0) {
         Ok(limit) => limit,
         Err(why) => {
@@ -84,7 +99,9 @@ fn measure(args: &Args) -> Result<()> {
     let command = programs::command_line("out_of_core");
     let mut record = Record::new("Training out of core", QUESTION, &command, &args.work)?;
     let graph = Labelled::in_folder(&args.work, args.scale, &programs)?;
-    let needs_first_hop = args.first_hop.iter().any(|first_hop| first_hop == "preaggregated");
+    let needs_first_hop = contenders
+        .iter()
+        .any(|contender| contender.first_hop == "preaggregated");
     if needs_first_hop && !graph.store.join("aggregates").exists() {
         let mut preaggregate = Command::new(programs.join("grappa-store"));
         preaggregate.arg("preaggregate").arg(&graph.store);
@@ -92,23 +109,19 @@ fn measure(args: &Args) -> Result<()> {
     }
     let disk = Disk::measure(&graph.features)?;
     let load = machine::load()?;
-    let mut contenders = Vec::new();
-    for halo in &args.halo {
-        for first_hop in &args.first_hop {
-            contenders.push((halo, first_hop, Vec::new()));
-        }
-    }
+    let mut runs: Vec<Vec<Ran>> = contenders.iter().map(|_| Vec::new()).collect();
     for turn in 1..=args.runs {
-        for (halo, first_hop, runs) in &mut contenders {
-            let ran = run(args, &programs, &graph, &limit, halo, first_hop)
-                .with_context(|| format!("training with halo {halo}, first hop {first_hop}"))?;
-            eprintln!("run {turn}: halo {halo}, first hop {first_hop}: {:.2} s", ran.epoch);
+        for (contender, runs) in contenders.iter().zip(&mut runs) {
+            let ran = run(args, &programs, &graph, &limit, contender)
+                .with_context(|| format!("training with {contender}"))?;
+            eprintln!("run {turn}: {contender}: {:.2} s", ran.epoch);
             runs.push(ran);
         }
     }
 
     let mut table = Table::new(&[
         "",
+        "steps",
         "s an epoch",
         "range",
         "read, GB",
@@ -117,14 +130,15 @@ fn measure(args: &Args) -> Result<()> {
         "sample / read / assemble / forward / backward / step, s",
         "s in all, with exact inference",
     ]);
-    for (halo, first_hop, runs) in &contenders {
+    for (contender, runs) in contenders.iter().zip(&runs) {
         let median_of = |value: fn(&Ran) -> f64| median(runs.iter().map(value));
         let stages = ["sample", "read", "assemble", "forward", "backward", "exchange"].map(|stage| {
             let seconds = |run: &Ran| run.record["seconds_by_stage"][stage].as_f64().unwrap_or(0.0);
             format!("{:.1}", median(runs.iter().map(seconds)))
         });
         table.row([
-            format!("halo {halo}, first hop {first_hop}"),
+            contender.to_string(),
+            runs[0].record["step"].to_string(),
             format!("{:.2}", median_of(|run| run.epoch)),
             range(runs.iter().map(|run| run.epoch)),
             format!("{:.2}", median_of(|run| run.read) / 1e9),
@@ -154,15 +168,40 @@ fn measure(args: &Args) -> Result<()> {
     record.finish(args.record.as_deref())
 }
 
+impl<'a> Contender<'a> {
+    /// Each with each.
+    fn all(args: &'a Args) -> Result<Vec<Self>> {
+        let mut all = Vec::new();
+        for &concurrent in &args.concurrent {
+            ensure!(
+                concurrent <= args.partitions && SEEDS_PER_STEP.is_multiple_of(concurrent),
+                "--concurrent {concurrent}: expected a power of two, and no more than the {} partitions of --partitions",
+                args.partitions
+            );
+            for halo in &args.halo {
+                all.extend(args.first_hop.iter().map(|first_hop| Self {
+                    concurrent,
+                    halo,
+                    first_hop,
+                }));
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl fmt::Display for Contender<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Q = {}, halo {}, first hop {}",
+            self.concurrent, self.halo, self.first_hop
+        )
+    }
+}
+
 /// Trains for an epoch within the limit, after everything was forgotten.
-fn run(
-    args: &Args,
-    programs: &Path,
-    graph: &Labelled,
-    limit: &MemoryLimit,
-    halo: &str,
-    first_hop: &str,
-) -> Result<Ran> {
+fn run(args: &Args, programs: &Path, graph: &Labelled, limit: &MemoryLimit, contender: &Contender) -> Result<Ran> {
     let out = args.work.join("out-of-core-run");
     if out.exists() {
         fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
@@ -180,16 +219,15 @@ fn run(
         "1",
         "--json",
     ]);
-    let partitions = args.partitions.to_string();
-    command.args(["--partitions", &partitions, "--concurrent", &partitions]);
+    let batch = SEEDS_PER_STEP / contender.concurrent;
+    command.args(["--partitions", &args.partitions.to_string()]);
     command.args([
+        "--concurrent",
+        &contender.concurrent.to_string(),
         "--batch",
-        &(1024 / args.partitions).to_string(),
-        "--halo",
-        halo,
-        "--first-hop",
-        first_hop,
+        &batch.to_string(),
     ]);
+    command.args(["--halo", contender.halo, "--first-hop", contender.first_hop]);
     command.args(["--memory", &args.memory.0.to_string(), "--checkpoint-every", "0"]);
     cache::forget(&cache::files_below(&graph.store)?)?;
     limit.reset()?;
