@@ -11,8 +11,10 @@ use crate::{Error, io::read};
 
 /// Bytes for what is not counted one by one: stacks of threads, lists of files, scratch rows.
 const SMALL_BYTES: u64 = 1 << 20;
-/// The most batches of a window unless the user wants more.
+/// The most batches of a window unless the user wants more: at least so many,
 const LOOKAHEAD_MAX: u64 = 64;
+/// and, of small ones, as many as have so many nodes.
+const LOOKAHEAD_NODES: u64 = 1 << 22;
 /// Waiting minibatches may have one part of so many of the memory, unless the user wants more; so may buffers.
 const WAITING_SHARE: u64 = 6;
 const BUFFERS_SHARE: u64 = 8;
@@ -89,6 +91,8 @@ struct Lacking(i128);
 struct Costs {
     /// What is left when everything that does not vary has its part.
     left: i128,
+    /// Nodes of a minibatch.
+    rows: u64,
     minibatch: u64,
     places: u64,
     buffer: u64,
@@ -106,6 +110,7 @@ impl Costs {
             + 2 * size_of::<Miss>() as u64;
         Self {
             left: i128::from(options.memory_bytes) - i128::from(options.memory_bytes / Reserve::SHARE + SMALL_BYTES),
+            rows,
             minibatch: demand.minibatch_bytes(),
             places: rows * size_of::<u32>() as u64,
             buffer: format.map_or(0, |format| rows * format.output_bytes() as u64),
@@ -164,7 +169,7 @@ impl Costs {
         let affordable = |share: i128| 1 + (spare / share / (2 * waiting).max(1)).max(0) as u64;
         let lookahead = match options.lookahead {
             Some(wanted) => affordable(1).min(wanted.max(1) as u64),
-            None => affordable(i128::from(WAITING_SHARE)).min(LOOKAHEAD_MAX),
+            None => affordable(i128::from(WAITING_SHARE)).min(LOOKAHEAD_MAX.max(LOOKAHEAD_NODES / self.rows.max(1))),
         };
         let lookahead = lookahead.min(BATCHES_MAX / 4) as usize;
         let minibatches = 2 * lookahead + buffers;

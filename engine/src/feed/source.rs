@@ -42,11 +42,14 @@ struct BlockSize {
 }
 
 impl Demand {
-    /// Minibatches that are sampled to see how large they are, evenly spread.
+    /// Minibatches that are sampled to see how large they are, evenly spread: so many,
     const PROBES: u64 = 5;
+    /// and, of small ones, which differ more and of which more wait, as many as have so many nodes,
+    const PROBE_NODES: usize = 1 << 18;
+    /// but no more than this.
+    const PROBES_MAX: u64 = 100;
 
-    /// Samples a few minibatches, and adds an eighth to the largest: those of 1024 seeds differ by a few per cent, and
-    /// small ones, which differ by more, take little.
+    /// Samples a few minibatches, and adds an eighth to the largest: those of 1024 seeds differ by a few per cent.
     pub fn measure(source: &impl BatchSource) -> Result<Self> {
         let batches = source.batches();
         let mut demand = Self {
@@ -54,10 +57,18 @@ impl Demand {
             ..Self::default()
         };
         let (mut scratch, mut minibatch) = (source.scratch(), Minibatch::default());
-        let probes = Self::PROBES.min(batches);
-        for probe in 0..probes {
-            source.sample(probe * batches / probes, &mut scratch, &mut minibatch)?;
+        let mut nodes = 0;
+        for probe in 0..Self::PROBES_MAX.min(batches) {
+            if probe >= Self::PROBES && nodes >= Self::PROBE_NODES {
+                break;
+            }
+            let batch = match batches <= Self::PROBES {
+                true => probe,
+                false => Self::spread(probe, batches),
+            };
+            source.sample(batch, &mut scratch, &mut minibatch)?;
             demand.cover(&minibatch);
+            nodes += minibatch.nodes.len();
         }
         let more = |n: usize| n + n / 8 + 64;
         demand.rows = more(demand.rows).min(usize::try_from(source.nodes_max()).unwrap_or(usize::MAX));
@@ -66,6 +77,13 @@ impl Demand {
             block.edges = more(block.edges);
         }
         Ok(demand)
+    }
+
+    /// Number `probe` of a series that soon has members everywhere below `end`, in each class of remainders (partitions take
+    /// turns): multiples of the golden section, less whole numbers.
+    fn spread(probe: u64, end: u64) -> u64 {
+        let part = probe.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((u128::from(part) * u128::from(end)) >> 64) as u64
     }
 
     fn cover(&mut self, minibatch: &Minibatch) {
@@ -124,4 +142,55 @@ pub(super) fn bytes_of(minibatch: &Minibatch) -> u64 {
             + size_of::<Block>() as u64
     };
     bytes(&minibatch.nodes) + minibatch.blocks.iter().map(block).sum::<u64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small minibatches of 16 partitions that take turns, of which the last has larger ones.
+    struct Turns;
+
+    impl BatchSource for Turns {
+        type Scratch = ();
+
+        fn batches(&self) -> u64 {
+            3280
+        }
+
+        fn nodes_max(&self) -> u64 {
+            u64::MAX
+        }
+
+        fn scratch(&self) {}
+
+        fn sample(&self, index: u64, (): &mut (), out: &mut Minibatch) -> Result<()> {
+            let nodes = if index % 16 == 15 { 2000 } else { 1000 };
+            out.nodes.resize(nodes, grappa_formats::NodeId(0));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_partition_is_asked_how_large_its_minibatches_are() {
+        let demand = Demand::measure(&Turns).unwrap();
+        assert_eq!(demand.rows, 2000 + 2000 / 8 + 64);
+    }
+
+    #[test]
+    fn probes_are_spread_over_all_minibatches() {
+        for batches in [6, 100, 205, 1 << 40] {
+            let probes: Vec<u64> = (0..Demand::PROBES_MAX.min(batches))
+                .map(|probe| Demand::spread(probe, batches))
+                .collect();
+            assert!(probes.iter().all(|&probe| probe < batches));
+            for quarter in 0..4 {
+                let has = |probe: &&u64| u128::from(**probe) * 4 / u128::from(batches) == quarter;
+                assert!(
+                    probes.iter().filter(has).count() >= probes.len() / 6,
+                    "{batches}: {probes:?}"
+                );
+            }
+        }
+    }
 }

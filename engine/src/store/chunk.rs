@@ -221,6 +221,21 @@ impl Chunk {
         self.degrees.release(first.start as u64..last.end as u64);
     }
 
+    /// Has the system begin to read the files of rows, and of weights if `weights`, into its cache.
+    pub(crate) fn read_ahead(&self, weights: bool) {
+        self.row_files(weights).for_each(|file| file.mapping.read_ahead());
+    }
+
+    /// Bytes of the files of rows, and of weights if `weights`.
+    pub(crate) fn row_bytes(&self, weights: bool) -> u64 {
+        self.row_files(weights).map(|file| file.mapping.len() as u64).sum()
+    }
+
+    fn row_files(&self, weights: bool) -> impl Iterator<Item = &MappedFile> {
+        let weights = self.weights.iter().filter(move |_| weights);
+        [&self.degrees, &self.edges].into_iter().chain(weights)
+    }
+
     fn try_rows(&self) -> grappa_formats::Result<Rows<'_>> {
         Rows::new(
             &self.rows_meta,

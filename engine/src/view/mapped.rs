@@ -80,6 +80,16 @@ impl Mapped {
         })
     }
 
+    /// Bytes of the files that rows are read from.
+    pub(super) fn file_bytes(&self, weights: bool) -> u64 {
+        self.chunks.iter().flatten().map(|chunk| chunk.row_bytes(weights)).sum()
+    }
+
+    /// Has the system begin to read these files.
+    pub(super) fn read_ahead(&self, weights: bool) {
+        self.chunks.iter().flatten().for_each(|chunk| chunk.read_ahead(weights));
+    }
+
     /// The rows, if they are of the whole graph.
     pub(super) fn whole<'a>(&'a self, owned: &'a Owned) -> MappedWhole<'a> {
         MappedWhole(self.files(owned))

@@ -51,9 +51,9 @@ const DEPTH: usize = 16;
 /// Opens the engine that reads these files.
 pub(super) type OpenEngine<'a> = &'a (dyn Fn(Arc<[ReadFile]>) -> Result<Box<dyn ReadEngine>> + Sync);
 
-/// The engine that the machine allows.
-pub(super) fn open_engine(files: Arc<[ReadFile]>) -> Result<Box<dyn ReadEngine>> {
-    read::open(Choice::Auto, files, engine_options())
+/// Opens an engine of a kind.
+pub(super) fn open_engine(choice: Choice, files: Arc<[ReadFile]>) -> Result<Box<dyn ReadEngine>> {
+    read::open(choice, files, engine_options())
 }
 
 /// How engines are to read.

@@ -249,6 +249,7 @@ impl ViewPlan {
                 kind,
                 memory,
                 threads: 1,
+                engine: options.read_engine.into(),
             },
             kind,
             bytes,
@@ -279,7 +280,9 @@ impl ViewPlan {
                 seeds: owned.seeds(wanted).into(),
             })
         };
-        self.owned.iter().map(open).collect()
+        let parts: Vec<Seeded> = self.owned.iter().map(open).collect::<anyhow::Result<_>>()?;
+        PartitionView::read_ahead(parts.iter().map(|part| &*part.view), self.options.memory);
+        Ok(parts)
     }
 }
 

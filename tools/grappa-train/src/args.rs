@@ -166,9 +166,9 @@ struct Options {
     /// Worker threads; auto: one per processor
     #[arg(long, help_heading = MACHINE, value_name = "T", value_parser = checked::<Auto<std::num::NonZeroUsize>>)]
     threads: Option<String>,
-    /// Minibatches whose reads are planned together
-    #[arg(long, help_heading = MACHINE, value_name = "N")]
-    lookahead: Option<usize>,
+    /// Minibatches whose reads are planned together, at most: auto is as many as pay for the memory that they wait in
+    #[arg(long, help_heading = MACHINE, value_name = "N", value_parser = checked::<Auto<std::num::NonZeroUsize>>)]
+    lookahead: Option<String>,
     /// What reads files
     #[arg(long, help_heading = MACHINE, value_name = "ENGINE", value_parser = names(ReadEngine::ALL, ReadEngine::name))]
     read_engine: Option<String>,

@@ -56,6 +56,7 @@ pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Res
     let device = runtime::device(config.device)?;
     runtime::set_threads(config.threads());
     runtime::keep_freed_memory();
+    runtime::rest_when_idle();
     let mut screen = Screen {
         tells: console.tells(),
         bars: EpochBars {

@@ -26,7 +26,7 @@ mod split;
 mod state;
 pub mod trained;
 
-use std::{path::PathBuf, sync::Arc, time::Instant};
+use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Instant};
 
 use grappa_engine::{
     aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures},
@@ -459,6 +459,7 @@ impl Trainer {
             kind: self.view_kind(&owned, halo),
             memory: self.config.memory.0,
             threads: self.config.threads(),
+            engine: self.config.read_engine.into(),
         };
         for owned in owned {
             let seeds = owned.seeds(self.splits.train());
@@ -467,6 +468,7 @@ impl Trainer {
                 seeds: seeds.into(),
             });
         }
+        PartitionView::read_ahead(self.parts.iter().map(|part| &*part.view), self.config.memory.0);
         self.generation = assignment.generation();
         self.super_epoch = Some(super_epoch);
         Ok(())
@@ -508,7 +510,7 @@ impl Trainer {
         let options = FeedOptions {
             memory_bytes: self.config.memory.0.saturating_sub(views),
             threads: self.config.threads(),
-            lookahead: Some(self.config.lookahead),
+            lookahead: self.config.lookahead.value().map(NonZeroUsize::get),
             engine: self.config.read_engine.into(),
             aggregates: self.aggregates,
             output: match self.config.precision {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::{
+    io::read::Choice,
     partition::Owned,
     sample::{Fanouts, Sampler},
     view::{Halo, PartitionView, ViewKind, ViewOptions},
@@ -16,6 +17,7 @@ fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Seeded> {
         kind: ViewKind::Memory,
         memory: 64 << 20,
         threads: 1,
+        engine: Choice::Auto,
     };
     let whole = Owned::whole(store.chunks());
     let view = Arc::new(PartitionView::open(store, whole, &options).unwrap());

@@ -86,6 +86,14 @@ impl Mapping {
         }
     }
 
+    /// Has the system begin to read the file into its cache. Returns when the reads are under way.
+    pub fn read_ahead(&self) {
+        // Only time was to be saved.
+        if let Err(error) = self.map.advise(Advice::WillNeed) {
+            tracing::debug!("cannot read ahead: {error}");
+        }
+    }
+
     /// Gives back the memory of all pages.
     pub fn release_all(&self) {
         self.release(0..self.map.len());

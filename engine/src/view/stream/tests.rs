@@ -7,7 +7,10 @@ use crossbeam::channel::unbounded;
 use super::*;
 use crate::{
     partition::Owned,
-    view::{Halo, tests::graph::Graph},
+    view::{
+        Halo,
+        tests::{any_engine, graph::Graph},
+    },
 };
 
 /// Nothing depends on it but how much is seen at a time.
@@ -36,7 +39,7 @@ fn read(weights: bool, decode: impl FnOnce(&Plan, Receiver<Piece>, Sender<Told>)
     thread::scope(|scope| {
         scope.spawn(|| {
             let send = send;
-            plan.read(&store.store, &open_engine, &send, &told).unwrap();
+            plan.read(&store.store, &any_engine, &send, &told).unwrap();
         });
         decode(&plan, ready, tell);
     });

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     fs::{self, File},
-    sync::Arc,
     time::SystemTime,
 };
 
@@ -11,7 +10,7 @@ use super::{super::stream::engine_options, *};
 use crate::{
     Error,
     io::read::{
-        self, Choice, Options, ReadEngine, ReadFile,
+        self, Options,
         fault::{Faults, Reordered},
         memory::Memory,
     },
@@ -149,7 +148,7 @@ fn damage_that_decoding_finds_ends_all_threads() {
             });
             let owned = owning(&store.store, &[0, 2, 3, 4, 5]);
             for threads in [1, 3] {
-                let error = failure(&store.store, &owned, threads, &open_engine);
+                let error = failure(&store.store, &owned, threads, &any_engine);
                 assert!(error.to_string().contains("/edges"), "{error}");
             }
         }
@@ -166,7 +165,7 @@ fn weights_that_do_not_fit_their_rows_are_an_error() {
     });
     let owned = owning(&store.store, &[0, 2, 3, 4, 5]);
     for threads in [1, 3] {
-        let error = failure(&store.store, &owned, threads, &open_engine).to_string();
+        let error = failure(&store.store, &owned, threads, &any_engine).to_string();
         assert!(error.contains("chunk-3/weights: "), "{error}");
     }
 }

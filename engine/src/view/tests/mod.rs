@@ -3,6 +3,8 @@
 pub mod graph;
 mod loading;
 
+use std::sync::Arc;
+
 use grappa_formats::{
     NodeId, PartitionId,
     assignment::{Assignment, Owners},
@@ -14,7 +16,17 @@ use super::{
     Csr, Halo, Kept, Kind, PartitionView, ViewKind, ViewOptions, open_engine,
     rows::{Degrees, Positions, Rows, RowsIn},
 };
-use crate::{Result, partition::Owned, store::Store};
+use crate::{
+    Result,
+    io::read::{Choice, ReadEngine, ReadFile},
+    partition::Owned,
+    store::Store,
+};
+
+/// The engine that the machine allows.
+pub fn any_engine(files: Arc<[ReadFile]>) -> Result<Box<dyn ReadEngine>> {
+    open_engine(Choice::Auto, files)
+}
 
 /// A view of what is `owned`, with all the memory there is.
 pub fn view(store: &Store, owned: Owned, halo: Halo, weights: bool, kind: ViewKind) -> Result<PartitionView> {
@@ -24,6 +36,7 @@ pub fn view(store: &Store, owned: Owned, halo: Halo, weights: bool, kind: ViewKi
         kind,
         memory: u64::MAX,
         threads: 2,
+        engine: Choice::Auto,
     };
     PartitionView::open(store, owned, &options)
 }
@@ -199,7 +212,7 @@ fn sources_of_64_bits_are_those_of_32() {
             weights: true,
         };
         let wide = PartitionView {
-            rows: Kind::Wide(Csr::load(&kept, 2, &open_engine).unwrap()),
+            rows: Kind::Wide(Csr::load(&kept, 2, &any_engine).unwrap()),
             ..view(&store.store, owned.clone(), halo, true, ViewKind::Memory).unwrap()
         };
         assert!(seen_rows(&wide) == expected_rows(&graph, &owned, halo, true));
@@ -230,6 +243,7 @@ fn in_memory(memory: u64) -> ViewOptions {
         kind: ViewKind::Memory,
         memory,
         threads: 1,
+        engine: Choice::Auto,
     }
 }
 

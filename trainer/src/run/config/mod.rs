@@ -121,8 +121,9 @@ pub struct TrainConfig {
     /// Worker threads. `auto`: one per processor. See [`TrainConfig::threads`].
     #[serde(with = "text")]
     pub threads: Auto<NonZeroUsize>,
-    /// Minibatches whose reads are planned together.
-    pub lookahead: usize,
+    /// Minibatches whose reads are planned together, at most. `auto`: as many as pay for the memory that they wait in.
+    #[serde(with = "text")]
+    pub lookahead: Auto<NonZeroUsize>,
     /// What reads files.
     pub read_engine: ReadEngine,
 
@@ -194,7 +195,7 @@ impl Default for TrainConfig {
             first_hop: FirstHop::default(),
             memory: ByteSize(4 << 30),
             threads: Auto::Auto,
-            lookahead: 8,
+            lookahead: Auto::Auto,
             read_engine: ReadEngine::default(),
             seed: 1,
             precision: Precision::default(),
@@ -336,7 +337,6 @@ impl TrainConfig {
             ("partitions", u64::from(self.partitions)),
             ("concurrent", u64::from(self.concurrent())),
             ("repartition-every", self.repartition_every),
-            ("lookahead", self.lookahead as u64),
             ("eval-every", self.eval_every),
             ("keep", self.keep as u64),
             ("memory", self.memory.0),

@@ -66,7 +66,7 @@ fn everything() -> TrainConfig {
         first_hop: FirstHop::Sampled,
         memory: ByteSize(1_500_000_001),
         threads: Auto::Value(NonZeroUsize::new(2).unwrap()),
-        lookahead: 3,
+        lookahead: Auto::Value(NonZeroUsize::new(3).unwrap()),
         read_engine: ReadEngine::Pread,
         seed: u64::MAX,
         precision: Precision::Bf16,

@@ -5,6 +5,7 @@ use std::{fmt, path::Path, sync::Arc};
 use anyhow::{Context, Result, ensure};
 use grappa_engine::{
     aggregate::{Budget, Mean, NodeRows, StoreFeatures, aggregate},
+    io::read::Choice,
     partition::{Owned, Schedule, assignment, chunk_sizes},
     progress::Silent,
     sample::{BatchKey, Fanouts, Minibatch, Sampler, Scratch},
@@ -256,6 +257,7 @@ impl Experiment {
             kind: ViewKind::Memory,
             memory: MEMORY_BYTES,
             threads: self.setup.threads,
+            engine: Choice::Auto,
         };
         Ok(PartitionView::open(&self.store, owned, &options)?)
     }
