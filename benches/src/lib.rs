@@ -13,6 +13,7 @@ pub mod inputs;
 pub mod labelled;
 pub mod limit;
 pub mod machine;
+pub mod peers;
 pub mod programs;
 pub mod record;
 pub mod stats;

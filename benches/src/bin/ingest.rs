@@ -8,7 +8,7 @@
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
-    process::{Command, ExitCode, Stdio},
+    process::{Command, ExitCode},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -18,7 +18,7 @@ use grappa_benches::{
     child::{self, Measured},
     disk::Disk,
     inputs::{self, Input, InputFile},
-    programs,
+    peers, programs,
     record::{Record, Table},
     stats::{median, range},
 };
@@ -279,12 +279,8 @@ impl Setup<'_> {
     }
 
     fn python(&self, script: &str) -> Command {
-        let mut command = Command::new(self.args.peers_python.as_deref().unwrap_or(Path::new("python3")));
-        command
-            .args(["-W", "ignore"])
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(script))
-            .env("OMP_NUM_THREADS", self.args.threads.to_string());
-        command
+        let python = self.args.peers_python.as_deref().unwrap_or(Path::new("python3"));
+        peers::script(python, script, self.args.threads)
     }
 }
 
@@ -333,10 +329,7 @@ impl Contender {
                 (Some(command), GET_WEBGRAPH)
             }
         };
-        let works = probe.is_some_and(|mut command| {
-            let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-            status.is_ok_and(|status| status.success())
-        });
+        let works = probe.is_some_and(|mut command| peers::check(&mut command).is_ok());
         (!works).then(|| format!("it is not installed; {remedy}"))
     }
 

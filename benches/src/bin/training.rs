@@ -15,7 +15,7 @@ use clap::Parser;
 use grappa_benches::{
     child,
     labelled::{Labelled, last_epoch},
-    machine, programs,
+    machine, peers, programs,
     record::{Record, Table},
     stats::{median, range},
 };
@@ -253,8 +253,8 @@ impl Setup<'_> {
             "pyg" => &self.args.pyg_python,
             _ => &self.args.dgl_python,
         };
-        let mut command = Command::new(python.as_ref().expect("who measures it has one"));
-        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/training.py"));
+        let python = python.as_ref().expect("who measures it has one");
+        let mut command = peers::script(python, "training.py", self.args.threads as usize);
         command.arg(peer);
         let graph = &self.graph;
         command.args([&graph.edges, &graph.features, &graph.labels, &graph.seeds]);

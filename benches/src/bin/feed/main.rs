@@ -2,7 +2,9 @@
 //!
 //! Two cores, R-MAT, 128 values a node, 5 % of the nodes as seeds, fanouts 15, 10, 5, batches of 1024 seeds: DGL's
 //! minibatches, in which every node is expanded again at each hop. Out of core, the limit is below the size of the f32
-//! features, and nothing is cached when a run begins.
+//! features, and nothing is cached when a run begins. Peers are GraphBolt, DGL and PyG in memory, and GraphBolt out of core.
+
+mod peer;
 
 use std::{
     fs,
@@ -24,10 +26,11 @@ use grappa_benches::{
 };
 use grappa_console::ByteSize;
 
+use self::peer::{Checked, Peer, PeerRun};
+
 const QUESTION: &str = "How many minibatches a second come with their features, in memory, and out of core under a control group whose \
     limit counts the page cache? R-MAT, edge factor 16, 128 values a node, seeds 5 % of the nodes, fanouts 15,10,5, batches of 1024. \
     Medians; contenders take turns.";
-const GET_PEER: &str = "see benches/README.md for how to install DGL, then `--peers-python peers/bin/python`";
 const DIM: u32 = 128;
 
 /// Measure the feature feed in memory and out of core
@@ -36,7 +39,7 @@ struct Args {
     /// The graph has 2^SCALE nodes
     #[arg(long, default_value_t = 22)]
     scale: u32,
-    /// A folder for stores and the peer's arrays, which are kept: 9 GB at scale 22
+    /// A folder for stores and the peers' arrays, which are kept: 9 GB at scale 22
     #[arg(long, value_name = "DIR")]
     work: PathBuf,
     /// Runs of each contender
@@ -54,9 +57,12 @@ struct Args {
     /// What of it Grappa is told to use; the rest is for the program itself and cached pages of the graph
     #[arg(long, default_value = "1.2GB")]
     memory: ByteSize,
-    /// A Python that has DGL; without it the peer is left out
+    /// A Python that has DGL with GraphBolt; without it they are left out
     #[arg(long, value_name = "PYTHON")]
     peers_python: Option<PathBuf>,
+    /// A Python that has PyG, with pyg-lib or torch-sparse; without it PyG is left out
+    #[arg(long, value_name = "PYTHON")]
+    pyg_python: Option<PathBuf>,
     /// Append the result to this page
     #[arg(long, value_name = "PAGE")]
     record: Option<PathBuf>,
@@ -66,17 +72,14 @@ struct Args {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contender {
     /// We, without features, with so many threads and the rows of the graph there.
-    Sampling(u32, &'static str),
-    /// GraphBolt, in memory, with so many threads and these features.
-    Peer(u32, &'static str),
+    Sampling(usize, &'static str),
     /// We, all in memory.
     InMemory,
     /// We, features of that type, out of core.
     OutOfCore(&'static str),
     /// We, out of core, of several partitions.
     Partitions(u32),
-    /// GraphBolt, with features that are mapped, out of core.
-    GraphBolt,
+    Peer(PeerRun),
 }
 
 struct Setup<'a> {
@@ -106,24 +109,8 @@ fn measure(args: &Args) -> Result<()> {
         seeds: seeds(args)?,
         limit,
     };
-    let mut contenders = Vec::new();
-    for threads in [1, 2] {
-        contenders.extend(["memory", "mapped"].map(|view| Contender::Sampling(threads, view)));
-        if args.peers_python.is_some() {
-            contenders.push(Contender::Peer(threads, "none"));
-        }
-    }
-    contenders.push(Contender::InMemory);
-    if args.peers_python.is_some() {
-        contenders.push(Contender::Peer(2, "memory"));
-    }
-    if setup.limit.is_some() {
-        contenders.extend(["f32", "f16", "int8"].map(Contender::OutOfCore));
-        contenders.push(Contender::Partitions(16));
-        if args.peers_python.is_some() {
-            contenders.push(Contender::GraphBolt);
-        }
-    }
+    let peers = Peer::ALL.map(|peer| peer.check(args.python(peer)));
+    let contenders = setup.contenders(&peers);
     for dtype in ["f32", "f16", "int8"] {
         setup.store(dtype)?;
     }
@@ -142,13 +129,19 @@ fn measure(args: &Args) -> Result<()> {
     record.add(setup.table(&contenders, &runs, &disk)?);
     if let Some(why) = refusal {
         record.add(format_args!("Left out: everything out of core: {why}"));
-    } else if args.peers_python.is_none() {
-        record.add(format_args!("Left out: GraphBolt: {GET_PEER}"));
+    }
+    for Checked { peer, version } in &peers {
+        match version {
+            Ok(version) => record.add(format_args!("{peer}: {version}.")),
+            Err(why) => record.add(format_args!("Left out: {peer}: {why}.")),
+        }
     }
     record.add(format_args!(
         "The disk read {} a second front to back in this run. Limit {}, `--memory {}`. \"Disk\" is bytes read a second over that. Ours \
-         includes filling the pool from nothing; opening the store and, in memory, loading it are not part of the rate. GraphBolt maps \
-         the features with MADV_RANDOM, holds its graph in memory, samples and gathers with two threads, and runs {} batches.",
+         includes filling the pool from nothing; opening the store and, in memory, loading it are not part of the rate. Peers hold the graph \
+         in memory, and in memory are timed after three batches. DGL's sampler is used without its loader. PyG's has one thread, so for two \
+         its loader has two worker processes; it expands a node once, not at each hop, so its batches have fewer edges. Out of core, \
+         GraphBolt maps the features with MADV_RANDOM, samples and gathers with two threads, and runs {} batches.",
         ByteSize(disk.read as u64),
         args.limit,
         args.memory,
@@ -157,21 +150,28 @@ fn measure(args: &Args) -> Result<()> {
     record.finish(args.record.as_deref())
 }
 
+impl Args {
+    fn python(&self, peer: Peer) -> Option<&Path> {
+        match peer {
+            Peer::GraphBolt | Peer::Dgl => self.peers_python.as_deref(),
+            Peer::Pyg => self.pyg_python.as_deref(),
+        }
+    }
+}
+
 impl Contender {
     fn name(self) -> String {
         match self {
             Self::Sampling(threads, view) => format!("sampling, rows {view}, {threads} thread(s)"),
-            Self::Peer(threads, "none") => format!("sampling, {threads} thread(s): GraphBolt"),
-            Self::Peer(threads, _) => format!("in memory, f32, {threads} threads: GraphBolt"),
             Self::InMemory => "in memory, f32, 2 threads".into(),
             Self::OutOfCore(dtype) => format!("out of core, {dtype}"),
             Self::Partitions(count) => format!("out of core, f32, {count} partitions, 64 seeds each"),
-            Self::GraphBolt => "out of core, f32: GraphBolt".into(),
+            Self::Peer(run) => run.name(),
         }
     }
 
     fn is_ours(self) -> bool {
-        !matches!(self, Self::GraphBolt | Self::Peer(..))
+        !matches!(self, Self::Peer(_))
     }
 
     fn dtype(self) -> &'static str {
@@ -183,6 +183,35 @@ impl Contender {
 }
 
 impl Setup<'_> {
+    /// All that can run here, peers next to us.
+    fn contenders(&self, peers: &[Checked]) -> Vec<Contender> {
+        let peers = |threads, features| {
+            let able = peers.iter().filter(|checked| checked.version.is_ok());
+            able.map(move |&Checked { peer, .. }| {
+                Contender::Peer(PeerRun {
+                    peer,
+                    threads,
+                    features,
+                })
+            })
+        };
+        let mut contenders = Vec::new();
+        for threads in [1, 2] {
+            contenders.extend(["memory", "mapped"].map(|view| Contender::Sampling(threads, view)));
+            contenders.extend(peers(threads, "none"));
+        }
+        contenders.push(Contender::InMemory);
+        contenders.extend(peers(2, "memory"));
+        if self.limit.is_some() {
+            contenders.extend(["f32", "f16", "int8"].map(Contender::OutOfCore));
+            contenders.push(Contender::Partitions(16));
+            let mapping =
+                |contender: &Contender| matches!(contender, Contender::Peer(run) if run.peer == Peer::GraphBolt);
+            contenders.extend(peers(2, "mapped").filter(mapping));
+        }
+        contenders
+    }
+
     /// The store with features of that type; made first if it is not there.
     fn store(&self, dtype: &str) -> Result<PathBuf> {
         let scale = self.args.scale.to_string();
@@ -199,8 +228,7 @@ impl Setup<'_> {
     fn run(&self, contender: Contender) -> Result<Measured> {
         let store = self.store(contender.dtype())?;
         match contender {
-            Contender::GraphBolt => return self.run_peer(&store, 2, "mapped", self.args.peer_batches),
-            Contender::Peer(threads, features) => return self.run_peer(&store, threads, features, 50),
+            Contender::Peer(run) => return run.run(self),
             // What is sampled from the mapping is to be in the page cache.
             Contender::Sampling(..) => {}
             _ => drop(cache::forget(&cache::files_below(&store)?)?),
@@ -242,33 +270,6 @@ impl Setup<'_> {
             }
         }
         command.args(["--memory", &self.args.memory.0.to_string()]);
-        self.limited(&command)
-    }
-
-    fn run_peer(&self, store: &Path, threads: u32, features: &str, batches: u64) -> Result<Measured> {
-        let python = self.args.peers_python.as_ref().expect("who measures it has one");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/feed.py");
-        let folder = self.args.work.join(format!("feed-{}-peer", self.args.scale));
-        let python = |task: &str| {
-            let mut command = Command::new(python);
-            command.arg(&script).arg(task).arg(&folder);
-            command
-        };
-        if !folder.join("features.npy").exists() {
-            fs::create_dir_all(&folder)?;
-            let mut export = Command::new(self.programs.join("grappa-store"));
-            export.arg("export").arg(store).arg("--quiet");
-            export.arg("--edges").arg(folder.join("edges.npy"));
-            child::run(export.arg("--features").arg(folder.join("features.npy")))?;
-            child::run(&mut python("prepare"))?;
-        }
-        let mut command = python("run");
-        command.arg(&self.seeds);
-        command.args([&batches.to_string(), &threads.to_string(), features]);
-        if features != "mapped" {
-            return child::run(&mut command);
-        }
-        cache::forget(&cache::files_below(&folder)?)?;
         self.limited(&command)
     }
 

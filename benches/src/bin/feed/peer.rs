@@ -1,0 +1,141 @@
+//! Peers that make minibatches, by `benches/peers/feed.py`.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result};
+use grappa_benches::{
+    cache,
+    child::{self, Measured},
+    peers,
+};
+use serde_json::Value;
+
+use crate::Setup;
+
+/// Batches of a run in memory: rates are steady after few, and peers are slow.
+const BATCHES_IN_MEMORY: u64 = 30;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    GraphBolt,
+    Dgl,
+    Pyg,
+}
+
+/// Whether a peer can run here.
+pub struct Checked {
+    pub peer: Peer,
+    /// Its version, or why it can't run and what would help.
+    pub version: Result<String, String>,
+}
+
+/// A peer's run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerRun {
+    pub peer: Peer,
+    pub threads: usize,
+    /// Where they are.
+    pub features: &'static str,
+}
+
+impl Peer {
+    pub const ALL: [Self; 3] = [Self::GraphBolt, Self::Dgl, Self::Pyg];
+
+    /// What `feed.py` calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::GraphBolt => "graphbolt",
+            Self::Dgl => "dgl",
+            Self::Pyg => "pyg",
+        }
+    }
+
+    /// Samples a tiny graph with it.
+    pub fn check(self, python: Option<&Path>) -> Checked {
+        let checked = match python {
+            None => Err("there is no Python that has it".to_owned()),
+            Some(python) => peers::check(peers::script(python, "feed.py", 1).args(["check", self.name()])),
+        };
+        let version = checked
+            .map_err(|why| format!("{why}; {}", self.remedy()))
+            .map(|stdout| {
+                let told: Value = serde_json::from_str(&stdout).unwrap_or_default();
+                told["version"].as_str().unwrap_or_default().to_owned()
+            });
+        Checked { peer: self, version }
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::GraphBolt | Self::Dgl => {
+                "see benches/README.md for how to install DGL, then `--peers-python peers/bin/python`"
+            }
+            Self::Pyg => {
+                "see benches/README.md for how to install PyG with pyg-lib or torch-sparse, then `--pyg-python pyg/bin/python`"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::GraphBolt => "GraphBolt",
+            Self::Dgl => "DGL",
+            Self::Pyg => "PyG",
+        })
+    }
+}
+
+impl PeerRun {
+    pub fn name(self) -> String {
+        let Self { peer, threads, .. } = self;
+        match self.features {
+            "none" => format!("sampling, {threads} thread(s): {peer}"),
+            "memory" => format!("in memory, f32, {threads} threads: {peer}"),
+            _ => format!("out of core, f32: {peer}"),
+        }
+    }
+
+    /// Measures it; mapped features within the limit, after they were forgotten.
+    pub fn run(self, setup: &Setup) -> Result<Measured> {
+        let folder = self.arrays(setup)?;
+        let is_mapped = self.features == "mapped";
+        let batches = if is_mapped {
+            setup.args.peer_batches
+        } else {
+            BATCHES_IN_MEMORY
+        };
+        let mut command = self.script(setup);
+        command.args(["run", self.peer.name()]).arg(&folder).arg(&setup.seeds);
+        command.args([&batches.to_string(), &self.threads.to_string(), self.features]);
+        if !is_mapped {
+            return child::run(&mut command);
+        }
+        cache::forget(&cache::files_below(&folder)?)?;
+        setup.limited(&command)
+    }
+
+    /// The graph's arrays, for all peers; made first if they are not there.
+    fn arrays(self, setup: &Setup) -> Result<PathBuf> {
+        let folder = setup.args.work.join(format!("feed-{}-peer", setup.args.scale));
+        if !folder.join("indptr.npy").exists() {
+            fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+            let mut export = Command::new(setup.programs.join("grappa-store"));
+            export.arg("export").arg(setup.store("f32")?).arg("--quiet");
+            export.arg("--edges").arg(folder.join("edges.npy"));
+            child::run(export.arg("--features").arg(folder.join("features.npy")))?;
+            child::run(self.script(setup).arg("prepare").arg(&folder))?;
+        }
+        Ok(folder)
+    }
+
+    fn script(self, setup: &Setup) -> Command {
+        let python = setup.args.python(self.peer).expect("who measures it has one");
+        peers::script(python, "feed.py", self.threads)
+    }
+}
