@@ -2,7 +2,8 @@
 //!
 //! It is the payload of the container file `manifest`, archived with rkyv 0.8 (little-endian, aligned, 32-bit relative
 //! pointers) and validated with bytecheck before anything is believed. It is written last, when every file it names is
-//! on disk, and never modified. What changes afterwards (the assignment of edge buckets to partitions) lies beside it.
+//! on disk, and never modified; it is replaced when a store without features gets some. What changes afterwards (the
+//! assignment of edge buckets to partitions) lies beside it.
 
 use rkyv::{Archive, Deserialize, Serialize, rancor, util::AlignedVec};
 
@@ -16,7 +17,7 @@ use crate::{
 /// Everything there is to know about a store before its chunks are opened.
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The program and version that wrote the store, such as `grappa-ingest 0.1.0`.
+    /// The program and version that wrote the store, such as `grappa-ingest 0.1.0`, and what added features to it.
     pub writer: String,
     /// Number of nodes N of the graph, also those of chunks that are not present.
     pub nodes: u64,

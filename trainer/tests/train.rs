@@ -6,12 +6,16 @@ use std::{
 };
 
 use grappa_engine::{
+    aggregate::Budget,
     generate::{
         BlockModel, Model, Recipe,
         store::{FeatureOptions, StoreOptions, generate_store},
     },
     progress::{Progress, Silent},
-    store::Store,
+    store::{
+        Store,
+        add_features::{AddFeatures, FastRp, FeatureKind, add_features},
+    },
 };
 use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
 use grappa_trainer::{
@@ -49,6 +53,15 @@ impl Watcher for Watched {
 }
 
 fn store(folder: &Path) -> Arc<Store> {
+    let features = FeatureOptions {
+        dim: 16,
+        dtype: FeatureDtype::F32,
+        source: FeatureSource::Stored,
+    };
+    store_with(folder, Some(features))
+}
+
+fn store_with(folder: &Path, features: Option<FeatureOptions>) -> Arc<Store> {
     let out = folder.join("graph.grappa");
     let model = BlockModel {
         classes: 4,
@@ -62,11 +75,7 @@ fn store(folder: &Path) -> Arc<Store> {
             chunks: Some(8),
             only_chunks: None,
             edge_options: EdgeOptions::default(),
-            features: Some(FeatureOptions {
-                dim: 16,
-                dtype: FeatureDtype::F32,
-                source: FeatureSource::Stored,
-            }),
+            features,
             memory: 64 << 20,
             threads: 2,
             resume: false,
@@ -158,6 +167,48 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
             assert!(path.join(file).exists(), "{name}: {file}");
         }
     }
+}
+
+#[test]
+fn a_graph_without_features_is_learned_with_those_that_are_computed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_with(folder.path(), None);
+    let path = store.path().to_owned();
+    for first_hop in [FirstHop::Auto, FirstHop::Sampled, FirstHop::Preaggregated] {
+        let config = TrainConfig { first_hop, ..config() };
+        let run_folder = RunFolder::create(&folder.path().join(format!("none-{first_hop}")), &config).unwrap();
+        let mut watched = Watched::default();
+        let refused = train(store.clone(), config, &run_folder, false, Device::Cpu, &mut watched);
+        let error = refused.unwrap_err().to_string();
+        let command = format!("grappa-store add-features {} --kind fastrp", path.display());
+        assert!(error.contains(&command), "{error}");
+    }
+
+    let embeddings = FastRp {
+        dim: 32,
+        hop_weights: vec![1.0; 3],
+        seed: 1,
+    };
+    let options = AddFeatures {
+        kind: FeatureKind::FastRp(embeddings),
+        dtype: FeatureDtype::F32,
+        budget: Budget {
+            memory: 64 << 20,
+            threads: 2,
+        },
+        writer: "test".into(),
+    };
+    add_features(&store, &options, &Silent).unwrap();
+    let store = Arc::new(Store::open(&path).unwrap());
+    let config = TrainConfig {
+        partitions: 4,
+        ..config()
+    };
+    let run_folder = RunFolder::create(&folder.path().join("embeddings"), &config).unwrap();
+    let (summary, _) = run(&store, &config, &run_folder, false);
+    let accuracy = summary.test_accuracy.expect("there are nodes to test on");
+    // A quarter by chance.
+    assert!(accuracy > 0.6, "{accuracy}");
 }
 
 #[test]

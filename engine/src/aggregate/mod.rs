@@ -26,6 +26,7 @@ mod tile;
 
 use std::{ops::Range, thread};
 
+pub(crate) use self::rows::{StoredRows, pieces};
 use self::tile::Tiler;
 pub use self::{
     reduce::{GcnSum, Max, Mean, Reduce, Sum},

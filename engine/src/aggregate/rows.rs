@@ -17,7 +17,7 @@ use crate::{
     Error, Position, Result,
     generate::{Features, Generator, Recipe},
     io::container::ContainerFile,
-    store::{Chunk, Store, aggregates::Aggregates, files},
+    store::{Chunk, Store, add_features::no_features, aggregates::Aggregates, files},
 };
 
 /// Bytes of stored rows that are read at a time, before they are decoded.
@@ -36,27 +36,39 @@ pub trait NodeRows: Sync {
 pub struct StoreFeatures<'a> {
     store: &'a Store,
     width: usize,
-    source: Source,
+    source: Source<'a>,
 }
 
-enum Source {
-    Stored(StoredRows),
+enum Source<'a> {
+    Stored(StoredRows<'a>),
     Procedural(Features),
 }
 
 /// Rows in a file for each chunk.
-struct StoredRows {
+pub(crate) struct StoredRows<'a> {
+    store: &'a Store,
     files: Vec<ContainerFile>,
     layout: FeatureLayout,
 }
 
-impl StoredRows {
-    /// Reads the rows of `nodes` of `store` into `out`.
-    fn read(&self, store: &Store, nodes: Range<u64>, mut out: &mut [f32]) -> Result<()> {
-        let (stride, width) = (self.layout.stride as usize, self.layout.dim as usize);
+impl<'a> StoredRows<'a> {
+    /// The rows in `files`, one for each chunk of `store`, which were checked.
+    pub fn new(store: &'a Store, files: Vec<ContainerFile>, layout: FeatureLayout) -> Self {
+        Self { store, files, layout }
+    }
+}
+
+impl NodeRows for StoredRows<'_> {
+    fn width(&self) -> usize {
+        self.layout.dim as usize
+    }
+
+    fn read(&self, nodes: Range<u64>, mut out: &mut [f32]) -> Result<()> {
+        check_room(&nodes, self.width(), out);
+        let (stride, width) = (self.layout.stride as usize, self.width());
         let piece = (READ_BYTES / stride).max(1);
         let mut bytes = Vec::new();
-        for (chunk, rows) in pieces(store, nodes) {
+        for (chunk, rows) in pieces(self.store, nodes) {
             let file = &self.files[chunk.0 as usize];
             for first in rows.clone().step_by(piece) {
                 let count = piece.min((rows.end - first) as usize);
@@ -72,31 +84,23 @@ impl StoredRows {
 }
 
 /// The pre-aggregated features of a store.
-pub struct AggregateRows<'a> {
-    store: &'a Store,
-    rows: StoredRows,
-}
+pub struct AggregateRows<'a>(StoredRows<'a>);
 
 impl<'a> AggregateRows<'a> {
     /// Those of `store`, which `aggregates` was opened of.
     pub fn new(store: &'a Store, aggregates: Aggregates) -> Self {
         let layout = aggregates.layout();
-        let files = aggregates.into_files();
-        Self {
-            store,
-            rows: StoredRows { files, layout },
-        }
+        Self(StoredRows::new(store, aggregates.into_files(), layout))
     }
 }
 
 impl NodeRows for AggregateRows<'_> {
     fn width(&self) -> usize {
-        self.rows.layout.dim as usize
+        self.0.width()
     }
 
     fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
-        check_room(&nodes, self.width(), out);
-        self.rows.read(self.store, nodes, out)
+        self.0.read(nodes, out)
     }
 }
 
@@ -114,7 +118,7 @@ impl<'a> StoreFeatures<'a> {
         let unlike = |what: &str| Error::input(store.path(), Position::Whole, what);
         let manifest = store.manifest();
         let Some(spec) = &manifest.features else {
-            return Err(unlike("the nodes have no features; ingest them with --features"));
+            return Err(no_features(store.path()));
         };
         if !manifest.is_whole() {
             return Err(unlike(
@@ -135,14 +139,13 @@ impl<'a> StoreFeatures<'a> {
                         .map_err(Error::format(file.path()))?;
                     Ok(file)
                 };
-                Source::Stored(StoredRows {
-                    files: store.present_chunks().map(open).collect::<Result<_>>()?,
-                    layout: FeatureLayout {
-                        dtype: spec.dtype,
-                        dim: spec.dim,
-                        stride: spec.row_stride,
-                    },
-                })
+                let layout = FeatureLayout {
+                    dtype: spec.dtype,
+                    dim: spec.dim,
+                    stride: spec.row_stride,
+                };
+                let files = store.present_chunks().map(open).collect::<Result<_>>()?;
+                Source::Stored(StoredRows::new(store, files, layout))
             }
         };
         Ok(Self {
@@ -167,7 +170,7 @@ impl NodeRows for StoreFeatures<'_> {
                 }
                 Ok(())
             }
-            Source::Stored(rows) => rows.read(self.store, nodes, out),
+            Source::Stored(rows) => rows.read(nodes, out),
         }
     }
 }
@@ -274,7 +277,7 @@ impl NodeRows for ScratchRows {
 }
 
 /// Cuts a range of nodes at the borders of chunks: each chunk, and the rows in it.
-pub(super) fn pieces(store: &Store, nodes: Range<u64>) -> impl Iterator<Item = (ChunkId, Range<u64>)> + '_ {
+pub(crate) fn pieces(store: &Store, nodes: Range<u64>) -> impl Iterator<Item = (ChunkId, Range<u64>)> + '_ {
     let mut at = nodes.start;
     std::iter::from_fn(move || {
         (at < nodes.end).then(|| {

@@ -74,13 +74,13 @@ pub use self::{
     stats::{FeedStats, Stall},
 };
 use crate::{
-    Error, Position, Result,
+    Error, Result,
     generate::{Generator, Recipe},
     io::{
         read::{self, ReadEngine},
         slots::Slots,
     },
-    store::{Store, aggregates::Aggregates},
+    store::{Store, add_features::no_features, aggregates::Aggregates},
 };
 
 /// Delivers minibatches with features, epoch after epoch.
@@ -128,10 +128,7 @@ impl Feed {
         let spec = match &store.manifest().features {
             _ if !options.features => None,
             Some(spec) => Some(spec),
-            None => {
-                let what = "the nodes have no features; ask for minibatches alone";
-                return Err(Error::input(store.path(), Position::Whole, what));
-            }
+            None => return Err(no_features(store.path())),
         };
         let demand = Demand::measure(source)?;
         let is_stored = spec.is_some_and(|spec| spec.source == FeatureSource::Stored);

@@ -25,6 +25,8 @@ pub(crate) enum Purpose {
     DegreeLevel = 5,
     /// Which chunks are grouped into partitions; indexed by super-epoch.
     Grouping = 6,
+    /// The random projection that embeddings of a graph start from; indexed by external id.
+    Projection = 7,
 }
 
 /// The numbers a seed has for one purpose.

@@ -6,7 +6,13 @@
 use std::{
     fs::{self, File},
     io::Write,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
 };
 
 use crate::{Error, Result};
@@ -94,4 +100,26 @@ pub fn temporary_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(TEMPORARY);
     name.into()
+}
+
+/// Makes a folder, and holds it until dropped, or until the process ends: waits while another process does.
+pub fn lock_folder(folder: &Path) -> Result<File> {
+    loop {
+        fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        let held = File::open(folder).map_err(Error::io("open", folder))?;
+        match flock(&held, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                tracing::info!("{} is being made by another process; waiting for it", folder.display());
+                flock(&held, FlockOperation::LockExclusive).map_err(|error| Error::io("lock", folder)(error.into()))?;
+            }
+            Err(error) => return Err(Error::io("lock", folder)(error.into())),
+        }
+        // Who had it may have finished, and renamed it.
+        let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let now = fs::metadata(folder).map(inode).ok();
+        if now == Some(inode(held.metadata().map_err(Error::io("stat", folder))?)) {
+            return Ok(held);
+        }
+    }
 }

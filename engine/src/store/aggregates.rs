@@ -14,34 +14,32 @@
 //! same bytes come out of it, whatever the memory and the number of threads.
 
 use std::{
-    fs::{self, File},
+    fs,
     ops::Range,
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use grappa_formats::{
-    ChunkId, ChunkSpan, FormatError,
+    ChunkId, FormatError,
     aggregates::{AggregateFile, AggregateIndex, AggregateKind},
     chunks::ChunkMap,
-    container::{FileKind, PAGE_BYTES},
-    features::{FeatureLayout, FeaturesMeta},
+    container::FileKind,
+    features::FeatureLayout,
     manifest::FeatureDtype,
-};
-use rustix::{
-    fs::{FlockOperation, flock},
-    io::Errno,
 };
 use serde::Serialize;
 
-use super::{Store, files, writer::with_suffix};
+use super::{
+    Store,
+    add_features::no_features,
+    chunk_rows::{self, ChunkRows, Finished},
+    files,
+    writer::with_suffix,
+};
 use crate::{
     Error, Position, Result,
     aggregate::{Budget, GcnSum, Mean, NodeRows, ScaledRows, StoreFeatures, Sum, aggregate},
-    io::{
-        container::{ContainerFile, ContainerWriter},
-        durable,
-    },
+    io::{container::ContainerFile, durable},
     progress::Progress,
 };
 
@@ -85,7 +83,7 @@ impl Aggregates {
             return Ok(None);
         }
         let index = read_index(store.path(), kind, store.chunks())?;
-        let open = |(chunk, entry)| open_file(&folder, store.chunks(), chunk, Some(entry));
+        let open = |(chunk, entry)| open_file(&folder, store.chunks(), chunk, entry);
         let opened = (0..)
             .map(ChunkId)
             .zip(&index.files)
@@ -151,25 +149,19 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
     let layout = layout(store, options.dtype)?;
     let features = StoreFeatures::open(store)?;
     let partial = with_suffix(&target, files::AGGREGATES_PARTIAL);
-    let _lock = lock(&partial)?;
+    let _lock = durable::lock_folder(&partial)?;
     if let Err(error) = check_absent(&target, options.replace) {
         // Another process made them meanwhile; the folder was made for nothing, and goes if it is empty.
         let _ = fs::remove_dir(&partial);
         return Err(error);
     }
 
-    let mut writer = Writer {
-        store,
-        folder: &partial,
-        layout,
-        current: None,
-        done: Vec::new(),
-    };
+    let mut writer = ChunkRows::new(store.chunks(), &partial, layout);
     let first = writer.keep_finished()?;
-    let kept = writer.done.len() as u32;
+    let kept = writer.finished().len() as u32;
     let width = features.width();
     let budget = Budget {
-        memory: options.budget.memory.saturating_sub(writer.bytes()),
+        memory: options.budget.memory.saturating_sub(writer.memory()),
         ..options.budget
     };
     let sink = &mut |nodes: Range<u64>, rows: &mut [f32]| writer.write(nodes, rows);
@@ -182,7 +174,12 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
             aggregate(store, &scaled, None, &reduce, first, budget, progress, sink)?;
         }
     }
-    let files = writer.done;
+    writer.complete()?;
+    let listed = |file: &Finished| AggregateFile {
+        bytes: file.bytes,
+        digest: file.digest,
+    };
+    let files: Vec<_> = writer.finished().iter().map(listed).collect();
     let index = AggregateIndex {
         kind: options.kind,
         manifest_digest: manifest_digest(store.path())?,
@@ -209,136 +206,19 @@ fn check_absent(target: &Path, replace: bool) -> Result<()> {
     Ok(())
 }
 
-/// Makes a folder, and holds it until dropped, or until the process ends: waits while another process does.
-fn lock(folder: &Path) -> Result<File> {
-    loop {
-        fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
-        let held = File::open(folder).map_err(Error::io("open", folder))?;
-        match flock(&held, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                tracing::info!("{} is being made by another process; waiting for it", folder.display());
-                flock(&held, FlockOperation::LockExclusive).map_err(|error| Error::io("lock", folder)(error.into()))?;
-            }
-            Err(error) => return Err(Error::io("lock", folder)(error.into())),
-        }
-        // Who had it may have finished, and renamed it.
-        let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-        let now = fs::metadata(folder).map(inode).ok();
-        if now == Some(inode(held.metadata().map_err(Error::io("stat", folder))?)) {
-            return Ok(held);
-        }
-    }
-}
-
-/// Writes rows to the files of their chunks, one after the other.
-struct Writer<'a> {
-    store: &'a Store,
-    folder: &'a Path,
-    layout: FeatureLayout,
-    current: Option<(ChunkSpan, ContainerWriter)>,
-    done: Vec<AggregateFile>,
-}
-
-/// Rows that are encoded at a time.
-const ENCODE_ROWS: usize = 256;
-
-impl Writer<'_> {
-    /// What it holds in memory, about.
-    fn bytes(&self) -> u64 {
-        ENCODE_ROWS as u64 * u64::from(self.layout.stride) + (1 << 20)
-    }
-
-    /// Takes over the chunks from 0 on that an earlier run finished, and says which node comes after them.
-    fn keep_finished(&mut self) -> Result<u64> {
-        let chunks = self.store.chunks();
-        for chunk in (0..chunks.chunks()).map(ChunkId) {
-            match open_file(self.folder, chunks, chunk, None) {
-                Ok((file, layout)) if layout == self.layout => self.done.push(AggregateFile {
-                    bytes: file.bytes(),
-                    digest: file.digest(),
-                }),
-                // Of another dtype, damaged or not there: it is made again.
-                Ok(_) | Err(Error::Format { .. } | Error::Input { .. }) => return Ok(chunks.range(chunk).start),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(chunks.nodes())
-    }
-
-    fn write(&mut self, nodes: Range<u64>, rows: &[f32]) -> Result<()> {
-        let dim = self.layout.dim as usize;
-        let stride = self.layout.stride as usize;
-        let mut bytes = Vec::new();
-        let mut rest = rows;
-        let mut node = nodes.start;
-        while node < nodes.end {
-            let (span, writer) = match &mut self.current {
-                Some(current) => current,
-                None => self.current.insert(self.begin()?),
-            };
-            let end = span.first_node.0 + span.rows;
-            let count = ENCODE_ROWS.min((end.min(nodes.end) - node) as usize);
-            let (now, later) = rest.split_at(count * dim);
-            bytes.resize(count * stride, 0);
-            self.layout.encode_rows(now, &mut bytes);
-            writer.write(&bytes)?;
-            rest = later;
-            node += count as u64;
-            if node == end {
-                self.finish()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Begins the file of the next chunk.
-    fn begin(&self) -> Result<(ChunkSpan, ContainerWriter)> {
-        let chunk = ChunkId(self.done.len() as u32);
-        let span = ChunkSpan::of(self.store.chunks(), chunk);
-        let path = durable::temporary_name(&self.folder.join(files::aggregate(chunk)));
-        let writer = ContainerWriter::create(&path, FileKind::FEATURES, FeaturesMeta::BYTES, PAGE_BYTES)?;
-        Ok((span, writer))
-    }
-
-    /// Completes the file that is being written.
-    fn finish(&mut self) -> Result<()> {
-        let (span, writer) = self.current.take().expect("a file was begun");
-        let meta = FeaturesMeta {
-            span,
-            layout: self.layout,
-        };
-        let file = writer.finish(meta.encode())?;
-        file.sync()?;
-        durable::rename(&file.path, &self.folder.join(files::aggregate(span.chunk)))?;
-        self.done.push(AggregateFile {
-            bytes: file.bytes,
-            digest: file.digest,
-        });
-        Ok(())
-    }
-}
-
-/// Opens a file of pre-aggregated features, and checks that it is that of its chunk and, if there is one, the index's.
+/// Opens a file of pre-aggregated features, and checks that it is that of its chunk and the index's.
 pub(super) fn open_file(
     folder: &Path,
     chunks: &ChunkMap,
     chunk: ChunkId,
-    entry: Option<&AggregateFile>,
+    entry: &AggregateFile,
 ) -> Result<(ContainerFile, FeatureLayout)> {
-    let path = folder.join(files::aggregate(chunk));
-    let file = ContainerFile::open(&path, FileKind::FEATURES).map_err(files::missing)?;
-    if let Some(entry) = entry
-        && (file.bytes(), file.digest()) != (entry.bytes, entry.digest)
-    {
+    let (file, layout) = chunk_rows::open(folder, chunks, chunk)?;
+    if (file.bytes(), file.digest()) != (entry.bytes, entry.digest) {
         let what = "this is not the file that the index lists; remove the folder, and make the aggregates again";
-        return Err(Error::format(path)(FormatError::invalid(56, what)));
+        return Err(Error::format(file.path())(FormatError::invalid(56, what)));
     }
-    let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(&path))?;
-    meta.span
-        .expect(&ChunkSpan::of(chunks, chunk))
-        .map_err(Error::format(&path))?;
-    Ok((file, meta.layout))
+    Ok((file, layout))
 }
 
 fn folder(store: &Store, kind: AggregateKind) -> PathBuf {
@@ -348,10 +228,7 @@ fn folder(store: &Store, kind: AggregateKind) -> PathBuf {
 fn layout(store: &Store, dtype: Option<FeatureDtype>) -> Result<FeatureLayout> {
     match &store.manifest().features {
         Some(spec) => Ok(FeatureLayout::new(dtype.unwrap_or(spec.dtype), spec.dim)),
-        None => {
-            let what = "the nodes have no features, so there is nothing to aggregate; ingest them with --features";
-            Err(Error::input(store.path(), Position::Whole, what))
-        }
+        None => Err(no_features(store.path())),
     }
 }
 
@@ -365,7 +242,7 @@ pub(super) fn read_index(root: &Path, kind: AggregateKind, chunks: &ChunkMap) ->
     AggregateIndex::decode(&bytes, kind, manifest_digest(root)?, chunks.chunks()).map_err(Error::format(&path))
 }
 
-fn manifest_digest(root: &Path) -> Result<u64> {
+pub(super) fn manifest_digest(root: &Path) -> Result<u64> {
     let path = root.join(files::MANIFEST);
     Ok(ContainerFile::open(&path, FileKind::MANIFEST)?.digest())
 }

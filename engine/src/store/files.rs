@@ -33,6 +33,9 @@ pub const AGGREGATES_PARTIAL: &str = ".partial";
 /// The file that says which files there are of one kind.
 pub const AGGREGATE_INDEX: &str = "index";
 
+/// The folder in which features grow that are added to a store.
+pub const FEATURES_PARTIAL: &str = "features.partial";
+
 /// The file of a chunk's pre-aggregated features, in the folder of their kind.
 pub fn aggregate(chunk: ChunkId) -> String {
     chunk_folder(chunk)
@@ -50,9 +53,12 @@ pub fn generation_of(name: &str) -> Option<u64> {
         .filter(|generation: &u64| generation.to_string() == name)
 }
 
-/// Whether a file, relative to a store, is what a repartitioning leaves if it is killed, and the next one removes: a file
-/// of the folder of assignments that has not got its name yet.
+/// Whether a file, relative to a store, is what a run leaves if it is killed, and the next one removes: a file of the folder
+/// of assignments that has not got its name yet, or what grows in a folder that has not.
 pub fn is_left_over(path: &str) -> bool {
+    if path.split('/').next() == Some(FEATURES_PARTIAL) {
+        return true;
+    }
     let name = path
         .strip_prefix(ASSIGNMENTS)
         .and_then(|rest| rest.strip_prefix('/')?.strip_suffix(TEMPORARY));
@@ -104,6 +110,12 @@ pub fn kind_of(path: &str) -> Option<FileKind> {
 fn chunk_of(folder: &str) -> Option<ChunkId> {
     let chunk = ChunkId(folder.strip_prefix("chunk-")?.parse().ok()?);
     (chunk_folder(chunk) == folder).then_some(chunk)
+}
+
+/// Whether a file, relative to a store with this manifest, is one of features that were to be added, and were not when the
+/// run was killed: they are in their places before a manifest names them.
+pub fn is_unlisted_feature_file(manifest: &Manifest, path: &str) -> bool {
+    manifest.features.is_none() && kind_of(path) == Some(FileKind::FEATURES)
 }
 
 /// The files that the parts of a manifest call for, with what they hold.

@@ -1,6 +1,7 @@
 //! Stores on disk: writing, opening, verifying, describing and exporting them.
 //!
 //! - [`Store`] is an open store, whose [`Chunk`]s are mapped one by one;
+//! - [`add_features`] computes features from the graph for a store without;
 //! - [`aggregates`] makes and opens pre-aggregated features;
 //! - [`export`] writes it out in external ids;
 //! - [`info`](mod@info) describes it;
@@ -9,9 +10,11 @@
 //! - [`verify`](mod@verify) checks every byte, and whether the parts agree;
 //! - [`writer`] makes the folder, and the row files of a chunk.
 
+pub mod add_features;
 pub mod aggregates;
 pub(crate) mod assignments;
 mod chunk;
+mod chunk_rows;
 pub mod export;
 pub(crate) mod files;
 mod ids;

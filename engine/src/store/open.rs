@@ -44,7 +44,8 @@ const THREADS_MAX: usize = 8;
 /// Chunks are mapped one by one, as they are asked for.
 ///
 /// Nothing of an open store changes when somebody repartitions it: [`Store::assignment`] stays what it was, and all other
-/// files are as they were. [`Store::newest_assignment`] tells what others made it meanwhile.
+/// files are as they were. If somebody adds features to it, this one goes on without. [`Store::newest_assignment`] tells
+/// what others made the assignment meanwhile.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,

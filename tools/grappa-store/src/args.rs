@@ -13,7 +13,7 @@ use grappa_engine::{
     sample::Fanouts,
     view::{Halo, ViewKind},
 };
-use grappa_formats::{aggregates::AggregateKind, manifest::FeatureDtype};
+use grappa_formats::{aggregates::AggregateKind, features::DIM_MAX, manifest::FeatureDtype};
 
 /// Look into a graph store.
 #[derive(Debug, Parser)]
@@ -39,6 +39,8 @@ pub enum Command {
     Sample(Sample),
     /// Reduce the features of each node's in-neighbours once, so that a model's first hop need not be sampled
     Preaggregate(Preaggregate),
+    /// Compute features from the graph and add them to a store that has none
+    AddFeatures(AddFeatures),
     /// Say beforehand what a store of a graph will take: chunks, bytes, time
     Plan(Plan),
 }
@@ -184,6 +186,49 @@ pub struct Preaggregate {
     pub replace: bool,
     #[command(flatten)]
     pub threads: Threads,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct AddFeatures {
+    /// The store
+    #[arg(value_name = "STORE")]
+    pub store: PathBuf,
+    /// What is computed: `degrees`, 18 values of the in-degree and 18 of the out-degree (if edges have a direction);
+    /// `fastrp`, embeddings of the graph by random projection, of which similar neighbourhoods have similar ones
+    #[arg(long, value_enum)]
+    pub kind: FeatureKind,
+    /// Values a node; with `fastrp`, 128 by default
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=i64::from(DIM_MAX)))]
+    pub dim: Option<u32>,
+    /// How values are stored
+    #[arg(long, value_enum, default_value_t = Dtype::F32)]
+    pub dtype: Dtype,
+    /// Hops that `fastrp` looks away, each of which counts alike; 3 by default
+    #[arg(long, value_name = "H", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub hops: Option<u32>,
+    /// How much each hop of `fastrp` counts, from the first on, such as 0,1,1
+    #[arg(
+        long,
+        value_name = "W,W,...",
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        conflicts_with = "hops"
+    )]
+    pub hop_weights: Vec<f32>,
+    /// Selects the random projection of `fastrp`; 1 by default
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Memory to use, such as 512MiB or 2GiB; with less, rows are read more often
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    pub memory: ByteSize,
+    #[command(flatten)]
+    pub threads: Threads,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum FeatureKind {
+    Degrees,
+    Fastrp,
 }
 
 /// One of these, by its name.

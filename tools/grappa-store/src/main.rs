@@ -1,5 +1,6 @@
 //! `grappa-store`: look into a graph store, and repartition it.
 
+mod add_features;
 mod args;
 mod export;
 mod info;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
             Command::Repartition(options) => repartition::run(options, &console),
             Command::Sample(options) => sample::run(options, &console),
             Command::Preaggregate(options) => preaggregate::run(options, &console),
+            Command::AddFeatures(options) => add_features::run(options, &console),
             Command::Plan(options) => plan::run(options, &console),
         }
     })

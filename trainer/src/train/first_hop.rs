@@ -10,6 +10,7 @@ use grappa_engine::{
     progress::Progress,
     store::{
         Store,
+        add_features::no_features,
         aggregates::{AggregateOptions, Aggregates, aggregate_bytes, preaggregate},
     },
 };
@@ -30,13 +31,16 @@ const DISK_SHARE: u64 = 2;
 /// `warn` is told why they are not there where that is a pity.
 ///
 /// # Errors
-/// If they were asked for, and the model or the store has none, or they can't be made.
+/// If the store has no features; or if aggregates were asked for, and the model or the store has none, or they can't be made.
 pub fn choose(
     store: &Store,
     config: &TrainConfig,
     progress: &dyn Progress,
     warn: &mut dyn FnMut(&str),
 ) -> Result<Option<AggregateKind>> {
+    if store.manifest().features.is_none() {
+        return Err(no_features(store.path()).into());
+    }
     let is_wanted = match config.first_hop {
         FirstHop::Sampled => return Ok(None),
         FirstHop::Auto => false,

@@ -34,7 +34,7 @@ use grappa_engine::{
     partition::{Owned, RepartitionOptions, repartition},
     progress::Progress,
     sample::Sampler,
-    store::{Store, aggregates::Aggregates},
+    store::{Store, add_features::no_features, aggregates::Aggregates},
     view::{Halo, PartitionView, ViewKind, ViewOptions},
 };
 use grappa_formats::{ChunkId, PartitionId, aggregates::AggregateKind, assignment::Assignment};
@@ -179,11 +179,7 @@ impl Trainer {
         let labels = NodeLabels::open(&store)?;
         let manifest = store.manifest();
         let Some(features) = &manifest.features else {
-            return Err(Error::Options(format!(
-                "{}: nodes have no features to learn from; ingest them with --features (node2vec or other embeddings of the \
-                 graph, or a column of degrees, will do where there is nothing else)",
-                store.path().display()
-            )));
+            return Err(no_features(store.path()).into());
         };
         let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
         let model = Model::new(model, config.seed, device)?;

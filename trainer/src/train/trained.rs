@@ -137,7 +137,12 @@ impl Trained {
         let manifest = store.manifest();
         let no = |what: &str| Err(Error::Options(format!("{}: {what}", store.path().display())));
         let Some(features) = &manifest.features else {
-            return no("nodes have no features, which the run's model was trained on; ingest them with --features");
+            return no(&format!(
+                "nodes have no features, which the run's model was trained on; ingest them with --features, or, if those of the \
+                 run's store were computed, compute them alike: `grappa-store add-features {} ...` (`grappa-store info` of the \
+                 run's store has the options)",
+                store.path().display()
+            ));
         };
         if !manifest.is_whole() {
             return no("the store is a slice of its graph, and predictions need all of it");

@@ -179,6 +179,13 @@ fn stores_that_are_not_as_the_model_was_trained_are_refused_with_both_numbers() 
         wider.contains("7 features a node") && wider.contains("trained with 6"),
         "{wider}"
     );
+    assert!(wider.contains("add-features"), "{wider}");
+    let bare = refused("bare", Shape { dim: 0, ..DENSE });
+    let command = format!(
+        "grappa-store add-features {}",
+        in_folder("bare").join("graph.grappa").display()
+    );
+    assert!(bare.contains("no features") && bare.contains(&command), "{bare}");
     let finer = refused("finer", Shape { classes: 4, ..DENSE });
     assert!(
         finer.contains("4 classes") && finer.contains("trained with 3"),

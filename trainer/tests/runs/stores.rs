@@ -48,6 +48,7 @@ impl Watcher for Unseen {
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub ids: ExternalIds,
+    /// Values in a row of features; with 0 there are none.
     pub dim: u64,
     pub classes: u64,
     /// Whether nodes have sets of classes.
@@ -135,7 +136,7 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
     let out = folder.join("graph.grappa");
     let options = IngestOptions {
         ids: shape.ids,
-        features: Some(array("features.npy", "<f4", &[NODES, shape.dim], features.collect())),
+        features: (shape.dim > 0).then(|| array("features.npy", "<f4", &[NODES, shape.dim], features.collect())),
         labels: Some(labels),
         splits: vec![split("train", 0..5), split("val", 5..7), split("test", 7..10)],
         // Layers of PyTorch Geometric have their own ideas of them.

@@ -23,7 +23,7 @@ impl Check<'_> {
         let mut layouts = Vec::new();
         for (chunk, entry) in (0..).map(ChunkId).zip(&index.files) {
             let path = name(&files::aggregate(chunk));
-            match aggregates::open_file(&folder, chunks, chunk, Some(entry)) {
+            match aggregates::open_file(&folder, chunks, chunk, entry) {
                 Err(error) => self.failed(&path, error),
                 Ok((file, layout)) => {
                     if let Some(file) = self.checksums(&path, Ok(file)) {

@@ -159,6 +159,7 @@ impl Check<'_> {
             let is_known = found == files::MANIFEST
                 || found == files::CURRENT
                 || files::is_left_over(found)
+                || files::is_unlisted_feature_file(manifest, found)
                 || files::aggregates_of(found).is_some();
             if !is_known && self.is_assignment(found).is_none() {
                 let what = "this is no part of the store; remove it".to_owned();

@@ -62,17 +62,18 @@ impl RunState {
     /// # Errors
     /// If numbers of features or classes disagree.
     pub fn check_store(&self, inputs: u64, outputs: u64) -> Result<()> {
-        let disagree = |what: &str, store: u64, run: u64| {
+        let disagree = |what: &str, store: u64, run: u64, or: &str| {
             Err(Error::Options(format!(
                 "the store has {store} {what}, and the run's model was trained with {run}: give the store that it was \
-                 trained on, or start a new run"
+                 trained on{or}, or start a new run"
             )))
         };
         if inputs != self.inputs {
-            return disagree("features a node", inputs, self.inputs);
+            let or = ", one whose features `grappa-store add-features` computed with the same options";
+            return disagree("features a node", inputs, self.inputs, or);
         }
         if outputs != self.outputs {
-            return disagree("classes", outputs, self.outputs);
+            return disagree("classes", outputs, self.outputs, "");
         }
         Ok(())
     }

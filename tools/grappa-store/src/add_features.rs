@@ -1,0 +1,111 @@
+//! `grappa-store add-features`: what can be told of nodes from the graph alone.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, bail};
+use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes};
+use grappa_engine::{
+    aggregate::Budget,
+    store::{
+        Store,
+        add_features::{AddFeatures, AddedFeatures, FastRp, FeatureKind, add_features},
+    },
+};
+use serde::Serialize;
+
+use crate::args;
+
+/// What `fastrp` takes if nothing is said: what the paper takes, or near it.
+const DIM: u32 = 128;
+const HOPS: u32 = 3;
+const SEED: u64 = 1;
+
+#[derive(Serialize)]
+struct Made {
+    kind: String,
+    #[serde(flatten)]
+    added: AddedFeatures,
+    seconds: f64,
+    peak_rss_bytes: Option<u64>,
+    #[serde(skip)]
+    store: String,
+}
+
+pub fn run(options: &args::AddFeatures, console: &Console) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let kind = kind(options)?;
+    let store = Store::open(&options.store)?;
+    let add = AddFeatures {
+        kind,
+        dtype: options.dtype.into(),
+        budget: Budget {
+            memory: options.memory.0,
+            threads: options.threads.get()?,
+        },
+        writer: concat!("grappa-store ", env!("CARGO_PKG_VERSION")).to_owned(),
+    };
+    let added = add_features(&store, &add, &console.bars()).map_err(told)?;
+    console.finish(&Made {
+        kind: add.kind.name().to_owned(),
+        added,
+        seconds: begin.elapsed().as_secs_f64(),
+        peak_rss_bytes: peak_rss_bytes(),
+        store: options.store.display().to_string(),
+    })
+}
+
+/// Says of a disk that is full, or fails, that nothing is lost.
+fn told(error: grappa_engine::Error) -> anyhow::Error {
+    match error {
+        grappa_engine::Error::Io { .. } => {
+            anyhow!(
+                "{error}; the store is as it was, and what is finished is kept: mend the cause and give the command again"
+            )
+        }
+        _ => error.into(),
+    }
+}
+
+fn kind(options: &args::AddFeatures) -> anyhow::Result<FeatureKind> {
+    match options.kind {
+        args::FeatureKind::Degrees => {
+            for (name, given) in [
+                ("--dim", options.dim.is_some()),
+                ("--hops", options.hops.is_some()),
+                ("--hop-weights", !options.hop_weights.is_empty()),
+                ("--seed", options.seed.is_some()),
+            ] {
+                if given {
+                    bail!("{name} is for --kind fastrp: degrees have 18 or 36 values, and nothing random");
+                }
+            }
+            Ok(FeatureKind::Degrees)
+        }
+        args::FeatureKind::Fastrp => Ok(FeatureKind::FastRp(FastRp {
+            dim: options.dim.unwrap_or(DIM),
+            hop_weights: match options.hop_weights.is_empty() {
+                true => vec![1.0; options.hops.unwrap_or(HOPS) as usize],
+                false => options.hop_weights.clone(),
+            },
+            seed: options.seed.unwrap_or(SEED),
+        })),
+    }
+}
+
+impl Summary for Made {
+    fn text(&self) -> String {
+        let kept = match self.added.chunks_kept {
+            0 => String::new(),
+            chunks => format!(", {chunks} chunks of an earlier run kept"),
+        };
+        format!(
+            "{}: {} of the graph as features, {} values for {} nodes, {} on disk; {}{kept}",
+            self.store,
+            self.kind,
+            self.added.dim,
+            count(self.added.nodes),
+            ByteSize(self.added.bytes),
+            duration(Duration::from_secs_f64(self.seconds))
+        )
+    }
+}
