@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use tch::Device;
+use tch::{Device, Tensor};
 
 use crate::{Error, Result, shim};
 
@@ -175,6 +175,14 @@ fn out_of_memory(payload: &(dyn Any + Send)) -> Option<String> {
     Some(sentences[..end].trim_end_matches(['"', ')', '.']).to_owned())
 }
 
+/// Copies a tensor of the processor's to a device. For another device, the copy is from pinned memory and nobody waits for it.
+pub(crate) fn send(tensor: Tensor, device: Device) -> Tensor {
+    match device {
+        Device::Cpu => tensor,
+        _ => tensor.pin_memory(device).to_device_(device, tensor.kind(), true, false),
+    }
+}
+
 /// All devices that can be used, the processor first.
 pub fn devices() -> Vec<Device> {
     let cuda_devices = match cuda() {
@@ -211,7 +219,7 @@ fn cuda_device(index: usize, cuda: &Cuda) -> Result<Device> {
 
 #[cfg(test)]
 mod tests {
-    use tch::{Kind, Tensor};
+    use tch::Kind;
 
     use super::*;
 

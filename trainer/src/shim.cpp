@@ -1,6 +1,6 @@
 // What the trainer asks of libtorch's C++ interface and tch does not bind: a node of autograd's graph whose backward pass
-// is a Rust function, a tensor's gradient as something to write, tensors of memory that is not libtorch's, and libtorch's
-// threads. Called by shim.rs alone.
+// is a Rust function, a tensor's gradient as something to write, tensors of memory that is not libtorch's, streams of
+// devices, and libtorch's threads. Called by shim.rs alone.
 
 #include <cstddef>
 #include <memory>
@@ -11,6 +11,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -92,6 +95,50 @@ Tensor* grappa_view_memory(void* data, int64_t rows, int64_t columns, bool is_bf
   return new Tensor(at::from_blob(data, {rows, columns}, [owner, drop](void*) { drop(owner); }, options));
 } catch (...) {
   return nullptr;
+}
+
+// A stream of a CUDA device beside its current one, for `grappa_free_stream`; null if there is none to be had.
+c10::Stream* grappa_new_stream(int device) try {
+  c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
+  return new c10::Stream(cuda.getStreamFromGlobalPool(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device))));
+} catch (...) {
+  return nullptr;
+}
+
+void grappa_free_stream(c10::Stream* stream) { delete stream; }
+
+// Calls `run`, for which the stream is the current one. The event, for `grappa_join` or `grappa_abandon`, is when what it has
+// begun is done; null if it can't be had.
+c10::Event* grappa_on_stream(const c10::Stream* stream, void (*run)(void*), void* context) try {
+  c10::StreamGuard guard(*stream);
+  run(context);
+  auto event = std::make_unique<c10::Event>(stream->device_type());
+  event->record(*stream);
+  return event.release();
+} catch (...) {
+  return nullptr;
+}
+
+// Lets the current stream go on when the event has come, and keeps the memory of `tensors`, which are another stream's, for as
+// long as what it does by now. Frees the event. False if that fails.
+bool grappa_join(c10::Event* event, const Tensor* const* tensors, size_t count) try {
+  std::unique_ptr<c10::Event> owned(event);
+  c10::impl::VirtualGuardImpl device(event->device_type());
+  c10::Stream current = device.getStream(event->device());
+  event->block(current);
+  for (size_t i = 0; i < count; ++i) tensors[i]->record_stream(current);
+  return true;
+} catch (...) {
+  return false;
+}
+
+// Waits for the event and frees it.
+void grappa_abandon(c10::Event* event) {
+  std::unique_ptr<c10::Event> owned(event);
+  try {
+    event->synchronize();
+  } catch (...) {
+  }
 }
 
 // Calls `run` once on each of libtorch's threads, and waits for all.

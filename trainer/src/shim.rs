@@ -1,11 +1,13 @@
 //! What `tch` does not bind: loading libtorch's CUDA half, asking for libtorch's version, functions with a backward pass
-//! of our own, the values of tensors as slices, and libtorch's threads. All of the trainer's `unsafe` is here, but for the
+//! of our own, the values of tensors as slices, streams of devices, and libtorch's threads. All of the trainer's `unsafe` is here, but for the
 //! vector instructions of [`kernels`](crate::kernels).
 
 #![expect(
     unsafe_code,
     reason = "calls into the dynamic loader and libtorch's C and C++ interfaces"
 )]
+
+pub(crate) mod cuda;
 
 use std::{
     error::Error,

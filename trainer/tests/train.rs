@@ -25,6 +25,7 @@ use grappa_trainer::{
         journal::EpochRecord,
         summary::Summary,
     },
+    runtime::{self, Cuda},
     train::{Watcher, train},
 };
 use tch::Device;
@@ -100,9 +101,19 @@ fn config() -> TrainConfig {
 }
 
 fn run(store: &Arc<Store>, config: &TrainConfig, folder: &RunFolder, resume: bool) -> (Summary, Watched) {
+    run_on(Device::Cpu, store, config, folder, resume)
+}
+
+fn run_on(
+    device: Device,
+    store: &Arc<Store>,
+    config: &TrainConfig,
+    folder: &RunFolder,
+    resume: bool,
+) -> (Summary, Watched) {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut watched = Watched::default();
-    let summary = train(store.clone(), config.clone(), folder, resume, Device::Cpu, &mut watched).unwrap();
+    let summary = train(store.clone(), config.clone(), folder, resume, device, &mut watched).unwrap();
     (summary, watched)
 }
 
@@ -209,6 +220,44 @@ fn a_graph_without_features_is_learned_with_those_that_are_computed() {
     let accuracy = summary.test_accuracy.expect("there are nodes to test on");
     // A quarter by chance.
     assert!(accuracy > 0.6, "{accuracy}");
+}
+
+#[test]
+fn on_cuda_the_same_is_learned() {
+    if let Cuda::Unusable { reason } = runtime::cuda() {
+        println!("skipped on CUDA: {reason}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for (name, model, partitions) in [
+        ("whole", LayerKind::Sage, 1),
+        ("parted", LayerKind::Sage, 4),
+        ("gat", LayerKind::Gat, 4),
+        ("gcn", LayerKind::Gcn, 4),
+    ] {
+        let config = TrainConfig {
+            model,
+            partitions,
+            layers: 3,
+            dropout: 0.0,
+            ..config()
+        };
+        let losses = [Device::Cpu, Device::Cuda(0)].map(|device| {
+            let path = folder.path().join(format!("{name}-{device:?}"));
+            let run_folder = RunFolder::create(&path, &config).unwrap();
+            let (summary, watched) = run_on(device, &store, &config, &run_folder, false);
+            assert!(
+                summary.test_accuracy.expect("there are nodes to test on") > 0.6,
+                "{name}"
+            );
+            let losses: Vec<f64> = watched.records.iter().map(|record| record.loss).collect();
+            losses
+        });
+        // The same minibatches; sums are rounded in another order.
+        let [on_cpu, on_cuda] = &losses;
+        assert!((on_cpu[0] - on_cuda[0]).abs() < 1e-2 * on_cpu[0], "{name}: {losses:?}");
+    }
 }
 
 #[test]

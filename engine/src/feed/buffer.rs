@@ -1,15 +1,24 @@
 //! Buffers of feature rows, used again and again, and the memory that all of a feed's parts may still take.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
-use super::{options::OutputDtype, rows::RowFormat};
+use super::{
+    options::{OutputDtype, RegisterMemory, Registration},
+    rows::RowFormat,
+};
 use crate::{Error, Result, io::arena::Arena};
 
 /// Feature rows of a minibatch, one after another without gaps, and after them those of their aggregates, if these were
-/// asked for. They are in memory that starts at a page and stays where it is: it may be registered for direct transfers,
-/// and is filled again when the batch that it belongs to is dropped.
+/// asked for. They are in memory that starts at a page and is filled again when the batch that it belongs to is dropped: it
+/// is registered once, where that is wanted.
 #[derive(Debug)]
 pub struct FeatureBuffer {
+    register: Option<Arc<dyn RegisterMemory>>,
+    /// Before the memory, so that it is dropped first.
+    registration: Option<Registration>,
     arena: Arena,
     /// Of a column.
     rows: usize,
@@ -20,14 +29,28 @@ pub struct FeatureBuffer {
 
 impl FeatureBuffer {
     /// A buffer with room for `rows` nodes.
-    pub(super) fn new(rows: usize, format: &RowFormat) -> Result<Self> {
-        Ok(Self {
-            arena: Arena::new(rows * format.output_bytes())?,
+    pub(super) fn new(rows: usize, format: &RowFormat, register: Option<Arc<dyn RegisterMemory>>) -> Result<Self> {
+        let mut buffer = Self {
+            register,
+            registration: None,
+            arena: Arena::new(0)?,
             rows: 0,
             columns: format.columns().len(),
             dim: format.dim(),
             dtype: format.output(),
-        })
+        };
+        buffer.renew(rows * format.output_bytes())?;
+        Ok(buffer)
+    }
+
+    /// Takes other memory.
+    fn renew(&mut self, bytes: usize) -> Result<()> {
+        self.registration = None;
+        self.arena = Arena::new(0)?;
+        self.arena = Arena::new(bytes)?;
+        let register = self.register.as_ref().filter(|_| bytes > 0);
+        self.registration = register.and_then(|register| register.register(&self.arena));
+        Ok(())
     }
 
     /// Makes room for the rows of `rows` nodes, of any values. Where that takes more memory, it must be left in the `reserve`.
@@ -37,8 +60,7 @@ impl FeatureBuffer {
             // Some more, so that it need not grow again for the next batch.
             let bytes = bytes + bytes / 16;
             reserve.take((bytes - self.arena.len()) as u64, "a minibatch's features")?;
-            self.arena = Arena::new(0)?;
-            self.arena = Arena::new(bytes)?;
+            self.renew(bytes)?;
         }
         self.rows = rows;
         Ok(())

@@ -67,7 +67,7 @@ use self::{
 };
 pub use self::{
     buffer::FeatureBuffer,
-    options::{FeedOptions, OutputDtype},
+    options::{FeedOptions, OutputDtype, RegisterMemory, Registration},
     partitions::{BatchPlace, EpochOptions, PartitionBatches, Seeded},
     pipeline::Batch,
     source::BatchSource,
@@ -186,7 +186,7 @@ impl Feed {
         };
         let buffers = match &format {
             Some(format) => {
-                let buffer = |_| FeatureBuffer::new(demand.rows, format);
+                let buffer = |_| FeatureBuffer::new(demand.rows, format, options.register.clone());
                 Some((0..budget.buffers).map(buffer).collect::<Result<_>>()?)
             }
             None => None,

@@ -1,5 +1,7 @@
 //! What a feed may take, and what it delivers.
 
+use std::{any::Any, fmt, sync::Arc};
+
 use grappa_formats::aggregates::AggregateKind;
 
 use crate::io::read;
@@ -24,6 +26,16 @@ impl OutputDtype {
     }
 }
 
+/// Lets a device fetch from memory by itself.
+pub trait RegisterMemory: fmt::Debug + Send + Sync {
+    /// Registers memory until what it returns is dropped, which is before the memory is given back. None if that can't be:
+    /// then the memory is as any other.
+    fn register(&self, memory: &[u8]) -> Option<Registration>;
+}
+
+/// Ends a registration when it is dropped.
+pub type Registration = Box<dyn Any + Send + Sync>;
+
 /// How a feed is made.
 #[derive(Debug, Clone)]
 pub struct FeedOptions {
@@ -36,6 +48,8 @@ pub struct FeedOptions {
     pub features: bool,
     /// The kind of pre-aggregated features that are delivered with them.
     pub aggregates: Option<AggregateKind>,
+    /// Registers the buffers that features are delivered in.
+    pub register: Option<Arc<dyn RegisterMemory>>,
     /// Threads that sample and assemble. Another one reads, which mostly sleeps.
     pub threads: usize,
     /// The most batches whose rows are read together; by default as many as pay for the memory that they wait in.
@@ -56,6 +70,7 @@ impl Default for FeedOptions {
             output: OutputDtype::F32,
             features: true,
             aggregates: None,
+            register: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             lookahead: None,
             engine: read::Choice::Auto,

@@ -4,6 +4,7 @@ mod bad_luck;
 mod budget;
 mod equality;
 mod partitions;
+mod register;
 
 use std::{
     path::Path,

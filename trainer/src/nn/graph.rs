@@ -8,7 +8,7 @@ use std::{
 use grappa_engine::sample;
 use tch::{Device, Tensor};
 
-use crate::kernels::transpose::Transposed;
+use crate::{kernels::transpose::Transposed, runtime::send};
 
 /// The edges of one hop: a [`sample::Block`] on the device that a model runs on.
 ///
@@ -150,11 +150,22 @@ impl Block {
             .get_or_init(|| Arc::new(Transposed::new(&self.csr.offsets, &self.csr.indices, self.sources)))
     }
 
+    /// Begins to copy the edges to the device, rather than when a layer first asks for them.
+    pub(crate) fn send(&self) {
+        self.tensors();
+    }
+
+    /// What was copied to the device so far.
+    pub(crate) fn sent(&self) -> impl Iterator<Item = &Tensor> {
+        let edges = self.tensors.get().into_iter();
+        edges.flat_map(|edges| [&edges.offsets, &edges.indices, &edges.destinations])
+    }
+
     pub(crate) fn tensors(&self) -> &Edges {
         self.tensors.get_or_init(|| {
             let int64 = |values: &[u32]| {
                 let values: Vec<i64> = values.iter().map(|&value| i64::from(value)).collect();
-                Tensor::from_slice(&values).to_device(self.device)
+                send(Tensor::from_slice(&values), self.device)
             };
             let mut destinations = vec![0; self.edges()];
             for (destination, bounds) in self.csr.offsets.windows(2).enumerate() {

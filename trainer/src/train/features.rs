@@ -5,7 +5,10 @@ use std::sync::Arc;
 use grappa_engine::feed::{Batch, FeatureBuffer, OutputDtype};
 use tch::{Device, Kind, Tensor};
 
-use crate::shim::{Values, view_memory};
+use crate::{
+    runtime::send,
+    shim::{Values, view_memory},
+};
 
 /// The features of a batch's nodes, `[nodes, dim]`, on a device, and then their aggregates if there are any. In memory
 /// nothing is copied: the batch is kept until the tensors are gone.
@@ -19,8 +22,9 @@ pub fn tensors(batch: &Arc<Batch>, device: Device) -> Vec<Tensor> {
         OutputDtype::Bf16 => Kind::BFloat16,
     };
     let all = view_memory(batch.clone(), rows.columns() * rows.rows(), rows.dim(), kind);
+    let all = send(all, device);
     let nodes = rows.rows() as i64;
-    let column = |column: usize| all.narrow(0, column as i64 * nodes, nodes).to_device(device);
+    let column = |column: usize| all.narrow(0, column as i64 * nodes, nodes);
     (0..rows.columns()).map(column).collect()
 }
 

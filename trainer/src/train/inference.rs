@@ -54,16 +54,14 @@ pub struct KeptAggregates {
 
 impl KeptAggregates {
     /// The aggregates of some nodes at a layer, `[nodes, width]`; none of layer 0.
-    pub fn rows(&self, layer: usize, nodes: &[NodeId], device: Device) -> Result<Tensor> {
+    pub fn rows(&self, layer: usize, nodes: &[NodeId]) -> Result<Tensor> {
         let rows = &self.layers[layer - 1];
         let width = rows.width();
         let mut values = vec![0.0; nodes.len() * width];
         for (node, row) in nodes.iter().zip(values.chunks_exact_mut(width)) {
             rows.read(node.0..node.0 + 1, row)?;
         }
-        Ok(Tensor::from_slice(&values)
-            .view([nodes.len() as i64, width as i64])
-            .to_device(device))
+        Ok(Tensor::from_slice(&values).view([nodes.len() as i64, width as i64]))
     }
 }
 

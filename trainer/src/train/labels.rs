@@ -6,7 +6,7 @@ use grappa_formats::{
     chunks::ChunkMap,
     manifest::{LabelKind, LabelSpec},
 };
-use tch::{Device, Tensor};
+use tch::Tensor;
 
 use crate::{Error, Result, nn::Task};
 
@@ -82,9 +82,9 @@ impl NodeLabels {
     ///
     /// # Errors
     /// If one has none.
-    pub fn tensor(&self, nodes: &[NodeId], device: Device) -> Result<Tensor> {
+    pub fn tensor(&self, nodes: &[NodeId]) -> Result<Tensor> {
         let unlabelled = |node| Error::Options(format!("node {node} is to be trained on, and has no label"));
-        let tensor = match self.spec.kind {
+        Ok(match self.spec.kind {
             LabelKind::Single => {
                 let class = |&node| match self.class(node)? {
                     -1 => Err(unlabelled(node)),
@@ -97,7 +97,6 @@ impl NodeLabels {
                 let sets = nodes.iter().map(set).collect::<Result<Vec<_>>>()?.concat();
                 Tensor::from_slice(&sets).view([nodes.len() as i64, i64::from(self.spec.classes)])
             }
-        };
-        Ok(tensor.to_device(device))
+        })
     }
 }

@@ -20,17 +20,18 @@ mod features;
 pub mod first_hop;
 pub mod inference;
 pub(crate) mod labels;
+mod load;
 mod optimizer;
 mod session;
 mod split;
 mod state;
 pub mod trained;
 
-use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Instant};
+use std::{collections::VecDeque, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Instant};
 
 use grappa_engine::{
     aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures},
-    feed::{Batch, BatchPlace, EpochOptions, Feed, FeedOptions, FeedStats, OutputDtype, PartitionBatches, Seeded},
+    feed::{EpochOptions, Feed, FeedOptions, FeedStats, OutputDtype, PartitionBatches, Seeded},
     partition::{Owned, RepartitionOptions, repartition},
     progress::Progress,
     sample::Sampler,
@@ -42,16 +43,17 @@ use tch::{Device, Kind, Tensor};
 
 pub use self::session::{Watcher, train};
 use self::{
-    correction::{Denominator, coverage, factors},
+    correction::Denominator,
     exchange::{Exchange, InProcess, Weights},
     inference::{Degrees, Inference, KeptAggregates},
     labels::NodeLabels,
+    load::{Loaded, Loader},
     optimizer::Optimizer,
     split::Splits,
 };
 use crate::{
     Error, Result,
-    nn::{Aggregate, Block, History, Input, Model, Pass, Scaling},
+    nn::{Input, Model, Pass, Scaling},
     run::{
         config::{HaloMode, Precision, TrainConfig},
         scores::ScoreReport,
@@ -77,6 +79,7 @@ pub struct Trainer {
     optimizer: Optimizer,
     denominator: Denominator,
     exchange: Box<dyn Exchange>,
+    loader: Loader,
     /// Aggregates of halo nodes from the last exact inference.
     history: Option<KeptAggregates>,
     parts: Vec<Seeded>,
@@ -189,6 +192,7 @@ impl Trainer {
             degrees: Degrees::open(&store)?,
             sampler: Arc::new(config.sampler(aggregates.is_some())?),
             exchange: Box::new(InProcess),
+            loader: Loader::new(device),
             denominator: Denominator::default(),
             history: None,
             parts: Vec::new(),
@@ -284,21 +288,31 @@ impl Trainer {
     ) -> Result<()> {
         let steps = batches.steps();
         let (mut step, mut loss, mut covered, mut right) = (Step::default(), 0.0, 0.0, 0);
-        for batch in feed.epoch(batches) {
-            let batch = Arc::new(batch?);
-            let place = batches.places()[batch.index() as usize];
-            if let Some(number) = step.number.filter(|&number| number != place.step) {
+        let mut source = feed.epoch(batches);
+        let mut loaded = VecDeque::new();
+        loop {
+            while loaded.len() <= self.loader.ahead()
+                && let Some(batch) = source.next()
+            {
+                let batch = batch?;
+                let begin = Instant::now();
+                let place = batches.places()[batch.index() as usize];
+                loaded.push_back(self.load(batch, place)?);
+                stats.time.forward += begin.elapsed().as_secs_f64();
+            }
+            let Some(now) = loaded.pop_front() else { break };
+            if let Some(number) = step.number.filter(|&number| number != now.place.step) {
                 self.finish(&mut step, rate(number, steps), stats)?;
                 progress.advance(1, 0);
             }
-            (step.number, step.seeds) = (Some(place.step), batches.seeds_per_step());
-            let edges = batch.minibatch().edges() as u64;
-            let part = self.contribute(epoch, place, &batch, &mut step, stats)?;
+            (step.number, step.seeds) = (Some(now.place.step), batches.seeds_per_step());
+            let (edges, seeds) = (now.batch.minibatch().edges(), now.batch.minibatch().seeds);
+            let part = self.contribute(epoch, now, &mut step, stats)?;
             loss += part.loss;
             covered += part.coverage;
             right += part.right;
-            stats.seeds += batch.minibatch().seeds as u64;
-            progress.advance(0, edges);
+            stats.seeds += seeds as u64;
+            progress.advance(0, edges as u64);
         }
         if let Some(number) = step.number {
             self.finish(&mut step, rate(number, steps), stats)?;
@@ -312,44 +326,25 @@ impl Trainer {
     }
 
     /// Adds the gradient of a batch to that of its step.
-    fn contribute(
-        &mut self,
-        epoch: u64,
-        place: BatchPlace,
-        batch: &Arc<Batch>,
-        step: &mut Step,
-        stats: &mut EpochStats,
-    ) -> Result<Part> {
+    fn contribute(&self, epoch: u64, mut batch: Loaded, step: &mut Step, stats: &mut EpochStats) -> Result<Part> {
         let begin = Instant::now();
-        let minibatch = batch.minibatch();
-        let rows = features::tensors(batch, self.device);
-        let needs_degrees = self.model.aggregate(0) == Aggregate::Gcn;
-        let degrees: Option<Vec<u64>> =
-            needs_degrees.then(|| minibatch.nodes.iter().map(|&node| self.degrees.of(node)).collect());
-        let degree_row = degrees.as_ref().map(|degrees| {
-            let degrees: Vec<f32> = degrees.iter().map(|&degree| degree as f32).collect();
-            Tensor::from_slice(&degrees).to_device(self.device)
-        });
-        let input = match &rows[..] {
+        batch.arrive();
+        let (place, tensors) = (batch.place, &batch.tensors);
+        let input = match &tensors.rows[..] {
             [own, neighbours] => Input::Aggregated {
                 own,
                 neighbours,
-                degrees: degree_row.as_ref(),
+                degrees: tensors.degrees.as_ref(),
             },
             rows => Input::Features(&rows[0]),
         };
-        let blocks = Block::of_minibatch(minibatch, degrees.as_deref(), self.device);
-        let history = self.history_of(minibatch)?;
-        let seeds = &minibatch.nodes[..minibatch.seeds];
-        let labels = self.labels.tensor(seeds, self.device)?;
         let pass = Pass {
             training: Some(mix([self.config.seed, epoch, place.partition.0.into(), place.batch])),
             scaling: Scaling::HorvitzThompson,
         };
-        let logits = self.model.forward(&blocks, input, &history, pass);
-        let losses = self.labels.task().losses(&logits, &labels);
-        let covered = coverage(minibatch);
-        let factors = factors(self.config.correction, self.config.shrinkage, &covered);
+        let logits = self.model.forward(&tensors.blocks, input, &tensors.history, pass);
+        let labels = &tensors.labels;
+        let losses = self.labels.task().losses(&logits, labels);
         let loss = losses.sum(Kind::Double).double_value(&[]);
         if !loss.is_finite() {
             return Err(Error::Options(format!(
@@ -362,50 +357,26 @@ impl Trainer {
         stats.time.forward += begin.elapsed().as_secs_f64();
 
         let begin = Instant::now();
-        let weighted = losses * Tensor::from_slice(&factors).to_device(self.device);
+        let weighted = losses * &tensors.factors;
         weighted.sum(Kind::Float).backward();
         stats.time.backward += begin.elapsed().as_secs_f64();
 
-        step.weights.factors += factors.iter().map(|&factor| f64::from(factor)).sum::<f64>();
-        step.weights.seeds += seeds.len() as f64;
+        step.weights.factors += batch.factors.iter().map(|&factor| f64::from(factor)).sum::<f64>();
+        step.weights.seeds += batch.factors.len() as f64;
         stats.bytes_sent += 4 * self.model.parameters().count() as u64 + Weights::BYTES;
         let right = match self.labels.task() {
             crate::nn::Task::MultiClass => logits
                 .argmax(1, false)
-                .eq_tensor(&labels)
+                .eq_tensor(labels)
                 .sum(Kind::Int64)
                 .int64_value(&[]),
             crate::nn::Task::MultiLabel => 0,
         };
         Ok(Part {
             loss,
-            coverage: covered.iter().map(|&c| f64::from(c)).sum(),
+            coverage: batch.coverage.iter().map(|&c| f64::from(c)).sum(),
             right,
         })
-    }
-
-    /// What is known of halo nodes that are destinations.
-    fn history_of(&self, minibatch: &grappa_engine::sample::Minibatch) -> Result<Vec<Option<History>>> {
-        let Some(kept) = &self.history else {
-            return Ok(Vec::new());
-        };
-        let layers = self.model.options().layers;
-        let known = |(hop, block): (usize, &grappa_engine::sample::Block)| {
-            let layer = layers - 1 - hop;
-            let halo: Vec<i64> = (0i64..)
-                .zip(&block.halo)
-                .filter_map(|(at, halo)| halo.then_some(at))
-                .collect();
-            if layer == 0 || halo.is_empty() {
-                return Ok(None);
-            }
-            let nodes: Vec<_> = halo.iter().map(|&at| minibatch.nodes[at as usize]).collect();
-            Ok(Some(History {
-                rows: kept.rows(layer, &nodes, self.device)?,
-                destinations: Tensor::from_slice(&halo).to_device(self.device),
-            }))
-        };
-        minibatch.blocks.iter().enumerate().map(known).collect()
     }
 
     /// Exchanges the gradient of a step, and changes the parameters by it.
@@ -509,6 +480,7 @@ impl Trainer {
             lookahead: self.config.lookahead.value().map(NonZeroUsize::get),
             engine: self.config.read_engine.into(),
             aggregates: self.aggregates,
+            register: self.loader.memory(),
             output: match self.config.precision {
                 Precision::F32 => OutputDtype::F32,
                 Precision::Bf16 => OutputDtype::Bf16,

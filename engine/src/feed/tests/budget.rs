@@ -34,7 +34,7 @@ fn batches_may_grow_into_the_reserve_and_no_further() {
         let store = stored(folder.path(), FeatureDtype::F32, 40);
         let rows = rows(&store, OutputDtype::F32);
         let source = Wishes::new(2, 41);
-        // Those that are sampled beforehand are numbers 0, 8, 16, 24 and 32.
+        // What is sampled beforehand is of another source, without the swollen one.
         for (swollen, fits) in [(300, true), (2000, false)] {
             let swelling = source.clone().with(20, Mishap::Swells(swollen));
             let mut feed = Feed::open(&store, &[], &source, &options(2 << 20, 2)).unwrap();

@@ -1,0 +1,207 @@
+//! What a CUDA device does beside computing: fetching from memory that is registered with it, on a stream of its own.
+
+use std::{
+    ffi::{c_int, c_uint, c_void},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    ptr::NonNull,
+    thread,
+};
+
+use grappa_engine::feed::{RegisterMemory, Registration};
+use libloading::os::unix::Library;
+use tch::Tensor;
+
+// SAFETY: these are in shim.cpp, with these types.
+unsafe extern "C" {
+    fn grappa_new_stream(device: c_int) -> *mut c_void;
+    fn grappa_free_stream(stream: *mut c_void);
+    fn grappa_on_stream(
+        stream: *const c_void,
+        run: unsafe extern "C" fn(*mut c_void),
+        context: *mut c_void,
+    ) -> *mut c_void;
+    fn grappa_join(event: *mut c_void, tensors: *const *const c_void, count: usize) -> bool;
+    fn grappa_abandon(event: *mut c_void);
+}
+
+/// A stream of a CUDA device beside its current one: what is begun on it is done meanwhile.
+#[derive(Debug)]
+pub(crate) struct SideStream(NonNull<c_void>);
+
+impl SideStream {
+    /// One of the device of that number; none if there is none to be had.
+    pub(crate) fn of_cuda(device: usize) -> Option<Self> {
+        let device = c_int::try_from(device).ok()?;
+        // SAFETY: any number will do.
+        NonNull::new(unsafe { grappa_new_stream(device) }).map(Self)
+    }
+
+    /// Does `work`, which begins copies and computations on the stream, and says when these are done.
+    ///
+    /// # Panics
+    /// If `work` does, or libtorch can't tell when.
+    pub(crate) fn begin<R>(&self, work: impl FnOnce() -> R) -> (R, Done) {
+        struct Call<W, R> {
+            work: Option<W>,
+            result: Option<thread::Result<R>>,
+        }
+
+        /// # Safety
+        /// `call` is a `Call`, used by nobody else meanwhile.
+        unsafe extern "C" fn run<W: FnOnce() -> R, R>(call: *mut c_void) {
+            // SAFETY: as promised.
+            let call = unsafe { &mut *call.cast::<Call<W, R>>() };
+            call.result = call.work.take().map(|work| catch_unwind(AssertUnwindSafe(work)));
+        }
+
+        fn runner<W: FnOnce() -> R, R>(_: &Call<W, R>) -> unsafe extern "C" fn(*mut c_void) {
+            run::<W, R>
+        }
+
+        let mut call = Call {
+            work: Some(work),
+            result: None,
+        };
+        let run = runner(&call);
+        // SAFETY: the stream lives, and the call until this returns.
+        let event = unsafe { grappa_on_stream(self.0.as_ptr(), run, (&raw mut call).cast()) };
+        let done = NonNull::new(event).map(|event| Done(Some(event)));
+        match (call.result, done) {
+            (Some(Ok(result)), Some(done)) => (result, done),
+            (Some(Err(panic)), _) => resume_unwind(panic),
+            _ => panic!("a stream of the device can't be used"),
+        }
+    }
+}
+
+impl Drop for SideStream {
+    fn drop(&mut self) {
+        // SAFETY: it was made by `grappa_new_stream`, and is freed once.
+        unsafe { grappa_free_stream(self.0.as_ptr()) }
+    }
+}
+
+/// When what was begun on a stream is done. Dropped, it waits for that.
+#[derive(Debug)]
+pub(crate) struct Done(Option<NonNull<c_void>>);
+
+impl Done {
+    /// Has the device's current stream wait for it. From now on that may use `tensors`, which were made on the other.
+    ///
+    /// # Panics
+    /// If libtorch can't do that.
+    pub(crate) fn join(mut self, tensors: &[&Tensor]) {
+        let event = self.0.take().expect("it is joined once");
+        let pointers: Vec<*const c_void> = tensors.iter().map(|tensor| tensor.as_ptr().cast()).collect();
+        // SAFETY: the event was not freed yet; the tensors live.
+        let joined = unsafe { grappa_join(event.as_ptr(), pointers.as_ptr(), pointers.len()) };
+        assert!(joined, "the device's stream can't wait for another");
+    }
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        if let Some(event) = self.0.take() {
+            // SAFETY: it was not freed yet.
+            unsafe { grappa_abandon(event.as_ptr()) }
+        }
+    }
+}
+
+type SetDevice = unsafe extern "C" fn(c_int) -> c_int;
+type Register = unsafe extern "C" fn(*mut c_void, usize, c_uint) -> c_int;
+type Unregister = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// Registers memory with a CUDA device.
+#[derive(Debug)]
+pub(crate) struct CudaMemory {
+    device: c_int,
+    set_device: SetDevice,
+    register: Register,
+    unregister: Unregister,
+}
+
+/// A piece of memory that is registered.
+struct Registered {
+    address: usize,
+    unregister: Unregister,
+}
+
+impl CudaMemory {
+    /// With the device of that number; none if CUDA's runtime was not loaded.
+    pub(crate) fn of_cuda(device: usize) -> Option<Self> {
+        let process = Library::this();
+        // SAFETY: these are functions of CUDA's runtime, with the types that its headers give them. libtorch has loaded it,
+        // for good.
+        unsafe {
+            Some(Self {
+                device: c_int::try_from(device).ok()?,
+                set_device: *process.get(c"cudaSetDevice").ok()?,
+                register: *process.get(c"cudaHostRegister").ok()?,
+                unregister: *process.get(c"cudaHostUnregister").ok()?,
+            })
+        }
+    }
+}
+
+impl RegisterMemory for CudaMemory {
+    fn register(&self, memory: &[u8]) -> Option<Registration> {
+        /// From any context.
+        const PORTABLE: c_uint = 1;
+        let address = memory.as_ptr().cast_mut();
+        // SAFETY: the memory is there, and stays until `Registered` is dropped, as the trait says. To be registered changes
+        // nothing that this program sees.
+        let is_registered = unsafe {
+            (self.set_device)(self.device) == 0 && (self.register)(address.cast(), memory.len(), PORTABLE) == 0
+        };
+        is_registered.then(|| -> Registration {
+            Box::new(Registered {
+                address: address.addr(),
+                unregister: self.unregister,
+            })
+        })
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // SAFETY: it is registered, and its memory is still there.
+        unsafe { (self.unregister)(self.address as *mut c_void) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind};
+
+    use super::*;
+    use crate::runtime::{self, Cuda};
+
+    #[test]
+    fn what_is_copied_beside_is_there_when_it_is_joined() {
+        if let Cuda::Unusable { reason } = runtime::cuda() {
+            println!("skipped on CUDA: {reason}");
+            return;
+        }
+        let device = Device::Cuda(0);
+        let stream = SideStream::of_cuda(0).expect("there is a device");
+        let memory = CudaMemory::of_cuda(0).expect("the runtime is loaded");
+        for size in [1, 1 << 20] {
+            let values = Tensor::arange(size, (Kind::Float, Device::Cpu));
+            let bytes = 4 * values.numel();
+            // SAFETY: the tensor's values, which live until the end of the round.
+            let registration = memory.register(unsafe { std::slice::from_raw_parts(values.data_ptr().cast(), bytes) });
+            assert!(registration.is_some() && values.is_pinned(device), "{size}");
+            let busy = Tensor::ones([2048, 2048], (Kind::Float, device));
+            let busy = busy.matmul(&busy);
+            let (copied, done) = stream.begin(|| values.to_device_(device, Kind::Float, true, false));
+            done.join(&[&copied]);
+            let sum = (copied + busy.get(0).get(0) * 0.0).sum(Kind::Double);
+            assert_eq!(sum.double_value(&[]), (size * (size - 1) / 2) as f64);
+            let (_unused, done) = stream.begin(|| values.to_device_(device, Kind::Float, true, false));
+            drop(done);
+            drop(registration);
+            assert!(!values.is_pinned(device), "{size}");
+        }
+    }
+}

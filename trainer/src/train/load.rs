@@ -1,0 +1,181 @@
+//! Batches on their way from the feed to the device that the model is on.
+//!
+//! On a processor nothing moves: tensors look at the feed's buffer. For a GPU, the feed's buffers are registered with it, and
+//! the tensors of the next batch are copied on a stream of their own while the model computes with the one before; the stream
+//! that computes waits for them, not the thread that loads them.
+
+use std::sync::Arc;
+
+use grappa_engine::{
+    feed::{Batch, BatchPlace, RegisterMemory},
+    sample,
+};
+use tch::{Device, Tensor};
+
+use super::{
+    Trainer,
+    correction::{coverage, factors},
+    features,
+    inference::KeptAggregates,
+};
+use crate::{
+    Result,
+    nn::{Aggregate, Block, History},
+    runtime::send,
+    shim::cuda::{CudaMemory, Done, SideStream},
+};
+
+/// Loads batches onto a device.
+#[derive(Debug)]
+pub(super) struct Loader {
+    device: Device,
+    /// Beside which the device computes.
+    stream: Option<SideStream>,
+}
+
+/// A batch, and what a model needs of it, on a device.
+pub(super) struct Loaded {
+    pub batch: Arc<Batch>,
+    pub place: BatchPlace,
+    pub tensors: Tensors,
+    /// Of each seed, which part of its in-edges the partition sees.
+    pub coverage: Vec<f32>,
+    /// What the loss of each seed counts for.
+    pub factors: Vec<f32>,
+    /// When the tensors are there; none if they are.
+    done: Option<Done>,
+}
+
+/// What goes to the device.
+pub(super) struct Tensors {
+    /// Features of the nodes, `[nodes, dim]`, and then their aggregates if there are any.
+    pub rows: Vec<Tensor>,
+    /// In-degrees of the nodes in the whole graph, if the model takes them.
+    pub degrees: Option<Tensor>,
+    pub blocks: Vec<Block>,
+    pub history: Vec<Option<History>>,
+    /// Of the seeds.
+    pub labels: Tensor,
+    /// Of the seeds, as [`Loaded::factors`].
+    pub factors: Tensor,
+}
+
+impl Loader {
+    pub fn new(device: Device) -> Self {
+        let stream = match device {
+            Device::Cuda(index) => SideStream::of_cuda(index),
+            _ => None,
+        };
+        Self { device, stream }
+    }
+
+    /// Batches that are to be on their way while one is computed with.
+    pub fn ahead(&self) -> usize {
+        usize::from(self.stream.is_some())
+    }
+
+    /// What registers the feed's buffers with the device.
+    pub fn memory(&self) -> Option<Arc<dyn RegisterMemory>> {
+        match self.device {
+            Device::Cuda(index) => Some(Arc::new(CudaMemory::of_cuda(index)?)),
+            _ => None,
+        }
+    }
+}
+
+impl Trainer {
+    /// Begins to load a batch.
+    ///
+    /// # Errors
+    /// If a seed has no label, or history can't be read.
+    pub(super) fn load(&self, batch: Batch, place: BatchPlace) -> Result<Loaded> {
+        let batch = Arc::new(batch);
+        let coverage = coverage(batch.minibatch());
+        let factors = factors(self.config.correction, self.config.shrinkage, &coverage);
+        let begin = || self.tensors(&batch, &factors);
+        let (tensors, done) = match &self.loader.stream {
+            Some(stream) => {
+                let (tensors, done) = stream.begin(begin);
+                (tensors?, Some(done))
+            }
+            None => (begin()?, None),
+        };
+        Ok(Loaded {
+            batch,
+            place,
+            tensors,
+            coverage,
+            factors,
+            done,
+        })
+    }
+
+    fn tensors(&self, batch: &Arc<Batch>, factors: &[f32]) -> Result<Tensors> {
+        let minibatch = batch.minibatch();
+        let needs_degrees = self.model.aggregate(0) == Aggregate::Gcn;
+        let degrees: Option<Vec<u64>> =
+            needs_degrees.then(|| minibatch.nodes.iter().map(|&node| self.degrees.of(node)).collect());
+        let degree_row = degrees.as_ref().map(|degrees| {
+            let degrees: Vec<f32> = degrees.iter().map(|&degree| degree as f32).collect();
+            send(Tensor::from_slice(&degrees), self.device)
+        });
+        let blocks = Block::of_minibatch(minibatch, degrees.as_deref(), self.device);
+        if self.device != Device::Cpu {
+            blocks.iter().for_each(Block::send);
+        }
+        Ok(Tensors {
+            rows: features::tensors(batch, self.device),
+            degrees: degree_row,
+            blocks,
+            history: match &self.history {
+                Some(kept) => self.history_of(kept, minibatch)?,
+                None => Vec::new(),
+            },
+            labels: send(self.labels.tensor(&minibatch.nodes[..minibatch.seeds])?, self.device),
+            factors: send(Tensor::from_slice(factors), self.device),
+        })
+    }
+
+    /// What is known of halo nodes that are destinations.
+    fn history_of(&self, kept: &KeptAggregates, minibatch: &sample::Minibatch) -> Result<Vec<Option<History>>> {
+        let layers = self.model.options().layers;
+        let known = |(hop, block): (usize, &sample::Block)| {
+            let layer = layers - 1 - hop;
+            let halo: Vec<i64> = (0i64..)
+                .zip(&block.halo)
+                .filter_map(|(at, halo)| halo.then_some(at))
+                .collect();
+            if layer == 0 || halo.is_empty() {
+                return Ok(None);
+            }
+            let nodes: Vec<_> = halo.iter().map(|&at| minibatch.nodes[at as usize]).collect();
+            Ok(Some(History {
+                rows: send(kept.rows(layer, &nodes)?, self.device),
+                destinations: send(Tensor::from_slice(&halo), self.device),
+            }))
+        };
+        minibatch.blocks.iter().enumerate().map(known).collect()
+    }
+}
+
+impl Loaded {
+    /// Has what is computed from now on wait for the tensors.
+    pub fn arrive(&mut self) {
+        if let Some(done) = self.done.take() {
+            done.join(&self.tensors.all());
+        }
+    }
+}
+
+impl Tensors {
+    fn all(&self) -> Vec<&Tensor> {
+        let history = self.history.iter().flatten();
+        self.rows
+            .iter()
+            .chain(&self.degrees)
+            .chain(self.blocks.iter().flat_map(Block::sent))
+            .chain(history.flat_map(|history| [&history.rows, &history.destinations]))
+            .chain([&self.labels, &self.factors])
+            .collect()
+    }
+}
