@@ -436,6 +436,16 @@ fn what_does_not_fit_is_refused() {
         ..config()
     };
     assert!(refusal(some_of_all, "some of all").contains("full-graph"));
+    let huge = TrainConfig {
+        layers: 3,
+        hidden: 1 << 28,
+        ..config()
+    };
+    let message = refusal(huge, "huge");
+    assert!(
+        message.contains("at least 1.0 EiB") && message.contains("smaller --hidden"),
+        "{message}"
+    );
     let diverging = TrainConfig { lr: 1e30, ..config() };
     let message = refusal(diverging, "diverging");
     assert!(message.contains("no longer a number in step"), "{message}");

@@ -365,6 +365,18 @@ impl Model {
 }
 
 impl ModelOptions {
+    /// How many parameters such a model has at least: a matrix for each layer.
+    pub fn parameters_least(&self) -> u64 {
+        let widths = std::iter::once(self.inputs)
+            .chain(std::iter::repeat_n(self.hidden, self.layers.saturating_sub(1)))
+            .chain([self.outputs])
+            .map(|width| width as u64);
+        let matrices = widths.clone().zip(widths.skip(1));
+        matrices.fold(0, |sum, (inputs, outputs)| {
+            inputs.saturating_mul(outputs).saturating_add(sum)
+        })
+    }
+
     fn check(&self) -> Result<()> {
         let sizes = [
             ("layers", self.layers),

@@ -32,9 +32,11 @@ use std::{collections::VecDeque, num::NonZeroUsize, path::PathBuf, sync::Arc, ti
 use grappa_engine::{
     aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures},
     feed::{EpochOptions, Feed, FeedOptions, FeedStats, OutputDtype, PartitionBatches, Seeded},
+    machine::free_memory_bytes,
     partition::{Owned, RepartitionOptions, repartition},
     progress::Progress,
     sample::Sampler,
+    size::ByteSize,
     store::{Store, add_features::no_features, aggregates::Aggregates},
     view::{Halo, PartitionView, ViewKind, ViewOptions},
 };
@@ -53,7 +55,7 @@ use self::{
 };
 use crate::{
     Error, Result,
-    nn::{Input, Model, Pass, Scaling},
+    nn::{Input, Model, ModelOptions, Pass, Scaling},
     run::{
         config::{HaloMode, Precision, TrainConfig},
         scores::ScoreReport,
@@ -185,6 +187,7 @@ impl Trainer {
             return Err(no_features(store.path()).into());
         };
         let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
+        check_memory(&model)?;
         let model = Model::new(model, config.seed, device)?;
         let splits = Splits::open(&store)?;
         let optimizer = Optimizer::new(&config, &model.parameters().flat_values());
@@ -549,6 +552,22 @@ impl Trainer {
             device: self.device,
         };
         inference.run(&self.model, keep, progress, on_logits)
+    }
+}
+
+/// Refuses a model that this machine can't train.
+fn check_memory(model: &ModelOptions) -> Result<()> {
+    /// Of a parameter: itself, its gradient, and two moments of that.
+    const BYTES: u64 = 4 * size_of::<f32>() as u64;
+    let needed = model.parameters_least().saturating_mul(BYTES);
+    match free_memory_bytes() {
+        Some(free) if needed > free => Err(Error::Options(format!(
+            "the model's parameters, their gradients and the optimizer's moments take at least {}, and {} are free: use a \
+             smaller --hidden, or fewer --layers",
+            ByteSize(needed),
+            ByteSize(free)
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -327,7 +327,7 @@ impl Experiment {
             }
             let nodes: Vec<NodeId> = halo.iter().map(|&at| minibatch.nodes[at as usize]).collect();
             Ok(Some(History {
-                rows: self.history.rows(layer, &nodes, Device::Cpu)?,
+                rows: self.history.rows(layer, &nodes)?,
                 destinations: Tensor::from_slice(&halo),
             }))
         };
