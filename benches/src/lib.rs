@@ -9,6 +9,7 @@
 pub mod cache;
 pub mod child;
 pub mod disk;
+pub mod first_hop;
 pub mod inputs;
 pub mod labelled;
 pub mod limit;

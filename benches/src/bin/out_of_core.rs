@@ -16,6 +16,7 @@ use clap::Parser;
 use grappa_benches::{
     cache, child,
     disk::Disk,
+    first_hop,
     labelled::{Labelled, last_epoch},
     limit::MemoryLimit,
     machine, programs,
@@ -99,13 +100,11 @@ fn measure(args: &Args) -> Result<()> {
     let command = programs::command_line("out_of_core");
     let mut record = Record::new("Training out of core", QUESTION, &command, &args.work)?;
     let graph = Labelled::in_folder(&args.work, args.scale, &programs)?;
-    let needs_first_hop = contenders
+    if contenders
         .iter()
-        .any(|contender| contender.first_hop == "preaggregated");
-    if needs_first_hop && !graph.store.join("aggregates").exists() {
-        let mut preaggregate = Command::new(programs.join("grappa-store"));
-        preaggregate.arg("preaggregate").arg(&graph.store);
-        child::run(preaggregate.args(["--kind", "mean", "--memory", "4GiB", "--quiet"]))?;
+        .any(|contender| contender.first_hop == "preaggregated")
+    {
+        first_hop::preaggregate(&programs, &graph.store)?;
     }
     let disk = Disk::measure(&graph.features)?;
     let load = machine::load()?;

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result};
 use clap::Parser;
 use grappa_benches::{
-    child,
+    child, first_hop,
     labelled::{Labelled, last_epoch},
     machine, peers, programs,
     record::{Record, Table},
@@ -103,7 +103,7 @@ fn measure(args: &Args) -> Result<()> {
         .iter()
         .any(|contender| contender.name().contains("preaggregated"))
     {
-        setup.preaggregate()?;
+        first_hop::preaggregate(&setup.programs, &setup.graph.store)?;
     }
     let load = machine::load()?;
     let mut runs: Vec<Vec<Ran>> = contenders.iter().map(|_| Vec::new()).collect();
@@ -197,16 +197,6 @@ impl Contender {
 }
 
 impl Setup<'_> {
-    /// Makes the first hop, if it is not there.
-    fn preaggregate(&self) -> Result<()> {
-        if self.graph.store.join("aggregates").exists() {
-            return Ok(());
-        }
-        let mut command = Command::new(self.programs.join("grappa-store"));
-        command.arg("preaggregate").arg(&self.graph.store);
-        child::run(command.args(["--kind", "mean", "--memory", "4GiB", "--quiet"])).map(drop)
-    }
-
     fn run(&self, contender: Contender) -> Result<Ran> {
         match contender {
             Contender::Ours { first_hop, precision } => self.run_ours(first_hop, precision),

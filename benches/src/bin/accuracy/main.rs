@@ -16,7 +16,7 @@ mod stores;
 mod table;
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -51,7 +51,7 @@ struct Args {
     /// Where the datasets are, a folder for each
     #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data"))]
     data: PathBuf,
-    /// Where DATASET.grappa are, if they are ready; else they are made
+    /// Where DATASET.grappa are, if they are ready, to which first hops are added; else they are made
     #[arg(long, value_name = "DIR")]
     stores: Option<PathBuf>,
     /// Graphs to train on
@@ -114,7 +114,8 @@ fn measure(args: &Args) -> Result<()> {
             ready: args.stores.as_deref(),
             data: &args.data,
         };
-        run_all(missing, jobs, &programs, &stores, &mut state)?;
+        let trainings = trainings(missing, &stores)?;
+        run_all(trainings, jobs, &programs, &args.work, &mut state)?;
     }
 
     let command = programs::command_line("accuracy");
@@ -132,25 +133,39 @@ fn measure(args: &Args) -> Result<()> {
     record.finish(args.record.as_deref())
 }
 
+/// A run, and the store it is on.
+type Training = (Run, PathBuf);
+
+/// The runs whose datasets are there, and their stores, which are made first.
+fn trainings(missing: Vec<Run>, stores: &Stores) -> Result<Vec<Training>> {
+    let mut made = BTreeMap::new();
+    for &dataset in missing.iter().map(|run| &run.dataset).collect::<BTreeSet<_>>() {
+        let mut runs = missing.iter().filter(|run| run.dataset == dataset);
+        let wants_first_hop = runs.any(|run| run.variant.first_hop != "sampled");
+        match stores.of(dataset, wants_first_hop)? {
+            Some(store) => drop(made.insert(dataset, store)),
+            None => eprintln!(
+                "skipped: {dataset}: there is no {} (--data), and no store (--stores)",
+                stores.data.join(dataset.name()).display()
+            ),
+        }
+    }
+    let with_store = |run: Run| made.get(&run.dataset).map(|store| (run, store.clone()));
+    Ok(missing.into_iter().filter_map(with_store).collect())
+}
+
 /// Runs them, several at a time, and notes each when it has ended.
-fn run_all(missing: Vec<Run>, jobs: usize, programs: &Path, stores: &Stores, state: &mut State) -> Result<()> {
-    let total = missing.len();
+fn run_all(trainings: Vec<Training>, jobs: usize, programs: &Path, work: &Path, state: &mut State) -> Result<()> {
+    let total = trainings.len();
     let begin = Instant::now();
-    let queue = Mutex::new(VecDeque::from(missing));
+    let queue = Mutex::new(VecDeque::from(trainings));
     let state = Mutex::new((state, Vec::<f64>::new()));
-    let work = |job: usize| -> Result<()> {
+    let job = |number: usize| -> Result<()> {
         loop {
-            let Some(run) = queue.lock().expect("no job panics").pop_front() else {
+            let Some((run, store)) = queue.lock().expect("no job panics").pop_front() else {
                 return Ok(());
             };
-            let Some(store) = stores.of_job(run.dataset, job)? else {
-                eprintln!(
-                    "skipped: {run}: there is no {} (--data), and no store (--stores)",
-                    stores.data.join(run.dataset.name()).display()
-                );
-                continue;
-            };
-            let ended = train(&run, &store, programs, &stores.job_folder(job))
+            let ended = train(&run, &store, programs, &work.join(format!("run-{number}")))
                 .inspect_err(|_| queue.lock().expect("no job panics").clear())
                 .with_context(|| format!("running {run}"))?;
             let mut state = state.lock().expect("no job panics");
@@ -170,20 +185,19 @@ fn run_all(missing: Vec<Run>, jobs: usize, programs: &Path, stores: &Stores, sta
         }
     };
     thread::scope(|scope| {
-        let work = &work;
-        let jobs: Vec<_> = (0..jobs).map(|job| scope.spawn(move || work(job))).collect();
+        let job = &job;
+        let jobs: Vec<_> = (0..jobs).map(|number| scope.spawn(move || job(number))).collect();
         jobs.into_iter().try_for_each(|job| job.join().expect("no job panics"))
     })
 }
 
 /// Trains once.
-fn train(run: &Run, store: &Path, programs: &Path, folder: &Path) -> Result<Ended> {
-    let out = folder.join("run");
+fn train(run: &Run, store: &Path, programs: &Path, out: &Path) -> Result<Ended> {
     if out.exists() {
-        fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
+        fs::remove_dir_all(out).with_context(|| format!("cannot remove {}", out.display()))?;
     }
     let mut command = Command::new(programs.join("grappa-train"));
-    command.arg(store).args(run.options()).arg("--out").arg(&out);
+    command.arg(store).args(run.options()).arg("--out").arg(out);
     command.args([
         "--threads",
         "1",
@@ -196,7 +210,7 @@ fn train(run: &Run, store: &Path, programs: &Path, folder: &Path) -> Result<Ende
         "--json",
     ]);
     let measured = child::run(&mut command)?;
-    fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
+    fs::remove_dir_all(out).with_context(|| format!("cannot remove {}", out.display()))?;
     let bytes_sent = measured.number("bytes_sent_per_step").unwrap_or(0.0);
     Ok(Ended {
         test_accuracy: measured.number("test_accuracy")?,
