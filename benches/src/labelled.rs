@@ -102,33 +102,9 @@ fn write(path: &Path, count: u64, value: impl Fn(u64) -> i64) -> Result<()> {
     write().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// What `metrics.jsonl` of a run says of its last epoch: seconds without evaluation, and the line.
-///
-/// # Errors
-/// If it has no epoch.
-pub fn last_epoch(run: &Path) -> Result<(f64, serde_json::Value)> {
-    let path = run.join("metrics.jsonl");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let line = text.lines().next_back().context("the run has no epoch")?;
-    let record: serde_json::Value = serde_json::from_str(line)?;
-    let seconds = record["seconds"].as_f64().context("an epoch takes seconds")?;
-    let evaluation = record["seconds_by_stage"]["evaluate"].as_f64().unwrap_or(0.0);
-    Ok((seconds - evaluation, record))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_last_epoch_is_told_without_its_evaluation() {
-        let folder = tempfile::tempdir().unwrap();
-        let lines = "{\"epoch\":1,\"seconds\":9.0,\"seconds_by_stage\":{\"evaluate\":0.0}}\n\
-                     {\"epoch\":2,\"seconds\":5.0,\"seconds_by_stage\":{\"evaluate\":2.0}}\n";
-        std::fs::write(folder.path().join("metrics.jsonl"), lines).unwrap();
-        let (seconds, record) = last_epoch(folder.path()).unwrap();
-        assert_eq!((seconds, record["epoch"].as_u64()), (3.0, Some(2)));
-    }
 
     #[test]
     fn arrays_are_written_once() {

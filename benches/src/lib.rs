@@ -9,7 +9,7 @@
 pub mod cache;
 pub mod child;
 pub mod disk;
-pub mod first_hop;
+pub mod folder;
 pub mod inputs;
 pub mod labelled;
 pub mod limit;
@@ -18,3 +18,5 @@ pub mod peers;
 pub mod programs;
 pub mod record;
 pub mod stats;
+pub mod training;
+pub mod turns;

@@ -9,6 +9,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
+use crate::child::{self, Measured};
+
 /// A control group with a limit, removed when dropped. The kernel counts pages of files that a child reads, too.
 #[derive(Debug)]
 pub struct MemoryLimit {
@@ -50,7 +52,7 @@ impl MemoryLimit {
     }
 
     /// The command that runs `command` in the group.
-    pub fn around(&self, command: &Command) -> Command {
+    fn around(&self, command: &Command) -> Command {
         let mut limited = Command::new("sh");
         limited
             .args(["-c", "echo $$ > \"$0\" && exec \"$@\""])
@@ -66,11 +68,17 @@ impl MemoryLimit {
         limited
     }
 
-    /// Makes the kernel forget the group's pages and the most it has used.
+    /// Runs a program in the group, of which nothing is left from the one before.
     ///
     /// # Errors
-    /// If the kernel refuses.
-    pub fn reset(&self) -> Result<()> {
+    /// If the kernel refuses, or the program fails.
+    pub fn run(&self, command: &Command) -> Result<Measured> {
+        self.reset()?;
+        child::run(&mut self.around(command))
+    }
+
+    /// Makes the kernel forget the group's pages and the most it has used.
+    fn reset(&self) -> Result<()> {
         for (file, value) in [("memory.force_empty", "0"), ("memory.max_usage_in_bytes", "0")] {
             let path = self.group.join(file);
             if path.exists() {
@@ -91,7 +99,6 @@ impl Drop for MemoryLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::child;
 
     #[test]
     fn a_child_that_takes_more_is_killed_and_one_that_takes_less_is_not() {
@@ -103,7 +110,7 @@ mod tests {
             let script = format!("head -c {}M /dev/zero | tail | wc -c", mebibytes);
             let mut shell = Command::new("sh");
             shell.args(["-c", &script]);
-            child::run(&mut limit.around(&shell)).map(|child| child.stdout.trim().to_owned())
+            limit.run(&shell).map(|child| child.stdout.trim().to_owned())
         };
         assert_eq!(taking(8).unwrap(), (8 << 20).to_string());
         // Swap, where there is some, would only make it slow.

@@ -2,7 +2,7 @@
 
 use std::{
     fmt::{self, Write as _},
-    fs::OpenOptions,
+    fs::{self, OpenOptions},
     io::Write as _,
     path::Path,
 };
@@ -47,6 +47,11 @@ impl fmt::Display for Table {
     }
 }
 
+/// So many bytes in MiB, for a cell.
+pub fn mebibytes(bytes: f64) -> String {
+    format!("{:.0}", bytes / f64::from(1 << 20))
+}
+
 /// One measurement: a section of a page.
 #[derive(Debug)]
 pub struct Record {
@@ -55,11 +60,13 @@ pub struct Record {
 }
 
 impl Record {
-    /// `title` is that of the page, `question` says what is asked, `command` what answers it, and `work` where it ran.
+    /// `title` is that of the page, `question` says what is asked, `command` what answers it, and `work` is the folder where it
+    /// runs, which is made if it is not there.
     ///
     /// # Errors
-    /// If the machine can't be told.
+    /// If the folder can't be made, or the machine can't be told.
     pub fn new(title: &str, question: &str, command: &str, work: &Path) -> Result<Self> {
+        fs::create_dir_all(work).with_context(|| format!("cannot create {}", work.display()))?;
         let date = machine::date()?;
         let machine = machine::line(work)?;
         Ok(Self {
@@ -93,8 +100,6 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]

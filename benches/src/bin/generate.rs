@@ -11,9 +11,10 @@ use clap::Parser;
 use grappa_benches::{
     child::{self, Measured},
     disk::Disk,
+    folder,
     inputs::{EDGE_FACTOR, SEED},
     programs,
-    record::{Record, Table},
+    record::{Record, Table, mebibytes},
     stats::{median, range},
 };
 use grappa_console::ByteSize;
@@ -66,7 +67,6 @@ fn main() -> ExitCode {
 
 fn measure(args: &Args) -> Result<()> {
     let programs = programs::build(&["grappa-gen"])?;
-    fs::create_dir_all(&args.work).with_context(|| format!("cannot create {}", args.work.display()))?;
     let command = programs::command_line("generate");
     let mut record = Record::new("The speed of grappa-gen", QUESTION, &command, &args.work)?;
     let mut runs: Vec<Vec<Run>> = args.scales.iter().map(|_| Vec::new()).collect();
@@ -109,7 +109,7 @@ fn measure(args: &Args) -> Result<()> {
 
 fn generate(args: &Args, programs: &Path, scale: u32) -> Result<Run> {
     let out = args.work.join("generated.grappa");
-    remove(&out)?;
+    folder::remove(&out)?;
     rustix::fs::sync();
     let mut command = Command::new(programs.join("grappa-gen"));
     command.args([
@@ -132,7 +132,7 @@ fn generate(args: &Args, programs: &Path, scale: u32) -> Result<Run> {
         store_bytes: measured.count("bytes_on_disk")?,
         measured,
     };
-    remove(&out)?;
+    folder::remove(&out)?;
     Ok(run)
 }
 
@@ -170,10 +170,7 @@ fn table(args: &Args, runs: &[Vec<Run>]) -> Table {
             format!("{:.1}", edges as f64 / median(wall()) / 1e6),
             format!("{:.1}", cpu(of_scale)),
             format!("{:.2}", cpu(of_scale) / cpu(&runs[0])),
-            format!(
-                "{:.0}",
-                median(of_scale.iter().map(|run| run.measured.peak_rss_bytes as f64)) / f64::from(1 << 20)
-            ),
+            mebibytes(median(of_scale.iter().map(|run| run.measured.peak_rss_bytes as f64))),
             format!("{:.2}", of_scale[0].store_bytes as f64 / edges as f64),
         ]);
     }
@@ -185,11 +182,4 @@ impl Run {
     fn rate(&self) -> f64 {
         self.edges as f64 / self.measured.wall.as_secs_f64()
     }
-}
-
-fn remove(store: &Path) -> Result<()> {
-    if store.exists() {
-        fs::remove_dir_all(store).with_context(|| format!("cannot remove {}", store.display()))?;
-    }
-    Ok(())
 }

@@ -17,9 +17,10 @@ use grappa_benches::{
     cache,
     child::{self, Measured},
     disk::Disk,
+    folder,
     inputs::{self, Input, InputFile},
     peers, programs,
-    record::{Record, Table},
+    record::{Record, Table, mebibytes},
     stats::{median, range},
 };
 use grappa_console::ByteSize;
@@ -110,10 +111,9 @@ fn main() -> ExitCode {
 
 fn measure(args: &Args) -> Result<()> {
     let programs = programs::build(&["grappa-ingest"])?;
-    fs::create_dir_all(&args.work).with_context(|| format!("cannot create {}", args.work.display()))?;
-    let edges = inputs::edges_in_npy(&Input::Npy.in_folder(&args.work, args.scale, 0)?.path)?;
     let command = programs::command_line("ingest");
     let mut record = Record::new("Ingest next to its peers", QUESTION, &command, &args.work)?;
+    let edges = inputs::edges_in_npy(&Input::Npy.in_folder(&args.work, args.scale, 0)?.path)?;
     for &form in &args.inputs {
         let input = match form {
             Form::Npy => Input::Npy,
@@ -227,11 +227,8 @@ impl Setup<'_> {
                 format!("{:.1}", self.edges as f64 / seconds / 1e6),
                 format!("{:.2}", seconds / ours),
                 format!("{:.2}", of(|run| run.measured.cpu.as_secs_f64())),
-                format!(
-                    "{:.0}",
-                    of(|run| run.measured.peak_rss_bytes as f64) / f64::from(1 << 20)
-                ),
-                format!("{:.0}", runs[0].output_bytes as f64 / f64::from(1 << 20)),
+                mebibytes(of(|run| run.measured.peak_rss_bytes as f64)),
+                mebibytes(runs[0].output_bytes as f64),
                 runs[0].edges.to_string(),
             ]);
         }
@@ -446,11 +443,7 @@ impl Contender {
     }
 
     fn remove_output(self, setup: &Setup<'_>) -> Result<()> {
-        let output = self.output(setup);
-        if output.exists() {
-            fs::remove_dir_all(&output).with_context(|| format!("cannot remove {}", output.display()))?;
-        }
-        Ok(())
+        folder::remove(&self.output(setup))
     }
 }
 

@@ -13,9 +13,10 @@ use grappa_benches::{
     cache,
     child::{self, Measured},
     disk::Disk,
+    folder,
     inputs::{self, Input},
     programs,
-    record::{Record, Table},
+    record::{Record, Table, mebibytes},
 };
 use grappa_console::ByteSize;
 
@@ -57,7 +58,6 @@ fn main() -> ExitCode {
 
 fn measure(args: &Args) -> Result<()> {
     let programs = programs::build(&["grappa-ingest", "grappa-store"])?;
-    fs::create_dir_all(&args.work).with_context(|| format!("cannot create {}", args.work.display()))?;
     let command = programs::command_line("memory");
     let mut record = Record::new("The memory of ingest", QUESTION, &command, &args.work)?;
     let mut table = Table::new(&[
@@ -109,7 +109,7 @@ fn measure_scale(args: &Args, programs: &Path, scale: u32) -> Result<Row> {
     }
     let disk = Disk::measure(&edges.path)?;
     let store = args.work.join("memory.grappa");
-    remove(&store)?;
+    folder::remove(&store)?;
 
     let paths: Vec<_> = inputs.iter().map(|input| input.path.clone()).collect();
     cache::forget(&paths)?;
@@ -154,7 +154,7 @@ fn measure_scale(args: &Args, programs: &Path, scale: u32) -> Result<Row> {
         ingest,
         verify,
     };
-    remove(&store)?;
+    folder::remove(&store)?;
     if args.remove_inputs {
         for path in paths {
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
@@ -173,28 +173,20 @@ impl Row {
     }
 
     fn cells(&self, args: &Args, scale: u32) -> [String; 12] {
-        let mebibytes = |bytes: u64| format!("{:.0}", bytes as f64 / f64::from(1 << 20));
         let seconds = self.ingest.wall.as_secs_f64();
         [
             scale.to_string(),
             self.edges.to_string(),
-            mebibytes(self.input_bytes),
-            mebibytes(self.store_bytes),
+            mebibytes(self.input_bytes as f64),
+            mebibytes(self.store_bytes as f64),
             format!("{seconds:.1}"),
             format!("{:.1}", self.edges as f64 / seconds / 1e6),
             format!("{:.1}", self.floor_seconds),
             format!("{:.1}", self.ingest.cpu.as_secs_f64()),
-            mebibytes(self.ingest.peak_rss_bytes),
+            mebibytes(self.ingest.peak_rss_bytes as f64),
             format!("{:+.1}", self.beyond_budget(args) as f64 / f64::from(1 << 20)),
             format!("{:.1}", self.verify.wall.as_secs_f64()),
-            mebibytes(self.verify.peak_rss_bytes),
+            mebibytes(self.verify.peak_rss_bytes as f64),
         ]
     }
-}
-
-fn remove(store: &Path) -> Result<()> {
-    if store.exists() {
-        fs::remove_dir_all(store).with_context(|| format!("cannot remove {}", store.display()))?;
-    }
-    Ok(())
 }

@@ -48,13 +48,12 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &Args) -> Result<()> {
-    fs::create_dir_all(&args.work).with_context(|| format!("cannot create {}", args.work.display()))?;
+    let command = programs::command_line("open");
+    let mut record = Record::new("Opening a store", QUESTION, &command, &args.work)?;
     let path = match &args.store {
         Some(store) => store.clone(),
         None => generated(args)?,
     };
-    let command = programs::command_line("open");
-    let mut record = Record::new("Opening a store", QUESTION, &command, &args.work)?;
 
     let files = cache::files_below(&path)?;
     let (mut cold, mut warm, mut dropped) = (Vec::new(), Vec::new(), true);

@@ -6,22 +6,23 @@
 //! with their features, unless told otherwise. The limit is a control group's, which counts the page cache.
 
 use std::{
-    fmt, fs,
+    fmt,
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
+    process::ExitCode,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Parser;
 use grappa_benches::{
-    cache, child,
+    cache,
     disk::Disk,
-    first_hop,
-    labelled::{Labelled, last_epoch},
+    labelled::Labelled,
     limit::MemoryLimit,
     machine, programs,
-    record::{Record, Table},
+    record::{Record, Table, mebibytes},
     stats::{median, range},
+    training::{self, STAGES, Trained},
+    turns::in_turns,
 };
 use grappa_console::ByteSize;
 
@@ -73,14 +74,6 @@ struct Contender<'a> {
     first_hop: &'a str,
 }
 
-struct Ran {
-    epoch: f64,
-    total: f64,
-    read: f64,
-    record: serde_json::Value,
-    peak_rss_bytes: u64,
-}
-
 fn main() -> ExitCode {
     let args = Args::parse();
     grappa_console::run(|| measure(&args))
@@ -96,7 +89,6 @@ fn measure(args: &Args) -> Result<()> {
         }
     };
     let programs = programs::build(&["grappa-ingest", "grappa-store", "grappa-train"])?;
-    fs::create_dir_all(&args.work).with_context(|| format!("cannot create {}", args.work.display()))?;
     let command = programs::command_line("out_of_core");
     let mut record = Record::new("Training out of core", QUESTION, &command, &args.work)?;
     let graph = Labelled::in_folder(&args.work, args.scale, &programs)?;
@@ -104,19 +96,12 @@ fn measure(args: &Args) -> Result<()> {
         .iter()
         .any(|contender| contender.first_hop == "preaggregated")
     {
-        first_hop::preaggregate(&programs, &graph.store)?;
+        training::preaggregate(&programs, &graph.store)?;
     }
     let disk = Disk::measure(&graph.features)?;
     let load = machine::load()?;
-    let mut runs: Vec<Vec<Ran>> = contenders.iter().map(|_| Vec::new()).collect();
-    for turn in 1..=args.runs {
-        for (contender, runs) in contenders.iter().zip(&mut runs) {
-            let ran = run(args, &programs, &graph, &limit, contender)
-                .with_context(|| format!("training with {contender}"))?;
-            eprintln!("run {turn}: {contender}: {:.2} s", ran.epoch);
-            runs.push(ran);
-        }
-    }
+    let train = |contender: &Contender| run(args, &programs, &graph, &limit, contender);
+    let runs = in_turns(&contenders, args.runs, train, |ran| format!("{:.2} s", ran.seconds))?;
 
     let mut table = Table::new(&[
         "",
@@ -126,28 +111,23 @@ fn measure(args: &Args) -> Result<()> {
         "read, GB",
         "disk",
         "peak RSS, MiB",
-        "sample / read / assemble / forward / backward / step, s",
+        STAGES,
         "s in all, with exact inference",
     ]);
     for (contender, runs) in contenders.iter().zip(&runs) {
-        let median_of = |value: fn(&Ran) -> f64| median(runs.iter().map(value));
-        let stages = ["sample", "read", "assemble", "forward", "backward", "exchange"].map(|stage| {
-            let seconds = |run: &Ran| run.record["seconds_by_stage"][stage].as_f64().unwrap_or(0.0);
-            format!("{:.1}", median(runs.iter().map(seconds)))
-        });
+        let median_of = |value: &dyn Fn(&Trained) -> f64| median(runs.iter().map(value));
+        let read = |run: &Trained| run.epoch["bytes_read"].as_f64().unwrap_or(0.0);
+        let stages = [0, 1, 2, 3, 4, 5].map(|stage| format!("{:.1}", median_of(&|run| run.stages()[stage])));
         table.row([
             contender.to_string(),
-            runs[0].record["step"].to_string(),
-            format!("{:.2}", median_of(|run| run.epoch)),
-            range(runs.iter().map(|run| run.epoch)),
-            format!("{:.2}", median_of(|run| run.read) / 1e9),
-            format!(
-                "{:.0} %",
-                median(runs.iter().map(|run| run.read / run.epoch)) / disk.read * 100.0
-            ),
-            format!("{:.0}", median_of(|run| run.peak_rss_bytes as f64) / f64::from(1 << 20)),
+            runs[0].epoch["step"].to_string(),
+            format!("{:.2}", median_of(&|run| run.seconds)),
+            range(runs.iter().map(|run| run.seconds)),
+            format!("{:.2}", median_of(&read) / 1e9),
+            format!("{:.0} %", median_of(&|run| read(run) / run.seconds) / disk.read * 100.0),
+            mebibytes(median_of(&|run| run.measured.peak_rss_bytes as f64)),
             stages.join(" / "),
-            format!("{:.1}", median_of(|run| run.total)),
+            format!("{:.1}", median_of(&|run| run.measured.wall.as_secs_f64())),
         ]);
     }
     record.add(table);
@@ -200,44 +180,13 @@ impl fmt::Display for Contender<'_> {
 }
 
 /// Trains for an epoch within the limit, after everything was forgotten.
-fn run(args: &Args, programs: &Path, graph: &Labelled, limit: &MemoryLimit, contender: &Contender) -> Result<Ran> {
-    let out = args.work.join("out-of-core-run");
-    if out.exists() {
-        fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
-    }
-    let mut command = Command::new(programs.join("grappa-train"));
-    command.arg(&graph.store).arg("--out").arg(&out);
-    command.args([
-        "--layers",
-        "3",
-        "--hidden",
-        "128",
-        "--fanouts",
-        "15,10,5",
-        "--epochs",
-        "1",
-        "--json",
-    ]);
-    let batch = SEEDS_PER_STEP / contender.concurrent;
+fn run(args: &Args, programs: &Path, graph: &Labelled, limit: &MemoryLimit, contender: &Contender) -> Result<Trained> {
+    let mut command = training::sage(programs, &graph.store);
+    command.args(["--epochs", "1", "--memory", &args.memory.0.to_string()]);
     command.args(["--partitions", &args.partitions.to_string()]);
-    command.args([
-        "--concurrent",
-        &contender.concurrent.to_string(),
-        "--batch",
-        &batch.to_string(),
-    ]);
+    command.args(["--concurrent", &contender.concurrent.to_string()]);
+    command.args(["--batch", &(SEEDS_PER_STEP / contender.concurrent).to_string()]);
     command.args(["--halo", contender.halo, "--first-hop", contender.first_hop]);
-    command.args(["--memory", &args.memory.0.to_string(), "--checkpoint-every", "0"]);
     cache::forget(&cache::files_below(&graph.store)?)?;
-    limit.reset()?;
-    let measured = child::run(&mut limit.around(&command))?;
-    let (epoch, record) = last_epoch(&out)?;
-    fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
-    Ok(Ran {
-        epoch,
-        total: measured.wall.as_secs_f64(),
-        read: record["bytes_read"].as_f64().unwrap_or(0.0),
-        record,
-        peak_rss_bytes: measured.peak_rss_bytes,
-    })
+    training::train(command, &args.work.join("out-of-core-run"), Some(limit))
 }

@@ -1,17 +1,17 @@
 //! How well `grappa-store plan` foretells what an ingest takes, and the rates by which it would foretell it best here.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
 use grappa_benches::{
     cache,
     child::{self, Measured},
     disk::Disk,
+    folder,
     inputs::{self, Input, InputFile},
     programs,
     record::{Record, Table},
@@ -56,7 +56,6 @@ fn main() -> ExitCode {
 
 fn measure(args: &Args) -> Result<()> {
     let programs = programs::build(&["grappa-ingest", "grappa-store"])?;
-    fs::create_dir_all(&args.work).with_context(|| format!("cannot create {}", args.work.display()))?;
     let command = programs::command_line("plan");
     let mut record = Record::new("Plans and what came of them", QUESTION, &command, &args.work)?;
     let mut table = Table::new(&[
@@ -145,7 +144,7 @@ impl Case<'_> {
 
     fn ingest(&self) -> Result<Measured> {
         let store = self.args.work.join("plan.grappa");
-        remove(&store)?;
+        folder::remove(&store)?;
         let mut inputs = vec![self.edges.path.clone()];
         let mut command = Command::new(self.programs.join("grappa-ingest"));
         command.arg("--edges").arg(&self.edges.path).arg("--out").arg(&store);
@@ -157,7 +156,7 @@ impl Case<'_> {
         }
         cache::forget(&inputs)?;
         let run = child::run(&mut command)?;
-        remove(&store)?;
+        folder::remove(&store)?;
         Ok(run)
     }
 
@@ -229,11 +228,4 @@ fn recalibrated(without: &Outcome, with: &Outcome) -> Value {
         "feature_read_ns": rate("feature_read_ns", features),
         "feature_write_ns": rate("feature_write_ns", features),
     })
-}
-
-fn remove(store: &Path) -> Result<()> {
-    if store.exists() {
-        fs::remove_dir_all(store).with_context(|| format!("cannot remove {}", store.display()))?;
-    }
-    Ok(())
 }

@@ -85,10 +85,9 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &Args) -> Result<()> {
-    fs::create_dir_all(&args.work).with_context(|| format!("cannot create {}", args.work.display()))?;
-    let path = written(&args.work, args.scale)?;
     let command = programs::command_line("read_engine");
     let mut record = Record::new("Reading by io_uring and by threads", QUESTION, &command, &args.work)?;
+    let path = written(&args.work, args.scale)?;
 
     let contenders = contenders();
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); contenders.len()];

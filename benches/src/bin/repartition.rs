@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
 use grappa_benches::{
     child,
@@ -64,7 +64,6 @@ struct Contender {
 }
 
 fn measure(args: &Args) -> Result<()> {
-    fs::create_dir_all(&args.work).with_context(|| format!("cannot create {}", args.work.display()))?;
     let programs = programs::build(&["grappa-gen", "grappa-store"])?;
     let command = programs::command_line("repartition");
     let mut record = Record::new("Repartitioning", QUESTION, &command, &args.work)?;

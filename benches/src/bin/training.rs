@@ -4,20 +4,18 @@
 //! seeds. Ours is the second epoch of two, over all seeds, so that what is loaded once is not part of it; peers run 50 batches after
 //! three to warm up. Nobody's evaluation counts.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, ExitCode},
-};
+use std::{fmt, path::PathBuf, process::ExitCode};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
 use grappa_benches::{
-    child, first_hop,
-    labelled::{Labelled, last_epoch},
+    child,
+    labelled::Labelled,
     machine, peers, programs,
     record::{Record, Table},
     stats::{median, range},
+    training::{self, STAGES},
+    turns::in_turns,
 };
 
 const QUESTION: &str = "How long do 50 steps of training take, from seeds to changed parameters, everything in memory? Three layers of \
@@ -87,7 +85,6 @@ fn main() -> ExitCode {
 
 fn measure(args: &Args) -> Result<()> {
     let programs = programs::build(&["grappa-ingest", "grappa-store", "grappa-train"])?;
-    fs::create_dir_all(&args.work).with_context(|| format!("cannot create {}", args.work.display()))?;
     let command = programs::command_line("training");
     let mut record = Record::new("Training in memory", QUESTION, &command, &args.work)?;
     let setup = Setup {
@@ -97,25 +94,17 @@ fn measure(args: &Args) -> Result<()> {
     };
     let contenders: Vec<Contender> = Contender::all(args)
         .into_iter()
-        .filter(|contender| contender.name().contains(&args.only))
+        .filter(|contender| contender.to_string().contains(&args.only))
         .collect();
     if contenders
         .iter()
-        .any(|contender| contender.name().contains("preaggregated"))
+        .any(|contender| contender.to_string().contains("preaggregated"))
     {
-        first_hop::preaggregate(&setup.programs, &setup.graph.store)?;
+        training::preaggregate(&setup.programs, &setup.graph.store)?;
     }
     let load = machine::load()?;
-    let mut runs: Vec<Vec<Ran>> = contenders.iter().map(|_| Vec::new()).collect();
-    for turn in 1..=args.runs {
-        for (contender, runs) in contenders.iter().zip(&mut runs) {
-            let ran = setup
-                .run(*contender)
-                .with_context(|| format!("measuring {}", contender.name()))?;
-            eprintln!("run {turn}: {}: {:.2} s", contender.name(), ran.seconds);
-            runs.push(ran);
-        }
-    }
+    let told = |ran: &Ran| format!("{:.2} s", ran.seconds);
+    let runs = in_turns(&contenders, args.runs, |contender| setup.run(*contender), told)?;
     record.add(table(&contenders, &runs));
     for (peer, python, needs) in [
         ("DGL and GraphBolt", &args.dgl_python, "--dgl-python"),
@@ -144,17 +133,10 @@ fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
         .filter(|(contender, _)| matches!(contender, Contender::Peer(_)))
         .map(|(_, runs)| seconds(runs))
         .min_by(f64::total_cmp);
-    let mut table = Table::new(&[
-        "",
-        "s for 50 batches",
-        "range",
-        "over",
-        "peak RSS, GiB",
-        "sample / read / assemble / forward / backward / step, s",
-    ]);
+    let mut table = Table::new(&["", "s for 50 batches", "range", "over", "peak RSS, GiB", STAGES]);
     for (contender, runs) in contenders.iter().zip(runs) {
         table.row([
-            contender.name(),
+            contender.to_string(),
             format!("{:.2}", seconds(runs)),
             range(runs.iter().map(|run| run.seconds)),
             fastest.map_or("-".to_owned(), |fastest| format!("{:.2}", seconds(runs) / fastest)),
@@ -185,13 +167,15 @@ impl Contender {
         }
         all
     }
+}
 
-    fn name(self) -> String {
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ours { first_hop, precision } => format!("first hop {first_hop}, {precision}"),
-            Self::Peer("dgl") => "DGL".into(),
-            Self::Peer("graphbolt") => "GraphBolt".into(),
-            Self::Peer(_) => "PyG".into(),
+            Self::Ours { first_hop, precision } => write!(f, "first hop {first_hop}, {precision}"),
+            Self::Peer("dgl") => f.write_str("DGL"),
+            Self::Peer("graphbolt") => f.write_str("GraphBolt"),
+            Self::Peer(_) => f.write_str("PyG"),
         }
     }
 }
@@ -205,36 +189,19 @@ impl Setup<'_> {
     }
 
     fn run_ours(&self, first_hop: &str, precision: &str) -> Result<Ran> {
-        let out = self.args.work.join("training-run");
-        remove(&out)?;
-        let mut command = Command::new(self.programs.join("grappa-train"));
-        command.arg(&self.graph.store).arg("--out").arg(&out);
-        command.args([
-            "--layers",
-            "3",
-            "--hidden",
-            "128",
-            "--fanouts",
-            "15,10,5",
-            "--batch",
-            &BATCH.to_string(),
-        ]);
-        command.args(["--first-hop", first_hop, "--precision", precision, "--memory", "12GiB"]);
-        command.args(["--epochs", "2", "--eval-every", "2", "--checkpoint-every", "0"]);
-        command.args(["--threads", &self.args.threads.to_string(), "--json"]);
-        let measured = child::run(&mut command)?;
-        let (seconds, epoch) = last_epoch(&out)?;
-        remove(&out)?;
+        let mut command = training::sage(&self.programs, &self.graph.store);
+        command.args(["--batch", &BATCH.to_string(), "--memory", "12GiB"]);
+        command.args(["--first-hop", first_hop, "--precision", precision]);
+        command.args(["--epochs", "2", "--eval-every", "2"]);
+        command.args(["--threads", &self.args.threads.to_string()]);
+        let trained = training::train(command, &self.args.work.join("training-run"), None)?;
         let batches = self.graph.seed_count as f64 / BATCH as f64;
         let scale = BATCHES as f64 / batches;
-        let stages = ["sample", "read", "assemble", "forward", "backward", "exchange"].map(|stage| {
-            let seconds = epoch["seconds_by_stage"][stage].as_f64().unwrap_or(0.0);
-            format!("{:.2}", seconds * scale)
-        });
+        let stages = trained.stages().map(|seconds| format!("{:.2}", seconds * scale));
         Ok(Ran {
-            seconds: seconds * scale,
+            seconds: trained.seconds * scale,
             stages: Some(stages.join(" / ")),
-            peak_rss_bytes: measured.peak_rss_bytes,
+            peak_rss_bytes: trained.measured.peak_rss_bytes,
         })
     }
 
@@ -256,11 +223,4 @@ impl Setup<'_> {
             peak_rss_bytes: measured.peak_rss_bytes,
         })
     }
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
-    }
-    Ok(())
 }

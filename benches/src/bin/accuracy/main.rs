@@ -27,7 +27,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use grappa_benches::{child, machine, programs, record::Record, stats::median};
+use grappa_benches::{machine, programs, record::Record, stats::median, training};
 use grappa_console::duration;
 
 use self::{
@@ -193,24 +193,11 @@ fn run_all(trainings: Vec<Training>, jobs: usize, programs: &Path, work: &Path, 
 
 /// Trains once.
 fn train(run: &Run, store: &Path, programs: &Path, out: &Path) -> Result<Ended> {
-    if out.exists() {
-        fs::remove_dir_all(out).with_context(|| format!("cannot remove {}", out.display()))?;
-    }
     let mut command = Command::new(programs.join("grappa-train"));
-    command.arg(store).args(run.options()).arg("--out").arg(out);
-    command.args([
-        "--threads",
-        "1",
-        "--memory",
-        "2GiB",
-        "--checkpoint-every",
-        "0",
-        "--checkpoint-minutes",
-        "0",
-        "--json",
-    ]);
-    let measured = child::run(&mut command)?;
-    fs::remove_dir_all(out).with_context(|| format!("cannot remove {}", out.display()))?;
+    command.arg(store).args(run.options());
+    command.args(["--threads", "1", "--memory", "2GiB", "--json"]);
+    command.args(["--checkpoint-every", "0", "--checkpoint-minutes", "0"]);
+    let measured = training::train(command, out, None)?.measured;
     let bytes_sent = measured.number("bytes_sent_per_step").unwrap_or(0.0);
     Ok(Ended {
         test_accuracy: measured.number("test_accuracy")?,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Result;
-use grappa_benches::{child, first_hop};
+use grappa_benches::{child, training};
 
 use crate::grid::Dataset;
 
@@ -34,7 +34,7 @@ impl Stores<'_> {
             self.ingest(&data, &store)?;
         }
         if wants_first_hop {
-            first_hop::preaggregate(self.programs, &store)?;
+            training::preaggregate(self.programs, &store)?;
         }
         Ok(Some(store))
     }

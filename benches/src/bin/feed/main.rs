@@ -7,7 +7,7 @@
 mod peer;
 
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
@@ -21,8 +21,9 @@ use grappa_benches::{
     inputs,
     limit::MemoryLimit,
     programs,
-    record::{Record, Table},
+    record::{Record, Table, mebibytes},
     stats::{median, range},
+    turns::in_turns,
 };
 use grappa_console::ByteSize;
 
@@ -96,7 +97,6 @@ fn main() -> ExitCode {
 
 fn measure(args: &Args) -> Result<()> {
     let programs = programs::build(&["grappa-gen", "grappa-store"])?;
-    fs::create_dir_all(&args.work).with_context(|| format!("cannot create {}", args.work.display()))?;
     let command = programs::command_line("feed");
     let mut record = Record::new("The feature feed", QUESTION, &command, &args.work)?;
     let (limit, refusal) = match MemoryLimit::new(args.limit.0) {
@@ -115,17 +115,11 @@ fn measure(args: &Args) -> Result<()> {
         setup.store(dtype)?;
     }
     let disk = Disk::measure(&largest(&setup.store("f32")?)?)?;
-    let mut runs: Vec<Vec<Measured>> = contenders.iter().map(|_| Vec::new()).collect();
-    for turn in 1..=args.runs {
-        for (contender, runs) in contenders.iter().zip(&mut runs) {
-            let measured = setup
-                .run(*contender)
-                .with_context(|| format!("measuring {}", contender.name()))?;
-            let rate = measured.number("batches_per_second")?;
-            eprintln!("run {turn}: {}: {rate:.2} batches/s", contender.name());
-            runs.push(measured);
-        }
-    }
+    let told = |run: &Measured| {
+        run.number("batches_per_second")
+            .map_or_else(|e| e.to_string(), |rate| format!("{rate:.2} batches/s"))
+    };
+    let runs = in_turns(&contenders, args.runs, |contender| setup.run(*contender), told)?;
     record.add(setup.table(&contenders, &runs, &disk)?);
     if let Some(why) = refusal {
         record.add(format_args!("Left out: everything out of core: {why}"));
@@ -160,16 +154,6 @@ impl Args {
 }
 
 impl Contender {
-    fn name(self) -> String {
-        match self {
-            Self::Sampling(threads, view) => format!("sampling, rows {view}, {threads} thread(s)"),
-            Self::InMemory => "in memory, f32, 2 threads".into(),
-            Self::OutOfCore(dtype) => format!("out of core, {dtype}"),
-            Self::Partitions(count) => format!("out of core, f32, {count} partitions, 64 seeds each"),
-            Self::Peer(run) => run.name(),
-        }
-    }
-
     fn is_ours(self) -> bool {
         !matches!(self, Self::Peer(_))
     }
@@ -178,6 +162,18 @@ impl Contender {
         match self {
             Self::OutOfCore(dtype) => dtype,
             _ => "f32",
+        }
+    }
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sampling(threads, view) => write!(f, "sampling, rows {view}, {threads} thread(s)"),
+            Self::InMemory => f.write_str("in memory, f32, 2 threads"),
+            Self::OutOfCore(dtype) => write!(f, "out of core, {dtype}"),
+            Self::Partitions(count) => write!(f, "out of core, f32, {count} partitions, 64 seeds each"),
+            Self::Peer(run) => run.fmt(f),
         }
     }
 }
@@ -274,9 +270,10 @@ impl Setup<'_> {
     }
 
     fn limited(&self, command: &Command) -> Result<Measured> {
-        let limit = self.limit.as_ref().expect("who runs out of core has a limit");
-        limit.reset()?;
-        child::run(&mut limit.around(command))
+        self.limit
+            .as_ref()
+            .expect("who runs out of core has a limit")
+            .run(command)
     }
 
     fn table(&self, contenders: &[Contender], runs: &[Vec<Measured>], disk: &Disk) -> Result<Table> {
@@ -322,17 +319,14 @@ impl Setup<'_> {
                 ))
             };
             table.row([
-                contender.name(),
+                contender.to_string(),
                 format!("{:.2}", median(rates.clone())),
                 range(rates),
                 cell("sampled_edges_per_second", 1e6)?,
                 ours(cell("bytes_read", 1e9))?,
                 ours(cell("read_amplification", 1.0))?,
                 ours(Ok(format!("{:.0} %", median(busy) / disk.read * 100.0)))?,
-                format!(
-                    "{:.0}",
-                    median(runs.iter().map(|run| run.peak_rss_bytes as f64)) / f64::from(1 << 20)
-                ),
+                mebibytes(median(runs.iter().map(|run| run.peak_rss_bytes as f64))),
                 ours(stalls())?,
             ]);
         }

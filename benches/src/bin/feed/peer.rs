@@ -91,16 +91,18 @@ impl fmt::Display for Peer {
     }
 }
 
-impl PeerRun {
-    pub fn name(self) -> String {
+impl fmt::Display for PeerRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { peer, threads, .. } = self;
         match self.features {
-            "none" => format!("sampling, {threads} thread(s): {peer}"),
-            "memory" => format!("in memory, f32, {threads} threads: {peer}"),
-            _ => format!("out of core, f32: {peer}"),
+            "none" => write!(f, "sampling, {threads} thread(s): {peer}"),
+            "memory" => write!(f, "in memory, f32, {threads} threads: {peer}"),
+            _ => write!(f, "out of core, f32: {peer}"),
         }
     }
+}
 
+impl PeerRun {
     /// Measures it; mapped features within the limit, after they were forgotten.
     pub fn run(self, setup: &Setup) -> Result<Measured> {
         let folder = self.arrays(setup)?;

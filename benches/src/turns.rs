@@ -1,0 +1,53 @@
+//! Contenders in turns, so that a slow minute of the machine meets all of them.
+
+use std::fmt::Display;
+
+use anyhow::{Context, Result};
+
+/// Runs every contender once, then every one again, `turns` times, and says on stderr what each run came to, as `told` puts
+/// it. Returns the runs of each contender.
+///
+/// # Errors
+/// If a run fails.
+pub fn in_turns<C: Display, R>(
+    contenders: &[C],
+    turns: u32,
+    mut run: impl FnMut(&C) -> Result<R>,
+    told: impl Fn(&R) -> String,
+) -> Result<Vec<Vec<R>>> {
+    let mut runs: Vec<Vec<R>> = contenders.iter().map(|_| Vec::new()).collect();
+    for turn in 1..=turns {
+        for (contender, runs) in contenders.iter().zip(&mut runs) {
+            let ran = run(contender).with_context(|| format!("measuring {contender}"))?;
+            eprintln!("run {turn}: {contender}: {}", told(&ran));
+            runs.push(ran);
+        }
+    }
+    Ok(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn nobody_runs_twice_before_all_have_run_once() {
+        let mut order = Vec::new();
+        let run = |name: &&str| {
+            order.push((*name).to_owned());
+            Ok(order.len())
+        };
+        let runs = in_turns(&["a", "b"], 2, run, ToString::to_string).unwrap();
+        assert_eq!(runs, [[1, 3], [2, 4]]);
+        assert_eq!(order.concat(), "abab");
+    }
+
+    #[test]
+    fn an_error_says_whose_run_failed() {
+        let fail = |_: &&str| -> Result<()> { bail!("no memory") };
+        let error = in_turns(&["DGL"], 1, fail, |()| String::new()).unwrap_err();
+        assert_eq!(format!("{error:#}"), "measuring DGL: no memory");
+    }
+}
