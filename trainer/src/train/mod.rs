@@ -236,11 +236,6 @@ impl Trainer {
         self.generation
     }
 
-    /// What features are read with, once training has begun.
-    pub fn read_engine(&self) -> Option<&'static str> {
-        self.feed.as_ref().and_then(Feed::engine_name)
-    }
-
     /// Trains for an epoch, with learning rates by step: `rate(step, steps)`.
     ///
     /// # Errors
@@ -463,11 +458,8 @@ impl Trainer {
             .iter()
             .map(|owned| PartitionView::bytes_in_memory(&self.store, owned, halo, false))
             .sum();
-        let manifest = self.store.manifest();
-        let stride = manifest.features.as_ref().map_or(0, |spec| u64::from(spec.row_stride));
-        let features = manifest.nodes.saturating_mul(stride);
         let memory = self.config.memory.0;
-        if rows.saturating_add(features) <= memory || rows <= memory / VIEW_SHARE {
+        if rows.saturating_add(self.feature_bytes()) <= memory || rows <= memory / VIEW_SHARE {
             ViewKind::Memory
         } else {
             ViewKind::Mapped
@@ -502,7 +494,8 @@ impl Trainer {
     /// Makes the history of halo nodes anew, if they have one.
     fn refresh_history(&mut self, progress: &dyn Progress) -> Result<()> {
         if self.uses_history() {
-            self.history = self.infer(true, progress, &mut |_, _| Ok(()))?;
+            let memory = self.make_room();
+            self.history = self.infer(memory, true, progress, &mut |_, _| Ok(()))?;
         }
         Ok(())
     }
@@ -513,8 +506,9 @@ impl Trainer {
     /// If files can't be read or written, or memory is too small.
     pub fn evaluate(&mut self, ranked: bool, progress: &dyn Progress) -> Result<Evaluation> {
         let begin = Instant::now();
+        let memory = self.make_room();
         let mut scores = split::SplitScores::new(&self.splits, self.labels.spec(), ranked);
-        let kept = self.infer(self.uses_history(), progress, &mut |nodes, logits| {
+        let kept = self.infer(memory, self.uses_history(), progress, &mut |nodes, logits| {
             scores.add(nodes, logits, &self.labels)
         })?;
         let [train, val, test] = scores.reports();
@@ -527,13 +521,36 @@ impl Trainer {
         })
     }
 
+    /// Memory that inference may take. A feed that reads as it goes has all that views leave: it makes room, and the next epoch
+    /// opens another.
+    fn make_room(&mut self) -> u64 {
+        let memory = self.config.memory.0;
+        let held = match self.feed.take_if(|feed| !feed.is_resident()) {
+            None if self.feed.is_some() => self.feature_bytes() * (1 + u64::from(self.aggregates.is_some())),
+            _ => 0,
+        };
+        let views: u64 = self.parts.iter().map(|part| part.view.bytes()).sum();
+        memory.saturating_sub(views + held).max(memory / 4)
+    }
+
+    fn feature_bytes(&self) -> u64 {
+        let manifest = self.store.manifest();
+        let stride = manifest.features.as_ref().map_or(0, |spec| u64::from(spec.row_stride));
+        manifest.nodes.saturating_mul(stride)
+    }
+
     /// Computes the logits of all nodes, and the aggregates of halo nodes if they are to be kept.
     fn infer(
         &self,
+        memory: u64,
         keep: bool,
         progress: &dyn Progress,
         on_logits: &mut dyn FnMut(std::ops::Range<u64>, &Tensor) -> Result<()>,
     ) -> Result<Option<KeptAggregates>> {
+        let budget = Budget {
+            memory,
+            threads: self.config.threads(),
+        };
         let features = StoreFeatures::open(&self.store)?;
         let aggregates = match self.aggregates {
             Some(kind) => Aggregates::open(&self.store, kind)?,
@@ -544,10 +561,7 @@ impl Trainer {
             store: &self.store,
             features: &features as &dyn NodeRows,
             first_hop: aggregates.as_ref().map(|rows| rows as &dyn NodeRows),
-            budget: Budget {
-                memory: self.config.memory.0 / 2,
-                threads: self.config.threads(),
-            },
+            budget,
             scratch: &self.scratch,
             device: self.device,
         };
