@@ -1,6 +1,7 @@
 //! Runs from start to end, on a small block model that a network can learn.
 
 use std::{
+    num::NonZeroUsize,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -220,6 +221,37 @@ fn a_graph_without_features_is_learned_with_those_that_are_computed() {
     let accuracy = summary.test_accuracy.expect("there are nodes to test on");
     // A quarter by chance.
     assert!(accuracy > 0.6, "{accuracy}");
+}
+
+#[test]
+fn with_memory_for_a_part_of_the_features_the_same_is_learned() {
+    let folder = tempfile::tempdir().unwrap();
+    // 12 MB of them.
+    let features = FeatureOptions {
+        dim: 1024,
+        dtype: FeatureDtype::F32,
+        source: FeatureSource::Stored,
+    };
+    let store = store_with(folder.path(), Some(features));
+    let runs = [256 << 20, 9 << 20].map(|memory| {
+        let config = TrainConfig {
+            memory: grappa_engine::size::ByteSize(memory),
+            batch: Auto::Value(NonZeroUsize::new(8).unwrap()),
+            fanouts: Auto::Value("3,3".parse().unwrap()),
+            first_hop: FirstHop::Sampled,
+            epochs: 3,
+            threads: Auto::Value(NonZeroUsize::new(1).unwrap()),
+            ..config()
+        };
+        let run_folder = RunFolder::create(&folder.path().join(memory.to_string()), &config).unwrap();
+        let (_, watched) = run(&store, &config, &run_folder, false);
+        (parameters(&run_folder), watched.records)
+    });
+    let [(whole, resident), (part, pooled)] = &runs;
+    assert!(whole == part, "parameters differ");
+    // Inference takes the place of what was read, so each epoch reads.
+    assert_eq!(resident[2].bytes_read, 0);
+    assert!(pooled.iter().all(|record| record.bytes_read > 0), "{pooled:?}");
 }
 
 #[test]
