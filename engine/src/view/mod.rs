@@ -148,7 +148,7 @@ impl PartitionView {
         self.bytes
     }
 
-    /// Has the system begin to read what `views` have mapped, if the files of all of them together take less than half of
+    /// Has the system begin to read what `views` have mapped, if the files of all of them together take at most half of
     /// `memory`: front to back that takes a fraction of the time that page faults do. Call it when all are open.
     pub fn read_ahead<'a>(views: impl Iterator<Item = &'a Self> + Clone, memory: u64) {
         let mapped = views.filter_map(|view| match &view.rows {
