@@ -48,6 +48,7 @@ impl<'a, R: Rows> Group<'a, R> {
     #[inline(always)]
     pub(super) fn locate(&mut self, nodes: impl Iterator<Item = NodeId>) {
         let rows = self.rows;
+        rows.keep_memory();
         R::clear(&mut self.notes);
         self.scratch.taken.clear();
         self.scratch.positions.clear();

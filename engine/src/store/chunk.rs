@@ -226,6 +226,11 @@ impl Chunk {
         self.row_files(weights).for_each(|file| file.mapping.read_ahead());
     }
 
+    /// Gives back the memory of all rows and weights that were read.
+    pub(crate) fn release_all_rows(&self) {
+        self.row_files(true).for_each(|file| file.mapping.release_all());
+    }
+
     /// Bytes of the files of rows, and of weights if `weights`.
     pub(crate) fn row_bytes(&self, weights: bool) -> u64 {
         self.row_files(weights).map(|file| file.mapping.len() as u64).sum()

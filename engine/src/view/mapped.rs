@@ -1,6 +1,8 @@
 //! Rows through the mappings of a store's files, decoded as they are sampled.
 //!
-//! What is sampled is in the page cache, or is read by a page fault: memory of its own the view has none to speak of.
+//! What is sampled is in the page cache, or is read by a page fault. Pages that were touched count as memory of the process,
+//! so when they may take more than the view's budget all of them are given back, and page faults find those again that the
+//! page cache still has. Where the budget is far less than the files, most lines cost a page fault then.
 //!
 //! # What it costs
 //! Three times what rows in memory cost: in R-MAT 22 with edge factor 16, fanouts 15,10,5, an edge takes 50 ns of one core
@@ -31,7 +33,13 @@
 //! others. A position is found by counting through the segments. Where a row is cut is found by searching; in a short row,
 //! which is decoded first.
 
-use std::{hint::select_unpredictable, iter, ops::Range, path::PathBuf};
+use std::{
+    hint::select_unpredictable,
+    iter,
+    ops::Range,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
 
 use grappa_formats::{
     ChunkId, NodeId,
@@ -46,7 +54,10 @@ use super::{
 };
 use crate::{
     Error, Result,
-    io::prefetch::prefetch,
+    io::{
+        map::{FaultMeter, ResidentLimit},
+        prefetch::prefetch,
+    },
     partition::Owned,
     store::{Chunk, files},
 };
@@ -66,18 +77,62 @@ const LINE_BYTES: u64 = 64;
 pub(super) struct Mapped {
     store: PathBuf,
     /// Of each chunk of the store, its files; none if it is not owned.
-    chunks: Vec<Option<Chunk>>,
+    chunks: Arc<Chunks>,
+    bytes: u64,
+    memory: Arc<MappedMemory>,
+}
+
+/// Of each chunk of a store, its files, if they are there.
+type Chunks = Vec<Option<Chunk>>;
+
+/// The memory that views share whose rows are mapped.
+#[derive(Debug, Default)]
+pub(super) struct MappedMemory {
+    limit: ResidentLimit,
+    views: Mutex<Vec<Weak<Chunks>>>,
+}
+
+impl MappedMemory {
+    fn add(&self, chunks: &Arc<Chunks>, bytes: u64, limit: u64) {
+        self.limit.add(bytes, limit);
+        self.lock().push(Arc::downgrade(chunks));
+    }
+
+    /// Gives all pages back if they are more than they may be.
+    fn keep(&self, faults: &FaultMeter) {
+        self.limit.keep(faults, || {
+            let views = self.lock();
+            let views = views.iter().filter_map(Weak::upgrade);
+            views.for_each(|chunks| chunks.iter().flatten().for_each(Chunk::release_all_rows));
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Chunks>>> {
+        // Whatever panicked, the list is as it was.
+        self.views.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Mapped {
-    /// Maps the chunks that are owned.
-    pub(super) fn open(kept: &Kept<'_>) -> Result<Self> {
+    /// Maps the chunks that are owned. Their pages may take `bytes`, and those of all views that share the `memory` what these may
+    /// all together.
+    pub(super) fn open(kept: &Kept<'_>, bytes: u64, memory: &Arc<MappedMemory>) -> Result<Self> {
         let open = |chunk| kept.owned.owns(chunk).then(|| kept.store.chunk(chunk)).transpose();
         let chunks = (0..kept.store.chunks().chunks()).map(ChunkId).map(open);
+        let chunks: Arc<Chunks> = Arc::new(chunks.collect::<Result<_>>()?);
+        let files = chunks.iter().flatten().map(|chunk| chunk.row_bytes(kept.weights)).sum();
+        memory.add(&chunks, files, bytes);
         Ok(Self {
             store: kept.store.path().to_owned(),
-            chunks: chunks.collect::<Result<_>>()?,
+            chunks,
+            bytes: bytes.min(files),
+            memory: memory.clone(),
         })
+    }
+
+    /// Bytes that its pages may take.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Bytes of the files that rows are read from.
@@ -112,6 +167,7 @@ impl Mapped {
         Files {
             mapped: self,
             map: owned.chunk_map(),
+            faults: FaultMeter::start(),
             chunks: self.chunks.iter().map(|chunk| chunk.as_ref().map(of_chunk)).collect(),
         }
     }
@@ -121,7 +177,14 @@ impl Mapped {
 struct Files<'a> {
     mapped: &'a Mapped,
     map: &'a ChunkMap,
+    faults: FaultMeter,
     chunks: Vec<Option<ChunkFiles<'a>>>,
+}
+
+impl Drop for Files<'_> {
+    fn drop(&mut self) {
+        self.keep_memory();
+    }
 }
 
 struct ChunkFiles<'a> {
@@ -138,6 +201,10 @@ type Head = Option<(u32, u64)>;
 pub(crate) struct FilePlace(Option<(u32, RowPlace)>);
 
 impl<'a> Files<'a> {
+    fn keep_memory(&self) {
+        self.mapped.memory.keep(&self.faults);
+    }
+
     #[inline(always)]
     fn head(&self, node: NodeId) -> Head {
         let chunk = self.map.chunk_of(node).0;
@@ -233,6 +300,11 @@ impl Rows for MappedWhole<'_> {
     type Head = Head;
     type Place = FilePlace;
     type Notes = Vec<u64>;
+
+    #[inline(always)]
+    fn keep_memory(&self) {
+        self.0.keep_memory();
+    }
 
     #[inline(always)]
     fn clear(_: &mut Vec<u64>) {}
@@ -384,6 +456,11 @@ impl Rows for MappedPart<'_> {
     type Head = Head;
     type Place = PartPlace;
     type Notes = Cuts;
+
+    #[inline(always)]
+    fn keep_memory(&self) {
+        self.files.keep_memory();
+    }
 
     fn clear(cuts: &mut Cuts) {
         cuts.segments.clear();

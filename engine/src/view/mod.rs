@@ -24,12 +24,23 @@ mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::sync::Arc;
+
 pub use self::{halo::Halo, kind::ViewKind};
-use self::{kept::Kept, mapped::Mapped, memory::Csr, rows::RowsIn, stream::open_engine};
+use self::{
+    kept::Kept,
+    mapped::{Mapped, MappedMemory},
+    memory::Csr,
+    rows::RowsIn,
+    stream::open_engine,
+};
 use crate::{Error, Result, io::read::Choice, partition::Owned, store::Store};
 
 /// Nodes of graphs with no more than this many take 32 bits.
 const NARROW_NODES_MAX: u64 = 1 << 32;
+
+/// Of the budget of views and the features beside them, what rows may take if not all fits: one part of so many.
+const ROWS_SHARE: u64 = 4;
 
 /// How to see a partition.
 #[derive(Debug, Clone)]
@@ -40,8 +51,8 @@ pub struct ViewOptions {
     pub weights: bool,
     /// Where rows are to be.
     pub kind: ViewKind,
-    /// Bytes of memory that the view may take. Pages of mapped files do not count: the system takes them back when it
-    /// needs them.
+    /// Bytes of memory that the view may take. Pages of mapped files that were touched count, although the system would take
+    /// them back when it needs them: beyond this, the view gives them back.
     pub memory: u64,
     /// Threads that decode rows into memory.
     pub threads: usize,
@@ -74,6 +85,10 @@ impl PartitionView {
     /// If they are to be in memory and the budget is too small for that; if the store is a slice that lacks an owned chunk,
     /// or has no weights and they are wanted; or if it is damaged so that it is noticed.
     pub fn open(store: &Store, owned: Owned, options: &ViewOptions) -> Result<Self> {
+        Self::open_with(store, owned, options, &Arc::default())
+    }
+
+    fn open_with(store: &Store, owned: Owned, options: &ViewOptions, mapped: &Arc<MappedMemory>) -> Result<Self> {
         let nodes = store.manifest().nodes;
         let kept = Kept {
             store,
@@ -93,16 +108,58 @@ impl PartitionView {
         let rows = match in_memory {
             true if nodes <= NARROW_NODES_MAX => Kind::Narrow(Csr::load(&kept, options.threads, &open_engine)?),
             true => Kind::Wide(Csr::load(&kept, options.threads, &open_engine)?),
-            false => Kind::Mapped(Mapped::open(&kept)?),
+            false => Kind::Mapped(Mapped::open(&kept, options.memory, mapped)?),
         };
         Ok(Self {
             nodes,
             owned,
             halo: options.halo,
             weights: options.weights,
-            bytes: if in_memory { bytes } else { 0 },
+            bytes: match &rows {
+                Kind::Mapped(mapped) => mapped.bytes(),
+                Kind::Narrow(_) | Kind::Wide(_) => bytes,
+            },
             rows,
         })
+    }
+
+    /// The views of several partitions, of which features are wanted that take `feature_bytes`.
+    ///
+    /// [`ViewOptions::memory`] is for all of that. With [`ViewKind::Auto`] the rows are in memory if the features still fit
+    /// beside them, or if they take no more than a quarter of it. Mapped rows share a quarter.
+    ///
+    /// # Errors
+    /// As [`PartitionView::open`].
+    pub fn open_all(
+        store: &Store,
+        owned: Vec<Owned>,
+        feature_bytes: u64,
+        options: &ViewOptions,
+    ) -> Result<Vec<Arc<Self>>> {
+        let memory = options.memory;
+        let bytes = |owned| Self::bytes_in_memory(store, owned, options.halo, options.weights);
+        let bytes: u64 = owned.iter().map(bytes).sum();
+        let kind = match options.kind {
+            ViewKind::Auto if bytes.saturating_add(feature_bytes) <= memory || bytes <= memory / ROWS_SHARE => {
+                ViewKind::Memory
+            }
+            ViewKind::Auto => ViewKind::Mapped,
+            ViewKind::Memory if bytes > memory => return Err(too_small(memory, bytes)),
+            kind => kind,
+        };
+        let options = ViewOptions {
+            kind,
+            memory: match kind {
+                ViewKind::Memory => memory,
+                _ => memory / ROWS_SHARE / owned.len().max(1) as u64,
+            },
+            ..options.clone()
+        };
+        let mapped = Arc::default();
+        let open = |owned| Ok(Arc::new(Self::open_with(store, owned, &options, &mapped)?));
+        let views: Vec<_> = owned.into_iter().map(open).collect::<Result<_>>()?;
+        read_ahead(&views, memory);
+        Ok(views)
     }
 
     /// How many bytes the rows of the nodes that are `owned` take in memory. Read from the manifest: exact, and at once.
@@ -143,22 +200,9 @@ impl PartitionView {
         }
     }
 
-    /// Bytes of memory that the rows take; 0 if they are mapped.
+    /// Bytes of memory that the rows take; if they are mapped, what their pages may take.
     pub fn bytes(&self) -> u64 {
         self.bytes
-    }
-
-    /// Has the system begin to read what `views` have mapped, if the files of all of them together take at most half of
-    /// `memory`: front to back that takes a fraction of the time that page faults do. Call it when all are open.
-    pub fn read_ahead<'a>(views: impl Iterator<Item = &'a Self> + Clone, memory: u64) {
-        let mapped = views.filter_map(|view| match &view.rows {
-            Kind::Mapped(mapped) => Some((mapped, view.weights)),
-            Kind::Narrow(_) | Kind::Wide(_) => None,
-        });
-        let bytes: u64 = mapped.clone().map(|(mapped, weights)| mapped.file_bytes(weights)).sum();
-        if bytes <= memory / 2 {
-            mapped.for_each(|(mapped, weights)| mapped.read_ahead(weights));
-        }
     }
 
     pub(crate) fn rows(&self) -> RowsIn<'_> {
@@ -172,6 +216,19 @@ impl PartitionView {
             (Kind::Mapped(mapped), true) => RowsIn::MappedWhole(mapped.whole(owned)),
             (Kind::Mapped(mapped), false) => RowsIn::MappedPart(mapped.part(owned)),
         }
+    }
+}
+
+/// Has the system begin to read what `views` have mapped, if the files of all of them together take at most half of
+/// `memory`: front to back that takes a fraction of the time that page faults do.
+fn read_ahead(views: &[Arc<PartitionView>], memory: u64) {
+    let mapped = views.iter().filter_map(|view| match &view.rows {
+        Kind::Mapped(mapped) => Some((mapped, view.weights)),
+        Kind::Narrow(_) | Kind::Wide(_) => None,
+    });
+    let bytes: u64 = mapped.clone().map(|(mapped, weights)| mapped.file_bytes(weights)).sum();
+    if bytes <= memory / 2 {
+        mapped.for_each(|(mapped, weights)| mapped.read_ahead(weights));
     }
 }
 

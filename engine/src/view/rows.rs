@@ -34,6 +34,9 @@ pub(crate) trait Rows {
     /// What has to be kept of a group's rows beside their places. Cleared between groups.
     type Notes: Default;
 
+    /// Keeps to the memory that the rows may take. To be called between groups.
+    #[inline(always)]
+    fn keep_memory(&self) {}
     /// Forgets what was kept.
     fn clear(notes: &mut Self::Notes);
     /// Where to look for the row of a node. Asks for that.

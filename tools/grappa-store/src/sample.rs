@@ -21,10 +21,6 @@ use crate::{
     table::{Table, exact},
 };
 
-/// The share of the budget that rows may take in memory when features do not fit beside them: the larger the rest, the
-/// fewer features are read.
-const VIEW_SHARE: u64 = 4;
-
 #[derive(Serialize)]
 struct Sampled {
     batches: u64,
@@ -80,7 +76,10 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
     }
     let features = has_features && !options.no_features;
 
-    let plan = ViewPlan::new(&store, &assignment, &sampler, features, options)?;
+    let feature_bytes = match &store.manifest().features {
+        Some(spec) if features => store.manifest().nodes.saturating_mul(u64::from(spec.row_stride)),
+        _ => 0,
+    };
     let chunks: Vec<ChunkId> = store.present_chunks().collect();
     // No more of an epoch than is taken: what is prepared counts.
     let batches = |parts: &[Seeded], epoch, left| {
@@ -95,13 +94,25 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
         Arc::new(PartitionBatches::new(parts.to_vec(), options).first(left))
     };
     let open = |kind| {
-        let parts = plan.open(&store, kind, &wanted, threads)?;
+        let views = ViewOptions {
+            halo: options.halo,
+            weights: sampler.needs_weights(),
+            kind,
+            memory: options.memory.0,
+            threads,
+            engine: options.read_engine.into(),
+        };
+        let parts = open_views(&store, &assignment, &wanted, feature_bytes, &views)
+            .context("the graph can't be seen with this --view and --memory")?;
         if parts.iter().all(|part| part.seeds.is_empty()) {
             bail!("there are no seeds to sample from: the split is empty, or no chunk of the store has a node of it");
         }
         let first = batches(&parts, 0, options.batches);
         let feed_options = FeedOptions {
-            memory_bytes: options.memory.0.saturating_sub(plan.bytes(kind)),
+            memory_bytes: options
+                .memory
+                .0
+                .saturating_sub(parts.iter().map(|part| part.view.bytes()).sum()),
             features,
             threads,
             lookahead: options.lookahead,
@@ -109,15 +120,14 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
             ..FeedOptions::default()
         };
         let feed = Feed::open(&store, &chunks, &*first, &feed_options)?;
-        Ok((kind, parts, first, feed))
+        Ok((parts, first, feed))
     };
-    let (kind, parts, first, mut feed) = match plan.kind {
+    let (parts, first, mut feed) = match options.view {
         // Rows that are mapped leave more to the feed.
-        ViewKind::Memory if options.view == ViewKind::Auto => {
-            open(ViewKind::Memory).or_else(|_| open(ViewKind::Mapped))?
-        }
+        ViewKind::Auto => open(ViewKind::Auto).or_else(|_| open(ViewKind::Mapped))?,
         kind => open(kind)?,
     };
+    let kind = parts[0].view.kind();
     let seconds_to_open = begin.elapsed().as_secs_f64();
 
     let bars = console.bars();
@@ -198,92 +208,23 @@ fn seeds(store: &Store, seeds: &Seeds) -> anyhow::Result<RoaringTreemap> {
     })
 }
 
-/// Where the rows of all partitions are to be.
-struct ViewPlan {
-    owned: Vec<Owned>,
-    options: ViewOptions,
-    kind: ViewKind,
-    /// What they take in memory, all together.
-    bytes: u64,
-}
-
-impl ViewPlan {
-    fn new(
-        store: &Store,
-        assignment: &Assignment,
-        sampler: &Sampler,
-        features: bool,
-        options: &args::Sample,
-    ) -> anyhow::Result<Self> {
-        let weights = sampler.needs_weights();
-        let owned: Vec<Owned> = (0..assignment.partitions())
-            .map(|partition| Owned::of(assignment, store.chunks(), PartitionId(partition)))
-            .collect();
-        let bytes = |owned| PartitionView::bytes_in_memory(store, owned, options.halo, weights);
-        let bytes: u64 = owned.iter().map(bytes).sum();
-        let manifest = store.manifest();
-        let feature_bytes = manifest
-            .features
-            .as_ref()
-            .filter(|_| features)
-            .map_or(0, |spec| manifest.nodes.saturating_mul(u64::from(spec.row_stride)));
-        let memory = options.memory.0;
-        let kind = match options.view {
-            ViewKind::Auto if bytes.saturating_add(feature_bytes) <= memory || bytes <= memory / VIEW_SHARE => {
-                ViewKind::Memory
-            }
-            ViewKind::Auto => ViewKind::Mapped,
-            kind => kind,
-        };
-        if kind == ViewKind::Memory && bytes > memory {
-            bail!(
-                "the rows of the graph take {bytes} bytes in memory, in all partitions together, and --memory is {memory}: give \
-                 it more than {bytes}, or leave out --view memory"
-            );
-        }
-        Ok(Self {
-            owned,
-            options: ViewOptions {
-                halo: options.halo,
-                weights,
-                kind,
-                memory,
-                threads: 1,
-                engine: options.read_engine.into(),
-            },
-            kind,
-            bytes,
-        })
-    }
-
-    /// What views of a kind take in memory.
-    fn bytes(&self, kind: ViewKind) -> u64 {
-        if kind == ViewKind::Memory { self.bytes } else { 0 }
-    }
-
-    /// Opens the view of each partition.
-    fn open(
-        &self,
-        store: &Store,
-        kind: ViewKind,
-        wanted: &RoaringTreemap,
-        threads: usize,
-    ) -> anyhow::Result<Vec<Seeded>> {
-        let options = ViewOptions {
-            kind,
-            threads,
-            ..self.options.clone()
-        };
-        let open = |owned: &Owned| {
-            Ok(Seeded {
-                view: Arc::new(PartitionView::open(store, owned.clone(), &options)?),
-                seeds: owned.seeds(wanted).into(),
-            })
-        };
-        let parts: Vec<Seeded> = self.owned.iter().map(open).collect::<anyhow::Result<_>>()?;
-        PartitionView::read_ahead(parts.iter().map(|part| &*part.view), self.options.memory);
-        Ok(parts)
-    }
+/// The view of each partition, and its seeds.
+fn open_views(
+    store: &Store,
+    assignment: &Assignment,
+    wanted: &RoaringTreemap,
+    feature_bytes: u64,
+    options: &ViewOptions,
+) -> anyhow::Result<Vec<Seeded>> {
+    let owned = (0..assignment.partitions())
+        .map(|partition| Owned::of(assignment, store.chunks(), PartitionId(partition)))
+        .collect();
+    let views = PartitionView::open_all(store, owned, feature_bytes, options)?;
+    let seeded = |view: Arc<PartitionView>| Seeded {
+        seeds: view.owned().seeds(wanted).into(),
+        view,
+    };
+    Ok(views.into_iter().map(seeded).collect())
 }
 
 impl Summary for Sampled {

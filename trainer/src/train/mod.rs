@@ -62,9 +62,6 @@ use crate::{
     },
 };
 
-/// Rows of the graph are in memory if they take no more than this part of the budget, or if features fit beside them.
-const VIEW_SHARE: u64 = 4;
-
 /// Trains a model on a store.
 pub struct Trainer {
     store: Arc<Store>,
@@ -421,19 +418,17 @@ impl Trainer {
         let options = ViewOptions {
             halo,
             weights: false,
-            kind: self.view_kind(&owned, halo),
+            kind: ViewKind::Auto,
             memory: self.config.memory.0,
             threads: self.config.threads(),
             engine: self.config.read_engine.into(),
         };
-        for owned in owned {
-            let seeds = owned.seeds(self.splits.train());
-            self.parts.push(Seeded {
-                view: Arc::new(PartitionView::open(&self.store, owned, &options)?),
-                seeds: seeds.into(),
-            });
-        }
-        PartitionView::read_ahead(self.parts.iter().map(|part| &*part.view), self.config.memory.0);
+        let views = PartitionView::open_all(&self.store, owned, self.feature_bytes(), &options)?;
+        let seeded = |view: Arc<PartitionView>| Seeded {
+            seeds: view.owned().seeds(self.splits.train()).into(),
+            view,
+        };
+        self.parts = views.into_iter().map(seeded).collect();
         self.generation = assignment.generation();
         self.super_epoch = Some(super_epoch);
         Ok(())
@@ -451,19 +446,6 @@ impl Trainer {
             super_epoch: Some(super_epoch),
         };
         Ok(repartition(self.store.path(), self.store.manifest(), &options)?.assignment)
-    }
-
-    fn view_kind(&self, owned: &[Owned], halo: Halo) -> ViewKind {
-        let rows: u64 = owned
-            .iter()
-            .map(|owned| PartitionView::bytes_in_memory(&self.store, owned, halo, false))
-            .sum();
-        let memory = self.config.memory.0;
-        if rows.saturating_add(self.feature_bytes()) <= memory || rows <= memory / VIEW_SHARE {
-            ViewKind::Memory
-        } else {
-            ViewKind::Mapped
-        }
     }
 
     fn open_feed(&self, batches: &Arc<PartitionBatches>) -> Result<Feed> {

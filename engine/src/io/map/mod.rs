@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "mapping a file is unsafe because others may change it")]
 
 mod faults;
+mod resident;
 mod table;
 
 use std::{
@@ -16,8 +17,11 @@ use std::{
 
 use memmap2::{Advice, Mmap, UncheckedAdvice};
 
-pub use self::faults::report_faults;
 use self::table::Listed;
+pub use self::{
+    faults::report_faults,
+    resident::{FaultMeter, ResidentLimit},
+};
 use super::identity::Identity;
 use crate::{Error, Result};
 
@@ -114,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    fn resident_bytes(mapping: &Mapping) -> u64 {
+    pub(super) fn resident_bytes(mapping: &Mapping) -> u64 {
         let maps = fs::read_to_string("/proc/self/smaps").unwrap();
         let start = format!("{:x}-", mapping.as_ptr().addr());
         let entry = maps.lines().skip_while(|line| !line.starts_with(&start));
