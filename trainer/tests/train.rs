@@ -146,7 +146,20 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
         ("features, batch", parted(HaloMode::Features, Correction::Batch)),
         ("stop, node", parted(HaloMode::Stop, Correction::Node)),
         ("none", parted(HaloMode::None, Correction::None)),
-        ("history", parted(HaloMode::History, Correction::None)),
+        (
+            "history",
+            TrainConfig {
+                layers: 4,
+                ..parted(HaloMode::History, Correction::None)
+            },
+        ),
+        (
+            "aggregates",
+            TrainConfig {
+                layers: 3,
+                ..parted(HaloMode::Aggregates, Correction::None)
+            },
+        ),
         (
             "gcn",
             TrainConfig {
@@ -307,6 +320,8 @@ fn every_kind_of_layer_is_trained_in_partitions_with_a_history() {
         let config = TrainConfig {
             model,
             partitions: 4,
+            // Three, so that there is a history; of the largest of samples two lose enough.
+            layers: if model == LayerKind::SageMax { 2 } else { 3 },
             halo: HaloMode::History,
             walks: 10,
             lr: 0.02,
@@ -324,9 +339,11 @@ fn every_kind_of_layer_is_trained_in_partitions_with_a_history() {
 fn a_run_that_is_resumed_ends_with_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    for halo in [HaloMode::Stop, HaloMode::History] {
+    // History is of layers between the first and the last.
+    for (halo, layers) in [(HaloMode::Stop, 2), (HaloMode::Aggregates, 3), (HaloMode::History, 4)] {
         let whole = TrainConfig {
             partitions: 4,
+            layers,
             halo,
             correction: Correction::Batch,
             ..config()

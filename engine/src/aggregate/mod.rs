@@ -29,8 +29,8 @@ use std::{ops::Range, thread};
 pub(crate) use self::rows::{StoredRows, pieces};
 use self::tile::Tiler;
 pub use self::{
-    reduce::{GcnSum, Max, Mean, Reduce, Sum},
-    rows::{AggregateRows, NodeRows, ScaledRows, ScratchRows, StoreFeatures},
+    reduce::{Drawn, GcnSum, Max, Mean, Reduce, Sum},
+    rows::{AggregateRows, Beside, NodeRows, ScaledRows, ScratchRows, StoreFeatures},
 };
 use crate::{Error, Position, Result, progress::Progress, store::Store};
 

@@ -26,6 +26,11 @@ pub trait Reduce: Sync {
 
     /// Completes the state of a node with so many in-edges.
     fn finish(&self, degree: u64, state: &mut [f32]);
+
+    /// If only one in-neighbour of each node is taken in, drawn with equal chances: the seed of that.
+    fn draws(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// The sum of the rows.
@@ -56,6 +61,41 @@ pub struct GcnSum {
 pub struct Max {
     /// Values in a row.
     pub width: usize,
+}
+
+/// The row of one in-neighbour, drawn with equal chances; zeros for a node without in-edges. A node's neighbour depends on the
+/// seed alone, so the drawn row of drawn rows is that of the neighbour's neighbour.
+#[derive(Debug, Clone, Copy)]
+pub struct Drawn {
+    /// Values in a row.
+    pub width: usize,
+    /// What the draws depend on.
+    pub seed: u64,
+}
+
+impl Reduce for Drawn {
+    fn source_width(&self) -> usize {
+        self.width
+    }
+
+    fn state_width(&self) -> usize {
+        self.width
+    }
+
+    fn begin(&self, _own: &[f32], state: &mut [f32]) {
+        state.fill(0.0);
+    }
+
+    #[inline]
+    fn add(&self, state: &mut [f32], source: &[f32]) {
+        state.copy_from_slice(source);
+    }
+
+    fn finish(&self, _degree: u64, _state: &mut [f32]) {}
+
+    fn draws(&self) -> Option<u64> {
+        Some(self.seed)
+    }
 }
 
 impl Reduce for Sum {

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
+    num::NonZeroU64,
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -10,8 +11,9 @@ use std::{
 use grappa_formats::{
     ChunkId, NodeId,
     features::{FeatureLayout, FeaturesMeta},
-    manifest::FeatureSource,
+    manifest::{FeatureDtype, FeatureSource},
 };
+use rustix::fs::{Advice, fadvise};
 
 use crate::{
     Error, Position, Result,
@@ -217,18 +219,53 @@ impl NodeRows for ScaledRows<'_> {
     }
 }
 
+/// Two rows of each node as one: first the one, then the other.
+pub struct Beside<'a>(pub &'a dyn NodeRows, pub &'a dyn NodeRows);
+
+impl NodeRows for Beside<'_> {
+    fn width(&self) -> usize {
+        self.0.width() + self.1.width()
+    }
+
+    fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
+        check_room(&nodes, self.width(), out);
+        let piece = (READ_BYTES / 4 / self.width()).max(1);
+        let (mut one, mut other) = (Vec::new(), Vec::new());
+        for (out, first) in out.chunks_mut(piece * self.width()).zip(nodes.clone().step_by(piece)) {
+            let nodes = first..(first + piece as u64).min(nodes.end);
+            for (rows, values) in [(self.0, &mut one), (self.1, &mut other)] {
+                values.resize((nodes.end - nodes.start) as usize * rows.width(), 0.0);
+                rows.read(nodes.clone(), values)?;
+            }
+            let rows = out.chunks_exact_mut(self.width());
+            let parts = one.chunks_exact(self.0.width()).zip(other.chunks_exact(self.1.width()));
+            for (out, (one, other)) in rows.zip(parts) {
+                let (first, second) = out.split_at_mut(one.len());
+                first.copy_from_slice(one);
+                second.copy_from_slice(other);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Rows in a file without a name, which is gone when it is dropped: hidden states on their way from layer to layer.
 #[derive(Debug)]
 pub struct ScratchRows {
     file: File,
     path: PathBuf,
     nodes: u64,
-    width: usize,
+    layout: FeatureLayout,
 }
 
 impl ScratchRows {
     /// Room for `nodes` rows of `width` values, in a new file in `folder`. Rows that were not written are zeros.
     pub fn create(folder: &Path, nodes: u64, width: usize) -> Result<Self> {
+        Self::create_as(folder, nodes, width, FeatureDtype::F32)
+    }
+
+    /// The same, of values of another type, which are rounded to that.
+    pub fn create_as(folder: &Path, nodes: u64, width: usize, dtype: FeatureDtype) -> Result<Self> {
         let path = folder.join(format!(".rows-{}-{nodes}x{width}", std::process::id()));
         let file = OpenOptions::new()
             .read(true)
@@ -237,13 +274,17 @@ impl ScratchRows {
             .open(&path)
             .map_err(Error::io("create", &path))?;
         std::fs::remove_file(&path).map_err(Error::io("remove", &path))?;
-        file.set_len(nodes * 4 * width as u64)
+        let mut layout = FeatureLayout::new(dtype, width as u32);
+        if dtype == FeatureDtype::F32 {
+            layout.stride = layout.row_bytes() as u32;
+        }
+        file.set_len(nodes * u64::from(layout.stride))
             .map_err(Error::io("make room in", &path))?;
         Ok(Self {
             file,
             path,
             nodes,
-            width,
+            layout,
         })
     }
 
@@ -252,27 +293,81 @@ impl ScratchRows {
     /// # Panics
     /// If these are no whole rows, or more than there is room for.
     pub fn write(&self, first: u64, rows: &[f32]) -> Result<()> {
+        let width = self.width();
         assert!(
-            rows.len().is_multiple_of(self.width) && first + (rows.len() / self.width) as u64 <= self.nodes,
+            rows.len().is_multiple_of(width) && first + (rows.len() / width) as u64 <= self.nodes,
             "{} values from row {first} of {}",
             rows.len(),
             self.nodes
         );
+        let write = |first: u64, bytes: &[u8]| {
+            let at = first * u64::from(self.layout.stride);
+            self.file
+                .write_all_at(bytes, at)
+                .map_err(Error::io("write", &self.path))
+        };
+        if self.layout.dtype == FeatureDtype::F32 {
+            return write(first, bytemuck::cast_slice(rows));
+        }
+        let stride = self.layout.stride as usize;
+        let piece = (READ_BYTES / stride).max(1);
+        let mut bytes = Vec::new();
+        for (values, first) in rows.chunks(piece * width).zip((first..).step_by(piece)) {
+            bytes.resize(values.len() / width * stride, 0);
+            self.layout.encode_rows(values, &mut bytes);
+            write(first, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the rows of some nodes, whichever they are, into `out`, which holds just these.
+    pub fn read_each(&self, nodes: &[NodeId], out: &mut [f32]) -> Result<()> {
+        let width = self.width();
+        assert_eq!(out.len(), nodes.len() * width, "room for the rows");
+        let mut bytes = vec![0; self.layout.row_bytes()];
+        for (node, row) in nodes.iter().zip(out.chunks_exact_mut(width)) {
+            self.read_at(node.0, &mut bytes)?;
+            self.layout.decode_row(&bytes, row);
+        }
+        Ok(())
+    }
+
+    /// Has the system begin to read the rows of some nodes, all of them at once.
+    pub fn read_ahead(&self, nodes: &[NodeId]) {
+        let stride = u64::from(self.layout.stride);
+        for node in nodes {
+            // Only time was to be saved.
+            let _ = fadvise(&self.file, node.0 * stride, NonZeroU64::new(stride), Advice::WillNeed);
+        }
+    }
+
+    fn read_at(&self, first: u64, bytes: &mut [u8]) -> Result<()> {
+        let at = first * u64::from(self.layout.stride);
         self.file
-            .write_all_at(bytemuck::cast_slice(rows), first * 4 * self.width as u64)
-            .map_err(Error::io("write", &self.path))
+            .read_exact_at(bytes, at)
+            .map_err(Error::io("read", &self.path))
     }
 }
 
 impl NodeRows for ScratchRows {
     fn width(&self) -> usize {
-        self.width
+        self.layout.dim as usize
     }
 
     fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
-        self.file
-            .read_exact_at(bytemuck::cast_slice_mut(out), nodes.start * 4 * self.width as u64)
-            .map_err(Error::io("read", &self.path))
+        check_room(&nodes, self.width(), out);
+        if self.layout.dtype == FeatureDtype::F32 {
+            return self.read_at(nodes.start, bytemuck::cast_slice_mut(out));
+        }
+        let stride = self.layout.stride as usize;
+        let piece = (READ_BYTES / stride).max(1);
+        let mut bytes = Vec::new();
+        for (values, first) in out.chunks_mut(piece * self.width()).zip(nodes.step_by(piece)) {
+            bytes.resize(values.len() / self.width() * stride, 0);
+            self.read_at(first, &mut bytes)?;
+            self.layout.decode_rows(&bytes, values);
+        }
+        Ok(())
     }
 }
 

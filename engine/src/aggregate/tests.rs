@@ -2,7 +2,10 @@
 
 use std::{path::Path, sync::Mutex};
 
-use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
+use grappa_formats::{
+    NodeId,
+    manifest::{EdgeOptions, FeatureDtype, FeatureSource},
+};
 
 use super::*;
 use crate::{
@@ -187,6 +190,60 @@ fn procedural_features_equal_stored_ones() {
 }
 
 #[test]
+fn one_in_neighbour_is_drawn_with_equal_chances() {
+    const SEEDS: usize = 2000;
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let nodes = store.manifest().nodes;
+    let (sources, _) = whole(&store, &StoreFeatures::open(&store).unwrap());
+    // Rows that tell the node.
+    let ids = ScratchRows::create(folder.path(), nodes, 1).unwrap();
+    let numbers: Vec<f32> = (0..nodes).map(|node| node as f32).collect();
+    ids.write(0, &numbers).unwrap();
+    let drawn = |seed, memory, threads| {
+        let reduce = Drawn { width: 1, seed };
+        aggregated(&store, &ids, None, &reduce, memory, threads).0
+    };
+    let draws: Vec<Vec<f32>> = (0..SEEDS as u64).map(|seed| drawn(seed, 1 << 20, 1)).collect();
+    assert!(drawn(3, 1 << 20, 2) == draws[3] && drawn(3, 8000, 3) == draws[3]);
+    for (node, sources) in sources.iter().enumerate() {
+        let of_node = || draws.iter().map(|draw| draw[node] as u64);
+        if sources.is_empty() {
+            assert!(of_node().all(|source| source == 0));
+            continue;
+        }
+        for source in sources {
+            let times = of_node().filter(|drawn| drawn == source).count() as f64;
+            let parallel = sources.iter().filter(|other| *other == source).count();
+            let chance = parallel as f64 / sources.len() as f64;
+            let mean = SEEDS as f64 * chance;
+            // Six standard deviations: one in half a billion, of some thousand edges.
+            let bound = 6.0 * (mean * (1.0 - chance)).sqrt() + 1e-9;
+            assert!((times - mean).abs() <= bound, "{source} of {node}: {times} of {mean}");
+        }
+    }
+}
+
+#[test]
+fn rows_beside_each_other_are_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (features, numbers) = (
+        StoreFeatures::open(&store).unwrap(),
+        ScratchRows::create(folder.path(), store.manifest().nodes, 2).unwrap(),
+    );
+    numbers.write(7, &[1.0, 2.0, 3.0, 4.0]).unwrap();
+    let mut own = vec![0.0; 3 * DIM];
+    features.read(6..9, &mut own).unwrap();
+    let mut both = vec![0.0; 3 * (DIM + 2)];
+    Beside(&features, &numbers).read(6..9, &mut both).unwrap();
+    let expected = [[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]];
+    for ((row, own), numbers) in both.chunks(DIM + 2).zip(own.chunks(DIM)).zip(expected) {
+        assert_eq!((&row[..DIM], &row[DIM..]), (own, &numbers[..]));
+    }
+}
+
+#[test]
 fn scratch_rows_give_back_what_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let rows = ScratchRows::create(folder.path(), 10, 3).unwrap();
@@ -195,6 +252,33 @@ fn scratch_rows_give_back_what_was_written() {
     rows.read(4..7, &mut out).unwrap();
     assert_eq!(out, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 0.0, 0.0]);
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the file has no name");
+}
+
+#[test]
+fn scratch_rows_of_a_smaller_type_are_rounded_to_it() {
+    const NODES: u64 = 9000;
+    let folder = tempfile::tempdir().unwrap();
+    let rows = ScratchRows::create_as(folder.path(), NODES, 70, FeatureDtype::Bf16).unwrap();
+    // Longer than what is encoded at a time.
+    let values: Vec<f32> = (0..NODES * 70).map(|i| (i % 1000) as f32 / 7.0 - 60.0).collect();
+    rows.write(0, &values).unwrap();
+    let rounded: Vec<f32> = values
+        .iter()
+        .map(|value| {
+            let bits = value.to_bits();
+            f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
+        })
+        .collect();
+    let mut out = vec![0.0; values.len()];
+    rows.read(0..NODES, &mut out).unwrap();
+    assert!(out == rounded);
+    let nodes = [NodeId(8999), NodeId(3), NodeId(8999)];
+    rows.read_ahead(&nodes);
+    let mut out = vec![0.0; 3 * 70];
+    rows.read_each(&nodes, &mut out).unwrap();
+    for (row, node) in out.chunks(70).zip(nodes) {
+        assert!(row == &rounded[node.0 as usize * 70..][..70]);
+    }
 }
 
 #[test]

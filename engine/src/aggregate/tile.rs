@@ -6,6 +6,7 @@ use super::{Blocks, Budget, NodeRows, Reduce, rows::pieces};
 use crate::{
     Error, Result,
     io::prefetch::prefetch,
+    sample::below,
     store::{Chunk, Store},
 };
 
@@ -105,7 +106,10 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         'tile: for (chunk, rows) in pieces(self.store, self.next_node..self.store.manifest().nodes) {
             let chunk = self.chunks[chunk.0 as usize].rows();
             for row in rows {
-                let degree = chunk.row(row).degree();
+                let degree = match (chunk.row(row).degree(), self.reduce.draws()) {
+                    (degree, Some(_)) => degree.min(1),
+                    (degree, None) => degree,
+                };
                 let row_needs = row_bytes + EDGE_BYTES * degree;
                 if bytes + row_needs > self.tile_bytes || node - self.next_node == u64::from(u32::MAX) {
                     if node > self.next_node {
@@ -169,10 +173,16 @@ impl<'a, R: Reduce> Tiler<'a, R> {
 
     fn each_row(&self, nodes: Range<u64>, mut each: impl FnMut(u32, &[u64])) {
         let (mut sources, mut number) = (Vec::new(), 0);
+        let draws = self.reduce.draws();
+        let first = nodes.start;
         for (chunk, rows) in pieces(self.store, nodes) {
             for row in self.chunks[chunk.0 as usize].rows().range(rows) {
                 sources.clear();
-                row.decode_into(&mut sources);
+                match draws {
+                    Some(_) if row.is_empty() => {}
+                    Some(seed) => sources.push(row.get(below(seed, first + u64::from(number), row.degree()))),
+                    None => row.decode_into(&mut sources),
+                }
                 each(number, &sources);
                 number += 1;
             }

@@ -46,5 +46,6 @@ mod weighted;
 pub use fanouts::Fanouts;
 pub use minibatch::{Block, Minibatch};
 pub use random::BatchKey;
+pub(crate) use random::below;
 pub use sampler::{Sampler, Scratch};
 pub use walks::RandomWalks;

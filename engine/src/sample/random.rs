@@ -55,6 +55,11 @@ impl BatchKey {
     }
 }
 
+/// A uniform number below `end`, which is not 0, that depends on a seed and a number alone.
+pub(crate) fn below(seed: u64, number: u64, end: u64) -> u64 {
+    HopKey(mix(seed.wrapping_add(GOLDEN))).draws(number).below(end)
+}
+
 /// What the draws of a hop start from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HopKey(u64);

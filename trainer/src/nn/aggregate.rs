@@ -24,7 +24,10 @@ use std::sync::Arc;
 use half::bf16;
 use tch::{Device, Kind, Tensor};
 
-use super::graph::{Block, Csr};
+use super::{
+    graph::{Block, Csr},
+    neighbour::Neighbour,
+};
 use crate::{
     kernels::{
         Instructions,
@@ -65,13 +68,24 @@ pub enum Scaling {
 }
 
 /// Aggregates of some of a block's destinations that are known from elsewhere: of halo nodes, from the last exact
-/// inference. No gradient flows through them.
+/// inference.
 #[derive(Debug)]
 pub struct History {
     /// Which destinations; int64 of `[rows]`, each at most once. Those with edges lose what those would have given.
     pub destinations: Tensor,
-    /// What their neighbours' messages aggregate to; f32 of `[rows, result width of the layer's reduction]`.
+    /// What their neighbours' messages aggregate to; f32 of `[rows, result width of the layer's reduction]`. With a
+    /// [`Neighbour`], how much more that is than the state of this one.
     pub rows: Tensor,
+    /// What lets history follow the parameters.
+    pub neighbour: Option<Neighbour>,
+}
+
+impl History {
+    /// All that it holds.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        let neighbours = self.neighbour.iter().flat_map(Neighbour::tensors);
+        [&self.destinations, &self.rows].into_iter().chain(neighbours)
+    }
 }
 
 /// The factors of a linear aggregation. None stands for ones.
@@ -179,7 +193,7 @@ pub(crate) fn with_history(aggregated: Tensor, history: Option<&History>) -> Ten
     match history {
         None => aggregated,
         Some(history) => {
-            let known = history.rows.detach().to_kind(aggregated.kind());
+            let known = history.rows.to_kind(aggregated.kind());
             aggregated.index_copy(0, &history.destinations, &known)
         }
     }

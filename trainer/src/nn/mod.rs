@@ -17,6 +17,7 @@ mod graph;
 mod layers;
 mod loss;
 mod model;
+mod neighbour;
 mod norm;
 mod parameters;
 mod reduction;
@@ -29,6 +30,7 @@ pub use self::{
     graph::Block,
     loss::Task,
     model::{Input, LayerKind, Model, ModelOptions, Pass, Precision},
+    neighbour::Neighbour,
     norm::NormKind,
     parameters::Parameters,
     reduction::{Attention, Reduction},

@@ -242,7 +242,7 @@ impl Model {
             "history is for blocks"
         );
         let history = |hop: usize| history.get(hop).and_then(Option::as_ref);
-        let kind = self.options.precision.kind();
+        let kind = self.kind();
         let (mut hidden, first) = match input {
             Input::Features(rows) => {
                 assert_eq!(blocks.len(), count, "a block for each layer");
@@ -267,7 +267,9 @@ impl Model {
         for layer in first..count {
             let hop = count - 1 - layer;
             let block = &blocks[hop];
-            let (own, aggregated) = self.layers[layer].neighbours(block, &hidden, pass.scaling, history(hop));
+            let followed = history(hop).and_then(|history| self.follow(layer, history, pass.training));
+            let history = followed.as_ref().or(history(hop));
+            let (own, aggregated) = self.layers[layer].neighbours(block, &hidden, pass.scaling, history);
             let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
             hidden = self.step(layer, &own, &aggregated, degrees.as_ref(), pass.training);
         }
@@ -279,7 +281,7 @@ impl Model {
     pub fn messages(&self, layer: usize, rows: &Tensor, degrees: Option<&Tensor>) -> Tensor {
         let convolution = &self.layers[layer];
         no_grad(|| {
-            let messages = float(&convolution.messages(&rows.to_kind(self.options.precision.kind())));
+            let messages = float(&convolution.messages(&rows.to_kind(self.kind())));
             match convolution.aggregate() {
                 Aggregate::Gcn => {
                     let degrees = degrees.expect("GCN's messages need the in-degrees of nodes");
@@ -293,7 +295,7 @@ impl Model {
     /// What attention must know of destinations, f32 of `[nodes, own width of the reduction]`, from their rows at a layer's
     /// input; None if the layer is not of attention.
     pub fn queries(&self, layer: usize, rows: &Tensor) -> Option<Tensor> {
-        no_grad(|| self.layers[layer].queries(&rows.to_kind(self.options.precision.kind())))
+        no_grad(|| self.layers[layer].queries(&rows.to_kind(self.kind())))
     }
 
     /// How the messages of all in-neighbours become the aggregate of a node at a layer. (PinSAGE's neighbourhoods are those of
@@ -315,13 +317,18 @@ impl Model {
     /// width]`, the states of the reduction of their neighbours' messages, or what states begin with, and, for GCN, their
     /// in-degrees, f32 of `[nodes]`.
     pub fn update(&self, layer: usize, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor {
-        let kind = self.options.precision.kind();
+        let kind = self.kind();
         let aggregated = aggregated.narrow(1, 0, self.reduction(layer).result_width() as i64);
         no_grad(|| float(&self.step(layer, &own.to_kind(kind), &aggregated.to_kind(kind), degrees, None)))
     }
 
+    /// With which numbers it computes.
+    pub(super) fn kind(&self) -> Kind {
+        self.options.precision.kind()
+    }
+
     /// A layer from own rows and aggregates on, with all that follows the convolution.
-    fn step(
+    pub(super) fn step(
         &self,
         layer: usize,
         own: &Tensor,

@@ -11,23 +11,25 @@ use tch::Tensor;
 
 use super::{
     Evaluation, Trainer,
-    inference::{Inference, KeptAggregates},
+    history::{Keep, KeptHistory},
+    inference::Inference,
     split,
 };
-use crate::{Result, run::config::HaloMode};
+use crate::Result;
 
 impl Trainer {
     /// Whether halo nodes are given what the last exact inference left.
     pub(super) fn uses_history(&self) -> bool {
-        // The first layer's aggregates are sampled or known, and the last layer's are those of seeds, which are no halo.
-        self.config.halo == HaloMode::History && self.config.partitions > 1 && self.config.layers > 2
+        self.keep() != Keep::Nothing
     }
 
     /// Makes the history of halo nodes anew, if they have one.
     pub(super) fn refresh_history(&mut self, progress: &dyn Progress) -> Result<()> {
         if self.uses_history() {
             let memory = self.make_room();
-            self.history = self.infer(memory, true, progress, &mut |_, _| Ok(()))?;
+            // Its files go before those of the next come.
+            self.history = None;
+            self.history = self.infer(memory, self.keep(), progress, &mut |_, _| Ok(()))?;
         }
         Ok(())
     }
@@ -39,12 +41,13 @@ impl Trainer {
     pub fn evaluate(&mut self, ranked: bool, progress: &dyn Progress) -> Result<Evaluation> {
         let begin = Instant::now();
         let memory = self.make_room();
+        // Its files go before those of the next come; without room for these, the steps to come go without.
+        self.history = None;
         let mut scores = split::SplitScores::new(&self.splits, self.labels.spec(), ranked);
-        let kept = self.infer(memory, self.uses_history(), progress, &mut |nodes, logits| {
+        self.history = self.infer(memory, self.keep(), progress, &mut |nodes, logits| {
             scores.add(nodes, logits, &self.labels)
         })?;
         let [train, val, test] = scores.reports();
-        self.history = kept.or(self.history.take());
         Ok(Evaluation {
             train,
             val,
@@ -65,14 +68,14 @@ impl Trainer {
         memory.saturating_sub(views + held).max(memory / 4)
     }
 
-    /// Computes the logits of all nodes, and the aggregates of halo nodes if they are to be kept.
+    /// Computes the logits of all nodes, and what is to be kept.
     fn infer(
         &self,
         memory: u64,
-        keep: bool,
+        keep: Keep,
         progress: &dyn Progress,
         on_logits: &mut dyn FnMut(std::ops::Range<u64>, &Tensor) -> Result<()>,
-    ) -> Result<Option<KeptAggregates>> {
+    ) -> Result<Option<KeptHistory>> {
         let budget = Budget {
             memory,
             threads: self.config.threads(),

@@ -9,18 +9,19 @@
 //!
 //! No neighbour is left out and nothing is sampled, so the result is that of the model on the whole graph, whatever the
 //! partitions, the memory and the number of threads. Memory holds a tile and a block of rows at a time; scratch files hold
-//! the rows of two layers, and, if they are to be kept, the aggregates of the deeper ones.
+//! the rows of two layers, and what is to be kept for halo nodes ([`KeptHistory`]).
 
 use std::{borrow::Cow, ops::Range, path::Path};
 
 use grappa_engine::{
-    aggregate::{Budget, NodeRows, Reduce, ScaledRows, ScratchRows, aggregate},
+    aggregate::{Beside, Budget, Drawn, NodeRows, Reduce, ScaledRows, ScratchRows, aggregate},
     progress::Progress,
     store::{Chunk, Store},
 };
 use grappa_formats::NodeId;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, Tensor, no_grad};
 
+use super::history::{KEPT_AS, Keep, KeptHistory};
 use crate::{
     Result,
     nn::{Aggregate, Model},
@@ -45,39 +46,18 @@ pub struct Inference<'a> {
     pub device: Device,
 }
 
-/// The aggregates of the layers after the first, of all nodes: what a halo node is given whose in-edges are out of reach.
-#[derive(Debug)]
-pub struct KeptAggregates {
-    /// Of layer 1, 2, ...
-    layers: Vec<ScratchRows>,
-}
-
-impl KeptAggregates {
-    /// The aggregates of some nodes at a layer, `[nodes, width]`; none of layer 0.
-    pub fn rows(&self, layer: usize, nodes: &[NodeId]) -> Result<Tensor> {
-        let rows = &self.layers[layer - 1];
-        let width = rows.width();
-        let mut values = vec![0.0; nodes.len() * width];
-        for (node, row) in nodes.iter().zip(values.chunks_exact_mut(width)) {
-            rows.read(node.0..node.0 + 1, row)?;
-        }
-        Ok(Tensor::from_slice(&values).view([nodes.len() as i64, width as i64]))
-    }
-}
-
 impl Inference<'_> {
-    /// Shows the logits of all nodes, `[nodes, outputs]`, range after range in the order of nodes. If `keep` is set, returns
-    /// the aggregates of the layers after the first.
+    /// Shows the logits of all nodes, `[nodes, outputs]`, range after range in the order of nodes. Returns what is to be kept.
     ///
     /// # Errors
     /// If files can't be read, scratch files not be written, memory is too small; or what `on_logits` returns.
     pub fn run(
         &self,
         model: &Model,
-        keep: bool,
+        keep: Keep,
         progress: &dyn Progress,
         on_logits: &mut dyn FnMut(Range<u64>, &Tensor) -> Result<()>,
-    ) -> Result<Option<KeptAggregates>> {
+    ) -> Result<Option<KeptHistory>> {
         self.run_layers(model, model.options().layers, keep, progress, on_logits)
     }
 
@@ -87,19 +67,20 @@ impl Inference<'_> {
     /// As [`Inference::run`].
     ///
     /// # Panics
-    /// If the model has fewer.
+    /// If the model has fewer; or if neighbours are to be kept, and the model takes none or the first layer's aggregates are not
+    /// known.
     pub fn run_layers(
         &self,
         model: &Model,
         layers: usize,
-        keep: bool,
+        keep: Keep,
         progress: &dyn Progress,
         on_rows: &mut dyn FnMut(Range<u64>, &Tensor) -> Result<()>,
-    ) -> Result<Option<KeptAggregates>> {
+    ) -> Result<Option<KeptHistory>> {
         assert!(layers <= model.options().layers, "{layers} layers of fewer");
         let nodes = self.store.manifest().nodes;
         let degrees = Degrees::open(self.store)?;
-        let mut kept = Vec::new();
+        let mut kept = self.begin_history(model, keep, progress)?;
         let mut hidden: Option<ScratchRows> = None;
         for layer in 0..layers {
             let rows: &dyn NodeRows = hidden.as_ref().map_or(self.features, |rows| rows);
@@ -110,7 +91,8 @@ impl Inference<'_> {
             };
             let reduction = model.reduction(layer);
             let width = reduction.result_width();
-            let keeps = (keep && layer > 0).then(|| ScratchRows::create(self.scratch, nodes, width));
+            let keeps = keep != Keep::Nothing && layer > 0 && !is_last;
+            let keeps = keeps.then(|| ScratchRows::create_as(self.scratch, nodes, width, KEPT_AS));
             let keeps = keeps.transpose()?;
             let update = Update {
                 inference: self,
@@ -125,7 +107,8 @@ impl Inference<'_> {
                 let mut work = || {
                     if let Some(keeps) = &keeps {
                         let state = aggregates.len() / (range.end - range.start).max(1) as usize;
-                        keeps.write(range.start, &firsts(aggregates, state, width))?;
+                        let aggregates = firsts(aggregates, state, width);
+                        self.keep(model, layer, &kept, range.clone(), &aggregates, keeps)?;
                     }
                     update.run(range.clone(), aggregates, &mut |range, new| match &out {
                         Some(out) => Ok(out.write(range.start, &values(new))?),
@@ -167,10 +150,92 @@ impl Inference<'_> {
                 return Err(failure);
             }
             result?;
-            kept.extend(keeps);
+            if let Some(keeps) = keeps {
+                let drawn = self.drawn(keeps, layers - 2 - layer, keep, progress)?;
+                kept.layers.push(drawn);
+            }
             hidden = out;
         }
-        Ok(keep.then_some(KeptAggregates { layers: kept }))
+        Ok((keep != Keep::Nothing).then_some(kept))
+    }
+
+    /// What is kept before the first layer: the inputs of neighbours.
+    fn begin_history(&self, model: &Model, keep: Keep, progress: &dyn Progress) -> Result<KeptHistory> {
+        let mut kept = KeptHistory::default();
+        let layers = model.options().layers;
+        if let (Keep::Neighbours { .. }, 3..) = (keep, layers) {
+            assert!(model.has_neighbours(), "a model that follows neighbours");
+            let first_hop = self.first_hop.expect("aggregates of features");
+            let inputs = Beside(self.features, first_hop);
+            let first = self.drawn_once(&inputs, keep, progress)?;
+            kept.inputs = self.drawn(first, layers - 3, keep, progress)?;
+        }
+        Ok(kept)
+    }
+
+    /// Keeps the aggregates of a range of nodes at a layer.
+    fn keep(
+        &self,
+        model: &Model,
+        layer: usize,
+        kept: &KeptHistory,
+        nodes: Range<u64>,
+        aggregates: &[f32],
+        out: &ScratchRows,
+    ) -> Result<()> {
+        if kept.inputs.is_empty() {
+            return Ok(out.write(nodes.start, aggregates)?);
+        }
+        for first in nodes.clone().step_by(UPDATE_NODES as usize) {
+            let range = first..(first + UPDATE_NODES).min(nodes.end);
+            let count = (range.end - range.start) as usize;
+            let read = |rows: &ScratchRows| {
+                let mut values = vec![0.0; count * rows.width()];
+                rows.read(range.clone(), &mut values)?;
+                let rows = Tensor::from_slice(&values).view([count as i64, rows.width() as i64]);
+                Ok(rows.to_device(self.device))
+            };
+            let neighbour = kept.neighbour(layer, read)?;
+            let states = values(&no_grad(|| model.neighbour_states(layer, &neighbour)));
+            let at = (first - nodes.start) as usize * out.width();
+            let aggregates = &aggregates[at..at + states.len()];
+            let differences: Vec<f32> = aggregates.iter().zip(&states).map(|(a, state)| a - state).collect();
+            out.write(first, &differences)?;
+        }
+        Ok(())
+    }
+
+    /// Rows of all nodes; and, if neighbours are kept, those of their neighbours, of these ones' neighbours, and so on, `times`
+    /// times.
+    fn drawn(&self, rows: ScratchRows, times: usize, keep: Keep, progress: &dyn Progress) -> Result<Vec<ScratchRows>> {
+        let mut all = vec![rows];
+        if let Keep::Neighbours { .. } = keep {
+            for last in 0..times {
+                all.push(self.drawn_once(&all[last], keep, progress)?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The rows of each node's neighbour.
+    fn drawn_once(&self, rows: &dyn NodeRows, keep: Keep, progress: &dyn Progress) -> Result<ScratchRows> {
+        let Keep::Neighbours { seed } = keep else {
+            unreachable!("neighbours are kept")
+        };
+        let width = rows.width();
+        let out = ScratchRows::create_as(self.scratch, self.store.manifest().nodes, width, KEPT_AS)?;
+        let sink = &mut |nodes: Range<u64>, states: &mut [f32]| out.write(nodes.start, states);
+        aggregate(
+            self.store,
+            rows,
+            None,
+            &Drawn { width, seed },
+            0,
+            self.budget,
+            progress,
+            sink,
+        )?;
+        Ok(out)
     }
 
     /// Rows made of the rows of all nodes, a few at a time, in a scratch file.

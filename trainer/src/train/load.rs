@@ -6,17 +6,13 @@
 
 use std::sync::Arc;
 
-use grappa_engine::{
-    feed::{Batch, BatchPlace, RegisterMemory},
-    sample,
-};
+use grappa_engine::feed::{Batch, BatchPlace, RegisterMemory};
 use tch::{Device, Tensor};
 
 use super::{
     Trainer,
     correction::{coverage, factors},
     features,
-    inference::KeptAggregates,
 };
 use crate::{
     Result,
@@ -135,27 +131,6 @@ impl Trainer {
             factors: send(Tensor::from_slice(factors), self.device),
         })
     }
-
-    /// What is known of halo nodes that are destinations.
-    fn history_of(&self, kept: &KeptAggregates, minibatch: &sample::Minibatch) -> Result<Vec<Option<History>>> {
-        let layers = self.model.options().layers;
-        let known = |(hop, block): (usize, &sample::Block)| {
-            let layer = layers - 1 - hop;
-            let halo: Vec<i64> = (0i64..)
-                .zip(&block.halo)
-                .filter_map(|(at, halo)| halo.then_some(at))
-                .collect();
-            if layer == 0 || halo.is_empty() {
-                return Ok(None);
-            }
-            let nodes: Vec<_> = halo.iter().map(|&at| minibatch.nodes[at as usize]).collect();
-            Ok(Some(History {
-                rows: send(kept.rows(layer, &nodes)?, self.device),
-                destinations: send(Tensor::from_slice(&halo), self.device),
-            }))
-        };
-        minibatch.blocks.iter().enumerate().map(known).collect()
-    }
 }
 
 impl Loaded {
@@ -174,7 +149,7 @@ impl Tensors {
             .iter()
             .chain(&self.degrees)
             .chain(self.blocks.iter().flat_map(Block::sent))
-            .chain(history.flat_map(|history| [&history.rows, &history.destinations]))
+            .chain(history.flat_map(History::tensors))
             .chain([&self.labels, &self.factors])
             .collect()
     }

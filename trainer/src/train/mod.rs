@@ -19,6 +19,7 @@ mod evaluate;
 pub mod exchange;
 mod features;
 pub mod first_hop;
+pub mod history;
 pub mod inference;
 pub(crate) mod labels;
 mod load;
@@ -47,7 +48,8 @@ pub use self::session::{Watcher, train};
 use self::{
     correction::Denominator,
     exchange::{Exchange, InProcess, Weights},
-    inference::{Degrees, KeptAggregates},
+    history::KeptHistory,
+    inference::Degrees,
     labels::NodeLabels,
     load::{Loaded, Loader},
     optimizer::Optimizer,
@@ -79,8 +81,8 @@ pub struct Trainer {
     denominator: Denominator,
     exchange: Box<dyn Exchange>,
     loader: Loader,
-    /// Aggregates of halo nodes from the last exact inference.
-    history: Option<KeptAggregates>,
+    /// What the last exact inference left for halo nodes.
+    history: Option<KeptHistory>,
     parts: Vec<Seeded>,
     super_epoch: Option<u64>,
     generation: u64,
@@ -283,13 +285,23 @@ impl Trainer {
     ) -> Result<()> {
         let steps = batches.steps();
         let (mut step, mut loss, mut covered, mut right) = (Step::default(), 0.0, 0.0, 0);
+        // One batch may wait for another to be computed with: on its way to the device, or for its history.
+        let ahead = self.loader.ahead();
+        let waiting = usize::from(ahead == 0 && self.history.is_some() && !feed.is_resident());
         let mut source = feed.epoch(batches);
-        let mut loaded = VecDeque::new();
+        let (mut arrived, mut loaded) = (VecDeque::new(), VecDeque::new());
         loop {
-            while loaded.len() <= self.loader.ahead()
-                && let Some(batch) = source.next()
-            {
-                let batch = batch?;
+            while loaded.len() <= ahead {
+                while arrived.len() <= waiting
+                    && let Some(batch) = source.next()
+                {
+                    let batch = batch?;
+                    if waiting > 0 {
+                        self.read_history_ahead(batch.minibatch());
+                    }
+                    arrived.push_back(batch);
+                }
+                let Some(batch) = arrived.pop_front() else { break };
                 let begin = Instant::now();
                 let place = batches.places()[batch.index() as usize];
                 loaded.push_back(self.load(batch, place)?);
@@ -404,10 +416,10 @@ impl Trainer {
         let assignment = self.assignment(super_epoch)?;
         let halo = match self.config.halo {
             HaloMode::Features => Halo::Features,
-            HaloMode::Stop | HaloMode::History => Halo::Stop,
+            HaloMode::Stop | HaloMode::History | HaloMode::Aggregates => Halo::Stop,
             HaloMode::None => Halo::None,
         };
-        if self.history.is_none() {
+        if self.history.is_none() && self.super_epoch.is_none() {
             self.refresh_history(progress)?;
         }
         // The views of the last super-epoch go before those of the next come.

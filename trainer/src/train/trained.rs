@@ -15,6 +15,7 @@ use tch::{Device, Tensor};
 
 use super::{
     first_hop,
+    history::Keep,
     inference::Inference,
     state::{self, MULTI_LABEL, PREAGGREGATED},
 };
@@ -202,7 +203,7 @@ impl Trained {
             device: self.device,
         };
         catch_out_of_memory("free some of the device's memory, or use --device cpu", || {
-            inference.run_layers(&self.model, layers, false, progress, on_rows)
+            inference.run_layers(&self.model, layers, Keep::Nothing, progress, on_rows)
         })?;
         Ok(())
     }

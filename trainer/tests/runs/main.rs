@@ -2,5 +2,6 @@
 
 mod export;
 mod full_disk;
+mod history;
 mod predict;
 mod stores;

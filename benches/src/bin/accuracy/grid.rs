@@ -60,7 +60,7 @@ pub struct Lists {
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64), default_values_t = [1, 16])]
     partitions: Vec<u32>,
     /// What becomes of halo nodes
-    #[arg(long, value_delimiter = ',', default_values = ["none", "features", "stop", "history"])]
+    #[arg(long, value_delimiter = ',', default_values = ["none", "features", "stop", "aggregates", "history"])]
     halo: Vec<String>,
     /// Where the first layer's aggregates come from
     #[arg(long, value_delimiter = ',', default_values = ["sampled", "preaggregated"])]
@@ -174,7 +174,7 @@ impl Variant {
         let places = [
             place(&["", "fixed", "sweep", "shuffle"], &self.schedule),
             place(&["sampled", "preaggregated"], &self.first_hop),
-            place(&["", "none", "features", "stop", "history"], &self.halo),
+            place(&["", "none", "features", "stop", "aggregates", "history"], &self.halo),
             place(&["", "none", "batch", "node"], &self.correction),
         ];
         (self.partitions, places, &self.also)
@@ -290,8 +290,8 @@ pub mod tests {
 
     #[test]
     fn lists_are_combined_and_a_whole_graph_has_no_halo() {
-        // Unpartitioned twice, and four halo modes x two first hops.
-        assert_eq!(runs(&[]).len(), (2 + 8) * 9);
+        // Unpartitioned twice, and five halo modes x two first hops.
+        assert_eq!(runs(&[]).len(), (2 + 10) * 9);
         let runs = runs(&[
             "--layers=2",
             "--seeds=7",

@@ -150,6 +150,7 @@ fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
             history.push(Some(History {
                 rows: aggregated.index_select(0, &nodes),
                 destinations,
+                neighbour: None,
             }));
         }
         let blocks = Block::of_minibatch(&cut, Some(&fixture.graph.degrees(&cut)), Device::Cpu);

@@ -105,9 +105,12 @@ choices! {
         Stop = "stop",
         /// They are not there.
         None = "none",
-        /// As `stop`, and what deeper layers need of them comes from the last exact inference.
+        /// As `stop`, and what deeper layers need of them comes from the last exact inference, and what has changed since from one of
+        /// their in-neighbours.
         #[default]
         History = "history",
+        /// As `history`, without what has changed since.
+        Aggregates = "aggregates",
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, path::Path, sync::Arc};
 
 use anyhow::{Context, Result, ensure};
 use grappa_engine::{
-    aggregate::{Budget, Mean, NodeRows, StoreFeatures, aggregate},
+    aggregate::{Budget, Mean, NodeRows, ScratchRows, StoreFeatures, aggregate},
     io::read::Choice,
     partition::{Owned, Schedule, assignment, chunk_sizes},
     progress::Silent,
@@ -20,7 +20,8 @@ use grappa_trainer::{
     train::{
         Trainer,
         correction::coverage,
-        inference::{Inference, KeptAggregates},
+        history::{Keep, KeptHistory},
+        inference::{Degrees, Inference},
     },
 };
 use tch::{Device, Kind, Tensor, no_grad};
@@ -42,6 +43,7 @@ pub struct Setup {
     pub schedule: Schedule,
     pub seeds: usize,
     pub epochs: u64,
+    pub repartitions: u64,
     pub threads: usize,
 }
 
@@ -49,7 +51,8 @@ pub struct Setup {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mode {
     pub halo: Halo,
-    pub history: bool,
+    /// Of the exact inference an epoch before; the neighbours' seed is the repartitioning's.
+    pub history: Keep,
     pub preaggregated: bool,
     /// What grappa-train calls it.
     pub name: &'static str,
@@ -75,7 +78,10 @@ pub struct Experiment {
     labels: Tensor,
     seeds: Vec<NodeId>,
     train_nodes: u64,
-    history: KeptAggregates,
+    degrees: Degrees,
+    aggregates: KeptHistory,
+    /// For each repartitioning.
+    neighbours_kept: Vec<KeptHistory>,
     exact: Tensor,
     _scratch: TempDir,
 }
@@ -95,6 +101,8 @@ impl Experiment {
         let (nodes, dim) = (store.manifest().nodes, features.width());
         let mut rows = vec![0.0; nodes as usize * dim];
         features.read(0..nodes, &mut rows)?;
+        let scratch = tempfile::tempdir()?;
+        let mean_rows = ScratchRows::create(scratch.path(), nodes, dim)?;
         let mut means = Vec::with_capacity(rows.len());
         let reduce = Mean { width: dim };
         aggregate(
@@ -105,15 +113,14 @@ impl Experiment {
             0,
             budget,
             &Silent,
-            &mut |_, values| {
+            &mut |nodes, values| {
                 means.extend_from_slice(values);
-                Ok(())
+                mean_rows.write(nodes.start, values)
             },
         )?;
         let shape = [nodes as i64, dim as i64];
         let labels = labels(&store)?;
 
-        let scratch = tempfile::tempdir()?;
         let config = TrainConfig {
             layers: setup.layers,
             hidden: setup.hidden,
@@ -129,19 +136,23 @@ impl Experiment {
             Device::Cpu,
             scratch.path().to_owned(),
         )?;
-        let mut history = None;
+        let (mut known, mut neighbours_kept) = (None, Vec::new());
         for epoch in 0..setup.epochs {
             if epoch + 1 == setup.epochs {
                 // What partitions would have been left by the last evaluation.
                 let inference = Inference {
                     store: &store,
                     features: &features,
-                    first_hop: None,
+                    first_hop: Some(&mean_rows),
                     budget,
                     scratch: scratch.path(),
                     device: Device::Cpu,
                 };
-                history = inference.run(trainer.model(), true, &Silent, &mut |_, _| Ok(()))?;
+                let infer = |keep| inference.run(trainer.model(), keep, &Silent, &mut |_, _| Ok(()));
+                known = infer(Keep::Aggregates)?;
+                for seed in 0..setup.repartitions {
+                    neighbours_kept.extend(infer(Keep::Neighbours { seed })?);
+                }
             }
             trainer.epoch(epoch, &|_, _| config.lr, &Silent)?;
         }
@@ -150,7 +161,9 @@ impl Experiment {
             neighbours: Tensor::from_slice(&means).view(shape),
             labels,
             train_nodes: train.len(),
-            history: history.expect("there is an epoch"),
+            degrees: Degrees::open(&store)?,
+            aggregates: known.expect("there is an epoch"),
+            neighbours_kept,
             exact: Tensor::new(),
             setup,
             trainer,
@@ -174,7 +187,7 @@ impl Experiment {
     fn exact(&self) -> Result<Tensor> {
         let mode = Mode {
             halo: Halo::Stop,
-            history: false,
+            history: Keep::Nothing,
             preaggregated: false,
             name: "whole",
         };
@@ -183,14 +196,15 @@ impl Experiment {
         for seeds in self.seeds.chunks(SEEDS_AT_ONCE) {
             let minibatch = self.minibatch(&view, seeds, mode)?;
             let ones = vec![1.0; seeds.len()];
-            let [gradient] = self.gradients(&minibatch, mode, &[ones])?;
+            let [gradient] = self.gradients(&minibatch, mode, None, &[ones])?;
             sum += gradient;
         }
         Ok(sum / self.seeds.len() as f64)
     }
 
-    /// What each of [`Form::ALL`] comes to over so many repartitionings.
-    pub fn run(&self, mode: Mode, repartitions: u64) -> Result<Vec<Seen>> {
+    /// What each of [`Form::ALL`] comes to over all repartitionings.
+    pub fn run(&self, mode: Mode) -> Result<Vec<Seen>> {
+        let repartitions = self.setup.repartitions;
         let mut gradients: Vec<Vec<Tensor>> = Form::ALL.iter().map(|_| Vec::new()).collect();
         let mut covered = 0.0;
         for number in 0..repartitions {
@@ -232,12 +246,17 @@ impl Experiment {
         for (coverage, minibatch) in &parts {
             strata.add(coverage, minibatch);
         }
+        let kept = match mode.history {
+            Keep::Nothing => None,
+            Keep::Aggregates => Some(&self.aggregates),
+            Keep::Neighbours { .. } => Some(&self.neighbours_kept[number as usize]),
+        };
         let sums = parts
             .iter()
             .map(|(coverage, minibatch)| {
                 let weights = Sums::weights(coverage, &strata.of(minibatch));
                 Ok(Sums {
-                    gradients: self.gradients(minibatch, mode, &weights)?,
+                    gradients: self.gradients(minibatch, mode, kept, &weights)?,
                     weights: weights.map(|weights| weights.iter().map(|&weight| f64::from(weight)).sum()),
                 })
             })
@@ -282,6 +301,7 @@ impl Experiment {
         &self,
         minibatch: &Minibatch,
         mode: Mode,
+        kept: Option<&KeptHistory>,
         weights: &[Vec<f32>; N],
     ) -> Result<[Tensor; N]> {
         let model = self.trainer.model();
@@ -298,9 +318,9 @@ impl Experiment {
             },
         };
         let blocks = Block::of_minibatch(minibatch, None, Device::Cpu);
-        let history = match mode.history {
-            true => self.history(minibatch)?,
-            false => Vec::new(),
+        let history = match kept {
+            Some(kept) => self.history(kept, minibatch)?,
+            None => Vec::new(),
         };
         let logits = model.forward(&blocks, input, &history, Pass::default());
         let wanted = self.labels.index_select(0, &ids.narrow(0, 0, minibatch.seeds as i64));
@@ -315,21 +335,18 @@ impl Experiment {
     }
 
     /// What is known of the halo nodes of each block.
-    fn history(&self, minibatch: &Minibatch) -> Result<Vec<Option<History>>> {
+    fn history(&self, kept: &KeptHistory, minibatch: &Minibatch) -> Result<Vec<Option<History>>> {
         let known = |(hop, block): (usize, &grappa_engine::sample::Block)| {
             let layer = self.setup.layers - 1 - hop;
-            let halo: Vec<i64> = (0..)
-                .zip(&block.halo)
-                .filter_map(|(at, halo)| halo.then_some(at))
+            let halo: Vec<i64> = (0..block.destinations)
+                .filter(|&at| block.halo[at] && self.degrees.of(minibatch.nodes[at]) > 0)
+                .map(|at| at as i64)
                 .collect();
             if layer == 0 || halo.is_empty() {
                 return Ok(None);
             }
             let nodes: Vec<NodeId> = halo.iter().map(|&at| minibatch.nodes[at as usize]).collect();
-            Ok(Some(History {
-                rows: self.history.rows(layer, &nodes)?,
-                destinations: Tensor::from_slice(&halo),
-            }))
+            Ok(Some(kept.of(layer, &nodes, &halo, Device::Cpu)?))
         };
         minibatch.blocks.iter().enumerate().map(known).collect()
     }

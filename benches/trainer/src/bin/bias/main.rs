@@ -26,6 +26,7 @@ use grappa_benches::{
     record::{Record, Table},
 };
 use grappa_engine::{partition::Schedule, view::Halo};
+use grappa_trainer::train::history::Keep;
 
 use self::{
     experiment::{Experiment, Mode, Seen, Setup},
@@ -89,6 +90,7 @@ fn measure(args: &Args) -> Result<()> {
             schedule: args.schedule,
             seeds: args.seeds,
             epochs: args.epochs,
+            repartitions: args.repartitions,
             threads: match args.threads {
                 Some(threads) => threads,
                 None => std::thread::available_parallelism()?.get(),
@@ -106,7 +108,7 @@ fn measure(args: &Args) -> Result<()> {
             args.schedule.name(),
             args.repartitions
         ));
-        record.add(table(&experiment, args.repartitions, layers)?);
+        record.add(table(&experiment, layers)?);
     }
     record.add(format_args!(
         "\"To none\" is the bias over that of the row `none` with the same halo and first hop; \"to isolation\" over that of halo `stop` with \
@@ -122,14 +124,19 @@ fn modes(layers: u32) -> Vec<Mode> {
     let mut modes = Vec::new();
     for preaggregated in [false, true] {
         for (halo, history, name) in [
-            (Halo::None, false, "none"),
-            (Halo::Features, false, "features"),
-            (Halo::Stop, false, "stop"),
-            (Halo::Stop, true, "history"),
+            (Halo::None, Keep::Nothing, "none"),
+            (Halo::Features, Keep::Nothing, "features"),
+            (Halo::Stop, Keep::Nothing, "stop"),
+            (Halo::Stop, Keep::Aggregates, "aggregates"),
+            (Halo::Stop, Keep::Neighbours { seed: 0 }, "history"),
         ] {
-            // A single layer whose aggregates are known has nothing left to see; and what halo nodes remember are aggregates of
-            // layers between the first and the last.
-            if (layers == 1 && preaggregated) || (layers < 3 && history) {
+            // A single layer whose aggregates are known has nothing left to see; what halo nodes remember are aggregates of
+            // layers between the first and the last; and neighbours come with those of the first.
+            let has_neighbours = matches!(history, Keep::Neighbours { .. });
+            if (layers == 1 && preaggregated)
+                || (layers < 3 && history != Keep::Nothing)
+                || (has_neighbours && !preaggregated)
+            {
                 continue;
             }
             modes.push(Mode {
@@ -155,7 +162,7 @@ fn ratio(value: f64, to: f64) -> String {
 /// Relative errors of gradients in f32 that are equal.
 const ROUNDING: f64 = 1e-4;
 
-fn table(experiment: &Experiment, repartitions: u64, layers: u32) -> Result<Table> {
+fn table(experiment: &Experiment, layers: u32) -> Result<Table> {
     let mut table = Table::new(&[
         "halo, first hop, weights",
         "relative bias",
@@ -168,7 +175,7 @@ fn table(experiment: &Experiment, repartitions: u64, layers: u32) -> Result<Tabl
     let mut rows: Vec<(Mode, Form, Seen)> = Vec::new();
     for mode in modes(layers) {
         let begin = Instant::now();
-        let seen = experiment.run(mode, repartitions)?;
+        let seen = experiment.run(mode)?;
         eprintln!("{layers} layers, {mode}: {:.1} s", begin.elapsed().as_secs_f64());
         rows.extend(Form::ALL.into_iter().zip(seen).map(|(form, seen)| (mode, form, seen)));
     }
