@@ -124,6 +124,32 @@ fn without_locked_memory_buffers_are_not_registered() {
 }
 
 #[test]
+fn with_too_little_memory_for_a_ring_a_smaller_one_reads() {
+    const NAME: &str = "limits::with_too_little_memory_for_a_ring_a_smaller_one_reads";
+    const DEPTH: usize = 128;
+    if !has_uring(NAME) {
+        return;
+    }
+    let output = in_child(NAME, &[], || {
+        // Rings of 128 entries and of 64 take too much; one of 32 does not.
+        refuse(libc::SYS_io_uring_setup, libc::ENOMEM, Some((0, 128)));
+        refuse(libc::SYS_io_uring_setup, libc::ENOMEM, Some((0, 64)));
+        let files = Files::of(&[1_000_000, 5000]);
+        let options = Options {
+            depth: DEPTH,
+            ..Options::default()
+        };
+        let mut engine = read::open(Choice::Auto, files.list(), options).unwrap();
+        eprintln!("engine: {}", engine.name());
+        files.check(&mut *engine, &files.reads(1000, 20_000, 1));
+    });
+    let Some(output) = output else { return };
+    let text = said(&output);
+    assert_eq!(count(&text, "engine: uring"), 1, "{text}");
+    assert_eq!(count(&text, "ulimit -l"), 0, "{text}");
+}
+
+#[test]
 fn with_few_descriptors_files_are_opened_again_and_again() {
     let output = in_child(
         "limits::with_few_descriptors_files_are_opened_again_and_again",

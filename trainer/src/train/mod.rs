@@ -8,7 +8,7 @@
 //!         for each step, of Q partitions:
 //!             for each of them: sample, gather, forward, backward      its gradient is added to the others'
 //!             exchange, divide, clip, change the parameters
-//!         evaluate by exact inference                                  leaves the history of halo nodes
+//!         evaluate by exact inference                                  leaves the history of halo nodes: `history`
 //! ```
 //!
 //! What comes out depends on K, Q and the seed. It does not depend on how many processes serve the partitions, on memory or

@@ -142,6 +142,37 @@ mod tests {
         }
     }
 
+    /// Pages of a mapping that the page cache has.
+    fn cached_pages(mapping: &Mapping) -> usize {
+        let mut pages = vec![0u8; mapping.len().div_ceil(4096)];
+        // SAFETY: the range is a mapping's, and there is a byte for each of its pages.
+        let failed = unsafe { libc::mincore(mapping.as_ptr().cast_mut().cast(), mapping.len(), pages.as_mut_ptr()) };
+        assert_eq!(failed, 0);
+        pages.iter().filter(|page| **page & 1 == 1).count()
+    }
+
+    #[test]
+    fn what_is_read_ahead_comes_into_the_page_cache_and_takes_no_memory_of_the_process() {
+        const BYTES: usize = 8 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, vec![7; BYTES]).unwrap();
+        let file = File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let mapping = Mapping::new(&file, &path, Access::Random).unwrap();
+        // A file system in memory has all of it there.
+        let before = cached_pages(&mapping);
+        mapping.read_ahead();
+        let begin = std::time::Instant::now();
+        while cached_pages(&mapping) < BYTES / 4096 {
+            assert!(begin.elapsed().as_secs() < 30, "{} pages", cached_pages(&mapping));
+            std::thread::yield_now();
+        }
+        assert!(before == 0 || before == BYTES / 4096, "{before} pages before");
+        assert_eq!(resident_bytes(&mapping), 0);
+    }
+
     #[test]
     fn a_file_that_changed_under_a_mapping_is_noticed() {
         let folder = tempfile::tempdir().unwrap();

@@ -106,7 +106,7 @@ pub struct TrainConfig {
     pub schedule: Schedule,
     /// Epochs of a super-epoch; the graph is repartitioned between two of them.
     pub repartition_every: u64,
-    /// What becomes of in-neighbours that a partition does not own.
+    /// What becomes of in-neighbours that a partition does not own. See [`HaloMode`].
     pub halo: HaloMode,
     /// How gradients are weighted by coverage.
     pub correction: Correction,
