@@ -16,16 +16,20 @@ pub trait Reduce: Sync {
     }
 
     /// Values in a state.
-    fn state_width(&self) -> usize;
+    fn state_width(&self) -> usize {
+        self.source_width()
+    }
 
-    /// Makes the state of a node without in-neighbours from its own row.
-    fn begin(&self, own: &[f32], state: &mut [f32]);
+    /// Makes the state of a node without in-neighbours from its own row: zeros.
+    fn begin(&self, _own: &[f32], state: &mut [f32]) {
+        state.fill(0.0);
+    }
 
     /// Takes an in-neighbour's row in.
     fn add(&self, state: &mut [f32], source: &[f32]);
 
     /// Completes the state of a node with so many in-edges.
-    fn finish(&self, degree: u64, state: &mut [f32]);
+    fn finish(&self, _degree: u64, _state: &mut [f32]) {}
 
     /// If only one in-neighbour of each node is taken in, drawn with equal chances: the seed of that.
     fn draws(&self) -> Option<u64> {
@@ -78,20 +82,10 @@ impl Reduce for Drawn {
         self.width
     }
 
-    fn state_width(&self) -> usize {
-        self.width
-    }
-
-    fn begin(&self, _own: &[f32], state: &mut [f32]) {
-        state.fill(0.0);
-    }
-
     #[inline]
     fn add(&self, state: &mut [f32], source: &[f32]) {
         state.copy_from_slice(source);
     }
-
-    fn finish(&self, _degree: u64, _state: &mut [f32]) {}
 
     fn draws(&self) -> Option<u64> {
         Some(self.seed)
@@ -103,33 +97,15 @@ impl Reduce for Sum {
         self.width
     }
 
-    fn state_width(&self) -> usize {
-        self.width
-    }
-
-    fn begin(&self, _own: &[f32], state: &mut [f32]) {
-        state.fill(0.0);
-    }
-
     #[inline]
     fn add(&self, state: &mut [f32], source: &[f32]) {
         state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
     }
-
-    fn finish(&self, _degree: u64, _state: &mut [f32]) {}
 }
 
 impl Reduce for Mean {
     fn source_width(&self) -> usize {
         self.width
-    }
-
-    fn state_width(&self) -> usize {
-        self.width
-    }
-
-    fn begin(&self, _own: &[f32], state: &mut [f32]) {
-        state.fill(0.0);
     }
 
     #[inline]
@@ -148,14 +124,6 @@ impl Reduce for GcnSum {
         self.width
     }
 
-    fn state_width(&self) -> usize {
-        self.width
-    }
-
-    fn begin(&self, _own: &[f32], state: &mut [f32]) {
-        state.fill(0.0);
-    }
-
     #[inline]
     fn add(&self, state: &mut [f32], source: &[f32]) {
         state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
@@ -169,10 +137,6 @@ impl Reduce for GcnSum {
 
 impl Reduce for Max {
     fn source_width(&self) -> usize {
-        self.width
-    }
-
-    fn state_width(&self) -> usize {
         self.width
     }
 
