@@ -86,6 +86,10 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                 .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
                 .collect()
         });
+        // What is mapped counts as ours while it is resident, and the tile has all it needs.
+        for (chunk, rows) in pieces(self.store, tile.clone()) {
+            self.chunks[chunk.0 as usize].release_rows(rows);
+        }
         let values = (tile.end - tile.start) as usize * self.reduce.state_width();
         Ok(Some(Tile {
             reduce: self.reduce,

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! which is the aggregate itself where nothing has changed, and whose expectation over w has the gradient of the mean, and
-//! changes as the mean does. That is a control variate, as Chen, Zhu and Song have it for sampled neighbours ("Stochastic
+//! changes as the mean does. (Where layers add up, GCN and GIN, h(w) counts as often as u has in-neighbours, each time with its
+//! factor.) That is a control variate, as Chen, Zhu and Song have it for sampled neighbours ("Stochastic
 //! Training of Graph Convolutional Networks with Variance Reduction", 2018); here the neighbour is drawn once for each exact
 //! inference, and all that it takes to compute its state moves with history: its features with their aggregate, and, for
 //! layers further up, what is known of its own in-neighbours, of which one stands for the others in turn. No partition asks
@@ -31,14 +32,16 @@ use crate::random;
 /// Apart from layers' keys.
 const DROPOUT_KEY: u64 = 1 << 32;
 
-/// What it takes to compute the state of one in-neighbour of each of some nodes at a layer's input.
+/// What it takes to compute what one in-neighbour of each of some nodes stands for at a layer.
 #[derive(Debug)]
 pub struct Neighbour {
-    /// Features and their aggregates, side by side, f32 of `[rows, 2 inputs]`: of the neighbour, of its own neighbour, and so
-    /// on; one for each layer below.
+    /// In-degrees of the nodes, f32 of `[rows]`.
+    pub degrees: Tensor,
+    /// Features, their aggregates and the in-degree, side by side, f32 of `[rows, 2 inputs + 1]`: of the neighbour, of its own
+    /// neighbour, and so on; one for each layer below.
     pub inputs: Vec<Tensor>,
-    /// For layers 1, 2, .. below this one: how much more the aggregate is than its neighbour's state, f32 of `[rows, width]`:
-    /// of the neighbour, of its own neighbour, and so on; for each layer one fewer.
+    /// For layers 1, 2, .. below this one: how much more the aggregate is than what the neighbour stands for, f32 of `[rows,
+    /// width]`: of the neighbour, of its own neighbour, and so on; for each layer one fewer.
     pub differences: Vec<Vec<Tensor>>,
     /// How far each row's aggregate may be dropped: 1 / sqrt(neighbours that would be drawn), f32 of `[rows, 1]`.
     pub spread: Option<Tensor>,
@@ -47,41 +50,59 @@ pub struct Neighbour {
 impl Neighbour {
     /// All that it holds.
     pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        self.inputs
-            .iter()
+        std::iter::once(&self.degrees)
+            .chain(&self.inputs)
             .chain(self.differences.iter().flatten())
             .chain(&self.spread)
     }
 }
 
 impl Model {
-    /// Whether the history of halo nodes can follow the parameters: layers take the mean, the first one of features.
+    /// Whether the history of halo nodes can follow the parameters: layers take means or sums, the first one of features.
     pub fn has_neighbours(&self) -> bool {
-        (0..self.options().layers).all(|layer| self.aggregate(layer) == Aggregate::Mean)
+        let follows = |layer| matches!(self.aggregate(layer), Aggregate::Mean | Aggregate::Sum | Aggregate::Gcn);
+        (0..self.options().layers).all(follows)
     }
 
-    /// The states at the input of a layer above the first, `[rows, hidden]`, of one neighbour of each of some nodes. Without
-    /// dropout.
+    /// What one neighbour of each of some nodes stands for at a layer above the first: of the nodes' aggregates, `[rows, hidden]`,
+    /// an estimate by the state of that neighbour alone. Without dropout.
     ///
     /// # Panics
     /// If there is not what that takes.
-    pub fn neighbour_states(&self, layer: usize, neighbour: &Neighbour) -> Tensor {
+    pub fn neighbour_share(&self, layer: usize, neighbour: &Neighbour) -> Tensor {
         let kind = self.kind();
         let width = self.options().inputs as i64;
-        let first = |rows: &Tensor| {
+        let inputs = &neighbour.inputs[..layer];
+        let degrees: Vec<Tensor> = std::iter::once(neighbour.degrees.shallow_clone())
+            .chain(inputs.iter().map(|rows| rows.select(1, 2 * width)))
+            .collect();
+        let first = |(rows, degrees): (&Tensor, &Tensor)| {
             let rows = rows.to_kind(kind);
-            self.step(0, &rows.narrow(1, 0, width), &rows.narrow(1, width, width), None, None)
+            let (own, aggregates) = (rows.narrow(1, 0, width), rows.narrow(1, width, width));
+            self.step(0, &own, &aggregates, Some(degrees), None)
         };
-        let mut states: Vec<Tensor> = neighbour.inputs[..layer].iter().map(first).collect();
+        // Of the neighbour, of its own neighbour, and so on.
+        let mut states: Vec<Tensor> = inputs.iter().zip(&degrees[1..]).map(first).collect();
         for below in 1..layer {
-            let aggregates = states[1..].iter().zip(&neighbour.differences[below - 1]);
-            let aggregates = aggregates.map(|(states, differences)| differences.to_kind(kind) + states);
-            states = aggregates
-                .zip(&states)
-                .map(|(aggregates, own)| self.step(below, own, &aggregates, None, None))
-                .collect();
+            let share = |at: usize| self.share(below, &states[at], &degrees[at], &degrees[at + 1]);
+            let next = |at: usize| {
+                let aggregates = share(at + 1) + neighbour.differences[below - 1][at].to_kind(kind);
+                self.step(below, &states[at], &aggregates, Some(&degrees[at + 1]), None)
+            };
+            states = (0..states.len() - 1).map(next).collect();
         }
-        states.swap_remove(0)
+        self.share(layer, &states[0], &degrees[0], &degrees[1])
+    }
+
+    /// What a neighbour's state comes to in the aggregate of a node, if all in-neighbours are like it.
+    fn share(&self, layer: usize, states: &Tensor, of_node: &Tensor, of_neighbour: &Tensor) -> Tensor {
+        let factors = match self.aggregate(layer) {
+            Aggregate::Mean => return states.shallow_clone(),
+            Aggregate::Sum => of_node.shallow_clone(),
+            Aggregate::Gcn => of_node * ((of_node + 1.0) * (of_neighbour + 1.0)).rsqrt(),
+            other => unreachable!("{other:?} has no neighbours"),
+        };
+        states * factors.unsqueeze(1).to_kind(states.kind())
     }
 
     /// History of a layer with what has changed since, if it has neighbours that tell.
@@ -95,7 +116,7 @@ impl Model {
     }
 
     fn followed(&self, layer: usize, rows: &Tensor, neighbour: &Neighbour, training: Option<u64>) -> Tensor {
-        let known = self.neighbour_states(layer, neighbour) + rows.to_kind(self.kind());
+        let known = self.neighbour_share(layer, neighbour) + rows.to_kind(self.kind());
         let probability = self.options().dropout;
         match (training, &neighbour.spread) {
             (Some(seed), Some(spread)) if probability > 0.0 => {

@@ -1,28 +1,28 @@
 //! What an exact inference leaves for the halo nodes of the steps to come.
 //!
 //! Of each node and each layer between the first and the last, the aggregate of its in-neighbours' states. With neighbours
-//! ([`Neighbour`]), that less the state of one in-neighbour, which is drawn anew for each inference, and all that it takes to
-//! compute that state again with other parameters: with L layers
+//! ([`Neighbour`]), that less what one in-neighbour stands for, which is drawn anew for each inference, and all that it takes to
+//! compute the same with other parameters: with L layers
 //!
 //! ```text
-//! inputs       features and aggregates of the neighbour, of its neighbour, ..   L - 2 times
+//! inputs       features, aggregates, degree of the neighbour, of its own, ..    L - 2 times
 //! layer 1      difference of the node, of its neighbour, of that one's, ..      L - 2 times
 //! layer 2      the same                                                         L - 3 times
 //! ..
 //! layer L - 2  difference of the node
 //! ```
 //!
-//! in files of a row of [`KEPT_AS`] for each node, that are gone when they are closed. A difference is to the state that the kept inputs
-//! give, so rounding those costs nothing, and rounding differences a two hundred and fiftieth of them.
+//! in files of a row of [`KEPT_AS`] for each node, that are gone when they are closed. A difference is to what kept inputs give, so
+//! rounding those costs nothing, and rounding differences a two hundred and fiftieth of them.
 
 use grappa_engine::{
     aggregate::{NodeRows, ScratchRows},
     sample,
 };
 use grappa_formats::{NodeId, manifest::FeatureDtype};
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
-use super::{Trainer, mix};
+use super::{Trainer, inference::Degrees, mix};
 use crate::{
     Result,
     nn::{History, Neighbour},
@@ -40,7 +40,7 @@ pub enum Keep {
     Nothing,
     /// The aggregates of the layers between the first and the last.
     Aggregates,
-    /// What they are beyond the state of one in-neighbour, and that neighbour.
+    /// What they are beyond what one in-neighbour stands for, and that neighbour.
     Neighbours {
         /// Which neighbours.
         seed: u64,
@@ -61,14 +61,22 @@ impl KeptHistory {
     ///
     /// # Errors
     /// If it can't be read.
-    pub fn of(&self, layer: usize, nodes: &[NodeId], destinations: &[i64], device: Device) -> Result<History> {
+    pub fn of(
+        &self,
+        layer: usize,
+        nodes: &[NodeId],
+        destinations: &[i64],
+        degrees: &Degrees,
+        device: Device,
+    ) -> Result<History> {
+        let degrees = nodes.iter().map(|&node| degrees.of(node) as f32);
         let read = |rows: &ScratchRows| Ok(send(rows_of(rows, nodes)?, device));
         Ok(History {
             destinations: send(Tensor::from_slice(destinations), device),
             rows: read(&self.layers[layer - 1][0])?,
             neighbour: match self.inputs.is_empty() {
                 true => None,
-                false => Some(self.neighbour(layer, read)?),
+                false => Some(self.neighbour(layer, send(as_kept(degrees), device), read)?),
             },
         })
     }
@@ -81,16 +89,30 @@ impl KeptHistory {
         all.for_each(|rows| rows.read_ahead(nodes));
     }
 
-    /// What it takes to compute the states of neighbours at the input of a layer, read by `read`.
-    pub(super) fn neighbour(&self, layer: usize, read: impl Fn(&ScratchRows) -> Result<Tensor>) -> Result<Neighbour> {
+    /// What it takes to compute what neighbours stand for at a layer, read by `read`, for nodes of these in-degrees, [`as_kept`].
+    pub(super) fn neighbour(
+        &self,
+        layer: usize,
+        degrees: Tensor,
+        read: impl Fn(&ScratchRows) -> Result<Tensor>,
+    ) -> Result<Neighbour> {
         let below = self.layers[..layer - 1].iter().enumerate();
         let differences = below.map(|(below, of)| of[1..layer - below].iter().map(&read).collect());
         Ok(Neighbour {
+            degrees,
             inputs: self.inputs[..layer].iter().map(&read).collect::<Result<_>>()?,
             differences: differences.collect::<Result<_>>()?,
             spread: None,
         })
     }
+}
+
+/// In-degrees, rounded as those of neighbours are.
+pub(super) fn as_kept(degrees: impl Iterator<Item = f32>) -> Tensor {
+    let degrees: Vec<f32> = degrees.collect();
+    Tensor::from_slice(&degrees)
+        .to_kind(Kind::BFloat16)
+        .to_kind(Kind::Float)
 }
 
 fn nodes_of(minibatch: &sample::Minibatch, places: &[i64]) -> Vec<NodeId> {
@@ -151,7 +173,7 @@ impl Trainer {
                 return Ok(None);
             }
             let nodes = nodes_of(minibatch, &halo);
-            let mut history = kept.of(layer, &nodes, &halo, self.device)?;
+            let mut history = kept.of(layer, &nodes, &halo, &self.degrees, self.device)?;
             if let Some(neighbour) = &mut history.neighbour {
                 let fanout = fanouts.at(hop).map_or(u64::MAX, u64::from);
                 let spread = |node: &NodeId| (self.degrees.of(*node).min(fanout) as f32).sqrt().recip();

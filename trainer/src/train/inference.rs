@@ -21,7 +21,7 @@ use grappa_engine::{
 use grappa_formats::NodeId;
 use tch::{Device, Kind, Tensor, no_grad};
 
-use super::history::{KEPT_AS, Keep, KeptHistory};
+use super::history::{KEPT_AS, Keep, KeptHistory, as_kept};
 use crate::{
     Result,
     nn::{Aggregate, Model},
@@ -80,7 +80,7 @@ impl Inference<'_> {
         assert!(layers <= model.options().layers, "{layers} layers of fewer");
         let nodes = self.store.manifest().nodes;
         let degrees = Degrees::open(self.store)?;
-        let mut kept = self.begin_history(model, keep, progress)?;
+        let mut kept = self.begin_history(model, &degrees, keep, progress)?;
         let mut hidden: Option<ScratchRows> = None;
         for layer in 0..layers {
             let rows: &dyn NodeRows = hidden.as_ref().map_or(self.features, |rows| rows);
@@ -108,7 +108,7 @@ impl Inference<'_> {
                     if let Some(keeps) = &keeps {
                         let state = aggregates.len() / (range.end - range.start).max(1) as usize;
                         let aggregates = firsts(aggregates, state, width);
-                        self.keep(model, layer, &kept, range.clone(), &aggregates, keeps)?;
+                        self.keep(&update, &kept, range.clone(), &aggregates, keeps)?;
                     }
                     update.run(range.clone(), aggregates, &mut |range, new| match &out {
                         Some(out) => Ok(out.write(range.start, &values(new))?),
@@ -160,14 +160,20 @@ impl Inference<'_> {
     }
 
     /// What is kept before the first layer: the inputs of neighbours.
-    fn begin_history(&self, model: &Model, keep: Keep, progress: &dyn Progress) -> Result<KeptHistory> {
+    fn begin_history(
+        &self,
+        model: &Model,
+        degrees: &Degrees,
+        keep: Keep,
+        progress: &dyn Progress,
+    ) -> Result<KeptHistory> {
         let mut kept = KeptHistory::default();
         let layers = model.options().layers;
         if let (Keep::Neighbours { .. }, 3..) = (keep, layers) {
             assert!(model.has_neighbours(), "a model that follows neighbours");
             let first_hop = self.first_hop.expect("aggregates of features");
-            let inputs = Beside(self.features, first_hop);
-            let first = self.drawn_once(&inputs, keep, progress)?;
+            let rows = Beside(self.features, first_hop);
+            let first = self.drawn_once(&Beside(&rows, degrees), keep, progress)?;
             kept.inputs = self.drawn(first, layers - 3, keep, progress)?;
         }
         Ok(kept)
@@ -176,8 +182,7 @@ impl Inference<'_> {
     /// Keeps the aggregates of a range of nodes at a layer.
     fn keep(
         &self,
-        model: &Model,
-        layer: usize,
+        update: &Update<'_>,
         kept: &KeptHistory,
         nodes: Range<u64>,
         aggregates: &[f32],
@@ -195,11 +200,12 @@ impl Inference<'_> {
                 let rows = Tensor::from_slice(&values).view([count as i64, rows.width() as i64]);
                 Ok(rows.to_device(self.device))
             };
-            let neighbour = kept.neighbour(layer, read)?;
-            let states = values(&no_grad(|| model.neighbour_states(layer, &neighbour)));
+            let degrees = as_kept(update.degrees.range(range.clone())).to_device(self.device);
+            let neighbour = kept.neighbour(update.layer, degrees, read)?;
+            let shares = values(&no_grad(|| update.model.neighbour_share(update.layer, &neighbour)));
             let at = (first - nodes.start) as usize * out.width();
-            let aggregates = &aggregates[at..at + states.len()];
-            let differences: Vec<f32> = aggregates.iter().zip(&states).map(|(a, state)| a - state).collect();
+            let aggregates = &aggregates[at..at + shares.len()];
+            let differences: Vec<f32> = aggregates.iter().zip(&shares).map(|(all, share)| all - share).collect();
             out.write(first, &differences)?;
         }
         Ok(())
@@ -357,6 +363,19 @@ impl Degrees {
         let chunk = self.map.chunk_of(node);
         let rows = self.chunks[chunk.0 as usize].rows();
         rows.row(node.0 - self.map.range(chunk).start).degree()
+    }
+}
+
+impl NodeRows for Degrees {
+    fn width(&self) -> usize {
+        1
+    }
+
+    fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> grappa_engine::Result<()> {
+        out.iter_mut()
+            .zip(self.range(nodes))
+            .for_each(|(out, degree)| *out = degree);
+        Ok(())
     }
 }
 

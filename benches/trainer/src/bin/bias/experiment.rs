@@ -346,7 +346,7 @@ impl Experiment {
                 return Ok(None);
             }
             let nodes: Vec<NodeId> = halo.iter().map(|&at| minibatch.nodes[at as usize]).collect();
-            Ok(Some(kept.of(layer, &nodes, &halo, Device::Cpu)?))
+            Ok(Some(kept.of(layer, &nodes, &halo, &self.degrees, Device::Cpu)?))
         };
         minibatch.blocks.iter().enumerate().map(known).collect()
     }
