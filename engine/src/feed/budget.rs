@@ -15,8 +15,7 @@ const SMALL_BYTES: u64 = 1 << 20;
 const LOOKAHEAD_MAX: u64 = 64;
 /// and, of small ones, as many as have so many nodes.
 const LOOKAHEAD_NODES: u64 = 1 << 22;
-/// Waiting minibatches may have one part of so many of the memory, unless the user wants more; so may buffers.
-const WAITING_SHARE: u64 = 6;
+/// Buffers of features may have one part of so many of the memory.
 const BUFFERS_SHARE: u64 = 8;
 /// The engine's buffers may have one part of so many, unless reads would become shorter or fewer than these.
 const ENGINE_SHARE: u64 = 8;
@@ -91,8 +90,7 @@ struct Lacking(i128);
 struct Costs {
     /// What is left when everything that does not vary has its part.
     left: i128,
-    /// Nodes of a minibatch.
-    rows: u64,
+    demand: Demand,
     minibatch: u64,
     places: u64,
     buffer: u64,
@@ -110,7 +108,7 @@ impl Costs {
             + 2 * size_of::<Miss>() as u64;
         Self {
             left: i128::from(options.memory_bytes) - i128::from(options.memory_bytes / Reserve::SHARE + SMALL_BYTES),
-            rows,
+            demand: demand.clone(),
             minibatch: demand.minibatch_bytes(),
             places: rows * size_of::<u32>() as u64,
             buffer: format.map_or(0, |format| rows * format.output_bytes() as u64),
@@ -166,10 +164,13 @@ impl Costs {
         let spare = left - least;
         let buffers = 2 + (spare / i128::from(BUFFERS_SHARE) / buffer.max(1)).min(options.threads as i128) as usize;
         let spare = spare - (buffers as i128 - 2) * (buffer + waiting);
-        let affordable = |share: i128| 1 + (spare / share / (2 * waiting).max(1)).max(0) as u64;
+        let affordable = 1 + (spare / (2 * waiting).max(1)).max(0) as u64;
         let lookahead = match options.lookahead {
-            Some(wanted) => affordable(1).min(wanted.max(1) as u64),
-            None => affordable(i128::from(WAITING_SHARE)).min(LOOKAHEAD_MAX.max(LOOKAHEAD_NODES / self.rows.max(1))),
+            Some(wanted) => affordable.min(wanted.max(1) as u64),
+            None => {
+                let most = LOOKAHEAD_MAX.max(LOOKAHEAD_NODES / (self.demand.rows as u64).max(1));
+                self.balanced(spare, waiting, rows, affordable.min(most))
+            }
         };
         let lookahead = lookahead.min(BATCHES_MAX / 4) as usize;
         let minibatches = 2 * lookahead + buffers;
@@ -184,6 +185,27 @@ impl Costs {
             resident: resident > 0,
             pool: Some(Geometry::within(slots.min(all))),
         })
+    }
+}
+
+impl Costs {
+    /// How many batches a window may have, of at most so many, so that the rows of two windows, of which one is consumed while the
+    /// other is read, fit the pool that they leave: fewer would be more windows, each of which reads nearly as much; with more, the
+    /// pool would end windows earlier.
+    fn balanced(&self, spare: i128, waiting: i128, rows: u64, most: u64) -> u64 {
+        let fits = |batches: u64| {
+            let distinct = self.demand.distinct_rows(2 * batches).min(rows);
+            2 * i128::from(batches) * waiting + i128::from(distinct * self.slot) <= spare
+        };
+        let (mut fit, mut unfit) = (1, most + 1);
+        while unfit - fit > 1 {
+            let middle = fit + (unfit - fit) / 2;
+            match fits(middle) {
+                true => fit = middle,
+                false => unfit = middle,
+            }
+        }
+        fit
     }
 }
 

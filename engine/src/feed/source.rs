@@ -1,5 +1,7 @@
 //! Where minibatches come from.
 
+use grappa_formats::NodeId;
+
 use crate::{
     Result,
     sample::{Block, Minibatch},
@@ -24,14 +26,25 @@ pub trait BatchSource: Send + Sync + 'static {
 }
 
 /// How large the minibatches of a source are.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Demand {
     /// Number of minibatches.
     pub batches: u64,
     /// Nodes, and so rows, of a minibatch.
     pub rows: usize,
+    /// How many rows minibatches want.
+    distinct: Distinct,
     /// Of each block of a minibatch, destinations and edges.
     blocks: Vec<BlockSize>,
+}
+
+/// How many different rows several minibatches want, all together.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Distinct {
+    /// Those of one, on average.
+    each: f64,
+    /// With which power of the number of minibatches they grow: 1 if none is wanted twice.
+    growth: f64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,9 +70,9 @@ impl Demand {
             ..Self::default()
         };
         let (mut scratch, mut minibatch) = (source.scratch(), Minibatch::default());
-        let mut nodes = 0;
+        let (mut probes, mut all) = (0, Vec::new());
         for probe in 0..Self::PROBES_MAX.min(batches) {
-            if probe >= Self::PROBES && nodes >= Self::PROBE_NODES {
+            if probe >= Self::PROBES && all.len() >= Self::PROBE_NODES {
                 break;
             }
             let batch = match batches <= Self::PROBES {
@@ -68,8 +81,10 @@ impl Demand {
             };
             source.sample(batch, &mut scratch, &mut minibatch)?;
             demand.cover(&minibatch);
-            nodes += minibatch.nodes.len();
+            all.extend_from_slice(&minibatch.nodes);
+            probes += 1;
         }
+        demand.distinct = Distinct::of(all, probes);
         let more = |n: usize| n + n / 8 + 64;
         demand.rows = more(demand.rows).min(usize::try_from(source.nodes_max()).unwrap_or(usize::MAX));
         for block in &mut demand.blocks {
@@ -97,6 +112,11 @@ impl Demand {
         }
     }
 
+    /// About how many different rows so many minibatches want.
+    pub fn distinct_rows(&self, minibatches: u64) -> u64 {
+        (self.distinct.each * (minibatches as f64).powf(self.distinct.growth)) as u64
+    }
+
     /// An empty minibatch that need not grow.
     pub fn minibatch(&self) -> Minibatch {
         Minibatch {
@@ -109,6 +129,21 @@ impl Demand {
     /// Bytes of [`Demand::minibatch`].
     pub fn minibatch_bytes(&self) -> u64 {
         bytes_of(&self.minibatch())
+    }
+}
+
+impl Distinct {
+    /// As in so many minibatches, which had these nodes.
+    fn of(mut nodes: Vec<NodeId>, minibatches: u32) -> Self {
+        let each = nodes.len() as f64 / f64::from(minibatches.max(1));
+        nodes.sort_unstable();
+        nodes.dedup();
+        let growth = match minibatches {
+            0 | 1 => 1.0,
+            _ if nodes.is_empty() => 1.0,
+            _ => ((nodes.len() as f64 / each).ln() / f64::from(minibatches).ln()).clamp(0.0, 1.0),
+        };
+        Self { each, growth }
     }
 }
 
@@ -166,7 +201,7 @@ mod tests {
 
         fn sample(&self, index: u64, (): &mut (), out: &mut Minibatch) -> Result<()> {
             let nodes = if index % 16 == 15 { 2000 } else { 1000 };
-            out.nodes.resize(nodes, grappa_formats::NodeId(0));
+            out.nodes.resize(nodes, NodeId(0));
             Ok(())
         }
     }
@@ -175,6 +210,23 @@ mod tests {
     fn every_partition_is_asked_how_large_its_minibatches_are() {
         let demand = Demand::measure(&Turns).unwrap();
         assert_eq!(demand.rows, 2000 + 2000 / 8 + 64);
+    }
+
+    #[test]
+    fn different_rows_grow_as_those_of_a_few_minibatches_do() {
+        let nodes = |ids: &[u64]| ids.iter().copied().map(NodeId).collect();
+        // None twice, all alike, and something between: 6 of 4 minibatches with 3 each.
+        assert_eq!(Distinct::of(nodes(&[1, 2, 3, 4, 5, 6]), 2).growth, 1.0);
+        assert_eq!(Distinct::of(nodes(&[1, 2, 1, 2, 2, 1]), 3).growth, 0.0);
+        let distinct = Distinct::of(nodes(&[1, 2, 3, 1, 2, 4, 1, 2, 5, 1, 2, 6]), 4);
+        assert_eq!(distinct.each, 3.0);
+        let demand = Demand {
+            distinct,
+            ..Demand::default()
+        };
+        assert_eq!([1, 4, 16].map(|batches| demand.distinct_rows(batches)), [3, 6, 12]);
+        assert_eq!(Distinct::of(Vec::new(), 3).growth, 1.0);
+        assert_eq!(Distinct::of(nodes(&[1]), 1).growth, 1.0);
     }
 
     #[test]
