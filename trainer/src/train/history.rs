@@ -12,7 +12,7 @@
 //! layer L - 2  difference of the node
 //! ```
 //!
-//! in files of a row of [`KEPT_AS`] for each node, that are gone when they are closed. A difference is to what kept inputs give, so
+//! in files of a row of bf16 for each node, that are gone when they are closed. A difference is to what kept inputs give, so
 //! rounding those costs nothing, and rounding differences a two hundred and fiftieth of them.
 
 use grappa_engine::{

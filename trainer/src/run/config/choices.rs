@@ -106,7 +106,7 @@ choices! {
         /// They are not there.
         None = "none",
         /// As `stop`, and what deeper layers need of them comes from the last exact inference, and what has changed since from one of
-        /// their in-neighbours.
+        /// their in-neighbours, if the model's first hop is pre-aggregated.
         #[default]
         History = "history",
         /// As `history`, without what has changed since.
