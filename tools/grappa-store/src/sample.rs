@@ -102,8 +102,13 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
             threads,
             engine: options.read_engine.into(),
         };
-        let parts = open_views(&store, &assignment, &wanted, feature_bytes, &views)
-            .context("the graph can't be seen with this --view and --memory")?;
+        let parts = open_views(&store, &assignment, &wanted, feature_bytes, &views);
+        let parts = match kind {
+            ViewKind::Memory => {
+                parts.context("leave out --view memory to have rows mapped where --memory is too little")?
+            }
+            _ => parts?,
+        };
         if parts.iter().all(|part| part.seeds.is_empty()) {
             bail!("there are no seeds to sample from: the split is empty, or no chunk of the store has a node of it");
         }
