@@ -144,17 +144,19 @@ fn wrong_wishes_are_refused_with_what_would_do() {
         run(sample(&store, &["--batches", "1"]).args(wish)).failure(&[remedy]);
     }
     // The smallest budget that would do is named, and does.
-    let refused = run(&mut sample(&store, &["--batches", "1", "--memory", "1MiB"])).failure(&["memory"]);
-    let bytes: u64 = refused
-        .stderr
-        .split(|c: char| !c.is_ascii_digit())
-        .filter_map(|number| number.parse().ok())
-        .max()
-        .expect("a number of bytes");
-    sampled(
-        &store,
-        &["--batches", "20", "--memory", &(bytes + bytes / 8).to_string()],
-    );
+    for view in ["auto", "mapped", "memory"] {
+        let with = |memory: &str| ["--batches", "20", "--view", view, "--memory", memory].map(str::to_owned);
+        let least = if view == "memory" { "2MiB" } else { "1MiB" };
+        let refused = run(sample(&store, &[]).args(with(least))).failure(&["memory"]);
+        let bytes: u64 = refused
+            .stderr
+            .split(|c: char| !c.is_ascii_digit())
+            .filter_map(|number| number.parse().ok())
+            .max()
+            .expect("a number of bytes");
+        let enough = with(&bytes.to_string());
+        sampled(&store, &enough.each_ref().map(String::as_str));
+    }
 }
 
 #[test]

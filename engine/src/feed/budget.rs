@@ -78,7 +78,8 @@ impl Budget {
         Err(Error::Options(format!(
             "{} bytes of memory are too little for the feature feed: the smallest that would do for minibatches of this \
              size is {}; or sample with smaller batches or fanouts",
-            options.memory_bytes, enough.memory_bytes
+            options.memory_bytes + options.rows_bytes,
+            enough.memory_bytes + options.rows_beside(enough.memory_bytes)
         )))
     }
 }

@@ -42,6 +42,10 @@ pub struct FeedOptions {
     /// All memory that the feed may take, in bytes: rows, buffers of the disk, of minibatches and of features. What the
     /// batch source holds, its scratch included, is not part of it.
     pub memory_bytes: u64,
+    /// What the rows of the graph take of the user's memory beside that. Errors name what would do for both.
+    pub rows_bytes: u64,
+    /// What mapped rows would take with more memory, at most: all their bytes. 0 if rows are not mapped.
+    pub mapped_bytes: u64,
     /// The type of the delivered values.
     pub output: OutputDtype,
     /// Whether features are delivered; else minibatches alone.
@@ -67,6 +71,8 @@ impl Default for FeedOptions {
     fn default() -> Self {
         Self {
             memory_bytes: 1 << 30,
+            rows_bytes: 0,
+            mapped_bytes: 0,
             output: OutputDtype::F32,
             features: true,
             aggregates: None,
@@ -77,5 +83,12 @@ impl Default for FeedOptions {
             read: read::Options::default(),
             bridge_bytes: None,
         }
+    }
+}
+
+impl FeedOptions {
+    /// What the rows of the graph take beside a feed of so many bytes: mapped ones a quarter of both, if they have so much.
+    pub(super) fn rows_beside(&self, feed_bytes: u64) -> u64 {
+        self.rows_bytes.max(self.mapped_bytes.min(feed_bytes / 3 + 1))
     }
 }

@@ -162,6 +162,14 @@ impl PartitionView {
         Ok(views)
     }
 
+    /// Bytes of the files that rows are mapped from; 0 if they are in memory.
+    pub fn mapped_bytes(&self) -> u64 {
+        match &self.rows {
+            Kind::Mapped(mapped) => mapped.file_bytes(self.weights),
+            Kind::Narrow(_) | Kind::Wide(_) => 0,
+        }
+    }
+
     /// How many bytes the rows of the nodes that are `owned` take in memory. Read from the manifest: exact, and at once.
     pub fn bytes_in_memory(store: &Store, owned: &Owned, halo: Halo, weights: bool) -> u64 {
         bytes_in_memory(&Kept {

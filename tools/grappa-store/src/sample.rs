@@ -113,11 +113,11 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
             bail!("there are no seeds to sample from: the split is empty, or no chunk of the store has a node of it");
         }
         let first = batches(&parts, 0, options.batches);
+        let rows_bytes = parts.iter().map(|part| part.view.bytes()).sum();
         let feed_options = FeedOptions {
-            memory_bytes: options
-                .memory
-                .0
-                .saturating_sub(parts.iter().map(|part| part.view.bytes()).sum()),
+            memory_bytes: options.memory.0.saturating_sub(rows_bytes),
+            rows_bytes,
+            mapped_bytes: parts.iter().map(|part| part.view.mapped_bytes()).sum(),
             features,
             threads,
             lookahead: options.lookahead,

@@ -465,6 +465,8 @@ impl Trainer {
         let chunks: Vec<ChunkId> = self.store.present_chunks().collect();
         let options = FeedOptions {
             memory_bytes: self.config.memory.0.saturating_sub(views),
+            rows_bytes: views,
+            mapped_bytes: self.parts.iter().map(|part| part.view.mapped_bytes()).sum(),
             threads: self.config.threads(),
             lookahead: self.config.lookahead.value().map(NonZeroUsize::get),
             engine: self.config.read_engine.into(),
