@@ -11,6 +11,7 @@
 //! to read than to leave out, a window becomes passes over the files in order.
 
 use std::{
+    ops::Range,
     sync::atomic::{AtomicBool, Ordering},
     time::Instant,
 };
@@ -23,10 +24,6 @@ use crate::{
 
 /// What is read is a whole number of pages.
 const PAGE: u64 = 4096;
-/// Bits of a tag that count misses, of which there are no more than places in a pool; others say which is the first. The
-/// rest says which column is read.
-const COUNT_BITS: u32 = 24;
-const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 /// Reads that are made before they are handed to the engine.
 const BATCH: usize = 64;
 
@@ -58,6 +55,7 @@ impl Target<'_> {
         let mut touched = Touched::new(self.files.files().len());
         let length_max = u64::from(engine.read_bytes_max());
         let mut runs = (0..self.format.columns().len()).flat_map(|column| Runs::new(self, column, misses, length_max));
+        let mut under_way = UnderWay::default();
         let mut waiting: Vec<Read> = Vec::with_capacity(BATCH);
         let mut meter = DepthMeter::new(counters);
         loop {
@@ -67,9 +65,12 @@ impl Target<'_> {
                 return Ok(Fetched::Stopped);
             }
             loop {
-                waiting.extend(runs.by_ref().take(BATCH - waiting.len()));
-                for read in &waiting {
+                for (read, run) in runs.by_ref().take(BATCH - waiting.len()) {
                     touched.add(read.file);
+                    waiting.push(Read {
+                        tag: under_way.add(run),
+                        ..read
+                    });
                 }
                 let submitted = engine.submit(&waiting)?;
                 for read in waiting.drain(..submitted) {
@@ -81,7 +82,10 @@ impl Target<'_> {
                 }
             }
             meter.start(engine.in_flight());
-            let completed = engine.complete(&mut |read, bytes| self.take(misses, read, bytes))?;
+            let completed = engine.complete(&mut |read, bytes| {
+                let run = under_way.remove(read.tag);
+                self.take(misses, &run, read, bytes);
+            })?;
             meter.stop();
             if completed == 0 && waiting.is_empty() {
                 break;
@@ -93,16 +97,13 @@ impl Target<'_> {
         Ok(Fetched::All)
     }
 
-    /// Copies what was read into the slots that want it.
-    fn take(&self, misses: &[Miss], read: &Read, bytes: &[u8]) {
-        let number = read.tag >> (2 * COUNT_BITS);
-        let first = (read.tag >> COUNT_BITS & COUNT_MAX) as usize;
-        let count = (read.tag & COUNT_MAX) as usize;
-        let column = &self.format.columns()[number as usize];
+    /// Copies what was read into the slots of the misses of `run`.
+    fn take(&self, misses: &[Miss], run: &Run, read: &Read, bytes: &[u8]) {
+        let column = &self.format.columns()[run.column];
         let row_bytes = column.stored.row_bytes() as u64;
         let read_end = read.offset + u64::from(read.length);
-        for &miss in &misses[first..first + count] {
-            let place = self.files.locate(number as usize, miss.node());
+        for &miss in &misses[run.misses.clone()] {
+            let place = self.files.locate(run.column, miss.node());
             let (_, start) = place.expect("checked when it was planned");
             // All of the row, or the part of it that is in this read.
             let from = start.max(read.offset);
@@ -111,6 +112,50 @@ impl Target<'_> {
             let slot = self.pool.geometry.slot(miss) as usize;
             self.pool.slots.fill(slot, column.part + (from - start) as usize, part);
         }
+    }
+}
+
+/// What a read brings: rows of one column, all or, of a row that is longer than a read, a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Run {
+    column: usize,
+    /// Which misses want the rows.
+    misses: Range<usize>,
+}
+
+/// The runs of the reads that are waiting or submitted. A read's tag is the index of its run, so the numbers of a run need
+/// not fit into a tag, however many rows a window misses. It holds as many runs as there are reads at once.
+#[derive(Debug, Default)]
+struct UnderWay {
+    runs: Vec<Option<Run>>,
+    free: Vec<usize>,
+}
+
+impl UnderWay {
+    /// Keeps `run`, and returns the tag for its read.
+    fn add(&mut self, run: Run) -> u64 {
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.runs[index] = Some(run);
+                index
+            }
+            None => {
+                self.runs.push(Some(run));
+                self.runs.len() - 1
+            }
+        };
+        index as u64
+    }
+
+    /// Returns the run of the read with this tag, which may then be used for another one.
+    ///
+    /// # Panics
+    /// If no read under way has it.
+    fn remove(&mut self, tag: u64) -> Run {
+        let index = tag as usize;
+        let run = self.runs.get_mut(index).and_then(Option::take);
+        self.free.push(index);
+        run.expect("a read completes once, with the tag that it was submitted with")
     }
 }
 
@@ -146,9 +191,10 @@ impl<'a> Runs<'a> {
 }
 
 impl Iterator for Runs<'_> {
-    type Item = Read;
+    /// A read without its tag, and what it brings.
+    type Item = (Read, Run);
 
-    fn next(&mut self) -> Option<Read> {
+    fn next(&mut self) -> Option<(Read, Run)> {
         let first = self.next;
         let (file, row) = self.locate(*self.misses.get(first)?);
         let row_bytes = self.target.format.columns()[self.column].stored.row_bytes() as u64;
@@ -166,20 +212,24 @@ impl Iterator for Runs<'_> {
                 let gap = row.saturating_sub(end);
                 let apart =
                     next_file != file || (gap > self.target.pool.bridge_bytes && row / PAGE != (end - 1) / PAGE);
-                if apart || row + row_bytes - start > self.length_max || (self.next - first) as u64 == COUNT_MAX {
+                if apart || row + row_bytes - start > self.length_max {
                     break;
                 }
                 end = row + row_bytes;
                 self.next += 1;
             }
         }
-        let count = (self.next - first).max(1);
-        Some(Read {
+        let read = Read {
             file,
             offset: start,
             length: (end - start) as u32,
-            tag: ((self.column as u64) << COUNT_BITS | first as u64) << COUNT_BITS | count as u64,
-        })
+            tag: 0,
+        };
+        let run = Run {
+            column: self.column,
+            misses: first..self.next.max(first + 1),
+        };
+        Some((read, run))
     }
 }
 

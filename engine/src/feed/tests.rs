@@ -233,7 +233,7 @@ fn delivered(values: &[f32], output: OutputDtype) -> Vec<u8> {
 }
 
 /// Appends to each of `rows` the delivered bytes of the node's aggregate.
-fn append_aggregates(rows: &mut [Vec<u8>], store: &Store, kind: AggregateKind, output: OutputDtype) {
+pub(super) fn append_aggregates(rows: &mut [Vec<u8>], store: &Store, kind: AggregateKind, output: OutputDtype) {
     let aggregates = Aggregates::open(store, kind).unwrap().unwrap();
     let layout = aggregates.layout();
     let mut values = vec![0.0; layout.dim as usize];
@@ -251,7 +251,7 @@ fn append_aggregates(rows: &mut [Vec<u8>], store: &Store, kind: AggregateKind, o
 }
 
 /// Makes pre-aggregated features.
-fn aggregate(store: &Store, kind: AggregateKind, dtype: Option<FeatureDtype>) {
+pub(super) fn aggregate(store: &Store, kind: AggregateKind, dtype: Option<FeatureDtype>) {
     let options = AggregateOptions {
         kind,
         dtype,
@@ -265,7 +265,7 @@ fn aggregate(store: &Store, kind: AggregateKind, dtype: Option<FeatureDtype>) {
 }
 
 /// The delivered bytes of all rows, found without a feed.
-fn rows(store: &Store, output: OutputDtype) -> Vec<Vec<u8>> {
+pub(super) fn rows(store: &Store, output: OutputDtype) -> Vec<Vec<u8>> {
     let present: Vec<ChunkId> = store.present_chunks().collect();
     (0..store.manifest().nodes)
         .map(NodeId)

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use grappa_formats::{ChunkId, NodeId, manifest::FeatureDtype};
+use grappa_formats::{ChunkId, NodeId, aggregates::AggregateKind, manifest::FeatureDtype};
 
 use super::*;
 use crate::{
     feed::{
         OutputDtype,
         pool::{Found, Geometry, Now, Pool},
-        tests::stored,
+        tests::{NODES, aggregate, append_aggregates, stored},
     },
     io::{read, slots::Slots},
+    store::aggregates::Aggregates,
 };
 
 /// Notes what is read.
@@ -138,7 +139,7 @@ fn a_page_is_read_once_and_gaps_are_read_if_they_are_short() {
 
 #[test]
 fn dense_windows_become_passes_over_the_files() {
-    let nodes: Vec<u64> = (0..crate::feed::tests::NODES).filter(|node| node % 3 != 1).collect();
+    let nodes: Vec<u64> = (0..NODES).filter(|node| node % 3 != 1).collect();
     let reads = fetch(96, &nodes, 4096, 64 << 10);
     let mut next: BTreeMap<u32, u64> = BTreeMap::new();
     for read in &reads {
@@ -146,7 +147,7 @@ fn dense_windows_become_passes_over_the_files() {
         assert!(before.is_none_or(|before| before <= read.offset), "{read:?}");
     }
     let bytes: u64 = reads.iter().map(|read| u64::from(read.length)).sum();
-    assert!(bytes > 96 * 4 * 9 / 10 * crate::feed::tests::NODES);
+    assert!(bytes > 96 * 4 * 9 / 10 * NODES);
     // Five files, and reads as long as they may be.
     assert!(reads.len() as u64 <= 5 + bytes / ((64 << 10) - 96 * 4));
 }
@@ -158,6 +159,87 @@ fn rows_longer_than_a_read_are_cut_at_words() {
     for read in &reads {
         assert!(read.length <= 1496, "{read:?}");
     }
+}
+
+/// A window of more than 2^24 misses, of which nearly all want the same row, so that it takes little time and memory.
+#[test]
+fn a_window_may_miss_more_rows_than_fit_24_bits() {
+    const REPEATED: usize = 1 << 24;
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored(folder.path(), FeatureDtype::F32, 8);
+    aggregate(&store, AggregateKind::Mean, None);
+    let aggregates = Aggregates::open(&store, AggregateKind::Mean).unwrap().unwrap();
+    let layout = store.chunk(ChunkId(0)).unwrap().features().unwrap().meta().layout;
+    let files = RowFiles::open(&store, layout, Some(&aggregates)).unwrap();
+    let format = RowFormat::new(&[layout, aggregates.layout()], OutputDtype::F32);
+    let nodes: Vec<NodeId> = (0..NODES).step_by(5).map(NodeId).collect();
+    let mut pool = Pool::new(Geometry::for_rows(nodes.len()));
+    let now = Now {
+        batch: 0,
+        pinned_from: 0,
+        window_from: 0,
+    };
+    let mut misses: Vec<Miss> = nodes
+        .iter()
+        .map(|&node| match pool.want(node, now) {
+            Found::Missing { miss, .. } => miss,
+            found => panic!("{found:?}"),
+        })
+        .collect();
+    misses.sort_unstable();
+    let different = misses.clone();
+    misses.splice(..1, std::iter::repeat_n(misses[0], REPEATED));
+    let rows = PoolRows {
+        geometry: pool.geometry(),
+        slots: Slots::new(pool.geometry().slots(), format.slot_bytes()).unwrap(),
+        bridge_bytes: 0,
+    };
+    let target = Target {
+        files: &files,
+        format: &format,
+        pool: &rows,
+    };
+    let mut engine = read::open(read::Choice::Pread, files.files().clone(), read::Options::default()).unwrap();
+    let fetched = target.fetch(&misses, &mut *engine, &Counters::default(), &AtomicBool::new(false));
+    assert_eq!(fetched.unwrap(), Fetched::All);
+    let mut expected = crate::feed::tests::rows(&store, OutputDtype::F32);
+    append_aggregates(&mut expected, &store, AggregateKind::Mean, OutputDtype::F32);
+    for miss in different {
+        let mut found = vec![0; format.slot_bytes()];
+        rows.slots.read(rows.geometry.slot(miss) as usize, 0, &mut found);
+        assert_eq!(found, expected[miss.node().0 as usize], "node {}", miss.node());
+    }
+}
+
+#[test]
+fn a_tag_is_used_again_only_when_its_read_is_complete() {
+    let run = |first: usize| Run {
+        column: first % 2,
+        misses: first..first + 3,
+    };
+    let mut under_way = UnderWay::default();
+    let far = 1 << 40;
+    let tags = [far, far + 1, far + 2].map(|first| under_way.add(run(first)));
+    assert_eq!(tags, [0, 1, 2]);
+    assert_eq!(under_way.remove(1), run(far + 1));
+    assert_eq!(under_way.add(run(7)), 1);
+    assert_eq!(under_way.add(run(8)), 3);
+    for (tag, first) in [(0, far), (3, 8), (2, far + 2), (1, 7)] {
+        assert_eq!(under_way.remove(tag), run(first));
+    }
+}
+
+#[test]
+#[should_panic(expected = "completes once")]
+fn a_read_that_completes_twice_is_noticed() {
+    let mut under_way = UnderWay::default();
+    let run = Run {
+        column: 0,
+        misses: 0..1,
+    };
+    let tag = under_way.add(run);
+    under_way.remove(tag);
+    under_way.remove(tag);
 }
 
 #[test]
