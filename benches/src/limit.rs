@@ -104,7 +104,7 @@ mod tests {
     fn a_child_that_takes_more_is_killed_and_one_that_takes_less_is_not() {
         let limit = match MemoryLimit::new(64 << 20) {
             Ok(limit) => limit,
-            Err(why) => return println!("skipped: {why}"),
+            Err(why) => grappa_skip::skip!("{why}"),
         };
         let taking = |mebibytes: u32| {
             let script = format!("head -c {}M /dev/zero | tail | wc -c", mebibytes);
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(taking(8).unwrap(), (8 << 20).to_string());
         // Swap, where there is some, would only make it slow.
         if fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() > 1) {
-            return println!("skipped: there is swap");
+            return grappa_skip::skip_part!("there is swap");
         }
         assert_ne!(taking(512).unwrap_or_default(), (512u32 << 20).to_string());
     }

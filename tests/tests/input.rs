@@ -18,7 +18,6 @@ use grappa_tests::{
     graph::Graph,
     npy::Npy,
     program::{self, Ran, run},
-    skip,
 };
 use tempfile::TempDir;
 
@@ -521,16 +520,22 @@ fn chunks_that_cannot_be_made_are_refused() {
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn mount(folder: PathBuf, mebibytes: u32) -> Option<Self> {
+    /// An error says why not.
+    fn mount(folder: PathBuf, mebibytes: u32) -> Result<Self, String> {
         fs::create_dir(&folder).unwrap();
         let options = format!("size={mebibytes}m");
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
             .arg(&folder)
             .output();
-        mounted
-            .is_ok_and(|output| output.status.success())
-            .then_some(Self(folder))
+        match mounted {
+            Ok(output) if output.status.success() => Ok(Self(folder)),
+            Ok(output) => Err(format!(
+                "cannot mount a tmpfs: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            )),
+            Err(error) => Err(format!("cannot run mount: {error}")),
+        }
     }
 
     fn grow(&self, mebibytes: u32) {
@@ -571,8 +576,9 @@ fn a_full_disk_is_named_and_the_run_goes_on_once_there_is_room() {
     let expected = files_of(&expected);
     // Full while features are spilled, while they are written, while edges are spilled.
     for (k, mebibytes) in [1, 3, 4].into_iter().enumerate() {
-        let Some(disk) = SmallDisk::mount(bench.path(&format!("disk-{k}")), mebibytes) else {
-            return skip("a_full_disk_...", "no tmpfs can be mounted here");
+        let disk = match SmallDisk::mount(bench.path(&format!("disk-{k}")), mebibytes) {
+            Ok(disk) => disk,
+            Err(why) => grappa_skip::skip!("{why}"),
         };
         let out = disk.0.join("out.grappa");
         let ran = run(&mut command(&out)).failure(&["out.grappa.partial", "No space left on device", "--resume"]);

@@ -9,7 +9,6 @@ use std::{
 use grappa_tests::{
     files::{copy_folder, memory_folder},
     program::{command, run},
-    skip,
 };
 use serde_json::Value;
 
@@ -205,10 +204,7 @@ fn peak_memory_is_the_budget_and_a_bit() {
             ],
         );
         let Some(peak) = told["peak_rss_bytes"].as_u64() else {
-            return skip(
-                "peak_memory_is_the_budget_and_a_bit",
-                "the kernel does not tell peak memory",
-            );
+            grappa_skip::skip!("the kernel does not tell peak memory");
         };
         assert!(peak <= BUDGET + SLACK, "{view}: {peak} bytes with a budget of {BUDGET}");
         assert!(

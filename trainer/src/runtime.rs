@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn a_product_and_its_gradient_are_as_by_hand_on_every_device() {
         if let Cuda::Unusable { reason } = cuda() {
-            println!("skipped on CUDA: {reason}");
+            grappa_skip::skip_part!("CUDA: {reason}");
         }
         for device in devices() {
             let matrix = |values: [f32; 4]| Tensor::from_slice(&values).view([2, 2]).to_device(device);

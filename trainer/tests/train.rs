@@ -270,8 +270,7 @@ fn with_memory_for_a_part_of_the_features_the_same_is_learned() {
 #[test]
 fn on_cuda_the_same_is_learned() {
     if let Cuda::Unusable { reason } = runtime::cuda() {
-        println!("skipped on CUDA: {reason}");
-        return;
+        grappa_skip::skip!("CUDA: {reason}");
     }
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());

@@ -23,7 +23,7 @@ use rustix::{
     io::{Errno, ReadWriteFlags},
 };
 
-use crate::common::{Files, KINDS, Kind, Random, skip};
+use crate::common::{Files, KINDS, Kind, Random};
 
 /// Small, so that tests are quick and reads are many.
 fn options() -> Options {
@@ -242,14 +242,12 @@ fn a_file_that_refuses_direct_reads_is_opened_once_more_and_not_for_each_read() 
         interference: Some(Arc::new(RefusesDirect::default())),
         ..options()
     };
-    let Some(mut engine) = files.engine(Kind::UringDirect, options) else {
-        return;
+    let mut engine = match files.try_engine(Kind::UringDirect, options) {
+        Ok(engine) => engine,
+        Err(why) => grappa_skip::skip!("{why}"),
     };
     if !takes_direct_reads(&files.paths[0]) {
-        return skip(
-            "a_file_that_refuses_direct_reads_is_opened_once_more",
-            "this file system takes no direct reads",
-        );
+        grappa_skip::skip!("this file system takes no direct reads");
     }
     let reads: Vec<_> = (0..16).map(|page| read(0, 4096 * page, 4096)).collect();
     assert_eq!(engine.submit(&reads).unwrap(), 16);
@@ -295,8 +293,7 @@ fn direct_reads_leave_nothing_in_the_page_cache() {
             .custom_flags(libc::O_DIRECT)
             .open(&files.paths[0]);
         if cached_pages() > 0 || direct.is_err() {
-            let why = "this file system has no disk, or takes no direct reads";
-            return skip("direct_reads_leave_nothing_in_the_page_cache", why);
+            grappa_skip::skip!("this file system has no disk, or takes no direct reads");
         }
         forget();
         files.check(&mut *engine, &files.reads(1000, 20_000, 1));

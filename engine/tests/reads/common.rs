@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::Write,
     panic::Location,
     path::PathBuf,
     process::{Command, Output},
@@ -29,7 +28,8 @@ pub const KINDS: [Kind; 4] = [Kind::UringDirect, Kind::UringBuffered, Kind::Prea
 pub struct Files {
     pub contents: Vec<Vec<u8>>,
     pub paths: Vec<PathBuf>,
-    folder: tempfile::TempDir,
+    /// Goes away with this, and the files with it.
+    _folder: tempfile::TempDir,
 }
 
 impl Files {
@@ -53,7 +53,7 @@ impl Files {
         Self {
             contents,
             paths,
-            folder,
+            _folder: folder,
         }
     }
 
@@ -62,8 +62,19 @@ impl Files {
         self.paths.iter().map(open).collect()
     }
 
-    /// An engine that reads them; None, and a word on the terminal, where the machine refuses it.
+    /// An engine that reads them; None, and a skipped part of the test, where the machine refuses it.
     pub fn engine(&self, kind: Kind, options: Options) -> Option<Box<dyn ReadEngine>> {
+        match self.try_engine(kind, options) {
+            Ok(engine) => Some(engine),
+            Err(why) => {
+                grappa_skip::skip_part!("{kind:?}: {why}");
+                None
+            }
+        }
+    }
+
+    /// An engine that reads them; an error says why the machine refuses it.
+    pub fn try_engine(&self, kind: Kind, options: Options) -> std::result::Result<Box<dyn ReadEngine>, String> {
         let engine = match kind {
             Kind::Memory => Ok(Box::new(Memory::new(self.contents.clone(), options).unwrap()) as _),
             Kind::Pread => read::open(Choice::Pread, self.list(), options),
@@ -74,14 +85,8 @@ impl Files {
             }
         };
         match engine {
-            Ok(engine) => Some(engine),
-            Err(error) if error.to_string().starts_with("io_uring is refused") => {
-                skip(
-                    &format!("{kind:?} in {}", self.folder.path().display()),
-                    &error.to_string(),
-                );
-                None
-            }
+            Ok(engine) => Ok(engine),
+            Err(error) if error.to_string().starts_with("io_uring is refused") => Err(error.to_string()),
             Err(error) => panic!("{kind:?}: {error}"),
         }
     }
@@ -163,12 +168,6 @@ impl Random {
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
-}
-
-/// Says on the terminal, past the test harness's capture, that a test was skipped and why.
-pub fn skip(test: &str, why: &str) {
-    // `eprintln!` would be captured, and a skip that nobody sees looks like a pass.
-    writeln!(std::io::stderr(), "SKIPPED {test}: {why}").expect("stderr can be written to");
 }
 
 /// Runs `body` in a process of its own, whose limits it may change: the test `name` is started again, and comes here

@@ -11,7 +11,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use crate::common::{Files, KINDS, Kind, in_child, said, skip};
+use crate::common::{Files, KINDS, Kind, in_child, said};
 
 /// From now on this thread, and those it starts, get `error` from a system call; only if argument `n` has the bits `mask`,
 /// when that is given.
@@ -41,16 +41,13 @@ fn count(text: &str, what: &str) -> usize {
     text.matches(what).count()
 }
 
-/// Whether the machine has io_uring; says so if not.
-fn has_uring(test: &str) -> bool {
-    let files = Files::of(&[10]);
-    match read::open(Choice::Uring, files.list(), Options::default()) {
-        Ok(_) => true,
-        Err(error) => {
-            skip(test, &error.to_string());
-            false
+/// Skips the test that calls it if the machine has no io_uring.
+macro_rules! need_uring {
+    () => {
+        if let Err(why) = Files::of(&[10]).try_engine(Kind::UringDirect, Options::default()) {
+            grappa_skip::skip!("{why}");
         }
-    }
+    };
 }
 
 #[test]
@@ -96,9 +93,7 @@ fn without_io_uring_threads_read() {
 #[test]
 fn without_locked_memory_buffers_are_not_registered() {
     const NAME: &str = "limits::without_locked_memory_buffers_are_not_registered";
-    if !has_uring(NAME) {
-        return;
-    }
+    need_uring!();
     let output = in_child(NAME, &[], || {
         limit(Resource::Memlock, 64 << 10);
         // Who may lock any memory is not limited.
@@ -127,9 +122,7 @@ fn without_locked_memory_buffers_are_not_registered() {
 fn with_too_little_memory_for_a_ring_a_smaller_one_reads() {
     const NAME: &str = "limits::with_too_little_memory_for_a_ring_a_smaller_one_reads";
     const DEPTH: usize = 128;
-    if !has_uring(NAME) {
-        return;
-    }
+    need_uring!();
     let output = in_child(NAME, &[], || {
         // Rings of 128 entries and of 64 take too much; one of 32 does not.
         refuse(libc::SYS_io_uring_setup, libc::ENOMEM, Some((0, 128)));
@@ -182,9 +175,7 @@ fn with_few_descriptors_files_are_opened_again_and_again() {
 #[test]
 fn without_direct_reads_the_page_cache_serves() {
     const NAME: &str = "limits::without_direct_reads_the_page_cache_serves";
-    if !has_uring(NAME) {
-        return;
-    }
+    need_uring!();
     let output = in_child(NAME, &[], || {
         refuse(libc::SYS_openat, libc::EINVAL, Some((2, libc::O_DIRECT as u64)));
         let files = Files::of(&[1_000_000, 5000]);
@@ -202,7 +193,7 @@ fn without_direct_reads_the_page_cache_serves() {
 #[test]
 fn files_in_memory_are_read_too() {
     let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
-        return skip("files_in_memory_are_read_too", "there is no /dev/shm to write to");
+        grappa_skip::skip!("there is no /dev/shm to write to");
     };
     let files = Files::at(folder, &[1, 4096, 1_000_000]);
     for kind in [Kind::UringDirect, Kind::UringBuffered, Kind::Pread] {

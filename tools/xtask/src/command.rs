@@ -18,6 +18,11 @@ pub fn root() -> PathBuf {
         .to_owned()
 }
 
+/// Where Cargo puts what it builds.
+pub fn target_folder() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+}
+
 /// The Cargo that runs this.
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = program(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));

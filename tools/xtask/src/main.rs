@@ -7,6 +7,7 @@
 
 mod command;
 mod data;
+mod extras;
 mod lint;
 mod quickstart;
 mod setup;
@@ -34,6 +35,9 @@ enum Task {
         /// With the libraries that training on a GPU needs (4.6 GB instead of 1.3)
         #[arg(long)]
         cuda: bool,
+        /// Also install what tests are skipped without: PyTorch Geometric, and Debian's package of Chromium
+        #[arg(long)]
+        tests: bool,
     },
     /// Run all tests, the trainer's too (does `setup` first)
     Test,
@@ -58,7 +62,12 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
-        Task::Setup { cuda } => setup::setup(cuda).map(|torch| println!("libtorch is in {}", torch.display())),
+        Task::Setup { cuda, tests } => {
+            if tests {
+                extras::install();
+            }
+            setup::setup(cuda).map(|torch| println!("libtorch is in {}", torch.display()))
+        }
         Task::Test => test::test(),
         Task::Ci => lint::lint()
             .and_then(|()| quickstart::quickstart(Dataset::Auto))

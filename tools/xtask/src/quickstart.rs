@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 
 use crate::{
-    command::{cargo, program, root, run},
+    command::{cargo, program, root, run, target_folder},
     data, setup,
 };
 
@@ -141,6 +141,5 @@ fn heading(text: &str) {
 
 /// Runs one of the programs. None of the arguments has a space in it.
 fn grappa(name: &str, args: &str) -> Result<()> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir));
-    run(program(target.join(format!("release/grappa-{name}"))).args(args.split_whitespace()))
+    run(program(target_folder().join(format!("release/grappa-{name}"))).args(args.split_whitespace()))
 }

@@ -12,7 +12,7 @@ use std::{
     io::ErrorKind,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, bail, ensure};
@@ -109,7 +109,7 @@ fn load(python: &Path, torch: &Path, library: &str) -> Result<()> {
 }
 
 /// Installs PyTorch's wheel with pip and returns the `torch` folder.
-fn install(venv: &Path, cuda: bool) -> Result<PathBuf> {
+pub fn install(venv: &Path, cuda: bool) -> Result<PathBuf> {
     let python = venv.join("bin/python3");
     let pip_works = || output(program(&python).args(["-m", "pip", "--version"])).is_ok();
     if !pip_works() {
@@ -123,14 +123,13 @@ fn install(venv: &Path, cuda: bool) -> Result<PathBuf> {
         );
     }
 
-    let mut pip = program(&python);
-    pip.args(["-m", "pip", "install", "--disable-pip-version-check"]);
+    let mut command = pip(&python);
     if cuda {
-        pip.arg(CPU_PACKAGES[0]);
+        command.arg(CPU_PACKAGES[0]);
     } else {
-        pip.arg("--no-deps").args(CPU_PACKAGES);
+        command.arg("--no-deps").args(CPU_PACKAGES);
     }
-    run(&mut pip).with_context(|| {
+    run(&mut command).with_context(|| {
         format!("cannot install PyTorch {VERSION}: it needs Linux, a Python that PyTorch has a wheel for, and a package index")
     })?;
 
@@ -143,6 +142,20 @@ fn install(venv: &Path, cuda: bool) -> Result<PathBuf> {
     );
     load(&python, &torch, "libtorch_cpu.so").context("libtorch was installed, but does not load")?;
     Ok(torch)
+}
+
+/// `pip install` of a Python, to which packages are added.
+pub fn pip(python: &Path) -> Command {
+    let mut pip = program(python);
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--disable-pip-version-check",
+    ]);
+    pip
 }
 
 /// Makes `link` point to `target`, whatever it was before; there is no moment without it.

@@ -1,16 +1,38 @@
 //! `cargo xtask test`: all tests of the workspace in one run of Cargo, so that nothing is compiled twice.
+//!
+//! Rust's harness knows no skip at run time, so tests that cannot run here say so in a file (tests/skip). They are
+//! subtracted from those that passed, and listed with their reasons before the last line, which has the figures alone.
 
-use std::{env, ffi::OsString};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    ffi::OsString,
+    fmt::Write,
+    fs,
+    io::ErrorKind,
+    path::Path,
+    thread,
+};
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 
 use crate::{
-    command::{cargo, run_with_lines},
-    setup,
+    command::{cargo, run_with_lines, target_folder},
+    extras, setup,
 };
+
+/// Names the file that skipped tests append to.
+const SKIPS: &str = "GRAPPA_SKIPS";
 
 pub fn test() -> Result<()> {
     let libtorch = setup::setup(false)?;
+    let skips = target_folder().join("skips");
+    match fs::remove_file(&skips) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot remove {}", skips.display()));
+        }
+        _ => {}
+    }
 
     // Programs carry a run path; documentation tests can't.
     let mut library_path = OsString::from(libtorch.join("lib"));
@@ -18,21 +40,52 @@ pub fn test() -> Result<()> {
         library_path.push(":");
         library_path.push(more);
     }
+    let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    command.env("LD_LIBRARY_PATH", library_path).env(SKIPS, &skips);
+    // On a single processor the harness would run tests on its main thread, which has not their names.
+    if thread::available_parallelism().is_ok_and(|threads| threads.get() == 1) {
+        command.env("RUST_TEST_THREADS", "2");
+    }
+    if let Some(python) = extras::pyg_python() {
+        command.env(extras::PYG_PYTHON, python);
+    }
 
-    let mut total = Count::default();
-    let result = run_with_lines(
-        cargo(&["test", "--workspace", "--no-fail-fast"]).env("LD_LIBRARY_PATH", library_path),
-        |line| total.add(line),
-    );
-    // One figure for all of the test programs.
-    println!("\n{} passed, {} failed", total.passed, total.failed);
+    let mut count = Count::default();
+    let result = run_with_lines(&mut command, |line| count.add(line));
+    let skips = Skips::read(&skips)?;
+    if count.is_empty() {
+        result?;
+        bail!("no test ran");
+    }
+    print!("\n{}", summary(&count, &skips));
     result
 }
 
-#[derive(Default)]
+/// What was skipped and why, and the figures of all test programs on the last line.
+fn summary(count: &Count, skips: &Skips) -> String {
+    let mut text = String::new();
+    for (title, skipped) in [("Skipped", &skips.whole), ("Passed without a part", &skips.part)] {
+        if skipped.is_empty() {
+            continue;
+        }
+        writeln!(text, "{title}:").expect("a string takes all");
+        for (test, reasons) in skipped {
+            let reasons: Vec<&str> = reasons.iter().map(String::as_str).collect();
+            writeln!(text, "    {test}: {}", reasons.join("; ")).expect("a string takes all");
+        }
+    }
+    let skipped = skips.whole.len() as u64;
+    let passed = count.passed.saturating_sub(skipped);
+    let skipped = skipped + count.ignored;
+    writeln!(text, "{passed} passed, {} failed, {skipped} skipped", count.failed).expect("a string takes all");
+    text
+}
+
+#[derive(Debug, Default, PartialEq)]
 struct Count {
     passed: u64,
     failed: u64,
+    ignored: u64,
 }
 
 impl Count {
@@ -48,9 +101,54 @@ impl Count {
             match count.split_once(' ') {
                 Some((n, "passed")) => self.passed += n.parse().unwrap_or(0),
                 Some((n, "failed")) => self.failed += n.parse().unwrap_or(0),
+                Some((n, "ignored")) => self.ignored += n.parse().unwrap_or(0),
                 _ => {}
             }
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Tests by package and name, with the reasons of each.
+#[derive(Debug, Default)]
+struct Skips {
+    whole: BTreeMap<String, BTreeSet<String>>,
+    part: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Skips {
+    /// Of the file that tests appended to; none if none did.
+    fn read(path: &Path) -> Result<Self> {
+        match fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    /// Of lines with the extent, the package, the test and the reason.
+    fn parse(text: &str) -> Result<Self> {
+        let mut skips = Self::default();
+        for line in text.lines() {
+            let fields: Vec<&str> = line.splitn(4, '\t').collect();
+            let (extent, test, reason) = match fields[..] {
+                [extent, package, test, reason] => (extent, format!("{package} {test}"), reason),
+                _ => bail!("expected four fields in the list of skipped tests, found `{line}`"),
+            };
+            let tests = match extent {
+                "whole" => &mut skips.whole,
+                "part" => &mut skips.part,
+                _ => bail!("expected `whole` or `part` in the list of skipped tests, found `{line}`"),
+            };
+            tests.entry(test).or_default().insert(reason.to_owned());
+        }
+        // A test that stopped has not passed.
+        let whole = &skips.whole;
+        skips.part.retain(|test, _| !whole.contains_key(test));
+        Ok(skips)
     }
 }
 
@@ -58,16 +156,42 @@ impl Count {
 mod tests {
     use super::*;
 
+    const RESULTS: [&str; 3] = [
+        "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s",
+        "test a::b ... ok",
+        "test result: FAILED. 3 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.02s",
+    ];
+
+    fn count() -> Count {
+        let mut count = Count::default();
+        RESULTS.iter().for_each(|line| count.add(line));
+        count
+    }
+
     #[test]
     fn results_of_several_test_programs_are_added_up() {
-        let mut total = Count::default();
-        for line in [
-            "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s",
-            "test a::b ... ok",
-            "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s",
-        ] {
-            total.add(line);
-        }
-        assert_eq!((total.passed, total.failed), (15, 2));
+        let text = summary(&count(), &Skips::default());
+        assert_eq!(text, "15 passed, 2 failed, 1 skipped\n");
+    }
+
+    #[test]
+    fn a_skipped_test_has_not_passed_and_is_listed_with_its_reasons() {
+        let skips = Skips::parse(
+            "part\ta\tx::y\tCUDA: no driver\n\
+             whole\ta\tx::z\tno browser\n\
+             part\ta\tx::y\tCUDA: no driver\n\
+             part\ta\tx::y\tno io_uring\n\
+             part\ta\tx::z\tno io_uring\n\
+             whole\tb\tx::z\tno\tbrowser\n",
+        )
+        .unwrap();
+        assert_eq!(
+            summary(&count(), &skips),
+            "Skipped:\n    a x::z: no browser\n    b x::z: no\tbrowser\n\
+             Passed without a part:\n    a x::y: CUDA: no driver; no io_uring\n\
+             13 passed, 2 failed, 3 skipped\n"
+        );
+        Skips::parse("whole\ta\n").unwrap_err();
+        Skips::parse("some\ta\tb\tc\n").unwrap_err();
     }
 }

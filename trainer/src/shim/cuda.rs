@@ -180,8 +180,7 @@ mod tests {
     #[test]
     fn what_is_copied_beside_is_there_when_it_is_joined() {
         if let Cuda::Unusable { reason } = runtime::cuda() {
-            println!("skipped on CUDA: {reason}");
-            return;
+            grappa_skip::skip!("CUDA: {reason}");
         }
         let device = Device::Cuda(0);
         let stream = SideStream::of_cuda(0).expect("there is a device");

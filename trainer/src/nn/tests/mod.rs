@@ -14,10 +14,10 @@ use tch::{Kind, Tensor};
 
 use crate::runtime::{self, Cuda};
 
-/// The devices to test on. Says so if there is no CUDA.
+/// The devices to test on. Records a skipped part if there is no CUDA.
 fn devices() -> Vec<tch::Device> {
     if let Cuda::Unusable { reason } = runtime::cuda() {
-        println!("skipped on CUDA: {reason}");
+        grappa_skip::skip_part!("CUDA: {reason}");
     }
     runtime::devices()
 }

@@ -207,14 +207,8 @@ fn the_best_epoch_is_marked_and_many_classes_are_cut() {
     assert_eq!(html.matches("<tr>").count(), 1 + 25 + 1 + 12);
 }
 
-/// A browser that draws pages without a screen; none, with a line that says so, where there is none.
-fn browser() -> Option<&'static Path> {
-    let path = Path::new("/usr/bin/chromium");
-    if !path.exists() {
-        println!("skipped: there is no {}", path.display());
-    }
-    path.exists().then_some(path)
-}
+/// A browser that draws pages without a screen: where Debian's package `chromium` puts it.
+const BROWSER: &str = "/usr/bin/chromium";
 
 /// What a browser finds in the page: in a window as narrow as a phone's, and in a wide one.
 fn drawn(browser: &Path, html: &str) -> Value {
@@ -270,7 +264,10 @@ fn drawn(browser: &Path, html: &str) -> Value {
 
 #[test]
 fn a_browser_draws_every_plot_and_nothing_is_wider_than_a_phone() {
-    let Some(browser) = browser() else { return };
+    let browser = Path::new(BROWSER);
+    if !browser.exists() {
+        grappa_skip::skip!("there is no {BROWSER}");
+    }
     for (epochs, classes) in [(50, 40), (1, 2), (10_000, 5)] {
         let html = page(
             "a-store-with-a-name-that-is-long.grappa",

@@ -208,12 +208,19 @@ fn assert_contains(message: &str, parts: &[&str]) {
     }
 }
 
-/// The folder of real graphs beside the workspace, if this machine has it.
-fn real_data() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+/// The files of Cora, which are bundled.
+fn cora() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/cora")
+}
+
+/// The folder of a real graph beside the workspace; None, and a skipped part of the test, where this machine has it not.
+fn real_data(name: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../shared/data")
+        .join(name);
     if folder.is_dir() {
         return Some(folder);
     }
-    eprintln!("skipped: there are no real graphs in ../shared/data");
+    grappa_skip::skip_part!("{name} is not in ../shared/data");
     None
 }

@@ -1,0 +1,77 @@
+//! What some tests use beyond Rust and libtorch: PyTorch Geometric and a browser. Without them these tests are skipped.
+//!
+//! CI installs both. On a laptop, `cargo xtask setup --tests` does.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    command::{output, program, root, run},
+    setup,
+};
+
+/// Names the Python that has PyTorch Geometric.
+pub const PYG_PYTHON: &str = "GRAPPA_PYG_PYTHON";
+
+/// What exported models are compared with, and what loads them.
+const PYG_PACKAGES: [&str; 3] = ["torch_geometric==2.8.0", "safetensors", "numpy"];
+
+/// Where Debian's package puts it.
+const BROWSER: &str = "/usr/bin/chromium";
+
+/// Installs what is missing, and says what can't be.
+pub fn install() {
+    for (what, installed) in [("PyTorch Geometric", install_pyg()), ("Chromium", install_browser())] {
+        if let Err(error) = installed {
+            eprintln!("{what} is missing, so its tests will be skipped: {error:#}");
+        }
+    }
+}
+
+/// The Python to run what needs PyTorch Geometric with: the one that the user names, one that xtask made, or the
+/// machine's.
+pub fn pyg_python() -> Option<PathBuf> {
+    if let Some(own) = env::var_os(PYG_PYTHON) {
+        return Some(own.into());
+    }
+    let candidates = [venv().join("bin/python3"), PathBuf::from("python3")];
+    candidates.into_iter().find(|python| has_pyg(python))
+}
+
+fn venv() -> PathBuf {
+    root().join(".libtorch/venv")
+}
+
+/// Imports take seconds, so whether there is anything to import is asked first.
+fn has_pyg(python: &Path) -> bool {
+    let has = |script: &str| output(program(python).args(["-c", script])).is_ok();
+    has("import importlib.util as u, sys; sys.exit(u.find_spec('torch_geometric') is None)")
+        && has("import torch_geometric, safetensors, numpy")
+}
+
+fn install_pyg() -> Result<()> {
+    if pyg_python().is_some() {
+        return Ok(());
+    }
+    // PyTorch can only be imported with the libraries that it has for GPUs.
+    let venv = venv();
+    setup::install(&venv, true)?;
+    run(setup::pip(&venv.join("bin/python3")).args(PYG_PACKAGES))
+}
+
+fn install_browser() -> Result<()> {
+    if Path::new(BROWSER).exists() {
+        return Ok(());
+    }
+    output(program("apt-get").arg("--version")).context("there is no apt-get to install it with")?;
+    run(program("apt-get").args(["update", "--quiet"]))?;
+    run(program("apt-get").args(["install", "--yes", "--quiet", "--no-install-recommends", "chromium"]))?;
+    if !Path::new(BROWSER).exists() {
+        bail!("its package has no {BROWSER}");
+    }
+    Ok(())
+}
