@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{Write, pipe},
     os::fd::OwnedFd,
+    sync::mpsc,
     thread,
 };
 
@@ -18,23 +19,23 @@ fn options() -> Options {
     }
 }
 
-/// An engine that reads a file of these bytes through this ring; none, and a word on the terminal, where the machine
-/// refuses one.
-fn engine(test: &str, ring: io::Result<IoUring>, bytes: &[u8], options: Options) -> Option<Uring> {
-    let ring = match ring {
-        Ok(ring) => ring,
-        Err(error) => {
-            // `eprintln!` would be captured.
-            writeln!(io::stderr(), "SKIPPED {test}: {}", refusal(&error)).unwrap();
-            return None;
+/// Skips the test that calls it if the machine refuses the ring.
+macro_rules! granted {
+    ($ring:expr) => {
+        match $ring {
+            Ok(ring) => ring,
+            Err(error) => grappa_skip::skip!("{}", refusal(&error)),
         }
     };
+}
+
+/// An engine that reads a file of these bytes through this ring.
+fn engine(ring: IoUring, bytes: &[u8], options: Options) -> Uring {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     fs::write(&path, bytes).unwrap();
     let files = [ReadFile::open(&path, None).unwrap()].into();
-    let engine = Uring::with_ring(ring, files, options).unwrap();
-    Some(engine)
+    Uring::with_ring(ring, files, options).unwrap()
 }
 
 fn read(page: u64) -> Read {
@@ -50,11 +51,9 @@ fn read(page: u64) -> Read {
 fn more_completions_than_their_queue_holds_are_all_taken() {
     let bytes: Vec<u8> = (0..64 * 4096u32).map(|i| (i / 7) as u8 ^ (i / 4096) as u8).collect();
     for direct in [false, true] {
-        let ring = IoUring::builder().setup_cqsize(4).build(4);
+        let ring = granted!(IoUring::builder().setup_cqsize(4).build(4));
         let options = Options { direct, ..options() };
-        let Some(mut engine) = engine("more_completions_than_their_queue_holds", ring, &bytes, options) else {
-            return;
-        };
+        let mut engine = engine(ring, &bytes, options);
         let reads: Vec<Read> = (0..64).map(read).collect();
         for round in 0..20 {
             assert_eq!(engine.submit(&reads).unwrap(), 64);
@@ -76,6 +75,23 @@ fn more_completions_than_their_queue_holds_are_all_taken() {
     }
 }
 
+/// Waits until `thread` sleeps in the kernel for an answer of the ring. `work` is what it does, which must not end before.
+fn wait_until_it_waits<T>(work: &thread::JoinHandle<T>, thread: rustix::thread::Pid) {
+    let path = format!("/proc/self/task/{}/syscall", thread.as_raw_pid());
+    let waiting = format!("{} ", libc::SYS_io_uring_enter);
+    loop {
+        assert!(
+            !work.is_finished(),
+            "it ended while the kernel may write to the buffers"
+        );
+        // Says `running`, or the number of the system call that the thread sleeps in; gone when the thread has ended.
+        match fs::read_to_string(&path) {
+            Ok(call) if call.starts_with(&waiting) => return,
+            _ => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
 /// Starts a read that is answered when something is written to the pipe.
 fn start_to_read(engine: &mut Uring, from: impl Into<OwnedFd>) {
     let file = Arc::new(Open {
@@ -91,42 +107,37 @@ fn start_to_read(engine: &mut Uring, from: impl Into<OwnedFd>) {
 
 #[test]
 fn an_engine_that_is_dropped_waits_for_the_kernel_to_write_no_more() {
-    let test = "an_engine_that_is_dropped_waits_for_the_kernel";
-    let Some(mut engine) = engine(test, ring(64), &[7; 64 * 4096], options()) else {
-        return;
-    };
+    let mut engine = engine(granted!(ring(64)), &[7; 64 * 4096], options());
     let (from, mut to) = pipe().unwrap();
     start_to_read(&mut engine, from);
-    // Others are complete, or on their way.
     assert_eq!(engine.submit(&[read(1), read(2), read(3)]).unwrap(), 3);
-    let dropping = thread::spawn(move || drop(engine));
-    thread::sleep(Duration::from_millis(100));
-    assert!(
-        !dropping.is_finished(),
-        "the buffers are gone while the kernel may write to them"
-    );
+    // The others are answered, so only the pipe's read can be waited for.
+    while engine.ring.completion().len() < 3 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let (say, said) = mpsc::channel();
+    let dropping = thread::spawn(move || {
+        say.send(rustix::thread::gettid()).unwrap();
+        drop(engine);
+    });
+    wait_until_it_waits(&dropping, said.recv().unwrap());
     to.write_all(&[1; 4096]).unwrap();
     dropping.join().unwrap();
 }
 
 #[test]
 fn an_engine_that_failed_waits_for_the_kernel_before_its_buffers_are_used_again() {
-    let test = "an_engine_that_failed_waits_for_the_kernel";
-    let Some(mut engine) = engine(test, ring(64), &[7; 64 * 4096], options()) else {
-        return;
-    };
+    let mut engine = engine(granted!(ring(64)), &[7; 64 * 4096], options());
     let (from, mut to) = pipe().unwrap();
     start_to_read(&mut engine, from);
+    let (say, said) = mpsc::channel();
     let failing = thread::spawn(move || {
+        say.send(rustix::thread::gettid()).unwrap();
         let beyond = read(64);
         engine.submit(&[beyond]).unwrap_err();
         engine
     });
-    thread::sleep(Duration::from_millis(100));
-    assert!(
-        !failing.is_finished(),
-        "the buffer is free while the kernel may write to it"
-    );
+    wait_until_it_waits(&failing, said.recv().unwrap());
     to.write_all(&[1; 4096]).unwrap();
     let mut engine = failing.join().unwrap();
     assert_eq!((engine.owed, engine.in_flight()), (0, 0));
