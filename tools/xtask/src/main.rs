@@ -8,6 +8,7 @@
 mod command;
 mod data;
 mod extras;
+mod fuzz;
 mod lint;
 mod quickstart;
 mod setup;
@@ -43,6 +44,14 @@ enum Task {
     Test,
     /// What CI runs: `lint`, `quickstart`, `test`
     Ci,
+    /// Fuzz parsers and decoders with mutated files
+    Fuzz {
+        /// The target; all of them, one after another, if none is named
+        target: Option<String>,
+        /// Seconds for each target
+        #[arg(long, value_name = "N", default_value_t = 60)]
+        seconds: u64,
+    },
     /// Check format, tidiness, lints and documentation
     Lint,
     /// Check what compilers don't: specs and samples complete, links resolve, nothing left behind
@@ -72,6 +81,7 @@ fn main() -> ExitCode {
         Task::Ci => lint::lint()
             .and_then(|()| quickstart::quickstart(Dataset::Auto))
             .and_then(|()| test::test()),
+        Task::Fuzz { target, seconds } => fuzz::fuzz(target.as_deref(), seconds),
         Task::Lint => lint::lint(),
         Task::Tidy => tidy::tidy(),
         Task::Data { graph } => data::data(&graph),

@@ -1,0 +1,221 @@
+//! A campaign: mutants of a target's seeds, run until the time is over.
+//!
+//! ```text
+//! corpus = seeds, found inputs, what earlier campaigns kept
+//! until the time is over:
+//!     input = mutate(one of the corpus, another), mostly repaired
+//!     run it
+//!     a promise broken: save it, once for each place
+//!     an outcome never seen before: add it to the corpus
+//! ```
+//!
+//! An outcome is what the target says, without its numbers: messages name what is wrong, so a new one means that another
+//! branch was taken.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use grappa_tests::random::Random;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{
+    Target,
+    mutate::{INPUT_BYTES_MAX, mutate},
+    watch::{Ran, Watch},
+};
+
+/// Inputs that a corpus keeps.
+const CORPUS_MAX: usize = 4000;
+
+/// Outcomes belong together if so many words at their beginning are the same.
+const FAMILY_WORDS: usize = 5;
+
+/// Outcomes that belong together and are new.
+const FAMILY_MAX: usize = 30;
+
+/// What a campaign came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Inputs that were run.
+    pub runs: u64,
+    /// How many of them were accepted: mutants that are always refused find little.
+    pub accepted: u64,
+    /// Different outcomes.
+    pub outcomes: usize,
+    /// Broken promises: the place, what was said, and the input.
+    pub found: Vec<Found>,
+}
+
+/// An input that broke a promise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Where, or which promise.
+    pub place: String,
+    /// What was said.
+    pub message: String,
+    /// The input.
+    pub input: Vec<u8>,
+}
+
+/// When a campaign ends.
+#[derive(Debug, Clone, Copy)]
+pub enum End {
+    /// After so much time.
+    Time(Duration),
+    /// After so many inputs.
+    Runs(u64),
+}
+
+/// Fuzzes a target, starting with its seeds and `more`. `keep` sees each input that brings a new outcome.
+pub fn fuzz(
+    target: &Target,
+    watch: &Watch,
+    more: Vec<Vec<u8>>,
+    seed: u64,
+    end: End,
+    mut keep: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<Report> {
+    let begin = Instant::now();
+    let mut random = Random::new(seed);
+    let mut report = Report::default();
+    let (mut outcomes, mut places) = (Outcomes::default(), BTreeSet::new());
+    let mut corpus: Vec<Vec<u8>> = Vec::new();
+    let mut waiting: Vec<Vec<u8>> = (target.seeds)().into_iter().chain(more).collect();
+    waiting.reverse();
+    loop {
+        let is_over = match end {
+            // The clock is asked once in a while: some targets take a microsecond.
+            End::Time(most) => report.runs.is_multiple_of(16) && begin.elapsed() >= most,
+            End::Runs(most) => report.runs >= most,
+        };
+        if is_over && waiting.is_empty() {
+            report.outcomes = outcomes.seen.len();
+            return Ok(report);
+        }
+        let given = waiting.pop();
+        let is_given = given.is_some();
+        let input = given.unwrap_or_else(|| mutant(target, &corpus, &mut random));
+        report.runs += 1;
+        match watch.run(target, &input) {
+            Ran::Kept(outcome) => {
+                report.accepted += u64::from(outcome.contains("accepted"));
+                let is_new = outcomes.add(&outcome);
+                if is_given {
+                    corpus.push(input);
+                } else if is_new {
+                    keep(&input)?;
+                    match corpus.len() < CORPUS_MAX {
+                        true => corpus.push(input),
+                        false => {
+                            let at = random.below(corpus.len() as u64) as usize;
+                            corpus[at] = input;
+                        }
+                    }
+                }
+            }
+            Ran::Broke { place, message } => {
+                if places.insert(place.clone()) {
+                    report.found.push(Found { place, message, input });
+                }
+            }
+        }
+    }
+}
+
+fn mutant(target: &Target, corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
+    let pick = |random: &mut Random| match corpus.len() as u64 {
+        0 => &[][..],
+        // New ones as often as all others: they lead on.
+        length if random.below(2) == 0 => &corpus[(length - 1 - random.below(length.min(16))) as usize],
+        length => &corpus[random.below(length) as usize],
+    };
+    let mut input = pick(random).to_vec();
+    let other = pick(random);
+    mutate(&mut input, other, target.words, random);
+    // Now and then as it is: checksums are to be checked too.
+    if random.below(8) > 0 {
+        (target.repair)(&mut input);
+    }
+    input
+}
+
+/// The outcomes seen so far.
+#[derive(Default)]
+struct Outcomes {
+    seen: HashSet<u64>,
+    /// How many begin in the same way.
+    families: HashMap<u64, usize>,
+}
+
+impl Outcomes {
+    /// Whether an outcome is new. Messages that quote their input have no end of variants, so of those that begin in the
+    /// same way only some are.
+    fn add(&mut self, outcome: &str) -> bool {
+        let words = words_of(outcome);
+        if !self.seen.insert(xxh3_64(words.join(" ").as_bytes())) {
+            return false;
+        }
+        let beginning = xxh3_64(words[..words.len().min(FAMILY_WORDS)].join(" ").as_bytes());
+        let members = self.families.entry(beginning).or_default();
+        *members += 1;
+        *members <= FAMILY_MAX
+    }
+}
+
+/// The words of an outcome; numbers, paths, and what is quoted or escaped are all the same.
+fn words_of(outcome: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut quote = None;
+    for word in outcome.split_ascii_whitespace().take(60) {
+        let was_quoted = quote.is_some();
+        for byte in word.bytes() {
+            match (quote, byte) {
+                (Some(open), byte) if byte == open => quote = None,
+                (None, b'`' | b'"') => quote = Some(byte),
+                _ => {}
+            }
+        }
+        let is_plain = word.bytes().all(|byte| {
+            byte.is_ascii_alphabetic() || matches!(byte, b'.' | b',' | b':' | b';' | b'-' | b'(' | b')' | b'\'')
+        });
+        let word = if is_plain && !was_quoted { word } else { "#" };
+        if word != "#" || words.last() != Some(&"#") {
+            words.push(word);
+        }
+    }
+    words
+}
+
+/// The inputs in a folder, ordered by name; none if there is no folder.
+pub fn inputs_in(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| format!("cannot list {}", folder.display())),
+    };
+    let mut inputs = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        if bytes.len() <= INPUT_BYTES_MAX {
+            inputs.push((name, bytes));
+        }
+    }
+    inputs.sort();
+    Ok(inputs)
+}
+
+/// Writes an input into a folder, under a name that follows from its bytes. Returns the name.
+pub fn save(folder: &Path, input: &[u8]) -> Result<String> {
+    let name = format!("{:016x}", xxh3_64(input));
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let path = folder.join(&name);
+    fs::write(&path, input).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(name)
+}

@@ -1,0 +1,57 @@
+//! What the tests of every list of targets check. Everything here panics if it fails.
+
+use std::{fs, path::Path};
+
+use crate::{
+    Target,
+    campaign::inputs_in,
+    watch::{Ran, Watch},
+};
+
+/// A third of each target's seeds is accepted at least, and none breaks a promise: mutants of what is refused find little.
+pub fn seeds_are_accepted(targets: &[Target]) {
+    let watch = Watch::new();
+    for target in targets {
+        let seeds = (target.seeds)();
+        let mut accepted = 0;
+        for seed in &seeds {
+            match watch.run(target, seed) {
+                Ran::Kept(outcome) => accepted += usize::from(outcome.contains("accepted")),
+                Ran::Broke { place, message } => panic!("{}: {place}: {message}", target.name),
+            }
+        }
+        assert!(
+            3 * accepted > seeds.len(),
+            "{}: {accepted} of {}",
+            target.name,
+            seeds.len()
+        );
+    }
+}
+
+/// What was found in a folder for each target breaks no promise any more, and every folder has its target.
+pub fn found_inputs_are_right(targets: &[Target], found: &Path) {
+    let watch = Watch::new();
+    for target in targets {
+        for (name, input) in inputs_in(&found.join(target.name)).expect("the folder can be read") {
+            if let Ran::Broke { place, message } = watch.run(target, &input) {
+                panic!("{}/{name}: {place}: {message}", target.name);
+            }
+        }
+    }
+    for entry in fs::read_dir(found).expect("the folder can be read") {
+        let name = entry.expect("the folder can be read").file_name();
+        assert!(
+            name == "README.md" || targets.iter().any(|target| name == target.name),
+            "no target is called {}",
+            name.display()
+        );
+    }
+}
+
+/// Every target can be named.
+pub fn names_differ(targets: &[Target]) {
+    let mut names: Vec<_> = targets.iter().map(|target| target.name).collect();
+    names.sort_unstable();
+    assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+}

@@ -1,0 +1,9 @@
+//! Fuzzes every parser and decoder that does not need libtorch: see the library.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    grappa_fuzz::program::main(&grappa_fuzz::targets::all())
+}

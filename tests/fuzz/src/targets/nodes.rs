@@ -1,0 +1,326 @@
+//! Files of what nodes carry: features, labels, splits, parts, and the weights of edges. The first byte of an input chooses
+//! options, the rest is the file.
+//!
+//! Rows are read a few at a time, and once more all at once: that must make no difference.
+
+use std::path::Path;
+
+use grappa_engine::{
+    Result,
+    ingest::source::{
+        EdgeBatch, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, Keys, LabelBatch, LabelSource, MatrixSource,
+        PartSource, SplitSource,
+    },
+};
+use grappa_tests::{archive::write_npz, npy::Npy};
+
+use super::{
+    edges::{NPY, deflated, written},
+    outcome,
+};
+use crate::{Input, Target, repair::zip_after_choice};
+
+/// Rows that are read, so that an array of terabytes that is not there takes no hour.
+const ROWS_MAX: u64 = 5000;
+
+pub fn targets() -> Vec<Target> {
+    let target = |name, seeds, run| Target {
+        name,
+        seeds,
+        words: NPY,
+        repair: zip_after_choice,
+        run,
+        // Pieces of arrays, lines, and what unpacks them.
+        memory_base: 24 << 20,
+        memory_per_byte: 1 << 10,
+    };
+    vec![
+        target(
+            "feature-file",
+            feature_seeds as fn() -> _,
+            run_features as fn(&Input) -> _,
+        ),
+        target("label-file", label_seeds, run_labels),
+        target("split-file", split_seeds, run_split),
+        target("part-file", part_seeds, run_parts),
+        target("weight-file", weight_seeds, run_weights),
+    ]
+}
+
+fn with_choice(choice: u8, file: &[u8]) -> Vec<u8> {
+    [&[choice], file].concat()
+}
+
+/// The name chooses the format where the first bytes do not.
+fn file(input: &Input) -> (u8, std::path::PathBuf) {
+    let (choice, bytes) = input.choice();
+    let name = ["file.npy", "file.npz", "file.csv", "file.csv.gz"][usize::from(choice & 3)];
+    (choice, input.scratch.file(name, bytes))
+}
+
+fn csr() -> [(&'static str, Npy); 5] {
+    [
+        ("data", Npy::new(&[3], [1.0f32, 0.5, -2.0])),
+        ("indices", Npy::new(&[3], [0i32, 4, 2])),
+        ("indptr", Npy::new(&[4], [0i64, 2, 2, 3])),
+        ("shape", Npy::new(&[2], [3i64, 5])),
+        (
+            "format",
+            Npy {
+                descr: "|S3".into(),
+                fortran: false,
+                shape: vec![],
+                bytes: b"csr".to_vec(),
+            },
+        ),
+    ]
+}
+
+fn feature_seeds() -> Vec<Vec<u8>> {
+    let dense = || Npy::new(&[3, 4], (0..12).map(|i| i as f32 / 2.0));
+    vec![
+        with_choice(0, &dense().encode()),
+        with_choice(4, &Npy::new(&[3, 4], 0..12u64).encode()),
+        with_choice(8, &Npy::new(&[5], [1.5f64; 5]).encode()),
+        with_choice(1, &written(|path| write_npz(path, &[("x", dense())]))),
+        with_choice(1, &deflated(&written(|path| write_npz(path, &[("features", dense())])))),
+        with_choice(5, &written(|path| write_npz(path, &csr()))),
+        with_choice(2, b"0.5,1,2\n-1e3,4,5.25\n7,8,9\n"),
+        with_choice(6, b"1 2\n3 4\n"),
+    ]
+}
+
+fn label_seeds() -> Vec<Vec<u8>> {
+    let single = || Npy::new(&[4], [0i64, 3, -1, 2]);
+    vec![
+        with_choice(0, &single().encode()),
+        with_choice(4, &Npy::new(&[3, 4], (0..12).map(|i| (i % 2) as f32)).encode()),
+        with_choice(8, &Npy::new(&[3, 1], [0.0f32, f32::NAN, 2.0]).encode()),
+        with_choice(1, &written(|path| write_npz(path, &[("node_label", single())]))),
+        with_choice(1, &deflated(&written(|path| write_npz(path, &[("y", single())])))),
+        with_choice(2, b"0\n1\n\n2\nnan\n"),
+        with_choice(6, b"0,1,0\n1,0,1\n"),
+    ]
+}
+
+fn split_seeds() -> Vec<Vec<u8>> {
+    vec![
+        with_choice(0, &Npy::new(&[4], [0i64, 3, 7, 2]).encode()),
+        with_choice(
+            0,
+            &Npy {
+                descr: "|b1".into(),
+                fortran: false,
+                shape: vec![5],
+                bytes: vec![1, 0, 1, 1, 0],
+            }
+            .encode(),
+        ),
+        with_choice(2, b"0\n5\n# a comment\n12\n"),
+        with_choice(0x22, b"apt\nbash\n\xc3\xa9\n"),
+        with_choice(0x12, b"18446744073709551614\n"),
+    ]
+}
+
+fn part_seeds() -> Vec<Vec<u8>> {
+    vec![
+        with_choice(0, &Npy::new(&[4], [0i32, 1, 1, 0]).encode()),
+        with_choice(2, b"0\n1\n1\n0\n"),
+    ]
+}
+
+fn weight_seeds() -> Vec<Vec<u8>> {
+    vec![
+        with_choice(0, &Npy::new(&[4], [0.5f32, 1.0, 2.0, 3.0]).encode()),
+        with_choice(0, &Npy::new(&[4, 1], [0.5f64, 1.0, 2.0, 3.0]).encode()),
+        with_choice(0, &Npy::new(&[4], [1i32, 2, 3, 4]).encode()),
+    ]
+}
+
+fn run_features(input: &Input) -> String {
+    let (choice, path) = file(input);
+    let few = read_features(&path, 1 + usize::from(choice >> 4));
+    let all = read_features(&path, ROWS_MAX as usize);
+    match (few, all) {
+        (Ok(few), Ok(all)) => {
+            assert_eq!(few, all);
+            format!("accepted, rows: {}", all.0.min(3))
+        }
+        (Err(_), Err(error)) => format!("error: {error}"),
+        (few, all) => panic!("a few rows at a time: {few:?}, all at once: {all:?}"),
+    }
+}
+
+/// The number of rows, the bits of all numbers, and how many are not finite.
+fn read_features(path: &Path, at_once: usize) -> Result<(u64, Vec<u32>, u64)> {
+    let source = MatrixSource::open(path)?;
+    let (mut rows, mut values) = (0, Vec::new());
+    let (mut some, mut raw) = (Vec::new(), Vec::new());
+    loop {
+        // A row may be as wide as a store allows.
+        let count = at_once.min((1 << 16) / source.dim().max(1)).max(1);
+        let read = source.read_rows(rows, count, &mut some)?;
+        assert!(read <= count && some.len() == read * source.dim());
+        if let Some(found) = source.read_raw(rows, count, &mut raw)? {
+            assert_eq!((found, raw.len()), (read, some.len() * source.dtype().bytes()));
+            let mut converted = vec![0.0; some.len()];
+            source.dtype().source_dtype().to_f32(&raw, &mut converted);
+            assert!(bits(&converted).eq(bits(&some)), "raw numbers, converted");
+        }
+        values.extend(bits(&some));
+        rows += read as u64;
+        if read < count {
+            break;
+        }
+        // What is compared ends at the same row, however many are read at once.
+        if rows >= ROWS_MAX || values.len() > 1 << 20 {
+            return Ok((0, Vec::new(), 0));
+        }
+    }
+    if let Some(stated) = source.rows() {
+        assert_eq!(rows, stated);
+    }
+    Ok((rows, values, source.non_finite().map_or(0, |found| found.count)))
+}
+
+/// The numbers' bits; a NaN need not keep its own.
+fn bits(values: &[f32]) -> impl Iterator<Item = u32> {
+    values.iter().map(|value| match value.is_nan() {
+        true => f32::NAN.to_bits(),
+        false => value.to_bits(),
+    })
+}
+
+fn run_labels(input: &Input) -> String {
+    let (choice, path) = file(input);
+    let few = read_labels(&path, 1 + usize::from(choice >> 4));
+    let all = read_labels(&path, ROWS_MAX as usize);
+    match (few, all) {
+        (Ok(few), Ok(all)) => {
+            assert_eq!(few, all);
+            format!("accepted, labelled: {}", all.iter().flatten().count().min(2))
+        }
+        (Err(_), Err(error)) => format!("error: {error}"),
+        (few, all) => panic!("a few rows at a time: {few:?}, all at once: {all:?}"),
+    }
+}
+
+fn read_labels(path: &Path, at_once: usize) -> Result<Vec<Option<Vec<u32>>>> {
+    let source = LabelSource::open(path)?;
+    let mut labels = Vec::new();
+    let mut batch = LabelBatch::default();
+    loop {
+        let read = source.read_rows(labels.len() as u64, at_once, &mut batch)?;
+        assert_eq!(read, batch.len());
+        for index in 0..read {
+            let classes = batch.get(index).map(<[u32]>::to_vec);
+            assert!(
+                classes
+                    .iter()
+                    .flatten()
+                    .all(|&class| batch.class_max().is_some_and(|max| class <= max))
+            );
+            labels.push(classes);
+        }
+        if read < at_once {
+            return Ok(labels);
+        }
+        if labels.len() as u64 >= ROWS_MAX {
+            return Ok(Vec::new());
+        }
+    }
+}
+
+fn run_split(input: &Input) -> String {
+    let (choice, path) = file(input);
+    let ids = match choice & 0x20 {
+        0 => IdKind::Integer,
+        _ => IdKind::String,
+    };
+    let limit = match choice >> 3 & 3 {
+        0 => IdLimit::Dense,
+        1 => IdLimit::Nodes(1000),
+        _ => IdLimit::Sparse,
+    };
+    outcome(read_split(&path, ids, limit), |count| {
+        format!("accepted, ids: {}", count.min(3))
+    })
+}
+
+fn read_split(path: &Path, ids: IdKind, limit: IdLimit) -> Result<usize> {
+    let mut source = SplitSource::open(path, ids, limit)?;
+    let (mut count, mut some, mut keys) = (0, Vec::new(), Keys::default());
+    loop {
+        let (more, read) = match ids {
+            IdKind::Integer => {
+                let more = source.next_ids(&mut some)?;
+                assert!(some.iter().all(|&id| id < limit.exclusive()));
+                (more, some.len())
+            }
+            IdKind::String => {
+                let more = source.next_keys(&mut keys)?;
+                assert!(
+                    keys.iter()
+                        .all(|key| str::from_utf8(key).is_ok_and(|key| !key.is_empty()))
+                );
+                (more, keys.len())
+            }
+        };
+        if !more || count as u64 > 100 * ROWS_MAX {
+            return Ok(count);
+        }
+        for index in 0..read {
+            let _ = source.position(index);
+        }
+        count += read;
+    }
+}
+
+fn run_parts(input: &Input) -> String {
+    let (_, path) = file(input);
+    let read = || -> Result<usize> {
+        let mut source = PartSource::open(&path)?;
+        let (mut count, mut some) = (0, Vec::new());
+        while source.next_parts(&mut some)? && (count as u64) < 100 * ROWS_MAX {
+            count += some.len();
+        }
+        Ok(count)
+    };
+    outcome(read(), |count| format!("accepted, parts: {}", count.min(3)))
+}
+
+/// Four edges in a file that is known to be right, and the weights in the input.
+fn run_weights(input: &Input) -> String {
+    let (_, bytes) = input.choice();
+    let weights = input.scratch.file("weights.npy", bytes);
+    let edges: Vec<u8> = [0u64, 1, 1, 2, 2, 3, 3, 0]
+        .iter()
+        .flat_map(|id| id.to_le_bytes())
+        .collect();
+    let edges = input.scratch.file("edges.u64", &edges);
+    let read = |block_bytes| -> Result<Vec<u32>> {
+        let options = EdgeSourceOptions {
+            weights: Some(weights.clone()),
+            block_bytes,
+            ..Default::default()
+        };
+        let source = EdgeSource::open(std::slice::from_ref(&edges), options)?;
+        let (mut batch, mut all) = (EdgeBatch::default(), Vec::new());
+        while let Some(block) = source.next_block(&|_| false)? {
+            block.parse(&mut batch)?;
+            assert_eq!(batch.weights.len(), batch.sources.len());
+            assert!(batch.weights.iter().all(|weight| weight.is_finite()));
+            all.extend(batch.weights.iter().map(|weight| weight.to_bits()));
+        }
+        assert_eq!(all.len(), 4);
+        Ok(all)
+    };
+    match (read(16), read(1 << 16)) {
+        (Ok(in_pieces), Ok(whole)) => {
+            assert_eq!(in_pieces, whole);
+            "accepted".to_owned()
+        }
+        (Err(_), Err(error)) => format!("error: {error}"),
+        (in_pieces, whole) => panic!("in pieces: {in_pieces:?}, at once: {whole:?}"),
+    }
+}

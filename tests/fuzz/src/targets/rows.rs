@@ -1,0 +1,148 @@
+//! The rows of a chunk in both codes: `edges` and `degrees` without their containers.
+//!
+//! An input is the length of the rows' description in one byte, the description, and both payloads, one after another.
+
+use grappa_formats::{
+    FormatError, Result,
+    rows::{GapCode, RowCodec, RowSizes, Rows, RowsEncoder, RowsMeta, RowsTail},
+};
+use grappa_tests::random::Random;
+
+use super::outcome;
+use crate::{Input, Target, target::no_repair};
+
+pub fn targets() -> Vec<Target> {
+    let target = |name, seeds, run| Target {
+        name,
+        seeds,
+        words: &[],
+        repair: no_repair,
+        run,
+        memory_base: 1 << 20,
+        // A run of consecutive sources takes a few bits in gap code.
+        memory_per_byte: 1 << 10,
+    };
+    vec![
+        target(
+            "rows-elias-fano",
+            elias_fano_seeds as fn() -> _,
+            run_rows as fn(&Input) -> _,
+        ),
+        target("rows-gap", gap_seeds, run_rows),
+    ]
+}
+
+fn elias_fano_seeds() -> Vec<Vec<u8>> {
+    [16, 1000, 1 << 40]
+        .map(|universe| seed(RowCodec::EliasFano, universe))
+        .to_vec()
+}
+
+fn gap_seeds() -> Vec<Vec<u8>> {
+    let code = |first_is_relative, k: u8| {
+        RowCodec::Gap(GapCode {
+            first_is_relative,
+            first_k: k,
+            degree_k: k / 2,
+            gap_k: k / 3,
+            run_k: k / 4,
+        })
+    };
+    vec![
+        seed(code(true, 2), 1000),
+        seed(code(false, 0), 16),
+        seed(code(true, 12), 1 << 40),
+    ]
+}
+
+fn seed(codec: RowCodec, universe: u64) -> Vec<u8> {
+    let mut random = Random::new(universe);
+    let mut encoder = RowsEncoder::new(codec, universe, 4);
+    encoder.push(&[1, 3, 3, 9]);
+    encoder.push(&[]);
+    encoder.push(&[5, 6, 7, 8, 12]);
+    for degree in [1, 0, 2, 130, 17, 300] {
+        let mut sources: Vec<u64> = (0..degree).map(|_| random.below(universe)).collect();
+        sources.sort_unstable();
+        encoder.push(&sources);
+    }
+    encoder.push(&(0..universe.min(200)).collect::<Vec<_>>());
+    let RowsTail {
+        edges_payload_rest,
+        degrees_payload,
+        meta,
+    } = encoder.finish();
+    let meta = meta.encode();
+    [&[meta.len() as u8], &meta[..], &edges_payload_rest, &degrees_payload].concat()
+}
+
+fn run_rows(input: &Input) -> String {
+    let (length, rest) = input.choice();
+    let (meta, payloads) = rest.split_at(usize::from(length).min(rest.len()));
+    let result = RowsMeta::decode(meta).and_then(|meta| {
+        assert_eq!(RowsMeta::decode(&meta.encode()).expect("it was just encoded"), meta);
+        let edges = usize::try_from(meta.edges_payload_bytes()).unwrap_or(usize::MAX);
+        let (edges, degrees) = payloads.split_at(edges.min(payloads.len()));
+        read_rows(&meta, edges, degrees)
+    });
+    outcome(result, |what| what)
+}
+
+fn read_rows(meta: &RowsMeta, edges: &[u8], degrees: &[u8]) -> Result<String> {
+    let sizes = RowSizes::of(meta);
+    let rows = Rows::new(meta, &sizes, edges, degrees)?;
+    // Before rows are checked, none of this may panic, and no row may be longer than its bytes can say.
+    let mut sources = Vec::new();
+    for row in rows.range(0..rows.rows()).take(200) {
+        sources.clear();
+        row.decode_into(&mut sources);
+        let mut counted = 0;
+        row.iter().for_each(|_| counted += 1);
+        assert_eq!((sources.len() as u64, counted), (row.degree(), row.degree()));
+        sources.clear();
+        let positions: Vec<u64> = (0..row.degree()).step_by(3).collect();
+        row.get_many(&positions, &mut sources);
+        row.lower_bound(8);
+    }
+    rows.check(|_, _| {}).map_err(|problem| match problem.error {
+        FormatError::Invalid { what, offset } => FormatError::invalid(offset, what),
+        other => other,
+    })?;
+    let mut encoder = RowsEncoder::new(meta.codec, meta.universe, meta.first_node);
+    let mut edges_payload = Vec::new();
+    let (mut drawn, mut decoded) = (Vec::new(), Vec::new());
+    for row in 0..rows.rows() {
+        let place = rows.locate(row);
+        let found = rows.row_at(&place);
+        decoded.clear();
+        found.decode_into(&mut decoded);
+        assert_eq!(found.iter().collect::<Vec<_>>(), decoded);
+        assert!(decoded.is_sorted() && decoded.iter().all(|&source| source < meta.universe));
+        assert_eq!(
+            (rows.degree(row), found.degree()),
+            (decoded.len() as u64, decoded.len() as u64)
+        );
+        let positions: Vec<u64> = (0..decoded.len() as u64).step_by(5).collect();
+        drawn.clear();
+        found.get_many(&positions, &mut drawn);
+        assert!(drawn.iter().eq(decoded.iter().step_by(5)));
+        for &bound in decoded.iter().step_by(17).chain(&[0, meta.universe]) {
+            let expected = decoded.partition_point(|&source| source < bound);
+            assert_eq!(found.lower_bound(bound), expected as u64, "the sources below {bound}");
+        }
+        encoder.push(&decoded);
+        edges_payload.extend(encoder.take_bytes());
+    }
+    let RowsTail {
+        edges_payload_rest,
+        degrees_payload,
+        meta: again,
+    } = encoder.finish();
+    edges_payload.extend(edges_payload_rest);
+    assert_eq!(again, *meta);
+    assert!(
+        edges_payload == edges && degrees_payload == degrees,
+        "the same rows make the same bytes"
+    );
+    Ok(format!("accepted, exceptions: {}", meta.exceptions > 0))
+}

@@ -1,0 +1,107 @@
+//! What runs leave for later ones: recipes of generated graphs, and journals.
+
+use std::fs;
+
+use grappa_engine::{
+    generate::{Generator, Recipe},
+    io::journal::Journal,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::outcome;
+use crate::{Input, Target, target::no_repair};
+
+/// What JSON is made of.
+const JSON: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    "\"",
+    "null",
+    "true",
+    "1e400",
+    "-0.0",
+    "\\u0000",
+    "\\ud800",
+    "\"model\"",
+    "\"seed\"",
+    "\"rmat\"",
+    "\"sbm\"",
+    "\"erdos-renyi\"",
+];
+
+pub fn targets() -> Vec<Target> {
+    let target = |name, seeds, run| Target {
+        name,
+        seeds,
+        words: JSON,
+        repair: no_repair,
+        run,
+        memory_base: 4 << 20,
+        memory_per_byte: 256,
+    };
+    vec![
+        target("recipe", recipe_seeds as fn() -> _, run_recipe as fn(&Input) -> _),
+        Target {
+            repair: repair_journal,
+            ..target("journal", journal_seeds, run_journal)
+        },
+    ]
+}
+
+fn recipe_seeds() -> Vec<Vec<u8>> {
+    use grappa_engine::generate::{Model, Rmat};
+    let recipe = Recipe::new(Model::Rmat(Rmat::graph500(10, 4.0)), 7);
+    vec![recipe.to_json().into_bytes()]
+}
+
+fn run_recipe(input: &Input) -> String {
+    let Ok(text) = str::from_utf8(input.bytes) else {
+        return "no UTF-8".to_owned();
+    };
+    outcome(Recipe::from_json(text), |recipe| {
+        let again = Recipe::from_json(&recipe.to_json()).expect("it was just written");
+        assert_eq!(again, recipe);
+        outcome(Generator::new(recipe), |_| "accepted".to_owned())
+    })
+}
+
+fn journal_line(json: &str) -> String {
+    format!("{:016x} {json}\n", xxh3_64(json.as_bytes()))
+}
+
+fn journal_seeds() -> Vec<Vec<u8>> {
+    let lines = [r#"{"block":[0,1],"bytes":12}"#, "null", r#""text""#, "[1.5,2]"];
+    vec![lines.map(journal_line).concat().into_bytes(), Vec::new()]
+}
+
+/// Gives each line its checksum.
+fn repair_journal(file: &mut [u8]) {
+    for line in file.split_inclusive_mut(|&byte| byte == b'\n') {
+        if line.len() > 18 && line.ends_with(b"\n") {
+            let end = line.len() - 1;
+            let checksum = format!("{:016x} ", xxh3_64(&line[17..end]));
+            line[..17].copy_from_slice(checksum.as_bytes());
+        }
+    }
+}
+
+fn run_journal(input: &Input) -> String {
+    let path = input.scratch.file("journal", input.bytes);
+    let resume = || Journal::resume::<serde_json::Value>(&path).map(|(_, records)| records);
+    outcome(resume(), |records| {
+        // What was torn is cut off, once.
+        let left = fs::read(&path).expect("it was just read");
+        assert!(input.bytes.starts_with(&left));
+        assert_eq!(resume().expect("it was just cut"), records);
+        assert_eq!(fs::read(&path).expect("it was just read"), left);
+        format!(
+            "accepted, records: {}, torn: {}",
+            records.len().min(3),
+            left.len() < input.bytes.len()
+        )
+    })
+}

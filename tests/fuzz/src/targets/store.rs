@@ -1,0 +1,430 @@
+//! The files of a store: each is decoded, checked, read by random access, and encoded again.
+
+use std::{fs, path::Path};
+
+use grappa_formats::{
+    Result,
+    aggregates::{AggregateIndex, AggregateKind},
+    assignment::{Assignment, Current},
+    container::{FileKind, HEADER_BYTES, Header, decode_file, encode_file},
+    dictionary::{
+        DictionaryMeta, IntegerDictionary, IntegerDictionaryBuilder, KeyKind, StringDictionary, StringDictionaryBuilder,
+    },
+    features::FeaturesMeta,
+    labels::Labels,
+    manifest::{FeatureDtype, LabelKind, Manifest},
+    order_table::{OrderTable, encode_entries},
+    splits,
+    weights::Weights,
+};
+
+use super::outcome;
+use crate::{
+    Input, Target,
+    repair::{container, container_of},
+    target::no_repair,
+};
+
+/// What a decoder of a store's file may allocate: some times the file, for values are wider in memory than on disk.
+const fn target(name: &'static str, seeds: fn() -> Vec<Vec<u8>>, run: fn(&Input) -> String) -> Target {
+    Target {
+        name,
+        seeds,
+        words: &[],
+        repair: container,
+        run,
+        memory_base: 1 << 20,
+        memory_per_byte: 64,
+    }
+}
+
+pub fn targets() -> Vec<Target> {
+    vec![
+        target("container", container_seeds, run_container),
+        Target {
+            repair: |file| container_of(FileKind::MANIFEST, file),
+            ..target("manifest", || golden(&["manifest", "manifest-slice"]), run_manifest)
+        },
+        Target {
+            repair: |file| container_of(FileKind::ASSIGNMENT, file),
+            ..target(
+                "assignment",
+                || golden(&["assignment", "assignment-sweep", "assignment-whole"]),
+                run_assignment,
+            )
+        },
+        Target {
+            words: &["generation ", " ", "\n", "+1", "18446744073709551616"],
+            repair: no_repair,
+            ..target("current", || golden(&["CURRENT"]), run_current)
+        },
+        Target {
+            repair: |file| container_of(FileKind::AGGREGATES, file),
+            ..target("aggregates", || golden(&["aggregates"]), run_aggregates)
+        },
+        Target {
+            repair: |file| container_of(FileKind::DICTIONARY, file),
+            ..target("dictionary", dictionary_seeds, run_dictionary)
+        },
+        Target {
+            repair: |file| container_of(FileKind::ORDER, file),
+            ..target("order", || golden(&["order"]), run_order)
+        },
+        Target {
+            repair: |file| container_of(FileKind::LABELS, file),
+            ..target("labels", || golden(&["labels-single", "labels-multi"]), run_labels)
+        },
+        Target {
+            repair: |file| container_of(FileKind::FEATURES, file),
+            ..target(
+                "features",
+                || golden(&["features-f32", "features-f16", "features-bf16", "features-int8"]),
+                run_features,
+            )
+        },
+        Target {
+            repair: |file| container_of(FileKind::WEIGHTS, file),
+            ..target("weights", || golden(&["weights"]), run_weights)
+        },
+        Target {
+            repair: |file| container_of(FileKind::SPLIT, file),
+            ..target("split", split_seeds, run_split)
+        },
+    ]
+}
+
+/// Files of the formats' tests.
+pub(super) fn golden(names: &[&str]) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../formats/tests/golden/v1");
+    let read = |name: &&str| fs::read(folder.join(name)).unwrap_or_else(|error| panic!("golden file {name}: {error}"));
+    names.iter().map(read).collect()
+}
+
+/// A container whose payload was checked, as the decoder sees it.
+fn payload(file: &[u8]) -> &[u8] {
+    let header = Header::decode(file, kind_of(file), file.len() as u64).expect("it was decoded");
+    &file[header.payload_offset as usize..header.table_offset() as usize]
+}
+
+fn kind_of(file: &[u8]) -> FileKind {
+    FileKind(file[8..12].try_into().expect("four bytes"))
+}
+
+fn container_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = golden(&["edges-gap", "degrees-gap", "split", "order"]);
+    seeds.push(encode_file(FileKind::ROWS, vec![], &[]).0);
+    seeds
+}
+
+fn run_container(input: &Input) -> String {
+    let file = input.bytes;
+    let Some(fixed) = file.first_chunk::<HEADER_BYTES>() else {
+        return outcome(decode_file(file, FileKind::ROWS), |_| {
+            unreachable!("no header is that short")
+        });
+    };
+    let kind = kind_of(file);
+    let decoded = decode_file(file, kind);
+    if decoded.is_ok() {
+        assert!(Header::prefix_bytes(fixed).expect("it was decoded") <= file.len() as u64);
+    }
+    outcome(decoded, |(header, payload)| {
+        assert_eq!(header.file_bytes(), Some(file.len() as u64));
+        // What was decoded says all that there is, but for zeros before the payload, of which the checksum knows.
+        let encoded = Header::decode(&header.encode(), kind, file.len() as u64).expect("it was just encoded");
+        assert_eq!(encoded, header);
+        let (again, _) = encode_file(kind, header.meta.clone(), payload);
+        let (_, same) = decode_file(&again, kind).expect("it was just encoded");
+        assert_eq!(same, payload);
+        format!("accepted, {} blocks", header.blocks().min(3))
+    })
+}
+
+fn run_manifest(input: &Input) -> String {
+    outcome(Manifest::decode(input.bytes), |manifest| {
+        let again = Manifest::decode(&manifest.encode()).expect("it was just encoded");
+        assert_eq!(again, manifest);
+        let map = manifest.chunk_map();
+        assert_eq!(map.nodes(), manifest.nodes);
+        format!(
+            "accepted, whole: {}, features: {}, labels: {}",
+            manifest.is_whole(),
+            manifest.features.is_some(),
+            manifest.labels.is_some()
+        )
+    })
+}
+
+fn run_assignment(input: &Input) -> String {
+    // Generation and chunks are known from elsewhere: here, from the file itself if it has them.
+    let number = |at: usize| {
+        input
+            .bytes
+            .get(at..at + 8)
+            .map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight")))
+    };
+    let mut outcomes = Vec::new();
+    for (generation, chunks) in [(2, 4), (5, 4), (0, 3), (number(64).unwrap_or(0), 4)] {
+        let decoded = Assignment::decode(input.bytes, generation, chunks);
+        outcomes.push(outcome(decoded, |assignment| {
+            let again = Assignment::decode(&assignment.encode().0, generation, chunks).expect("it was just encoded");
+            assert_eq!(again, assignment);
+            for i in 0..chunks {
+                let i = grappa_formats::ChunkId(i);
+                for j in 0..chunks {
+                    let serves = assignment.bucket(i, grappa_formats::ChunkId(j));
+                    for partition in [serves.base, serves.variable].into_iter().flatten() {
+                        assert!(partition.0 < assignment.partitions());
+                    }
+                }
+                assignment.owners(i);
+            }
+            outcome(assignment.check_owners(), |()| "accepted".to_owned())
+        }));
+    }
+    outcomes.join("\n")
+}
+
+fn run_current(input: &Input) -> String {
+    outcome(Current::decode(input.bytes), |current| {
+        assert_eq!(current.encode().as_bytes(), input.bytes);
+        "accepted".to_owned()
+    })
+}
+
+fn run_aggregates(input: &Input) -> String {
+    let digest = input
+        .bytes
+        .get(64..72)
+        .map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight")));
+    let outcomes = AggregateKind::ALL.map(|kind| {
+        outcome(AggregateIndex::decode(input.bytes, kind, digest, 2), |index| {
+            assert_eq!(payload(&index.encode()), payload(input.bytes));
+            format!("accepted, {kind}")
+        })
+    });
+    outcomes.join("\n")
+}
+
+fn dictionary_of(meta: DictionaryMeta, payload: &[u8]) -> Vec<u8> {
+    encode_file(FileKind::DICTIONARY, meta.encode(), payload).0
+}
+
+fn integers(keys: impl IntoIterator<Item = u64>) -> Vec<u8> {
+    let mut builder = IntegerDictionaryBuilder::new();
+    keys.into_iter().for_each(|key| builder.push(key));
+    let (meta, payload) = builder.finish();
+    dictionary_of(meta, &payload)
+}
+
+fn strings<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> Vec<u8> {
+    let mut builder = StringDictionaryBuilder::new();
+    keys.into_iter().for_each(|key| builder.push(key.as_ref()));
+    let (meta, pieces) = builder.finish();
+    dictionary_of(meta, &pieces.collect::<Vec<_>>().concat())
+}
+
+fn dictionary_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = golden(&["dictionary-integers", "dictionary-strings"]);
+    seeds.push(integers([]));
+    seeds.push(strings::<&str>([]));
+    seeds.push(strings((10..99).map(|i| format!("prefix/{i}/of/all/keys"))));
+    let long = format!("z{}", "y".repeat(300));
+    seeds.push(strings(["", "a", &long, "\u{e9}"]));
+    seeds
+}
+
+fn run_dictionary(input: &Input) -> String {
+    let decoded = decode_file(input.bytes, FileKind::DICTIONARY)
+        .and_then(|(header, payload)| Ok((DictionaryMeta::decode(&header)?, header, payload)));
+    let result = decoded.and_then(|(meta, header, payload)| match meta.kind {
+        KeyKind::Integers => run_integers(&header, payload),
+        KeyKind::Strings => run_strings(&header, payload),
+    });
+    outcome(result, |what| what)
+}
+
+fn run_integers(header: &Header, payload: &[u8]) -> Result<String> {
+    let dictionary = IntegerDictionary::new(header, payload)?;
+    // Before it is checked, none of this may panic.
+    for key in dictionary.iter(0..dictionary.len()).take(200).chain([0, u64::MAX]) {
+        dictionary.find(key);
+    }
+    dictionary.check()?;
+    let mut builder = IntegerDictionaryBuilder::new();
+    for rank in 0..dictionary.len() {
+        let key = dictionary.get(rank);
+        assert_eq!(dictionary.find(key), Some(rank));
+        builder.push(key);
+    }
+    assert_eq!(builder.finish().1, payload);
+    Ok("integers accepted".to_owned())
+}
+
+fn run_strings(header: &Header, payload: &[u8]) -> Result<String> {
+    let dictionary = StringDictionary::new(header, payload)?;
+    // Before it is checked, none of this may panic; what is found is only defined for what passes the check.
+    let mut key = Vec::new();
+    let mut some = Vec::new();
+    for rank in (0..dictionary.len()).take(100) {
+        if dictionary.get(rank, &mut key).is_ok() {
+            some.push(key.clone());
+        }
+    }
+    some.push(b"zzz".to_vec());
+    for key in &some {
+        let _ = dictionary.find(key);
+    }
+    if let Ok(mut keys) = dictionary.iter_from(dictionary.len() / 2) {
+        while let Ok(Some(_)) = keys.next_key() {}
+    }
+    dictionary.check()?;
+    let mut builder = StringDictionaryBuilder::new();
+    let mut keys = dictionary.iter_from(0)?;
+    let mut rank = 0;
+    while let Some(found) = keys.next_key()? {
+        dictionary.get(rank, &mut key)?;
+        assert_eq!(found, key);
+        assert_eq!(dictionary.find(found)?, Some(rank));
+        builder.push(found);
+        rank += 1;
+    }
+    assert_eq!(rank, dictionary.len());
+    let (_, pieces) = builder.finish();
+    assert_eq!(
+        pieces.collect::<Vec<_>>().concat(),
+        payload,
+        "the same keys make the same bytes"
+    );
+    Ok("strings accepted".to_owned())
+}
+
+fn run_order(input: &Input) -> String {
+    let result = decode_file(input.bytes, FileKind::ORDER).and_then(|(header, payload)| {
+        let order = OrderTable::new(&header, payload)?;
+        for node in (0..order.nodes()).take(100) {
+            let _ = (order.inverse(node), order.forward(node));
+        }
+        order.check(0..order.nodes())?;
+        let all = |entry: &dyn Fn(u64) -> Result<u64>| (0..order.nodes()).map(entry).collect::<Result<Vec<u64>>>();
+        let (nodes, ranks) = (all(&|rank| order.forward(rank))?, all(&|node| order.inverse(node))?);
+        for (node, &rank) in ranks.iter().enumerate() {
+            assert_eq!(nodes[rank as usize], node as u64);
+        }
+        let mut again = Vec::new();
+        encode_entries(&nodes, &mut again);
+        encode_entries(&ranks, &mut again);
+        assert_eq!(again, payload);
+        Ok(())
+    });
+    outcome(result, |()| "accepted".to_owned())
+}
+
+fn run_labels(input: &Input) -> String {
+    let result = decode_file(input.bytes, FileKind::LABELS).and_then(|(header, payload)| {
+        let labels = Labels::new(&header, payload)?;
+        let (spec, rows) = (labels.meta().spec, labels.meta().span.rows);
+        for row in (0..rows).take(100) {
+            match spec.kind {
+                LabelKind::Single => drop(labels.single(row)),
+                LabelKind::Multi => {
+                    let _ = labels.multi(row).map(|set| set.iter().take(1000).count());
+                }
+            }
+        }
+        labels.check()?;
+        let mut again = Vec::new();
+        for row in 0..rows {
+            match spec.kind {
+                LabelKind::Single => spec.encode_single(labels.single(row)?, &mut again),
+                LabelKind::Multi => {
+                    let classes: Option<Vec<u32>> = labels.multi(row).map(|set| set.iter().collect());
+                    spec.encode_multi(classes.as_deref(), &mut again);
+                }
+            }
+        }
+        assert_eq!(again, payload);
+        Ok(spec.kind)
+    });
+    outcome(result, |kind| format!("accepted, {kind:?}"))
+}
+
+fn run_features(input: &Input) -> String {
+    let result = decode_file(input.bytes, FileKind::FEATURES).and_then(|(header, payload)| {
+        let meta = FeaturesMeta::decode(&header)?;
+        let layout = meta.layout;
+        layout.check_rows(payload, header.payload_offset)?;
+        let (dim, rows) = (layout.dim as usize, meta.span.rows as usize);
+        let mut values = vec![0.0; dim * rows];
+        layout.decode_rows(payload, &mut values);
+        let mut row_values = vec![0.0; if rows > 0 { dim } else { 0 }];
+        for row in 0..rows {
+            layout.decode_row(&payload[meta.row_offset(row as u64) as usize..], &mut row_values);
+            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&row_values), bits(&values[row * dim..][..dim]));
+        }
+        let mut again = vec![0; payload.len()];
+        layout.encode_rows(&values, &mut again);
+        // Scales of int8 are chosen anew, and a NaN need not keep its bits.
+        if layout.dtype != FeatureDtype::Int8 && values.iter().all(|value| !value.is_nan()) {
+            assert_eq!(again, payload);
+        }
+        Ok(layout.dtype)
+    });
+    outcome(result, |dtype| format!("accepted, {dtype:?}"))
+}
+
+/// The degrees of the golden file's rows.
+fn degrees() -> [u64; 66] {
+    let mut degrees = [0; 66];
+    (degrees[1], degrees[65]) = (2, 1);
+    degrees
+}
+
+fn run_weights(input: &Input) -> String {
+    let result = decode_file(input.bytes, FileKind::WEIGHTS).and_then(|(header, payload)| {
+        let weights = Weights::new(&header, payload)?;
+        let degrees = degrees();
+        let rows = weights.meta().span.rows;
+        // Degrees come from another file, which may not fit.
+        for degree in [0, 3, u64::MAX] {
+            for row in (0..rows).take(100) {
+                if let Ok(range) = weights.range(row, |row| degrees.get(row as usize).copied().unwrap_or(degree)) {
+                    let edges = (range.end - range.start) as usize;
+                    weights.copy(range, &mut vec![0.0; edges]);
+                }
+            }
+        }
+        weights.check(degrees)?;
+        for edge in 0..weights.meta().edges {
+            let place = weights.meta().place_of(edge..edge + 1);
+            let bytes = &payload[place.start as usize..place.end as usize];
+            assert_eq!(weights.get(edge).to_bits().to_le_bytes(), bytes);
+        }
+        Ok(())
+    });
+    outcome(result, |()| "accepted".to_owned())
+}
+
+fn split_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = golden(&["split"]);
+    for set in [
+        (0..0).collect::<roaring::RoaringTreemap>(),
+        (0..9000).step_by(2).collect(),
+        [0, (1 << 33) - 1].into_iter().collect(),
+    ] {
+        seeds.push(splits::encode("train", 1 << 33, &set).0);
+    }
+    seeds
+}
+
+fn run_split(input: &Input) -> String {
+    outcome(splits::decode(input.bytes, "train", 1 << 33), |set| {
+        let (file, _) = splits::encode("train", 1 << 33, &set);
+        let again = splits::decode(&file, "train", 1 << 33).expect("it was just encoded");
+        assert_eq!(again, set);
+        assert!(set.max().is_none_or(|max| max < 1 << 33));
+        assert_eq!(set.iter().take(20_000).count() as u64, set.len().min(20_000));
+        "accepted".to_owned()
+    })
+}

@@ -1,0 +1,280 @@
+//! Fuzz targets of the files of runs: configurations, checkpoints, safetensors, metrics, names of classes. Their readers are
+//! in the crate that links libtorch; what runs them is in `grappa_fuzz`.
+
+#![forbid(unsafe_code)]
+
+use std::{fs, path::Path};
+
+use grappa_fuzz::{Input, Target, scratch::Scratch, target::no_repair};
+use grappa_trainer::run::{
+    checkpoint::{Best, Checkpoint, NamedTensor, RunState, read_tensors, write_tensors},
+    config::TrainConfig,
+    early_stopping::EarlyStopping,
+    folder::class_names_of,
+    journal::read_records,
+    learning_rate::LearningRate,
+};
+use xxhash_rust::xxh3::Xxh3;
+
+/// What JSON and safetensors are made of.
+const JSON: &[&str] = &[
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    "\"",
+    "null",
+    "true",
+    "1e400",
+    "-0.0",
+    "\\u0000",
+    "\\ud800",
+    "\"dtype\"",
+    "\"F32\"",
+    "\"F16\"",
+    "\"BF16\"",
+    "\"I64\"",
+    "\"shape\"",
+    "\"data_offsets\"",
+    "\"__metadata__\"",
+    "[0,0]",
+    "18446744073709551615",
+];
+
+/// What configurations are made of.
+const TOML: &[&str] = &[
+    "=",
+    "\n",
+    "\"",
+    "[",
+    "]",
+    "{",
+    "}",
+    "#",
+    ".",
+    "'''",
+    "true",
+    "false",
+    "inf",
+    "-nan",
+    "1e400",
+    "0x10",
+    "1_000",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "\"auto\"",
+    "layers = ",
+    "fanouts = ",
+    "memory = ",
+    "1979-05-27",
+    "\"18446744073709551615GiB\"",
+    "epochs = ",
+];
+
+/// All targets, in the order in which they are run.
+pub fn all() -> Vec<Target> {
+    let target = |name, words, seeds, run| Target {
+        name,
+        seeds,
+        words,
+        repair: no_repair,
+        run,
+        memory_base: 4 << 20,
+        memory_per_byte: 256,
+    };
+    vec![
+        target("config", TOML, config_seeds as fn() -> _, run_config as fn(&Input) -> _),
+        target("safetensors", JSON, tensor_seeds, run_tensors),
+        Target {
+            repair: repair_checkpoint,
+            ..target("checkpoint", JSON, checkpoint_seeds, run_checkpoint)
+        },
+        target("metrics", JSON, metrics_seeds, run_metrics),
+        target(
+            "class-names",
+            &["\n", "\r", "\t", "\u{feff}"],
+            class_name_seeds,
+            run_class_names,
+        ),
+    ]
+}
+
+fn outcome<T, E: std::fmt::Display>(result: Result<T, E>, accepted: impl FnOnce(T) -> String) -> String {
+    match result {
+        Ok(value) => accepted(value),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+fn config_seeds() -> Vec<Vec<u8>> {
+    let default = TrainConfig::default().to_toml();
+    let few = "model = \"gat\"\nlayers = 3\nfanouts = [15, -1, 5]\nmemory = \"4GiB\"\nlr = 1e-3\n";
+    vec![default.into_bytes(), few.into(), Vec::new()]
+}
+
+fn run_config(input: &Input) -> String {
+    let path = input.scratch.file("config.toml", input.bytes);
+    outcome(TrainConfig::read(&path), |config| {
+        let again = input.scratch.file("again.toml", config.to_toml().as_bytes());
+        let again = TrainConfig::read(&again).expect("it was just written");
+        assert_eq!(again.to_toml(), config.to_toml());
+        // What passes the check can be asked everything.
+        outcome(config.check(), |()| {
+            let _ = (
+                config.fanouts(),
+                config.norm(),
+                config.batch(),
+                config.threads(),
+                config.digest(),
+            );
+            let _ = config.sampler(true);
+            config.model_options(8, 3);
+            "accepted".to_owned()
+        })
+    })
+}
+
+/// Tensors of one of the models that tests compare with PyTorch's.
+fn tensor_seeds() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../trainer/tests/fixtures");
+    let read = |name: &str| fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    vec![read("sage-1.safetensors"), read("gcn-1.safetensors")]
+}
+
+fn run_tensors(input: &Input) -> String {
+    let path = input.scratch.file("tensors.safetensors", input.bytes);
+    outcome(read_tensors(&path), |(tensors, metadata)| {
+        for tensor in &tensors {
+            assert_eq!(
+                tensor.bytes.len(),
+                tensor.shape.iter().product::<usize>() * tensor.dtype.bytes()
+            );
+        }
+        // A tensor without a name can be read, and is not written.
+        if tensors.iter().all(|tensor| !tensor.name.is_empty()) {
+            let again = input.scratch.path().join("again.safetensors");
+            let metadata = metadata.into_iter().collect();
+            write_tensors(&again, &tensors, &metadata).expect("memory takes all bytes");
+            let (mut same, same_metadata) = read_tensors(&again).expect("it was just written");
+            let mut tensors = tensors;
+            tensors.sort_by(|a, b| a.name.cmp(&b.name));
+            same.sort_by(|a, b| a.name.cmp(&b.name));
+            assert_eq!(same, tensors);
+            assert_eq!(
+                same_metadata.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+                metadata
+            );
+        }
+        "accepted".to_owned()
+    })
+}
+
+fn checkpoint_seeds() -> Vec<Vec<u8>> {
+    let state = RunState {
+        config_digest: u64::MAX - 5,
+        store_digest: 7,
+        inputs: 100,
+        outputs: 10,
+        epoch: 3,
+        step: 30,
+        generation: 3,
+        super_epoch: 2,
+        best: Some(Best {
+            epoch: 1,
+            step: 10,
+            val: 0.1 + 0.2,
+            test: None,
+        }),
+        learning_rate: LearningRate::default(),
+        early_stopping: EarlyStopping::default(),
+        seconds: 12.34,
+        counters: [("edges".to_owned(), 1 << 63)].into(),
+        averages: [("weight".to_owned(), 1.0 / 3.0)].into(),
+    };
+    let checkpoint = Checkpoint {
+        state,
+        parameters: vec![NamedTensor::from_f32("layers.0.weight", &[2, 3], &[0.5; 6])],
+        buffers: vec![NamedTensor::from_f32("running_mean", &[2], &[1.5, -2.5])],
+        optimizer: vec![NamedTensor::from_f32("exp_avg", &[6], &[0.0; 6])],
+    };
+    let scratch = Scratch::new();
+    let path = scratch.path().join("checkpoint");
+    checkpoint.write(&path).expect("memory takes all bytes");
+    vec![fs::read(path).expect("it was just written")]
+}
+
+/// Makes the digest right: XXH3-64 of the state and of every tensor's name, type, shape and bytes, each after its length.
+fn repair_checkpoint(file: &mut [u8]) {
+    const KEY: &[u8] = b"\"grappa.digest\":\"";
+    let scratch = Scratch::new();
+    let path = scratch.file("mutant", file);
+    let Ok((mut tensors, metadata)) = read_tensors(&path) else {
+        return;
+    };
+    let (Some(state), Some(at)) = (
+        metadata.get("grappa.state"),
+        file.windows(KEY.len()).position(|bytes| bytes == KEY),
+    ) else {
+        return;
+    };
+    let mut hash = Xxh3::new();
+    let mut part = |bytes: &[u8]| {
+        hash.update(&(bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    part(state.as_bytes());
+    tensors.sort_by(|a, b| a.name.cmp(&b.name));
+    for tensor in &tensors {
+        part(tensor.name.as_bytes());
+        part(tensor.dtype.to_string().as_bytes());
+        part(format!("{:?}", tensor.shape).as_bytes());
+        part(&tensor.bytes);
+    }
+    let digest = format!("{:016x}", hash.digest());
+    if let Some(bytes) = file.get_mut(at + KEY.len()..at + KEY.len() + 16) {
+        bytes.copy_from_slice(digest.as_bytes());
+    }
+}
+
+fn run_checkpoint(input: &Input) -> String {
+    let path = input.scratch.file("step.safetensors", input.bytes);
+    outcome(Checkpoint::read(&path), |checkpoint| {
+        let _ = checkpoint.state.check_store(8, 3);
+        let again = input.scratch.path().join("again.safetensors");
+        // A number that JSON can't say is refused when it is written.
+        outcome(checkpoint.write(&again), |()| {
+            let same = Checkpoint::read(&again).expect("it was just written");
+            assert_eq!(same.state, checkpoint.state);
+            "accepted".to_owned()
+        })
+    })
+}
+
+fn metrics_seeds() -> Vec<Vec<u8>> {
+    let lines = [
+        r#"{"epoch":1,"step":28,"loss":1.5,"val_accuracy":null,"seconds":1.25,"seconds_by_stage":{"sample":0.1},"bytes_read":9}"#,
+        r#"{"epoch":2,"step":56,"loss":null,"val_accuracy":0.75,"sampled_edges":3000000,"peak_rss_bytes":850000000}"#,
+    ];
+    vec![format!("{}\n{}\n", lines[0], lines[1]).into_bytes()]
+}
+
+fn run_metrics(input: &Input) -> String {
+    input.scratch.file("metrics.jsonl", input.bytes);
+    outcome(read_records(input.scratch.path()), |records| {
+        format!("accepted, records: {}", records.len().min(3))
+    })
+}
+
+fn class_name_seeds() -> Vec<Vec<u8>> {
+    vec![b"theory\nneural networks\n\xc3\xa9t\xc3\xa9\n".to_vec()]
+}
+
+fn run_class_names(input: &Input) -> String {
+    input.scratch.file("classes.txt", input.bytes);
+    outcome(class_names_of(input.scratch.path(), 3), |names| {
+        assert_eq!(names.len(), 3);
+        "accepted".to_owned()
+    })
+}
