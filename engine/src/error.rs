@@ -121,6 +121,15 @@ impl Error {
         }
     }
 
+    /// Whether the disk is full, or the user may not write more to it, or not so much to one file.
+    pub fn is_disk_full(&self) -> bool {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        match self {
+            Self::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge),
+            _ => false,
+        }
+    }
+
     /// For `map_err`: a format error in `path`.
     pub fn format(path: impl AsRef<Path>) -> impl FnOnce(FormatError) -> Self {
         move |source| Self::Format {

@@ -5,7 +5,10 @@
 //! ```text
 //! formats      one graph in every accepted format gives one store
 //! input        what is wrong with the input is told, with the place and the remedy, and leaves nothing behind
+//! concurrent   two processes on one output: one wins, and the other says why it does not go on
 //! crash        a run killed at any moment goes on to the same store
+//! planted      links and folders that somebody planted are neither followed nor emptied
+//! disk         a full disk leaves nothing in vain, and the error says what would help
 //! damage       every damaged byte of a store is found, and nothing panics
 //! repartition  assignments are replaced whole, however a run ends, and tell what they make
 //! sample       minibatches come as they were promised and within the budget, or an error says why not
@@ -20,7 +23,9 @@
 pub mod archive;
 pub mod files;
 pub mod graph;
+pub mod kills;
 pub mod npy;
+pub mod pairs;
 pub mod parquet;
 pub mod program;
 pub mod random;

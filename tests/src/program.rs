@@ -21,9 +21,12 @@ pub fn program(name: &str) -> PathBuf {
 }
 
 fn build() -> PathBuf {
-    // target/debug/deps/crash-0123456789abcdef
+    // target/debug/deps/crash-0123456789abcdef, or target/debug/faults
     let test = std::env::current_exe().expect("a test knows its own file");
-    let folder = test.ancestors().nth(2).expect("tests lie two folders deep").to_owned();
+    let mut folder = test.parent().expect("a file is in a folder").to_owned();
+    if folder.ends_with("deps") {
+        folder.pop();
+    }
     let profile = match folder.file_name().and_then(OsStr::to_str) {
         Some("debug") => "dev",
         Some(other) => other,

@@ -13,6 +13,7 @@ use std::{
 use grappa_tests::{
     files::{assert_same, files_of, memory_folder, names_in},
     graph::{Graph, GraphFiles},
+    kills::{self, Moment, Outcome},
     program::{self, Ran, run},
     random::Random,
 };
@@ -216,4 +217,47 @@ fn what_is_resumed_must_be_the_same_run() {
     fs::write(&files.labels, &other).unwrap();
     resume(&[]).failure(&["labels.npy"]);
     assert!(!store.exists());
+}
+
+/// Kills each job before some of its changes of the file system, among them all with which its result gets its name.
+#[cfg(debug_assertions)]
+fn kill_at_changes(folder: &Path, jobs: Vec<(kills::Job, usize)>) {
+    for (job, runs) in jobs {
+        let (job, _) = job.tried(folder, runs);
+        let changes = job.changes(folder);
+        let at = kills::sample(changes.len(), 24, 12, 7);
+        let mut killed = 0;
+        for number in at {
+            let outcome = job.kill(folder, &[Moment::Change(number)]);
+            let what = changes.get(number as usize - 1).map_or("the end", |change| change);
+            assert!(
+                matches!(outcome, Outcome::Same | Outcome::NotKilled),
+                "{}, killed before {what}: {outcome}",
+                job.name
+            );
+            killed += usize::from(outcome == Outcome::Same);
+        }
+        assert!(killed >= changes.len().min(20), "{}: killed {killed} times", job.name);
+    }
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn an_ingest_killed_before_any_change_of_the_file_system_resumes_to_the_same_store() {
+    let [inputs, folder] = [memory_folder(), memory_folder()];
+    kill_at_changes(folder.path(), kills::ingest_jobs(inputs.path()));
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn a_generator_killed_before_any_change_of_the_file_system_makes_the_same_files() {
+    let folder = memory_folder();
+    kill_at_changes(folder.path(), kills::generate_jobs());
+}
+
+#[test]
+#[cfg(debug_assertions)]
+fn what_is_done_with_stores_and_killed_before_any_change_of_the_file_system_comes_out_the_same() {
+    let [inputs, folder] = [memory_folder(), memory_folder()];
+    kill_at_changes(folder.path(), kills::store_jobs(inputs.path()));
 }

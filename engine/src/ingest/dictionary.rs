@@ -157,7 +157,7 @@ impl<'a> DictionaryWriter<'a> {
             KeyKind::Strings => Builder::Strings {
                 builder: StringDictionaryBuilder::new(),
                 hash,
-                hashes: File::create(hashes).map_err(Error::io("create", hashes))?,
+                hashes: durable::create_file(hashes)?,
                 path: hashes.to_owned(),
                 buffer: Vec::with_capacity(DRAIN_BYTES),
             },
@@ -214,10 +214,8 @@ impl<'a> DictionaryWriter<'a> {
                 buffer,
                 ..
             } => {
-                hashes
-                    .write_all(&buffer)
-                    .and_then(|()| hashes.sync_all())
-                    .map_err(Error::io("write", &path))?;
+                hashes.write_all(&buffer).map_err(Error::io("write", &path))?;
+                durable::sync_file(&hashes, &path)?;
                 let (meta, rest) = builder.finish();
                 for piece in rest {
                     self.file.write(&piece)?;

@@ -35,7 +35,7 @@ mod splits;
 mod spread;
 mod state;
 
-use std::{collections::BTreeMap, fs};
+use std::collections::BTreeMap;
 
 use grappa_formats::{
     ChunkId,
@@ -63,13 +63,8 @@ pub use self::{
     splits::SplitFile,
 };
 use crate::{
-    Error, Result,
-    ids::IdMap,
-    io::container::WrittenFile,
-    memory::MemoryGate,
-    progress::Progress,
-    sort::bits_for,
-    store::writer::{Begun, StoreFolder},
+    Result, ids::IdMap, io::container::WrittenFile, memory::MemoryGate, progress::Progress, sort::bits_for,
+    store::writer::StoreFolder,
 };
 
 /// Files of a chunk that are complete but not synced, and what the journal is to say of them.
@@ -104,7 +99,7 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
         folder: folder.clone(),
         progress,
     };
-    run.finish(begun, fingerprint, node_files)
+    run.finish(fingerprint, node_files)
         .map_err(|error| folder.failed(begun, error))
 }
 
@@ -119,20 +114,19 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn finish(mut self, begun: Begun, fingerprint: BTreeMap<String, String>, node_files: NodeFiles) -> Result<Summary> {
+    fn finish(mut self, fingerprint: BTreeMap<String, String>, node_files: NodeFiles) -> Result<Summary> {
         let folder = self.folder.path();
-        let state = match begun {
-            Begun::Resumed if State::path(folder).exists() => {
-                State::resume(folder, fingerprint, self.budget.block_bytes())?
-            }
-            // The journal goes when all but the rename is done.
-            Begun::Resumed if folder.join("manifest").exists() => {
-                let manifest = Manifest::decode(&fs::read(folder.join("manifest")).map_err(Error::io("read", folder))?)
-                    .map_err(Error::format(folder))?;
-                let bytes_on_disk = self.folder.commit(&manifest, &State::path(folder))?;
-                return Ok(Summary::of(&manifest, bytes_on_disk, self.options));
-            }
-            _ => State::create(folder, fingerprint, self.budget.block_bytes())?,
+        let journal = match State::path(folder).exists() {
+            true => Some(State::resume(folder, fingerprint.clone())?),
+            false => None,
+        };
+        if let Some(manifest) = self.folder.committing()? {
+            let bytes_on_disk = self.folder.commit(&manifest)?;
+            return Ok(Summary::of(&manifest, bytes_on_disk, self.options));
+        }
+        let state = match journal {
+            Some(state) => state,
+            None => State::create(folder, fingerprint, self.budget.block_bytes())?,
         };
         if state.block_bytes() != self.budget.block_bytes() {
             // The budget is another than when the run began, but the blocks it finished were cut by that one.
@@ -186,7 +180,7 @@ impl Run<'_> {
         if manifest.rejected > 0 {
             rejects.collect(&input, &rejects_path(self.options))?;
         }
-        let bytes_on_disk = self.folder.commit(&manifest, &State::path(folder))?;
+        let bytes_on_disk = self.folder.commit(&manifest)?;
         Ok(Summary::of(&manifest, bytes_on_disk, self.options))
     }
 

@@ -1,13 +1,16 @@
 //! The lines that `--on-bad-line skip` skipped, kept for the user to look at.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
 
 use super::{source::Reject, state::StageState};
-use crate::{Error, Result, io::durable};
+use crate::{
+    Error, Result,
+    io::durable::{self, Temporary},
+};
 
 /// One file of rejects a worker, among the scratch files of the unfinished store.
 pub struct RejectsFolder {
@@ -45,10 +48,8 @@ impl RejectsFolder {
     /// Joins what counts of the workers' files into `target`, which is replaced. Lines of different workers follow
     /// each other in no particular order.
     pub fn collect(&self, spilled: &StageState, target: &Path) -> Result<()> {
-        let temporary = durable::temporary_name(target);
-        let mut out = File::create(&temporary).map_err(Error::io("create", &temporary))?;
-        out.write_all(b"# file\tline or row\treason\ttext\n")
-            .map_err(Error::io("write", &temporary))?;
+        let out = Temporary::replace(target)?;
+        out.write_all(b"# file\tline or row\treason\ttext\n")?;
         for (&worker, spilled) in spilled
             .workers
             .iter()
@@ -56,10 +57,10 @@ impl RejectsFolder {
         {
             let path = self.path(worker);
             let file = File::open(&path).map_err(Error::io("open", &path))?;
-            io::copy(&mut file.take(spilled.counts.reject_bytes), &mut out).map_err(Error::io("write", &temporary))?;
+            io::copy(&mut file.take(spilled.counts.reject_bytes), &mut &out.file)
+                .map_err(Error::io("write", &out.path))?;
         }
-        out.sync_all().map_err(Error::io("sync", &temporary))?;
-        durable::rename(&temporary, target)
+        out.finish()
     }
 }
 
@@ -83,14 +84,7 @@ impl RejectsWriter {
         }
         let file = match &mut self.file {
             Some(file) => file,
-            none => {
-                let options = OpenOptions::new()
-                    .create(true)
-                    .write(true)
-                    .truncate(true)
-                    .open(&self.path);
-                none.insert(options.map_err(Error::io("create", &self.path))?)
-            }
+            none => none.insert(durable::create_file(&self.path)?),
         };
         file.write_all(&lines).map_err(Error::io("write", &self.path))?;
         self.bytes += lines.len() as u64;

@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    io::durable,
     memory::MemoryGate,
     progress::Progress,
     sort::{bits_for, sort_keys, sort_pairs},
@@ -265,7 +266,7 @@ impl Gather<'_> {
             spill.remove(0, number as u32)?;
             first_group = end;
         }
-        std::fs::remove_dir_all(&folder).map_err(Error::io("remove", &folder))
+        durable::remove_folder(&folder)
     }
 
     /// Passes each record of a part to `each`, in bounded memory.

@@ -15,7 +15,7 @@
 //! it is merged, on one.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::Write,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -25,7 +25,7 @@ use std::{
 use grappa_formats::dictionary::{KEY_BYTES_MAX, KeyKind};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{Error, Result, sort::sort_keys};
+use crate::{Error, Result, io::durable, sort::sort_keys};
 
 /// Bytes written to a run at a time.
 const WRITE_BYTES: usize = 256 << 10;
@@ -76,7 +76,7 @@ impl Runs {
         let number = finished.next;
         finished.next += 1;
         let path = self.path(number);
-        let file = File::create(&path).map_err(Error::io("create", &path))?;
+        let file = durable::create_file(&path)?;
         Ok(RunWriter {
             runs: self,
             number,
@@ -152,8 +152,7 @@ impl Runs {
             heap.advance(advance)?;
         }
         for run in runs {
-            let path = self.path(run.number);
-            fs::remove_file(&path).map_err(Error::io("remove", &path))?;
+            durable::remove_file(&self.path(run.number))?;
         }
         Ok(())
     }
@@ -563,7 +562,7 @@ mod tests {
         })
         .unwrap();
         assert!(!few || read == bytes, "{read} of {bytes} bytes were reported");
-        assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "runs are removed");
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "runs are removed");
         ids
     }
 

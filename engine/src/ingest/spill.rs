@@ -9,7 +9,7 @@
 //! depend on the order of records or the size of buffers, and costs one multiplication a word.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Position, Result};
+use crate::{Error, Position, Result, io::durable};
 
 /// What of a spill file counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,12 +106,16 @@ impl SpillFolder {
 
     /// Removes a file that is no longer needed; it may be absent.
     pub fn remove(&self, worker: u32, shard: u32) -> Result<()> {
-        let path = self.path(worker, shard);
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove the spill file", &path)(e)),
-            _ => Ok(()),
-        }
+        durable::remove_file(&self.path(worker, shard))
     }
+}
+
+/// Whether a file is a spill file of the records called `name`, by its own name.
+pub fn is_of(file: &str, name: &str) -> bool {
+    let number = |text: &str| text.parse::<u32>().is_ok();
+    file.strip_prefix(name)
+        .and_then(|rest| rest.strip_prefix('-')?.split_once('-'))
+        .is_some_and(|(worker, shard)| number(worker) && number(shard))
 }
 
 impl SpillWriter {
@@ -169,12 +173,14 @@ impl SpillWriter {
         extent.sum = extent.sum.wrapping_add(sum(words));
         // Opened for each write, so that thousands of shards need no thousands of file descriptors.
         let path = self.folder.path(self.worker, shard);
-        OpenOptions::new()
-            .create(true)
-            .write(true)
-            .truncate(offset == 0)
-            .open(&path)
-            .and_then(|file| file.write_all_at(bytemuck::cast_slice(words), offset))
+        let file = match offset {
+            0 => durable::create_file(&path)?,
+            _ => OpenOptions::new()
+                .write(true)
+                .open(&path)
+                .map_err(Error::io("open the spill file", &path))?,
+        };
+        file.write_all_at(bytemuck::cast_slice(words), offset)
             .map_err(Error::io("write the spill file", &path))
     }
 

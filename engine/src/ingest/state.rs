@@ -14,10 +14,11 @@ use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
 use super::{join::JoinPlan, plan::SpillPlan, source::BlockId, spill::Extent};
-use crate::{Error, Result, io::journal::Journal, store::writer::same_options};
-
-/// Name of the journal in the folder of an unfinished store.
-const JOURNAL: &str = "journal";
+use crate::{
+    Result,
+    io::journal::Journal,
+    store::writer::{JOURNAL, not_begun, same_options},
+};
 
 /// The stages whose records are spilled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -200,29 +201,15 @@ impl State {
         })
     }
 
-    /// Reads the journal of an earlier run in `folder`, which must have had the same `options`. Blocks are those of that
-    /// run, or of `block_bytes` if it had not begun anything.
-    pub fn resume(folder: &Path, options: BTreeMap<String, String>, block_bytes: usize) -> Result<Self> {
+    /// Reads the journal of an earlier run in `folder`, which must have had the same `options`. Blocks are those of that run.
+    pub fn resume(folder: &Path, options: BTreeMap<String, String>) -> Result<Self> {
         let path = folder.join(JOURNAL);
         let (journal, records) = Journal::resume(&path)?;
         let mut records = records.into_iter();
-        let block_bytes = match records.next() {
-            Some(Record::Started(before, block_bytes)) => {
-                same_options(folder, &before, &options)?;
-                block_bytes
-            }
-            Some(_) => {
-                return Err(Error::Options(format!(
-                    "{} does not begin as a journal does; remove that folder and start again",
-                    path.display()
-                )));
-            }
-            // The run was killed before it had begun anything.
-            None => {
-                journal.append(&Record::Started(options, block_bytes))?;
-                block_bytes
-            }
+        let Some(Record::Started(before, block_bytes)) = records.next() else {
+            return Err(not_begun(&path));
         };
+        same_options(folder, &before, &options)?;
         let mut known = Known::default();
         records.for_each(|record| known.apply(record));
         Ok(Self {

@@ -12,6 +12,7 @@ use grappa_formats::{
     container::{BlockHasher, FileKind, HEADER_BYTES, Header},
 };
 
+use super::durable;
 use crate::{Error, Result};
 
 /// Bytes collected before they go to the kernel.
@@ -46,7 +47,7 @@ impl ContainerWriter {
     /// Creates the file, replacing what may have been left at `path` by a run that was killed. `meta_bytes` is the
     /// length of the meta that [`ContainerWriter::finish`] will be given; the payload starts at a multiple of `align`.
     pub fn create(path: &Path, kind: FileKind, meta_bytes: usize, align: u64) -> Result<Self> {
-        let file = File::create(path).map_err(Error::io("create", path))?;
+        let file = durable::create_file(path)?;
         Ok(Self {
             path: path.to_owned(),
             file,
@@ -123,7 +124,7 @@ impl ContainerWriter {
 impl WrittenFile {
     /// Waits until the file is on disk. Its name is only after its folder was synced too.
     pub fn sync(&self) -> Result<()> {
-        self.file.sync_all().map_err(Error::io("sync", &self.path))
+        durable::sync_file(&self.file, &self.path)
     }
 }
 

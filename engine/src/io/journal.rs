@@ -6,14 +6,17 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::{self, BufRead, BufReader, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
+use rustix::fs::OFlags;
 use serde::{Serialize, de::DeserializeOwned};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::durable;
 use crate::{Error, Result};
 
 /// An open journal.
@@ -25,11 +28,25 @@ pub struct Journal {
 impl Journal {
     /// Starts a new, empty journal.
     pub fn create(path: &Path) -> Result<Self> {
+        durable::kill_point("create", path);
         let file = File::create_new(path).map_err(Error::io("create", path))?;
         Ok(Self {
             path: path.to_owned(),
             file: Mutex::new(file),
         })
+    }
+
+    /// Whether there is no journal, or one without a whole line: of a run that was killed before it had begun anything.
+    pub fn is_empty(path: &Path) -> Result<bool> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            opened => opened.map_err(Error::io("open", path))?,
+        };
+        let mut line = Vec::new();
+        BufReader::new(file)
+            .read_until(b'\n', &mut line)
+            .map_err(Error::io("read", path))?;
+        Ok(!line.ends_with(b"\n"))
     }
 
     /// Opens the journal of an earlier run. Returns the records it holds, and cuts off what is torn.
@@ -43,6 +60,7 @@ impl Journal {
         }
         let file = OpenOptions::new()
             .append(true)
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
             .open(path)
             .map_err(Error::io("open", path))?;
         file.set_len(good as u64).map_err(Error::io("truncate", path))?;
@@ -62,6 +80,7 @@ impl Journal {
             .map_err(Error::io("write", &self.path))?;
         let line = format!("{:016x} {json}\n", xxh3_64(json.as_bytes()));
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        durable::kill_point("append to", &self.path);
         file.write_all(line.as_bytes()).map_err(Error::io("write", &self.path))
     }
 }
@@ -90,8 +109,9 @@ mod tests {
         let whole = fs::read(&path).unwrap();
         for end in 0..=whole.len() {
             fs::write(&path, &whole[..end]).unwrap();
-            let (journal, records) = Journal::resume::<u32>(&path).unwrap();
             let expected = whole[..end].iter().filter(|&&byte| byte == b'\n').count() as u32;
+            assert_eq!(Journal::is_empty(&path).unwrap(), expected == 0);
+            let (journal, records) = Journal::resume::<u32>(&path).unwrap();
             assert_eq!(records, (0..expected).collect::<Vec<_>>());
             journal.append(&99u32).unwrap();
             let (_, records) = Journal::resume::<u32>(&path).unwrap();

@@ -15,30 +15,20 @@
 //! It costs four syncs, and the time of the table. Nothing is read but the manifest, which the caller has, and `CURRENT`:
 //! the number of edges does not matter.
 
-use std::{
-    fs::{self, File},
-    path::Path,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, io::ErrorKind, path::Path};
 
 use grappa_formats::{
     FormatError,
     assignment::{Assignment, Current},
     manifest::Manifest,
 };
-use rustix::fs::{FlockOperation, flock};
 
 use super::schedule::{Schedule, assignment, chunk_sizes};
 use crate::{
     Error, Position, Result,
-    io::durable,
+    io::durable::{self, FolderLock, Patience},
     store::{assignments::read_current, files},
 };
-
-/// How long another process is waited for, and how often it is looked whether it is done.
-const LOCK_WAIT: Duration = Duration::from_secs(2);
-const LOCK_POLL: Duration = Duration::from_millis(5);
 
 /// What a repartitioning is to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,40 +91,32 @@ pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptio
 }
 
 /// Holds the folder of assignments until dropped, or until the process ends.
-pub(super) fn lock(store: &Path) -> Result<File> {
+pub(super) fn lock(store: &Path) -> Result<FolderLock> {
     let path = store.join(files::ASSIGNMENTS);
-    let folder = File::open(&path).map_err(|e| files::missing(Error::io("open", &path)(e)))?;
-    let begin = Instant::now();
-    loop {
-        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(folder),
-            // Others hold it for some milliseconds: runs that share a store need not fail by that.
-            Err(rustix::io::Errno::WOULDBLOCK) if begin.elapsed() < LOCK_WAIT => thread::sleep(LOCK_POLL),
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let what = "another process is repartitioning this store; try again when it is done";
-                return Err(Error::input(store, Position::Whole, what));
-            }
-            Err(error) => return Err(Error::io("lock", &path)(error.into())),
-        }
+    // Others hold it for some milliseconds: runs that share a store need not fail by that.
+    match FolderLock::of(&path, Patience::Moment)? {
+        Some(lock) => Ok(lock),
+        None => Err(files::missing(Error::io("open", &path)(ErrorKind::NotFound.into()))),
     }
 }
 
 /// Removes generations that nobody can want any more, and files that killed runs left.
 fn remove_old(store: &Path, current: u64) {
     let folder = store.join(files::ASSIGNMENTS);
-    let remove = || -> std::io::Result<()> {
-        for entry in fs::read_dir(&folder)? {
-            let name = entry?.file_name();
+    let remove = || -> Result<()> {
+        let listed = |error| Error::io("list", &folder)(error);
+        for entry in fs::read_dir(&folder).map_err(listed)? {
+            let name = entry.map_err(listed)?.file_name();
             let Some(name) = name.to_str() else { continue };
             let is_old = files::generation_of(name).is_some_and(|g| g != current && g.checked_add(1) != Some(current));
             if is_old || files::is_left_over(&format!("{}/{name}", files::ASSIGNMENTS)) {
-                fs::remove_file(folder.join(name))?;
+                durable::remove_file(&folder.join(name))?;
             }
         }
         Ok(())
     };
     // The store is as it should be, and the next run tries again.
     if let Err(error) = remove() {
-        tracing::warn!("cannot remove old assignments from {}: {error}", folder.display());
+        tracing::warn!("old assignments stay: {error}");
     }
 }

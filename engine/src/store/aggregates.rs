@@ -11,10 +11,16 @@
 //! ```
 //!
 //! A run that was killed is continued by the next one: it keeps the files that are complete and of the wanted kind. The
-//! same bytes come out of it, whatever the memory and the number of threads.
+//! same bytes come out of it, whatever the memory and the number of threads. A run that finds the disk full removes what it
+//! has made: it would only keep other programs from writing.
+//!
+//! Aggregates that replace others take their place by two renames: `mean` becomes `mean.old.partial`, which is removed in the
+//! end, and `mean.partial` becomes `mean`. A run killed in between leaves a store without aggregates, and with all that the
+//! next run needs to finish at once.
 
 use std::{
     fs,
+    io::ErrorKind,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -39,7 +45,11 @@ use super::{
 use crate::{
     Error, Position, Result,
     aggregate::{Budget, GcnSum, Mean, NodeRows, ScaledRows, StoreFeatures, Sum, aggregate},
-    io::{container::ContainerFile, durable},
+    io::{
+        container::ContainerFile,
+        durable::{self, FolderLock},
+    },
+    machine::free_disk_bytes,
     progress::Progress,
 };
 
@@ -141,22 +151,59 @@ pub fn aggregate_bytes(store: &Store, dtype: Option<FeatureDtype>) -> Result<u64
 /// [`crate::aggregate`] says.
 ///
 /// # Errors
-/// If there are some already and they are not to be replaced, the store has no features or is a slice, the memory is too
-/// small, or a file can't be read or written. What is finished then stays, and the next run goes on with it.
+/// If there are some already and they are not to be replaced, the store has no features or is a slice, the memory or the disk
+/// is too small, or a file can't be read or written. What is finished then stays, and the next run goes on with it; but not if
+/// the disk is full.
 pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Progress) -> Result<Aggregated> {
     let target = folder(store, options.kind);
+    let old = with_suffix(&target, files::AGGREGATES_OLD);
+    if target.exists() {
+        // Of a run that was killed when it had replaced them.
+        durable::remove_folder(&old)?;
+    }
     check_absent(&target, options.replace)?;
     let layout = layout(store, options.dtype)?;
     let features = StoreFeatures::open(store)?;
     let partial = with_suffix(&target, files::AGGREGATES_PARTIAL);
-    let _lock = durable::lock_folder(&partial)?;
+    let _lock = FolderLock::wait(&partial)?;
     if let Err(error) = check_absent(&target, options.replace) {
         // Another process made them meanwhile; the folder was made for nothing, and goes if it is empty.
         let _ = fs::remove_dir(&partial);
         return Err(error);
     }
-
     let mut writer = ChunkRows::new(store.chunks(), &partial, layout);
+    let made =
+        check_disk(store, layout, &partial).and_then(|()| make(store, options, &features, &mut writer, progress));
+    let (files, kept) = match made {
+        Err(error) if error.is_disk_full() => {
+            drop(writer);
+            durable::remove_folder(&partial)?;
+            return Err(Error::Options(format!("{error}; {}", full_disk_remedy(store, layout))));
+        }
+        made => made?,
+    };
+    durable::remove_folder(&old)?;
+    if target.exists() {
+        durable::rename(&target, &old)?;
+    }
+    durable::rename(&partial, &target)?;
+    durable::sync_folder(store.path())?;
+    durable::remove_folder(&old)?;
+    Ok(Aggregated {
+        nodes: store.manifest().nodes,
+        bytes: files.iter().map(|file| file.bytes).sum(),
+        chunks_kept: kept,
+    })
+}
+
+/// Computes the rows that are missing, and writes the index. Returns the files, and how many there were before.
+fn make(
+    store: &Store,
+    options: &AggregateOptions,
+    features: &StoreFeatures<'_>,
+    writer: &mut ChunkRows,
+    progress: &dyn Progress,
+) -> Result<(Vec<AggregateFile>, u32)> {
     let first = writer.keep_finished()?;
     let kept = writer.finished().len() as u32;
     let width = features.width();
@@ -166,10 +213,10 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
     };
     let sink = &mut |nodes: Range<u64>, rows: &mut [f32]| writer.write(nodes, rows);
     match options.kind {
-        AggregateKind::Mean => aggregate(store, &features, None, &Mean { width }, first, budget, progress, sink)?,
-        AggregateKind::Sum => aggregate(store, &features, None, &Sum { width }, first, budget, progress, sink)?,
+        AggregateKind::Mean => aggregate(store, features, None, &Mean { width }, first, budget, progress, sink)?,
+        AggregateKind::Sum => aggregate(store, features, None, &Sum { width }, first, budget, progress, sink)?,
         AggregateKind::Gcn => {
-            let scaled = ScaledRows::new(&features, store)?;
+            let scaled = ScaledRows::new(features, store)?;
             let reduce = GcnSum { width };
             aggregate(store, &scaled, None, &reduce, first, budget, progress, sink)?;
         }
@@ -185,17 +232,37 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
         manifest_digest: manifest_digest(store.path())?,
         files: files.clone(),
     };
-    durable::write_file(&partial.join(files::AGGREGATE_INDEX), &index.encode())?;
-    if target.exists() {
-        fs::remove_dir_all(&target).map_err(Error::io("remove", &target))?;
+    durable::write_file(&writer.folder().join(files::AGGREGATE_INDEX), &index.encode())?;
+    Ok((files, kept))
+}
+
+/// Fails if the disk has no room for the rows that `partial` lacks: better now than after hours.
+fn check_disk(store: &Store, layout: FeatureLayout, partial: &Path) -> Result<()> {
+    let mut missing = store.manifest().nodes * u64::from(layout.stride);
+    for entry in fs::read_dir(partial).map_err(Error::io("list", partial))? {
+        let metadata = entry
+            .and_then(|entry| entry.metadata())
+            .map_err(Error::io("list", partial))?;
+        missing = missing.saturating_sub(metadata.len());
     }
-    durable::rename(&partial, &target)?;
-    durable::sync_folder(store.path())?;
-    Ok(Aggregated {
-        nodes: store.manifest().nodes,
-        bytes: files.iter().map(|file| file.bytes).sum(),
-        chunks_kept: kept,
-    })
+    match free_disk_bytes(partial) {
+        Some(free) if free < missing => Err(Error::io("make aggregates in", partial)(ErrorKind::StorageFull.into())),
+        _ => Ok(()),
+    }
+}
+
+fn full_disk_remedy(store: &Store, layout: FeatureLayout) -> String {
+    let bytes = store.manifest().nodes * u64::from(layout.stride);
+    let free = match free_disk_bytes(store.path()) {
+        Some(free) => format!(", of which {} MiB are free now", free >> 20),
+        None => String::new(),
+    };
+    format!(
+        "aggregates of type {} take {} MiB of disk{free}: free some, store them in fewer bytes with --dtype f16 or int8, or \
+         train without them with --first-hop sampled",
+        layout.dtype.name(),
+        bytes.div_ceil(1 << 20)
+    )
 }
 
 fn check_absent(target: &Path, replace: bool) -> Result<()> {

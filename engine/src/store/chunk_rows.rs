@@ -54,6 +54,11 @@ impl<'a> ChunkRows<'a> {
         }
     }
 
+    /// Where files are written.
+    pub fn folder(&self) -> &Path {
+        self.folder
+    }
+
     /// What it holds in memory, about.
     pub fn memory(&self) -> u64 {
         ENCODE_ROWS as u64 * u64::from(self.layout.stride) + (1 << 20)

@@ -30,6 +30,8 @@ pub const ORDER: &str = "ids/order";
 pub const AGGREGATES: &str = "aggregates";
 /// What is added to the name of their folder while they are made.
 pub const AGGREGATES_PARTIAL: &str = ".partial";
+/// What is added to the name of a folder of aggregates that others replace, until it is removed.
+pub const AGGREGATES_OLD: &str = ".old.partial";
 /// The file that says which files there are of one kind.
 pub const AGGREGATE_INDEX: &str = "index";
 
@@ -62,8 +64,10 @@ pub fn is_left_over(path: &str) -> bool {
     let name = path
         .strip_prefix(ASSIGNMENTS)
         .and_then(|rest| rest.strip_prefix('/')?.strip_suffix(TEMPORARY));
-    let is_partial = |name: &str| name.strip_suffix(AGGREGATES_PARTIAL).and_then(aggregates_of).is_some();
-    is_partial(path) || name.is_some_and(|name| name == "CURRENT" || generation_of(name).is_some())
+    let is_partial = |suffix| path.strip_suffix(suffix).and_then(aggregates_of).is_some();
+    is_partial(AGGREGATES_OLD)
+        || is_partial(AGGREGATES_PARTIAL)
+        || name.is_some_and(|name| name == "CURRENT" || generation_of(name).is_some())
 }
 
 /// The aggregates that a folder holds, complete or on their way, by its path relative to a store.

@@ -1,21 +1,36 @@
 //! Writing a store: a folder that grows under a temporary name and gets its own when it is complete.
 //!
 //! ```text
-//! NAME.grappa.partial/     while it grows
+//! NAME.grappa.partial/     while it grows; locked by the process that writes it
+//!     journal              what is finished
 //!     chunk-<i>/...        complete files, synced one by one
-//!     scratch/...          spill files
-//!     manifest             last
+//!     scratch/...          spill files; with --tmp they are in a folder below that,
+//!     scratch-folder       and this file says which
+//!     manifest             last: from now on the store is being committed
 //! NAME.grappa/             after one rename
 //! ```
 //!
 //! Whoever dies before the rename leaves a folder that no program takes for a store, and an existing store is never
 //! touched.
+//!
+//! A commit may be interrupted and done again. Once the manifest has its name, all other files of the store are complete and
+//! on disk, and no scratch file is needed any more: a resumed run that finds a manifest does the commit again, and nothing
+//! else ([`StoreFolder::committing`]). Before, the journal says what is finished.
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    ffi::OsString,
+    fs,
+    io::{self, Read},
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::MetadataExt,
+    },
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use crossbeam::channel::{self, Receiver};
@@ -28,16 +43,25 @@ use grappa_formats::{
     rows::{RowsEncoder, RowsMeta, choose_codec},
     weights::{WeightsEncoder, WeightsMeta},
 };
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::process::geteuid;
 
+use super::files;
 use crate::{
-    Error, Result,
+    Error, Position, Result,
     io::{
         container::{ContainerWriter, WrittenFile},
-        durable,
+        durable::{self, FolderLock, Patience, TEMPORARY},
+        journal::Journal,
     },
     workers,
 };
+
+/// Name of the journal in the folder of an unfinished store.
+pub const JOURNAL: &str = "journal";
+/// Name of the folder for scratch files in the folder of an unfinished store.
+const SCRATCH: &str = "scratch";
+/// Name of the file that says where scratch files are, if they are not in the folder of the unfinished store.
+const SCRATCH_FOLDER: &str = "scratch-folder";
 
 /// Edges that are looked at before a chunk's row codec is chosen.
 const SAMPLE_EDGES: usize = 1 << 15;
@@ -49,12 +73,13 @@ const SYNC_QUEUE: usize = 8;
 /// Threads that sync files. They wait for the disk, and together they wait for fewer commits of the file system.
 const SYNC_THREADS: usize = 8;
 
-/// The folder of a store that is being written.
+/// The folder of a store that is being written. No other process writes there while a clone of this lives.
 #[derive(Debug, Clone)]
 pub struct StoreFolder {
     store: PathBuf,
     partial: PathBuf,
     scratch: PathBuf,
+    _lock: Arc<FolderLock>,
 }
 
 /// What became of a folder left by an earlier run.
@@ -69,42 +94,75 @@ pub enum Begun {
 impl StoreFolder {
     /// Makes the folder in which the store `store` grows. Scratch files go below `tmp`, or into the folder itself.
     ///
-    /// Fails if `store` exists, or if an earlier run left a folder and `resume` does not ask for it.
+    /// A folder that an earlier run left is resumed if `resume` asks for it. If that run had not begun anything, it is emptied.
+    ///
+    /// # Errors
+    /// If `store` exists, another process is making it, or an earlier run left a folder and `resume` does not ask for it.
     pub fn begin(store: &Path, tmp: Option<&Path>, resume: bool) -> Result<(Self, Begun)> {
         let partial = with_suffix(store, ".partial");
-        if store.symlink_metadata().is_ok() {
-            let what = "cannot create the store: something with this name exists; remove it or choose another --out";
-            return Err(Error::input(store, crate::Position::Whole, what));
-        }
-        let begun = match fs::create_dir(&partial) {
-            Ok(()) => Begun::Fresh,
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && resume => Begun::Resumed,
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                let what = "an earlier run left this unfinished store; continue it with --resume, or remove it";
-                return Err(Error::input(&partial, crate::Position::Whole, what));
+        let (lock, begun) = loop {
+            if store.symlink_metadata().is_ok() {
+                let what =
+                    "cannot create the store: something with this name exists; remove it or choose another --out";
+                return Err(Error::input(store, Position::Whole, what));
             }
-            Err(e) => return Err(Error::io("create the folder", &partial)(e)),
+            let begun = match durable::create_new_folder(&partial)? {
+                true => Begun::Fresh,
+                false => Begun::Resumed,
+            };
+            // Whoever made the folder, or wants to resume, expects it to be free.
+            let patience = match begun == Begun::Fresh || resume {
+                true => Patience::Moment,
+                false => Patience::None,
+            };
+            // The process that had it may have finished the store, or given up: then everything is to be looked at anew.
+            let Some(lock) = FolderLock::of(&partial, patience)? else {
+                continue;
+            };
+            if store.symlink_metadata().is_ok() {
+                if begun == Begun::Fresh {
+                    durable::remove_folder(&partial)?;
+                }
+                continue;
+            }
+            break (lock, begun);
         };
-        let scratch = match tmp {
-            // Two stores of one name in different folders must not share scratch files.
-            Some(tmp) => tmp.join(format!("grappa-scratch-{:016x}", name_hash(&partial)?)),
-            None => partial.join("scratch"),
-        };
-        if let Err(e) = fs::create_dir_all(&scratch) {
-            if begun == Begun::Fresh {
+        if begun == Begun::Resumed && !resume {
+            let what = "an earlier run left this unfinished store; continue it with --resume, or remove it";
+            return Err(Error::input(&partial, Position::Whole, what));
+        }
+        if !partial.join(files::MANIFEST).exists() && Journal::is_empty(&partial.join(JOURNAL))? {
+            // What is there may be of a run with other options: nothing of it may get into the store.
+            clear(&partial)?;
+        }
+        let scratch = match scratch_folder(&partial, tmp) {
+            Err(error) if begun == Begun::Fresh => {
                 // Nothing is in it yet, and a wrong --tmp is no reason to leave it.
-                remove_all(&partial)?;
+                durable::remove_folder(&partial)?;
+                return Err(error);
             }
-            return Err(Error::io("create the folder", &scratch)(e));
+            scratch => scratch?,
+        };
+        let folder = Self {
+            store: store.to_owned(),
+            partial,
+            scratch,
+            _lock: Arc::new(lock),
+        };
+        Ok((folder, begun))
+    }
+
+    /// The manifest of a run that died while it committed. There is nothing to do but [`StoreFolder::commit`] it again.
+    ///
+    /// # Errors
+    /// If the manifest can't be read or is damaged.
+    pub fn committing(&self) -> Result<Option<Manifest>> {
+        let path = self.partial.join(files::MANIFEST);
+        match fs::read(&path) {
+            Ok(bytes) => Manifest::decode(&bytes).map(Some).map_err(Error::format(path)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("read", path)(e)),
         }
-        Ok((
-            Self {
-                store: store.to_owned(),
-                partial,
-                scratch,
-            },
-            begun,
-        ))
     }
 
     /// What becomes of the folder when making the store has failed with `error`, and what the user is told.
@@ -116,21 +174,22 @@ impl StoreFolder {
             },
             // What is wrong with the input or the options stays wrong: there is nothing to resume.
             _ if begun == Begun::Fresh => {
-                self.abandon();
+                // The error matters more than what is left lying about.
+                if let Err(left) = self.abandon() {
+                    tracing::warn!("{left}");
+                }
                 error
             }
             _ => error,
         }
     }
 
-    /// Removes the unfinished store, as far as that can be done.
-    fn abandon(&self) {
-        // Whoever calls this has an error to tell that matters more than what is left lying about.
-        for folder in [&self.scratch, &self.partial] {
-            if let Err(error) = remove_all(folder) {
-                tracing::warn!("{error}");
-            }
-        }
+    /// Removes the unfinished store.
+    fn abandon(&self) -> Result<()> {
+        // The journal first: if the removal is interrupted, nobody believes what is left.
+        durable::remove_file(&self.partial.join(JOURNAL))?;
+        durable::remove_folder(&self.scratch)?;
+        durable::remove_folder(&self.partial)
     }
 
     /// The folder in which the store grows.
@@ -142,8 +201,8 @@ impl StoreFolder {
     /// is removed.
     pub fn scratch(&self, name: &str) -> Result<PathBuf> {
         let folder = self.scratch.join(name);
-        remove_all(&folder)?;
-        fs::create_dir_all(&folder).map_err(Error::io("create the folder", &folder))?;
+        durable::remove_folder(&folder)?;
+        durable::create_folder(&folder)?;
         Ok(folder)
     }
 
@@ -160,7 +219,7 @@ impl StoreFolder {
     /// A folder of the store, which is created if need be.
     pub fn folder(&self, name: &str) -> Result<PathBuf> {
         let folder = self.partial.join(name);
-        fs::create_dir_all(&folder).map_err(Error::io("create the folder", &folder))?;
+        durable::create_folder(&folder)?;
         Ok(folder)
     }
 
@@ -236,27 +295,32 @@ impl StoreFolder {
 
     /// Completes the store: the first assignment, the manifest, the removal of everything else, and the rename.
     ///
-    /// Every file that the manifest names must be synced. Returns the length of all files. If it is interrupted it can
-    /// be done again, from the journal or, once that is gone, from the manifest.
-    pub fn commit(&self, manifest: &Manifest, journal: &Path) -> Result<u64> {
+    /// Every file that the manifest names must be synced. Returns the length of all files. If it is interrupted, it can be done
+    /// again: until the manifest has its name, from the journal; after that, from the manifest.
+    ///
+    /// # Errors
+    /// If a file is not the one that the manifest names, or the folder can't be written to.
+    pub fn commit(&self, manifest: &Manifest) -> Result<u64> {
         manifest.check().expect("what was written makes a valid manifest");
+        // Only headers are read, so this costs little, and a folder that is no store never gets the name of one.
+        for file in &manifest.files {
+            files::open(&self.partial, file)?;
+        }
         let assignment = Assignment::whole(manifest.chunks.len() as u32);
-        self.folder("assignments")?;
+        self.folder(files::ASSIGNMENTS)?;
         let (bytes, _) = assignment.encode();
-        durable::write_file(&self.partial.join("assignments/0"), &bytes)?;
+        durable::write_file(&self.partial.join(files::assignment(0)), &bytes)?;
         let current = Current {
             generation: assignment.generation(),
         }
         .encode();
-        durable::write_file(&self.partial.join("assignments/CURRENT"), current.as_bytes())?;
+        durable::write_file(&self.partial.join(files::CURRENT), current.as_bytes())?;
 
         let encoded = manifest.encode();
-        durable::write_file(&self.partial.join("manifest"), &encoded)?;
-        remove_all(&self.scratch)?;
-        match fs::remove_file(journal) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", journal)(e)),
-            _ => {}
-        }
+        durable::write_file(&self.partial.join(files::MANIFEST), &encoded)?;
+        durable::remove_folder(&self.scratch)?;
+        durable::remove_file(&self.partial.join(SCRATCH_FOLDER))?;
+        durable::remove_file(&self.partial.join(JOURNAL))?;
         for entry in fs::read_dir(&self.partial).map_err(Error::io("list", &self.partial))? {
             let path = entry.map_err(Error::io("list", &self.partial))?.path();
             if path.is_dir() {
@@ -264,13 +328,90 @@ impl StoreFolder {
             }
         }
         durable::sync_folder(&self.partial)?;
-        renameat_with(CWD, &self.partial, CWD, &self.store, RenameFlags::NOREPLACE)
-            .map_err(io::Error::from)
-            .map_err(Error::io("give its name to the finished store", &self.store))?;
-        durable::sync_folder(durable::parent(&self.store))?;
+        durable::rename_new(&self.partial, &self.store)?;
         let files: u64 = manifest.files.iter().map(|file| file.bytes).sum();
         Ok(files + encoded.len() as u64 + bytes.len() as u64 + current.len() as u64)
     }
+}
+
+/// Removes what is in the folder of an unfinished store that has neither manifest nor journal: left by a run that was killed
+/// while it began, or while it removed what it had made.
+fn clear(partial: &Path) -> Result<()> {
+    let is_ours = |name: &str| {
+        let name = name.strip_suffix(TEMPORARY).unwrap_or(name);
+        let is_known = ["ids", "splits", files::ASSIGNMENTS, SCRATCH, SCRATCH_FOLDER, JOURNAL].contains(&name);
+        is_known || name.starts_with("chunk-")
+    };
+    for entry in fs::read_dir(partial).map_err(Error::io("list", partial))? {
+        let name = entry.map_err(Error::io("list", partial))?.file_name();
+        if !name.to_str().is_some_and(is_ours) {
+            let what =
+                "this is in the folder of an unfinished store, but no part of one; move it, or choose another --out";
+            return Err(Error::input(partial.join(name), Position::Whole, what));
+        }
+    }
+    if let Some(scratch) = read_scratch_folder(partial)?.filter(|scratch| is_private(scratch)) {
+        durable::remove_folder(&scratch)?;
+    }
+    durable::empty_folder(partial)
+}
+
+/// Makes the folder for scratch files, or finds the one that an earlier run made.
+///
+/// A folder for all users, such as /tmp, is no safe place for a name that others can guess. So below `tmp` the name is
+/// random, it is noted in the folder of the unfinished store before it is used, and a folder is used, and later removed, only if
+/// nobody but this user can write to it.
+fn scratch_folder(partial: &Path, tmp: Option<&Path>) -> Result<PathBuf> {
+    let noted = read_scratch_folder(partial)?;
+    let scratch = match (noted, tmp) {
+        (Some(scratch), _) => scratch,
+        (None, Some(tmp)) => {
+            durable::create_folder(tmp)?;
+            let tmp = std::path::absolute(tmp).map_err(Error::io("resolve", tmp))?;
+            let scratch = tmp.join(format!("grappa-scratch-{:016x}", random()?));
+            durable::write_file(&partial.join(SCRATCH_FOLDER), scratch.as_os_str().as_bytes())?;
+            scratch
+        }
+        (None, None) => {
+            let scratch = partial.join(SCRATCH);
+            durable::create_folder(&scratch)?;
+            return Ok(scratch);
+        }
+    };
+    if !durable::create_private_folder(&scratch)? && !is_private(&scratch) {
+        let what = format!(
+            "expected the folder for scratch files that the run of {} made, found something that other users can change; \
+             remove that unfinished store, and start again",
+            partial.display()
+        );
+        return Err(Error::input(scratch, Position::Whole, what));
+    }
+    Ok(scratch)
+}
+
+/// Where scratch files are, if they are not in the folder of the unfinished store.
+fn read_scratch_folder(partial: &Path) -> Result<Option<PathBuf>> {
+    let path = partial.join(SCRATCH_FOLDER);
+    match fs::read(&path) {
+        Ok(bytes) => Ok(Some(OsString::from_vec(bytes).into())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::io("read", path)(e)),
+    }
+}
+
+/// Whether this is a folder, and not a link to one, that only this user can look into.
+fn is_private(path: &Path) -> bool {
+    path.symlink_metadata()
+        .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o077 == 0)
+}
+
+/// A number that nobody can guess.
+fn random() -> Result<u64> {
+    let (source, mut bytes) = ("/dev/urandom", [0; 8]);
+    fs::File::open(source)
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(Error::io("draw a name from", source))?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// Fails unless a run that is to go on in `folder` has the options of the run that began there: name and value of each
@@ -289,6 +430,12 @@ pub fn same_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTre
     Ok(())
 }
 
+/// That a journal does not begin with the options of its run.
+pub fn not_begun(journal: &Path) -> Error {
+    let what = "the journal does not begin as one of this program does; remove this unfinished store and start again";
+    Error::input(journal, Position::Whole, what)
+}
+
 /// Name of the folder of a chunk.
 pub fn chunk_folder(chunk: ChunkId) -> String {
     format!("chunk-{chunk}")
@@ -301,18 +448,6 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.into_os_string();
     name.push(suffix);
     name.into()
-}
-
-fn name_hash(path: &Path) -> Result<u64> {
-    let whole = std::path::absolute(path).map_err(Error::io("resolve", path))?;
-    Ok(xxhash_rust::xxh3::xxh3_64(whole.as_os_str().as_encoded_bytes()))
-}
-
-fn remove_all(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path)(e)),
-        _ => Ok(()),
-    }
 }
 
 /// Writes the rows of one chunk: `edges`, `degrees` and, if the graph is weighted, `weights`.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use grappa_engine::io::read::{self, Choice, Options};
+use grappa_engine::io::{
+    durable::{FolderLock, Patience, write_file},
+    read::{self, Choice, Options},
+};
 use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
     thread::{CapabilitySet, capabilities, set_capabilities},
@@ -201,5 +204,32 @@ fn files_in_memory_are_read_too() {
             continue;
         };
         files.check(&mut *engine, &files.reads(1000, 20_000, 1));
+    }
+}
+
+#[test]
+fn without_locks_of_files_work_goes_on_and_that_is_said_once() {
+    // What kernels and network file systems answer; the child is told which.
+    let errors = [libc::ENOLCK, libc::EOPNOTSUPP, libc::ENOSYS, libc::EBADF];
+    for (round, _) in errors.iter().enumerate() {
+        let own = std::env::var("GRAPPA_TEST_ROUND").map_or(round, |text| text.parse().unwrap());
+        let body = || {
+            let folder = tempfile::tempdir().unwrap();
+            refuse(libc::SYS_flock, errors[own], None);
+            let _locks = [(); 2].map(|()| FolderLock::wait(folder.path()).unwrap());
+            FolderLock::of(folder.path(), Patience::None).unwrap().unwrap();
+            let file = folder.path().join("file");
+            write_file(&file, b"bytes").unwrap();
+            assert_eq!(std::fs::read(&file).unwrap(), b"bytes");
+        };
+        let Some(output) = in_child(
+            "limits::without_locks_of_files_work_goes_on_and_that_is_said_once",
+            &[("GRAPPA_TEST_ROUND", round as i32)],
+            body,
+        ) else {
+            return;
+        };
+        let text = said(&output);
+        assert_eq!(count(&text, "has no locks"), 1, "{text}");
     }
 }

@@ -49,24 +49,29 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
         .num_threads(options.threads)
         .build()
         .context("cannot start threads")?;
-    pool.install(|| {
+    let mut finished = Vec::new();
+    let made = pool.install(|| {
         let written = write_edge_list(&generator, &options.edges, options.format, bars)?;
+        finished.push(&options.edges);
         let mut bytes = written.bytes;
         for (file, path) in &node_files {
             bytes += file.write(&generator, path, bars)?;
+            finished.push(path);
         }
         Ok(Files {
             nodes: generator.nodes(),
             edges: written.edges,
             bytes,
         })
-    })
-    .inspect_err(|_: &anyhow::Error| {
-        // None of them was there before; those that cannot be removed are not what went wrong.
-        for path in paths() {
+    });
+    if made.is_err() {
+        // Only those of this run: others may be of a process that writes the same graph. One that cannot be removed is not
+        // what went wrong.
+        for path in finished {
             let _ = std::fs::remove_file(path);
         }
-    })
+    }
+    made
 }
 
 impl NodeFile {

@@ -1,8 +1,7 @@
-//! A disk that is full for a while costs what could not be written meanwhile, and nothing else.
+//! Files that cannot be written for a while, as on a full disk, cost what they would have held, and nothing else.
 
 use std::{
     fs,
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
 
@@ -15,10 +14,12 @@ use tch::Device;
 
 use crate::stores::{DENSE, config, store};
 
-/// Makes writing fail in one epoch, as a full disk does.
+/// Makes writing fail in one epoch: folders have the names that files have while they are written.
 struct Filling {
     run: PathBuf,
     full_in: u64,
+    /// The folders that are in the way.
+    planted: Vec<PathBuf>,
     warnings: Vec<String>,
 }
 
@@ -41,12 +42,10 @@ impl Watcher for Filling {
     }
 
     fn epoch(&mut self, record: &EpochRecord, _epochs: u64) {
-        for name in self.temporary(record.step) {
-            if record.epoch == self.full_in {
-                symlink("/dev/full", name).unwrap();
-            } else {
-                let _ = fs::remove_file(name);
-            }
+        self.planted.drain(..).for_each(|name| fs::remove_dir(name).unwrap());
+        if record.epoch == self.full_in {
+            self.planted = self.temporary(record.step).into();
+            self.planted.iter().for_each(|name| fs::create_dir(name).unwrap());
         }
     }
 
@@ -64,7 +63,7 @@ fn steps_of(run: &Path) -> Vec<String> {
 }
 
 #[test]
-fn training_goes_on_over_a_full_disk_with_a_warning() {
+fn training_goes_on_with_a_warning_without_files_that_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
     let config = TrainConfig {
@@ -79,6 +78,7 @@ fn training_goes_on_over_a_full_disk_with_a_warning() {
         let mut watcher = Filling {
             run: path.clone(),
             full_in,
+            planted: Vec::new(),
             warnings: Vec::new(),
         };
         let summary = train(store.clone(), config.clone(), &run, false, Device::Cpu, &mut watcher).unwrap();
@@ -93,7 +93,7 @@ fn training_goes_on_over_a_full_disk_with_a_warning() {
         let warning = warnings.iter().find(|warning| warning.starts_with(lack));
         let warning = warning.unwrap_or_else(|| panic!("{lack}{warnings:?}"));
         assert!(
-            warning.contains("No space left on device") && warning.contains("training goes on"),
+            warning.contains(".tmp: Is a directory") && warning.contains("training goes on"),
             "{warning}"
         );
     }

@@ -25,8 +25,8 @@ mod pieces;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     ops::Range,
+    path::Path,
     sync::{Mutex, PoisonError},
 };
 
@@ -60,7 +60,7 @@ use crate::{
     },
     memory::MemoryGate,
     progress::Progress,
-    store::writer::{Begun, ChunkRowsWriter, StoreFolder, same_options},
+    store::writer::{ChunkRowsWriter, JOURNAL, StoreFolder, not_begun, same_options},
     workers,
 };
 
@@ -77,14 +77,12 @@ const COLUMN_WINDOW_BYTES: u64 = 1 << 20;
 const SPLIT_COST: u64 = 3;
 /// The splits, in the order of the manifest.
 const SPLITS: [Split; 3] = [Split::Train, Split::Val, Split::Test];
-/// Name of the journal in the folder of an unfinished store.
-const JOURNAL: &str = "journal";
 
 /// Makes the store of a recipe.
 pub fn generate_store(options: &StoreOptions, progress: &dyn Progress) -> Result<StoreSummary> {
     let run = Run::new(options, progress)?;
     let (folder, begun) = StoreFolder::begin(&options.out, None, options.resume)?;
-    run.finish(&folder, begun).map_err(|error| folder.failed(begun, error))
+    run.finish(&folder).map_err(|error| folder.failed(begun, error))
 }
 
 /// One line of the journal.
@@ -245,20 +243,20 @@ impl<'a> Run<'a> {
         Ok(largest.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn finish(&self, folder: &StoreFolder, begun: Begun) -> Result<StoreSummary> {
-        let journal_path = folder.path().join(JOURNAL);
-        let manifest_path = folder.path().join("manifest");
-        let (journal, done) = match begun {
-            Begun::Resumed if journal_path.exists() => self.resume(folder)?,
-            // The journal goes when all but the rename is done.
-            Begun::Resumed if manifest_path.exists() => {
-                let bytes = fs::read(&manifest_path).map_err(Error::io("read", &manifest_path))?;
-                let manifest = Manifest::decode(&bytes).map_err(Error::format(&manifest_path))?;
-                let bytes_on_disk = folder.commit(&manifest, &journal_path)?;
-                return Ok(StoreSummary::of(&manifest, bytes_on_disk));
-            }
-            _ => {
-                let journal = Journal::create(&journal_path)?;
+    fn finish(&self, folder: &StoreFolder) -> Result<StoreSummary> {
+        let path = folder.path().join(JOURNAL);
+        let earlier = match path.exists() {
+            true => Some(self.resume(folder, &path)?),
+            false => None,
+        };
+        if let Some(manifest) = folder.committing()? {
+            let bytes_on_disk = folder.commit(&manifest)?;
+            return Ok(StoreSummary::of(&manifest, bytes_on_disk));
+        }
+        let (journal, done) = match earlier {
+            Some(earlier) => earlier,
+            None => {
+                let journal = Journal::create(&path)?;
                 journal.append(&Record::Started(self.fingerprint()))?;
                 (journal, BTreeMap::new())
             }
@@ -268,29 +266,23 @@ impl<'a> Run<'a> {
         let splits = self.make_splits(folder, &mut files)?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let manifest = self.manifest(done, splits, files);
-        let bytes_on_disk = folder.commit(&manifest, &journal_path)?;
+        let bytes_on_disk = folder.commit(&manifest)?;
         Ok(StoreSummary::of(&manifest, bytes_on_disk))
     }
 
     /// Reads the journal of an earlier run: which chunks it has finished.
-    fn resume(&self, folder: &StoreFolder) -> Result<(Journal, BTreeMap<u32, ChunkDone>)> {
-        let (journal, records) = Journal::resume(&folder.path().join(JOURNAL))?;
-        let mut done = BTreeMap::new();
-        let mut started = None;
-        for record in records {
-            match record {
-                Record::Started(options) => started = Some(options),
-                Record::Chunk(chunk, chunk_done) => {
-                    done.insert(chunk, chunk_done);
-                }
-            }
-        }
-        match started {
-            Some(before) => same_options(folder.path(), &before, &self.fingerprint())?,
-            // The run was killed before it had begun anything.
-            None => journal.append(&Record::Started(self.fingerprint()))?,
-        }
-        Ok((journal, done))
+    fn resume(&self, folder: &StoreFolder, path: &Path) -> Result<(Journal, BTreeMap<u32, ChunkDone>)> {
+        let (journal, records) = Journal::resume(path)?;
+        let mut records = records.into_iter();
+        let Some(Record::Started(before)) = records.next() else {
+            return Err(not_begun(path));
+        };
+        same_options(folder.path(), &before, &self.fingerprint())?;
+        let chunk_done = |record| match record {
+            Record::Chunk(chunk, done) => Some((chunk, done)),
+            Record::Started(_) => None,
+        };
+        Ok((journal, records.filter_map(chunk_done).collect()))
     }
 
     /// What the store depends on: a run can be resumed only with the same.

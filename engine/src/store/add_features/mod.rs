@@ -42,7 +42,12 @@ use super::{
     files,
     open::read_manifest,
 };
-use crate::{Error, Position, Result, aggregate::Budget, io::durable, progress::Progress};
+use crate::{
+    Error, Position, Result,
+    aggregate::Budget,
+    io::durable::{self, FolderLock},
+    progress::Progress,
+};
 
 /// What a run makes, and of what.
 const RECIPE: &str = "recipe";
@@ -141,7 +146,8 @@ impl fmt::Display for FeatureKind {
 ///
 /// # Errors
 /// If the store has features already, or is a slice; if options make no sense; if the memory is too small; or if a file can't
-/// be read or written. What is finished then stays, and the next run of the same options goes on with it.
+/// be read or written. What is finished then stays, and the next run of the same options goes on with it; but not if the disk
+/// is full.
 pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progress) -> Result<AddedFeatures> {
     let root = store.path();
     options.kind.check()?;
@@ -152,12 +158,12 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
     if let Err(error) = check_store(root, store.manifest()) {
         // Of a run that was killed when the store had its features.
         if partial.path.exists() {
-            let _lock = durable::lock_folder(&partial.path)?;
+            let _lock = FolderLock::wait(&partial.path)?;
             partial.remove();
         }
         return Err(error);
     }
-    let _lock = durable::lock_folder(&partial.path)?;
+    let _lock = FolderLock::wait(&partial.path)?;
     // Another process may have been here since the store was opened.
     let manifest = read_manifest(root)?;
     if let Err(error) = check_store(root, &manifest) {
@@ -170,7 +176,13 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
     let (next, chunks_kept) = match kept {
         Some(next) if partial.place(&next).is_ok() => (next, store.chunks().chunks()),
         _ => {
-            let (files, chunks_kept) = partial.make(store, options, progress)?;
+            let (files, chunks_kept) = match partial.make(store, options, progress) {
+                Err(error) if error.is_disk_full() => {
+                    partial.remove();
+                    return Err(Error::Options(format!("{error}; {}", full_disk_remedy(store, options))));
+                }
+                made => made?,
+            };
             let next = with_features(&manifest, options, &files);
             durable::write_file(&partial.manifest(), &next.encode())?;
             partial.place(&next)?;
@@ -202,6 +214,21 @@ fn check_store(root: &Path, manifest: &Manifest) -> Result<()> {
         );
     }
     Ok(())
+}
+
+fn full_disk_remedy(store: &Store, options: &AddFeatures) -> String {
+    let dim = options.kind.dim(store.manifest());
+    let row = u64::from(FeatureLayout::new(options.dtype, dim).stride);
+    let hops = match &options.kind {
+        FeatureKind::Degrees => 0,
+        FeatureKind::FastRp(fastrp) => fastrp.hop_weights.len().saturating_sub(1) as u64,
+    };
+    let bytes = store.manifest().nodes * (row + hops * u64::from(dim) * 4);
+    format!(
+        "these features take {} MiB of disk while they are computed: free some, or compute fewer values with --dim or in fewer \
+         bytes with --dtype; what was made is removed",
+        bytes.div_ceil(1 << 20)
+    )
 }
 
 /// What tells whether files of an earlier run are those that this one would make.
@@ -259,7 +286,7 @@ impl Partial<'_> {
     /// A folder in it, which is made if need be.
     fn folder(&self, name: &str) -> Result<PathBuf> {
         let folder = self.path.join(name);
-        fs::create_dir_all(&folder).map_err(Error::io("create the folder", &folder))?;
+        durable::create_folder(&folder)?;
         durable::sync_folder(&self.path)?;
         Ok(folder)
     }
@@ -273,14 +300,7 @@ impl Partial<'_> {
             _ => {}
         }
         // The folder itself stays: its lock is what keeps others out.
-        for entry in fs::read_dir(&self.path).map_err(Error::io("list", &self.path))? {
-            let path = entry.map_err(Error::io("list", &self.path))?.path();
-            let removed = match path.is_dir() {
-                true => fs::remove_dir_all(&path),
-                false => fs::remove_file(&path),
-            };
-            removed.map_err(Error::io("remove", &path))?;
-        }
+        durable::empty_folder(&self.path)?;
         durable::sync_folder(&self.path)?;
         durable::write_file(&file, recipe.as_bytes())
     }
@@ -330,8 +350,8 @@ impl Partial<'_> {
 
     /// Removes what is left, as far as that can be done: it is no part of the store.
     fn remove(&self) {
-        if let Err(error) = fs::remove_dir_all(&self.path) {
-            tracing::warn!("cannot remove {}: {error}", self.path.display());
+        if let Err(error) = durable::remove_folder(&self.path) {
+            tracing::warn!("{error}");
         }
     }
 }

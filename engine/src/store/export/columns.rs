@@ -29,7 +29,10 @@ use crate::{
     Error, Position, Result,
     generate::{Generator, Recipe, write_features},
     ingest::spill::{self, Extent, SpillFolder, SpillWriter},
-    io::{durable::Temporary, npy},
+    io::{
+        durable::{self, FolderLock, Patience, Temporary},
+        npy,
+    },
     progress::Progress,
     store::{Store, files, writer::with_suffix},
     workers,
@@ -301,12 +304,12 @@ pub(super) fn write_column(
     progress: &dyn Progress,
 ) -> Result<u64> {
     let nodes = store.manifest().nodes;
-    let scratch = Scratch::create(scratch.to_owned())?;
+    let scratch = Scratch::create(scratch.to_owned(), column.name())?;
     let work = Work {
         store,
         column,
         shards: Shards::new(nodes, column.row_bytes(), budget),
-        spill: SpillFolder::new(&scratch.0, column.name(), 1 + column.row_bytes().div_ceil(8)),
+        spill: SpillFolder::new(&scratch.path, column.name(), 1 + column.row_bytes().div_ceil(8)),
         progress,
     };
     let spilled = work.scatter(budget.threads)?;
@@ -399,27 +402,38 @@ impl Work<'_> {
     }
 }
 
-/// A folder that is removed with what is in it.
-struct Scratch(PathBuf);
+/// A folder that is removed with what is in it. No other process works in it.
+struct Scratch {
+    path: PathBuf,
+    _lock: FolderLock,
+}
 
 impl Scratch {
-    fn create(path: PathBuf) -> Result<Self> {
-        match fs::create_dir(&path) {
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                let what = "an earlier export was killed and left this folder, or another one is using it; remove it";
-                Err(Error::input(path, Position::Whole, what))
+    /// Makes the folder for the spill files `name`. One that a killed process left is emptied.
+    fn create(path: PathBuf, name: &str) -> Result<Self> {
+        loop {
+            durable::create_new_folder(&path)?;
+            // None if whoever had it has just removed it.
+            let Some(lock) = FolderLock::of(&path, Patience::Moment)? else {
+                continue;
+            };
+            for entry in fs::read_dir(&path).map_err(Error::io("list", &path))? {
+                let file = entry.map_err(Error::io("list", &path))?.file_name();
+                if !file.to_str().is_some_and(|file| spill::is_of(file, name)) {
+                    let what = "this is in the way of scratch files; move it, or choose another name for the export";
+                    return Err(Error::input(path.join(file), Position::Whole, what));
+                }
             }
-            result => result
-                .map(|()| Self(path.clone()))
-                .map_err(Error::io("create the folder", &path)),
+            durable::empty_folder(&path)?;
+            return Ok(Self { path, _lock: lock });
         }
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::warn!("cannot remove {}: {error}", self.0.display());
+        if let Err(error) = durable::remove_folder(&self.path) {
+            tracing::warn!("{error}");
         }
     }
 }

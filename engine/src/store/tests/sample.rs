@@ -169,7 +169,7 @@ impl Sample {
         self.splits(&store, &mut manifest);
         manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
         tamper(&mut manifest);
-        store.commit(&manifest, &store.path().join("journal")).unwrap();
+        store.commit(&manifest).unwrap();
     }
 
     fn features(&self, store: &StoreFolder, span: ChunkSpan, layout: FeatureLayout) -> WrittenFile {

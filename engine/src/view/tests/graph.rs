@@ -107,7 +107,7 @@ impl Graph {
         }
         manifest.edges_read = manifest.edges;
         manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
-        store.commit(&manifest, &store.path().join("journal")).unwrap();
+        store.commit(&manifest).unwrap();
         TestStore {
             store: Store::open(&path).unwrap(),
             folder,

@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-use grappa_engine::{Error as EngineError, io::durable};
+use grappa_engine::{Error as EngineError, io::durable::Temporary};
 use safetensors::{SafeTensorError, SafeTensors, tensor::TensorInfo};
 use serde_json::{Map, Value, json};
 
@@ -39,18 +39,14 @@ pub(super) fn write_named(
     tensors: &[(String, &NamedTensor)],
     metadata: &BTreeMap<String, String>,
 ) -> Result<()> {
-    let temporary = durable::temporary_name(path);
-    let written = write(&temporary, tensors, metadata).map_err(EngineError::io("write", path));
-    if written.is_err() {
-        // Half a file helps nobody, least of all on a full disk. If it can't be removed, the next one replaces it.
-        let _ = fs::remove_file(&temporary);
-    }
-    written?;
-    durable::rename(&temporary, path)?;
+    // Half a file helps nobody, least of all on a full disk: it goes when this returns.
+    let temporary = Temporary::replace(path)?;
+    write(&temporary.file, tensors, metadata).map_err(EngineError::io("write", path))?;
+    temporary.finish()?;
     Ok(())
 }
 
-fn write(path: &Path, tensors: &[(String, &NamedTensor)], metadata: &BTreeMap<String, String>) -> std::io::Result<()> {
+fn write(file: &File, tensors: &[(String, &NamedTensor)], metadata: &BTreeMap<String, String>) -> std::io::Result<()> {
     // Large values first: then all are aligned, as the header is.
     let mut ordered: Vec<_> = tensors.iter().collect();
     ordered.sort_by_key(|(_, tensor)| Reverse(tensor.dtype.bytes()));
@@ -72,15 +68,13 @@ fn write(path: &Path, tensors: &[(String, &NamedTensor)], metadata: &BTreeMap<St
     let mut header = Value::Object(header).to_string().into_bytes();
     header.resize(header.len().next_multiple_of(8), b' ');
 
-    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    let mut file = BufWriter::with_capacity(1 << 20, file);
     file.write_all(&(header.len() as u64).to_le_bytes())?;
     file.write_all(&header)?;
     for (_, tensor) in ordered {
         file.write_all(&tensor.bytes)?;
     }
-    file.into_inner()
-        .map_err(std::io::IntoInnerError::into_error)?
-        .sync_all()
+    file.flush()
 }
 
 /// The tensors and the metadata of a safetensors file; tensors in the order of their bytes.

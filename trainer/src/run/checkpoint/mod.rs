@@ -214,7 +214,7 @@ impl Checkpoints {
         for entry in fs::read_dir(folder).map_err(EngineError::io("read", folder))? {
             let path = entry.map_err(EngineError::io("read", folder))?.path();
             if path.extension().is_some_and(|extension| extension == "tmp") {
-                fs::remove_file(&path).map_err(EngineError::io("remove", &path))?;
+                remove(&path)?;
             }
         }
         Ok(Self {
@@ -363,6 +363,6 @@ impl Kind {
 }
 
 fn remove(path: &Path) -> Result<()> {
-    fs::remove_file(path).map_err(EngineError::io("remove", path))?;
+    durable::remove_file(path)?;
     Ok(())
 }

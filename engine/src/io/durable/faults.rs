@@ -1,0 +1,77 @@
+//! Fault injection: ends the process just before a change of the file system, as SIGKILL at that moment does.
+//!
+//! Two environment variables steer it, which tests set for the programs that they start:
+//!
+//! - `GRAPPA_KILL_AT=N`: the process dies before its Nth change, counted from 1;
+//! - `GRAPPA_KILL_LOG=FILE`: each change is noted in the file, one a line, before it is made.
+//!
+//! Only builds with debug assertions have this module.
+
+use std::{
+    env,
+    fs::{self, File, OpenOptions},
+    io::Write,
+    path::Path,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use rustix::process::{Signal, getpid, kill_process};
+
+struct Plan {
+    kill_at: Option<u64>,
+    log: Option<File>,
+}
+
+static PLAN: LazyLock<Plan> = LazyLock::new(|| {
+    let kill_at = env::var("GRAPPA_KILL_AT").ok();
+    let log = env::var_os("GRAPPA_KILL_LOG");
+    Plan {
+        kill_at: kill_at.map(|text| text.parse().expect("GRAPPA_KILL_AT is a number")),
+        log: log.map(|path| {
+            let file = OpenOptions::new().create(true).append(true).open(path);
+            file.expect("GRAPPA_KILL_LOG can be written to")
+        }),
+    }
+});
+
+static REACHED: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a change that is about to be made, and dies if it is the one.
+pub fn reach(action: &str, path: &Path) {
+    let plan = &*PLAN;
+    let number = REACHED.fetch_add(1, Ordering::Relaxed) + 1;
+    if let Some(mut log) = plan.log.as_ref() {
+        // One write, so that lines of several threads do not mix.
+        let line = format!("{number} {action} {}\n", path.display());
+        log.write_all(line.as_bytes()).expect("GRAPPA_KILL_LOG takes a line");
+    }
+    if plan.kill_at == Some(number) {
+        kill_process(getpid(), Signal::KILL).expect("a process may kill itself");
+        loop {
+            thread::park();
+        }
+    }
+}
+
+/// Removes what is in a folder one file at a time, so that a process can die between two of them. Does nothing unless the
+/// process is to die.
+pub fn remove_slowly(folder: &Path) {
+    if PLAN.kill_at.is_none() && PLAN.log.is_none() {
+        return;
+    }
+    // Whatever fails here fails again in the removal that follows, and is reported there.
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_slowly(&path);
+            continue;
+        }
+        reach("remove", &path);
+        let _ = fs::remove_file(path);
+    }
+}

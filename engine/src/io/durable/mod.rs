@@ -1,0 +1,143 @@
+//! Changes of the file system that survive a crash.
+//!
+//! A finished file is never modified. It is written under a temporary name, synced, renamed, and then its folder is
+//! synced: the rename is on disk only after that.
+//!
+//! Every creation, sync, rename and removal that a resumed run depends on goes through this module, for three reasons. New files are
+//! made so that they never follow a symbolic link ([`create_file`], [`Temporary`]). Folders and files that grow belong to
+//! one process at a time ([`FolderLock`], [`Temporary`]). And tests can end the process before each of these calls
+//! ([`faults`]).
+
+#[cfg(debug_assertions)]
+mod faults;
+mod lock;
+mod temporary;
+
+use std::{
+    fs::{self, DirBuilder, File},
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::Path,
+};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+pub use self::{
+    lock::{FolderLock, Patience},
+    temporary::{TEMPORARY, Temporary, create_file, temporary_name},
+};
+use crate::{Error, Result};
+
+/// A point at which tests can kill the process: just before `action` is done to `path`. Nothing in release builds.
+pub(crate) fn kill_point(action: &str, path: &Path) {
+    #[cfg(debug_assertions)]
+    faults::reach(action, path);
+    #[cfg(not(debug_assertions))]
+    let _ = (action, path);
+}
+
+/// Syncs a file.
+pub fn sync_file(file: &File, path: &Path) -> Result<()> {
+    kill_point("sync", path);
+    file.sync_all().map_err(Error::io("sync", path))
+}
+
+/// Syncs a folder, so that the creations, renames and removals in it are on disk.
+pub fn sync_folder(folder: &Path) -> Result<()> {
+    kill_point("sync", folder);
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(Error::io("sync", folder))
+}
+
+/// The folder a path lies in.
+pub fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Replaces or creates the small file `path` with `bytes`, so that a crash leaves the old or the new one.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let temporary = Temporary::replace(path)?;
+    temporary.write_all(bytes)?;
+    temporary.finish()
+}
+
+/// Renames and syncs the folder of the new name. Both names must be in the same file system.
+pub fn rename(from: &Path, to: &Path) -> Result<()> {
+    kill_point("rename", to);
+    fs::rename(from, to).map_err(Error::io("rename a finished file to", to))?;
+    sync_folder(parent(to))
+}
+
+/// Like [`rename`], but fails if there is something called `to`.
+pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
+    kill_point("rename", to);
+    renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
+        .map_err(io::Error::from)
+        .map_err(Error::io("give its name to the finished", to))?;
+    sync_folder(parent(to))
+}
+
+/// Makes a folder and those above it, unless they are there.
+pub fn create_folder(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    kill_point("create", path);
+    fs::create_dir_all(path).map_err(Error::io("create the folder", path))
+}
+
+/// Makes a folder that must not be there; whether it was made.
+pub fn create_new_folder(path: &Path) -> Result<bool> {
+    create_with(&DirBuilder::new(), path)
+}
+
+/// Like [`create_new_folder`], for a folder that nobody but its owner may look into.
+pub fn create_private_folder(path: &Path) -> Result<bool> {
+    create_with(DirBuilder::new().mode(0o700), path)
+}
+
+fn create_with(builder: &DirBuilder, path: &Path) -> Result<bool> {
+    kill_point("create", path);
+    match builder.create(path) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(e) => Err(Error::io("create the folder", path)(e)),
+    }
+}
+
+/// Removes a file, if it is there.
+pub fn remove_file(path: &Path) -> Result<()> {
+    kill_point("remove", path);
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a folder with all that is in it, if it is there. Of a symbolic link, it removes the link.
+pub fn remove_folder(path: &Path) -> Result<()> {
+    kill_point("remove", path);
+    #[cfg(debug_assertions)]
+    faults::remove_slowly(path);
+    match fs::remove_dir_all(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes all that is in a folder, but not the folder, whose lock keeps other processes out.
+pub fn empty_folder(path: &Path) -> Result<()> {
+    for entry in fs::read_dir(path).map_err(Error::io("list", path))? {
+        let entry = entry.map_err(Error::io("list", path))?;
+        let kind = entry.file_type().map_err(Error::io("list", path))?;
+        match kind.is_dir() {
+            true => remove_folder(&entry.path())?,
+            false => remove_file(&entry.path())?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,475 @@
+//! Programs that are killed and started again: what must come out of each, and what did.
+//!
+//! A [`Job`] is a command with everything that it needs. It is killed either after a time, or before its Nth change of the file
+//! system (the engine's fault injection, `GRAPPA_KILL_AT`, which debug builds have). Then it is started again as a user
+//! would, and what it leaves is compared, byte for byte, with what comes of a run that is not disturbed.
+
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    files::{copy_folder, files_of},
+    graph::{Graph, GraphFiles},
+    program::{self, command, run},
+    random::Random,
+};
+
+/// Every file and folder of a folder.
+pub type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+/// SIGKILL.
+const KILL: i32 = 9;
+
+/// A command that works in a folder, and what a user does after it was killed.
+pub struct Job {
+    /// What it is called in reports.
+    pub name: String,
+    /// What is in the folder before.
+    pub before: Option<PathBuf>,
+    /// The command, of a folder.
+    pub command: Box<dyn Fn(&Path) -> Command + Send + Sync>,
+    /// Options that are added when it is started again.
+    pub again: &'static [&'static str],
+    /// Errors of the second run that say that the first one had finished.
+    pub finished: &'static [&'static str],
+    /// Whether a file, relative to the folder, is part of the result.
+    pub counts: fn(&Path) -> bool,
+    /// What must come out: one of these.
+    pub expected: Vec<Files>,
+}
+
+/// When to kill.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Moment {
+    /// Before the Nth change of the file system, counted from 1.
+    Change(u64),
+    /// After this time.
+    After(Duration),
+}
+
+/// What came of a job that was killed and started again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The expected bytes, and nothing else.
+    Same,
+    /// The same, and the job was over before it could be killed.
+    NotKilled,
+    /// It cannot be finished.
+    Stuck(String),
+    /// Something else came out.
+    Different(String),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Same => f.write_str("the same bytes"),
+            Self::NotKilled => f.write_str("over before it was killed"),
+            Self::Stuck(why) => write!(f, "stuck: {why}"),
+            Self::Different(what) => write!(f, "different: {what}"),
+        }
+    }
+}
+
+impl Job {
+    /// A job that begins in an empty folder, and whose result is all that it leaves there.
+    pub fn new(name: &str, command: impl Fn(&Path) -> Command + Send + Sync + 'static) -> Self {
+        Self {
+            name: name.to_owned(),
+            before: None,
+            command: Box::new(command),
+            again: &[],
+            finished: &["exists"],
+            counts: |_| true,
+            expected: Vec::new(),
+        }
+    }
+
+    /// Runs the job without killing it, `runs` times in a row in one folder: what it leaves each time is what may come out.
+    /// Returns it, and how long the first run takes.
+    ///
+    /// # Panics
+    /// If it fails.
+    #[must_use]
+    pub fn tried(mut self, scratch: &Path, runs: usize) -> (Self, Duration) {
+        let folder = self.prepare(scratch);
+        let begin = Instant::now();
+        let mut took = None;
+        for _ in 0..runs {
+            run(&mut (self.command)(&folder)).success();
+            took.get_or_insert(begin.elapsed());
+            let result = self.result(&folder);
+            self.expected.push(result);
+        }
+        fs::remove_dir_all(&folder).unwrap();
+        (self, took.expect("it ran"))
+    }
+
+    /// How many changes of the file system a run makes, and which; numbers may change a little from run to run, as threads take
+    /// turns.
+    ///
+    /// # Panics
+    /// If it fails, or the program is a release build.
+    pub fn changes(&self, scratch: &Path) -> Vec<String> {
+        let folder = self.prepare(scratch);
+        let log = scratch.join("changes");
+        run((self.command)(&folder).env("GRAPPA_KILL_LOG", &log)).success();
+        let text = fs::read_to_string(&log).expect("programs with debug assertions list their changes");
+        fs::remove_file(&log).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Kills the job at each of these moments, the second time it is started again, and so on; then lets it finish.
+    pub fn kill(&self, scratch: &Path, moments: &[Moment]) -> Outcome {
+        let folder = self.prepare(scratch);
+        let mut killed = false;
+        for (run, &moment) in moments.iter().enumerate() {
+            let mut command = (self.command)(&folder);
+            if run > 0 {
+                command.args(self.again);
+            }
+            match self.kill_once(&mut command, moment) {
+                Ok(true) => killed = true,
+                Ok(false) => break,
+                Err(why) => return Outcome::Stuck(why),
+            }
+        }
+        let outcome = self.finish(&folder, killed);
+        // What went wrong is kept to be looked at.
+        if matches!(outcome, Outcome::Same | Outcome::NotKilled) {
+            fs::remove_dir_all(&folder).unwrap();
+        }
+        outcome
+    }
+
+    fn finish(&self, folder: &Path, killed: bool) -> Outcome {
+        if killed {
+            let again = run((self.command)(folder).args(self.again));
+            let had_finished = self.finished.iter().any(|error| again.stderr.contains(error));
+            if again.code != Some(0) && !had_finished {
+                return Outcome::Stuck(again.stderr);
+            }
+        }
+        let result = self.result(folder);
+        if self.expected.contains(&result) {
+            return match killed {
+                true => Outcome::Same,
+                false => Outcome::NotKilled,
+            };
+        }
+        let expected = &self.expected[0];
+        let differs = |path: &&PathBuf| result.get(*path) != expected.get(*path);
+        let paths: Vec<_> = result.keys().chain(expected.keys()).filter(differs).collect();
+        Outcome::Different(format!("{paths:?}"))
+    }
+
+    /// Whether the command was killed; an error if it failed by itself.
+    fn kill_once(&self, command: &mut Command, moment: Moment) -> Result<bool, String> {
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        if let Moment::Change(number) = moment {
+            command.env("GRAPPA_KILL_AT", number.to_string());
+        }
+        let mut child = command.spawn().unwrap();
+        if let Moment::After(delay) = moment {
+            thread::sleep(delay);
+            child.kill().unwrap();
+        }
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        match output.status.signal() {
+            Some(KILL) => Ok(true),
+            _ if output.status.success() || self.finished.iter().any(|error| stderr.contains(error)) => Ok(false),
+            _ => Err(format!("it failed by itself: {}: {stderr}", output.status)),
+        }
+    }
+
+    /// A folder as the job finds it.
+    fn prepare(&self, scratch: &Path) -> PathBuf {
+        let folder = tempfile::Builder::new()
+            .prefix("job-")
+            .tempdir_in(scratch)
+            .unwrap()
+            .keep();
+        if let Some(before) = &self.before {
+            copy_folder(before, &folder);
+        }
+        folder
+    }
+
+    fn result(&self, folder: &Path) -> Files {
+        let mut files = tree_of(folder);
+        files.retain(|path, _| (self.counts)(path));
+        files
+    }
+}
+
+/// Every file of a folder, and every folder in it, as if it were a file without bytes.
+pub fn tree_of(folder: &Path) -> Files {
+    let mut tree = files_of(folder);
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        let entries = fs::read_dir(next).unwrap();
+        let inner: Vec<_> = entries
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_dir())
+            .collect();
+        tree.extend(
+            inner
+                .iter()
+                .map(|path| (path.strip_prefix(folder).unwrap().to_owned(), Vec::new())),
+        );
+        folders.extend(inner);
+    }
+    tree
+}
+
+/// Numbers of changes to kill at: all of the last, where results get their names, and `others` of those before, which are
+/// drawn by `seed` and spread evenly.
+pub fn sample(changes: usize, last: usize, others: usize, seed: u64) -> Vec<u64> {
+    let before = changes.saturating_sub(last);
+    let mut random = Random::new(seed);
+    let mut at: Vec<u64> = (0..others.min(before))
+        .map(|k| {
+            let part = (k as f64 + random.unit()) / others.min(before) as f64;
+            1 + (part * before as f64) as u64
+        })
+        .collect();
+    at.dedup();
+    // One more, before which the run may be over.
+    at.extend(before as u64 + 1..=changes as u64 + 1);
+    at
+}
+
+/// Ingests of every kind, on small graphs whose files are made in `inputs`. Each job comes with the number of its runs that
+/// say what may come out.
+pub fn ingest_jobs(inputs: &Path) -> Vec<(Job, usize)> {
+    let graph = Graph::random(1, 3000, 30_000, 8);
+    let files = graph.write(inputs);
+    let jobs = [
+        ingest_dense(&files),
+        ingest_with_tmp(&files),
+        ingest_listed("string", "user-", &graph, inputs),
+        ingest_listed("sparse", "7", &graph, inputs),
+        ingest_joined(&graph, inputs),
+    ];
+    jobs.into_iter().map(|job| (job, 1)).collect()
+}
+
+/// Generated stores and files.
+pub fn generate_jobs() -> Vec<(Job, usize)> {
+    vec![(generate(), 1), (generate_files(), 1)]
+}
+
+fn store_of(folder: &Path) -> PathBuf {
+    folder.join("graph.grappa")
+}
+
+fn ingest(edges: &Path, folder: &Path) -> Command {
+    let mut command = program::ingest(edges, &store_of(folder));
+    command.args(["--threads", "2", "--quiet"]);
+    command
+}
+
+fn ingest_dense(files: &GraphFiles) -> Job {
+    let files = files.clone();
+    let job = Job::new("ingest, dense ids", move |folder| {
+        let mut command = ingest(&files.edges, folder);
+        files.node_arguments(&mut command);
+        command.args(["--undirected", "--dedup", "--chunks", "3", "--memory", "24MiB"]);
+        command
+    });
+    resumed(job)
+}
+
+fn ingest_with_tmp(files: &GraphFiles) -> Job {
+    let files = files.clone();
+    let job = Job::new("ingest, with --tmp", move |folder| {
+        let mut command = ingest(&files.edges, folder);
+        files.node_arguments(&mut command);
+        command.args(["--chunks", "2", "--tmp"]).arg(folder.join("tmp"));
+        command
+    });
+    resumed(job)
+}
+
+/// Ids that must be listed first; with weights, and with lines that are skipped.
+fn ingest_listed(ids: &'static str, prefix: &str, graph: &Graph, inputs: &Path) -> Job {
+    let edges = inputs.join(format!("{ids}.tsv"));
+    let mut text: String = (0..)
+        .zip(&graph.edges)
+        .map(|(k, (source, target))| format!("{prefix}{source}\t{prefix}{target}\t{}\n", k % 8))
+        .collect();
+    text.push_str("one-column\n");
+    fs::write(&edges, text).unwrap();
+    let train = inputs.join(format!("{ids}-train.txt"));
+    let mut lines: Vec<String> = graph
+        .edges
+        .iter()
+        .map(|(source, _)| format!("{prefix}{source}\n"))
+        .collect();
+    lines.truncate(100);
+    fs::write(&train, lines.concat()).unwrap();
+    let job = Job::new(&format!("ingest, {ids} ids"), move |folder| {
+        let mut command = ingest(&edges, folder);
+        command.args(["--ids", ids, "--chunks", "2", "--on-bad-line", "skip"]);
+        command.arg("--train").arg(&train);
+        command
+    });
+    resumed(job)
+}
+
+/// Strings that do not fit the memory, so that edges are joined with them on disk.
+fn ingest_joined(graph: &Graph, inputs: &Path) -> Job {
+    let edges = inputs.join("joined.tsv");
+    let line = |(source, target): &(u64, u64)| format!("a-{source}\tb-{target}\n");
+    let more = (0..60_000u64).map(|k| format!("c-{k}\td-{}\n", k + 1));
+    fs::write(&edges, graph.edges.iter().map(line).chain(more).collect::<String>()).unwrap();
+    let job = Job::new("ingest, string ids joined on disk", move |folder| {
+        let mut command = ingest(&edges, folder);
+        command.args(["--ids", "string", "--chunks", "2", "--memory", "4MiB"]);
+        command
+    });
+    resumed(job)
+}
+
+fn generate() -> Job {
+    let job = Job::new("gen, a store", |folder| {
+        let mut command = command("grappa-gen");
+        command.args([
+            "sbm",
+            "--nodes",
+            "3000",
+            "--feature-dim",
+            "8",
+            "--chunks",
+            "4",
+            "--threads",
+            "2",
+        ]);
+        command.arg("--quiet").arg("--out").arg(store_of(folder));
+        command
+    });
+    resumed(job)
+}
+
+/// Files that are there must be removed first: those of a run that was killed are complete, but not all.
+fn generate_files() -> Job {
+    Job::new("gen, files", |folder| {
+        for name in crate::files::names_in(folder) {
+            if !name.ends_with(".tmp") {
+                fs::remove_file(folder.join(name)).unwrap();
+            }
+        }
+        let mut command = command("grappa-gen");
+        command.args([
+            "sbm",
+            "--nodes",
+            "3000",
+            "--feature-dim",
+            "8",
+            "--threads",
+            "2",
+            "--as",
+            "npy",
+        ]);
+        command.arg("--quiet").arg("--out").arg(folder.join("edges.npy"));
+        command
+    })
+}
+
+/// A job whose second run has --resume.
+fn resumed(job: Job) -> Job {
+    Job {
+        again: &["--resume"],
+        finished: &["something with this name exists"],
+        ..job
+    }
+}
+
+/// What is done with stores, which are made in `inputs`.
+pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
+    let make = |name: &str, options: &[&str]| {
+        let before = inputs.join(name);
+        fs::create_dir(&before).unwrap();
+        let mut gen_ = command("grappa-gen");
+        gen_.args(["sbm", "--nodes", "3000", "--chunks", "4", "--quiet", "--out"]);
+        run(gen_.arg(store_of(&before)).args(options)).success();
+        before
+    };
+    let plain = make("plain", &[]);
+    let featured = make("featured", &["--feature-dim", "8"]);
+    let aggregated = inputs.join("aggregated");
+    copy_folder(&featured, &aggregated);
+    run(of_store(&aggregated, &["preaggregate"]).args(["--kind", "mean", "--dtype", "f16"])).success();
+    let job = |name: &str, before: &Path, arguments: &'static [&'static str], finished| Job {
+        before: Some(before.to_owned()),
+        finished,
+        ..Job::new(name, move |folder| of_store(folder, arguments))
+    };
+    let export = |what: &'static str, file: &'static str| Job {
+        before: Some(featured.clone()),
+        finished: &["exists; remove it"],
+        ..Job::new(&format!("export {what}"), move |folder| {
+            let mut command = of_store(folder, &["export", what]);
+            command.arg(folder.join(file));
+            command
+        })
+    };
+    vec![
+        (
+            job(
+                "add-features",
+                &plain,
+                &["add-features", "--kind", "fastrp", "--dim", "4", "--hops", "2"],
+                &["have features already"],
+            ),
+            1,
+        ),
+        (
+            job(
+                "preaggregate",
+                &featured,
+                &["preaggregate", "--kind", "mean"],
+                &["these aggregates exist"],
+            ),
+            1,
+        ),
+        (
+            job(
+                "preaggregate --replace",
+                &aggregated,
+                &["preaggregate", "--kind", "mean", "--replace"],
+                &[],
+            ),
+            1,
+        ),
+        // Started again, it makes the generation after the one that it may have made.
+        (
+            job(
+                "repartition",
+                &featured,
+                &["repartition", "--partitions", "2", "--super-epoch", "5"],
+                &[],
+            ),
+            3,
+        ),
+        (export("--edges", "edges.tsv"), 1),
+        (export("--features", "features.npy"), 1),
+        (export("--labels", "labels.npy"), 1),
+    ]
+}
+
+fn of_store(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = command("grappa-store");
+    let (verb, options) = arguments.split_first().expect("a verb");
+    command.arg("--quiet").arg(verb).arg(store_of(folder)).args(options);
+    command
+}

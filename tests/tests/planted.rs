@@ -1,0 +1,154 @@
+//! Links and folders that somebody planted under the names that programs use are neither followed nor emptied.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use grappa_tests::{
+    files::{memory_folder, names_in},
+    graph::{Graph, GraphFiles},
+    program::{self, command, run},
+};
+
+const PRECIOUS: &str = "precious";
+
+#[test]
+fn a_link_in_place_of_the_next_assignment_is_not_followed() {
+    let folder = memory_folder();
+    let [store, victim] = ["graph.grappa", "victim"].map(|name| folder.path().join(name));
+    run(command("grappa-gen")
+        .args(["rmat", "--scale", "8", "--chunks", "4", "--quiet", "--out"])
+        .arg(&store))
+    .success();
+    fs::write(&victim, PRECIOUS).unwrap();
+    for name in ["1.tmp", "CURRENT.tmp"] {
+        symlink(&victim, store.join("assignments").join(name)).unwrap();
+    }
+    run(command("grappa-store")
+        .arg("repartition")
+        .arg(&store)
+        .args(["--partitions", "2"]))
+    .success();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), PRECIOUS);
+    assert_eq!(names_in(&store.join("assignments")), ["0", "1", "CURRENT"]);
+    for name in ["1", "CURRENT"] {
+        assert!(!store.join("assignments").join(name).is_symlink());
+    }
+    run(command("grappa-store").arg("verify").arg(&store)).success();
+}
+
+/// An ingest whose scratch files go to the folder `tmp`.
+fn ingest(files: &GraphFiles, store: &Path, tmp: &Path) -> Command {
+    let mut command = program::ingest(&files.edges, store);
+    files.node_arguments(&mut command);
+    command
+        .args(["--chunks", "8", "--memory", "24MiB", "--quiet", "--tmp"])
+        .arg(tmp);
+    command
+}
+
+/// Starts an ingest and kills it when it has spilled; returns its folder for scratch files.
+fn killed_ingest(files: &GraphFiles, store: &Path, tmp: &Path) -> PathBuf {
+    let mut child = ingest(files, store, tmp).stderr(Stdio::null()).spawn().unwrap();
+    let begin = Instant::now();
+    let scratch = loop {
+        assert!(begin.elapsed() < Duration::from_secs(60), "nothing is spilled");
+        let folders = fs::read_dir(tmp).into_iter().flatten();
+        let spilled = |folder: &PathBuf| fs::read_dir(folder).is_ok_and(|mut files| files.next().is_some());
+        if let Some(scratch) = folders.map(|entry| entry.unwrap().path()).find(spilled) {
+            break scratch;
+        }
+        thread::yield_now();
+    };
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().code(), None, "it ended before it was killed");
+    scratch
+}
+
+#[test]
+fn scratch_files_are_in_a_folder_that_nobody_else_knows_and_resume_finds() {
+    let folder = memory_folder();
+    let files = Graph::random(1, 20_000, 400_000, 16).write(folder.path());
+    let [store, tmp] = ["graph.grappa", "tmp"].map(|name| folder.path().join(name));
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        let scratch = killed_ingest(&files, &store, &tmp);
+        assert_eq!(fs::metadata(&scratch).unwrap().mode() & 0o777, 0o700);
+        names.push(scratch);
+        run(ingest(&files, &store, &tmp).arg("--resume")).success();
+        assert_eq!(names_in(&tmp), [""; 0]);
+        fs::remove_dir_all(&store).unwrap();
+    }
+    assert_ne!(names[0], names[1], "others can guess the name");
+}
+
+#[test]
+fn what_took_the_place_of_the_scratch_folder_is_neither_followed_nor_emptied() {
+    let folder = memory_folder();
+    let files = Graph::random(1, 20_000, 400_000, 16).write(folder.path());
+    let [store, tmp, victim] = ["graph.grappa", "tmp", "victim"].map(|name| folder.path().join(name));
+    fs::create_dir(&victim).unwrap();
+    fs::write(victim.join("file"), PRECIOUS).unwrap();
+    let scratch = killed_ingest(&files, &store, &tmp);
+    let own = folder.path().join("own");
+    fs::rename(&scratch, &own).unwrap();
+
+    symlink(&victim, &scratch).unwrap();
+    run(ingest(&files, &store, &tmp).arg("--resume")).failure(&["grappa-scratch-", "other users"]);
+    assert_eq!(fs::read_to_string(victim.join("file")).unwrap(), PRECIOUS);
+    fs::remove_file(&scratch).unwrap();
+
+    // A folder that others can write to may hold anything.
+    fs::create_dir(&scratch).unwrap();
+    fs::write(scratch.join("file"), PRECIOUS).unwrap();
+    run(ingest(&files, &store, &tmp).arg("--resume")).failure(&["grappa-scratch-", "other users"]);
+    assert_eq!(fs::read_to_string(scratch.join("file")).unwrap(), PRECIOUS);
+    fs::remove_dir_all(&scratch).unwrap();
+
+    fs::rename(&own, &scratch).unwrap();
+    run(ingest(&files, &store, &tmp).arg("--resume")).success();
+    assert_eq!(names_in(&tmp), [""; 0]);
+}
+
+#[test]
+fn a_folder_that_is_no_unfinished_store_is_not_emptied() {
+    let folder = memory_folder();
+    let files = Graph::random(1, 100, 1000, 2).write(folder.path());
+    let store = folder.path().join("graph.grappa");
+    let partial = folder.path().join("graph.grappa.partial");
+    fs::create_dir(&partial).unwrap();
+    fs::write(partial.join("thesis.tex"), PRECIOUS).unwrap();
+    run(program::ingest(&files.edges, &store).arg("--resume")).failure(&["thesis.tex", "--out"]);
+    assert_eq!(fs::read_to_string(partial.join("thesis.tex")).unwrap(), PRECIOUS);
+}
+
+#[test]
+fn the_scratch_folder_of_an_export_is_not_somebody_elses() {
+    let folder = memory_folder();
+    let [store, features] = ["graph.grappa", "features.npy"].map(|name| folder.path().join(name));
+    let mut generate = command("grappa-gen");
+    generate.args(["rmat", "--scale", "8", "--feature-dim", "4", "--quiet", "--out"]);
+    run(generate.arg(&store)).success();
+    let scratch = folder.path().join("features.npy.scratch");
+    fs::create_dir(&scratch).unwrap();
+    let export = || {
+        run(command("grappa-store")
+            .arg("export")
+            .arg(&store)
+            .arg("--features")
+            .arg(&features))
+    };
+    fs::write(scratch.join("thesis.tex"), PRECIOUS).unwrap();
+    export().failure(&["features.npy.scratch/thesis.tex"]);
+    assert_eq!(fs::read_to_string(scratch.join("thesis.tex")).unwrap(), PRECIOUS);
+    fs::remove_file(scratch.join("thesis.tex")).unwrap();
+    // What a killed export left goes.
+    fs::write(scratch.join("features-0-3"), "spilled").unwrap();
+    export().success();
+    assert_eq!(names_in(folder.path()), ["features.npy", "graph.grappa"]);
+}
