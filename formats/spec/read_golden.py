@@ -8,19 +8,26 @@ XXH3 is not in the standard library. Run it without arguments; it prints what it
 import struct
 from pathlib import Path
 
-GOLDEN = Path(__file__).parent.parent / "tests" / "golden" / "v1"
+GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
 
 
 # container.md
 
 
 def container(name, kind):
-    """Meta and payload of a container file."""
-    file = (GOLDEN / name).read_bytes()
+    """Meta and payload of a container file, which are the same in each layout that there is a file of."""
+    files = [GOLDEN / layout / name for layout in ["v1", "v1-pages"]]
+    found = [open_container(path, kind) for path in files if path.exists()]
+    assert all(each == found[0] for each in found), name
+    return found[0]
+
+
+def open_container(path, kind):
+    file = path.read_bytes()
     magic, found, version, offset, length, meta_length, block, _, _, _ = struct.unpack_from("<8s4sIQQIIQQQ", file)
-    assert (magic, found, version) == (b"\x89GRAPPA\n", kind.encode(), 1), name
-    assert len(file) == offset + length + 8 * -(-length // block), name
-    assert not any(file[64 + meta_length : offset]), name
+    assert (magic, found, version) == (b"\x89GRAPPA\n", kind.encode(), 1), path
+    assert len(file) == offset + length + 8 * -(-length // block), path
+    assert not any(file[64 + meta_length : offset]), path
     return file[64 : 64 + meta_length], file[offset : offset + length]
 
 

@@ -40,8 +40,6 @@ use crate::{
 const META_BYTES: usize = 40;
 const SCHEDULE_BYTES: usize = 16;
 const NONE: u32 = u32::MAX;
-/// Where our files have their payload: at a multiple of this.
-const PAYLOAD_ALIGN: u64 = 64;
 
 /// The partitions that see an edge bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -216,7 +214,7 @@ impl Assignment {
         let wrong = |row: u32, j: usize, what: String| {
             let cell = u64::from(row) * u64::from(self.chunks) + j as u64;
             let width = entry_bytes(self.partitions) as u64;
-            let payload = Header::payload_offset(META_BYTES, PAYLOAD_ALIGN);
+            let payload = Header::payload_offset(FileKind::ASSIGNMENT, META_BYTES);
             Err(FormatError::invalid(
                 payload + 4 * u64::from(self.chunks) + 2 * width * cell,
                 what,

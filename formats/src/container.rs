@@ -24,7 +24,7 @@
 //!
 //! A writer streams: it feeds the payload to a [`BlockHasher`], appends the table, and writes the header last.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -40,7 +40,7 @@ pub const FORMAT_VERSION: u32 = 1;
 /// Length of the fixed part of the header in bytes.
 pub const HEADER_BYTES: usize = 64;
 
-/// Payload bytes per checksum.
+/// Payload bytes per checksum in files that are read whole.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
 /// The longest checksum block a reader must expect, so that it may allocate one.
@@ -49,7 +49,8 @@ pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
 /// The latest start of the payload a reader must expect, so that it may allocate what comes before.
 pub const PREFIX_BYTES_MAX: u64 = 16 << 20;
 
-/// Payload offset of files that are read with `O_DIRECT`.
+/// Length of a page. In files that are read at random, the payload starts at a multiple of it and each page has its own
+/// checksum, so that a reader checks a page that it touches and reads no other page for that.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// What a container file holds.
@@ -79,6 +80,26 @@ impl FileKind {
     pub const ASSIGNMENT: Self = Self(*b"ASGN");
     /// `aggregates/<kind>/index`: which files hold pre-aggregated features.
     pub const AGGREGATES: Self = Self(*b"AGGR");
+
+    /// Whether readers of such files want single pages of the payload.
+    fn is_read_at_random(self) -> bool {
+        let whole = [Self::MANIFEST, Self::SPLIT, Self::ASSIGNMENT, Self::AGGREGATES];
+        !whole.contains(&self)
+    }
+
+    /// Payload bytes per checksum in new files of this kind.
+    pub fn block_bytes(self) -> usize {
+        if self.is_read_at_random() {
+            PAGE_BYTES as usize
+        } else {
+            BLOCK_BYTES
+        }
+    }
+
+    /// The payload of new files of this kind starts at a multiple of so many bytes.
+    pub fn payload_align(self) -> u64 {
+        if self.is_read_at_random() { PAGE_BYTES } else { 64 }
+    }
 }
 
 impl fmt::Display for FileKind {
@@ -111,9 +132,9 @@ pub struct Header {
 }
 
 impl Header {
-    /// Where the payload of a file with `meta_bytes` of meta starts if it is to start at a multiple of `align`.
-    pub fn payload_offset(meta_bytes: usize, align: u64) -> u64 {
-        (HEADER_BYTES as u64 + meta_bytes as u64).next_multiple_of(align)
+    /// Where the payload of a new file of this kind with `meta_bytes` of meta starts.
+    pub fn payload_offset(kind: FileKind, meta_bytes: usize) -> u64 {
+        (HEADER_BYTES as u64 + meta_bytes as u64).next_multiple_of(kind.payload_align())
     }
 
     /// The bytes before the payload: header, meta, zeros; `payload_offset` of them.
@@ -258,6 +279,13 @@ impl Header {
         self.payload_bytes.div_ceil(u64::from(self.block_bytes))
     }
 
+    /// The bytes of block `index` in the payload.
+    pub fn block(&self, index: u64) -> Range<u64> {
+        let block_bytes = u64::from(self.block_bytes);
+        let start = index * block_bytes;
+        start..self.payload_bytes.min(start + block_bytes)
+    }
+
     /// Where the checksum table starts, in bytes from the start of the file.
     pub fn table_offset(&self) -> u64 {
         self.payload_offset + self.payload_bytes
@@ -307,6 +335,7 @@ impl Header {
 
 /// Computes the checksum table of a payload that arrives in pieces of any size.
 pub struct BlockHasher {
+    block_bytes: usize,
     current: Xxh3,
     current_bytes: usize,
     table: Vec<u8>,
@@ -314,9 +343,17 @@ pub struct BlockHasher {
 }
 
 impl BlockHasher {
-    /// A hasher of an empty payload.
-    pub fn new() -> Self {
+    /// A hasher of an empty payload, with a checksum for each `block_bytes`.
+    ///
+    /// # Panics
+    /// If `block_bytes` is not in `1..=BLOCK_BYTES_MAX`.
+    pub fn new(block_bytes: usize) -> Self {
+        assert!(
+            (1..=BLOCK_BYTES_MAX as usize).contains(&block_bytes),
+            "blocks of {block_bytes} bytes"
+        );
         Self {
+            block_bytes,
             current: Xxh3::new(),
             current_bytes: 0,
             table: Vec::new(),
@@ -328,17 +365,17 @@ impl BlockHasher {
     pub fn update(&mut self, mut bytes: &[u8]) {
         self.payload_bytes += bytes.len() as u64;
         while !bytes.is_empty() {
-            if self.current_bytes == 0 && bytes.len() >= BLOCK_BYTES {
-                self.table
-                    .extend_from_slice(&xxh3_64(&bytes[..BLOCK_BYTES]).to_le_bytes());
-                bytes = &bytes[BLOCK_BYTES..];
+            if self.current_bytes == 0 && bytes.len() >= self.block_bytes {
+                let (block, rest) = bytes.split_at(self.block_bytes);
+                self.table.extend_from_slice(&xxh3_64(block).to_le_bytes());
+                bytes = rest;
                 continue;
             }
-            let take = bytes.len().min(BLOCK_BYTES - self.current_bytes);
+            let take = bytes.len().min(self.block_bytes - self.current_bytes);
             self.current.update(&bytes[..take]);
             self.current_bytes += take;
             bytes = &bytes[take..];
-            if self.current_bytes == BLOCK_BYTES {
+            if self.current_bytes == self.block_bytes {
                 self.end_block();
             }
         }
@@ -364,7 +401,7 @@ impl BlockHasher {
             kind,
             payload_offset,
             payload_bytes: self.payload_bytes,
-            block_bytes: BLOCK_BYTES as u32,
+            block_bytes: self.block_bytes as u32,
             meta,
             table_checksum: xxh3_64(&self.table),
         };
@@ -372,17 +409,11 @@ impl BlockHasher {
     }
 }
 
-impl Default for BlockHasher {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// A whole container file in memory, for payloads that are small. Returns the file and its digest.
 pub fn encode_file(kind: FileKind, meta: Vec<u8>, payload: &[u8]) -> (Vec<u8>, u64) {
-    let mut hasher = BlockHasher::new();
+    let mut hasher = BlockHasher::new(kind.block_bytes());
     hasher.update(payload);
-    let offset = Header::payload_offset(meta.len(), 64);
+    let offset = Header::payload_offset(kind, meta.len());
     let (header, table) = hasher.finish(kind, meta, offset);
     let mut file = header.encode();
     file.extend_from_slice(payload);
@@ -421,7 +452,7 @@ mod tests {
 
     fn sample(payload_bytes: usize) -> Vec<u8> {
         let payload: Vec<u8> = (0..payload_bytes).map(|i| (i * 7 % 251) as u8).collect();
-        encode_file(FileKind::ROWS, vec![1, 2, 3], &payload).0
+        encode_file(FileKind::SPLIT, vec![1, 2, 3], &payload).0
     }
 
     #[test]
@@ -432,7 +463,7 @@ mod tests {
                 let mut bad = file.clone();
                 bad[at] ^= 0x10;
                 assert!(
-                    decode_file(&bad, FileKind::ROWS).is_err(),
+                    decode_file(&bad, FileKind::SPLIT).is_err(),
                     "byte {at} of {}",
                     file.len()
                 );
@@ -444,7 +475,7 @@ mod tests {
     fn any_truncation_is_noticed() {
         let file = sample(300);
         for end in 0..file.len() {
-            assert!(decode_file(&file[..end], FileKind::ROWS).is_err(), "first {end} bytes");
+            assert!(decode_file(&file[..end], FileKind::SPLIT).is_err(), "first {end} bytes");
         }
     }
 
@@ -453,7 +484,7 @@ mod tests {
         let mut file = sample(3 * BLOCK_BYTES + 5);
         let at = 128 + 2 * BLOCK_BYTES;
         file[at + 77] ^= 1;
-        let error = decode_file(&file, FileKind::ROWS).unwrap_err();
+        let error = decode_file(&file, FileKind::SPLIT).unwrap_err();
         assert!(
             matches!(
                 error,
@@ -470,25 +501,34 @@ mod tests {
     #[test]
     fn pieces_hash_as_the_whole_does() {
         let payload: Vec<u8> = (0..5 * BLOCK_BYTES / 2).map(|i| i as u8).collect();
-        let mut pieces = BlockHasher::new();
-        for piece in payload.chunks(40_001) {
-            pieces.update(piece);
+        for block_bytes in [BLOCK_BYTES, PAGE_BYTES as usize, 1000] {
+            let mut pieces = BlockHasher::new(block_bytes);
+            for piece in payload.chunks(40_001) {
+                pieces.update(piece);
+            }
+            let mut whole = BlockHasher::new(block_bytes);
+            whole.update(&payload);
+            let (header, table) = whole.finish(FileKind::ROWS, vec![], 64);
+            assert_eq!(
+                pieces.finish(FileKind::ROWS, vec![], 64),
+                (header.clone(), table.clone())
+            );
+            assert_eq!(header.blocks(), payload.len().div_ceil(block_bytes) as u64);
+            for index in 0..header.blocks() {
+                let block = header.block(index);
+                let block = &payload[block.start as usize..block.end as usize];
+                header.check_block(&table, index, block).unwrap();
+            }
         }
-        let mut whole = BlockHasher::new();
-        whole.update(&payload);
-        assert_eq!(
-            pieces.finish(FileKind::ROWS, vec![], 64),
-            whole.finish(FileKind::ROWS, vec![], 64)
-        );
     }
 
     #[test]
     fn a_newer_version_and_another_kind_say_so() {
         let mut newer = sample(10);
         newer[12] = 2;
-        let error = decode_file(&newer, FileKind::ROWS).unwrap_err();
+        let error = decode_file(&newer, FileKind::SPLIT).unwrap_err();
         assert_eq!(error, FormatError::NewerVersion { found: 2, supported: 1 });
         let error = decode_file(&sample(10), FileKind::FEATURES).unwrap_err();
-        assert_eq!(error.to_string(), "expected a file of kind FEAT, found kind ROWS");
+        assert_eq!(error.to_string(), "expected a file of kind FEAT, found kind SPLT");
     }
 }

@@ -28,7 +28,7 @@
 //!
 //! Not for membership tests at high rates: a hash table in memory is faster where there is memory for it.
 
-use std::{cmp::Ordering, ops::Range};
+use std::{cmp::Ordering, convert::Infallible, ops::Range, result::Result as StdResult};
 
 use crate::{
     FormatError, NODES_MAX, Result,
@@ -330,39 +330,9 @@ impl<'a> IntegerDictionary<'a> {
     }
 
     /// The rank of `key`, if it is there.
-    ///
-    /// Interpolation, which finds keys of an even spread in a few steps, takes turns with bisection, which bounds the
-    /// steps for any spread at 2 log2(n).
     pub fn find(&self, key: u64) -> Option<u64> {
-        if self.is_empty() {
-            return None;
-        }
-        let (mut low, mut high) = (0, self.len() - 1);
-        let (mut low_key, mut high_key) = (self.get(low), self.get(high));
-        let mut interpolate = true;
-        // The key is among `low..=high`, if anywhere.
-        while low_key < key && key < high_key && high - low > 1 {
-            let middle = if interpolate {
-                let share = u128::from(key - low_key) * u128::from(high - low) / u128::from(high_key - low_key);
-                low + (share as u64).clamp(1, high - low - 1)
-            } else {
-                low + (high - low) / 2
-            };
-            interpolate = !interpolate;
-            let middle_key = self.get(middle);
-            if middle_key <= key {
-                (low, low_key) = (middle, middle_key);
-            } else {
-                (high, high_key) = (middle, middle_key);
-            }
-        }
-        if low_key == key {
-            Some(low)
-        } else if high_key == key {
-            Some(high)
-        } else {
-            None
-        }
+        let found = find_integer(self.len(), key, |rank| Ok::<_, Infallible>(self.get(rank)));
+        found.unwrap_or_else(|never| match never {})
     }
 
     /// The keys of `ranks`, in order.
@@ -399,6 +369,49 @@ impl<'a> IntegerDictionary<'a> {
         }
         Ok(())
     }
+}
+
+/// The rank of `key` among `keys` sorted keys, if it is there; `get` reads the key at a rank.
+///
+/// Interpolation, which finds keys of an even spread in a few steps, takes turns with bisection, which bounds the
+/// steps for any spread at 2 log2(n).
+///
+/// # Errors
+/// Those of `get`.
+pub fn find_integer<E>(
+    keys: u64,
+    key: u64,
+    mut get: impl FnMut(u64) -> StdResult<u64, E>,
+) -> StdResult<Option<u64>, E> {
+    if keys == 0 {
+        return Ok(None);
+    }
+    let (mut low, mut high) = (0, keys - 1);
+    let (mut low_key, mut high_key) = (get(low)?, get(high)?);
+    let mut interpolate = true;
+    // The key is among `low..=high`, if anywhere.
+    while low_key < key && key < high_key && high - low > 1 {
+        let middle = if interpolate {
+            let share = u128::from(key - low_key) * u128::from(high - low) / u128::from(high_key - low_key);
+            low + (share as u64).clamp(1, high - low - 1)
+        } else {
+            low + (high - low) / 2
+        };
+        interpolate = !interpolate;
+        let middle_key = get(middle)?;
+        if middle_key <= key {
+            (low, low_key) = (middle, middle_key);
+        } else {
+            (high, high_key) = (middle, middle_key);
+        }
+    }
+    Ok(if low_key == key {
+        Some(low)
+    } else if high_key == key {
+        Some(high)
+    } else {
+        None
+    })
 }
 
 /// Sorted byte strings.
@@ -446,8 +459,16 @@ impl<'a> StringDictionary<'a> {
     /// # Panics
     /// If there is no such rank.
     pub fn get(&self, rank: u64, key: &mut Vec<u8>) -> Result<()> {
+        self.get_checked(rank, key, |_| Ok(()))
+    }
+
+    /// As [`StringDictionary::get`], and asks `check` before it touches bytes of the payload.
+    ///
+    /// # Panics
+    /// If there is no such rank.
+    pub fn get_checked(&self, rank: u64, key: &mut Vec<u8>, check: impl Fn(Range<u64>) -> Result<()>) -> Result<()> {
         assert!(rank < self.keys, "rank {rank} of {}", self.keys);
-        let mut entries = self.block(rank / BLOCK_KEYS)?;
+        let mut entries = self.block(rank / BLOCK_KEYS, check)?;
         key.clear();
         key.extend_from_slice(entries.first()?);
         for _ in 0..rank % BLOCK_KEYS {
@@ -458,11 +479,16 @@ impl<'a> StringDictionary<'a> {
 
     /// The rank of `key`, if it is there.
     pub fn find(&self, key: &[u8]) -> Result<Option<u64>> {
+        self.find_checked(key, |_| Ok(()))
+    }
+
+    /// As [`StringDictionary::find`], and asks `check` before it touches bytes of the payload.
+    pub fn find_checked(&self, key: &[u8], check: impl Fn(Range<u64>) -> Result<()>) -> Result<Option<u64>> {
         // The last block whose first key is not above the key.
         let (mut low, mut high) = (0, self.keys.div_ceil(BLOCK_KEYS));
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.block(middle)?.first()?.cmp(key) {
+            match self.block(middle, &check)?.first()?.cmp(key) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Equal => return Ok(Some(middle * BLOCK_KEYS)),
                 Ordering::Greater => high = middle,
@@ -472,7 +498,7 @@ impl<'a> StringDictionary<'a> {
             return Ok(None);
         };
         let first = block * BLOCK_KEYS;
-        let mut entries = self.block(block)?;
+        let mut entries = self.block(block, check)?;
         // `matched`: how much of the key the last entry, which is below it, has in common with it. An entry that shares
         // more than that with the last one differs from the key where the last one does, and is below it too. One that
         // shares less is above the last one where that one still agreed with the key, and so above the key.
@@ -608,12 +634,15 @@ impl<'a> StringDictionary<'a> {
         u64_entry(self.table, block as usize)
     }
 
-    fn block(&self, block: u64) -> Result<Entries<'a>> {
+    fn block(&self, block: u64, check: impl Fn(Range<u64>) -> Result<()>) -> Result<Entries<'a>> {
+        let entries = self.table_entry_offset(block) - self.payload_offset;
+        check(entries..entries + 16.min(self.payload_bytes() - entries))?;
         let start = u64_entry(self.table, block as usize);
         let end = match block + 1 {
             next if next < self.keys.div_ceil(BLOCK_KEYS) => u64_entry(self.table, next as usize),
             _ => self.blocks.len() as u64,
         };
+        check(start..end)?;
         match self.blocks.get(start as usize..end as usize) {
             Some(rest) => Ok(Entries {
                 rest,
@@ -627,6 +656,10 @@ impl<'a> StringDictionary<'a> {
                 ),
             )),
         }
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        (self.blocks.len() + self.padding.len() + self.table.len()) as u64
     }
 
     fn table_entry_offset(&self, block: u64) -> u64 {
@@ -664,7 +697,7 @@ impl StringKeys<'_> {
             return Ok(None);
         }
         if self.rank.is_multiple_of(BLOCK_KEYS) {
-            self.entries = self.dictionary.block(self.rank / BLOCK_KEYS)?;
+            self.entries = self.dictionary.block(self.rank / BLOCK_KEYS, |_| Ok(()))?;
             self.key.clear();
             self.key.extend_from_slice(self.entries.first()?);
         } else {

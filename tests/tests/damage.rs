@@ -1,11 +1,13 @@
 //! Any damage to a store is found: each flipped byte of every file, files cut short, too long, missing, swapped or of a
-//! newer version. Nothing panics, whether it verifies a damaged store or reads it.
+//! newer version. Nothing panics, whether it verifies a damaged store or reads it; and who reads a store with a flipped byte
+//! gets what was written, or an error.
 //!
 //! `GRAPPA_FLIPS=1000000 cargo test -p grappa-tests --test damage` flips more bytes than are flipped by default.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, OpenOptions},
+    hash::{DefaultHasher, Hash, Hasher},
     os::unix::fs::FileExt,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
@@ -87,58 +89,60 @@ fn fixture() -> (TempDir, Vec<PathBuf>) {
     (folder, stores)
 }
 
-/// Reads all that a store holds, by the ways that there are. Returns how much.
+/// Reads all that a store holds, by the ways that there are. Returns the bytes that were read, hashed.
 fn read_all(path: &Path) -> Result<u64> {
     let store = Store::open(path)?;
     let manifest = store.manifest();
-    let (mut read, mut sources) = (0, Vec::new());
+    let mut read = DefaultHasher::new();
+    let mut sources = Vec::new();
     for chunk in store.present_chunks() {
         let chunk = store.chunk(chunk)?;
         let rows = chunk.rows();
         for row in 0..rows.rows() {
             sources.clear();
             // The row's own degree: a damaged row is an empty one, whatever its directory says.
-            let sources_of_row = rows.row(row);
+            let sources_of_row = rows.row(row)?;
             sources_of_row.decode_into(&mut sources);
-            read += sources.len() as u64 + sources_of_row.lower_bound(5);
+            (&sources, sources_of_row.lower_bound(5), rows.degree(row)?).hash(&mut read);
             for k in (0..sources_of_row.degree()).step_by(3) {
-                read += sources_of_row.get(k) & 1;
+                sources_of_row.get(k).hash(&mut read);
             }
-            if let Some(weights) = chunk.weights()
-                && let Ok(range) = weights.range(row, |row| rows.degree(row))
-            {
-                read += range
-                    .map(|edge| u64::from(weights.get(edge).to_bits() & 1))
-                    .sum::<u64>();
+            if let Some(weights) = chunk.weights() {
+                let edges = weights.range(row, &rows)?;
+                let mut values = vec![0.0; (edges.end - edges.start) as usize];
+                weights.copy(edges, &mut values)?;
+                values.iter().for_each(|value| value.to_bits().hash(&mut read));
             }
             if let Some(labels) = chunk.labels() {
-                read += u64::from(labels.single(row).ok().flatten().unwrap_or(0));
+                labels.single(row)?.hash(&mut read);
             }
             if let Some(features) = chunk.features() {
-                let layout = &features.meta().layout;
-                let mut values = vec![0.0; layout.dim as usize];
-                layout.decode_row(features.row(row), &mut values);
-                read += values.len() as u64;
+                features.row(row)?.hash(&mut read);
             }
+        }
+        for row in rows.range(0..rows.rows()) {
+            row?.degree().hash(&mut read);
         }
     }
     for node in (0..manifest.nodes).map(NodeId) {
         let id = store.external_id(node)?;
-        read += u64::from(store.node(&id)? == Some(node));
+        (id.to_string(), store.node(&id)?).hash(&mut read);
     }
     for name in SPLITS {
-        read += store.split(name)?.map_or(0, |split| split.len());
+        let split = store.split(name)?;
+        split.map(|split| split.iter().collect::<Vec<_>>()).hash(&mut read);
     }
-    Ok(read + store.newest_assignment()?.generation())
+    store.newest_assignment()?.generation().hash(&mut read);
+    Ok(read.finish())
 }
 
-/// Verifies a damaged store, and reads it; neither may panic.
+/// Verifies a damaged store, and reads it; neither may panic. What was read comes with the report.
 #[track_caller]
-fn survives(store: &Path, what: &str) -> VerifyReport {
+fn survives(store: &Path, what: &str) -> (VerifyReport, Result<u64>) {
     let verified = catch_unwind(AssertUnwindSafe(|| verify(store, 1, &Silent)));
     let read = catch_unwind(AssertUnwindSafe(|| read_all(store)));
-    assert!(read.is_ok(), "reading panics: {what}");
-    verified
+    let read = read.unwrap_or_else(|_| panic!("reading panics: {what}"));
+    let report = verified
         .unwrap_or_else(|_| panic!("verify panics: {what}"))
         .unwrap_or_else(|error| {
             // Then nobody can take it for a sound store either.
@@ -151,7 +155,8 @@ fn survives(store: &Path, what: &str) -> VerifyReport {
                 problems: vec![problem],
                 ..VerifyReport::default()
             }
-        })
+        });
+    (report, read)
 }
 
 #[test]
@@ -161,7 +166,7 @@ fn sound_stores_are_found_sound_and_can_be_read() {
     for store in &stores {
         let report = verify(store, 2, &Silent).unwrap();
         assert!(report.is_ok(), "{}: {:?}", store.display(), report.problems);
-        assert!(read_all(store).unwrap() > 700);
+        assert_eq!(read_all(store).unwrap(), read_all(store).unwrap());
         kinds.extend(files_of(store).keys().map(|path| path.to_str().unwrap().to_owned()));
     }
     for kind in [
@@ -185,7 +190,7 @@ fn sound_stores_are_found_sound_and_can_be_read() {
 }
 
 #[test]
-fn every_flipped_byte_is_reported() {
+fn every_flipped_byte_is_reported_and_none_is_read() {
     let flips = std::env::var("GRAPPA_FLIPS").map_or(FLIPS, |flips| flips.parse().expect("GRAPPA_FLIPS is a number"));
     let (folder, stores) = fixture();
     let threads = 2;
@@ -218,6 +223,7 @@ fn flip_bytes(stores: &[PathBuf], flips: u64, seed: u64) {
                 .map(move |(path, bytes)| (store, path, bytes))
         })
         .collect();
+    let sound: BTreeMap<&PathBuf, u64> = stores.iter().map(|store| (store, read_all(store).unwrap())).collect();
     for k in 0..flips {
         let (store, path, bytes) = &files[k as usize % files.len()];
         let offset = random.below(bytes.len() as u64);
@@ -230,8 +236,11 @@ fn flip_bytes(stores: &[PathBuf], flips: u64, seed: u64) {
             path.display(),
             store.display()
         );
-        let report = survives(store, &what);
+        let (report, read) = survives(store, &what);
         assert!(!report.is_ok(), "not reported: {what}");
+        if let Ok(read) = read {
+            assert_eq!(read, sound[store], "read without an error: {what}");
+        }
         let named = report.problems.iter().any(|problem| Path::new(&problem.file) == path);
         assert!(named, "{what}: another file is blamed: {:?}", report.problems);
         file.write_all_at(&[old], offset).unwrap();
@@ -251,7 +260,7 @@ fn each_file_damaged(damage: impl Fn(&[u8], &mut Random) -> Vec<u8>, what: &str)
             let damaged = damage(&bytes, &mut random);
             fs::write(&file, &damaged).unwrap();
             let what = format!("{} {what}: {} of {} bytes", path.display(), damaged.len(), bytes.len());
-            let report = survives(store, &what);
+            let (report, _) = survives(store, &what);
             let named = report.problems.iter().any(|problem| Path::new(&problem.file) == path);
             assert!(named, "{what}: {:?}", report.problems);
             assert!(
@@ -296,7 +305,7 @@ fn a_file_of_a_newer_version_says_so() {
             bytes[VERSION_AT] += 1;
             fs::write(&file, &bytes).unwrap();
             let what = format!("{} of a newer version", path.display());
-            let report = survives(store, &what);
+            let (report, _) = survives(store, &what);
             let newer = report.problems.iter().any(|problem| problem.what.contains("version"));
             assert!(newer, "{what}: {:?}", report.problems);
             fs::write(&file, &whole).unwrap();
@@ -312,7 +321,7 @@ fn a_missing_file_is_reported_and_the_store_not_opened() {
             let file = store.join(&path);
             fs::remove_file(&file).unwrap();
             let what = format!("{} missing", path.display());
-            assert!(!survives(store, &what).is_ok(), "{what}");
+            assert!(!survives(store, &what).0.is_ok(), "{what}");
             assert!(Store::open(store).is_err(), "opened: {what}");
             fs::write(&file, &bytes).unwrap();
         }
@@ -328,7 +337,7 @@ fn swapped_files_are_reported() {
             fs::write(store.join(&a.0), &b.1).unwrap();
             fs::write(store.join(&b.0), &a.1).unwrap();
             let what = format!("{} and {} swapped", a.0.display(), b.0.display());
-            assert!(!survives(store, &what).is_ok(), "{what}");
+            assert!(!survives(store, &what).0.is_ok(), "{what}");
             fs::write(store.join(&a.0), &a.1).unwrap();
             fs::write(store.join(&b.0), &b.1).unwrap();
         }
@@ -352,7 +361,7 @@ fn swapped_files_are_reported() {
         let file = stores[0].join(&path);
         fs::write(&file, &theirs[&path]).unwrap();
         let what = format!("{} of another store", path.display());
-        assert!(!survives(&stores[0], &what).is_ok(), "{what}");
+        assert!(!survives(&stores[0], &what).0.is_ok(), "{what}");
         fs::write(&file, &bytes).unwrap();
     }
 }

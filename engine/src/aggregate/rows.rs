@@ -211,7 +211,7 @@ impl NodeRows for ScaledRows<'_> {
         let mut values = out.chunks_exact_mut(self.width());
         for (chunk, rows) in pieces(self.store, nodes) {
             for (row, values) in self.chunks[chunk.0 as usize].rows().range(rows).zip(&mut values) {
-                let factor = Self::factor(row.degree());
+                let factor = Self::factor(row?.degree());
                 values.iter_mut().for_each(|value| *value *= factor);
             }
         }

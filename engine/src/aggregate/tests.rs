@@ -54,7 +54,7 @@ fn whole(store: &Store, rows: &dyn NodeRows) -> (Vec<Vec<u64>>, Vec<Vec<f32>>) {
             chunk
                 .rows()
                 .range(0..chunk.rows().rows())
-                .map(|row| row.iter().collect::<Vec<_>>()),
+                .map(|row| row.unwrap().iter().collect::<Vec<_>>()),
         );
     }
     let mut values = vec![0.0; sources.len() * rows.width()];

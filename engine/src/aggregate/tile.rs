@@ -84,8 +84,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             threads
                 .into_iter()
                 .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
-        });
+                .collect::<Result<_>>()
+        })?;
         // What is mapped counts as ours while it is resident, and the tile has all it needs.
         for (chunk, rows) in pieces(self.store, tile.clone()) {
             self.chunks[chunk.0 as usize].release_rows(rows);
@@ -109,8 +109,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let (mut node, mut cost) = (self.next_node, 0);
         'tile: for (chunk, rows) in pieces(self.store, self.next_node..self.store.manifest().nodes) {
             let chunk = self.chunks[chunk.0 as usize].rows();
-            for row in rows {
-                let degree = match (chunk.row(row).degree(), self.reduce.draws()) {
+            for row in chunk.range(rows) {
+                let degree = match (row?.degree(), self.reduce.draws()) {
                     (degree, Some(_)) => degree.min(1),
                     (degree, None) => degree,
                 };
@@ -145,7 +145,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
 
     /// Lists the edges of a strip by block. They are decoded twice, to be counted and to be put in place, which costs less
     /// than to hold them twice.
-    fn strip(&self, nodes: Range<u64>) -> Strip {
+    fn strip(&self, nodes: Range<u64>) -> Result<Strip> {
         let mut starts = vec![0; self.blocks.count() as usize + 1];
         let mut degrees = Vec::with_capacity((nodes.end - nodes.start) as usize);
         self.each_row(nodes.clone(), |_, sources| {
@@ -153,7 +153,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             for source in sources {
                 starts[(source / self.blocks.block_nodes) as usize + 1] += 1;
             }
-        });
+        })?;
         for i in 1..starts.len() {
             starts[i] += starts[i - 1];
         }
@@ -166,21 +166,22 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                 edges[*next] = [row, place as u32];
                 *next += 1;
             }
-        });
-        Strip {
+        })?;
+        Ok(Strip {
             nodes,
             starts,
             edges,
             degrees,
-        }
+        })
     }
 
-    fn each_row(&self, nodes: Range<u64>, mut each: impl FnMut(u32, &[u64])) {
+    fn each_row(&self, nodes: Range<u64>, mut each: impl FnMut(u32, &[u64])) -> Result<()> {
         let (mut sources, mut number) = (Vec::new(), 0);
         let draws = self.reduce.draws();
         let first = nodes.start;
         for (chunk, rows) in pieces(self.store, nodes) {
             for row in self.chunks[chunk.0 as usize].rows().range(rows) {
+                let row = row?;
                 sources.clear();
                 match draws {
                     Some(_) if row.is_empty() => {}
@@ -191,6 +192,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                 number += 1;
             }
         }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where the rows of a store are: in which file, and where in it.
 
-use std::sync::Arc;
+use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
 use grappa_formats::{
     ChunkId, ChunkSpan, NodeId,
@@ -11,7 +11,7 @@ use grappa_formats::{
 use crate::{
     Error, Position, Result,
     io::{
-        container::ContainerFile,
+        container::{Checksums, ContainerFile},
         read::{FileIndex, ReadFile},
     },
     store::{Store, aggregates::Aggregates, files},
@@ -22,7 +22,26 @@ use crate::{
 pub(super) struct RowFiles {
     chunks: ChunkMap,
     files: Arc<[ReadFile]>,
+    /// Of each file.
+    checksums: Vec<Checksums>,
     columns: Vec<ColumnFiles>,
+}
+
+/// Files as they are opened.
+#[derive(Default)]
+struct Opened {
+    files: Vec<ReadFile>,
+    checksums: Vec<Checksums>,
+}
+
+impl Opened {
+    /// Adds a file; its index, and where its row 0 is.
+    fn add(&mut self, file: &ContainerFile) -> Result<(FileIndex, u64)> {
+        let index = FileIndex(self.files.len() as u32);
+        self.files.push(ReadFile::open(file.path(), Some(file.bytes()))?);
+        self.checksums.push(Checksums::of(file)?);
+        Ok((index, file.header().payload_offset))
+    }
 }
 
 /// The files of one column, one a chunk.
@@ -37,19 +56,20 @@ impl RowFiles {
     /// Opens the feature files of all chunks that are there, whose rows must have the layout that the manifest says, and
     /// those of the aggregates.
     pub fn open(store: &Store, layout: FeatureLayout, aggregates: Option<&Aggregates>) -> Result<Self> {
-        let mut opened = Vec::new();
+        let mut opened = Opened::default();
         let mut columns = vec![Self::features(store, layout, &mut opened)?];
         if let Some(aggregates) = aggregates {
             columns.push(Self::aggregates(aggregates, &mut opened)?);
         }
         Ok(Self {
             chunks: store.chunks().clone(),
-            files: opened.into(),
+            files: opened.files.into(),
+            checksums: opened.checksums,
             columns,
         })
     }
 
-    fn features(store: &Store, layout: FeatureLayout, opened: &mut Vec<ReadFile>) -> Result<ColumnFiles> {
+    fn features(store: &Store, layout: FeatureLayout, opened: &mut Opened) -> Result<ColumnFiles> {
         let mut places = vec![None; store.chunks().chunks() as usize];
         for chunk in store.present_chunks() {
             let file: ContainerFile = store.file(&files::of_chunk(chunk, "features"))?;
@@ -60,27 +80,44 @@ impl RowFiles {
                 let what = format!("the file has rows of {:?}, the manifest of {layout:?}", meta.layout);
                 return Err(Error::input(file.path(), Position::Whole, what));
             }
-            places[chunk.0 as usize] = Some((FileIndex(opened.len() as u32), file.header().payload_offset));
-            opened.push(ReadFile::open(file.path(), Some(file.bytes()))?);
+            places[chunk.0 as usize] = Some(opened.add(&file)?);
         }
         Ok(ColumnFiles { layout, places })
     }
 
-    fn aggregates(aggregates: &Aggregates, opened: &mut Vec<ReadFile>) -> Result<ColumnFiles> {
-        let mut open = |file: &ContainerFile| {
-            let place = (FileIndex(opened.len() as u32), file.header().payload_offset);
-            opened.push(ReadFile::open(file.path(), Some(file.bytes()))?);
-            Ok(Some(place))
-        };
+    fn aggregates(aggregates: &Aggregates, opened: &mut Opened) -> Result<ColumnFiles> {
+        let places = aggregates.files().iter().map(|file| opened.add(file).map(Some));
         Ok(ColumnFiles {
             layout: aggregates.layout(),
-            places: aggregates.files().iter().map(&mut open).collect::<Result<_>>()?,
+            places: places.collect::<Result<_>>()?,
         })
     }
 
     /// The files, by their index.
     pub fn files(&self) -> &Arc<[ReadFile]> {
         &self.files
+    }
+
+    /// The checksums of a file.
+    pub fn checksums(&self, file: FileIndex) -> &Checksums {
+        &self.checksums[file.0 as usize]
+    }
+
+    /// Compares what was read of a file, from `offset` on, with its checksums. Blocks that are not whole in it are read
+    /// beside. If the file is no longer the one that was opened, that is the error.
+    pub fn check_read(&self, file: FileIndex, offset: u64, bytes: &[u8]) -> Result<()> {
+        let checksums = self.checksums(file);
+        let payload_offset = checksums.header().payload_offset;
+        let checked = checksums.check_with(offset - payload_offset, bytes, |block, at| {
+            let path = checksums.path();
+            let file = File::open(path).map_err(Error::io("open", path))?;
+            file.read_exact_at(block, payload_offset + at)
+                .map_err(Error::io("read", path))
+        });
+        checked.or_else(|error| {
+            self.files[file.0 as usize].check_unchanged()?;
+            Err(error)
+        })
     }
 
     /// Which chunk each node is in.

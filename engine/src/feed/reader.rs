@@ -9,6 +9,9 @@
 //!
 //! A page is read once a window, but for one where a run is cut. Where wanted rows are so dense that the gaps are cheaper
 //! to read than to leave out, a window becomes passes over the files in order.
+//!
+//! Rows are compared with the checksums of their blocks before they go to their slots. So the first time a block is touched
+//! it is read whole. In new files that costs no read, since blocks are pages.
 
 use std::{
     ops::Range,
@@ -60,8 +63,7 @@ impl Target<'_> {
         let mut meter = DepthMeter::new(counters);
         loop {
             if stop.load(Ordering::Relaxed) {
-                // An error would end what is under way, too.
-                while matches!(engine.complete(&mut |_, _| {}), Ok(1..)) {}
+                give_up(engine);
                 return Ok(Fetched::Stopped);
             }
             loop {
@@ -82,23 +84,32 @@ impl Target<'_> {
                 }
             }
             meter.start(engine.in_flight());
+            let mut taken = Ok(());
             let completed = engine.complete(&mut |read, bytes| {
                 let run = under_way.remove(read.tag);
-                self.take(misses, &run, read, bytes);
+                if taken.is_ok() {
+                    taken = self.take(misses, &run, read, bytes);
+                }
             })?;
             meter.stop();
+            if let Err(error) = taken {
+                give_up(engine);
+                return Err(error);
+            }
             if completed == 0 && waiting.is_empty() {
                 break;
             }
         }
         for file in touched.iter() {
-            self.files.files()[file].check_unchanged()?;
+            self.files.files()[file.0 as usize].check_unchanged()?;
+            self.files.checksums(file).release();
         }
         Ok(Fetched::All)
     }
 
-    /// Copies what was read into the slots of the misses of `run`.
-    fn take(&self, misses: &[Miss], run: &Run, read: &Read, bytes: &[u8]) {
+    /// Checks what was read, and copies it into the slots of the misses of `run`.
+    fn take(&self, misses: &[Miss], run: &Run, read: &Read, bytes: &[u8]) -> Result<()> {
+        self.files.check_read(read.file, read.offset, bytes)?;
         let column = &self.format.columns()[run.column];
         let row_bytes = column.stored.row_bytes() as u64;
         let read_end = read.offset + u64::from(read.length);
@@ -112,6 +123,7 @@ impl Target<'_> {
             let slot = self.pool.geometry.slot(miss) as usize;
             self.pool.slots.fill(slot, column.part + (from - start) as usize, part);
         }
+        Ok(())
     }
 }
 
@@ -159,6 +171,12 @@ impl UnderWay {
     }
 }
 
+/// Takes back what is under way.
+fn give_up(engine: &mut dyn ReadEngine) {
+    // An error would end it, too.
+    while matches!(engine.complete(&mut |_, _| {}), Ok(1..)) {}
+}
+
 /// Makes reads of a column of sorted misses.
 struct Runs<'a> {
     target: &'a Target<'a>,
@@ -188,6 +206,35 @@ impl<'a> Runs<'a> {
         let place = self.target.files.locate(self.column, miss.node());
         place.expect("checked when it was planned")
     }
+
+    /// Whether all blocks of a run were found right before.
+    fn is_right(&self, file: FileIndex, run: Range<u64>) -> bool {
+        let checksums = self.target.files.checksums(file);
+        let payload_offset = checksums.header().payload_offset;
+        checksums.are_right(run.start - payload_offset..run.end - payload_offset)
+    }
+
+    /// Whether the blocks of a run fit one read.
+    fn blocks_fit(&self, file: FileIndex, run: Range<u64>) -> bool {
+        let blocks = self.blocks_around(file, run);
+        blocks.end - blocks.start <= self.length_max
+    }
+
+    /// Whether a run fits one read, with its blocks or without.
+    fn fits(&self, file: FileIndex, run: Range<u64>, with_blocks: bool) -> bool {
+        match with_blocks {
+            true => self.blocks_fit(file, run),
+            false => run.end - run.start <= self.length_max,
+        }
+    }
+
+    /// The blocks of a run, in bytes from the start of the file.
+    fn blocks_around(&self, file: FileIndex, run: Range<u64>) -> Range<u64> {
+        let checksums = self.target.files.checksums(file);
+        let payload_offset = checksums.header().payload_offset;
+        let blocks = checksums.blocks_around(run.start - payload_offset..run.end - payload_offset);
+        blocks.start + payload_offset..blocks.end + payload_offset
+    }
 }
 
 impl Iterator for Runs<'_> {
@@ -200,6 +247,8 @@ impl Iterator for Runs<'_> {
         let row_bytes = self.target.format.columns()[self.column].stored.row_bytes() as u64;
         let start = row + self.done;
         let mut end = row + row_bytes;
+        // Rows that are cut, and blocks that are longer than a read, are read as they are, and the blocks beside.
+        let rounds_out = self.done == 0 && self.blocks_fit(file, start..end);
         if end - start > self.length_max {
             end = start + self.length_max;
             self.done += self.length_max;
@@ -212,17 +261,21 @@ impl Iterator for Runs<'_> {
                 let gap = row.saturating_sub(end);
                 let apart =
                     next_file != file || (gap > self.target.pool.bridge_bytes && row / PAGE != (end - 1) / PAGE);
-                if apart || row + row_bytes - start > self.length_max {
+                if apart || !self.fits(file, start..row + row_bytes, rounds_out) {
                     break;
                 }
                 end = row + row_bytes;
                 self.next += 1;
             }
         }
+        let mut bytes = start..end;
+        if rounds_out && !self.is_right(file, bytes.clone()) {
+            bytes = self.blocks_around(file, bytes);
+        }
         let read = Read {
             file,
-            offset: start,
-            length: (end - start) as u32,
+            offset: bytes.start,
+            length: (bytes.end - bytes.start) as u32,
             tag: 0,
         };
         let run = Run {
@@ -251,10 +304,10 @@ impl Touched {
         self.0[file.0 as usize] = true;
     }
 
-    fn iter(&self) -> impl Iterator<Item = usize> {
-        self.0
-            .iter()
-            .enumerate()
+    fn iter(&self) -> impl Iterator<Item = FileIndex> {
+        (0..)
+            .map(FileIndex)
+            .zip(&self.0)
             .filter_map(|(file, &touched)| touched.then_some(file))
     }
 }
@@ -289,17 +342,16 @@ impl<'a> DepthMeter<'a> {
     }
 }
 
-/// A piece of a file that is read as it is.
+/// The first bytes of a payload, read as they are.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
     pub file: FileIndex,
-    pub offset: u64,
     pub bytes: u64,
     /// Where in memory it goes.
     pub to: u64,
 }
 
-/// Reads pieces of files from front to back, as fast as the engine goes.
+/// Reads payloads from front to back, as fast as the engine goes, and checks them.
 pub(super) fn read_whole(
     pieces: &[Piece],
     files: &RowFiles,
@@ -310,11 +362,18 @@ pub(super) fn read_whole(
     let mut reads = pieces
         .iter()
         .flat_map(|piece| {
+            let header = files.checksums(piece.file).header();
+            let block_bytes = u64::from(header.block_bytes);
+            // Whole blocks, so that each can be checked while it is in the processor's cache.
+            let length_max = match length_max - length_max % block_bytes {
+                0 => length_max,
+                blocks => blocks,
+            };
             (0..piece.bytes.div_ceil(length_max)).map(move |part| {
                 let at = part * length_max;
                 Read {
                     file: piece.file,
-                    offset: piece.offset + at,
+                    offset: header.payload_offset + at,
                     length: (piece.bytes - at).min(length_max) as u32,
                     tag: piece.to + at,
                 }
@@ -331,15 +390,29 @@ pub(super) fn read_whole(
                 break;
             }
         }
+        let mut checked = Ok(());
         let completed = engine.complete(&mut |read, bytes| {
             memory[read.tag as usize..][..bytes.len()].copy_from_slice(bytes);
+            let checksums = files.checksums(read.file);
+            // Blocks that are longer than a read come below.
+            if checked.is_ok() && u64::from(checksums.header().block_bytes) <= length_max {
+                checked = files.check_read(read.file, read.offset, bytes);
+            }
         })?;
+        if let Err(error) = checked {
+            give_up(engine);
+            return Err(error);
+        }
         if completed == 0 && waiting.is_empty() && reads.peek().is_none() {
             break;
         }
     }
     for piece in pieces {
         files.files()[piece.file.0 as usize].check_unchanged()?;
+        let bytes = &memory[piece.to as usize..(piece.to + piece.bytes) as usize];
+        let checksums = files.checksums(piece.file);
+        files.check_read(piece.file, checksums.header().payload_offset, bytes)?;
+        checksums.release();
     }
     Ok(())
 }

@@ -43,14 +43,9 @@ impl Resident {
             for &chunk in chunks {
                 let range = files.chunks().range(chunk);
                 let bytes = (range.end - range.start) * stride;
-                let (file, offset) = files.chunk(column, chunk).expect("resident chunks are there");
+                let (file, _) = files.chunk(column, chunk).expect("resident chunks are there");
                 bases[chunk.0 as usize] = Some(at.wrapping_sub(range.start.wrapping_mul(stride)));
-                pieces.push(reader::Piece {
-                    file,
-                    offset,
-                    bytes,
-                    to: at,
-                });
+                pieces.push(reader::Piece { file, bytes, to: at });
                 at += bytes;
             }
             Column {

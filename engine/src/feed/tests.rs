@@ -202,7 +202,7 @@ fn row(store: &Store, node: NodeId, output: OutputDtype) -> Vec<u8> {
             let id = store.chunks().chunk_of(node);
             let chunk = store.chunk(id).unwrap();
             let rows = chunk.features().unwrap();
-            let row = rows.row(node.0 - store.chunks().range(id).start);
+            let row = rows.row(node.0 - store.chunks().range(id).start).unwrap();
             rows.meta().layout.decode_row(row, &mut values);
         }
         FeatureSource::Procedural => {

@@ -52,8 +52,6 @@ pub struct ColumnFile {
     pub name: &'static str,
     /// Its kind.
     pub kind: FileKind,
-    /// Its payload starts at a multiple of this.
-    pub align: u64,
     /// Its meta, given the chunk.
     pub meta: Box<dyn Fn(ChunkId) -> Vec<u8> + Sync>,
 }
@@ -189,7 +187,7 @@ impl Column<'_> {
     ) -> Result<ChunkFiles> {
         let path = self.store.chunk(chunk)?.join(self.file.name);
         let meta = (self.file.meta)(chunk);
-        let mut writer = ContainerWriter::create(&path, self.file.kind, meta.len(), self.file.align)?;
+        let mut writer = ContainerWriter::create(&path, self.file.kind, meta.len())?;
         let shards = plan.shards(self.chunks);
         for shard in plan.shards_of(chunk) {
             let rows = shards.len(ChunkId(shard)) as usize;

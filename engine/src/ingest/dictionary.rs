@@ -163,7 +163,7 @@ impl<'a> DictionaryWriter<'a> {
             },
         };
         Ok(Self {
-            file: ContainerWriter::create(path, FileKind::DICTIONARY, empty.encode().len(), 64)?,
+            file: ContainerWriter::create(path, FileKind::DICTIONARY, empty.encode().len())?,
             builder,
             keys: 0,
         })

@@ -3,7 +3,7 @@
 use grappa_formats::{
     ChunkSpan,
     chunks::ChunkMap,
-    container::{FileKind, PAGE_BYTES},
+    container::FileKind,
     features::FeaturesMeta,
     labels::LabelsMeta,
     manifest::{FeatureSpec, FileEntry, LabelSpec, SplitEntry},
@@ -62,7 +62,6 @@ impl Run<'_> {
         let file = ColumnFile {
             name: "features",
             kind: FileKind::FEATURES,
-            align: PAGE_BYTES,
             meta: Box::new(meta),
         };
         self.column(Stage::Features, state, chunks, ids, &input, file)?;
@@ -82,7 +81,6 @@ impl Run<'_> {
         let file = ColumnFile {
             name: "labels",
             kind: FileKind::LABELS,
-            align: 64,
             meta: Box::new(meta),
         };
         self.column(Stage::Labels, state, chunks, ids, &input, file)?;

@@ -67,7 +67,7 @@ pub fn build(
 
     let folder = store.folder("ids")?;
     let meta = OrderMeta { nodes }.encode();
-    let mut file = ContainerWriter::create(&store.path().join(ORDER), FileKind::ORDER, meta.len(), 64)?;
+    let mut file = ContainerWriter::create(&store.path().join(ORDER), FileKind::ORDER, meta.len())?;
     let mut ranks = vec![[0; ENTRY_BYTES]; nodes as usize];
     let changed = || Error::input(path, Position::Whole, "something is changing this file; start again");
     let (mut rank, mut bytes) = (0u64, Vec::new());

@@ -262,7 +262,7 @@ fn count_chunk(
     let (mut first, mut released, mut edges) = (0, 0, 0);
     for (row, sources) in (0..).zip(rows.range(0..rows.rows())) {
         let (mut degree, mut visible) = (0, [0u64; 2]);
-        for source in sources.iter() {
+        for source in sources?.iter() {
             let sees = sees[map.chunk_of(NodeId(source)).0 as usize];
             visible[0] += u64::from(sees & 1);
             visible[1] += u64::from(sees >> 1);
@@ -278,7 +278,7 @@ fn count_chunk(
         if row % RELEASE_ROWS != 0 && !is_last {
             continue;
         }
-        let at = rows.locate(row).extent().end;
+        let at = rows.extent(row)?.end;
         if at.saturating_sub(released) >= RELEASE_BYTES || is_last {
             chunk.release_rows(first..row + 1);
             progress.advance(at.saturating_sub(released), edges);
@@ -337,7 +337,7 @@ mod tests {
         for chunk in owned.chunks() {
             let chunk = store.chunk(chunk).unwrap();
             for sources in chunk.rows().range(0..chunk.rows().rows()) {
-                let sources: Vec<_> = sources.iter().map(NodeId).collect();
+                let sources: Vec<_> = sources.unwrap().iter().map(NodeId).collect();
                 let seen = sources.iter().filter(|&&source| owned.contains(source)).count();
                 halo.extend(sources.iter().filter(|&&source| !owned.contains(source)));
                 let histogram = &mut found.coverage;

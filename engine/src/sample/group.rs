@@ -44,9 +44,9 @@ impl<'a, R: Rows> Group<'a, R> {
         }
     }
 
-    /// Begins a group: finds the rows of `nodes`.
+    /// Begins a group: finds the rows of `nodes`. Fails if one is damaged.
     #[inline(always)]
-    pub(super) fn locate(&mut self, nodes: impl Iterator<Item = NodeId>) {
+    pub(super) fn locate(&mut self, nodes: impl Iterator<Item = NodeId>) -> Result<()> {
         let rows = self.rows;
         rows.keep_memory();
         R::clear(&mut self.notes);
@@ -59,6 +59,7 @@ impl<'a, R: Rows> Group<'a, R> {
         self.places.clear();
         self.places.extend(self.heads.iter().map(|&head| rows.locate(head)));
         self.places.iter().for_each(|place| rows.prefetch_row(place));
+        rows.take_damage()
     }
 
     /// The degrees of row number `row`.

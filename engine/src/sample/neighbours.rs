@@ -72,7 +72,7 @@ impl Hop {
         first: usize,
         block: &mut Block,
     ) -> Result<()> {
-        group.locate(nodes.iter().copied());
+        group.locate(nodes.iter().copied())?;
         for (row, node) in nodes.iter().enumerate() {
             let degrees = group.degrees(row);
             block.visible.push(degrees.visible);

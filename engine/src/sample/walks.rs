@@ -109,9 +109,9 @@ impl WalkHop<'_> {
         let at_a_time = (GROUP / self.walks.walks as usize).max(1);
         for first in (0..destinations).step_by(at_a_time) {
             let last = destinations.min(first + at_a_time);
-            self.start(group, scratch, &nodes[first..last], first, block);
+            self.start(group, scratch, &nodes[first..last], first, block)?;
             for step in 0..self.walks.steps {
-                self.step(group, scratch, step);
+                self.step(group, scratch, step)?;
             }
             let done = block.indices.len();
             self.keep(scratch, last - first, block);
@@ -131,10 +131,10 @@ impl WalkHop<'_> {
         nodes: &[NodeId],
         first: usize,
         block: &mut Block,
-    ) {
+    ) -> Result<()> {
         scratch.visits.clear();
         scratch.walks.clear();
-        group.locate(nodes.iter().copied());
+        group.locate(nodes.iter().copied())?;
         for (destination, &at) in nodes.iter().enumerate() {
             let degrees = group.degrees(destination);
             block.visible.push(degrees.visible);
@@ -147,15 +147,16 @@ impl WalkHop<'_> {
                 draws: self.key.draws(number + u64::from(walk)),
             }));
         }
+        Ok(())
     }
 
     /// Takes a step of each walk that goes on.
-    fn step<R: Rows>(&self, group: &mut Group<'_, R>, scratch: &mut WalkScratch, step: u32) {
+    fn step<R: Rows>(&self, group: &mut Group<'_, R>, scratch: &mut WalkScratch, step: u32) -> Result<()> {
         let walks = &mut scratch.walks;
         if step > 0 {
             walks.retain_mut(|walk| walk.draws.unit() > self.walks.termination);
         }
-        group.locate(walks.iter().map(|walk| walk.at));
+        group.locate(walks.iter().map(|walk| walk.at))?;
         for (row, walk) in walks.iter_mut().enumerate() {
             let degrees = group.degrees(row);
             let pool = if self.draws_halo {
@@ -184,6 +185,7 @@ impl WalkHop<'_> {
             scratch.visits.push((walk.destination, source));
             true
         });
+        Ok(())
     }
 
     /// Counts the visits of each of so many destinations, and keeps the nodes with most as its edges.

@@ -1,14 +1,9 @@
 //! The files of one chunk, mapped.
 
-use std::{
-    ops::Range,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{ops::Range, sync::Arc};
 
 use grappa_formats::{
     ChunkSpan, FormatError,
-    container::Header,
     features::FeaturesMeta,
     labels::Labels,
     manifest::FeatureSource,
@@ -16,52 +11,18 @@ use grappa_formats::{
     weights::{Weights, WeightsMeta},
 };
 
-use super::{Store, files};
+use super::{
+    Store,
+    checked::{CheckedFeatures, CheckedLabels, CheckedRows, CheckedWeights},
+    files,
+};
 use crate::{
     Error, Result,
     io::{
-        container::ContainerFile,
-        map::{Access, Mapping},
+        container::{ContainerFile, MappedPayload},
+        map::Access,
     },
 };
-
-/// A container file that is mapped.
-#[derive(Debug)]
-pub(super) struct MappedFile {
-    path: PathBuf,
-    header: Header,
-    mapping: Mapping,
-}
-
-impl MappedFile {
-    /// Maps an open file.
-    pub fn new(file: &ContainerFile, access: Access) -> Result<Self> {
-        Ok(Self {
-            path: file.path().to_owned(),
-            header: file.header().clone(),
-            mapping: Mapping::new(file.file(), file.path(), access)?,
-        })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub fn header(&self) -> &Header {
-        &self.header
-    }
-
-    pub fn payload(&self) -> &[u8] {
-        // The length of the file was compared with the header when it was opened.
-        &self.mapping[self.header.payload_offset as usize..self.header.table_offset() as usize]
-    }
-
-    /// Gives back the memory of a part of the payload; what is beyond its end does not count.
-    pub fn release(&self, payload: Range<u64>) {
-        let place = |offset: u64| (self.header.payload_offset + offset.min(self.header.payload_bytes)) as usize;
-        self.mapping.release(place(payload.start)..place(payload.end));
-    }
-}
 
 /// The files of a chunk's rows, open. Their headers are checked against the manifest and each other.
 #[derive(Debug)]
@@ -117,25 +78,25 @@ impl RowFiles {
 
 /// One chunk of a store: its files, mapped. Dropping it unmaps them.
 ///
-/// The files' headers are checked against the manifest; what the payloads say is believed as far as that is safe, and
-/// checked by [`verify`](super::verify).
+/// The files' headers are checked against the manifest. What is read of a payload is compared with its checksums at first;
+/// what the bytes say is then believed as far as that is safe, and checked by [`verify`](super::verify).
 #[derive(Debug)]
 pub struct Chunk {
     span: ChunkSpan,
     rows_meta: RowsMeta,
     sizes: Arc<RowSizes>,
-    edges: MappedFile,
-    degrees: MappedFile,
-    weights: Option<MappedFile>,
-    features: Option<(FeaturesMeta, MappedFile)>,
-    labels: Option<MappedFile>,
+    edges: MappedPayload,
+    degrees: MappedPayload,
+    weights: Option<MappedPayload>,
+    features: Option<(FeaturesMeta, MappedPayload)>,
+    labels: Option<MappedPayload>,
 }
 
 impl Chunk {
     pub(super) fn open(store: &Store, span: ChunkSpan, access: Access) -> Result<Self> {
         let manifest = store.manifest();
         let file = |name: &str| store.file(&files::of_chunk(span.chunk, name));
-        let mapped = |file: &ContainerFile| MappedFile::new(file, access);
+        let mapped = |file: &ContainerFile| MappedPayload::new(file, access);
 
         let RowFiles {
             edges,
@@ -183,26 +144,32 @@ impl Chunk {
     }
 
     /// The in-edges of its nodes. Takes some nanoseconds: ask once, not for each row.
-    pub fn rows(&self) -> Rows<'_> {
-        self.try_rows().expect("checked when opened")
+    pub fn rows(&self) -> CheckedRows<'_> {
+        CheckedRows::new(self.unchecked_rows(), &self.edges, &self.degrees)
     }
 
     /// The weights of its edges, if they have any.
-    pub fn weights(&self) -> Option<Weights<'_>> {
-        self.try_weights().map(|weights| weights.expect("checked when opened"))
+    pub fn weights(&self) -> Option<CheckedWeights<'_>> {
+        let file = self.weights.as_ref()?;
+        let weights = self.try_weights()?.expect("checked when opened");
+        Some(CheckedWeights::new(weights, file))
     }
 
     /// The labels of its nodes, if they have any.
-    pub fn labels(&self) -> Option<Labels<'_>> {
-        self.try_labels().map(|labels| labels.expect("checked when opened"))
+    pub fn labels(&self) -> Option<CheckedLabels<'_>> {
+        let file = self.labels.as_ref()?;
+        let labels = self.try_labels()?.expect("checked when opened");
+        Some(CheckedLabels::new(labels, file))
     }
 
     /// The features of its nodes, if they are stored.
-    pub fn features(&self) -> Option<FeatureRows<'_>> {
-        self.features.as_ref().map(|(meta, file)| FeatureRows {
-            meta,
-            payload: file.payload(),
-        })
+    pub fn features(&self) -> Option<CheckedFeatures<'_>> {
+        let (meta, file) = self.features.as_ref()?;
+        Some(CheckedFeatures::new(meta, file))
+    }
+
+    fn unchecked_rows(&self) -> Rows<'_> {
+        self.try_rows().expect("checked when opened")
     }
 
     /// Gives back the memory of rows that were read: who passes over a large chunk calls it now and then.
@@ -210,7 +177,7 @@ impl Chunk {
     /// # Panics
     /// If there are no such rows.
     pub fn release_rows(&self, released: Range<u64>) {
-        let rows = self.rows();
+        let rows = self.unchecked_rows();
         if released.is_empty() {
             return;
         }
@@ -223,20 +190,20 @@ impl Chunk {
 
     /// Has the system begin to read the files of rows, and of weights if `weights`, into its cache.
     pub(crate) fn read_ahead(&self, weights: bool) {
-        self.row_files(weights).for_each(|file| file.mapping.read_ahead());
+        self.row_files(weights).for_each(|file| file.read_ahead());
     }
 
     /// Gives back the memory of all rows and weights that were read.
     pub(crate) fn release_all_rows(&self) {
-        self.row_files(true).for_each(|file| file.mapping.release_all());
+        self.row_files(true).for_each(|file| file.release_all());
     }
 
     /// Bytes of the files of rows, and of weights if `weights`.
     pub(crate) fn row_bytes(&self, weights: bool) -> u64 {
-        self.row_files(weights).map(|file| file.mapping.len() as u64).sum()
+        self.row_files(weights).map(|file| file.bytes()).sum()
     }
 
-    fn row_files(&self, weights: bool) -> impl Iterator<Item = &MappedFile> {
+    fn row_files(&self, weights: bool) -> impl Iterator<Item = &MappedPayload> {
         let weights = self.weights.iter().filter(move |_| weights);
         [&self.degrees, &self.edges].into_iter().chain(weights)
     }
@@ -245,42 +212,19 @@ impl Chunk {
         Rows::new(
             &self.rows_meta,
             &self.sizes,
-            self.edges.payload(),
-            self.degrees.payload(),
+            self.edges.unchecked(),
+            self.degrees.unchecked(),
         )
     }
 
     fn try_weights(&self) -> Option<grappa_formats::Result<Weights<'_>>> {
         let file = self.weights.as_ref()?;
-        Some(Weights::new(file.header(), file.payload()))
+        Some(Weights::new(file.header(), file.unchecked()))
     }
 
     fn try_labels(&self) -> Option<grappa_formats::Result<Labels<'_>>> {
         let file = self.labels.as_ref()?;
-        Some(Labels::new(file.header(), file.payload()))
-    }
-}
-
-/// Feature rows, as they are in the file.
-#[derive(Debug, Clone, Copy)]
-pub struct FeatureRows<'a> {
-    meta: &'a FeaturesMeta,
-    payload: &'a [u8],
-}
-
-impl<'a> FeatureRows<'a> {
-    /// What the file says about itself; its layout decodes rows.
-    pub fn meta(&self) -> &'a FeaturesMeta {
-        self.meta
-    }
-
-    /// A row, without padding.
-    ///
-    /// # Panics
-    /// If there is no such row.
-    #[inline]
-    pub fn row(&self, row: u64) -> &'a [u8] {
-        &self.payload[self.meta.row_offset(row) as usize..][..self.meta.layout.row_bytes()]
+        Some(Labels::new(file.header(), file.unchecked()))
     }
 }
 

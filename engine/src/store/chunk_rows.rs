@@ -8,7 +8,7 @@ use std::{ops::Range, path::Path};
 use grappa_formats::{
     ChunkId, ChunkSpan,
     chunks::ChunkMap,
-    container::{FileKind, PAGE_BYTES},
+    container::FileKind,
     features::{FeatureLayout, FeaturesMeta},
 };
 
@@ -128,7 +128,7 @@ impl<'a> ChunkRows<'a> {
         let chunk = ChunkId(self.done.len() as u32);
         let span = ChunkSpan::of(self.chunks, chunk);
         let path = durable::temporary_name(&self.folder.join(chunk_folder(chunk)));
-        let writer = ContainerWriter::create(&path, FileKind::FEATURES, FeaturesMeta::BYTES, PAGE_BYTES)?;
+        let writer = ContainerWriter::create(&path, FileKind::FEATURES, FeaturesMeta::BYTES)?;
         Ok((span, writer))
     }
 

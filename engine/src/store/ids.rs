@@ -4,14 +4,18 @@ use std::{fmt, path::Path};
 
 use grappa_formats::{
     FormatError, NodeId,
-    dictionary::{IntegerDictionary, StringDictionary},
+    dictionary::{IntegerDictionary, StringDictionary, find_integer},
     manifest::{ExternalIds, Manifest, OrderSpec},
     order::Feistel,
-    order_table::OrderTable,
+    order_table::{ENTRY_BYTES, OrderTable},
 };
 
-use super::{chunk::MappedFile, files};
-use crate::{Error, Result, ids::Order, io::map::Access};
+use super::files;
+use crate::{
+    Error, Result,
+    ids::Order,
+    io::{container::MappedPayload, map::Access},
+};
 
 /// What the user's files call a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,14 +52,14 @@ pub struct StoreIds {
 #[derive(Debug)]
 enum StoredOrder {
     Formula(Order),
-    Table(MappedFile),
+    Table(Box<MappedPayload>),
 }
 
 #[derive(Debug)]
 enum Dictionary {
     Dense,
-    Integers(MappedFile),
-    Strings(MappedFile),
+    Integers(Box<MappedPayload>),
+    Strings(Box<MappedPayload>),
 }
 
 impl StoreIds {
@@ -63,7 +67,7 @@ impl StoreIds {
     pub(super) fn open(root: &Path, manifest: &Manifest) -> Result<Self> {
         let mapped = |path: &str| {
             let file = files::open(root, files::entry(manifest, path))?;
-            MappedFile::new(&file, Access::Random)
+            MappedPayload::new(&file, Access::Random).map(Box::new)
         };
         let (nodes, ids) = (manifest.nodes, &manifest.ids);
         let ids = Self {
@@ -87,12 +91,12 @@ impl StoreIds {
     fn check_counts(&self) -> grappa_formats::Result<()> {
         let keys = match &self.dictionary {
             Dictionary::Dense => self.nodes,
-            Dictionary::Integers(file) => IntegerDictionary::new(file.header(), file.payload())?.len(),
-            Dictionary::Strings(file) => StringDictionary::new(file.header(), file.payload())?.len(),
+            Dictionary::Integers(file) => IntegerDictionary::new(file.header(), file.unchecked())?.len(),
+            Dictionary::Strings(file) => StringDictionary::new(file.header(), file.unchecked())?.len(),
         };
         let entries = match &self.order {
             StoredOrder::Formula(_) => self.nodes,
-            StoredOrder::Table(file) => OrderTable::new(file.header(), file.payload())?.nodes(),
+            StoredOrder::Table(file) => OrderTable::new(file.header(), file.unchecked())?.nodes(),
         };
         if (keys, entries) != (self.nodes, self.nodes) {
             return Err(FormatError::invalid(
@@ -111,7 +115,10 @@ impl StoreIds {
         assert!(node.0 < self.nodes, "node {node} of {}", self.nodes);
         match &self.order {
             StoredOrder::Formula(order) => order.rank(node.0),
-            StoredOrder::Table(file) => order_table(file).inverse(node.0).map_err(Error::format(file.path())),
+            StoredOrder::Table(file) => {
+                check_entry(file, self.nodes + node.0)?;
+                order_table(file).inverse(node.0).map_err(Error::format(file.path()))
+            }
         }
     }
 
@@ -124,6 +131,7 @@ impl StoreIds {
         match &self.order {
             StoredOrder::Formula(order) => Ok(NodeId(order.node(rank))),
             StoredOrder::Table(file) => {
+                check_entry(file, rank)?;
                 let node = order_table(file).forward(rank).map_err(Error::format(file.path()))?;
                 Ok(NodeId(node))
             }
@@ -141,7 +149,7 @@ impl StoreIds {
             self.append_text_at(rank, &mut id)?;
             return Ok(ExternalId::String(id));
         }
-        Ok(ExternalId::Integer(self.integer_at(rank)))
+        Ok(ExternalId::Integer(self.integer_at(rank)?))
     }
 
     /// The integer that the user's files call a node.
@@ -150,7 +158,7 @@ impl StoreIds {
     /// If there is no such node, or ids are strings.
     #[inline]
     pub fn integer(&self, node: NodeId) -> Result<u64> {
-        Ok(self.integer_at(self.rank(node)?))
+        self.integer_at(self.rank(node)?)
     }
 
     /// The integer at a place among all external ids, sorted.
@@ -158,10 +166,10 @@ impl StoreIds {
     /// # Panics
     /// If there is no such place, or ids are strings.
     #[inline]
-    pub fn integer_at(&self, rank: u64) -> u64 {
+    pub fn integer_at(&self, rank: u64) -> Result<u64> {
         match &self.dictionary {
-            Dictionary::Dense => rank,
-            Dictionary::Integers(file) => integers(file).get(rank),
+            Dictionary::Dense => Ok(rank),
+            Dictionary::Integers(file) => integer(file, rank),
             Dictionary::Strings(_) => panic!("ids are strings"),
         }
     }
@@ -180,11 +188,13 @@ impl StoreIds {
     /// If there is no such place.
     pub fn append_text_at(&self, rank: u64, text: &mut Vec<u8>) -> Result<()> {
         let Dictionary::Strings(file) = &self.dictionary else {
-            text.extend_from_slice(itoa::Buffer::new().format(self.integer_at(rank)).as_bytes());
+            text.extend_from_slice(itoa::Buffer::new().format(self.integer_at(rank)?).as_bytes());
             return Ok(());
         };
         let mut id = Vec::new();
-        strings(file).get(rank, &mut id).map_err(Error::format(file.path()))?;
+        strings(file)
+            .get_checked(rank, &mut id, |bytes| file.check_bytes(bytes))
+            .map_err(Error::format(file.path()))?;
         text.extend_from_slice(&id);
         Ok(())
     }
@@ -193,24 +203,36 @@ impl StoreIds {
     pub fn node(&self, id: &ExternalId) -> Result<Option<NodeId>> {
         let rank = match (&self.dictionary, id) {
             (Dictionary::Dense, &ExternalId::Integer(id)) => Some(id).filter(|&id| id < self.nodes),
-            (Dictionary::Integers(file), &ExternalId::Integer(id)) => integers(file).find(id),
-            (Dictionary::Strings(file), ExternalId::String(id)) => {
-                strings(file).find(id).map_err(Error::format(file.path()))?
+            (Dictionary::Integers(file), &ExternalId::Integer(id)) => {
+                find_integer(self.nodes, id, |rank| integer(file, rank))?
             }
+            (Dictionary::Strings(file), ExternalId::String(id)) => strings(file)
+                .find_checked(id, |bytes| file.check_bytes(bytes))
+                .map_err(Error::format(file.path()))?,
             _ => None,
         };
         rank.map(|rank| self.node_at(rank)).transpose()
     }
 }
 
-fn order_table(file: &MappedFile) -> OrderTable<'_> {
-    OrderTable::new(file.header(), file.payload()).expect("checked when opened")
+fn order_table(file: &MappedPayload) -> OrderTable<'_> {
+    OrderTable::new(file.header(), file.unchecked()).expect("checked when opened")
 }
 
-fn integers(file: &MappedFile) -> IntegerDictionary<'_> {
-    IntegerDictionary::new(file.header(), file.payload()).expect("checked when opened")
+fn check_entry(file: &MappedPayload, entry: u64) -> Result<()> {
+    let start = entry * ENTRY_BYTES as u64;
+    file.check(start..start + ENTRY_BYTES as u64)
 }
 
-fn strings(file: &MappedFile) -> StringDictionary<'_> {
-    StringDictionary::new(file.header(), file.payload()).expect("checked when opened")
+fn integer(file: &MappedPayload, rank: u64) -> Result<u64> {
+    file.check(8 * rank..8 * rank + 8)?;
+    Ok(integers(file).get(rank))
+}
+
+fn integers(file: &MappedPayload) -> IntegerDictionary<'_> {
+    IntegerDictionary::new(file.header(), file.unchecked()).expect("checked when opened")
+}
+
+fn strings(file: &MappedPayload) -> StringDictionary<'_> {
+    StringDictionary::new(file.header(), file.unchecked()).expect("checked when opened")
 }

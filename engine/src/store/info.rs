@@ -296,7 +296,7 @@ impl Counted {
         while row < rows.rows() {
             let end = rows.rows().min(row + RELEASE_ROWS);
             for row in rows.range(row..end) {
-                let degree = row.degree();
+                let degree = row?.degree();
                 counted.max = counted.max.max(degree);
                 // A damaged degree may have more bits than a sound one.
                 counted.by_bits[(u64::BITS - degree.leading_zeros()).min(BUCKETS_MAX as u32 - 1) as usize] += 1;

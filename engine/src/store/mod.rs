@@ -13,6 +13,7 @@
 pub mod add_features;
 pub mod aggregates;
 pub(crate) mod assignments;
+mod checked;
 mod chunk;
 mod chunk_rows;
 pub mod export;
@@ -23,11 +24,12 @@ pub mod node_list;
 mod open;
 pub mod plan;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod verify;
 pub mod writer;
 
+pub use checked::{CheckedFeatures, CheckedLabels, CheckedRows, CheckedWeights};
+pub use chunk::Chunk;
 pub(crate) use chunk::RowFiles;
-pub use chunk::{Chunk, FeatureRows};
 pub use ids::{ExternalId, StoreIds};
 pub use open::{Store, read_manifest};

@@ -25,8 +25,8 @@ use std::ops::RangeInclusive;
 use grappa_formats::{
     NODES_MAX,
     chunks::ChunkMap,
-    container::{BLOCK_BYTES, Header, PAGE_BYTES},
-    features::{DIM_MAX, FeatureLayout},
+    container::{FileKind, Header},
+    features::{DIM_MAX, FeatureLayout, FeaturesMeta},
     labels::LabelsMeta,
     manifest::{FeatureDtype, LabelKind, LabelSpec},
     rows::{LINE_BYTES, LINE_ROWS, PADDING_BYTES, RowsMeta, elias_fano_bits},
@@ -270,16 +270,21 @@ fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>
     let per_chunk = |amount: f64| (amount / files as f64).ceil() as u64;
     let rows = nodes.div_ceil(files);
     let mut names = 2;
-    bytes.edges = files * file_bytes(per_chunk(sizes.bits / 8.0) + PADDING_BYTES as u64, RowsMeta::BYTES, 64);
+    bytes.edges = files
+        * file_bytes(
+            FileKind::ROWS,
+            RowsMeta::BYTES,
+            per_chunk(sizes.bits / 8.0) + PADDING_BYTES as u64,
+        );
     let directory = rows.div_ceil(LINE_ROWS) * LINE_BYTES as u64 + per_chunk(sizes.exceptions) * EXCEPTION.1;
-    bytes.degrees = files * file_bytes(directory, RowsMeta::BYTES, 64);
+    bytes.degrees = files * file_bytes(FileKind::DEGREES, RowsMeta::BYTES, directory);
     if options.weighted {
         let payload = per_chunk(options.edges as f64) * 4 + rows.div_ceil(ANCHOR_ROWS) * 8;
-        bytes.weights = files * file_bytes(payload, WeightsMeta::BYTES, 64);
+        bytes.weights = files * file_bytes(FileKind::WEIGHTS, WeightsMeta::BYTES, payload);
         names += 1;
     }
     if let Some(layout) = layout {
-        bytes.features = files * file_bytes(rows * u64::from(layout.stride), 0, PAGE_BYTES);
+        bytes.features = files * file_bytes(FileKind::FEATURES, FeaturesMeta::BYTES, rows * u64::from(layout.stride));
         names += 1;
     }
     if let Some(classes) = options.classes {
@@ -287,7 +292,7 @@ fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>
             classes,
             kind: LabelKind::Single,
         };
-        bytes.labels = files * file_bytes(rows * u64::from(spec.row_bytes()), LabelsMeta::BYTES, 64);
+        bytes.labels = files * file_bytes(FileKind::LABELS, LabelsMeta::BYTES, rows * u64::from(spec.row_bytes()));
         names += 1;
     }
     bytes.other = 512 + files * (8 * files + CHUNK_ENTRY_BYTES + names * FILE_ENTRY_BYTES);
@@ -296,8 +301,8 @@ fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>
 }
 
 /// Length of a container file.
-fn file_bytes(payload: u64, meta: usize, align: u64) -> u64 {
-    Header::payload_offset(meta, align) + payload + payload.div_ceil(BLOCK_BYTES as u64) * 8
+fn file_bytes(kind: FileKind, meta: usize, payload: u64) -> u64 {
+    Header::payload_offset(kind, meta) + payload + payload.div_ceil(kind.block_bytes() as u64) * 8
 }
 
 /// What the rows of all nodes take together.

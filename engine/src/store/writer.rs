@@ -486,7 +486,7 @@ impl<'a> ChunkRowsWriter<'a> {
     /// Begins the files of `chunk`.
     pub fn create(store: &StoreFolder, chunks: &'a ChunkMap, chunk: ChunkId, weighted: bool) -> Result<Self> {
         let folder = store.chunk(chunk)?;
-        let file = |name: &str, kind, meta_bytes| ContainerWriter::create(&folder.join(name), kind, meta_bytes, 64);
+        let file = |name: &str, kind, meta_bytes| ContainerWriter::create(&folder.join(name), kind, meta_bytes);
         let weights = match weighted {
             true => {
                 let file = file("weights", FileKind::WEIGHTS, WeightsMeta::BYTES)?;

@@ -208,6 +208,7 @@ impl<S: Source> Drop for Ends<'_, '_, S> {
 impl Decoded {
     /// Decodes a piece: its rows' heads, where rows start at 0, and its edges.
     fn fill(&mut self, kept: &Kept<'_>, piece: &Piece, heads: &mut [u64]) -> Result<()> {
+        piece.check()?;
         let Self {
             sources,
             weights,

@@ -34,18 +34,17 @@
 //! which is decoded first.
 
 use std::{
+    cell::RefCell,
     hint::select_unpredictable,
     iter,
     ops::Range,
-    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use grappa_formats::{
     ChunkId, NodeId,
     chunks::ChunkMap,
-    rows::{Row, RowPlace, Rows as FileRows},
-    weights::Weights,
+    rows::{Row, RowPlace},
 };
 
 use super::{
@@ -59,7 +58,7 @@ use crate::{
         prefetch::prefetch,
     },
     partition::Owned,
-    store::{Chunk, files},
+    store::{CheckedRows, CheckedWeights, Chunk},
 };
 
 /// Rows of no more bytes than this are asked for whole, as soon as they are found.
@@ -75,7 +74,6 @@ const LINE_BYTES: u64 = 64;
 /// The mapped chunks of a view.
 #[derive(Debug)]
 pub(super) struct Mapped {
-    store: PathBuf,
     /// Of each chunk of the store, its files; none if it is not owned.
     chunks: Arc<Chunks>,
     bytes: u64,
@@ -123,7 +121,6 @@ impl Mapped {
         let files = chunks.iter().flatten().map(|chunk| chunk.row_bytes(kept.weights)).sum();
         memory.add(&chunks, files, bytes);
         Ok(Self {
-            store: kept.store.path().to_owned(),
             chunks,
             bytes: bytes.min(files),
             memory: memory.clone(),
@@ -168,6 +165,7 @@ impl Mapped {
             mapped: self,
             map: owned.chunk_map(),
             faults: FaultMeter::start(),
+            damage: RefCell::new(None),
             chunks: self.chunks.iter().map(|chunk| chunk.as_ref().map(of_chunk)).collect(),
         }
     }
@@ -178,6 +176,8 @@ struct Files<'a> {
     mapped: &'a Mapped,
     map: &'a ChunkMap,
     faults: FaultMeter,
+    /// The first damage that was met since it was last asked for.
+    damage: RefCell<Option<Error>>,
     chunks: Vec<Option<ChunkFiles<'a>>>,
 }
 
@@ -189,8 +189,8 @@ impl Drop for Files<'_> {
 
 struct ChunkFiles<'a> {
     first: u64,
-    rows: FileRows<'a>,
-    weights: Option<Weights<'a>>,
+    rows: CheckedRows<'a>,
+    weights: Option<CheckedWeights<'a>>,
 }
 
 /// Where to look for a row: the chunk and the row in it.
@@ -210,15 +210,42 @@ impl<'a> Files<'a> {
         let chunk = self.map.chunk_of(node).0;
         let files = self.chunks[chunk as usize].as_ref()?;
         let row = node.0 - files.first;
-        prefetch(files.rows.degrees_payload(), files.rows.directory_line(row).start);
+        let rows = files.rows.unchecked();
+        prefetch(rows.degrees_payload(), rows.directory_line(row).start);
+        self.note(files.rows.check_line(row));
         Some((chunk, row))
     }
 
     #[inline(always)]
     fn prefetch_head(&self, head: Head) {
         if let Some((chunk, row)) = head {
-            let rows = &self.of(chunk).rows;
+            let checked = &self.of(chunk).rows;
+            let rows = checked.unchecked();
             prefetch(rows.degrees_payload(), rows.directory_touches(row));
+            self.note(checked.check_exceptions(row));
+        }
+    }
+
+    /// Remembers damage. Damaged rows are safe to decode, so the stages of a group go on, and whoever began it asks
+    /// [`Files::take_damage`] before it believes a row.
+    #[inline(always)]
+    fn note(&self, checked: Result<()>) {
+        if let Err(error) = checked {
+            self.remember(error);
+        }
+    }
+
+    #[cold]
+    fn remember(&self, error: Error) {
+        self.damage.borrow_mut().get_or_insert(error);
+    }
+
+    /// Fails if something was damaged of what was located since the last call.
+    #[inline(always)]
+    fn take_damage(&self) -> Result<()> {
+        match self.damage.take() {
+            None => Ok(()),
+            Some(error) => Err(error),
         }
     }
 
@@ -231,13 +258,15 @@ impl<'a> Files<'a> {
 
     #[inline(always)]
     fn locate(&self, head: Head) -> FilePlace {
-        FilePlace(head.map(|(chunk, row)| (chunk, self.of(chunk).rows.locate(row))))
+        FilePlace(head.map(|(chunk, row)| (chunk, self.of(chunk).rows.unchecked().locate(row))))
     }
 
     #[inline(always)]
     fn prefetch_row(&self, place: &FilePlace) {
         let Some((chunk, found)) = &place.0 else { return };
-        let payload = self.of(*chunk).rows.edges_payload();
+        let rows = &self.of(*chunk).rows;
+        self.note(rows.check_row(found));
+        let payload = rows.unchecked().edges_payload();
         let extent = found.extent();
         // Always as many lines as the longest of these rows has: the last one more than once, rather than a branch that
         // no processor could predict.
@@ -254,7 +283,7 @@ impl<'a> Files<'a> {
     #[inline(always)]
     fn open(&self, place: &FilePlace) -> Option<Row<'a>> {
         let (chunk, found) = &place.0?;
-        Some(self.of(*chunk).rows.row_at(found))
+        Some(self.of(*chunk).rows.unchecked().row_at(found))
     }
 
     #[inline(always)]
@@ -264,7 +293,7 @@ impl<'a> Files<'a> {
         if extent.end - extent.start <= WHOLE_BYTES {
             return; // asked for whole
         }
-        let rows = &self.of(*chunk).rows;
+        let rows = self.of(*chunk).rows.unchecked();
         let (row, payload) = (rows.row_at(found), rows.edges_payload());
         for &position in positions {
             for byte in row.touches(position) {
@@ -280,14 +309,11 @@ impl<'a> Files<'a> {
         };
         let files = self.of(chunk);
         let weights = files.weights.as_ref().expect("the view has weights");
-        let all = weights.range(found.row(), |row| files.rows.degree(row)).map_err(|e| {
-            let file = files::of_chunk(ChunkId(chunk), "weights");
-            Error::format(self.mapped.store.join(file))(e)
-        })?;
+        let all = weights.range(found.row(), &files.rows)?;
         for edges in edges {
             let start = out.len();
             out.resize(start + (edges.end - edges.start) as usize, 0.0);
-            weights.copy(all.start + edges.start..all.start + edges.end, &mut out[start..]);
+            weights.copy(all.start + edges.start..all.start + edges.end, &mut out[start..])?;
         }
         Ok(())
     }
@@ -327,6 +353,11 @@ impl Rows for MappedWhole<'_> {
     #[inline(always)]
     fn prefetch_row(&self, place: &FilePlace) {
         self.0.prefetch_row(place);
+    }
+
+    #[inline(always)]
+    fn take_damage(&self) -> Result<()> {
+        self.0.take_damage()
     }
 
     #[inline(always)]
@@ -490,6 +521,11 @@ impl Rows for MappedPart<'_> {
     #[inline(always)]
     fn prefetch_row(&self, place: &PartPlace) {
         self.files.prefetch_row(&place.file);
+    }
+
+    #[inline(always)]
+    fn take_damage(&self) -> Result<()> {
+        self.files.take_damage()
     }
 
     fn degrees(&self, place: &mut PartPlace, cuts: &mut Cuts) -> Degrees {

@@ -16,6 +16,7 @@ use crate::Result;
 /// for each of the group: prefetch_head
 /// for each of the group: locate
 /// for each of the group: prefetch_row
+/// take_damage
 /// for each of the group: degrees; choose positions
 /// for each of the group: prefetch_sources
 /// for each of the group: sources_at
@@ -49,6 +50,11 @@ pub(crate) trait Rows {
     /// Asks for what it takes to know degrees, and for the sources if they are few.
     #[inline(always)]
     fn prefetch_row(&self, _: &Self::Place) {}
+    /// Fails if something of what was located since the last call is damaged.
+    #[inline(always)]
+    fn take_damage(&self) -> Result<()> {
+        Ok(())
+    }
     /// How many sources the row has. To be asked once.
     fn degrees(&self, place: &mut Self::Place, notes: &mut Self::Notes) -> Degrees;
     /// Asks for the sources at `positions`.

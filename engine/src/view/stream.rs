@@ -11,6 +11,9 @@
 //! not decoded: [`RING_BYTES`], or a single piece if that is larger. Beside it, there are the directories of two or three
 //! chunks, of about 10 bits a row, and the buffers of the engine: [`DEPTH`] times [`READ_BYTES`].
 //!
+//! What is read is whole blocks of the payload, the one at the border of two pieces twice, so that each can be compared
+//! with its checksum: directories when they are there, pieces by whoever decodes them.
+//!
 //! Nobody waits for ever: the reader waits for decoders only when no read is under way and the ring is full, so that there
 //! are pieces for them; and decoders wait for pieces that were handed on before their own. Whoever gives up tells the
 //! others.
@@ -32,7 +35,7 @@ use super::kept::Kept;
 use crate::{
     Error, Result,
     io::{
-        container::ContainerFile,
+        container::{Checksums, ContainerFile},
         read::{self, Choice, FileIndex, Options, Read, ReadEngine, ReadFile},
     },
     store::{RowFiles, Store, files},
@@ -83,11 +86,33 @@ struct ChunkPlan {
 }
 
 /// A payload.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Place {
     file: FileIndex,
-    /// Where it starts in the file.
+    checksums: Arc<Checksums>,
+}
+
+/// Whole blocks of a payload.
+#[derive(Debug)]
+struct Blocks {
+    checksums: Arc<Checksums>,
+    /// Where they start in the payload.
     start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Blocks {
+    /// Fails if one of them is damaged.
+    fn check(&self) -> Result<()> {
+        self.checksums
+            .check(self.start, &self.bytes)
+            .map_err(Error::format(self.checksums.path()))
+    }
+
+    /// These bytes of the payload, which are in them.
+    fn part(&self, payload: &Range<u64>) -> &[u8] {
+        &self.bytes[(payload.start - self.start) as usize..(payload.end - self.start) as usize]
+    }
 }
 
 /// What finds the rows of a chunk.
@@ -96,6 +121,7 @@ struct Directory {
     meta: RowsMeta,
     sizes: Arc<RowSizes>,
     degrees: Vec<u8>,
+    /// Of the weights, if they are wanted.
     anchors: Vec<u8>,
 }
 
@@ -107,10 +133,10 @@ pub(super) struct Piece {
     /// Which rows of it.
     pub rows: Range<u64>,
     directory: Arc<Directory>,
-    /// Where the bytes of its rows start in their payload.
-    edges_start: u64,
-    edges: Vec<u8>,
-    weights: Vec<u8>,
+    /// The blocks that its rows are in.
+    edges: Blocks,
+    /// Where in their payload its weights are, and the blocks that they are in, if they were wanted.
+    weights: Option<(Range<u64>, Blocks)>,
 }
 
 /// What decoders tell the reader.
@@ -128,24 +154,35 @@ pub(super) struct Spare {
 }
 
 impl Piece {
-    /// Its rows; other rows of the chunk are empty.
+    /// Fails if a byte of it is damaged. To be called before anything of it is believed.
+    pub(super) fn check(&self) -> Result<()> {
+        self.edges.check()?;
+        self.weights.as_ref().map_or(Ok(()), |(_, blocks)| blocks.check())
+    }
+
+    /// Its rows; other rows of the chunk are empty, or those of a neighbouring piece.
     pub(super) fn rows(&self) -> Rows<'_> {
         let Directory {
             meta, sizes, degrees, ..
         } = &*self.directory;
-        Rows::part(meta, sizes, self.edges_start, &self.edges, degrees).expect("lengths were checked with the headers")
+        Rows::part(meta, sizes, self.edges.start, &self.edges.bytes, degrees)
+            .expect("lengths were checked with the headers")
     }
 
     /// The weights of its edges, if they were wanted.
     pub(super) fn weights(&self) -> &[[u8; 4]] {
-        self.weights.as_chunks().0
+        match &self.weights {
+            Some((place, blocks)) => blocks.part(place).as_chunks().0,
+            None => &[],
+        }
     }
 
     /// Its memory, for the ring.
     pub(super) fn into_spare(self) -> Spare {
+        let weights = self.weights.map_or(Vec::new(), |(_, blocks)| blocks.bytes);
         Spare {
-            bytes: self.edges.len() + self.weights.len(),
-            buffers: [self.edges, self.weights],
+            bytes: self.edges.bytes.len() + weights.len(),
+            buffers: [self.edges.bytes, weights],
         }
     }
 }
@@ -160,7 +197,7 @@ impl Plan {
             let mut place = |file: &ContainerFile| {
                 let place = Place {
                     file: FileIndex(opened.len() as u32),
-                    start: file.header().payload_offset,
+                    checksums: Arc::new(Checksums::of(file)?),
                 };
                 opened.push(ReadFile::open(file.path(), Some(file.bytes()))?);
                 Ok::<_, Error>(place)
@@ -278,9 +315,7 @@ struct Coming {
 /// Some bytes of a file.
 struct Target {
     whose: Whose,
-    /// Where they start in the file.
-    start: u64,
-    buffer: Vec<u8>,
+    blocks: Blocks,
     missing: usize,
 }
 
@@ -300,7 +335,7 @@ impl Reader<'_> {
                 let Told::Decoded(spare) = told else { return Ok(()) };
                 self.take_back(spare);
             }
-            self.ask_for_directories();
+            self.ask_for_directories()?;
             self.ask_for_pieces()?;
             let submitted = self.engine.submit(self.waiting.make_contiguous())?;
             self.waiting.drain(..submitted);
@@ -331,20 +366,18 @@ impl Reader<'_> {
     }
 
     /// Asks for the directories of the chunk whose pieces are next, and of the one after that.
-    fn ask_for_directories(&mut self) {
+    fn ask_for_directories(&mut self) -> Result<()> {
         while self.next_directory < self.plan.chunks.len().min(self.next_chunk + 2) {
             let number = self.next_directory;
             let chunk = &self.plan.chunks[number];
-            self.ask(
-                Whose::Degrees(number),
-                chunk.degrees,
-                0..chunk.meta.degrees_payload_bytes(),
-            );
+            let degrees = 0..chunk.meta.degrees_payload_bytes();
+            self.ask(Whose::Degrees(number), &chunk.degrees, degrees)?;
             if let Some((place, meta)) = &chunk.weights {
-                self.ask(Whose::Anchors(number), *place, meta.place_of_anchors());
+                self.ask(Whose::Anchors(number), place, meta.place_of_anchors())?;
             }
             self.next_directory += 1;
         }
+        Ok(())
     }
 
     /// Asks for pieces whose chunk's directory is there, as long as the ring has room.
@@ -354,7 +387,7 @@ impl Reader<'_> {
                 self.directories[self.next_chunk].directory = None;
                 self.next_chunk += 1;
                 self.next_piece = 0;
-                self.ask_for_directories();
+                self.ask_for_directories()?;
                 continue;
             };
             let Some(directory) = self.directories[self.next_chunk].directory.clone() else {
@@ -363,10 +396,15 @@ impl Reader<'_> {
             let disagrees = || disagrees(self.store, chunk.chunk);
             let edges = directory.edges_of(rows).ok_or_else(disagrees)?;
             let weights = match &chunk.weights {
-                Some((_, meta)) => directory.weights_of(rows, meta).ok_or_else(disagrees)?,
-                None => 0..0,
+                Some((place, meta)) => Some((place, directory.weights_of(rows, meta).ok_or_else(disagrees)?)),
+                None => None,
             };
-            let bytes = (edges.end - edges.start + weights.end - weights.start) as usize;
+            let bytes_of = |place: &Place, payload: &Range<u64>| {
+                let blocks = place.checksums.blocks_around(payload.clone());
+                (blocks.end - blocks.start) as usize
+            };
+            let of_weights = weights.as_ref().map_or(0, |(place, payload)| bytes_of(place, payload));
+            let bytes = bytes_of(&chunk.edges, &edges) + of_weights;
             if self.ring_bytes > 0 && self.ring_bytes + bytes > RING_BYTES {
                 break;
             }
@@ -377,29 +415,30 @@ impl Reader<'_> {
                 chunk: chunk.chunk,
                 rows: rows.clone(),
                 directory,
-                edges_start: edges.start,
-                edges: Vec::new(),
-                weights: Vec::new(),
+                edges: chunk.edges.blocks(edges.clone(), Vec::new()),
+                weights: weights
+                    .clone()
+                    .map(|(place, payload)| (payload.clone(), place.blocks(payload, Vec::new()))),
             };
-            let parts = 1 + u32::from(chunk.weights.is_some());
+            let parts = 1 + u32::from(weights.is_some());
             self.coming.push_back((piece, parts));
-            self.ask(Whose::Edges(number), chunk.edges, edges);
-            if let Some((place, _)) = chunk.weights {
-                self.ask(Whose::Weights(number), place, weights);
+            self.ask(Whose::Edges(number), &chunk.edges, edges)?;
+            if let Some((place, payload)) = weights {
+                self.ask(Whose::Weights(number), place, payload)?;
             }
         }
         Ok(())
     }
 
-    /// Asks for bytes of a payload.
-    fn ask(&mut self, whose: Whose, place: Place, bytes: Range<u64>) {
+    /// Asks for the blocks that have a part in these bytes of a payload.
+    fn ask(&mut self, whose: Whose, place: &Place, payload: Range<u64>) -> Result<()> {
+        let bytes = place.checksums.blocks_around(payload.clone());
         let length = (bytes.end - bytes.start) as usize;
         let mut buffer = self.buffers.pop().unwrap_or_default();
         buffer.resize(length, 0);
         let target = Target {
             whose,
-            start: place.start + bytes.start,
-            buffer,
+            blocks: place.blocks(payload, buffer),
             missing: length,
         };
         if length == 0 {
@@ -410,14 +449,16 @@ impl Reader<'_> {
             self.targets.push(None);
             self.targets.len() - 1
         });
+        let payload_offset = place.checksums.header().payload_offset;
         let starts = bytes.clone().step_by(length_max as usize);
         self.waiting.extend(starts.map(|start| Read {
             file: place.file,
-            offset: place.start + start,
+            offset: payload_offset + start,
             length: (bytes.end - start).min(length_max) as u32,
             tag: tag as u64,
         }));
         self.targets[tag] = Some(target);
+        Ok(())
     }
 
     /// Waits until some reads are complete, and takes their bytes.
@@ -426,8 +467,9 @@ impl Reader<'_> {
         let mut complete = Vec::new();
         self.engine.complete(&mut |read, bytes| {
             let target = targets[read.tag as usize].as_mut().expect("a tag that was given");
-            let at = (read.offset - target.start) as usize;
-            target.buffer[at..at + bytes.len()].copy_from_slice(bytes);
+            let blocks = &mut target.blocks;
+            let at = (read.offset - blocks.checksums.header().payload_offset - blocks.start) as usize;
+            blocks.bytes[at..at + bytes.len()].copy_from_slice(bytes);
             target.missing -= bytes.len();
             if target.missing == 0 {
                 complete.push(read.tag as usize);
@@ -436,30 +478,34 @@ impl Reader<'_> {
         for tag in complete {
             let target = self.targets[tag].take().expect("a tag that was given");
             self.free_tags.push(tag);
-            self.arrived(target);
+            self.arrived(target)?;
         }
         Ok(())
     }
 
     /// Puts bytes where they belong.
-    fn arrived(&mut self, target: Target) {
-        match target.whose {
-            Whose::Degrees(chunk) => self.directories[chunk].degrees = Some(target.buffer),
-            Whose::Anchors(chunk) => self.directories[chunk].anchors = Some(target.buffer),
+    fn arrived(&mut self, target: Target) -> Result<()> {
+        let blocks = target.blocks;
+        let number = match target.whose {
             Whose::Edges(number) | Whose::Weights(number) => {
                 let (piece, missing) = &mut self.coming[number - self.handed_on];
                 *missing -= 1;
-                match target.whose {
-                    Whose::Edges(_) => piece.edges = target.buffer,
-                    _ => piece.weights = target.buffer,
+                match (target.whose, &mut piece.weights) {
+                    (Whose::Weights(_), Some((_, weights))) => *weights = blocks,
+                    _ => piece.edges = blocks,
                 }
-                return;
+                return Ok(());
             }
-        }
-        let (Whose::Degrees(number) | Whose::Anchors(number)) = target.whose else {
-            return;
+            Whose::Degrees(number) | Whose::Anchors(number) => number,
         };
+        blocks.check()?;
         let (coming, chunk) = (&mut self.directories[number], &self.plan.chunks[number]);
+        match (target.whose, &chunk.weights) {
+            (Whose::Anchors(_), Some((_, meta))) => {
+                coming.anchors = Some(blocks.part(&meta.place_of_anchors()).to_vec());
+            }
+            _ => coming.degrees = Some(blocks.bytes),
+        }
         if coming.degrees.is_some() && (coming.anchors.is_some() || chunk.weights.is_none()) {
             coming.directory = Some(Arc::new(Directory {
                 meta: chunk.meta,
@@ -467,6 +513,18 @@ impl Reader<'_> {
                 degrees: coming.degrees.take().unwrap_or_default(),
                 anchors: coming.anchors.take().unwrap_or_default(),
             }));
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    /// The blocks that have a part in these bytes of the payload.
+    fn blocks(&self, payload: Range<u64>, bytes: Vec<u8>) -> Blocks {
+        Blocks {
+            start: self.checksums.blocks_around(payload).start,
+            checksums: Arc::clone(&self.checksums),
+            bytes,
         }
     }
 }

@@ -283,7 +283,7 @@ fn edges_of(store: &Store) -> Vec<(String, String)> {
         for (row, node) in range.enumerate() {
             let target = store.external_id(NodeId(node)).unwrap().to_string();
             let mut sources = Vec::new();
-            chunk.rows().row(row as u64).decode_into(&mut sources);
+            chunk.rows().row(row as u64).unwrap().decode_into(&mut sources);
             for source in sources {
                 edges.push((store.external_id(NodeId(source)).unwrap().to_string(), target.clone()));
             }

@@ -17,6 +17,7 @@ pub struct Parts {
     pub meta: Vec<u8>,
     pub payload: Vec<u8>,
     pub payload_offset: u64,
+    pub block_bytes: u32,
 }
 
 impl Parts {
@@ -29,13 +30,14 @@ impl Parts {
             kind,
             payload: payload.to_vec(),
             payload_offset: header.payload_offset,
+            block_bytes: header.block_bytes,
             meta: header.meta,
         }
     }
 
     /// The file, with checksums that fit.
     pub fn file(&self) -> Vec<u8> {
-        let mut hasher = BlockHasher::new();
+        let mut hasher = BlockHasher::new(self.block_bytes as usize);
         hasher.update(&self.payload);
         let (header, table) = hasher.finish(self.kind, self.meta.clone(), self.payload_offset);
         [header.encode(), self.payload.clone(), table].concat()

@@ -22,7 +22,7 @@ pub fn integers(keys: &[u64]) -> Vec<u8> {
     }
     let (meta, tail) = builder.finish();
     payload.extend(tail);
-    file(FileKind::DICTIONARY, meta.encode(), &payload, 64)
+    file(FileKind::DICTIONARY, meta.encode(), &payload)
 }
 
 pub fn strings<'a>(keys: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
@@ -36,7 +36,7 @@ pub fn strings<'a>(keys: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     }
     let (meta, tail) = builder.finish();
     tail.for_each(|piece| payload.extend(piece));
-    file(FileKind::DICTIONARY, meta.encode(), &payload, 64)
+    file(FileKind::DICTIONARY, meta.encode(), &payload)
 }
 
 fn key_strategy() -> impl Strategy<Value = Vec<u8>> {
@@ -159,7 +159,7 @@ fn a_long_table_comes_in_pieces() {
     let pieces: Vec<Vec<u8>> = tail.collect();
     assert!(pieces.len() == 2 && pieces.iter().all(|piece| piece.len() <= 65_543));
     payload.extend(pieces.concat());
-    let file = file(FileKind::DICTIONARY, meta.encode(), &payload, 64);
+    let file = file(FileKind::DICTIONARY, meta.encode(), &payload);
     let (header, payload) = open(&file, FileKind::DICTIONARY);
     assert_eq!(DictionaryMeta::decode(&header).unwrap(), meta);
     let dictionary = StringDictionary::new(&header, payload).unwrap();

@@ -16,7 +16,7 @@ fn labels_file(spec: LabelSpec, rows: usize, payload: &[u8]) -> Vec<u8> {
         first_node: NodeId(1000),
         rows: rows as u64,
     };
-    file(FileKind::LABELS, LabelsMeta { span, spec }.encode(), payload, 64)
+    file(FileKind::LABELS, LabelsMeta { span, spec }.encode(), payload)
 }
 
 proptest! {

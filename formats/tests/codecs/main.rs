@@ -13,15 +13,11 @@ mod spec;
 mod splits;
 mod weights;
 
-use grappa_formats::container::{BlockHasher, FileKind, Header, decode_file};
+use grappa_formats::container::{FileKind, Header, decode_file, encode_file};
 
-/// A container file with this payload, at a multiple of `align`.
-fn file(kind: FileKind, meta: Vec<u8>, payload: &[u8], align: u64) -> Vec<u8> {
-    let mut hasher = BlockHasher::new();
-    hasher.update(payload);
-    let offset = Header::payload_offset(meta.len(), align);
-    let (header, table) = hasher.finish(kind, meta, offset);
-    [header.encode(), payload.to_vec(), table].concat()
+/// A container file with this payload, as writers lay it out today.
+fn file(kind: FileKind, meta: Vec<u8>, payload: &[u8]) -> Vec<u8> {
+    encode_file(kind, meta, payload).0
 }
 
 /// Header and payload of a file that is known to be right as far as its container goes.

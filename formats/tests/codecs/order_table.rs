@@ -21,7 +21,6 @@ pub fn order_file(nodes: &[u64]) -> Vec<u8> {
         }
         .encode(),
         &payload,
-        64,
     )
 }
 

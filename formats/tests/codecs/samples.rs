@@ -4,7 +4,7 @@ use grappa_formats::{
     ChunkId, ChunkSpan, FormatError, NodeId, PartitionId, Result,
     aggregates::{AggregateFile, AggregateIndex, AggregateKind},
     assignment::{Assignment, Current, Owners, Serves},
-    container::{FileKind, PAGE_BYTES, decode_file},
+    container::{FileKind, decode_file},
     dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
     features::{FeatureLayout, FeaturesMeta},
     labels::{Labels, LabelsMeta},
@@ -186,8 +186,8 @@ pub fn rows(codec: RowCodec) -> [Vec<u8>; 2] {
         meta,
     } = encoder.finish();
     [
-        file(FileKind::ROWS, meta.encode(), &edges_payload_rest, 64),
-        file(FileKind::DEGREES, meta.encode(), &degrees_payload, 64),
+        file(FileKind::ROWS, meta.encode(), &edges_payload_rest),
+        file(FileKind::DEGREES, meta.encode(), &degrees_payload),
     ]
 }
 
@@ -251,7 +251,7 @@ fn features(dtype: FeatureDtype) -> Vec<u8> {
     };
     let mut payload = vec![0; FEATURE_ROWS as usize * layout.stride as usize];
     layout.encode_rows(&[1.0, -2.5, 0.1, 127.0, -3.0, 0.0], &mut payload);
-    file(FileKind::FEATURES, meta.encode(), &payload, PAGE_BYTES)
+    file(FileKind::FEATURES, meta.encode(), &payload)
 }
 
 fn single_labels() -> Vec<u8> {
@@ -271,7 +271,6 @@ fn single_labels() -> Vec<u8> {
         }
         .encode(),
         &payload,
-        64,
     )
 }
 
@@ -292,7 +291,6 @@ fn multi_labels() -> Vec<u8> {
         }
         .encode(),
         &payload,
-        64,
     )
 }
 

@@ -28,7 +28,7 @@ pub fn weights_file(degrees: &[u64], weights: &[f32]) -> Vec<u8> {
         span,
         edges: weights.len() as u64,
     };
-    file(FileKind::WEIGHTS, meta.encode(), &payload, 64)
+    file(FileKind::WEIGHTS, meta.encode(), &payload)
 }
 
 proptest! {

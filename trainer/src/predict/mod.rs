@@ -238,7 +238,7 @@ fn probability(logits: &[f32], best: usize) -> f32 {
 fn labels_of(labels: &NodeLabels, node: NodeId) -> Result<Option<Vec<u64>>> {
     Ok(match labels.task() {
         Task::MultiClass => u64::try_from(labels.class(node)?).ok().map(|class| vec![class]),
-        Task::MultiLabel => labels.set(node).map(|set| {
+        Task::MultiLabel => labels.set(node)?.map(|set| {
             let members = (0..).zip(set).filter(|(_, bit)| *bit == 1);
             members.map(|(class, _)| class).collect()
         }),

@@ -44,7 +44,7 @@ pub(super) fn write(
     let id = match store.manifest().ids.external {
         ExternalIds::String => "binary id (STRING)",
         ExternalIds::Dense => "int64 id",
-        ExternalIds::Sparse if nodes > 0 && store.ids().integer_at(nodes - 1) > i64::MAX as u64 => {
+        ExternalIds::Sparse if nodes > 0 && store.ids().integer_at(nodes - 1)? > i64::MAX as u64 => {
             "int64 id (INTEGER(64,false))"
         }
         ExternalIds::Sparse => "int64 id",
@@ -94,10 +94,8 @@ fn write_group(
     while let Some(mut next) = group.next_column().map_err(failed)? {
         let written = match (column, next.untyped()) {
             (0, ColumnWriter::Int64ColumnWriter(writer)) => {
-                let ids: Vec<i64> = ranks
-                    .clone()
-                    .map(|rank| store.ids().integer_at(rank).cast_signed())
-                    .collect();
+                let id = |rank| Ok(store.ids().integer_at(rank)?.cast_signed());
+                let ids: Vec<i64> = ranks.clone().map(id).collect::<Result<_>>()?;
                 writer.write_batch(&ids, None, None)
             }
             (0, ColumnWriter::ByteArrayColumnWriter(writer)) => {

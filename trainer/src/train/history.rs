@@ -69,14 +69,15 @@ impl KeptHistory {
         degrees: &Degrees,
         device: Device,
     ) -> Result<History> {
-        let degrees = nodes.iter().map(|&node| degrees.of(node) as f32);
+        let degrees = nodes.iter().map(|&node| Ok(degrees.of(node)? as f32));
+        let degrees = degrees.collect::<Result<Vec<f32>>>()?;
         let read = |rows: &ScratchRows| Ok(send(rows_of(rows, nodes)?, device));
         Ok(History {
             destinations: send(Tensor::from_slice(destinations), device),
             rows: read(&self.layers[layer - 1][0])?,
             neighbour: match self.inputs.is_empty() {
                 true => None,
-                false => Some(self.neighbour(layer, send(as_kept(degrees), device), read)?),
+                false => Some(self.neighbour(layer, send(as_kept(&degrees), device), read)?),
             },
         })
     }
@@ -108,11 +109,8 @@ impl KeptHistory {
 }
 
 /// In-degrees, rounded as those of neighbours are.
-pub(super) fn as_kept(degrees: impl Iterator<Item = f32>) -> Tensor {
-    let degrees: Vec<f32> = degrees.collect();
-    Tensor::from_slice(&degrees)
-        .to_kind(Kind::BFloat16)
-        .to_kind(Kind::Float)
+pub(super) fn as_kept(degrees: &[f32]) -> Tensor {
+    Tensor::from_slice(degrees).to_kind(Kind::BFloat16).to_kind(Kind::Float)
 }
 
 fn nodes_of(minibatch: &sample::Minibatch, places: &[i64]) -> Vec<NodeId> {
@@ -147,7 +145,11 @@ impl Trainer {
         let Some(kept) = &self.history else { return };
         let layers = self.model.options().layers;
         for (hop, block) in minibatch.blocks.iter().enumerate().filter(|(hop, _)| hop + 1 < layers) {
-            let nodes = nodes_of(minibatch, &self.halo_of(minibatch, block));
+            // Of damaged degrees, `history_of` tells.
+            let Ok(halo) = self.halo_of(minibatch, block) else {
+                return;
+            };
+            let nodes = nodes_of(minibatch, &halo);
             if !nodes.is_empty() {
                 kept.read_ahead(layers - 1 - hop, &nodes);
             }
@@ -155,11 +157,14 @@ impl Trainer {
     }
 
     /// The halo nodes among the destinations of a block of which there is something to know: those with in-neighbours.
-    fn halo_of(&self, minibatch: &sample::Minibatch, block: &sample::Block) -> Vec<i64> {
-        (0..block.destinations)
-            .filter(|&at| block.halo[at] && self.degrees.of(minibatch.nodes[at]) > 0)
-            .map(|at| at as i64)
-            .collect()
+    fn halo_of(&self, minibatch: &sample::Minibatch, block: &sample::Block) -> Result<Vec<i64>> {
+        let mut halo = Vec::new();
+        for at in (0..block.destinations).filter(|&at| block.halo[at]) {
+            if self.degrees.of(minibatch.nodes[at])? > 0 {
+                halo.push(at as i64);
+            }
+        }
+        Ok(halo)
     }
 
     /// What is known of the halo nodes among the destinations of each block.
@@ -168,7 +173,7 @@ impl Trainer {
         let fanouts = self.config.fanouts();
         let known = |(hop, block): (usize, &sample::Block)| {
             let layer = layers - 1 - hop;
-            let halo = self.halo_of(minibatch, block);
+            let halo = self.halo_of(minibatch, block)?;
             if layer == 0 || halo.is_empty() {
                 return Ok(None);
             }
@@ -176,8 +181,8 @@ impl Trainer {
             let mut history = kept.of(layer, &nodes, &halo, &self.degrees, self.device)?;
             if let Some(neighbour) = &mut history.neighbour {
                 let fanout = fanouts.at(hop).map_or(u64::MAX, u64::from);
-                let spread = |node: &NodeId| (self.degrees.of(*node).min(fanout) as f32).sqrt().recip();
-                let spread: Vec<f32> = nodes.iter().map(spread).collect();
+                let spread = |node: &NodeId| Ok((self.degrees.of(*node)?.min(fanout) as f32).sqrt().recip());
+                let spread = nodes.iter().map(spread).collect::<Result<Vec<f32>>>()?;
                 neighbour.spread = Some(send(Tensor::from_slice(&spread).unsqueeze(1), self.device));
             }
             Ok(Some(history))

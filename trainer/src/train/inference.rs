@@ -200,7 +200,7 @@ impl Inference<'_> {
                 let rows = Tensor::from_slice(&values).view([count as i64, rows.width() as i64]);
                 Ok(rows.to_device(self.device))
             };
-            let degrees = as_kept(update.degrees.range(range.clone())).to_device(self.device);
+            let degrees = as_kept(&update.degrees.of_range(range.clone())?).to_device(self.device);
             let neighbour = kept.neighbour(update.layer, degrees, read)?;
             let shares = values(&no_grad(|| update.model.neighbour_share(update.layer, &neighbour)));
             let at = (first - nodes.start) as usize * out.width();
@@ -323,10 +323,13 @@ impl Update<'_> {
                     .view([count as i64, (values.len() / count) as i64])
                     .to_device(device)
             };
-            let degrees = (self.model.aggregate(self.layer) == Aggregate::Gcn).then(|| {
-                let degrees: Vec<f32> = self.degrees.range(range.clone()).collect();
-                Tensor::from_slice(&degrees).to_device(device)
-            });
+            let degrees = match self.model.aggregate(self.layer) {
+                Aggregate::Gcn => {
+                    let degrees = self.degrees.of_range(range.clone())?;
+                    Some(Tensor::from_slice(&degrees).to_device(device))
+                }
+                _ => None,
+            };
             let aggregated = matrix(&aggregates[at..at + count * aggregate_width]);
             let new = self
                 .model
@@ -354,15 +357,15 @@ impl Degrees {
     }
 
     /// Those of successive nodes.
-    fn range(&self, nodes: Range<u64>) -> impl Iterator<Item = f32> + '_ {
-        nodes.map(|node| self.of(NodeId(node)) as f32)
+    fn of_range(&self, nodes: Range<u64>) -> grappa_engine::Result<Vec<f32>> {
+        nodes.map(|node| Ok(self.of(NodeId(node))? as f32)).collect()
     }
 
     /// That of a node.
-    pub fn of(&self, node: NodeId) -> u64 {
+    pub fn of(&self, node: NodeId) -> grappa_engine::Result<u64> {
         let chunk = self.map.chunk_of(node);
         let rows = self.chunks[chunk.0 as usize].rows();
-        rows.row(node.0 - self.map.range(chunk).start).degree()
+        rows.degree(node.0 - self.map.range(chunk).start)
     }
 }
 
@@ -372,9 +375,9 @@ impl NodeRows for Degrees {
     }
 
     fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> grappa_engine::Result<()> {
-        out.iter_mut()
-            .zip(self.range(nodes))
-            .for_each(|(out, degree)| *out = degree);
+        for (out, node) in out.iter_mut().zip(nodes) {
+            *out = self.of(NodeId(node))? as f32;
+        }
         Ok(())
     }
 }

@@ -57,20 +57,18 @@ impl NodeLabels {
     pub fn class(&self, node: NodeId) -> Result<i64> {
         let (chunk, row) = self.place(node);
         let labels = chunk.labels().expect("the manifest has labels");
-        let class = labels.single(row).map_err(|e| {
-            let what = format!("the label of node {node} is damaged: {e}; grappa-store verify tells more");
-            Error::Options(what)
-        })?;
-        Ok(class.map_or(-1, i64::from))
+        Ok(labels.single(row)?.map_or(-1, i64::from))
     }
 
     /// Whether a node is in each class, a byte each; none if it is not labelled.
-    pub fn set(&self, node: NodeId) -> Option<Vec<u8>> {
+    pub fn set(&self, node: NodeId) -> Result<Option<Vec<u8>>> {
         let (chunk, row) = self.place(node);
         let set = chunk.labels().expect("the manifest has labels").multi(row)?;
-        let mut row = vec![0; self.spec.classes as usize];
-        set.iter().for_each(|class| row[class as usize] = 1);
-        Some(row)
+        Ok(set.map(|set| {
+            let mut row = vec![0; self.spec.classes as usize];
+            set.iter().for_each(|class| row[class as usize] = 1);
+            row
+        }))
     }
 
     fn place(&self, node: NodeId) -> (&Chunk, u64) {
@@ -93,7 +91,7 @@ impl NodeLabels {
                 Tensor::from_slice(&nodes.iter().map(class).collect::<Result<Vec<i64>>>()?)
             }
             LabelKind::Multi => {
-                let set = |&node| self.set(node).ok_or_else(|| unlabelled(node));
+                let set = |&node| self.set(node)?.ok_or_else(|| unlabelled(node));
                 let sets = nodes.iter().map(set).collect::<Result<Vec<_>>>()?.concat();
                 Tensor::from_slice(&sets).view([nodes.len() as i64, i64::from(self.spec.classes)])
             }

@@ -109,8 +109,8 @@ impl Trainer {
     fn tensors(&self, batch: &Arc<Batch>, factors: &[f32]) -> Result<Tensors> {
         let minibatch = batch.minibatch();
         let needs_degrees = self.model.aggregate(0) == Aggregate::Gcn;
-        let degrees: Option<Vec<u64>> =
-            needs_degrees.then(|| minibatch.nodes.iter().map(|&node| self.degrees.of(node)).collect());
+        let of_nodes = || minibatch.nodes.iter().map(|&node| self.degrees.of(node)).collect();
+        let degrees: Option<Vec<u64>> = needs_degrees.then(of_nodes).transpose()?;
         let degree_row = degrees.as_ref().map(|degrees| {
             let degrees: Vec<f32> = degrees.iter().map(|&degree| degree as f32).collect();
             send(Tensor::from_slice(&degrees), self.device)

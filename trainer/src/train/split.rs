@@ -73,7 +73,7 @@ impl<'a> SplitScores<'a> {
                 match self.spec.kind {
                     LabelKind::Single => singles.push(labels.class(NodeId(node))?),
                     LabelKind::Multi => {
-                        let set = labels.set(NodeId(node));
+                        let set = labels.set(NodeId(node))?;
                         let start = sets.len();
                         sets.resize(start + self.spec.row_bytes() as usize, 0);
                         if let Some(set) = set {

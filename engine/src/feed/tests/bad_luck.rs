@@ -3,7 +3,10 @@
 use std::os::unix::fs::FileExt;
 
 use super::*;
-use crate::io::read::fault::{Faults, Reordered};
+use crate::{
+    io::read::fault::{Faults, Reordered},
+    store::tests::forge,
+};
 
 /// A feed whose pool is small and whose disk is bad.
 fn open(store: &Arc<Store>, source: &Wishes, faults: Faults, reorder: Option<u64>) -> Result<Feed> {
@@ -171,6 +174,73 @@ fn a_row_that_a_slice_lacks_is_an_error() {
             let text = error.unwrap().to_string();
             assert!(text.contains("slice without chunk"), "{text}");
             consume_all(&mut feed, &within, &rows);
+        }
+    });
+}
+
+/// Flips a byte of the features of some chunks, and checks what feeds that want all rows say.
+fn flips_are_found(store: &Arc<Store>, choices: &[read::Choice]) {
+    let rows = rows(store, OutputDtype::F32);
+    let source = Wishes {
+        rows: NODES / 2,
+        ..Wishes::new(4, 6)
+    };
+    let length = forge::payload_of(&store.path().join("chunk-1/features"));
+    let length = length.end - length.start;
+    for (chunk, at) in [(0, 0), (1, length / 2), (1, length - 1), (4, 5000)] {
+        let path = store.path().join(format!("chunk-{chunk}/features"));
+        let offset = forge::payload_of(&path).start + at;
+        let message = forge::message_about(&path, offset);
+        forge::with_flip(&path, offset, || {
+            for &engine in choices {
+                // All resident, some, and none.
+                for owned in [&all_chunks()[..], &[ChunkId(1)], &[]] {
+                    let options = FeedOptions {
+                        engine,
+                        ..options(8 << 20, 2)
+                    };
+                    let feed = match owned {
+                        [] => Feed::open(store, owned, &source, &with_little(store, &source, 200 << 10, options)),
+                        _ => Feed::open(store, owned, &source, &options),
+                    };
+                    let error = feed.map_or_else(Some, |mut feed| consume(&mut feed, &source, &rows).1);
+                    let error = error.expect("a row of the block was wanted").to_string();
+                    assert!(error.contains(&message), "{engine:?}: {error}, not {message}");
+                }
+            }
+        });
+    }
+    // What was flipped back is right.
+    let mut feed = Feed::open(
+        store,
+        &[],
+        &source,
+        &with_little(store, &source, 200 << 10, options(0, 2)),
+    )
+    .unwrap();
+    consume_all(&mut feed, &source, &rows);
+}
+
+#[test]
+fn a_flipped_byte_of_features_is_an_error_and_never_a_row() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        flips_are_found(
+            &stored(folder.path(), FeatureDtype::F32, 40),
+            &[read::Choice::Auto, read::Choice::Pread],
+        );
+    });
+}
+
+#[test]
+fn a_flipped_byte_of_features_is_found_in_files_with_any_blocks() {
+    watched(|| {
+        for block_bytes in [64 << 10, 1000, 1 << 20] {
+            let folder = tempfile::tempdir().unwrap();
+            let store = stored(folder.path(), FeatureDtype::F32, 40);
+            forge::rewrite_all(store.path(), block_bytes);
+            let store = Arc::new(Store::open(store.path()).unwrap());
+            flips_are_found(&store, &[read::Choice::Auto]);
         }
     });
 }

@@ -33,7 +33,7 @@ use std::{
 use grappa_formats::{
     ChunkId, ChunkSpan,
     chunks::ChunkMap,
-    container::{FileKind, PAGE_BYTES},
+    container::FileKind,
     features::{FeatureLayout, FeaturesMeta},
     labels::LabelsMeta,
     manifest::{
@@ -425,14 +425,14 @@ impl<'a> Run<'a> {
                 layout.encode_row(values, &mut out[start..]);
             };
             let path = folder.chunk(chunk)?.join("features");
-            let writer = ContainerWriter::create(&path, FileKind::FEATURES, meta.len(), PAGE_BYTES)?;
+            let writer = ContainerWriter::create(&path, FileKind::FEATURES, meta.len())?;
             files.push(self.column(writer, meta, span, layout.stride, row)?);
         }
         if let Some(spec) = self.labels {
             let meta = LabelsMeta { span, spec }.encode();
             let row = |label, (): &mut (), out: &mut Vec<u8>| spec.encode_single(self.generator.class(label), out);
             let path = folder.chunk(chunk)?.join("labels");
-            let writer = ContainerWriter::create(&path, FileKind::LABELS, meta.len(), 64)?;
+            let writer = ContainerWriter::create(&path, FileKind::LABELS, meta.len())?;
             files.push(self.column(writer, meta, span, spec.row_bytes(), row)?);
         }
         Ok((done, files))

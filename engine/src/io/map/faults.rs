@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn the_line_has_every_digit_of_the_offset() {
         let memory = vec![0; 1_000_001];
-        let _listed = table::list(&memory, std::path::Path::new("/a/file"));
+        let _listed = table::list(&memory, std::path::Path::new("/a/file"), 0);
         for offset in [0usize, 9, 10, 1_000_000] {
             let place = table::find(memory.as_ptr().addr() + offset).unwrap();
             let (line, bytes) = line(&place);

@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use memmap2::{Advice, Mmap, UncheckedAdvice};
+use memmap2::{Advice, Mmap, MmapOptions, UncheckedAdvice};
 
 use self::table::Listed;
 pub use self::{
@@ -25,7 +25,7 @@ pub use self::{
 use super::identity::Identity;
 use crate::{Error, Result};
 
-/// A file mapped for reading. Dereferences to its bytes.
+/// A file, or a part of one, mapped for reading. Dereferences to its bytes.
 ///
 /// Finished files of a store are never modified, which is what makes handing out `&[u8]` sound: whoever truncates one
 /// under a running program gets a SIGBUS ([`report_faults`]), and whoever rewrites one other bytes, which
@@ -51,10 +51,19 @@ pub enum Access {
 impl Mapping {
     /// Maps all of `file`, which is called `path` in errors.
     pub fn new(file: &File, path: &Path, access: Access) -> Result<Self> {
+        let bytes = file.metadata().map_err(Error::io("read the length of", path))?.len();
+        Self::part(file, path, 0..bytes, access)
+    }
+
+    /// Maps these bytes of `file`. The file must have them.
+    pub fn part(file: &File, path: &Path, part: Range<u64>, access: Access) -> Result<Self> {
         let identity = Identity::of(file, path)?;
+        let bytes = usize::try_from(part.end - part.start).expect("a mapping fits the address space");
+        let mut options = MmapOptions::new();
+        options.offset(part.start).len(bytes);
         // SAFETY: the bytes must not change while the mapping lives. Files of a store are written under another name
         // and not touched once they have theirs.
-        let map = unsafe { Mmap::map(file) }.map_err(Error::io("map", path))?;
+        let map = unsafe { options.map(file) }.map_err(Error::io("map", path))?;
         let advice = match access {
             Access::Sequential => Advice::Sequential,
             Access::Random => Advice::Random,
@@ -62,7 +71,7 @@ impl Mapping {
         map.advise(advice)
             .map_err(Error::io("advise on the mapping of", path))?;
         Ok(Self {
-            _listed: table::list(&map, path),
+            _listed: table::list(&map, path, part.start as usize),
             map,
             path: path.to_owned(),
             identity,
@@ -90,10 +99,15 @@ impl Mapping {
         }
     }
 
-    /// Has the system begin to read the file into its cache. Returns when the reads are under way.
+    /// Has the system begin to read all of it into its cache. Returns when the reads are under way.
     pub fn read_ahead(&self) {
+        self.read_ahead_part(0..self.map.len());
+    }
+
+    /// Has the system begin to read a part of it into its cache.
+    pub fn read_ahead_part(&self, range: Range<usize>) {
         // Only time was to be saved.
-        if let Err(error) = self.map.advise(Advice::WillNeed) {
+        if let Err(error) = self.map.advise_range(Advice::WillNeed, range.start, range.len()) {
             tracing::debug!("cannot read ahead: {error}");
         }
     }
@@ -171,6 +185,21 @@ mod tests {
         }
         assert!(before == 0 || before == BYTES / 4096, "{before} pages before");
         assert_eq!(resident_bytes(&mapping), 0);
+    }
+
+    #[test]
+    fn a_part_of_a_file_is_mapped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let bytes: Vec<u8> = (0..20_000u32).map(|i| (i % 251) as u8).collect();
+        fs::write(&path, &bytes).unwrap();
+        let file = File::open(&path).unwrap();
+        for part in [0..20_000, 5000..5001, 4096..12_288, 20_000..20_000] {
+            let mapping = Mapping::part(&file, &path, part.clone(), Access::Random).unwrap();
+            assert_eq!(*mapping, bytes[part.start as usize..part.end as usize]);
+            mapping.read_ahead();
+            mapping.release_all();
+        }
     }
 
     #[test]

@@ -23,6 +23,8 @@ struct Entry {
     start: AtomicUsize,
     /// 0 if nothing is.
     bytes: AtomicUsize,
+    /// Where in the file the first of them is.
+    first: AtomicUsize,
     name: [AtomicU8; NAME_BYTES],
     name_bytes: AtomicUsize,
 }
@@ -57,8 +59,8 @@ impl Place {
     }
 }
 
-/// Says that `bytes`, which are mapped, are those of the file `path`.
-pub(super) fn list(bytes: &[u8], path: &Path) -> Listed {
+/// Says that `bytes`, which are mapped, are those of the file `path` from offset `first` on.
+pub(super) fn list(bytes: &[u8], path: &Path, first: usize) -> Listed {
     if bytes.is_empty() {
         return Listed { entry: None };
     }
@@ -72,7 +74,7 @@ pub(super) fn list(bytes: &[u8], path: &Path) -> Listed {
         }
     };
     let name = path.as_os_str().as_encoded_bytes();
-    entry.write(bytes, &name[name.len().saturating_sub(NAME_BYTES)..]);
+    entry.write(bytes, first, &name[name.len().saturating_sub(NAME_BYTES)..]);
     Listed { entry: Some(entry) }
 }
 
@@ -92,7 +94,7 @@ impl Drop for Listed {
     fn drop(&mut self) {
         if let Some(entry) = self.entry {
             let _lock = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
-            entry.write(&[], &[]);
+            entry.write(&[], 0, &[]);
         }
     }
 }
@@ -112,18 +114,20 @@ impl Entry {
             version: AtomicU64::new(0),
             start: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
+            first: AtomicUsize::new(0),
             name: [const { AtomicU8::new(0) }; NAME_BYTES],
             name_bytes: AtomicUsize::new(0),
         }
     }
 
     /// Called under the lock.
-    fn write(&self, bytes: &[u8], name: &[u8]) {
+    fn write(&self, bytes: &[u8], first: usize, name: &[u8]) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
         fence(Ordering::Release);
         self.start.store(bytes.as_ptr().addr(), Ordering::Relaxed);
         self.bytes.store(bytes.len(), Ordering::Relaxed);
+        self.first.store(first, Ordering::Relaxed);
         for (place, &byte) in self.name.iter().zip(name) {
             place.store(byte, Ordering::Relaxed);
         }
@@ -141,7 +145,7 @@ impl Entry {
         let place = Place {
             name: std::array::from_fn(|at| self.name[at].load(Ordering::Relaxed)),
             name_bytes: self.name_bytes.load(Ordering::Relaxed),
-            offset,
+            offset: self.first.load(Ordering::Relaxed) + offset,
         };
         fence(Ordering::Acquire);
         // An entry that is being written is of another mapping: that of the address is in use.
@@ -157,7 +161,7 @@ mod tests {
     fn addresses_are_found_while_they_are_listed() {
         // More than one block has.
         let memory: Vec<Vec<u8>> = (1..=3 * ENTRIES_PER_BLOCK).map(|length| vec![0; length]).collect();
-        let list = |bytes: &Vec<u8>| list(bytes, Path::new(&format!("/some/file-{}", bytes.len())));
+        let list = |bytes: &Vec<u8>| list(bytes, Path::new(&format!("/some/file-{}", bytes.len())), 7);
         let mut listed: Vec<_> = memory.iter().map(list).collect();
         let name = |address: usize| find(address).map(|place| (place.name().to_vec(), place.offset));
         for bytes in &memory {
@@ -165,8 +169,8 @@ mod tests {
                 bytes.as_ptr().addr(),
                 format!("/some/file-{}", bytes.len()).into_bytes(),
             );
-            assert_eq!(name(first), Some((expected.clone(), 0)));
-            assert_eq!(name(first + bytes.len() - 1), Some((expected, bytes.len() - 1)));
+            assert_eq!(name(first), Some((expected.clone(), 7)));
+            assert_eq!(name(first + bytes.len() - 1), Some((expected, 7 + bytes.len() - 1)));
         }
         listed.truncate(100);
         assert_eq!(name(memory[100].as_ptr().addr()), None);
@@ -178,13 +182,13 @@ mod tests {
     fn of_a_long_name_the_end_is_kept() {
         let memory = [0; 10];
         let path = format!("/{}/edges", "folder".repeat(100));
-        let _listed = list(&memory, Path::new(&path));
+        let _listed = list(&memory, Path::new(&path), 0);
         let place = find(memory.as_ptr().addr()).unwrap();
         assert_eq!(place.name(), &path.as_bytes()[path.len() - NAME_BYTES..]);
     }
 
     #[test]
     fn nothing_is_listed_of_an_empty_mapping() {
-        assert!(list(&[], Path::new("empty")).entry.is_none());
+        assert!(list(&[], Path::new("empty"), 0).entry.is_none());
     }
 }

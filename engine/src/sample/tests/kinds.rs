@@ -153,9 +153,10 @@ proptest! {
     ) {
         let graph = if local { Graph::local(700) } else { Graph::mixed(700) };
         let store = graph.store_with(vec![0, 200, 450, 700], true);
-        let store = store.damaged(&format!("chunk-{chunk}/{file}"), |bytes, payload| {
+        let store = store.forged(&format!("chunk-{chunk}/{file}"), |payload| {
             for (index, byte) in &damage {
-                bytes[payload.start + index.index(payload.len())] ^= byte;
+                let at = index.index(payload.len());
+                payload[at] ^= byte;
             }
         });
         for owned in [Owned::whole(store.store.chunks()), view::tests::owning(&store.store, &[chunk])] {

@@ -1,5 +1,6 @@
 //! Samplers against a naive twin, and against the distributions they promise.
 
+mod damage;
 mod kinds;
 mod naive;
 mod neighbours;

@@ -105,7 +105,7 @@ fn count(store: &Store, chunk: ChunkId, first: u64, counters: &[AtomicU64]) -> R
     for start in (0..rows.rows()).step_by(RELEASE_ROWS as usize) {
         let part = start..rows.rows().min(start + RELEASE_ROWS);
         for row in rows.range(part.clone()) {
-            for source in row.iter() {
+            for source in row?.iter() {
                 // Sources before the first wrap to numbers that have no counter.
                 if let Some(counter) = counters.get(source.wrapping_sub(first) as usize) {
                     counter.fetch_add(1, Ordering::Relaxed);
@@ -129,9 +129,9 @@ fn write(store: &Store, out: &mut ChunkRows<'_>, nodes: Range<u64>, out_degrees:
         for start in rows.clone().step_by(ENCODE_ROWS) {
             let part = start..rows.end.min(start + ENCODE_ROWS as u64);
             let count = part.end - part.start;
-            let in_degrees = chunk_rows.range(part.clone()).map(|row| row.degree());
-            for (values, (node, in_degree)) in values.chunks_exact_mut(width).zip((node..).zip(in_degrees)) {
-                put(in_degree, &mut values[..WIDTH]);
+            let rows = (node..).zip(chunk_rows.range(part.clone()));
+            for (values, (node, row)) in values.chunks_exact_mut(width).zip(rows) {
+                put(row?.degree(), &mut values[..WIDTH]);
                 if let Some(found) = out_degrees {
                     let out_degree = found[(node - nodes.start) as usize].load(Ordering::Relaxed);
                     put(out_degree, &mut values[WIDTH..]);

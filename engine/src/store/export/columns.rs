@@ -203,11 +203,11 @@ impl Column for LabelColumn<'_> {
         for row in 0..span.rows {
             match self.spec.kind {
                 LabelKind::Single => {
-                    let class = labels.single(row).map_err(Error::format(&path))?;
+                    let class = labels.single(row)?;
                     each(&class.map_or(-1, i64::from).to_le_bytes())?;
                 }
                 LabelKind::Multi => {
-                    match labels.multi(row) {
+                    match labels.multi(row)? {
                         Some(set) => {
                             row_of_set.fill(0);
                             set.iter().for_each(|class| row_of_set[class as usize] = 1);

@@ -4,7 +4,7 @@
 //! written by all threads, and memory is bounded by some MB a thread and the pages of the external ids. Integer ids in
 //! random order cost arithmetic; a dictionary is looked up for every source.
 
-use std::{io::Write, ops::Range, path::Path, sync::Arc};
+use std::{io::Write, path::Path, sync::Arc};
 
 use grappa_formats::{ChunkId, NodeId, manifest::ExternalIds};
 
@@ -149,7 +149,7 @@ impl<'a> Spans<'a> {
                 self.current = Some((Arc::new(self.store.chunk_in_order(next)?), 0, 0));
                 continue;
             };
-            if let Some(span) = self.span(chunk, row, skipped) {
+            if let Some(span) = self.span(chunk, row, skipped)? {
                 self.edges += span.edges;
                 return Ok(Some(Planned {
                     edges: span.edges,
@@ -172,11 +172,12 @@ impl<'a> Spans<'a> {
     }
 
     /// The span that starts there, unless no edges follow.
-    fn span(&mut self, chunk: Arc<Chunk>, row: u64, skipped: u64) -> Option<Span> {
+    fn span(&mut self, chunk: Arc<Chunk>, row: u64, skipped: u64) -> Result<Option<Span>> {
         let rows = chunk.rows();
         let (mut at, mut before, mut edges) = (row, skipped, 0);
         // The row's own degree: a damaged row is an empty one, whatever the directory says.
-        for degree in rows.range(row..rows.rows()).map(|row| row.degree()) {
+        for sources in rows.range(row..rows.rows()) {
+            let degree = sources?.degree();
             let taken = (degree - before).min(BLOCK_EDGES - edges);
             edges += taken;
             before += taken;
@@ -190,16 +191,16 @@ impl<'a> Spans<'a> {
             }
         }
         if edges == 0 {
-            return None;
+            return Ok(None);
         }
         self.current = Some((Arc::clone(&chunk), at, before));
-        Some(Span {
+        Ok(Some(Span {
             chunk,
             row,
             skipped,
             edges,
             row_end: if before > 0 { at + 1 } else { at },
-        })
+        }))
     }
 }
 
@@ -207,6 +208,8 @@ impl<'a> Spans<'a> {
 #[derive(Default)]
 struct Buffers {
     sources: Vec<u64>,
+    /// Of as many edges, if they have weights.
+    weights: Vec<f32>,
     positions: Vec<u64>,
     target: Vec<u8>,
     id: Vec<u8>,
@@ -268,16 +271,12 @@ impl<'a> EdgeWriter<'a> {
         let first_node = span.chunk.span().first_node.0;
         let weights = span.chunk.weights().filter(|_| self.format != EdgeFormat::Npy);
         let mut edge = match &weights {
-            Some(weights) => {
-                let range = weights
-                    .range(span.row, |row| rows.degree(row))
-                    .map_err(Error::format(self.store.path()))?;
-                range.start + span.skipped
-            }
+            Some(weights) => weights.range(span.row, &rows)?.start + span.skipped,
             None => 0,
         };
         let (mut skipped, mut left) = (span.skipped, span.edges);
         for (row, sources) in (span.row..).zip(rows.range(span.row..span.row_end)) {
+            let sources = sources?;
             let count = (sources.degree() - skipped).min(left);
             buffers.sources.clear();
             if count == sources.degree() {
@@ -287,14 +286,15 @@ impl<'a> EdgeWriter<'a> {
                 buffers.positions.extend(skipped..skipped + count);
                 sources.get_many(&buffers.positions, &mut buffers.sources);
             }
-            if weights
-                .as_ref()
-                .is_some_and(|weights| edge + count > weights.meta().edges)
-            {
-                return Err(damaged(self.store, "there are more edges than weights".into()));
+            buffers.weights.clear();
+            if let Some(weights) = &weights {
+                if edge + count > weights.meta().edges {
+                    return Err(damaged(self.store, "there are more edges than weights".into()));
+                }
+                buffers.weights.resize(count as usize, 0.0);
+                weights.copy(edge..edge + count, &mut buffers.weights)?;
             }
-            let weight_of = |edge| weights.as_ref().map(|weights| weights.get(edge));
-            self.append_row(NodeId(first_node + row), edge..edge + count, weight_of, buffers, out)?;
+            self.append_row(NodeId(first_node + row), buffers, out)?;
             edge += count;
             left -= count;
             skipped = 0;
@@ -305,23 +305,17 @@ impl<'a> EdgeWriter<'a> {
     }
 
     /// Appends the edges to `target` from the sources in the buffers.
-    fn append_row(
-        &self,
-        target: NodeId,
-        edges: Range<u64>,
-        weight_of: impl Fn(u64) -> Option<f32>,
-        buffers: &mut Buffers,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+    fn append_row(&self, target: NodeId, buffers: &mut Buffers, out: &mut Vec<u8>) -> Result<()> {
         let Buffers {
             sources,
+            weights,
             target: text,
             id,
             ..
         } = buffers;
         match self.format {
             EdgeFormat::NpyWeights => {
-                out.extend(edges.filter_map(weight_of).flat_map(f32::to_le_bytes));
+                out.extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
             }
             EdgeFormat::Npy => {
                 let ids = self.store.ids();
@@ -336,10 +330,10 @@ impl<'a> EdgeWriter<'a> {
                 text.clear();
                 text.push(separator);
                 self.append_id(target, id, text)?;
-                for (&source, edge) in sources.iter().zip(edges) {
+                for (i, &source) in sources.iter().enumerate() {
                     self.append_id(NodeId(source), id, out)?;
                     out.extend_from_slice(text);
-                    if let Some(weight) = weight_of(edge).filter(|_| self.weighted) {
+                    if let Some(weight) = weights.get(i).filter(|_| self.weighted) {
                         out.push(separator);
                         write!(out, "{weight}").expect("memory takes all bytes");
                     }

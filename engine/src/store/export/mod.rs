@@ -52,7 +52,7 @@ fn id_descr(store: &Store) -> Result<&'static str> {
     let nodes = store.manifest().nodes;
     let ids = store.ids();
     match store.manifest().ids.external {
-        ExternalIds::Sparse if nodes > 0 && ids.integer_at(nodes - 1) > i64::MAX as u64 => Ok("<u8"),
+        ExternalIds::Sparse if nodes > 0 && ids.integer_at(nodes - 1)? > i64::MAX as u64 => Ok("<u8"),
         ExternalIds::Dense | ExternalIds::Sparse => Ok("<i8"),
         ExternalIds::String => {
             let what =

@@ -58,7 +58,7 @@ pub fn export_split(store: &Store, name: &str, path: &Path, progress: &dyn Progr
             expect_line(store, &out[start..])?;
             out.push(b'\n');
         } else {
-            out.extend_from_slice(&ids.integer_at(rank).to_le_bytes());
+            out.extend_from_slice(&ids.integer_at(rank)?.to_le_bytes());
         }
         if out.len() >= WRITE_BYTES {
             write(&out)?;

@@ -25,15 +25,18 @@ fn a_store_gives_back_what_was_written() {
         let (features, labels) = (chunk.features().unwrap(), chunk.labels().unwrap());
         for row in 0..rows.rows() {
             let node = chunk.span().first_node.0 + row;
-            let sources: Vec<_> = rows.row(row).iter().collect();
+            let sources: Vec<_> = rows.row(row).unwrap().iter().collect();
             assert_eq!(sources, Sample::sources(node));
-            let edges = weights.range(row, |row| rows.degree(row)).unwrap();
-            let found: Vec<_> = edges.map(|edge| weights.get(edge)).collect();
+            let mut found = vec![0.0; sources.len()];
+            weights.copy(weights.range(row, &rows).unwrap(), &mut found).unwrap();
             let expected: Vec<_> = sources.iter().map(|&source| Sample::weight(node, source)).collect();
             assert_eq!(found, expected);
             assert_eq!(labels.single(row).unwrap(), Sample::class(node));
             let mut values = [0.0; 5];
-            features.meta().layout.decode_row(features.row(row), &mut values);
+            features
+                .meta()
+                .layout
+                .decode_row(features.row(row).unwrap(), &mut values);
             for (i, value) in (0..).zip(values) {
                 assert!(
                     (value - Sample::feature(node, i)).abs() < 0.11,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use grappa_formats::{
     ChunkId, ChunkSpan,
     chunks::ChunkMap,
-    container::{FileKind, PAGE_BYTES},
+    container::FileKind,
     dictionary::{IntegerDictionaryBuilder, StringDictionaryBuilder},
     features::{FeatureLayout, FeaturesMeta},
     labels::LabelsMeta,
@@ -175,7 +175,7 @@ impl Sample {
     fn features(&self, store: &StoreFolder, span: ChunkSpan, layout: FeatureLayout) -> WrittenFile {
         let meta = FeaturesMeta { span, layout }.encode();
         let path = store.chunk(span.chunk).unwrap().join("features");
-        let mut file = ContainerWriter::create(&path, FileKind::FEATURES, meta.len(), PAGE_BYTES).unwrap();
+        let mut file = ContainerWriter::create(&path, FileKind::FEATURES, meta.len()).unwrap();
         for node in span.first_node.0..span.first_node.0 + span.rows {
             let values: Vec<_> = (0..u64::from(DIM)).map(|i| Self::feature(node, i)).collect();
             let mut row = vec![0; layout.stride as usize];
@@ -188,7 +188,7 @@ impl Sample {
     fn labels(&self, store: &StoreFolder, span: ChunkSpan, spec: LabelSpec) -> WrittenFile {
         let meta = LabelsMeta { span, spec }.encode();
         let path = store.chunk(span.chunk).unwrap().join("labels");
-        let mut file = ContainerWriter::create(&path, FileKind::LABELS, meta.len(), 64).unwrap();
+        let mut file = ContainerWriter::create(&path, FileKind::LABELS, meta.len()).unwrap();
         let mut payload = Vec::new();
         for node in span.first_node.0..span.first_node.0 + span.rows {
             let class = Self::class(node);
@@ -205,7 +205,7 @@ impl Sample {
         let folder = store.folder("ids").unwrap();
         let mut add = |path: &str, kind, meta: Vec<u8>, payload: &[u8]| {
             let path = folder.join(path.strip_prefix("ids/").unwrap());
-            let mut file = ContainerWriter::create(&path, kind, meta.len(), 64).unwrap();
+            let mut file = ContainerWriter::create(&path, kind, meta.len()).unwrap();
             file.write(payload).unwrap();
             let entry: FileEntry = store.entry(&file.finish(meta).unwrap());
             manifest.files.push(entry);

@@ -41,14 +41,16 @@ use roaring::RoaringTreemap;
 use self::rows::RowsCheck;
 use super::{
     assignments::{self, read_current},
-    chunk::MappedFile,
     files,
     open::read_manifest,
 };
 use crate::{
     Error, Position, Result,
     generate::Recipe,
-    io::{container::ContainerFile, map::Access},
+    io::{
+        container::{ContainerFile, MappedPayload},
+        map::Access,
+    },
     progress::Progress,
     workers,
 };
@@ -376,8 +378,8 @@ impl Check<'_> {
             let what = format!("the file has {:?}, the manifest {:?}", meta.spec, manifest.labels);
             return Err(in_file()(FormatError::invalid(88, what)));
         }
-        let mapped = MappedFile::new(file, Access::Sequential)?;
-        Labels::new(mapped.header(), mapped.payload())
+        let mapped = MappedPayload::new(file, Access::Sequential)?;
+        Labels::new(mapped.header(), mapped.unchecked())
             .and_then(|labels| labels.check())
             .map_err(in_file())
     }
@@ -402,14 +404,14 @@ impl Check<'_> {
             );
             return Err(in_file()(FormatError::invalid(64, what)));
         }
-        let mapped = MappedFile::new(file, Access::Sequential)?;
+        let mapped = MappedPayload::new(file, Access::Sequential)?;
         match kind {
             KeyKind::Integers => {
-                let keys = IntegerDictionary::new(mapped.header(), mapped.payload()).map_err(in_file())?;
+                let keys = IntegerDictionary::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
                 in_parts(keys.len(), RELEASE_BYTES / 8, &mapped, |ranks| keys.check_ranks(ranks)).map_err(in_file())
             }
             KeyKind::Strings => {
-                let keys = StringDictionary::new(mapped.header(), mapped.payload()).map_err(in_file())?;
+                let keys = StringDictionary::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
                 // Blocks of paths and the like take a few hundred bytes.
                 let blocks_per_release = RELEASE_BYTES / 256;
                 in_parts(keys.blocks(), blocks_per_release, &mapped, |blocks| {
@@ -433,8 +435,8 @@ impl Check<'_> {
             let what = format!("an order of {} nodes, but the graph has {}", meta.nodes, manifest.nodes);
             return Err(in_file()(FormatError::invalid(64, what)));
         }
-        let mapped = MappedFile::new(file, Access::Random)?;
-        let table = OrderTable::new(mapped.header(), mapped.payload()).map_err(in_file())?;
+        let mapped = MappedPayload::new(file, Access::Random)?;
+        let table = OrderTable::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
         // Each lookup of the way back may bring in another page.
         in_parts(meta.nodes, RELEASE_BYTES / 4096, &mapped, |ranks| table.check(ranks)).map_err(in_file())
     }
@@ -533,7 +535,7 @@ impl Check<'_> {
 fn in_parts(
     end: u64,
     step: u64,
-    file: &MappedFile,
+    file: &MappedPayload,
     check: impl Fn(Range<u64>) -> grappa_formats::Result<()>,
 ) -> grappa_formats::Result<()> {
     let mut start = 0;

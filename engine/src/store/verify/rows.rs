@@ -11,11 +11,11 @@ use grappa_formats::{
 use super::{Check, RELEASE_BYTES};
 use crate::{
     Error, Result,
-    io::{container::ContainerFile, map::Access},
-    store::{
-        chunk::{MappedFile, expect_rows},
-        files,
+    io::{
+        container::{ContainerFile, MappedPayload},
+        map::Access,
     },
+    store::{chunk::expect_rows, files},
 };
 
 /// Edges between two reports of progress.
@@ -56,10 +56,10 @@ impl RowsCheck<'_> {
             let what = format!("{} edges, but the manifest says {}", meta.edges, entry.edges);
             return Err(in_edges()(FormatError::invalid(96, what)));
         }
-        let edges_map = MappedFile::new(edges, Access::Sequential)?;
-        let degrees_map = MappedFile::new(degrees, Access::Sequential)?;
+        let edges_map = MappedPayload::new(edges, Access::Sequential)?;
+        let degrees_map = MappedPayload::new(degrees, Access::Sequential)?;
         let sizes = RowSizes::of(&meta);
-        let rows = Rows::new(&meta, &sizes, edges_map.payload(), degrees_map.payload()).map_err(in_edges())?;
+        let rows = Rows::new(&meta, &sizes, edges_map.unchecked(), degrees_map.unchecked()).map_err(in_edges())?;
 
         let mut bucket_edges = vec![0u64; self.chunks.chunks() as usize];
         let mut wrong_row = None;
@@ -150,8 +150,8 @@ impl RowsCheck<'_> {
         let in_file = || Error::format(file.path());
         let meta = WeightsMeta::decode(file.header()).map_err(in_file())?;
         meta.span.expect(&self.span).map_err(in_file())?;
-        let mapped = MappedFile::new(file, Access::Sequential)?;
-        let weights = Weights::new(mapped.header(), mapped.payload()).map_err(in_file())?;
+        let mapped = MappedPayload::new(file, Access::Sequential)?;
+        let weights = Weights::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
         let degrees = rows.range(0..rows.rows()).map(|row| row.degree());
         weights.check(degrees).map_err(in_file())
     }

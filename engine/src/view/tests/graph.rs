@@ -1,7 +1,5 @@
 //! Small graphs in stores of their own.
 
-use std::ops::Range;
-
 use grappa_formats::{
     ChunkId,
     chunks::ChunkMap,
@@ -11,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::store::{
     Store,
+    tests::forge,
     writer::{ChunkRowsWriter, StoreFolder},
 };
 
@@ -121,14 +120,9 @@ impl Graph {
 }
 
 impl TestStore {
-    /// Opens the store anew after `change` was made to the bytes of a file of it.
-    pub fn damaged(self, file: &str, change: impl FnOnce(&mut [u8], Range<usize>)) -> Self {
-        let path = self.store.path().join(file);
-        let mut bytes = std::fs::read(&path).unwrap();
-        // After the fixed header and the meta, before the checksums.
-        let payload = 128..bytes.len() - 8;
-        change(&mut bytes, payload);
-        std::fs::write(&path, bytes).unwrap();
+    /// Opens the store anew after `change` was made to the payload of a file of it, with checksums that say all is well.
+    pub fn forged(self, file: &str, change: impl FnOnce(&mut Vec<u8>)) -> Self {
+        forge::rewrite(self.store.path(), file, None, change);
         Self {
             store: Store::open(self.store.path()).unwrap(),
             folder: self.folder,

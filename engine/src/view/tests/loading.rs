@@ -142,8 +142,8 @@ fn damage_that_decoding_finds_ends_all_threads() {
     // The first rows of a chunk, and of chunks before and after it there are many pieces.
     for (file, place) in [("chunk-0/degrees", 10 + 6), ("chunk-3/degrees", 64 * 20 + 10 + 6)] {
         for change in [|_| 0, |degree: u8| degree.wrapping_add(5)] {
-            let store = store(&Graph::mixed(3000), false).damaged(file, |bytes, payload| {
-                let degree = &mut bytes[payload.start + place];
+            let store = store(&Graph::mixed(3000), false).forged(file, |payload| {
+                let degree = &mut payload[place];
                 *degree = change(*degree);
             });
             let owned = owning(&store.store, &[0, 2, 3, 4, 5]);
@@ -159,9 +159,9 @@ fn damage_that_decoding_finds_ends_all_threads() {
 fn weights_that_do_not_fit_their_rows_are_an_error() {
     let store = store(&Graph::mixed(3000), true);
     let edges = store.store.manifest().chunks[3].edges as usize;
-    let store = store.damaged("chunk-3/weights", |bytes, payload| {
+    let store = store.forged("chunk-3/weights", |payload| {
         // The anchor of row 640 of the chunk.
-        bytes[payload.start + (4 * edges).next_multiple_of(8) + 80] ^= 1;
+        payload[(4 * edges).next_multiple_of(8) + 80] ^= 1;
     });
     let owned = owning(&store.store, &[0, 2, 3, 4, 5]);
     for threads in [1, 3] {

@@ -367,8 +367,8 @@ fn rows_that_disagree_with_the_manifest_are_an_error() {
     let store = || Graph::mixed(3000).store(3);
     // A degree is a byte of the directory, after the ten bytes at the start of a line.
     let change_degree = |store: TestStore, change: fn(u8) -> u8| {
-        store.damaged("chunk-1/degrees", |bytes, payload| {
-            let degree = &mut bytes[payload.start + 10 + 6];
+        store.forged("chunk-1/degrees", |payload| {
+            let degree = &mut payload[10 + 6];
             *degree = change(*degree);
         })
     };

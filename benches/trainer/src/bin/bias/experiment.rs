@@ -338,10 +338,12 @@ impl Experiment {
     fn history(&self, kept: &KeptHistory, minibatch: &Minibatch) -> Result<Vec<Option<History>>> {
         let known = |(hop, block): (usize, &grappa_engine::sample::Block)| {
             let layer = self.setup.layers - 1 - hop;
-            let halo: Vec<i64> = (0..block.destinations)
-                .filter(|&at| block.halo[at] && self.degrees.of(minibatch.nodes[at]) > 0)
-                .map(|at| at as i64)
-                .collect();
+            let mut halo = Vec::new();
+            for at in (0..block.destinations).filter(|&at| block.halo[at]) {
+                if self.degrees.of(minibatch.nodes[at])? > 0 {
+                    halo.push(at as i64);
+                }
+            }
             if layer == 0 || halo.is_empty() {
                 return Ok(None);
             }

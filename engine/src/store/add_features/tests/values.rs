@@ -14,7 +14,10 @@ fn sources(store: &Store) -> Vec<Vec<u64>> {
     for chunk in store.present_chunks() {
         let chunk = store.chunk(chunk).unwrap();
         let rows = chunk.rows();
-        sources.extend(rows.range(0..rows.rows()).map(|row| row.iter().collect::<Vec<_>>()));
+        sources.extend(
+            rows.range(0..rows.rows())
+                .map(|row| row.unwrap().iter().collect::<Vec<_>>()),
+        );
     }
     sources
 }

@@ -1,10 +1,19 @@
-//! Container files on disk: written as a stream, opened by their header, verified block by block.
+//! Container files on disk: written as a stream, opened by their header, read with their checksums.
+//!
+//! No byte of a payload is used that was not compared with its checksum, once: [`ContainerFile::read_at`] does that for
+//! who reads, [`MappedPayload`] for who maps, and [`Checksums`] for who reads by other means.
+
+mod checksums;
+mod mapped;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fs::File,
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use grappa_formats::{
@@ -12,6 +21,7 @@ use grappa_formats::{
     container::{BlockHasher, FileKind, HEADER_BYTES, Header},
 };
 
+pub use self::{checksums::Checksums, mapped::MappedPayload};
 use super::durable;
 use crate::{Error, Result};
 
@@ -45,15 +55,15 @@ pub struct WrittenFile {
 
 impl ContainerWriter {
     /// Creates the file, replacing what may have been left at `path` by a run that was killed. `meta_bytes` is the
-    /// length of the meta that [`ContainerWriter::finish`] will be given; the payload starts at a multiple of `align`.
-    pub fn create(path: &Path, kind: FileKind, meta_bytes: usize, align: u64) -> Result<Self> {
+    /// length of the meta that [`ContainerWriter::finish`] will be given.
+    pub fn create(path: &Path, kind: FileKind, meta_bytes: usize) -> Result<Self> {
         let file = durable::create_file(path)?;
         Ok(Self {
             path: path.to_owned(),
             file,
             kind,
-            payload_offset: Header::payload_offset(meta_bytes, align),
-            hasher: BlockHasher::new(),
+            payload_offset: Header::payload_offset(kind, meta_bytes),
+            hasher: BlockHasher::new(kind.block_bytes()),
             buffer: Vec::with_capacity(WRITE_BYTES),
             written: 0,
         })
@@ -104,7 +114,7 @@ impl ContainerWriter {
     /// If `meta` is longer than was announced.
     pub fn finish(mut self, meta: Vec<u8>) -> Result<WrittenFile> {
         self.flush()?;
-        let (header, table) = std::mem::take(&mut self.hasher).finish(self.kind, meta, self.payload_offset);
+        let (header, table) = self.hasher.finish(self.kind, meta, self.payload_offset);
         self.file
             .write_all_at(&table, header.table_offset())
             .map_err(Error::io("write", &self.path))?;
@@ -135,6 +145,8 @@ pub struct ContainerFile {
     file: File,
     header: Header,
     digest: u64,
+    /// Made when the payload is first read.
+    checksums: OnceLock<Checksums>,
 }
 
 impl ContainerFile {
@@ -167,6 +179,7 @@ impl ContainerFile {
             file,
             header,
             digest,
+            checksums: OnceLock::new(),
         })
     }
 
@@ -202,8 +215,22 @@ impl ContainerFile {
         Ok(payload)
     }
 
-    /// Reads `buffer.len()` bytes of payload from `offset` on.
+    /// Reads `buffer.len()` bytes of payload from `offset` on. Blocks that have a part in them are compared with their
+    /// checksums when they are first read, which takes reading the rest of them.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        self.read_unchecked(buffer, offset)?;
+        let checksums = match self.checksums.get() {
+            Some(checksums) => checksums,
+            // Of two threads that come here at once, the second one's are dropped.
+            None => {
+                let checksums = Checksums::of(self)?;
+                self.checksums.get_or_init(|| checksums)
+            }
+        };
+        checksums.check_with(offset, buffer, |block, at| self.read_unchecked(block, at))
+    }
+
+    fn read_unchecked(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         self.file
             .read_exact_at(buffer, self.header.payload_offset + offset)
             .map_err(|e| self.read_error(e))
@@ -240,7 +267,7 @@ impl ContainerFile {
         while block < self.header.blocks() {
             let offset = block * block_bytes as u64;
             let bytes = (self.header.payload_bytes - offset).min(buffer.len() as u64) as usize;
-            self.read_at(&mut buffer[..bytes], offset)?;
+            self.read_unchecked(&mut buffer[..bytes], offset)?;
             for piece in buffer[..bytes].chunks(block_bytes) {
                 if let Err(error) = self.header.check_block(&table, block, piece) {
                     on_problem(Error::format(&self.path)(error));
