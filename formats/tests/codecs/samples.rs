@@ -10,7 +10,7 @@ use grappa_formats::{
     labels::{Labels, LabelsMeta},
     manifest::*,
     order_table::OrderTable,
-    rows::{GapCode, RowCodec, RowSizes, Rows, RowsEncoder, RowsMeta, RowsTail},
+    rows::{GapCode, RowCodec, RowSizes, Rows, RowsEncoder, RowsMeta, RowsPart, RowsTail},
     splits,
     weights::Weights,
 };
@@ -153,9 +153,15 @@ fn read_rows(edges: &[u8], degrees: &[u8]) -> Result<()> {
         row.get_many(&positions, &mut sources);
         row.lower_bound(8);
     }
-    rows.check(|_, _| {}).map_err(|problem| match problem.error {
-        FormatError::Invalid { what, offset } => FormatError::invalid(offset + edges_header.payload_offset, what),
-        other => other,
+    rows.check(|_, _| {}).map_err(|problem| {
+        let header = match problem.part {
+            RowsPart::Edges => edges_header,
+            RowsPart::Degrees => degrees_header,
+        };
+        match problem.error {
+            FormatError::Invalid { what, offset } => FormatError::invalid(offset + header.payload_offset, what),
+            other => other,
+        }
     })
 }
 
