@@ -7,9 +7,9 @@ use std::{
     path::Path,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
-use crate::machine;
+use crate::{machine, programs};
 
 /// A table whose first column is text, and all others numbers.
 #[derive(Debug)]
@@ -83,10 +83,15 @@ impl Record {
     /// Prints the section, and appends it to the page `path`, if there is to be one.
     ///
     /// # Errors
-    /// If the page can't be written.
+    /// If the page can't be written, or this is a trial.
     pub fn finish(&self, path: Option<&Path>) -> Result<()> {
         grappa_console::print_line(&self.text)?;
         let Some(path) = path else { return Ok(()) };
+        ensure!(
+            !programs::is_trial(),
+            "the figures of a trial mean nothing: they are not recorded in {}",
+            path.display()
+        );
         let write = || -> std::io::Result<()> {
             let mut page = OpenOptions::new().create(true).append(true).open(path)?;
             if page.metadata()?.len() == 0 {

@@ -12,6 +12,9 @@ use serde_json::Value;
 /// The programs that are tested. `grappa-train` is not: it needs libtorch.
 const PROGRAMS: [&str; 3] = ["grappa-gen", "grappa-ingest", "grappa-store"];
 
+/// Set by `cargo xtask test` where the programs are built already.
+const BUILT: &str = "GRAPPA_PROGRAMS_BUILT";
+
 /// Where a program is. The first call in a process has Cargo build all of them, because `cargo test` builds only those
 /// of the package that it tests.
 pub fn program(name: &str) -> PathBuf {
@@ -27,6 +30,9 @@ fn build() -> PathBuf {
     if folder.ends_with("deps") {
         folder.pop();
     }
+    if std::env::var_os(BUILT).is_some() {
+        return folder;
+    }
     let profile = match folder.file_name().and_then(OsStr::to_str) {
         Some("debug") => "dev",
         Some(other) => other,
@@ -35,7 +41,16 @@ fn build() -> PathBuf {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["build", "--quiet", "--profile", profile, "--target-dir"])
+        // With tests, whose features crates already have that were built for this one.
+        .args([
+            "build",
+            "--quiet",
+            "--bins",
+            "--tests",
+            "--profile",
+            profile,
+            "--target-dir",
+        ])
         .arg(folder.parent().expect("a profile's folder is in the target folder"));
     for program in PROGRAMS {
         cargo.args(["--package", program]);

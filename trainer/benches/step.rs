@@ -1,7 +1,9 @@
 //! What a training step costs: aggregation, products, and forward, backward and Adam of a 3-layer GraphSAGE, next to
 //! libtorch's operators and to the floor that flops and bytes set.
 //!
-//!     OMP_NUM_THREADS=2 cargo bench -p grappa-trainer --bench step [-- aggregation|products|steps]
+//!     OMP_NUM_THREADS=2 cargo bench -p grappa-trainer --bench step [-- [--tiny] aggregation|products|steps]
+//!
+//! With `--tiny`, a few seeds and one run show that the bench works; its figures mean nothing.
 //!
 //! Minibatches are of R-MAT, scale 22, edge factor 16, 1024 seeds, fanouts 15, 10, 5, 128 features. Columns are milliseconds:
 //! the best run's, the median run's, and the processor time of a run on all threads, which counts threads that wait.
@@ -22,10 +24,21 @@ use grappa_trainer::{
 use tch::{Device, Kind, Tensor, no_grad};
 
 const FANOUTS: [usize; 3] = [15, 10, 5];
-const SEEDS: usize = 1024;
 const WIDTH: i64 = 128;
 const CLASSES: i64 = 16;
-const REPEATS: usize = 30;
+
+fn is_tiny() -> bool {
+    std::env::args().any(|argument| argument == "--tiny")
+}
+
+fn seeds() -> usize {
+    if is_tiny() { 16 } else { 1024 }
+}
+
+/// How often each is timed.
+fn repeats() -> usize {
+    if is_tiny() { 1 } else { 30 }
+}
 
 fn main() {
     runtime::keep_freed_memory();
@@ -69,7 +82,7 @@ struct Timing {
 fn time(mut run: impl FnMut()) -> Timing {
     (0..3).for_each(|_| run());
     let processor = processor_time();
-    let mut times: Vec<f64> = (0..REPEATS)
+    let mut times: Vec<f64> = (0..repeats())
         .map(|_| {
             let start = Instant::now();
             run();
@@ -79,8 +92,8 @@ fn time(mut run: impl FnMut()) -> Timing {
     times.sort_by(f64::total_cmp);
     Timing {
         best: times[0],
-        median: times[REPEATS / 2],
-        processor: (processor_time() - processor) / REPEATS as f64,
+        median: times[repeats() / 2],
+        processor: (processor_time() - processor) / repeats() as f64,
     }
 }
 
@@ -264,7 +277,7 @@ impl Adam {
 fn steps(minibatch: &Minibatch) {
     println!("forward, backward and Adam of 3 layers, hidden {WIDTH}, {CLASSES} classes, dropout 0.5");
     let first = &minibatch.blocks[2];
-    let labels = Tensor::arange(SEEDS as i64, (Kind::Int64, Device::Cpu)).remainder(CLASSES);
+    let labels = Tensor::arange(seeds() as i64, (Kind::Int64, Device::Cpu)).remainder(CLASSES);
     for (kind, precision) in [(Kind::Float, Precision::F32), (Kind::BFloat16, Precision::Bf16)] {
         let x = Tensor::randn([first.sources as i64, WIDTH], (Kind::Float, Device::Cpu)).to_kind(kind);
         let own = x.narrow(0, 0, first.destinations as i64).copy();
@@ -339,7 +352,7 @@ fn minibatch() -> Minibatch {
     };
     let mut places = HashMap::new();
     let mut nodes = Vec::new();
-    while nodes.len() < SEEDS {
+    while nodes.len() < seeds() {
         let node = below(generator.nodes());
         if places.insert(node, nodes.len() as u32).is_none() {
             nodes.push(node);
@@ -372,7 +385,7 @@ fn minibatch() -> Minibatch {
     }
     Minibatch {
         nodes: nodes.into_iter().map(NodeId).collect(),
-        seeds: SEEDS,
+        seeds: seeds(),
         blocks,
     }
 }

@@ -1,8 +1,11 @@
 //! Checksums of mutants, made right again: a decoder that checks them would look no further.
 
 use flate2::Crc;
-use grappa_formats::container::{BLOCK_BYTES, FORMAT_VERSION, FileKind, HEADER_BYTES, MAGIC};
+use grappa_formats::container::{BLOCK_BYTES, FORMAT_VERSION, FileKind, HEADER_BYTES, MAGIC, PAGE_BYTES};
 use xxhash_rust::xxh3::xxh3_64;
+
+/// The length of short checksum blocks, as it is in a header.
+const PAGE: [u8; 4] = (PAGE_BYTES as u32).to_le_bytes();
 
 /// Makes a container file whole: its payload as long as what is there, every checksum right. Leaves it as it is where its
 /// header's lengths contradict each other, which a reader is to find.
@@ -98,7 +101,10 @@ pub fn container_of(kind: FileKind, file: &mut [u8]) {
         file[0..8].copy_from_slice(&MAGIC);
         file[8..12].copy_from_slice(&kind.0);
         file[12..16].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-        file[36..40].copy_from_slice(&(BLOCK_BYTES as u32).to_le_bytes());
+        // Either is read, whatever is written today.
+        if file[36..40] != PAGE {
+            file[36..40].copy_from_slice(&(BLOCK_BYTES as u32).to_le_bytes());
+        }
     }
     container(file);
 }

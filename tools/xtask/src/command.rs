@@ -23,6 +23,10 @@ pub fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
+/// Builds everything that there is, in the profile of the tests. Whoever wants a part of it runs this, too: with another
+/// selection of packages, Cargo would compile most dependencies anew, with other features.
+pub const BUILD: [&str; 3] = ["build", "--workspace", "--all-targets"];
+
 /// The Cargo that runs this.
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = program(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));

@@ -21,10 +21,11 @@ const PROGRAMS: [(&str, &str); 2] = [
 /// Fuzzes one target, or all of them, for so many seconds each.
 pub fn fuzz(target: Option<&str>, seconds: u64) -> Result<()> {
     setup::setup(false)?;
+    // The test `targets` of both packages has their programs built, with the features that `cargo xtask test` uses.
+    run(&mut cargo(&["build", "--workspace", "--test", "targets"]))?;
     let mut is_known = false;
     let mut result = Ok(());
     for (name, found) in PROGRAMS {
-        run(&mut cargo(&["build", "--package", name]))?;
         let binary: PathBuf = target_folder().join("debug").join(name);
         let has = |target: &str| -> Result<bool> {
             Ok(output(program(&binary).arg("--list"))?

@@ -4,13 +4,23 @@ use anyhow::Result;
 
 use crate::{
     command::{cargo, run},
-    setup, tidy,
+    rust_version, setup, tidy,
 };
 
 pub fn lint() -> Result<()> {
+    text()?;
+    code()
+}
+
+/// What takes no compiler.
+pub fn text() -> Result<()> {
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     tidy::tidy()?;
-    // The trainer is looked at too, which needs libtorch's headers.
+    rust_version::check()
+}
+
+/// What compilers find. The trainer is looked at too, which needs libtorch's headers.
+pub fn code() -> Result<()> {
     setup::setup(false)?;
     run(&mut cargo(&[
         "clippy",
@@ -20,5 +30,9 @@ pub fn lint() -> Result<()> {
         "--deny",
         "warnings",
     ]))?;
-    run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings"))
+    // With examples, of which there are none yet, crates have the features that they have for Clippy.
+    run(
+        cargo(&["doc", "--workspace", "--no-deps", "--lib", "--bins", "--examples"])
+            .env("RUSTDOCFLAGS", "--deny warnings"),
+    )
 }

@@ -5,12 +5,15 @@
 
 #![forbid(unsafe_code)]
 
+mod benches;
+mod ci;
 mod command;
 mod data;
 mod extras;
 mod fuzz;
 mod lint;
 mod quickstart;
+mod rust_version;
 mod setup;
 mod test;
 mod tidy;
@@ -19,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::quickstart::Dataset;
+use crate::quickstart::{Dataset, Profile};
 
 /// Development tasks
 #[derive(Parser)]
@@ -42,8 +45,10 @@ enum Task {
     },
     /// Run all tests, the trainer's too (does `setup` first)
     Test,
-    /// What CI runs: `lint`, `quickstart`, `test`
+    /// What CI runs: all of this, with the quickstart's programs unoptimised, and a build without libtorch and Python
     Ci,
+    /// Run each bench once, at a tiny size, to see that it works
+    Benches,
     /// Fuzz parsers and decoders with mutated files
     Fuzz {
         /// The target; all of them, one after another, if none is named
@@ -52,7 +57,7 @@ enum Task {
         #[arg(long, value_name = "N", default_value_t = 60)]
         seconds: u64,
     },
-    /// Check format, tidiness, lints and documentation
+    /// Check format, tidiness, the minimum Rust version, lints and documentation
     Lint,
     /// Check what compilers don't: specs and samples complete, links resolve, nothing left behind
     Tidy,
@@ -77,15 +82,14 @@ fn main() -> ExitCode {
             }
             setup::setup(cuda).map(|torch| println!("libtorch is in {}", torch.display()))
         }
-        Task::Test => test::test(),
-        Task::Ci => lint::lint()
-            .and_then(|()| quickstart::quickstart(Dataset::Auto))
-            .and_then(|()| test::test()),
+        Task::Test => test::test(|_| String::new()),
+        Task::Ci => ci::ci(),
+        Task::Benches => benches::benches(),
         Task::Fuzz { target, seconds } => fuzz::fuzz(target.as_deref(), seconds),
         Task::Lint => lint::lint(),
         Task::Tidy => tidy::tidy(),
         Task::Data { graph } => data::data(&graph),
-        Task::Quickstart { dataset } => quickstart::quickstart(dataset),
+        Task::Quickstart { dataset } => quickstart::quickstart(dataset, Profile::Release),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,13 +4,13 @@
 //! `.data/quickstart`, which it makes anew. Settings are small ones, for a result within a minute; more epochs give a better
 //! one.
 
-use std::{fs, io::ErrorKind, time::Instant};
+use std::{fs, io::ErrorKind, path::PathBuf, time::Instant};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
 use crate::{
-    command::{cargo, program, root, run, target_folder},
+    command::{BUILD, cargo, program, root, run, target_folder},
     data, setup,
 };
 
@@ -26,9 +26,18 @@ pub enum Dataset {
     Cora,
 }
 
+/// How the programs are built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// As users want them.
+    Release,
+    /// As tests have them, so that CI compiles nothing twice.
+    Dev,
+}
+
 const FOLDER: &str = ".data/quickstart";
 
-pub fn quickstart(dataset: Dataset) -> Result<()> {
+pub fn quickstart(dataset: Dataset, profile: Profile) -> Result<()> {
     let started = Instant::now();
     let folder = root().join(FOLDER);
     match fs::remove_dir_all(&folder) {
@@ -41,26 +50,27 @@ pub fn quickstart(dataset: Dataset) -> Result<()> {
 
     heading("Set up and build: libtorch, and the programs");
     setup::setup(false)?;
-    run(&mut cargo(&[
-        "build",
-        "--release",
-        "-p",
-        "grappa-ingest",
-        "-p",
-        "grappa-store",
-        "-p",
-        "grappa-train",
-    ]))?;
+    let (mut build, folder) = match profile {
+        Profile::Release => {
+            let packages = ["-p", "grappa-ingest", "-p", "grappa-store", "-p", "grappa-train"];
+            let mut build = cargo(&["build", "--release"]);
+            build.args(packages);
+            (build, "release")
+        }
+        Profile::Dev => (cargo(&BUILD), "debug"),
+    };
+    run(&mut build)?;
+    let programs = Programs(target_folder().join(folder));
     let built = Instant::now();
 
     match dataset {
-        Dataset::Debian => debian()?,
-        Dataset::Cora => cora()?,
+        Dataset::Debian => programs.debian()?,
+        Dataset::Cora => programs.cora()?,
         Dataset::Auto => match data::machine_has_index() {
-            Ok(()) => debian()?,
+            Ok(()) => programs.debian()?,
             Err(why) => {
                 eprintln!("{why:#}\nSo the graph is Cora.");
-                cora()?;
+                programs.cora()?;
             }
         },
     }
@@ -75,71 +85,78 @@ pub fn quickstart(dataset: Dataset) -> Result<()> {
     Ok(())
 }
 
-/// From the package archive's index to the sections of packages.
-fn debian() -> Result<()> {
-    heading("A real graph: Debian's packages, whom they depend on, what their descriptions say, and their sections");
-    eprintln!("$ cargo xtask data debian {FOLDER}/debian");
-    data::debian(&root().join(FOLDER).join("debian"), &data::Source::default())?;
+/// The folder with Grappa's programs.
+struct Programs(PathBuf);
 
-    heading("From files to a store: compressed, checksummed, within a memory budget");
-    ingest(
-        "--edges debian/edges.tsv --ids string --self-loops drop --undirected --dedup --features debian/features.npy \
-         --labels debian/labels.npy --train debian/train.txt --val debian/val.txt --test debian/test.txt",
-        "debian/",
-        ".data/quickstart/debian/",
-    )?;
-    train("--layers 2 --epochs 8 --repartition-every 2 --class-names .data/quickstart/debian/classes.txt")?;
+impl Programs {
+    /// From the package archive's index to the sections of packages.
+    fn debian(&self) -> Result<()> {
+        heading(
+            "A real graph: Debian's packages, whom they depend on, what their descriptions say, and their sections",
+        );
+        eprintln!("$ cargo xtask data debian {FOLDER}/debian");
+        data::debian(&root().join(FOLDER).join("debian"), &data::Source::default())?;
 
-    heading("Its predictions: the sections of a few packages");
-    predict("apt,bash,vim,python3-numpy,fonts-dejavu")
-}
+        heading("From files to a store: compressed, checksummed, within a memory budget");
+        self.ingest(
+            "--edges debian/edges.tsv --ids string --self-loops drop --undirected --dedup --features debian/features.npy \
+             --labels debian/labels.npy --train debian/train.txt --val debian/val.txt --test debian/test.txt",
+            "debian/",
+            ".data/quickstart/debian/",
+        )?;
+        self.train("--layers 2 --epochs 8 --repartition-every 2 --class-names .data/quickstart/debian/classes.txt")?;
 
-/// From the bundled files to the subjects of papers.
-fn cora() -> Result<()> {
-    heading("From files to a store: Cora, 2708 papers, their citations, words and subjects");
-    ingest(
-        "--edges cora/edges.tsv --undirected --features cora/features.npz --labels cora/labels.npy --train cora/train.npy \
-         --val cora/val.npy --test cora/test.npy --chunks 16",
-        "cora/",
-        "tests/data/cora/",
-    )?;
-    train("--layers 2 --hidden 64 --batch 12 --epochs 12 --repartition-every 3")?;
+        heading("Its predictions: the sections of a few packages");
+        self.predict("apt,bash,vim,python3-numpy,fonts-dejavu")
+    }
 
-    heading("Its predictions: the subjects of a few papers");
-    predict("0,1000,2000")
-}
+    /// From the bundled files to the subjects of papers.
+    fn cora(&self) -> Result<()> {
+        heading("From files to a store: Cora, 2708 papers, their citations, words and subjects");
+        self.ingest(
+            "--edges cora/edges.tsv --undirected --features cora/features.npz --labels cora/labels.npy --train cora/train.npy \
+             --val cora/val.npy --test cora/test.npy --chunks 16",
+            "cora/",
+            "tests/data/cora/",
+        )?;
+        self.train("--layers 2 --hidden 64 --batch 12 --epochs 12 --repartition-every 3")?;
 
-/// Makes the store and looks into it. In `options`, `short` stands for the folder of the files.
-fn ingest(options: &str, short: &str, folder: &str) -> Result<()> {
-    let options = options.replace(short, folder);
-    grappa(
-        "ingest",
-        &format!("{options} --memory 256MiB --out {FOLDER}/graph.grappa"),
-    )?;
-    grappa("store", &format!("verify {FOLDER}/graph.grappa"))?;
-    grappa("store", &format!("info {FOLDER}/graph.grappa"))
-}
+        heading("Its predictions: the subjects of a few papers");
+        self.predict("0,1000,2000")
+    }
 
-fn train(options: &str) -> Result<()> {
-    heading("A model: GraphSAGE in 4 partitions that exchange nothing but gradients");
-    grappa(
-        "train",
-        &format!("{FOLDER}/graph.grappa --partitions 4 {options} --memory 1GiB --out {FOLDER}/run"),
-    )
-}
+    /// Makes the store and looks into it. In `options`, `short` stands for the folder of the files.
+    fn ingest(&self, options: &str, short: &str, folder: &str) -> Result<()> {
+        let options = options.replace(short, folder);
+        self.run(
+            "ingest",
+            &format!("{options} --memory 256MiB --out {FOLDER}/graph.grappa"),
+        )?;
+        self.run("store", &format!("verify {FOLDER}/graph.grappa"))?;
+        self.run("store", &format!("info {FOLDER}/graph.grappa"))
+    }
 
-fn predict(nodes: &str) -> Result<()> {
-    grappa(
-        "train",
-        &format!("predict {FOLDER}/run {FOLDER}/graph.grappa --nodes {nodes}"),
-    )
+    fn train(&self, options: &str) -> Result<()> {
+        heading("A model: GraphSAGE in 4 partitions that exchange nothing but gradients");
+        self.run(
+            "train",
+            &format!("{FOLDER}/graph.grappa --partitions 4 {options} --memory 1GiB --out {FOLDER}/run"),
+        )
+    }
+
+    fn predict(&self, nodes: &str) -> Result<()> {
+        self.run(
+            "train",
+            &format!("predict {FOLDER}/run {FOLDER}/graph.grappa --nodes {nodes}"),
+        )
+    }
+
+    /// Runs one of the programs. None of the arguments has a space in it.
+    fn run(&self, name: &str, args: &str) -> Result<()> {
+        run(program(self.0.join(format!("grappa-{name}"))).args(args.split_whitespace()))
+    }
 }
 
 fn heading(text: &str) {
     println!("\n== {text}");
-}
-
-/// Runs one of the programs. None of the arguments has a space in it.
-fn grappa(name: &str, args: &str) -> Result<()> {
-    run(program(target_folder().join(format!("release/grappa-{name}"))).args(args.split_whitespace()))
 }

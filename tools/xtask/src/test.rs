@@ -1,4 +1,5 @@
-//! `cargo xtask test`: all tests of the workspace in one run of Cargo, so that nothing is compiled twice.
+//! `cargo xtask test`: all tests of the workspace, built at once, so that nothing is compiled twice: for each selection of
+//! packages, Cargo compiles what they share with other features.
 //!
 //! Rust's harness knows no skip at run time, so tests that cannot run here say so in a file (tests/skip). They are
 //! subtracted from those that passed, and listed with their reasons before the last line, which has the figures alone.
@@ -12,19 +13,25 @@ use std::{
     io::ErrorKind,
     path::Path,
     thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    command::{cargo, run_with_lines, target_folder},
+    command::{BUILD, cargo, run, run_with_lines, target_folder},
     extras, setup,
 };
 
 /// Names the file that skipped tests append to.
 const SKIPS: &str = "GRAPPA_SKIPS";
 
-pub fn test() -> Result<()> {
+/// Tells the end-to-end tests that they need not build the programs.
+const BUILT: &str = "GRAPPA_PROGRAMS_BUILT";
+
+/// Runs them. What `before` makes of the time they took is printed before their result.
+pub fn test(before: impl FnOnce(Duration) -> String) -> Result<()> {
+    let begin = Instant::now();
     let libtorch = setup::setup(false)?;
     let skips = target_folder().join("skips");
     match fs::remove_file(&skips) {
@@ -34,6 +41,8 @@ pub fn test() -> Result<()> {
         _ => {}
     }
 
+    run(&mut cargo(&BUILD))?;
+
     // Programs carry a run path; documentation tests can't.
     let mut library_path = OsString::from(libtorch.join("lib"));
     if let Some(more) = env::var_os("LD_LIBRARY_PATH") {
@@ -41,7 +50,10 @@ pub fn test() -> Result<()> {
         library_path.push(more);
     }
     let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
-    command.env("LD_LIBRARY_PATH", library_path).env(SKIPS, &skips);
+    command
+        .env("LD_LIBRARY_PATH", library_path)
+        .env(SKIPS, &skips)
+        .env(BUILT, "1");
     // On a single processor the harness would run tests on its main thread, which has not their names.
     if thread::available_parallelism().is_ok_and(|threads| threads.get() == 1) {
         command.env("RUST_TEST_THREADS", "2");
@@ -57,7 +69,7 @@ pub fn test() -> Result<()> {
         result?;
         bail!("no test ran");
     }
-    print!("\n{}", summary(&count, &skips));
+    print!("{}\n{}", before(begin.elapsed()), summary(&count, &skips));
     result
 }
 

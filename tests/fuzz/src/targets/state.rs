@@ -65,6 +65,10 @@ fn run_recipe(input: &Input) -> String {
     outcome(Recipe::from_json(text), |recipe| {
         let again = Recipe::from_json(&recipe.to_json()).expect("it was just written");
         assert_eq!(again, recipe);
+        // Tables of degrees grow with the root of their mean, so those of large means are not made.
+        if recipe.model.edge_factor() > 1000.0 {
+            return "large".to_owned();
+        }
         outcome(Generator::new(recipe), |_| "accepted".to_owned())
     })
 }

@@ -1,6 +1,6 @@
 //! The files of a store: each is decoded, checked, read by random access, and encoded again.
 
-use std::{fs, path::Path};
+use std::{fs, iter, path::Path};
 
 use grappa_formats::{
     Result,
@@ -93,11 +93,15 @@ pub fn targets() -> Vec<Target> {
     ]
 }
 
-/// Files of the formats' tests.
+/// Files of the formats' tests, with checksum blocks of both lengths where there are two.
 pub(super) fn golden(names: &[&str]) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../formats/tests/golden/v1");
-    let read = |name: &&str| fs::read(folder.join(name)).unwrap_or_else(|error| panic!("golden file {name}: {error}"));
-    names.iter().map(read).collect()
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../formats/tests/golden");
+    let both = |name: &&str| {
+        let first =
+            fs::read(folder.join("v1").join(name)).unwrap_or_else(|error| panic!("golden file {name}: {error}"));
+        iter::once(first).chain(fs::read(folder.join("v1-pages").join(name)))
+    };
+    names.iter().flat_map(both).collect()
 }
 
 /// A container whose payload was checked, as the decoder sees it.

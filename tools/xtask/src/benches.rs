@@ -1,0 +1,112 @@
+//! `cargo xtask benches`: every bench once, at a tiny size, to see that it works. What they measure here means nothing.
+//!
+//! They are built as tests are, so that nothing is compiled for them alone.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
+
+use crate::{
+    command::{BUILD, cargo, program, root, run, target_folder},
+    setup,
+};
+
+/// Tells benches to take the programs beside them, however they were built.
+const TRIAL: &str = "GRAPPA_BENCH_TRIAL";
+
+/// Each program, and how to run it in a moment. WORK is a folder for its files.
+const PROGRAMS: [(&str, &str); 14] = [
+    ("inputs", "npy 8 4 WORK"),
+    ("ingest", "--scale 10 --runs 1 --work WORK"),
+    ("memory", "--scales 10 --dim 4 --memory 64MiB --work WORK"),
+    ("generate", "--scales 10 --runs 1 --memory 256MiB --work WORK"),
+    ("plan", "--scales 10 --dim 4 --runs 1 --work WORK"),
+    ("open", "--scale 12 --runs 1 --work WORK"),
+    ("read_engine", "--scale 20 --seconds 0.02 --runs 1 --work WORK"),
+    ("repartition", "--scale 12 --runs 1 --work WORK"),
+    ("feed", "--scale 12 --runs 1 --batches 2 --peer-batches 1 --work WORK"),
+    (
+        "accuracy",
+        "--stores WORK --datasets cora --layers 2 --seeds 1 --partitions 1 --first-hop sampled --epochs 1 --jobs 1 --work WORK",
+    ),
+    ("flips", "--flips 4 --work WORK/flips"),
+    ("training", "--scale 12 --runs 1 --work WORK"),
+    (
+        "out_of_core",
+        "--scale 12 --runs 1 --partitions 4 --concurrent 4 --work WORK",
+    ),
+    (
+        "bias",
+        "WORK/cora.grappa --layers 2 --hidden 4 --partitions 2 --repartitions 2 --seeds 16 --epochs 1 --threads 2",
+    ),
+];
+
+/// Those that `cargo bench` runs.
+const BENCHES: [(&str, &str); 2] = [("row_codec", "rmat:6"), ("step", "--tiny")];
+
+pub fn benches() -> Result<()> {
+    let libtorch = setup::setup(false)?;
+    run(&mut cargo(&BUILD))?;
+
+    let work = target_folder().join("benches");
+    if work.exists() {
+        fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
+    }
+    fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
+    ingest_cora(&work.join("cora.grappa"))?;
+    for (name, args) in PROGRAMS {
+        let args = args.replace("WORK", &work.display().to_string());
+        run(program(target_folder().join("debug").join(name))
+            .args(args.split_whitespace())
+            .env(TRIAL, "1"))?;
+    }
+    for (bench, args) in BENCHES {
+        let mut command = cargo(&["test", "--workspace", "--bench", bench, "--", args]);
+        run(command.env("LD_LIBRARY_PATH", libtorch.join("lib")))?;
+    }
+    fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))
+}
+
+fn ingest_cora(store: &Path) -> Result<()> {
+    let cora = root().join("tests/data/cora");
+    run(program(target_folder().join("debug/grappa-ingest"))
+        .arg("--undirected")
+        .arg("--edges")
+        .arg(cora.join("edges.tsv"))
+        .arg("--features")
+        .arg(cora.join("features.npz"))
+        .arg("--labels")
+        .arg(cora.join("labels.npy"))
+        .arg("--train")
+        .arg(cora.join("train.npy"))
+        .arg("--val")
+        .arg(cora.join("val.npy"))
+        .arg("--test")
+        .arg(cora.join("test.npy"))
+        .args(["--chunks", "8", "--quiet", "--out"])
+        .arg(store))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The names of the programs whose sources are in a folder.
+    fn programs_in(folder: &str) -> BTreeSet<String> {
+        let entries = fs::read_dir(root().join(folder)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned());
+        names.collect()
+    }
+
+    #[test]
+    fn every_bench_is_tried() {
+        let mut programs = programs_in("benches/src/bin");
+        programs.extend(programs_in("benches/trainer/src/bin"));
+        assert_eq!(programs, PROGRAMS.map(|(name, _)| name.to_owned()).into());
+        let mut benches = programs_in("benches/benches");
+        benches.extend(programs_in("trainer/benches"));
+        assert_eq!(benches, BENCHES.map(|(name, _)| name.to_owned()).into());
+    }
+}
