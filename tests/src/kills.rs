@@ -14,6 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
+
 use crate::{
     files::{copy_folder, files_of},
     graph::{Graph, GraphFiles},
@@ -35,12 +37,12 @@ pub struct Job {
     pub before: Option<PathBuf>,
     /// The command, of a folder.
     pub command: Box<dyn Fn(&Path) -> Command + Send + Sync>,
-    /// Options that are added when it is started again.
-    pub again: &'static [&'static str],
+    /// Options that are added when it is started again in the folder.
+    pub again: fn(&Path) -> &'static [&'static str],
     /// Errors of the second run that say that the first one had finished.
     pub finished: &'static [&'static str],
-    /// Whether a file, relative to the folder, is part of the result.
-    pub counts: fn(&Path) -> bool,
+    /// What of a file, whose path is relative to the folder, is part of the result.
+    pub counts: fn(&Path, Vec<u8>) -> Option<Vec<u8>>,
     /// What must come out: one of these.
     pub expected: Vec<Files>,
 }
@@ -85,9 +87,9 @@ impl Job {
             name: name.to_owned(),
             before: None,
             command: Box::new(command),
-            again: &[],
+            again: |_| &[],
             finished: &["exists"],
-            counts: |_| true,
+            counts: |_, bytes| Some(bytes),
             expected: Vec::new(),
         }
     }
@@ -134,7 +136,7 @@ impl Job {
         for (run, &moment) in moments.iter().enumerate() {
             let mut command = (self.command)(&folder);
             if run > 0 {
-                command.args(self.again);
+                command.args((self.again)(&folder));
             }
             match self.kill_once(&mut command, moment) {
                 Ok(true) => killed = true,
@@ -152,7 +154,7 @@ impl Job {
 
     fn finish(&self, folder: &Path, killed: bool) -> Outcome {
         if killed {
-            let again = run((self.command)(folder).args(self.again));
+            let again = run((self.command)(folder).args((self.again)(folder)));
             let had_finished = self.finished.iter().any(|error| again.stderr.contains(error));
             if again.code != Some(0) && !had_finished {
                 return Outcome::Stuck(again.stderr);
@@ -205,9 +207,11 @@ impl Job {
     }
 
     fn result(&self, folder: &Path) -> Files {
-        let mut files = tree_of(folder);
-        files.retain(|path, _| (self.counts)(path));
-        files
+        let counted = |(path, bytes): (PathBuf, Vec<u8>)| {
+            let bytes = (self.counts)(&path, bytes)?;
+            Some((path, bytes))
+        };
+        tree_of(folder).into_iter().filter_map(counted).collect()
     }
 }
 
@@ -388,7 +392,7 @@ fn generate_files() -> Job {
 /// A job whose second run has --resume.
 fn resumed(job: Job) -> Job {
     Job {
-        again: &["--resume"],
+        again: |_| &["--resume"],
         finished: &["something with this name exists"],
         ..job
     }
@@ -472,4 +476,83 @@ fn of_store(folder: &Path, arguments: &[&str]) -> Command {
     let (verb, options) = arguments.split_first().expect("a verb");
     command.arg("--quiet").arg(verb).arg(store_of(folder)).args(options);
     command
+}
+
+/// Training by `program`, grappa-train, on two partitions of a store without aggregates, which it makes.
+pub fn training_job(program: PathBuf, inputs: &Path) -> Job {
+    let before = inputs.join("trained");
+    fs::create_dir(&before).unwrap();
+    let mut generate = command("grappa-gen");
+    generate.args([
+        "sbm",
+        "--nodes",
+        "2000",
+        "--feature-dim",
+        "8",
+        "--chunks",
+        "4",
+        "--quiet",
+        "--out",
+    ]);
+    run(generate.arg(before.join("graph.grappa"))).success();
+    Job {
+        before: Some(before),
+        // Before the configuration is there, no run has begun.
+        again: |folder| match folder.join("run/config.toml").exists() {
+            true => &["--resume"],
+            false => &[],
+        },
+        finished: &[],
+        counts: |path, bytes| match path.extension() {
+            Some(extension) if extension == "safetensors" => Some(without_times(&bytes)),
+            // Each run makes the next generation of assignments, and those of a resumed run have other numbers.
+            _ if path.starts_with("graph.grappa/assignments") => None,
+            _ if path.starts_with("graph.grappa") || path.starts_with("run/checkpoints") => Some(bytes),
+            // Reports and metrics are of times, too.
+            _ => None,
+        },
+        ..Job::new("train", move |folder| {
+            let mut command = Command::new(&program);
+            command
+                .current_dir(folder)
+                .arg("graph.grappa")
+                .args(["--out", "run", "--epochs", "3"]);
+            command.args([
+                "--layers",
+                "2",
+                "--hidden",
+                "8",
+                "--fanouts",
+                "4,4",
+                "--batch",
+                "200",
+                "--partitions",
+                "2",
+            ]);
+            command.args(["--checkpoint-every", "1", "--threads", "1", "--quiet"]);
+            command
+        })
+    }
+}
+
+/// A checkpoint without the time that training took until then, the number of its assignment, and the digest that covers both.
+fn without_times(checkpoint: &[u8]) -> Vec<u8> {
+    let (length, rest) = checkpoint
+        .split_first_chunk()
+        .expect("a checkpoint begins with the length of its header");
+    let (header, tensors) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let mut header: Value = serde_json::from_slice(header).expect("a header is JSON");
+    let metadata = header["__metadata__"]
+        .as_object_mut()
+        .expect("a checkpoint has metadata");
+    metadata.remove("grappa.digest").expect("a checkpoint has a digest");
+    let state = metadata["grappa.state"].as_str().expect("the state is text");
+    let mut state: Value = serde_json::from_str(state).expect("the state is JSON");
+    let fields = state.as_object_mut().expect("the state has fields");
+    fields.remove("seconds").expect("the state has a time");
+    fields.remove("generation");
+    metadata["grappa.state"] = state;
+    let mut bytes = header.to_string().into_bytes();
+    bytes.extend_from_slice(tensors);
+    bytes
 }

@@ -15,7 +15,7 @@ use crate::{
 const TRIAL: &str = "GRAPPA_BENCH_TRIAL";
 
 /// Each program, and how to run it in a moment. WORK is a folder for its files.
-const PROGRAMS: [(&str, &str); 14] = [
+const PROGRAMS: [(&str, &str); 16] = [
     ("inputs", "npy 8 4 WORK"),
     ("ingest", "--scale 10 --runs 1 --work WORK"),
     ("memory", "--scales 10 --dim 4 --memory 64MiB --work WORK"),
@@ -30,6 +30,8 @@ const PROGRAMS: [(&str, &str); 14] = [
         "--stores WORK --datasets cora --layers 2 --seeds 1 --partitions 1 --first-hop sampled --epochs 1 --jobs 1 --work WORK",
     ),
     ("flips", "--flips 4 --work WORK/flips"),
+    ("faults", "pairs --pairs 2 --apart 0.5"),
+    ("faults", "kills --random 1 --every 25"),
     ("training", "--scale 12 --runs 1 --work WORK"),
     (
         "out_of_core",

@@ -41,14 +41,19 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Makes the folder of a new run, which must not be there, or be empty, and writes the configuration into it.
+    /// Makes the folder of a new run, which must not be there, or be empty, and writes the configuration into it. What a run
+    /// left that was killed before that is replaced.
     ///
     /// # Errors
     /// If there is something already, or the folder can't be made.
     pub fn create(path: &Path, config: &TrainConfig) -> Result<Self> {
         fs::create_dir_all(path).map_err(EngineError::io("create", path))?;
-        let mut entries = fs::read_dir(path).map_err(EngineError::io("read", path))?;
-        if entries.next().is_some() {
+        let left_over = durable::temporary_name(Path::new(CONFIG));
+        for entry in fs::read_dir(path).map_err(EngineError::io("read", path))? {
+            // Of a run that was killed before it had begun.
+            if entry.map_err(EngineError::io("read", path))?.file_name() == left_over.as_os_str() {
+                continue;
+            }
             let what = if path.join(CONFIG).exists() {
                 "there is a run in it already: go on with it (--resume), or give the new one another folder (--out)"
             } else {
@@ -230,7 +235,11 @@ mod tests {
         // An empty one will do.
         let empty = folder.path().join("empty");
         fs::create_dir(&empty).unwrap();
-        RunFolder::create(&empty, &config).unwrap();
+        drop(RunFolder::create(&empty, &config).unwrap());
+        // So will one that a run was killed in before it had its configuration.
+        fs::rename(empty.join(CONFIG), empty.join("config.toml.tmp")).unwrap();
+        let run = RunFolder::create(&empty, &config).unwrap();
+        assert_eq!(run.config().unwrap(), config);
     }
 
     #[test]

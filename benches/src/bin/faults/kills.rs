@@ -1,0 +1,176 @@
+//! Kills of every program.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Result, bail};
+use grappa_benches::{
+    programs,
+    record::{Record, Table},
+};
+use grappa_tests::{
+    files::memory_folder,
+    kills::{Job, Moment, Outcome, generate_jobs, ingest_jobs, store_jobs, training_job},
+    random::Random,
+};
+
+const QUESTION: &str = "Does a program that is killed, by SIGKILL, make the same bytes when it is started again (with --resume, where \
+                        it has that)? Killed before each of its changes of the file system (file and folder made, synced, renamed, \
+                        removed, journal appended to), and at random moments, every third time twice. `stuck`: it cannot be \
+                        finished. `different`: other bytes, or something left over.";
+
+/// How many kills.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Kills at random moments, of each program
+    #[arg(long, default_value_t = 30)]
+    random: u64,
+    /// Kills before every Nth change only
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    every: u64,
+    /// Only programs whose name in the table has this in it
+    #[arg(long, value_name = "NAME", default_value = "")]
+    only: String,
+    /// Programs that are killed at a time
+    #[arg(long, default_value_t = 2)]
+    at_once: usize,
+    /// Selects the moments
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Default)]
+struct Counts {
+    name: String,
+    changes: usize,
+    killed: u64,
+    not_killed: u64,
+    stuck: u64,
+    different: u64,
+}
+
+pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
+    let [inputs, folder] = [memory_folder(), memory_folder()];
+    let mut jobs = ingest_jobs(inputs.path());
+    jobs.extend(generate_jobs());
+    jobs.extend(store_jobs(inputs.path()));
+    let train = programs::folder()?.join("grappa-train");
+    match train.exists() {
+        true => jobs.push((training_job(train, inputs.path()), 1)),
+        false => eprintln!("{} is not there, so training is left out", train.display()),
+    }
+    jobs.retain(|(job, _)| job.name.contains(&args.only));
+    let jobs = Mutex::new((0u64..).zip(jobs));
+    let done = Mutex::new(Vec::new());
+    let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
+    thread::scope(|scope| {
+        for _ in 0..args.at_once {
+            scope.spawn(|| {
+                while let Some((number, (job, runs))) = next() {
+                    let counts = campaign(args, job, runs, number, folder.path());
+                    done.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push((number, counts));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|&(number, _)| number);
+
+    let mut table = Table::new(&["program", "changes", "killed", "over before", "stuck", "different"]);
+    let mut row = |counts: &Counts| {
+        let numbers = [
+            counts.changes as u64,
+            counts.killed,
+            counts.not_killed,
+            counts.stuck,
+            counts.different,
+        ];
+        table.row(
+            [counts.name.clone()]
+                .into_iter()
+                .chain(numbers.map(|number| number.to_string())),
+        );
+    };
+    let mut total = Counts {
+        name: "all".to_owned(),
+        ..Counts::default()
+    };
+    for (_, counts) in &done {
+        row(counts);
+        total.changes += counts.changes;
+        total.killed += counts.killed;
+        total.not_killed += counts.not_killed;
+        total.stuck += counts.stuck;
+        total.different += counts.different;
+    }
+    row(&total);
+    let mut line = format!(
+        "cargo run -p grappa-benches --bin faults -- kills --random {} --every {}",
+        args.random, args.every
+    );
+    if !args.only.is_empty() {
+        line += &format!(" --only {}", args.only);
+    }
+    let mut page = Record::new("Faults", QUESTION, &line, folder.path())?;
+    page.add(table);
+    page.finish(record)?;
+    match total.stuck + total.different {
+        0 => Ok(()),
+        wrong => bail!("{wrong} of {} went wrong", total.killed),
+    }
+}
+
+/// Kills one job at all of its moments.
+fn campaign(args: &Args, job: Job, runs: usize, number: u64, folder: &Path) -> Counts {
+    let scratch = folder.join(number.to_string());
+    fs::create_dir(&scratch).expect("a folder in memory");
+    let (job, took) = job.tried(&scratch, runs);
+    let changes = job.changes(&scratch);
+    let mut random = Random::new(args.seed ^ number << 32);
+    let moment = |part: f64| Moment::After(took.mul_f64(part).max(Duration::from_millis(1)));
+    let mut plans: Vec<Vec<Moment>> = (1..=changes.len() as u64)
+        .step_by(args.every as usize)
+        .map(|change| vec![Moment::Change(change)])
+        .collect();
+    for kill in 0..args.random {
+        let part = (kill as f64 + random.unit()) / args.random as f64;
+        let mut plan = vec![moment(part)];
+        if kill % 3 == 0 {
+            plan.push(match kill % 2 {
+                0 => moment(random.unit()),
+                _ => Moment::Change(1 + random.below(changes.len() as u64)),
+            });
+        }
+        plans.push(plan);
+    }
+    let mut counts = Counts {
+        name: job.name.clone(),
+        changes: changes.len(),
+        ..Counts::default()
+    };
+    for plan in plans {
+        let outcome = job.kill(&scratch, &plan);
+        match outcome {
+            Outcome::NotKilled => counts.not_killed += 1,
+            _ => counts.killed += 1,
+        }
+        match outcome {
+            Outcome::Stuck(_) => counts.stuck += 1,
+            Outcome::Different(_) => counts.different += 1,
+            Outcome::Same | Outcome::NotKilled => continue,
+        }
+        let change = match plan[0] {
+            Moment::Change(change) => changes.get(change as usize - 1).map_or("", |change| change),
+            Moment::After(_) => "",
+        };
+        eprintln!("{}, {plan:?} {change}: {outcome}", job.name);
+    }
+    counts
+}
