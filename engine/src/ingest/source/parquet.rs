@@ -14,7 +14,10 @@ use std::{
 use bytes::Bytes;
 use parquet::{
     basic::{ConvertedType, LogicalType, Type},
-    column::reader::{ColumnReader, ColumnReaderImpl},
+    column::{
+        page::{Page, PageMetadata, PageReader},
+        reader::{ColumnReader, ColumnReaderImpl, get_column_reader},
+    },
     data_type::{ByteArray, DataType},
     errors::{ParquetError, Result as ParquetResult},
     file::reader::{ChunkReader, FileReader, Length, SerializedFileReader},
@@ -337,7 +340,15 @@ impl ParquetFile {
     }
 
     fn column(&self, part: &Part, column: usize) -> Result<ColumnReader> {
-        let open = || self.reader.get_row_group(part.row_group)?.get_column_reader(column);
+        let open = || {
+            let group = self.reader.get_row_group(part.row_group)?;
+            let described = group.metadata().column(column).column_descr_ptr();
+            let pages = CheckedPages {
+                pages: group.get_column_page_reader(column)?,
+                value_bytes: value_bytes(described.physical_type()),
+            };
+            Ok(get_column_reader(described, Box::new(pages)))
+        };
         guarded(open).map_err(|error| self.damaged(part, &error))
     }
 
@@ -403,6 +414,74 @@ impl ParquetFile {
             Position::Row(part.rows.start),
             format!("the Parquet data from here on cannot be read ({error}); write the file again"),
         )
+    }
+}
+
+/// The pages of a column. The Parquet reader makes room for as many values of a dictionary as its page says that there are,
+/// so pages that are too short for them end here.
+struct CheckedPages {
+    pages: Box<dyn PageReader>,
+    /// A value takes so many bytes at least.
+    value_bytes: usize,
+}
+
+impl CheckedPages {
+    fn checked(&self, page: Option<Page>) -> ParquetResult<Option<Page>> {
+        if let Some(Page::DictionaryPage { buf, num_values, .. }) = &page
+            && *num_values as usize > buf.len() / self.value_bytes
+        {
+            return Err(ParquetError::General(format!(
+                "a dictionary of {num_values} values has {} bytes",
+                buf.len()
+            )));
+        }
+        Ok(page)
+    }
+}
+
+impl Iterator for CheckedPages {
+    type Item = ParquetResult<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for CheckedPages {
+    fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
+        let page = self.pages.get_next_page()?;
+        self.checked(page)
+    }
+
+    fn peek_next_page(&mut self) -> ParquetResult<Option<PageMetadata>> {
+        self.pages.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> ParquetResult<()> {
+        self.pages.skip_next_page()
+    }
+
+    fn supports_deferred_dictionary(&self) -> bool {
+        self.pages.supports_deferred_dictionary()
+    }
+
+    fn take_deferred_dictionary(&mut self) -> ParquetResult<Option<Page>> {
+        let page = self.pages.take_deferred_dictionary()?;
+        self.checked(page)
+    }
+
+    fn at_record_boundary(&mut self) -> ParquetResult<bool> {
+        self.pages.at_record_boundary()
+    }
+}
+
+/// What a value takes in a dictionary, at least: one of bytes has its length before it.
+fn value_bytes(physical: Type) -> usize {
+    match physical {
+        Type::INT64 | Type::DOUBLE => 8,
+        Type::INT32 | Type::FLOAT | Type::BYTE_ARRAY => 4,
+        // Not read.
+        Type::BOOLEAN | Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY => 1,
     }
 }
 
