@@ -74,11 +74,20 @@ pub enum Error {
     },
     /// The kernel gives no memory.
     #[error(
-        "cannot get {bytes} bytes of memory: {source}; ask for less, or raise the limit (`ulimit -v`, the container's)"
+        "cannot get {bytes} bytes of memory for {what}: {source}; give a smaller --memory, or raise the limit (`ulimit \
+         -v`, the container's)"
     )]
     Memory {
         /// How much was asked for.
         bytes: u64,
+        /// What it is for: a noun phrase.
+        what: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The system starts no more threads.
+    #[error("cannot start a thread: {source}; give fewer --threads, or raise the limit (`ulimit -u`, `ulimit -v`)")]
+    Thread {
         /// What the operating system said.
         source: io::Error,
     },

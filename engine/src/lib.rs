@@ -11,6 +11,7 @@
 //! - [`sort`] sorts ids in memory;
 //! - [`machine`] is what the machine has of memory, and the process takes of it;
 //! - [`size`] is sizes, counts and durations as text;
+//! - [`text`] is text from files as it can be shown on a terminal;
 //! - [`io`] is files, mappings and memory: the only module with `unsafe` code, and it knows no graph words.
 //!
 //! Nothing here links libtorch or prints: progress goes through [`progress::Progress`], failures through [`Error`].
@@ -32,7 +33,9 @@ pub mod sample;
 pub mod size;
 pub mod sort;
 pub mod store;
+pub mod text;
 pub mod view;
 mod workers;
 
 pub use error::{Error, Position, Result};
+pub use workers::check_threads;

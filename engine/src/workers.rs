@@ -1,8 +1,12 @@
 //! Worker threads that stop when one of them fails.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::{
+    panic::resume_unwind,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    thread::{Builder, Scope, ScopedJoinHandle},
+};
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// What a worker knows of the others.
 pub struct Worker<'a> {
@@ -18,13 +22,43 @@ impl Worker<'_> {
     }
 }
 
+/// Starts a thread of `scope`. Where the system refuses one, that is an error and not a panic.
+pub fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>> {
+    Builder::new()
+        .spawn_scoped(scope, work)
+        .map_err(|source| Error::Thread { source })
+}
+
+/// Waits for a thread's result. Its panic goes on here.
+pub fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// The most threads that are started. A process has some tens of thousands of mappings, of which a thread takes several;
+/// where they run out, the standard library aborts.
+pub const THREADS_MAX: usize = 4096;
+
+/// Fails if so many threads cannot be started.
+pub fn check_threads(threads: usize) -> Result<()> {
+    if threads > THREADS_MAX {
+        return Err(Error::Options(format!(
+            "cannot start {threads} threads; give --threads {THREADS_MAX} or less"
+        )));
+    }
+    Ok(())
+}
+
 /// Runs `work` on `threads` threads. When one fails the others are told, and its error is returned; of several, that
 /// of the lowest worker.
 pub fn run(threads: usize, work: impl Fn(Worker<'_>) -> Result<()> + Sync) -> Result<()> {
+    check_threads(threads)?;
     let (work, stop) = (&work, &AtomicBool::new(false));
     std::thread::scope(|scope| {
         let start = |number| {
-            scope.spawn(move || {
+            spawn(scope, move || {
                 let result = work(Worker { number, stop });
                 if result.is_err() {
                     stop.store(true, Ordering::Relaxed);
@@ -32,11 +66,11 @@ pub fn run(threads: usize, work: impl Fn(Worker<'_>) -> Result<()> + Sync) -> Re
                 result
             })
         };
-        let workers: Vec<_> = (0..threads as u32).map(start).collect();
-        let results: Vec<Result<()>> = workers
-            .into_iter()
-            .map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect();
+        let workers: Vec<_> = (0..threads as u32)
+            .map(start)
+            .collect::<Result<_>>()
+            .inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
+        let results: Vec<Result<()>> = workers.into_iter().map(join).collect();
         results.into_iter().collect()
     })
 }

@@ -32,7 +32,7 @@ pub use self::{
     reduce::{Drawn, GcnSum, Max, Mean, Reduce, Sum},
     rows::{AggregateRows, Beside, NodeRows, ScaledRows, ScratchRows, StoreFeatures},
 };
-use crate::{Error, Position, Result, progress::Progress, store::Store};
+use crate::{Error, Position, Result, progress::Progress, store::Store, workers};
 
 /// Blocks of sources are at most so long: longer ones only leave less room for the tile.
 const BLOCK_BYTES_MAX: u64 = 128 << 20;
@@ -105,13 +105,11 @@ pub fn aggregate<R: Reduce>(
             let next = wanted.get(i + 1).copied();
             thread::scope(|scope| {
                 let back = &mut back;
-                let reader = next.map(|next| scope.spawn(move || read(rows, blocks.nodes(next), back, 1)));
-                tile.add(block, &front);
-                match reader.map(thread::ScopedJoinHandle::join) {
-                    None => Ok(()),
-                    Some(Ok(result)) => result,
-                    Some(Err(panic)) => std::panic::resume_unwind(panic),
-                }
+                let reader = next
+                    .map(|next| workers::spawn(scope, move || read(rows, blocks.nodes(next), back, 1)))
+                    .transpose()?;
+                let added = tile.add(block, &front);
+                reader.map_or(Ok(()), workers::join).and(added)
             })?;
             loaded = Some(block);
             if next.is_some() {
@@ -121,7 +119,7 @@ pub fn aggregate<R: Reduce>(
         }
         let nodes = tile.nodes();
         let edges = tile.edges();
-        sink(nodes, tile.finish())?;
+        sink(nodes, tile.finish()?)?;
         progress.advance(0, edges);
     }
     Ok(())
@@ -138,12 +136,10 @@ fn read(rows: &dyn NodeRows, nodes: Range<u64>, out: &mut [f32], threads: usize)
             .enumerate()
             .map(|(i, out)| {
                 let first = nodes.start + (i * part) as u64;
-                scope.spawn(move || rows.read(first..first + (out.len() / width) as u64, out))
+                workers::spawn(scope, move || rows.read(first..first + (out.len() / width) as u64, out))
             })
-            .collect();
-        readers
-            .into_iter()
-            .try_for_each(|reader| reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect::<Result<_>>()?;
+        readers.into_iter().try_for_each(workers::join)
     })
 }
 

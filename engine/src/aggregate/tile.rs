@@ -8,6 +8,7 @@ use crate::{
     io::prefetch::prefetch,
     sample::below,
     store::{Chunk, Store},
+    workers,
 };
 
 /// Bytes of an edge in a tile's lists.
@@ -79,12 +80,9 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let strips: Vec<Strip> = thread::scope(|scope| {
             let threads: Vec<_> = strips
                 .into_iter()
-                .map(|nodes| scope.spawn(|| self.strip(nodes)))
-                .collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect::<Result<_>>()
+                .map(|nodes| workers::spawn(scope, || self.strip(nodes)))
+                .collect::<Result<_>>()?;
+            threads.into_iter().map(workers::join).collect::<Result<_>>()
         })?;
         // What is mapped counts as ours while it is resident, and the tile has all it needs.
         for (chunk, rows) in pieces(self.store, tile.clone()) {
@@ -213,7 +211,7 @@ impl<R: Reduce> Tile<'_, R> {
     /// Makes the states of nodes without edges.
     pub fn begin(&mut self, own: Option<&dyn NodeRows>) -> Result<()> {
         let (reduce, width) = (self.reduce, self.reduce.own_width());
-        let results: Vec<Result<()>> = self.each_strip(|strip, states| {
+        let results = self.each_strip(|strip, states| {
             let mut rows = vec![0.0; strip.degrees.len() * width];
             if let Some(own) = own {
                 own.read(strip.nodes.clone(), &mut rows)?;
@@ -222,12 +220,12 @@ impl<R: Reduce> Tile<'_, R> {
                 reduce.begin(&rows[i * width..][..width], state);
             }
             Ok(())
-        });
+        })?;
         results.into_iter().collect()
     }
 
     /// Takes in the edges from a block, whose rows are `rows`.
-    pub fn add(&mut self, block: u64, rows: &[f32]) {
+    pub fn add(&mut self, block: u64, rows: &[f32]) -> Result<()> {
         let (reduce, width, state_width) = (self.reduce, self.reduce.source_width(), self.reduce.state_width());
         self.each_strip(|strip, states| {
             let edges = strip.block(block);
@@ -243,22 +241,23 @@ impl<R: Reduce> Tile<'_, R> {
                     &rows[*source as usize * width..][..width],
                 );
             }
-        });
+        })?;
+        Ok(())
     }
 
     /// Completes the states, and shows them.
-    pub fn finish(&mut self) -> &mut [f32] {
+    pub fn finish(&mut self) -> Result<&mut [f32]> {
         let reduce = self.reduce;
         self.each_strip(|strip, states| {
             for (degree, state) in strip.degrees.iter().zip(states.chunks_exact_mut(reduce.state_width())) {
                 reduce.finish(*degree, state);
             }
-        });
-        &mut self.states
+        })?;
+        Ok(&mut self.states)
     }
 
     /// Does `work` for each strip and its states, each on a thread of its own.
-    fn each_strip<T: Send>(&mut self, work: impl Fn(&Strip, &mut [f32]) -> T + Sync) -> Vec<T> {
+    fn each_strip<T: Send>(&mut self, work: impl Fn(&Strip, &mut [f32]) -> T + Sync) -> Result<Vec<T>> {
         let width = self.reduce.state_width();
         let work = &work;
         thread::scope(|scope| {
@@ -267,12 +266,9 @@ impl<R: Reduce> Tile<'_, R> {
             for strip in &self.strips {
                 let (now, rest) = states.split_at_mut(strip.degrees.len() * width);
                 states = rest;
-                threads.push(scope.spawn(move || work(strip, now)));
+                threads.push(workers::spawn(scope, move || work(strip, now))?);
             }
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
+            Ok(threads.into_iter().map(workers::join).collect())
         })
     }
 }

@@ -89,19 +89,22 @@ impl Threads {
         core.stop.store(false, Ordering::Relaxed);
         core.lock().begin(source.batches());
         let spawn = |name: &str| thread::Builder::new().name(name.to_owned());
-        let started = "the system starts a thread";
+        // The error of a thread that cannot be started is that of the first batch.
+        let failed = |source| core.fail(Error::Thread { source });
         let start_worker = |_| {
             let (core, source) = (core.clone(), source.clone());
-            spawn("feed-worker").spawn(move || core.work(&*source)).expect(started)
+            let started = spawn("feed-worker").spawn(move || core.work(&*source));
+            started.map_err(failed).ok()
         };
         let start_reader = |engine| {
             let core = core.clone();
-            spawn("feed-reader").spawn(move || core.read(engine)).expect(started)
+            let started = spawn("feed-reader").spawn(move || core.read(engine));
+            started.map_err(failed).ok()
         };
         Self {
             core: core.clone(),
-            workers: (0..workers).map(start_worker).collect(),
-            reader: engine.map(start_reader),
+            workers: (0..workers).filter_map(start_worker).collect(),
+            reader: engine.and_then(start_reader),
         }
     }
 

@@ -289,7 +289,7 @@ impl IdMap {
 
 /// A table of all ids, and the ranks of those whose key another one has.
 fn load_table(dictionary: &Dictionary, order: &Order) -> Result<(KeyTable, Vec<u64>)> {
-    let (mut table, mut alike) = (KeyTable::with_capacity(dictionary.ids()), Vec::new());
+    let (mut table, mut alike) = (KeyTable::with_capacity(dictionary.ids())?, Vec::new());
     dictionary.for_each_key(|key, rank| {
         if let Some(other) = table.insert(key, order.node(rank)) {
             alike.extend([order.rank(other)?, rank]);

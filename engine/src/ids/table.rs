@@ -8,6 +8,8 @@
 //! touching each key's slot, which the processor does for many keys at once, then searching what is cached by then. Ten
 //! nanoseconds a key where a lone lookup waits a hundred.
 
+use crate::{Error, io::heap};
+
 /// Memory for each key, in bytes and rounded up.
 pub const BYTES_PER_KEY: u64 = 22;
 
@@ -25,11 +27,11 @@ pub struct KeyTable {
 
 impl KeyTable {
     /// A table with room for `keys` keys.
-    pub fn with_capacity(keys: u64) -> Self {
-        Self {
-            slots: vec![(0, 0); slots_for(keys)],
+    pub fn with_capacity(keys: u64) -> Result<Self, Error> {
+        Ok(Self {
+            slots: heap::zeroed(slots_for(keys), "the table of node ids")?,
             zero: None,
-        }
+        })
     }
 
     /// Removes all keys and makes room for `keys` others, in the same memory if it is enough.
@@ -129,7 +131,7 @@ mod tests {
             // Few distinct values next to each other and at both ends: long searches that wrap.
             keys in prop::collection::vec(prop_oneof![0u64..9, u64::MAX - 40..=u64::MAX, any::<u64>()], 0..300),
         ) {
-            let mut table = KeyTable::with_capacity(keys.len() as u64);
+            let mut table = KeyTable::with_capacity(keys.len() as u64).unwrap();
             let mut map = BTreeMap::new();
             for (i, &key) in keys.iter().enumerate() {
                 let node = (1 << 40) - 1 - i as u64;

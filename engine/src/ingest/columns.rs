@@ -20,8 +20,13 @@ use super::{
     state::{ChunkDone, Counts, Stage, StageState, State},
 };
 use crate::{
-    Error, Position, Result, ids::Order, io::container::ContainerWriter, memory::MemoryGate, progress::Progress,
-    store::writer::StoreFolder, workers,
+    Error, Position, Result,
+    ids::Order,
+    io::{container::ContainerWriter, heap},
+    memory::MemoryGate,
+    progress::Progress,
+    store::writer::StoreFolder,
+    workers,
 };
 
 /// Rows of the input, one for each rank.
@@ -118,7 +123,7 @@ impl Column<'_> {
         };
         workers::run(threads, |turn| {
             let number = first_worker + turn.number;
-            let mut writer = SpillWriter::new(self.spill(), number, shards.chunks(), plan.buffer_bytes);
+            let mut writer = SpillWriter::new(self.spill(), number, shards.chunks(), plan.buffer_bytes)?;
             let (mut bytes, mut nodes, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
             let (mut counts, mut uncommitted) = (Counts::default(), 0);
             while turn.goes_on() {
@@ -173,7 +178,11 @@ impl Column<'_> {
                 false => Ok(()),
             }
         })?;
-        self.input.finish()
+        // Once chunks are written, an earlier run has found the rows to be sound.
+        if before.chunks.is_empty() {
+            self.input.finish()?;
+        }
+        Ok(())
     }
 
     /// Pass 2, for one chunk.
@@ -192,7 +201,7 @@ impl Column<'_> {
         for shard in plan.shards_of(chunk) {
             let rows = shards.len(ChunkId(shard)) as usize;
             let _taken = gate.take((rows * self.input.row_bytes()) as u64 + 2 * BLOCK_BYTES as u64);
-            let mut places = vec![0; rows * self.input.row_bytes()];
+            let mut places = heap::zeroed(rows * self.input.row_bytes(), "the rows of some nodes")?;
             let mut placed = 0;
             for (&worker, spilled) in &spilled.workers {
                 let extent = spilled.extents[shard as usize];

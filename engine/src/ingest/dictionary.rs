@@ -87,7 +87,7 @@ fn collect_integers(
 ) -> Result<u64> {
     let edges = AtomicU64::new(0);
     workers::run(threads, |turn| {
-        let (mut batch, mut ids) = (EdgeBatch::default(), IntegerCollector::new(runs, memory));
+        let (mut batch, mut ids) = (EdgeBatch::default(), IntegerCollector::new(runs, memory)?);
         while turn.goes_on()
             && let Some(block) = source.next_block(&|_| false)?
         {
@@ -112,7 +112,7 @@ fn collect_strings(
 ) -> Result<u64> {
     let edges = AtomicU64::new(0);
     workers::run(threads, |turn| {
-        let (mut batch, mut ids) = (TextBatch::default(), StringCollector::new(runs, memory));
+        let (mut batch, mut ids) = (TextBatch::default(), StringCollector::new(runs, memory)?);
         while turn.goes_on()
             && let Some(block) = source.next_block(&|_| false)?
         {
@@ -295,7 +295,7 @@ mod tests {
         let plan = join::cut(ids.dictionary_mut().unwrap(), &Order::Identity, 3, scratch, 1 << 20).unwrap();
         assert_ne!(plan.hash, StringHash::with_bits(20));
         let tables = [0, 1, 2].map(|segment| {
-            let mut table = plan.table();
+            let mut table = plan.table().unwrap();
             join::load(&plan, segment, scratch, &mut table, &mut Vec::new()).unwrap();
             table
         });

@@ -10,10 +10,7 @@
 //! Cost on two cores: some 40 ns an edge and thread; the input is read once, and 8 bytes an edge are written (16 with
 //! weights).
 
-use std::{
-    path::Path,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::path::Path;
 
 use grappa_formats::{
     NodeId,
@@ -26,9 +23,8 @@ use super::{
     source::{BlockId, EdgeBatch, EdgeSource},
     spill::SpillWriter,
     spread::{Blocks, Buffers, Taken},
-    state::Scan,
 };
-use crate::{Result, ids::IdMap, progress::Progress, sort::bits_for, workers};
+use crate::{Result, ids::IdMap, sort::bits_for};
 
 /// How an edge becomes a word: the row within its shard above, the source's node id below.
 #[derive(Debug, Clone)]
@@ -158,26 +154,4 @@ impl Scatter<'_> {
         }
         Ok(())
     }
-}
-
-/// Finds the number of nodes of dense ids, for which all of the input must be read once more.
-pub fn scan(source: &EdgeSource, threads: usize, progress: &dyn Progress) -> Result<Scan> {
-    let (nodes, edges) = (AtomicU64::new(0), AtomicU64::new(0));
-    workers::run(threads, |turn| {
-        let mut batch = EdgeBatch::default();
-        while turn.goes_on()
-            && let Some(block) = source.next_block(&|_| false)?
-        {
-            block.parse(&mut batch)?;
-            let largest = batch.sources.iter().chain(&batch.targets).max();
-            nodes.fetch_max(largest.map_or(0, |id| id + 1), Ordering::Relaxed);
-            edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
-            progress.advance(block.input_bytes(), batch.sources.len() as u64);
-        }
-        Ok(())
-    })?;
-    Ok(Scan {
-        nodes: nodes.into_inner(),
-        edges: edges.into_inner(),
-    })
 }

@@ -29,6 +29,7 @@ impl Run<'_> {
         let hash = StringHash::default();
         let source = open_edges(self.options, self.nodes, self.budget.block_bytes())?;
         let (scan, file) = dictionary::build(&source, &self.budget, &self.folder, &hash, self.progress)?;
+        source.check()?;
         if let Some(nodes) = self.options.nodes
             && nodes != scan.nodes
         {

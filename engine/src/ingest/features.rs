@@ -101,6 +101,7 @@ impl ColumnInput for FeatureInput {
     }
 
     fn finish(&self) -> Result<()> {
+        self.matrix.check()?;
         if self.allow_nan {
             return Ok(());
         }

@@ -70,7 +70,7 @@ impl JoinPlan {
 
     /// A table with room for any segment. There is only one in the whole join: allocators do not always give freed
     /// memory back, and not at once.
-    pub(super) fn table(&self) -> KeyTable {
+    pub(super) fn table(&self) -> Result<KeyTable> {
         KeyTable::with_capacity(self.keys_max())
     }
 
@@ -108,7 +108,7 @@ pub(super) fn cut(
     let buffer_bytes = (memory / 4 / u64::from(segments)) as usize;
     loop {
         let buffer_bytes = buffer_bytes.clamp(BUFFER_BYTES.0, BUFFER_BYTES.1);
-        let mut writer = SpillWriter::new(files.clone(), 0, segments, buffer_bytes);
+        let mut writer = SpillWriter::new(files.clone(), 0, segments, buffer_bytes)?;
         dictionary.for_each_key(|key, rank| {
             let (segment, key) = place(key, segments);
             writer.push(segment)?.copy_from_slice(&[key, order.node(rank)]);
@@ -123,7 +123,7 @@ pub(super) fn cut(
         // Integers have keys of their own.
         let mut alike = Vec::new();
         if dictionary.kind() == KeyKind::Strings {
-            let mut table = plan.table();
+            let mut table = plan.table()?;
             for segment in 0..segments {
                 load(&plan, segment, scratch, &mut table, &mut alike)?;
             }
@@ -261,7 +261,10 @@ impl<'a> Segments<'a> {
             let id = |block| BlockId { file: segment, block };
             if (0..pieces).any(|piece| !skip(id(piece))) {
                 // There is none if loading the last segment failed, for which another worker ends the run.
-                let mut table = current.table.take().unwrap_or_else(|| self.plan.table());
+                let mut table = match current.table.take() {
+                    Some(table) => table,
+                    None => self.plan.table()?,
+                };
                 load(self.plan, segment, &self.scratch, &mut table, &mut Vec::new())?;
                 current.loaded = Some(Loaded {
                     segment,
@@ -441,7 +444,7 @@ impl Run<'_> {
         spread.run(state, self.progress)?;
 
         let spilled = state.stage(Stage::BySource);
-        let sources = Segments::new(plan, scratch, plan.table(), by_source, spilled, End::Source);
+        let sources = Segments::new(plan, scratch, plan.table()?, by_source, spilled, End::Source);
         let budget = Budget {
             reserved: plan.table_memory(),
             ..self.budget

@@ -99,6 +99,6 @@ impl ColumnInput for LabelInput {
     }
 
     fn finish(&self) -> Result<()> {
-        Ok(())
+        self.source.check()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! open every input, so that most mistakes are found before anything is written
-//! find the number of nodes, or sort the external ids into a dictionary      dictionary, runs
+//! find the number of nodes, or sort the external ids into a dictionary      dense, dictionary, runs
 //! order the nodes by the user's parts, if there are any                     order
 //! join edges with their ids on disk, if the ids do not fit memory           join
 //! pass 1: parse, map ids, append each edge to its shard's spill file        edges, spread, spill
@@ -16,6 +16,7 @@
 //! was killed.
 
 mod columns;
+mod dense;
 mod dictionary;
 mod edges;
 mod external;
@@ -38,7 +39,7 @@ mod state;
 use std::collections::BTreeMap;
 
 use grappa_formats::{
-    ChunkId,
+    ChunkId, NODES_MAX,
     chunks::ChunkMap,
     manifest::{ExternalIds, Manifest},
 };
@@ -63,7 +64,7 @@ pub use self::{
     splits::SplitFile,
 };
 use crate::{
-    Result, ids::IdMap, io::container::WrittenFile, memory::MemoryGate, progress::Progress, sort::bits_for,
+    Error, Result, ids::IdMap, io::container::WrittenFile, memory::MemoryGate, progress::Progress, sort::bits_for,
     store::writer::StoreFolder,
 };
 
@@ -88,6 +89,11 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
     let nodes = options
         .nodes
         .or_else(|| node_files.rows().filter(|_| options.ids == ExternalIds::Dense));
+    if let Some(nodes) = nodes.filter(|&nodes| nodes > NODES_MAX) {
+        return Err(Error::Options(format!(
+            "{nodes} nodes are more than the {NODES_MAX} that a graph may have; give a smaller --nodes"
+        )));
+    }
     let source = open_edges(options, nodes, budget.block_bytes())?;
     let fingerprint = fingerprint(options)?;
     let (folder, begun) = StoreFolder::begin(&options.out, options.tmp.as_deref(), options.resume)?;
@@ -200,14 +206,7 @@ impl Run<'_> {
                     .edges_hint()
                     .unwrap_or(self.source.total_bytes() / TEXT_EDGE_BYTES),
             },
-            None => {
-                self.progress.stage("scanning ids", Some(self.source.total_bytes()));
-                edges::scan(
-                    &open_edges(self.options, None, self.budget.block_bytes())?,
-                    self.options.threads,
-                    self.progress,
-                )?
-            }
+            None => dense::scan(self.options, self.budget.block_bytes(), self.progress)?,
         };
         state.scanned(scan)?;
         Ok(scan)
@@ -274,6 +273,10 @@ impl Run<'_> {
         }
 
         let spilled = state.stage(Stage::Edges);
+        // Once chunks are written, an earlier run has checked it.
+        if spilled.chunks.is_empty() {
+            self.source.check()?;
+        }
         self.progress
             .stage("sorting and writing rows", Some(spilled.records() * record_words * 8));
         let gather = Gather {

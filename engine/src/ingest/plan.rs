@@ -133,7 +133,7 @@ impl SpillPlan {
     /// Divides `words` words of records over `chunks` so that a shard, which takes `cost` bytes of memory a word, fits
     /// one thread's share of the budget, even if it is twice as large as the others, and has at most `nodes_max` nodes.
     pub fn new(chunks: &ChunkMap, words: u64, cost: u64, nodes_max: u64, budget: &Budget) -> Result<Self> {
-        let share = budget.memory / budget.threads as u64;
+        let share = (budget.memory / budget.threads as u64).max(1);
         let count = u64::from(chunks.chunks());
         let largest = (0..chunks.chunks()).map(|c| chunks.len(ChunkId(c))).max().unwrap_or(0);
         let by_memory = (words.saturating_mul(cost).saturating_mul(2) / count).div_ceil(share);

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    io::durable,
+    io::{durable, heap},
     memory::MemoryGate,
     progress::Progress,
     sort::{bits_for, sort_keys, sort_pairs},
@@ -42,6 +42,9 @@ const SPLIT_RECORDS: u64 = 1 << 16;
 const SPLIT_PARTS: u64 = 256;
 /// Groups of rows an oversized shard is counted by.
 const SPLIT_GROUPS: u64 = 1 << 16;
+
+/// What memory is for.
+const SORTING: &str = "sorting the edges of some rows";
 
 /// What pass 2 needs to know.
 pub struct Gather<'a> {
@@ -130,7 +133,7 @@ impl Gather<'_> {
         let taken = self.gate.take(bytes);
         let mut buffers = Buffers::default();
         let words = records as usize * self.spill.record_words();
-        buffers.words.reserve_exact(words);
+        heap::reserve(&mut buffers.words, words, SORTING)?;
         for &(worker, shard, extent) in &part.files {
             let start = buffers.words.len();
             part.spill.read(worker, shard, 0, extent.records, &mut buffers.words)?;
@@ -139,7 +142,10 @@ impl Gather<'_> {
             progress.advance(extent.records * self.spill.record_words() as u64 * 8, extent.records);
         }
         let key_bits = self.keys.source_bits + bits_for(part.rows.end);
+        heap::reserve(&mut buffers.scratch, records as usize, SORTING)?;
         if self.weighted {
+            heap::reserve(&mut buffers.weights, records as usize, SORTING)?;
+            heap::reserve(&mut buffers.weight_scratch, records as usize, SORTING)?;
             buffers
                 .weights
                 .extend(buffers.words.chunks_exact(2).map(|record| record[1] as u32));
@@ -243,7 +249,7 @@ impl Gather<'_> {
         ))?;
         let spill = SpillFolder::new(&folder, "part", record_words);
         let buffer_bytes = (self.gate.total() / 2 / ends.len() as u64).clamp(4 << 10, 256 << 10) as usize;
-        let mut split = SpillWriter::new(spill.clone(), 0, ends.len() as u32, buffer_bytes);
+        let mut split = SpillWriter::new(spill.clone(), 0, ends.len() as u32, buffer_bytes)?;
         self.for_each_record(part, |record| {
             split.push(part_of[group_of(record[0])])?.copy_from_slice(record);
             Ok(())

@@ -25,7 +25,11 @@ use std::{
 use grappa_formats::dictionary::{KEY_BYTES_MAX, KeyKind};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{Error, Result, io::durable, sort::sort_keys};
+use crate::{
+    Error, Result,
+    io::{durable, heap},
+    sort::sort_keys,
+};
 
 /// Bytes written to a run at a time.
 const WRITE_BYTES: usize = 256 << 10;
@@ -367,21 +371,27 @@ pub struct IntegerCollector<'a> {
     seen: Vec<u64>,
 }
 
+/// What memory is for.
+const COLLECTING: &str = "collecting node ids";
+
 /// No id: they are below.
 const NO_ID: u64 = u64::MAX;
 
 impl<'a> IntegerCollector<'a> {
     /// Uses about `memory` bytes.
-    pub fn new(runs: &'a Runs, memory: u64) -> Self {
+    pub fn new(runs: &'a Runs, memory: u64) -> Result<Self> {
         // Every id may need its place in the scratch of the sort.
         let capacity = (memory as usize / 16).max(16);
-        Self {
+        let (mut ids, mut scratch) = (Vec::new(), Vec::new());
+        heap::reserve(&mut ids, capacity, COLLECTING)?;
+        heap::reserve(&mut scratch, capacity, COLLECTING)?;
+        Ok(Self {
             runs,
-            ids: Vec::with_capacity(capacity),
+            ids,
             capacity,
-            scratch: Vec::with_capacity(capacity),
+            scratch,
             seen: vec![NO_ID; 1 << SEEN_BITS],
-        }
+        })
     }
 
     /// Adds an id below 2^64 - 1.
@@ -447,15 +457,18 @@ struct Entry {
 
 impl<'a> StringCollector<'a> {
     /// Uses about `memory` bytes.
-    pub fn new(runs: &'a Runs, memory: u64) -> Self {
+    pub fn new(runs: &'a Runs, memory: u64) -> Result<Self> {
         // An entry takes 16 bytes and two slots of 8; that leaves for as many entries as strings have 16 bytes on average.
         let entries = (memory as usize / 48).clamp(16, u32::MAX as usize / 16);
-        Self {
+        let mut collector = Self {
             runs,
-            bytes: Vec::with_capacity((16 * entries).max(KEY_BYTES_MAX)),
-            entries: Vec::with_capacity(entries),
-            slots: vec![(0, 0); 2 * entries],
-        }
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            slots: heap::zeroed(2 * entries, COLLECTING)?,
+        };
+        heap::reserve(&mut collector.bytes, (16 * entries).max(KEY_BYTES_MAX), COLLECTING)?;
+        heap::reserve(&mut collector.entries, entries, COLLECTING)?;
+        Ok(collector)
     }
 
     /// Adds strings.
@@ -575,7 +588,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let runs = Runs::new(folder.path(), KeyKind::Integers);
             // Two workers, of which one sees every third id.
-            let mut collectors = [IntegerCollector::new(&runs, memory), IntegerCollector::new(&runs, memory)];
+            let mut collectors = [0; 2].map(|_| IntegerCollector::new(&runs, memory).unwrap());
             for (i, &id) in ids.iter().enumerate() {
                 collectors[usize::from(i % 3 == 0)].add(id).unwrap();
             }
@@ -600,7 +613,7 @@ mod tests {
                 ids.push(vec![b'l'; KEY_BYTES_MAX]);
                 ids.push(vec![b'l'; KEY_BYTES_MAX - 1]);
             }
-            let mut collectors = [StringCollector::new(&runs, memory), StringCollector::new(&runs, memory)];
+            let mut collectors = [0; 2].map(|_| StringCollector::new(&runs, memory).unwrap());
             for (i, some) in ids.chunks(70).enumerate() {
                 collectors[i % 2].add_all(some.iter().map(Vec::as_slice)).unwrap();
             }
@@ -617,7 +630,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let runs = Runs::new(folder.path(), KeyKind::Integers);
         for start in 0..37u64 {
-            let mut collector = IntegerCollector::new(&runs, 1 << 12);
+            let mut collector = IntegerCollector::new(&runs, 1 << 12).unwrap();
             (0..100).try_for_each(|i| collector.add(start + 7 * i)).unwrap();
             collector.finish().unwrap();
         }

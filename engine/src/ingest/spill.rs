@@ -17,7 +17,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Position, Result, io::durable};
+use crate::{
+    Error, Position, Result,
+    io::{durable, heap},
+};
 
 /// What of a spill file counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,17 +124,17 @@ pub fn is_of(file: &str, name: &str) -> bool {
 impl SpillWriter {
     /// Buffers of `buffer_bytes` for each of `shards` shards, on behalf of `worker`, whose files must not exist or not
     /// count.
-    pub fn new(folder: SpillFolder, worker: u32, shards: u32, buffer_bytes: usize) -> Self {
+    pub fn new(folder: SpillFolder, worker: u32, shards: u32, buffer_bytes: usize) -> Result<Self> {
         let record = folder.record_words;
         let buffer_words = (buffer_bytes / 8 / record).max(1) * record;
-        Self {
+        Ok(Self {
             folder,
             worker,
             buffer_words,
-            buffers: vec![0; shards as usize * buffer_words],
+            buffers: heap::zeroed(shards as usize * buffer_words, "buffers of spill files")?,
             fill: vec![0; shards as usize],
             extents: vec![Extent::default(); shards as usize],
-        }
+        })
     }
 
     /// Appends a record of one word.
@@ -210,7 +213,7 @@ mod tests {
     fn records_come_back_by_shard_in_the_order_they_were_pushed() {
         let folder = tempfile::tempdir().unwrap();
         let spill = SpillFolder::new(folder.path(), "pairs", 2);
-        let mut writer = SpillWriter::new(spill.clone(), 3, 5, 64);
+        let mut writer = SpillWriter::new(spill.clone(), 3, 5, 64).unwrap();
         let mut expected = vec![Vec::new(); 5];
         for n in 0..1000u64 {
             let shard = (n * n % 5) as u32;

@@ -87,7 +87,7 @@ impl Spread<'_> {
         let (first_worker, skip) = (before.next_worker(), |id: BlockId| before.blocks.contains(&id));
         workers::run(self.threads, |turn| {
             let mut buffers = Buffers::default();
-            let mut worker = Worker::new(self, first_worker + turn.number);
+            let mut worker = Worker::new(self, first_worker + turn.number)?;
             while turn.goes_on()
                 && let Some(taken) = self.blocks.next(&skip, &mut buffers)?
             {
@@ -114,16 +114,16 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(spread: &'a Spread<'a>, number: u32) -> Self {
-        Self {
+    fn new(spread: &'a Spread<'a>, number: u32) -> Result<Self> {
+        Ok(Self {
             spread,
             number,
-            writer: SpillWriter::new(spread.spill.clone(), number, spread.shards, spread.buffer_bytes),
+            writer: SpillWriter::new(spread.spill.clone(), number, spread.shards, spread.buffer_bytes)?,
             rejects: spread.rejects.writer(number),
             blocks: Vec::new(),
             counts: Counts::default(),
             uncommitted_bytes: 0,
-        }
+        })
     }
 
     fn spill(&mut self, taken: Taken, batch: &EdgeBatch) -> Result<()> {

@@ -31,6 +31,7 @@ impl Arena {
         let slack = if bytes < HUGE_PAGE_BYTES { 0 } else { HUGE_PAGE_BYTES };
         let refused = |source| Error::Memory {
             bytes: bytes as u64,
+            what: "a buffer",
             source,
         };
         let total = bytes

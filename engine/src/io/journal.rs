@@ -5,7 +5,7 @@
 //! lines; after a power failure the log may be shorter than it was, never wrong.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io::{self, BufRead, BufReader, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use rustix::fs::OFlags;
 use serde::{Serialize, de::DeserializeOwned};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::durable;
+use super::{durable, regular};
 use crate::{Error, Result};
 
 /// An open journal.
@@ -38,9 +38,9 @@ impl Journal {
 
     /// Whether there is no journal, or one without a whole line: of a run that was killed before it had begun anything.
     pub fn is_empty(path: &Path) -> Result<bool> {
-        let file = match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-            opened => opened.map_err(Error::io("open", path))?,
+        let file = match regular::open(path) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(true),
+            opened => opened?,
         };
         let mut line = Vec::new();
         BufReader::new(file)
@@ -51,7 +51,7 @@ impl Journal {
 
     /// Opens the journal of an earlier run. Returns the records it holds, and cuts off what is torn.
     pub fn resume<R: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<R>)> {
-        let text = fs::read(path).map_err(Error::io("read", path))?;
+        let text = regular::read(path)?;
         let (mut records, mut good) = (Vec::new(), 0);
         for line in text.split_inclusive(|&byte| byte == b'\n') {
             let Some(record) = parse(line) else { break };
@@ -96,6 +96,8 @@ fn parse<R: DeserializeOwned>(line: &[u8]) -> Option<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

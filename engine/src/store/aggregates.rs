@@ -48,6 +48,7 @@ use crate::{
     io::{
         container::ContainerFile,
         durable::{self, FolderLock},
+        regular,
     },
     machine::free_disk_bytes,
     progress::Progress,
@@ -305,7 +306,7 @@ pub(super) fn read_index(root: &Path, kind: AggregateKind, chunks: &ChunkMap) ->
         .join(files::AGGREGATES)
         .join(kind.name())
         .join(files::AGGREGATE_INDEX);
-    let bytes = fs::read(&path).map_err(|e| files::missing(Error::io("read", &path)(e)))?;
+    let bytes = regular::read(&path).map_err(files::missing)?;
     AggregateIndex::decode(&bytes, kind, manifest_digest(root)?, chunks.chunks()).map_err(Error::format(&path))
 }
 

@@ -1,16 +1,16 @@
 //! The assignments of a store: which of them counts, and what it says.
 
-use std::{fs, io, path::Path};
+use std::{io, path::Path};
 
 use grappa_formats::assignment::{Assignment, Current};
 
 use super::files;
-use crate::{Error, Result};
+use crate::{Error, Result, io::regular};
 
 /// Reads which generation counts.
 pub(crate) fn read_current(store: &Path) -> Result<u64> {
     let file = store.join(files::CURRENT);
-    let bytes = fs::read(&file).map_err(|e| files::missing(Error::io("read", &file)(e)))?;
+    let bytes = regular::read(&file).map_err(files::missing)?;
     let current = Current::decode(&bytes).map_err(Error::format(file))?;
     Ok(current.generation)
 }
@@ -18,7 +18,7 @@ pub(crate) fn read_current(store: &Path) -> Result<u64> {
 /// Reads and fully checks the assignment of a generation, of a store of `chunks` chunks.
 pub(super) fn read(store: &Path, generation: u64, chunks: u32) -> Result<Assignment> {
     let path = store.join(files::assignment(generation));
-    let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
+    let bytes = regular::read(&path)?;
     Assignment::decode(&bytes, generation, chunks)
         .and_then(|assignment| assignment.check_owners().map(|()| assignment))
         .map_err(Error::format(path))

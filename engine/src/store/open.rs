@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     Error, Position, Result,
-    io::{container::ContainerFile, map::Access},
+    io::{container::ContainerFile, map::Access, regular},
     workers,
 };
 
@@ -178,7 +178,7 @@ impl Store {
             return Ok(None);
         }
         let path = self.path.join(files::split(name));
-        let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
+        let bytes = regular::read(&path)?;
         splits::decode(&bytes, name, self.manifest.nodes)
             .map(Some)
             .map_err(Error::format(path))
@@ -224,12 +224,8 @@ pub fn read_manifest(path: &Path) -> Result<Manifest> {
         return Err(unlike(format!("this store is not finished; {resume}")));
     }
     let file = path.join(files::MANIFEST);
-    let bytes = match fs::read(&file) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return Err(unlike("this folder is no store: it has no file `manifest`".into()));
-        }
-        Err(e) => return Err(Error::io("read", file)(e)),
+    let Some(bytes) = regular::read_if_there(&file)? else {
+        return Err(unlike("this folder is no store: it has no file `manifest`".into()));
     };
     Manifest::decode(&bytes).map_err(Error::format(file))
 }

@@ -52,6 +52,7 @@ use crate::{
         container::{ContainerWriter, WrittenFile},
         durable::{self, FolderLock, Patience, TEMPORARY},
         journal::Journal,
+        regular,
     },
     workers,
 };
@@ -158,17 +159,15 @@ impl StoreFolder {
     /// If the manifest can't be read or is damaged.
     pub fn committing(&self) -> Result<Option<Manifest>> {
         let path = self.partial.join(files::MANIFEST);
-        match fs::read(&path) {
-            Ok(bytes) => Manifest::decode(&bytes).map(Some).map_err(Error::format(path)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io("read", path)(e)),
-        }
+        regular::read_if_there(&path)?
+            .map(|bytes| Manifest::decode(&bytes).map_err(Error::format(path)))
+            .transpose()
     }
 
     /// What becomes of the folder when making the store has failed with `error`, and what the user is told.
     pub fn failed(&self, begun: Begun, error: Error) -> Error {
         match error {
-            Error::Io { .. } => Error::Interrupted {
+            Error::Io { .. } | Error::Memory { .. } | Error::Thread { .. } => Error::Interrupted {
                 partial: self.partial.clone(),
                 source: Box::new(error),
             },
@@ -271,9 +270,9 @@ impl StoreFolder {
             let syncers: Vec<_> = (0..SYNC_THREADS)
                 .map(|_| {
                     let to_sync = to_sync.clone();
-                    scope.spawn(|| sync_all(to_sync))
+                    workers::spawn(scope, || sync_all(to_sync))
                 })
-                .collect();
+                .collect::<Result<_>>()?;
             drop(to_sync);
             let result = workers::for_each(threads, chunks, |chunk| {
                 // If a syncer failed, its error is the one to tell; this one only ends the work.
@@ -285,10 +284,7 @@ impl StoreFolder {
                 written.send((chunk, result, files)).map_err(|_| gone())
             });
             drop(written);
-            let synced: Vec<Result<()>> = syncers
-                .into_iter()
-                .map(|syncer| syncer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect();
+            let synced: Vec<Result<()>> = syncers.into_iter().map(workers::join).collect();
             synced.into_iter().collect::<Result<()>>().and(result)
         })
     }
@@ -392,11 +388,7 @@ fn scratch_folder(partial: &Path, tmp: Option<&Path>) -> Result<PathBuf> {
 /// Where scratch files are, if they are not in the folder of the unfinished store.
 fn read_scratch_folder(partial: &Path) -> Result<Option<PathBuf>> {
     let path = partial.join(SCRATCH_FOLDER);
-    match fs::read(&path) {
-        Ok(bytes) => Ok(Some(OsString::from_vec(bytes).into())),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Error::io("read", path)(e)),
-    }
+    Ok(regular::read_if_there(&path)?.map(|bytes| OsString::from_vec(bytes).into()))
 }
 
 /// Whether this is a folder, and not a link to one, that only this user can look into.

@@ -6,7 +6,7 @@
 //! piece a thread, and what the stream holds.
 
 use std::{
-    mem, panic,
+    mem,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     thread,
 };
@@ -98,16 +98,13 @@ pub(super) fn load<S: Source>(
     };
     thread::scope(|scope| {
         // The channel ends with the reader, so that decoders do.
-        let reader = scope.spawn(|| {
+        let reader = workers::spawn(scope, || {
             let send = send;
             plan.read(kept.store, open, &send, &told)
-        });
+        })?;
         let decoded = workers::run(threads.clamp(1, plan.pieces()), |_| places.work());
         // What was decoded of a file that failed or changed says nothing.
-        reader
-            .join()
-            .unwrap_or_else(|cause| panic::resume_unwind(cause))
-            .and(decoded)
+        workers::join(reader).and(decoded)
     })?;
     if places.lock_placed().edges != wanted {
         return Err(disagrees(kept.store, last));

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use grappa_engine::progress::Progress;
+use grappa_engine::{progress::Progress, text::printable};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::{ByteSize, count, duration};
@@ -242,13 +242,17 @@ pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
     SCREEN.suspend(write)
 }
 
-/// Where the log goes: to stderr, above the bars. The log writes each event at once.
+/// Where the log goes: to stderr, above the bars.
 #[derive(Default)]
 pub(crate) struct AboveBars;
 
 impl Write for AboveBars {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        above(|| io::stderr().write(bytes))
+        // The log writes each event at once, with a line end behind it.
+        let text = String::from_utf8_lossy(bytes);
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        above(|| writeln!(io::stderr(), "{}", printable(line)))?;
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

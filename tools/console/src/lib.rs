@@ -37,12 +37,18 @@ mod summary;
 use std::process::ExitCode;
 
 pub use bars::Bars;
+use grappa_engine::{io::heap::Heap, text::printable_lines};
 pub use grappa_engine::{
     machine::{free_memory_bytes, peak_rss_bytes},
     size::{ByteSize, ByteSizeError, count, duration},
+    text::printable,
 };
 pub use output::{StdoutClosed, print_line, stdout};
 pub use summary::{Built, Summary};
+
+/// Where memory is refused, a program ends with a line on stderr, and not with a signal.
+#[global_allocator]
+static HEAP: Heap = Heap;
 
 /// The options that every program has.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -136,7 +142,7 @@ impl Console {
         if self.json {
             print_line(&serde_json::to_string(answer)?)
         } else {
-            print_line(&answer.text())
+            print_line(&printable_lines(&answer.text()))
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::Context;
+use grappa_engine::text::printable;
 
 use crate::bars;
 
@@ -61,7 +62,7 @@ pub(crate) fn stdout_was_closed(error: &anyhow::Error) -> bool {
 }
 
 /// The error and its causes, joined by colons. A cause that the message before already tells (our errors name theirs)
-/// is not repeated.
+/// is not repeated. File names and input that the messages quote cannot act on the terminal.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1) {
@@ -71,12 +72,12 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
             line.push_str(&cause);
         }
     }
-    line
+    printable(&line).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use grappa_engine::Error;
+    use grappa_engine::{Error, Position};
 
     use super::*;
 
@@ -100,6 +101,12 @@ mod tests {
             one_line(&error),
             "reading edges: cannot open a.tsv: No such file or directory (os error 2)"
         );
+    }
+
+    #[test]
+    fn names_and_input_in_an_error_cannot_act_on_the_terminal() {
+        let error = Error::input("a\x1b]0;b\x07\n.tsv", Position::Line(3), "found \x1b[2J");
+        assert_eq!(one_line(&error.into()), "a\\u{1b}]0;b\\u{7}\\n.tsv:3: found \\u{1b}[2J");
     }
 
     #[test]

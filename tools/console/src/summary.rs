@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::{ByteSize, count, duration, peak_rss_bytes};
+use crate::{ByteSize, count, duration, peak_rss_bytes, printable};
 
 /// What came of a run: an object for programs (by [`Serialize`]), text for people.
 pub trait Summary: Serialize {
@@ -61,7 +61,7 @@ impl Summary for Built {
     fn text(&self) -> String {
         let mut line = format!(
             "{}: {} nodes, {} edges",
-            self.name,
+            printable(&self.name),
             count(self.nodes),
             count(self.edges)
         );

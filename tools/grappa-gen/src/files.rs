@@ -45,6 +45,7 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
         bail!("{} exists; remove it or choose another --out", path.display());
     }
 
+    grappa_engine::check_threads(options.threads)?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(options.threads)
         .build()

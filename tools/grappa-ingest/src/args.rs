@@ -32,7 +32,8 @@ pub struct Args {
     /// What node ids are: integers from 0 with few gaps, any integers, or any text
     #[arg(long, value_enum, default_value_t = Ids::Dense)]
     ids: Ids,
-    /// Number of nodes, ids 0..N; saves reading the edges once more to find it
+    /// Number of nodes, ids 0..N; saves reading the edges once more to find it, and is needed if nearly all nodes have no
+    /// edge
     #[arg(long, value_name = "N")]
     nodes: Option<u64>,
     /// A .npy of one weight per edge

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
-use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes};
+use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable};
 use grappa_engine::{
     aggregate::Budget,
     store::{
@@ -100,7 +100,7 @@ impl Summary for Made {
         };
         format!(
             "{}: {} of the graph as features, {} values for {} nodes, {} on disk; {}{kept}",
-            self.store,
+            printable(&self.store),
             self.kind,
             self.added.dim,
             count(self.added.nodes),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use grappa_console::{ByteSize, Console, Summary, count, duration};
+use grappa_console::{ByteSize, Console, Summary, count, duration, printable};
 use grappa_engine::store::{
     Store,
     export::{
@@ -111,7 +111,7 @@ impl Summary for Written {
         let lines = self.files.iter().map(|file| {
             format!(
                 "{}: {} {}, {}",
-                file.path,
+                printable(&file.path),
                 count(file.rows),
                 unit(&file.what),
                 ByteSize(file.bytes)

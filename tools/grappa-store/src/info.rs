@@ -1,6 +1,6 @@
 //! `grappa-store info`: what a store holds, for people and for programs.
 
-use grappa_console::{Console, Summary, count};
+use grappa_console::{Console, Summary, count, printable};
 use grappa_engine::{
     partition::{CoverageOptions, coverage, report},
     store::{
@@ -106,11 +106,15 @@ impl Summary for Shown {
                 info.partitions, info.schedule, info.generation
             ),
         );
-        table.row("written by", info.writer.clone());
+        table.row("written by", printable(&info.writer).into_owned());
         if let Some(generator) = &info.generator {
-            table.row("generated from", generator.to_string());
+            table.row("generated from", printable(&generator.to_string()).into_owned());
         }
-        let mut parts = vec![format!("{}\n{}", self.store, table.text()), bytes(info), degrees(info)];
+        let mut parts = vec![
+            format!("{}\n{}", printable(&self.store), table.text()),
+            bytes(info),
+            degrees(info),
+        ];
         // One partition that owns everything is nothing to tell.
         if info.partitions > 1 {
             parts.push(partitions::table(self.by_partition.iter().map(|p| &p.report)));

@@ -1,16 +1,22 @@
 //! `grappa-store plan`: what a store will take, before there is one.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context;
 use grappa_console::{ByteSize, Console, Summary, duration, free_memory_bytes};
-use grappa_engine::store::plan::{Degrees, Plan, PlanOptions, PlannedTime, Rates, plan};
+use grappa_engine::{
+    io::regular,
+    store::plan::{Degrees, Plan, PlanOptions, PlannedTime, Rates, plan},
+};
 use serde::Serialize;
 
 use crate::{
     args,
     table::{Table, exact, parts_of},
 };
+
+/// Rates are a few numbers.
+const RATES_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Serialize)]
 struct Planned {
@@ -24,7 +30,7 @@ struct Planned {
 pub fn run(options: &args::Plan, console: &Console) -> anyhow::Result<()> {
     let rates = match &options.rates {
         Some(path) => {
-            let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text = regular::read_text(path, RATES_BYTES_MAX)?;
             serde_json::from_str(&text).with_context(|| format!("{} holds no rates", path.display()))?
         }
         None => Rates::default(),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes};
+use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable};
 use grappa_engine::{
     aggregate::Budget,
     store::{
@@ -55,7 +55,7 @@ impl Summary for Made {
         };
         format!(
             "{}: {} of in-neighbours for {} nodes, {} on disk; {}{kept}",
-            self.store,
+            printable(&self.store),
             self.kind,
             count(self.made.nodes),
             ByteSize(self.made.bytes),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use grappa_console::{Console, Summary};
+use grappa_console::{Console, Summary, printable};
 use grappa_engine::{
     partition::{PartitionReport, RepartitionOptions, repartition, report},
     store::read_manifest,
@@ -56,7 +56,7 @@ impl Summary for Made {
         let s = if self.partitions == 1 { "" } else { "s" };
         format!(
             "{}: generation {}, {} partition{s} for super-epoch {} of `{}` with seed {}, in {:.1} ms\n{}",
-            self.store,
+            printable(&self.store),
             self.generation,
             self.partitions,
             self.super_epoch,

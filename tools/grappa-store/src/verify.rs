@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use grappa_console::{ByteSize, Console, Summary, duration};
+use grappa_console::{ByteSize, Console, Summary, duration, printable};
 use grappa_engine::store::verify::{Problem, verify};
 use serde::Serialize;
 
@@ -59,13 +59,20 @@ impl Summary for Verified {
         if self.ok {
             return format!(
                 "{}: sound; {} files, {} in {}",
-                self.store,
+                printable(&self.store),
                 self.files,
                 ByteSize(self.bytes),
                 duration(Duration::from_secs_f64(self.seconds))
             );
         }
-        let line = |found: &Found| format!("{}: {}: {}", found.file, found.offset, found.what);
+        let line = |found: &Found| {
+            format!(
+                "{}: {}: {}",
+                printable(&found.file),
+                found.offset,
+                printable(&found.what)
+            )
+        };
         self.problems.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }

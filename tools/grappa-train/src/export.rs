@@ -1,6 +1,6 @@
 //! `grappa-train export RUN`: the model of a run for other programs.
 
-use grappa_console::{ByteSize, Console, Summary, count};
+use grappa_console::{ByteSize, Console, Summary, count, printable};
 use grappa_trainer::{
     export::{Exported, export},
     runtime::{self, DeviceChoice},
@@ -33,7 +33,7 @@ impl Summary for Written {
     fn text(&self) -> String {
         format!(
             "{}: {} parameters in {} tensors, {}, as after epoch {}",
-            self.path,
+            printable(&self.path),
             count(self.exported.parameters as u64),
             self.exported.tensors,
             ByteSize(self.exported.bytes),

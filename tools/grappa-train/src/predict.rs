@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes};
+use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable};
 use grappa_engine::store::{ExternalId, Store, node_list::read_nodes};
 use grappa_formats::{NodeId, manifest::ExternalIds};
 use grappa_trainer::{
@@ -137,7 +137,7 @@ impl Summary for Written {
     fn text(&self) -> String {
         let mut text = format!(
             "{}: {} nodes, {}, {}; {}",
-            self.path,
+            printable(&self.path),
             count(self.nodes),
             ByteSize(self.bytes),
             self.model.text(),
@@ -152,7 +152,7 @@ impl Summary for Written {
 
 impl By {
     fn text(&self) -> String {
-        let mut text = format!("by the model of {} after epoch {}", self.run, self.epoch);
+        let mut text = format!("by the model of {} after epoch {}", printable(&self.run), self.epoch);
         if let Some(val) = self.val {
             text += &format!(" (validation {:.2} %)", val * 100.0);
         }
@@ -173,11 +173,11 @@ impl Summary for Told {
                 if names.is_empty() {
                     "-".to_owned()
                 } else {
-                    names.join(", ")
+                    printable(&names.join(", ")).into_owned()
                 }
             };
             [
-                node.id.clone(),
+                printable(&node.id).into_owned(),
                 listed(&node.predicted),
                 listed(&percents),
                 node.labels.as_deref().map_or("-".to_owned(), listed),
@@ -205,6 +205,29 @@ impl Summary for Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_and_class_names_cannot_act_on_the_terminal() {
+        let told = Told {
+            predictions: vec![Node {
+                id: "a\x1b]0;b\x07\nc".into(),
+                predicted: vec!["x\x1b[2Jy".into()],
+                probability: vec![0.5],
+                labels: Some(vec!["z\nw".into()]),
+            }],
+            model: By {
+                run: "r\x1b[1m".into(),
+                epoch: 1,
+                val: None,
+            },
+        };
+        assert_eq!(
+            told.text(),
+            "id                   predicted    probability  true\n\
+             a\\u{1b}]0;b\\u{7}\\nc  x\\u{1b}[2Jy       50.0 %  z\\nw\n\
+             by the model of r\\u{1b}[1m after epoch 1"
+        );
+    }
 
     #[test]
     fn predictions_of_some_nodes_are_a_table() {

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::bail;
-use grappa_console::{Bars, ByteSize, Console, Summary, count, print_line};
+use grappa_console::{Bars, ByteSize, Console, Summary, count, print_line, printable};
 use grappa_engine::{progress::Progress, store::Store};
 use grappa_trainer::{
     run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord, summary},
@@ -150,7 +150,7 @@ impl Summary for Trained {
         let best = summary.best_epoch.map_or("-".to_owned(), |epoch| epoch.to_string());
         format!(
             "{}: test accuracy {} at the best validation {} (epoch {best} of {}), in {:.1} s",
-            self.folder,
+            printable(&self.folder),
             percent(summary.test_accuracy),
             percent(summary.val_accuracy),
             summary.epochs,

@@ -3,18 +3,21 @@
 //! A store knows classes by number. A file with a line for each, in the order of numbers, says what they are called; a run
 //! keeps a copy of it.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
-use grappa_engine::{Error as EngineError, Position};
+use grappa_engine::{Error as EngineError, Position, io::regular};
 
 use crate::Result;
+
+/// Names of a million classes, and more.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads the names of so many classes: a line for each, in the order of numbers.
 ///
 /// # Errors
 /// If the file can't be read, is no UTF-8, or has more or fewer names.
 pub fn read(path: &Path, classes: u64) -> Result<Vec<String>> {
-    let text = fs::read_to_string(path).map_err(EngineError::io("read", path))?;
+    let text = regular::read_text(path, FILE_BYTES_MAX)?;
     let names: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
     if names.len() as u64 != classes {
         let what = format!(
@@ -39,6 +42,8 @@ pub fn name(names: &[String], class: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -327,6 +327,16 @@ impl EdgeSource {
         }
     }
 
+    /// Fails unless the bytes of all archives have the CRCs that they should have. Bytes that were not read, as those of
+    /// skipped blocks, are read now. Nothing that was read may be believed before.
+    pub fn check(&self) -> Result<()> {
+        self.files.iter().try_for_each(|file| match &file.content {
+            Content::Table { table, .. } => table.check(),
+            // Compressed text has checksums of its own, which are checked as it is unpacked; Parquet pages may have.
+            Content::Nothing | Content::Text { .. } | Content::PackedText { .. } | Content::Parquet { .. } => Ok(()),
+        })
+    }
+
     /// Takes a block of this file, if need be after waiting for who is unpacking it.
     fn take(&self, index: usize, skip: &dyn Fn(BlockId) -> bool, wait: bool) -> Result<Taken<'_>> {
         fn lock<T>(mutex: &Mutex<T>, wait: bool) -> Option<MutexGuard<'_, T>> {

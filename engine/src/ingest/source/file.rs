@@ -17,7 +17,8 @@ use std::{
 
 use rustix::fs::Advice;
 
-use crate::{Error, Position, Result};
+use super::crc::{CrcMismatch, MemberCrc};
+use crate::{Error, Position, Result, io::regular};
 
 /// Compressed bytes are read from the file in pieces of this size.
 const PIECE_BYTES: usize = 256 << 10;
@@ -33,22 +34,15 @@ pub(super) struct InputFile {
 impl InputFile {
     /// Opens `path`, which must be a regular file: blocks are read from anywhere in it, and read again on `--resume`.
     pub fn open(path: &Path) -> Result<Arc<Self>> {
-        let file = File::open(path).map_err(Error::io("open", path))?;
-        let metadata = file.metadata().map_err(Error::io("read", path))?;
-        if metadata.is_dir() {
+        if path.is_dir() {
             return Err(Error::input(
                 path,
                 Position::Whole,
                 "this is a folder; name the files in it, or use --ogb for a folder of the Open Graph Benchmark",
             ));
         }
-        if !metadata.is_file() {
-            return Err(Error::input(
-                path,
-                Position::Whole,
-                "this is a pipe or device; input is read from several places at once, so save it to a file first",
-            ));
-        }
+        let file = regular::open(path)?;
+        let metadata = file.metadata().map_err(Error::io("read", path))?;
         // Advice only: a file system that ignores it is merely slower.
         let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
         Ok(Arc::new(Self {
@@ -144,6 +138,8 @@ pub(super) struct Extent {
     pub compression: Compression,
     /// The member of the archive, for messages.
     pub member: Option<Arc<str>>,
+    /// The CRC of the member's unpacked bytes. Everything that is read of them is checked.
+    pub crc: Option<Arc<MemberCrc>>,
 }
 
 impl Extent {
@@ -154,6 +150,7 @@ impl Extent {
             file: file.clone(),
             compression,
             member: None,
+            crc: None,
         }
     }
 
@@ -179,6 +176,50 @@ impl Extent {
         }
     }
 
+    /// Fills `into` from `offset` of a plain extent.
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_exact_at(into, self.offset + offset)?;
+        self.note(offset, into)
+    }
+
+    /// Takes into account for the CRC that these are the unpacked bytes at `offset`.
+    fn note(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        match &self.crc {
+            Some(crc) => crc.note(offset, bytes).map_err(|mismatch| self.mismatch(mismatch)),
+            None => Ok(()),
+        }
+    }
+
+    fn mismatch(&self, CrcMismatch { expected, found }: CrcMismatch) -> Error {
+        self.error(format!(
+            "the CRC-32 of its bytes is {found:08x}, but the archive says {expected:08x}: the file is damaged; fetch it \
+             again, or write it again with numpy.savez"
+        ))
+    }
+
+    fn ends_early(&self) -> Error {
+        self.error("its data ends earlier than announced; the file is damaged: write it again")
+    }
+
+    /// Fails if the member's bytes do not have the CRC that its archive says, and reads those that nobody has read. Call
+    /// it before believing what was read; where all was read, it costs nothing.
+    pub fn check(&self) -> Result<()> {
+        let Some(crc) = &self.crc else { return Ok(()) };
+        if self.compression == Compression::None {
+            let mut piece = Vec::new();
+            while let Some(gap) = crc.first_gap() {
+                piece.resize((gap.end - gap.start).min(PIECE_BYTES as u64) as usize, 0);
+                self.read_exact_at(&mut piece, gap.start)?;
+            }
+        } else if crc.first_gap().is_some() {
+            self.stream()?.skip(u64::MAX)?;
+            if crc.first_gap().is_some() {
+                return Err(self.ends_early());
+            }
+        }
+        crc.compare().map_err(|mismatch| self.mismatch(mismatch))
+    }
+
     /// A reader of the unpacked bytes from their start.
     pub fn stream(&self) -> Result<Stream> {
         let consumed = Arc::new(AtomicU64::new(0));
@@ -195,7 +236,11 @@ impl Extent {
             Compression::Zstd => Box::new(
                 zstd::stream::read::Decoder::with_buffer(packed).map_err(Error::io("decompress", self.file.path()))?,
             ),
-            Compression::Deflate => Box::new(flate2::bufread::DeflateDecoder::new(packed)),
+            Compression::Deflate => Box::new(Checked {
+                unpacked: flate2::bufread::DeflateDecoder::new(packed),
+                extent: self.clone(),
+                at: 0,
+            }),
         };
         Ok(Stream {
             unpacked,
@@ -230,6 +275,26 @@ impl Read for Pieces {
             .file
             .read_at(&mut into[..wanted], self.extent.offset + at)?;
         self.consumed.fetch_add(read as u64, Ordering::Relaxed);
+        if self.extent.compression == Compression::None {
+            self.extent.note(at, &into[..read]).map_err(io::Error::other)?;
+        }
+        Ok(read)
+    }
+}
+
+/// Hands on what is unpacked of a member, and checks it.
+struct Checked<R> {
+    unpacked: R,
+    extent: Extent,
+    /// Unpacked so far.
+    at: u64,
+}
+
+impl<R: Read> Read for Checked<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.unpacked.read(into)?;
+        self.extent.note(self.at, &into[..read]).map_err(io::Error::other)?;
+        self.at += read as u64;
         Ok(read)
     }
 }
@@ -278,6 +343,10 @@ impl Stream {
 
     /// Says what is wrong with the packed bytes.
     fn error(&self, error: io::Error) -> Error {
+        let error = match error.downcast::<Error>() {
+            Ok(error) => return error,
+            Err(error) => error,
+        };
         let path = self.extent.file.path();
         let at = Position::Offset(self.extent.offset + self.consumed());
         let kind = self.extent.compression.name();
@@ -320,6 +389,11 @@ impl ExtentReader {
         }
     }
 
+    /// Fails unless the CRC is right: see [`Extent::check`].
+    pub fn check(&self) -> Result<()> {
+        self.extent.check()
+    }
+
     pub fn extent(&self) -> &Extent {
         &self.extent
     }
@@ -340,7 +414,7 @@ impl ExtentReader {
     /// Fills `into` from `offset`.
     pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<()> {
         if !self.is_sequential() {
-            return self.extent.file.read_exact_at(into, self.extent.offset + offset);
+            return self.extent.read_exact_at(into, offset);
         }
         let mut guard = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut stream, at) = match guard.take() {
@@ -349,9 +423,7 @@ impl ExtentReader {
         };
         let skipped = stream.skip(offset - at)?;
         if skipped < offset - at || stream.read_full(into)? < into.len() {
-            return Err(self
-                .extent
-                .error("its data ends earlier than announced; the file is damaged: write it again"));
+            return Err(self.extent.ends_early());
         }
         *guard = Some((stream, offset + into.len() as u64));
         Ok(())

@@ -198,6 +198,15 @@ impl LabelSource {
         }
     }
 
+    /// Fails unless the bytes of an archive's member have the CRC that they should have; bytes that were not read are
+    /// read now. Nothing that was read may be believed before.
+    pub fn check(&self) -> Result<()> {
+        match &self.content {
+            Content::Array { reader, .. } => reader.check(),
+            Content::Text(_) => Ok(()),
+        }
+    }
+
     /// Replaces `out` by the labels of rows `first..first + count`, and says how many there were: fewer only at the end.
     pub fn read_rows(&self, first: u64, count: usize, out: &mut LabelBatch) -> Result<usize> {
         out.clear();

@@ -167,6 +167,16 @@ impl MatrixSource {
         }
     }
 
+    /// Fails unless the bytes of an archive's members have the CRCs that they should have; bytes that were not read are
+    /// read now. Nothing that was read may be believed before.
+    pub fn check(&self) -> Result<()> {
+        match &self.content {
+            Content::Dense { reader, .. } => reader.check(),
+            Content::Sparse(sparse) => sparse.check(),
+            Content::Text(_) => Ok(()),
+        }
+    }
+
     /// Replaces `out` by rows `first..first + count`, one after another, and says how many rows these are: fewer than
     /// `count` only at the end of the matrix.
     pub fn read_rows(&self, first: u64, count: usize, out: &mut Vec<f32>) -> Result<usize> {
@@ -304,6 +314,7 @@ impl Sparse {
             let (extent, bytes) = archive.extent("format")?;
             let mut text = vec![0; bytes.min(1 << 10) as usize];
             let read = extent.stream()?.read_full(&mut text)?;
+            extent.check()?;
             // The letters at the end, as |S3 or as <U3 with its zeros between.
             let letters: Vec<u8> = text[..read].iter().copied().filter(|&byte| byte != 0).collect();
             let format = &letters[letters.len().saturating_sub(3)..];
@@ -327,7 +338,9 @@ impl Sparse {
             return Err(shape.error("expected two int64, the numbers of rows and columns"));
         }
         let (mut numbers, mut bytes) = (Vec::new(), vec![0; 2 * shape.element.bytes()]);
-        shape.reader().read_exact_at(&mut bytes, shape.data_offset)?;
+        let reader = shape.reader();
+        reader.read_exact_at(&mut bytes, shape.data_offset)?;
+        reader.check()?;
         indices_of(shape.element, &bytes, &mut numbers);
         let [Some(rows), Some(columns)] = [0, 1].map(|at: usize| u64::try_from(numbers[at]).ok()) else {
             return Err(shape.error("a number of rows or columns is negative"));
@@ -366,6 +379,12 @@ impl Sparse {
             indices,
             data,
         })
+    }
+
+    fn check(&self) -> Result<()> {
+        [&self.indptr_reader, &self.indices_reader, &self.data_reader]
+            .into_iter()
+            .try_for_each(ExtentReader::check)
     }
 
     /// Where the rows' entries begin, and where the last one's end.

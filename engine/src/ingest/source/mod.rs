@@ -5,13 +5,16 @@
 //! - [`MatrixSource`] (features), [`LabelSource`], [`SplitSource`] and [`PartSource`] read what nodes carry;
 //! - [`ogb::discover`] finds all of these in a folder of the Open Graph Benchmark.
 //!
-//! What is read is checked: every message names the file, the line, row or offset, what was found, and what to do. Ids
+//! What is read is checked, against the checksums that a format has: CRC-32 of members of `.npz` and of `.gz`, checksums of
+//! `.zst` and of Parquet pages where these were written with them. A source that has a method `check` must be asked before
+//! what it gave is believed. Every message names the file, the line, row or offset, what was found, and what to do. Ids
 //! come out as the user wrote them; mapping them is the pipeline's business.
 //!
 //! **Memory**: nothing is mapped, no file is held whole. A worker holds one block of input and its parsed edges.
 //! **Cost**: text is parsed at more than half a gigabyte a second and thread, arrays at the speed of memory.
 
 mod batch;
+mod crc;
 mod edges;
 mod file;
 mod labels;

@@ -162,7 +162,9 @@ fn nodes_in(archive: &Npz) -> Result<Option<u64>> {
         return Err(several_graphs(array.extent.file.path()));
     }
     let mut bytes = [0; 8];
-    array.reader().read_exact_at(&mut bytes, array.data_offset)?;
+    let reader = array.reader();
+    reader.read_exact_at(&mut bytes, array.data_offset)?;
+    reader.check()?;
     Ok(Some(u64::from_le_bytes(bytes)))
 }
 

@@ -153,6 +153,12 @@ impl Table {
         2 * self.id.bytes() + self.weights.as_ref().map_or(0, |weights| weights.element_bytes())
     }
 
+    /// Fails unless the bytes of an archive's member have the CRC that they should have.
+    pub fn check(&self) -> Result<()> {
+        // Both halves are of one member.
+        self.sources.check()
+    }
+
     /// The block's first row, and how many it has.
     fn block(&self, block: u64) -> (u64, usize) {
         let first = block * self.block_rows;

@@ -22,7 +22,7 @@ use grappa_formats::{
 };
 
 pub use self::{checksums::Checksums, mapped::MappedPayload};
-use super::durable;
+use super::{durable, regular};
 use crate::{Error, Result};
 
 /// Bytes collected before they go to the kernel.
@@ -152,7 +152,7 @@ pub struct ContainerFile {
 impl ContainerFile {
     /// Opens a file, checks header, kind and length. The payload is not read.
     pub fn open(path: &Path, kind: FileKind) -> Result<Self> {
-        let file = File::open(path).map_err(Error::io("open", path))?;
+        let file = regular::open(path)?;
         let file_bytes = file.metadata().map_err(Error::io("read the length of", path))?.len();
         // Most headers and their meta fit this, and then one read is enough.
         let mut prefix = vec![0; file_bytes.min(256) as usize];

@@ -17,7 +17,10 @@ use rustix::{
 };
 
 use super::{FileIndex, Read, transfer};
-use crate::{Error, Result, io::identity::Identity};
+use crate::{
+    Error, Result,
+    io::{identity::Identity, regular},
+};
 
 /// What direct reads are aligned to where the kernel does not say: a page, which a disk's blocks do not exceed.
 pub(super) const ALIGN_MAX: u32 = 4096;
@@ -44,7 +47,7 @@ enum Direct {
 impl ReadFile {
     /// Looks at the file `path`, and remembers which one it is. If `expected` is given, its length in bytes must be that.
     pub fn open(path: &Path, expected: Option<u64>) -> Result<Self> {
-        let file = File::open(path).map_err(Error::io("open", path))?;
+        let file = regular::open(path)?;
         let identity = Identity::of(&file, path)?;
         if let Some(expected) = expected
             && expected != identity.bytes()

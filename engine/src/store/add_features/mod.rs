@@ -23,7 +23,7 @@ mod fastrp;
 mod tests;
 
 use std::{
-    fmt, fs, io,
+    fmt,
     path::{Path, PathBuf},
 };
 
@@ -45,7 +45,10 @@ use super::{
 use crate::{
     Error, Position, Result,
     aggregate::Budget,
-    io::durable::{self, FolderLock},
+    io::{
+        durable::{self, FolderLock},
+        regular,
+    },
     progress::Progress,
 };
 
@@ -294,10 +297,8 @@ impl Partial<'_> {
     /// Keeps what a run of the same recipe left, and removes all else.
     fn begin(&self, recipe: &str) -> Result<()> {
         let file = self.path.join(RECIPE);
-        match fs::read(&file) {
-            Ok(found) if found == recipe.as_bytes() => return Ok(()),
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Error::io("read", &file)(e)),
-            _ => {}
+        if regular::read_if_there(&file)?.is_some_and(|found| found == recipe.as_bytes()) {
+            return Ok(());
         }
         // The folder itself stays: its lock is what keeps others out.
         durable::empty_folder(&self.path)?;
@@ -308,11 +309,7 @@ impl Partial<'_> {
     /// The next manifest, if an earlier run came so far.
     fn finished_manifest(&self) -> Result<Option<Manifest>> {
         let path = self.manifest();
-        match fs::read(&path) {
-            Ok(bytes) => Ok(Manifest::decode(&bytes).ok()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io("read", path)(e)),
-        }
+        Ok(regular::read_if_there(&path)?.and_then(|bytes| Manifest::decode(&bytes).ok()))
     }
 
     /// Computes the rows of all chunks; returns their files, and how many of them there were.

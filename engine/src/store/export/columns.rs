@@ -336,7 +336,7 @@ impl Work<'_> {
         let chunks = self.store.chunks();
         workers::run(threads, |turn| {
             let buffer_bytes = self.shards.buffer_bytes as usize;
-            let mut writer = SpillWriter::new(self.spill.clone(), turn.number, self.shards.count(), buffer_bytes);
+            let mut writer = SpillWriter::new(self.spill.clone(), turn.number, self.shards.count(), buffer_bytes)?;
             while turn.goes_on() {
                 let chunk = next_chunk.fetch_add(1, Ordering::Relaxed);
                 if chunk >= u64::from(chunks.chunks()) {

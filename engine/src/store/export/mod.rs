@@ -20,7 +20,7 @@ use grappa_formats::manifest::ExternalIds;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::Store;
-use crate::{Error, Position, Result};
+use crate::{Error, Position, Result, workers};
 
 /// What an export may use.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +41,7 @@ pub struct Exported {
 }
 
 fn pool(threads: usize) -> Result<ThreadPool> {
+    workers::check_threads(threads)?;
     ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()

@@ -50,6 +50,7 @@ use crate::{
     io::{
         container::{ContainerFile, MappedPayload},
         map::Access,
+        regular,
     },
     progress::Progress,
     workers,
@@ -448,8 +449,7 @@ impl Check<'_> {
             if self.listed(manifest, &path).is_none() {
                 continue;
             }
-            let decoded = fs::read(self.root.join(&path))
-                .map_err(Error::io("read", &path))
+            let decoded = regular::read(&self.root.join(&path))
                 .and_then(|bytes| splits::decode(&bytes, &entry.name, manifest.nodes).map_err(Error::format(&path)));
             let set = match decoded {
                 Ok(set) => set,

@@ -6,12 +6,15 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
-    fs::{self, File},
+    fs::File,
     io::{BufWriter, Write},
     path::Path,
 };
 
-use grappa_engine::{Error as EngineError, io::durable::Temporary};
+use grappa_engine::{
+    Error as EngineError,
+    io::{durable::Temporary, regular},
+};
 use safetensors::{SafeTensorError, SafeTensors, tensor::TensorInfo};
 use serde_json::{Map, Value, json};
 
@@ -82,8 +85,7 @@ fn write(file: &File, tensors: &[(String, &NamedTensor)], metadata: &BTreeMap<St
 /// # Errors
 /// If the file can't be read, is none, or is truncated.
 pub fn read_tensors(path: &Path) -> Result<(Vec<NamedTensor>, HashMap<String, String>)> {
-    let bytes = fs::read(path).map_err(EngineError::io("read", path))?;
-    parse(path, &bytes)
+    parse(path, &regular::read(path)?)
 }
 
 /// As [`read_tensors`], of the bytes of a file.

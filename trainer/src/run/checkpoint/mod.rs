@@ -25,7 +25,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_engine::{Error as EngineError, io::durable};
+use grappa_engine::{
+    Error as EngineError,
+    io::{durable, regular},
+};
 use xxhash_rust::xxh3::Xxh3;
 
 use self::file::write_named;
@@ -88,8 +91,7 @@ impl Checkpoint {
     /// [`Error::RunFile`] if it is truncated, damaged or no checkpoint; [`Error::Options`] if it is of a newer version;
     /// else if it can't be read.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = fs::read(path).map_err(EngineError::io("read", path))?;
-        Self::parse(path, &bytes)
+        Self::parse(path, &regular::read(path)?)
     }
 
     fn parse(path: &Path, bytes: &[u8]) -> Result<Self> {

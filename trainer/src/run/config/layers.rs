@@ -1,8 +1,8 @@
 //! Defaults, files and flags, one over the other.
 
-use std::{fs, ops::Range, path::Path};
+use std::{ops::Range, path::Path};
 
-use grappa_engine::{Error as EngineError, Position};
+use grappa_engine::{Error as EngineError, Position, io::regular};
 use serde::Serialize;
 use toml::{Table, Value};
 use xxhash_rust::xxh3::xxh3_64;
@@ -133,9 +133,12 @@ impl TrainConfig {
     }
 }
 
+/// A configuration is a few lines.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
 /// What a file says, as a configuration and as the keys that are in it.
 fn read(file: &Path) -> Result<(TrainConfig, Table)> {
-    let text = fs::read_to_string(file).map_err(EngineError::io("read", file))?;
+    let text = regular::read_text(file, FILE_BYTES_MAX)?;
     let wrong = |span: Option<Range<usize>>, what: String| {
         let line = |span: Range<usize>| text[..span.start].matches('\n').count() as u64 + 1;
         Error::from(EngineError::input(

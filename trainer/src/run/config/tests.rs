@@ -1,4 +1,8 @@
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use tempfile::tempdir;
 use toml::Value;
@@ -410,4 +414,18 @@ fn names_of_choices_read_back() {
     }
     let error = "lion".parse::<Optimizer>().unwrap_err().to_string();
     assert_eq!(error, "unknown optimizer `lion`: use adam, adamw or sgd");
+}
+
+#[test]
+fn a_configuration_is_a_small_regular_file() {
+    let folder = tempdir().unwrap();
+    let error = |path: &Path| TrainConfig::layered(Some(path), &none()).unwrap_err().to_string();
+    assert!(error(Path::new("/dev/zero")).contains("/dev/zero: this is a device"));
+    let path = folder.path().join("RUN.toml");
+    fs::write(&path, "# long\n".repeat(1 << 18)).unwrap();
+    assert!(error(&path).contains("at most 1048576 bytes"), "{}", error(&path));
+    fs::remove_file(&path).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    assert!(error(&path).contains("this is a pipe"), "{}", error(&path));
 }

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_engine::{Error as EngineError, Position};
+use grappa_engine::{Error as EngineError, Position, io::regular};
 
 use super::record::EpochRecord;
 use crate::Result;
@@ -59,7 +59,7 @@ impl Metrics {
 
 /// The records up to the one of `epoch`, and how many bytes they take. A last line that is torn is not read.
 pub(super) fn read(path: &Path, epoch: u64) -> Result<(Vec<EpochRecord>, u64)> {
-    let text = fs::read(path).map_err(EngineError::io("read", path))?;
+    let text = regular::read(path)?;
     let (mut records, mut length) = (Vec::new(), 0);
     for (number, line) in (1..).zip(text.split_inclusive(|&byte| byte == b'\n')) {
         let is_last = length + line.len() == text.len();

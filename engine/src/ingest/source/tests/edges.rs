@@ -774,7 +774,7 @@ fn empty_missing_and_odd_inputs_are_refused() {
         &["cannot open", "absent"],
     );
     assert_contains(&message(open(&[folder.0.path().to_owned()])), &["folder", "--ogb"]);
-    assert_contains(&message(open(&["/dev/null".into()])), &["pipe or device"]);
+    assert_contains(&message(open(&["/dev/null".into()])), &["/dev/null", "a device"]);
     assert_contains(&message(open(&[])), &["--edges"]);
 }
 

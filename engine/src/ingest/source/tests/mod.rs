@@ -1,5 +1,6 @@
 //! What readers promise, checked against files as users and their programs write them.
 
+mod damage;
 mod edges;
 mod nodes;
 mod packed;
@@ -97,7 +98,8 @@ fn npz(members: &[(&str, Vec<u8>)], deflated: bool, zip64: bool) -> Vec<u8> {
         let mut common = Vec::new();
         common.extend([45, 0, 0, 0]);
         common.extend(method.to_le_bytes());
-        common.extend([0; 8]);
+        common.extend([0; 4]);
+        common.extend(crc32fast::hash(bytes).to_le_bytes());
         common.extend(short(sizes[1]));
         common.extend(short(sizes[0]));
         common.extend((name.len() as u16).to_le_bytes());

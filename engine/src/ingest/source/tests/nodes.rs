@@ -225,7 +225,7 @@ fn arrays_that_are_no_features_are_refused() {
 }
 
 /// A CSR archive of the matrix [[0, 2, 0], [0, 0, 0], [1, 0, 7]], in which 7 is 3 + 4.
-fn csr(format: Option<&str>, deflated: bool, change: impl Fn(&mut Vec<(&str, Vec<u8>)>)) -> Vec<u8> {
+pub(super) fn csr(format: Option<&str>, deflated: bool, change: impl Fn(&mut Vec<(&str, Vec<u8>)>)) -> Vec<u8> {
     let mut members = vec![
         ("indices", npy("<i4", "(4,)", &le(&[1_i32, 0, 2, 2], i32::to_le_bytes))),
         ("indptr", npy("<i8", "(4,)", &le(&[0_i64, 1, 1, 4], i64::to_le_bytes))),

@@ -78,23 +78,16 @@ fn archives_that_are_damaged_or_hold_no_edges_are_refused() {
 }
 
 #[test]
-fn no_flipped_byte_of_an_archive_or_array_makes_a_reader_panic() {
+fn no_flipped_byte_of_an_array_makes_a_reader_panic() {
     let folder = Folder::new();
     let array = npy("<i8", "(2, 2)", &le(&[1_i64, 2, 3, 4], i64::to_le_bytes));
-    let archive = npz(&[("edge_index", array.clone())], true, true);
-    for whole in [
-        array,
-        archive,
-        npz(&[("edge_index", npy("<i4", "(1, 2)", &[0; 8]))], false, false),
-    ] {
-        for at in 0..whole.len() {
-            for flip in [0xff, 0x01, 0x80] {
-                let mut flipped = whole.clone();
-                flipped[at] ^= flip;
-                let path = folder.file("e", flipped);
-                // Right, wrong or refused: all but a panic will do, as these formats have no checksums.
-                let _ = EdgeSource::open(&[path], EdgeSourceOptions::default()).and_then(|source| read(&source, 1));
-            }
+    for at in 0..array.len() {
+        for flip in [0xff, 0x01, 0x80] {
+            let mut flipped = array.clone();
+            flipped[at] ^= flip;
+            let path = folder.file("e", flipped);
+            // Right, wrong or refused: all but a panic will do, as this format has no checksums.
+            let _ = EdgeSource::open(&[path], EdgeSourceOptions::default()).and_then(|source| read(&source, 1));
         }
     }
 }

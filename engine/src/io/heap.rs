@@ -1,0 +1,195 @@
+//! What happens when the system refuses memory (`ulimit -v`, a container's limit).
+//!
+//! Rust's collections abort the process. Two things replace that:
+//!
+//! - large buffers are reserved with [`reserve`] or [`zeroed`], which return [`Error::Memory`]: the program cleans up and
+//!   keeps what can be resumed;
+//! - programs allocate with [`Heap`], which ends the process with one line on stderr and exit status 1 when any other
+//!   allocation fails.
+//!
+//! A process that a container kills for its memory gets no chance to say anything.
+
+#![expect(unsafe_code, reason = "an allocator is unsafe by its interface")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    io::{self, IsTerminal},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use bytemuck::{Zeroable, allocation::try_zeroed_vec};
+
+use crate::{Error, Result};
+
+thread_local! {
+    /// Whether this thread takes a refusal for an answer.
+    static MAY_REFUSE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Reserves room for `additional` more values, and no more than that. `what` completes "cannot get memory for".
+///
+/// # Errors
+/// [`Error::Memory`] if the system refuses.
+pub fn reserve<T>(values: &mut Vec<T>, additional: usize, what: &'static str) -> Result<()> {
+    allowing_refusal(|| values.try_reserve_exact(additional)).map_err(|_| memory_error::<T>(additional, what))
+}
+
+/// So many zeros, which take memory as they are touched. `what` completes "cannot get memory for".
+///
+/// # Errors
+/// [`Error::Memory`] if the system refuses.
+pub fn zeroed<T: Zeroable>(length: usize, what: &'static str) -> Result<Vec<T>> {
+    allowing_refusal(|| try_zeroed_vec(length)).map_err(|()| memory_error::<T>(length, what))
+}
+
+fn allowing_refusal<T>(allocate: impl FnOnce() -> T) -> T {
+    MAY_REFUSE.set(true);
+    let result = allocate();
+    MAY_REFUSE.set(false);
+    result
+}
+
+fn memory_error<T>(values: usize, what: &'static str) -> Error {
+    Error::Memory {
+        bytes: (values as u64).saturating_mul(size_of::<T>() as u64),
+        what,
+        source: io::ErrorKind::OutOfMemory.into(),
+    }
+}
+
+/// The system's allocator, for programs: `#[global_allocator] static HEAP: Heap = Heap;`. A refusal that nobody handles
+/// ends the process with one line on stderr and exit status 1.
+#[derive(Debug, Clone, Copy)]
+pub struct Heap;
+
+// SAFETY: all calls go to the system's allocator with the caller's arguments, and its answers are passed on.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the conditions, which are the same.
+        answer(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        answer(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        // SAFETY: as above.
+        answer(unsafe { System.realloc(memory, layout, bytes) }, bytes)
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) };
+    }
+}
+
+#[inline]
+fn answer(memory: *mut u8, bytes: usize) -> *mut u8 {
+    if memory.is_null() {
+        refused(bytes);
+    }
+    memory
+}
+
+/// Returns if the thread handles it itself. Allocates nothing.
+#[cold]
+fn refused(bytes: usize) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    // A thread that has ended its locals handles nothing any more.
+    if MAY_REFUSE.try_with(Cell::get).unwrap_or(false) {
+        return;
+    }
+    if TOLD.swap(true, Ordering::Relaxed) {
+        // Another thread is telling, and about to end the process.
+        loop {
+            std::thread::park();
+        }
+    }
+    let mut line = Line::default();
+    // Over the progress bar, if there is one.
+    if io::stderr().is_terminal() {
+        line.push(b"\r\x1b[K");
+    }
+    line.push(b"error: cannot get ");
+    line.push_number(bytes);
+    line.push(
+        b" bytes of memory; give a smaller --memory or fewer --threads, or raise the limit (`ulimit -v`, the \
+          container's); what is not finished can be continued with --resume\n",
+    );
+    // SAFETY: the line has so many bytes. `_exit` runs no code of this process, which could need memory.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, line.text.as_ptr().cast(), line.bytes);
+        libc::_exit(1);
+    }
+}
+
+/// A line of text on the stack.
+struct Line {
+    text: [u8; 512],
+    bytes: usize,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            text: [0; 512],
+            bytes: 0,
+        }
+    }
+}
+
+impl Line {
+    fn push(&mut self, text: &[u8]) {
+        self.text[self.bytes..self.bytes + text.len()].copy_from_slice(text);
+        self.bytes += text.len();
+    }
+
+    fn push_number(&mut self, mut number: usize) {
+        let mut digits = [0; 20];
+        let mut first = digits.len();
+        while first == digits.len() || number > 0 {
+            first -= 1;
+            digits[first] = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+        self.push(&digits[first..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_an_error_that_names_the_size_and_the_purpose() {
+        let mut values = vec![1u64, 2];
+        let error = reserve(&mut values, 1 << 57, "a test").unwrap_err().to_string();
+        assert!(
+            error.contains("1152921504606846976 bytes of memory for a test") && error.contains("ulimit -v"),
+            "{error}"
+        );
+        assert_eq!(values, [1, 2]);
+        let error = zeroed::<u64>(usize::MAX, "a test").unwrap_err();
+        assert!(matches!(error, Error::Memory { bytes: u64::MAX, .. }), "{error}");
+    }
+
+    #[test]
+    fn what_fits_is_reserved_exactly() {
+        assert_eq!(zeroed::<u8>(3, "a test").unwrap(), [0, 0, 0]);
+        let mut values = vec![0u8; 10];
+        reserve(&mut values, 1000, "a test").unwrap();
+        assert!(values.capacity() >= 1010);
+    }
+
+    #[test]
+    fn the_line_is_the_number_in_words() {
+        for (number, shown) in [(0, "0"), (7, "7"), (1024, "1024"), (usize::MAX, "18446744073709551615")] {
+            let mut line = Line::default();
+            line.push_number(number);
+            assert_eq!(&line.text[..line.bytes], shown.as_bytes());
+        }
+    }
+}

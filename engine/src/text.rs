@@ -1,0 +1,85 @@
+//! Text from files and file names, as it can be shown on a terminal.
+
+use std::{borrow::Cow, fmt::Write};
+
+/// `text` with everything escaped that a terminal would act upon instead of showing it: control characters, of which
+/// escape sequences are made, line ends, and marks that reverse the direction of writing.
+///
+/// For all that people read: messages, summaries, tables. What programs read keeps its bytes.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(acts_on_terminal) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match character {
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push_str("\\t"),
+            _ if acts_on_terminal(character) => {
+                write!(shown, "\\u{{{:x}}}", u32::from(character)).expect("a string takes everything");
+            }
+            _ => shown.push(character),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// [`printable`] of each line, for text that is laid out in lines.
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    if !text.contains(|character| character != '\n' && acts_on_terminal(character)) {
+        return Cow::Borrowed(text);
+    }
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n").into()
+}
+
+fn acts_on_terminal(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            // Marks, embeddings, overrides and isolates of direction; separators of lines and paragraphs.
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_act_upon_is_escaped() {
+        for (text, shown) in [
+            ("\x1b]0;title\x07", "\\u{1b}]0;title\\u{7}"),
+            ("a\nb\r\tc\0", "a\\nb\\r\\tc\\u{0}"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("admin\u{202e}txt", "admin\\u{202e}txt"),
+            ("\u{7f}", "\\u{7f}"),
+        ] {
+            assert_eq!(printable(text), shown);
+            assert!(!shown.chars().any(acts_on_terminal));
+        }
+    }
+
+    #[test]
+    fn names_in_any_script_stay_as_they_are() {
+        for text in [
+            "",
+            "a b",
+            "C:\\x",
+            "\"quoted\"",
+            "größe",
+            "東京",
+            "עברית",
+            "🦀",
+            "e\u{301}",
+        ] {
+            assert!(matches!(printable(text), Cow::Borrowed(same) if same == text), "{text}");
+        }
+    }
+
+    #[test]
+    fn line_ends_of_a_layout_are_kept() {
+        assert_eq!(printable_lines("a\nb"), "a\nb");
+        assert_eq!(printable_lines("a\n\x1b[2J\nb\n"), "a\n\\u{1b}[2J\nb\n");
+    }
+}
