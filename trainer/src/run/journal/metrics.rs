@@ -1,7 +1,7 @@
 //! `metrics.jsonl`: a line for each epoch.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io::Write,
     path::{Path, PathBuf},
 };
