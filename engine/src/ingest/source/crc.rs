@@ -11,8 +11,8 @@
 //! ```
 //!
 //! So the check costs no second pass over the file. Bytes that nobody has read in the end are found by
-//! [`first_gap`](MemberCrc::first_gap). **Memory**: a span for each gap between what was read. **Cost**: some 0.1 ns a
-//! byte, and about a microsecond a block to combine.
+//! [`first_gap`](MemberCrc::first_gap). **Memory**: a span for each gap between what was read. **Cost**: some 0.2 ns a
+//! byte, and 32 ns to combine two spans.
 
 use std::{
     collections::BTreeMap,
