@@ -114,7 +114,7 @@ fn require_regular(path: &Path, kind: FileType) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::{io::Write, time::Instant};
 
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -144,10 +144,10 @@ mod tests {
 
     #[test]
     fn a_pipe_is_refused_without_disturbing_who_writes_to_it() {
-        let (reader, mut writer) = std::io::pipe().unwrap();
+        let (reader, mut writer) = io::pipe().unwrap();
         let name = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
         refused(open(Path::new(&name)), "this is a pipe");
-        std::io::Write::write_all(&mut writer, b"still open").unwrap();
+        writer.write_all(b"still open").unwrap();
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
         refused(read_up_to(Path::new("/proc/self/status"), 11), "at most 11 bytes");
         fs::write(&path, b"ab\xff").unwrap();
         refused(read_text(&path, 12), "at offset 2: expected text in UTF-8");
-        let flags = fcntl_getfl(&open(&path).unwrap()).unwrap();
+        let flags = fcntl_getfl(open(&path).unwrap()).unwrap();
         assert!(!flags.contains(OFlags::NONBLOCK));
     }
 }

@@ -21,7 +21,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs,
-    io::{self, Read},
+    io::Read,
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
         fs::MetadataExt,

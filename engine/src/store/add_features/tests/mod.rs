@@ -3,7 +3,7 @@
 mod stopped;
 mod values;
 
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use std::{collections::BTreeMap, fs, ops::RangeInclusive};
 
 use grappa_formats::manifest::EdgeOptions;
 
