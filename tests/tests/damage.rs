@@ -22,7 +22,10 @@ use grappa_engine::{
         verify::{VerifyReport, verify},
     },
 };
-use grappa_formats::NodeId;
+use grappa_formats::{
+    NodeId,
+    container::{FileKind, Header},
+};
 use grappa_tests::{
     files::{assert_same, copy_folder, files_of, memory_folder},
     graph::{Graph, SPLITS},
@@ -402,6 +405,83 @@ fn the_program_names_file_and_offset_and_exits_with_1() {
     );
     let ran = verify(&[]).failure(&["all.grappa", "1 problem"]);
     assert!(ran.stdout.contains("chunk-1/features"), "{}", ran.stdout);
+}
+
+/// Flips the byte in the middle of a file's payload while `body` runs, which is told what errors call the place.
+fn with_flip(store: &Path, file: &str, body: impl FnOnce(&str)) {
+    let path = store.join(file);
+    let sound = fs::read(&path).unwrap();
+    let kind = FileKind(sound[8..12].try_into().unwrap());
+    let header = Header::decode(&sound, kind, sound.len() as u64).unwrap();
+    let at = header.payload_bytes / 2;
+    let block = header.block(at / u64::from(header.block_bytes));
+    let mut damaged = sound.clone();
+    damaged[(header.payload_offset + at) as usize] ^= 1;
+    fs::write(&path, damaged).unwrap();
+    body(&format!(
+        "{}: payload block at offset {}",
+        path.display(),
+        header.payload_offset + block.start
+    ));
+    fs::write(&path, sound).unwrap();
+}
+
+#[test]
+fn a_program_that_reads_a_damaged_file_names_it_and_the_place() {
+    let (folder, stores) = fixture();
+    let [all, weighted, named] = &stores[..] else {
+        panic!("three stores")
+    };
+    let out = folder.path().join("out");
+    let sample = [
+        "sample",
+        "--seeds",
+        "all",
+        "--batch",
+        "90",
+        "--batches",
+        "1",
+        "--fanouts",
+        "-1",
+    ];
+    let sampled = |view| [&sample[..], &["--view", view]].concat();
+    let edges = vec!["export", "--edges", "OUT.tsv"];
+    let mut cases = vec![
+        (all, "chunk-1/features", vec!["export", "--features", "OUT.npy"]),
+        (all, "chunk-1/labels", vec!["export", "--labels", "OUT.npy"]),
+        (weighted, "chunk-1/weights", edges.clone()),
+        (named, "ids/dictionary", edges.clone()),
+        (named, "ids/order", edges.clone()),
+        (all, "chunk-1/features", sampled("memory")),
+        (all, "chunk-1/features", vec!["preaggregate", "--kind", "mean"]),
+    ];
+    for file in ["chunk-1/edges", "chunk-1/degrees"] {
+        cases.extend([
+            (all, file, edges.clone()),
+            (all, file, sampled("memory")),
+            (all, file, sampled("mapped")),
+            (all, file, vec!["preaggregate", "--kind", "mean"]),
+            (weighted, file, vec!["add-features", "--kind", "degrees"]),
+            (weighted, file, vec!["add-features", "--kind", "fastrp", "--dim", "8"]),
+            (all, file, vec!["info", "--coverage"]),
+        ]);
+    }
+    for (number, (store, file, arguments)) in cases.into_iter().enumerate() {
+        with_flip(store, file, |place| {
+            let mut program = command("grappa-store");
+            program.arg(arguments[0]).arg(store);
+            for argument in &arguments[1..] {
+                program.arg(argument.replace("OUT", &format!("{}-{number}", out.display())));
+            }
+            println!("{program:?}");
+            run(&mut program).failure(&[place]);
+        });
+        // What a program would go on with, and another one may not.
+        let unfinished = store.join("features.partial");
+        if unfinished.exists() {
+            fs::remove_dir_all(unfinished).unwrap();
+        }
+    }
 }
 
 #[test]

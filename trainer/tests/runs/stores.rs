@@ -30,7 +30,7 @@ pub const BUDGET: PredictBudget = PredictBudget {
     threads: 2,
 };
 
-struct Unseen;
+pub struct Unseen;
 
 impl Watcher for Unseen {
     fn progress(&self) -> &dyn Progress {
