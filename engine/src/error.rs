@@ -6,7 +6,10 @@ use std::{
 };
 
 use grappa_formats::FormatError;
+use rustix::io::Errno;
 use thiserror::Error;
+
+use crate::size::ByteSize;
 
 /// The result of an engine operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -15,7 +18,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Error)]
 pub enum Error {
     /// The operating system refused.
-    #[error("cannot {action} {}: {source}", .path.display())]
+    #[error("cannot {action} {}: {source}{}", .path.display(), remedy(.source))]
     Io {
         /// A verb phrase: `open`, `read`, `create`, ...
         action: &'static str,
@@ -52,7 +55,7 @@ pub enum Error {
         source: Box<Error>,
     },
     /// A piece of a file could not be read.
-    #[error("cannot read {} at offset {offset}: {source}", .path.display())]
+    #[error("cannot read {} at offset {offset}: {source}{}", .path.display(), remedy(.source))]
     Read {
         /// The file.
         path: PathBuf,
@@ -91,9 +94,39 @@ pub enum Error {
         /// What the operating system said.
         source: io::Error,
     },
+    /// A memory budget is too small.
+    #[error(
+        "{} of memory are too little for {what}: at least {} is needed; {remedy}",
+        ByteSize(*.given),
+        ByteSize(*.least).rounded_up()
+    )]
+    Budget {
+        /// What it is too small for.
+        what: String,
+        /// The budget, in bytes.
+        given: u64,
+        /// A budget that would do, in bytes.
+        least: u64,
+        /// What else would help.
+        remedy: &'static str,
+    },
     /// Options that contradict each other, the input or the machine; the message says which value would do.
     #[error("{0}")]
     Options(String),
+}
+
+/// What helps against an error of the operating system, where that is not plain from what it says.
+fn remedy(source: &io::Error) -> &'static str {
+    match Errno::from_io_error(source) {
+        Some(Errno::MFILE) => {
+            "; the process has as many files open as it may: raise the limit (`ulimit -n`), or use fewer files: stores of \
+             fewer --chunks, input in fewer parts"
+        }
+        Some(Errno::NFILE) => {
+            "; the system has as many files open as it may: close other programs, or raise the limit (`sysctl fs.file-max`)"
+        }
+        _ => "",
+    }
 }
 
 /// Where in an input file something is wrong. Displays as what follows the file's name.

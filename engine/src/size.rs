@@ -10,6 +10,11 @@ use std::{fmt, str::FromStr, time::Duration};
 pub struct ByteSize(pub u64);
 
 impl ByteSize {
+    /// In whole MiB, rounded up: so much is always enough. `120 MiB`, which reads back too.
+    pub fn rounded_up(self) -> String {
+        format!("{} MiB", self.0.div_ceil(1 << 20))
+    }
+
     /// The shortest text that reads back to the same number of bytes: `4GiB`, `1536MiB`, `1000000001`.
     pub fn exact(self) -> String {
         let units = [(50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];

@@ -145,15 +145,12 @@ fn wrong_wishes_are_refused_with_what_would_do() {
     // The smallest budget that would do is named, and does.
     for view in ["auto", "mapped", "memory"] {
         let with = |memory: &str| ["--batches", "20", "--view", view, "--memory", memory].map(str::to_owned);
-        let least = if view == "memory" { "2MiB" } else { "1MiB" };
-        let refused = run(sample(&store, &[]).args(with(least))).failure(&["memory"]);
-        let bytes: u64 = refused
-            .stderr
-            .split(|c: char| !c.is_ascii_digit())
-            .filter_map(|number| number.parse().ok())
-            .max()
-            .expect("a number of bytes");
-        let enough = with(&bytes.to_string());
+        let less = if view == "memory" { "10MiB" } else { "9MiB" };
+        let refused = run(sample(&store, &[]).args(with(less))).failure(&["memory"]);
+        let least = refused.stderr.split("at least ").nth(1).expect("what is needed");
+        let least = least.split(" is needed").next().expect("a size");
+        assert!(least.ends_with(" MiB"), "{least}");
+        let enough = with(least);
         sampled(&store, &enough.each_ref().map(String::as_str));
     }
 }
@@ -210,6 +207,66 @@ fn peak_memory_is_the_budget_and_a_bit() {
         assert!(
             told["bytes_read"].as_u64().unwrap() > 0,
             "features do not fit the budget"
+        );
+    }
+}
+
+/// Minibatches of half a million rows, which take most of the memory, and tables and lists of seeds beside them.
+#[test]
+fn large_minibatches_take_no_more_than_the_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_in(
+        folder.path(),
+        "rmat",
+        &[
+            "--scale",
+            "22",
+            "--edge-factor",
+            "2",
+            "--feature-dim",
+            "8",
+            "--feature-dtype",
+            "f16",
+        ],
+    );
+    let common = [
+        "--batches",
+        "12",
+        "--batch",
+        "262144",
+        "--fanouts",
+        "5",
+        "--threads",
+        "2",
+    ];
+    // Half of the nodes as a list.
+    let list = folder.path().join("half.txt");
+    fs::write(
+        &list,
+        (0..1 << 21).map(|id| format!("{}\n", 2 * id)).collect::<String>(),
+    )
+    .unwrap();
+    for seeds in ["all", list.to_str().unwrap()] {
+        let with = |memory| [&common[..], &["--view", "mapped", "--seeds", seeds, "--memory", memory]].concat();
+        let refused = run(&mut sample(&store, &with("96MiB"))).failure(&["at least "]);
+        let least = refused.stderr.split("at least ").nth(1).expect("what is needed");
+        let least = least.split(" is needed").next().expect("a size");
+        let told = sampled(&store, &with(least));
+        let budget: u64 = least.trim_end_matches(" MiB").parse().unwrap();
+        let Some(peak) = told["peak_rss_bytes"].as_u64() else {
+            return skip(
+                "large_minibatches_take_no_more_than_the_budget",
+                "the kernel does not tell peak memory",
+            );
+        };
+        assert!(
+            peak <= budget << 20,
+            "{seeds}: {peak} bytes with a budget of {budget} MiB"
+        );
+        // A command that took little would not have been tested.
+        assert!(
+            peak >= budget << 19,
+            "{seeds}: {peak} bytes with a budget of {budget} MiB"
         );
     }
 }

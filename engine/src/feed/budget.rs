@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Error, io::read};
 
-/// Bytes for what is not counted one by one: stacks of threads, lists of files, scratch rows.
+/// Bytes for what is not counted one by one: stacks of threads, lists of files.
 const SMALL_BYTES: u64 = 1 << 20;
 /// The most batches of a window unless the user wants more: at least so many,
 const LOOKAHEAD_MAX: u64 = 64;
@@ -75,12 +75,12 @@ impl Budget {
                 Ok(_) => break,
             }
         }
-        Err(Error::Options(format!(
-            "{} bytes of memory are too little for the feature feed: the smallest that would do for minibatches of this \
-             size is {}; or sample with smaller batches or fanouts",
-            options.memory_bytes + options.rows_bytes,
-            enough.memory_bytes + options.rows_beside(enough.memory_bytes)
-        )))
+        Err(Error::Budget {
+            what: "the feature feed, with minibatches of this size".into(),
+            given: options.memory_bytes + options.rows_bytes,
+            least: enough.memory_bytes + options.rows_beside(enough.memory_bytes),
+            remedy: "or sample with smaller batches, fewer neighbours (--fanouts) or fewer --threads",
+        })
     }
 }
 
@@ -103,12 +103,16 @@ struct Costs {
 impl Costs {
     fn new(options: &FeedOptions, demand: &Demand, format: Option<&RowFormat>) -> Self {
         let rows = demand.rows as u64;
+        let scratch = demand.scratch_bytes + format.map_or(0, RowFormat::scratch_bytes);
+        let source = demand.source_bytes.saturating_add(options.threads as u64 * scratch);
         let per_slot = format.map_or(0, |format| format.slot_bytes() as u64)
             + Geometry::BYTES_PER_SLOT
             // Each slot may be a miss of the window that is read or of the one that is planned.
             + 2 * size_of::<Miss>() as u64;
         Self {
-            left: i128::from(options.memory_bytes) - i128::from(options.memory_bytes / Reserve::SHARE + SMALL_BYTES),
+            left: i128::from(options.memory_bytes)
+                - i128::from(options.memory_bytes / Reserve::SHARE + SMALL_BYTES)
+                - i128::from(source),
             demand: demand.clone(),
             minibatch: demand.minibatch_bytes(),
             places: rows * size_of::<u32>() as u64,

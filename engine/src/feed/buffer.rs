@@ -9,7 +9,7 @@ use super::{
     options::{OutputDtype, RegisterMemory, Registration},
     rows::RowFormat,
 };
-use crate::{Error, Result, io::arena::Arena};
+use crate::{Error, Result, io::arena::Arena, size::ByteSize};
 
 /// Feature rows of a minibatch, one after another without gaps, and after them those of their aggregates, if these were
 /// asked for. They are in memory that starts at a page and is filled again when the batch that it belongs to is dropped: it
@@ -142,19 +142,29 @@ impl Reserve {
         }
     }
 
-    /// Takes some of it, for good.
+    /// Takes some of it.
     pub fn take(&self, bytes: u64, what: &str) -> Result<()> {
         let taken = self
             .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
         match taken {
             Ok(_) => Ok(()),
-            Err(left) => Err(Error::Options(format!(
-                "a minibatch is much larger than those that were sampled beforehand: {what} would take {bytes} bytes more, \
-                 and of the feed's {} only {left} are left; give it at least {}, or sample with smaller batches or fanouts",
-                self.budget,
-                self.budget + (bytes - left) * Self::SHARE
-            ))),
+            Err(left) => Err(Error::Budget {
+                what: format!(
+                    "a minibatch that is much larger than those that were sampled beforehand: {what} take {} more, and {} are \
+                     left",
+                    ByteSize(bytes),
+                    ByteSize(left)
+                ),
+                given: self.budget,
+                least: self.budget + (bytes - left) * Self::SHARE,
+                remedy: "or sample with smaller batches or fewer neighbours (--fanouts)",
+            }),
         }
+    }
+
+    /// Gives back what was taken.
+    pub fn give_back(&self, bytes: u64) {
+        self.left.fetch_add(bytes, Ordering::Relaxed);
     }
 }

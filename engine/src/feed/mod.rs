@@ -121,9 +121,11 @@ impl Feed {
         if options.threads == 0 {
             return Err(Error::Options("no thread feeds; at least one must".into()));
         }
+        // Budgets are divided for reads as they were asked for: with another budget they would be other ones.
+        let asked = options;
         let options = &FeedOptions {
-            read: budget::read_options(options),
-            ..options.clone()
+            read: budget::read_options(asked),
+            ..asked.clone()
         };
         let spec = match &store.manifest().features {
             _ if !options.features => None,
@@ -145,7 +147,7 @@ impl Feed {
             Some(format) if is_stored => {
                 let files = RowFiles::open(store, format.columns()[0].stored, aggregates.as_ref())?;
                 let owned = present(store, owned);
-                let budget = Budget::divide(options, &demand, Some(format), rows_to_hold(store, &files, &owned))?;
+                let budget = Budget::divide(asked, &demand, Some(format), rows_to_hold(store, &files, &owned))?;
                 let mut engine = open_engine(&files, options)?;
                 let resident = budget
                     .resident
@@ -176,11 +178,11 @@ impl Feed {
                     features: Generator::new(recipe)?.features(format.dim()),
                     store: store.clone(),
                 };
-                let budget = Budget::divide(options, &demand, Some(format), RowsToHold::None)?;
+                let budget = Budget::divide(asked, &demand, Some(format), RowsToHold::None)?;
                 (RowAccess::Generated(generated), None, None, budget)
             }
             None => {
-                let budget = Budget::divide(options, &demand, None, RowsToHold::None)?;
+                let budget = Budget::divide(asked, &demand, None, RowsToHold::None)?;
                 (RowAccess::None, None, None, budget)
             }
         };
@@ -213,6 +215,7 @@ impl Feed {
                 access,
                 format,
                 reserve: Reserve::of(options.memory_bytes),
+                scratch_bytes: demand.scratch_bytes,
             }),
             engine,
             engine_name,

@@ -39,8 +39,8 @@ pub type Registration = Box<dyn Any + Send + Sync>;
 /// How a feed is made.
 #[derive(Debug, Clone)]
 pub struct FeedOptions {
-    /// All memory that the feed may take, in bytes: rows, buffers of the disk, of minibatches and of features. What the
-    /// batch source holds, its scratch included, is not part of it.
+    /// All memory that the feed may take, in bytes: rows, buffers of the disk, of minibatches and of features, and what the
+    /// batch source takes for itself and for each thread that samples.
     pub memory_bytes: u64,
     /// What the rows of the graph take of the user's memory beside that. Errors name what would do for both.
     pub rows_bytes: u64,

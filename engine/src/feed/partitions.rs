@@ -1,12 +1,13 @@
 //! The minibatches of an epoch over the partitions of a graph.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use grappa_formats::{NodeId, PartitionId, order::Feistel};
 
 use super::source::BatchSource;
 use crate::{
     Result,
+    partition::SeedNodes,
     sample::{BatchKey, Minibatch, Sampler, Scratch},
     view::PartitionView,
 };
@@ -17,7 +18,7 @@ pub struct Seeded {
     /// What it sees.
     pub view: Arc<PartitionView>,
     /// Nodes that the view owns, each once.
-    pub seeds: Arc<[NodeId]>,
+    pub seeds: Arc<SeedNodes>,
 }
 
 /// How an epoch goes.
@@ -72,7 +73,7 @@ impl PartitionBatches {
     /// If batches have no seeds or steps no partitions.
     pub fn new(parts: Vec<Seeded>, options: EpochOptions) -> Self {
         assert!(options.batch > 0 && options.concurrent > 0, "{options:?}");
-        let batches = |part: &Seeded| part.seeds.len().div_ceil(options.batch) as u64;
+        let batches = |part: &Seeded| part.seeds.len().div_ceil(options.batch as u64);
         let (mut places, mut divisions) = (Vec::new(), Vec::new());
         let (mut first_step, mut first_partition) = (0, 0);
         for group in parts.chunks(options.concurrent) {
@@ -104,7 +105,7 @@ impl PartitionBatches {
 
     /// Seeds of a step, on average over the epoch.
     pub fn seeds_per_step(&self) -> f64 {
-        let seeds: usize = self.parts.iter().map(|part| part.seeds.len()).sum();
+        let seeds: u64 = self.parts.iter().map(|part| part.seeds.len()).sum();
         seeds as f64 / self.steps().max(1) as f64
     }
 
@@ -132,10 +133,10 @@ impl PartitionBatches {
         let numbers = numbers(seeds.len(), place.batch, self.divisions[partition]);
         out.clear();
         if self.options.shuffle {
-            let order = Feistel::new(seeds.len() as u64, self.key(place).shuffle());
-            out.extend(numbers.map(|number| seeds[order.forward(number as u64) as usize]));
+            let order = Feistel::new(seeds.len(), self.key(place).shuffle());
+            out.extend(numbers.map(|number| seeds.get(order.forward(number))));
         } else {
-            out.extend_from_slice(&seeds[numbers]);
+            out.extend(numbers.map(|number| seeds.get(number)));
         }
     }
 
@@ -150,8 +151,8 @@ impl PartitionBatches {
 }
 
 /// Which of `seeds` seeds are in a batch of `batches`.
-fn numbers(seeds: usize, batch: u64, batches: u64) -> Range<usize> {
-    let start = |batch: u64| (seeds as u128 * u128::from(batch) / u128::from(batches)) as usize;
+fn numbers(seeds: u64, batch: u64, batches: u64) -> Range<u64> {
+    let start = |batch: u64| (u128::from(seeds) * u128::from(batch) / u128::from(batches)) as u64;
     start(batch)..start(batch + 1)
 }
 
@@ -166,8 +167,23 @@ impl BatchSource for PartitionBatches {
         self.nodes_max
     }
 
+    fn bytes(&self) -> u64 {
+        // Partitions may share a list.
+        let lists: BTreeMap<_, _> = self
+            .parts
+            .iter()
+            .map(|part| (Arc::as_ptr(&part.seeds), &part.seeds))
+            .collect();
+        let lists: u64 = lists.values().map(|seeds| seeds.bytes()).sum();
+        lists + (self.places.capacity() * size_of::<BatchPlace>()) as u64
+    }
+
     fn scratch(&self) -> Self::Scratch {
         Self::Scratch::default()
+    }
+
+    fn scratch_bytes(&self, (scratch, seeds): &Self::Scratch, nodes: usize) -> u64 {
+        scratch.bytes(nodes) + (seeds.capacity() * size_of::<NodeId>()) as u64
     }
 
     fn sample(&self, index: u64, (scratch, seeds): &mut Self::Scratch, out: &mut Minibatch) -> Result<()> {

@@ -34,6 +34,36 @@ pub(super) struct Core {
     /// None if there are no features.
     pub format: Option<RowFormat>,
     pub reserve: Reserve,
+    /// Bytes that the budget has for what a thread samples with.
+    pub scratch_bytes: u64,
+}
+
+/// What a thread samples with, and how much of it is paid for.
+struct Paid<'a, S> {
+    reserve: &'a Reserve,
+    scratch: S,
+    bytes: u64,
+    /// How much of that is from the reserve.
+    taken: u64,
+}
+
+impl<S> Paid<'_, S> {
+    /// Pays for a scratch that takes so many bytes.
+    fn pay(&mut self, bytes: u64) -> Result<()> {
+        let more = bytes.saturating_sub(self.bytes);
+        if more > 0 {
+            self.reserve.take(more, "its sampler's tables")?;
+            self.bytes += more;
+            self.taken += more;
+        }
+        Ok(())
+    }
+}
+
+impl<S> Drop for Paid<'_, S> {
+    fn drop(&mut self) {
+        self.reserve.give_back(self.taken);
+    }
 }
 
 /// A minibatch with the features of its nodes. When it is dropped, its memory is used for another one: a consumer that
@@ -198,7 +228,12 @@ impl Core {
     /// What a worker does from beginning to end.
     fn work<S: BatchSource>(&self, source: &S) {
         let _alarm = Alarm(self);
-        let mut scratch = source.scratch();
+        let mut scratch = Paid {
+            reserve: &self.reserve,
+            scratch: source.scratch(),
+            bytes: self.scratch_bytes,
+            taken: 0,
+        };
         let mut row_scratch = self.format.as_ref().map(RowFormat::scratch);
         loop {
             let work = {
@@ -251,10 +286,11 @@ impl Core {
         &self,
         source: &S,
         index: u64,
-        scratch: &mut S::Scratch,
+        scratch: &mut Paid<'_, S::Scratch>,
         sheet: &mut Sheet,
     ) -> Result<()> {
-        source.sample(index, scratch, &mut sheet.minibatch)?;
+        source.sample(index, &mut scratch.scratch, &mut sheet.minibatch)?;
+        scratch.pay(source.scratch_bytes(&scratch.scratch, sheet.minibatch.nodes.len()))?;
         sheet.places.clear();
         let bytes = bytes_of(&sheet.minibatch);
         if bytes > sheet.bytes {

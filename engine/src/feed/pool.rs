@@ -377,7 +377,7 @@ fn find(bucket: &Bucket, node: NodeId) -> Option<usize> {
 
 /// The finaliser of SplitMix64. Nodes are mostly in random order already, but need not be.
 #[inline(always)]
-fn mix(node: u64) -> u64 {
+pub(super) fn mix(node: u64) -> u64 {
     let mut z = node.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

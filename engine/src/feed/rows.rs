@@ -85,11 +85,20 @@ impl RowFormat {
 
     /// Memory to convert with.
     pub fn scratch(&self) -> RowScratch {
-        let row_bytes = self.columns.iter().map(|column| column.stored.row_bytes()).max();
         RowScratch {
             values: vec![0.0; self.dim()],
-            row: vec![0; row_bytes.unwrap_or_default()],
+            row: vec![0; self.row_bytes_max()],
         }
+    }
+
+    /// Bytes of [`RowFormat::scratch`].
+    pub fn scratch_bytes(&self) -> u64 {
+        (self.dim() * size_of::<f32>() + self.row_bytes_max()) as u64
+    }
+
+    fn row_bytes_max(&self) -> usize {
+        let row_bytes = self.columns.iter().map(|column| column.stored.row_bytes());
+        row_bytes.max().unwrap_or_default()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use grappa_formats::NodeId;
 
+use super::pool::mix;
 use crate::{
     Result,
     sample::{Block, Minibatch},
@@ -18,8 +19,14 @@ pub trait BatchSource: Send + Sync + 'static {
     /// The most nodes that a minibatch can have: seeds times the product of fanouts, or the number of nodes of the graph.
     fn nodes_max(&self) -> u64;
 
+    /// Bytes of memory that it takes itself, such as lists of seeds.
+    fn bytes(&self) -> u64;
+
     /// What a thread samples with.
     fn scratch(&self) -> Self::Scratch;
+
+    /// Bytes of memory that `scratch`, with which a few minibatches were sampled, takes once there was one of `nodes` nodes.
+    fn scratch_bytes(&self, scratch: &Self::Scratch, nodes: usize) -> u64;
 
     /// Fills `out` with minibatch `index`, whatever it held before.
     fn sample(&self, index: u64, scratch: &mut Self::Scratch, out: &mut Minibatch) -> Result<()>;
@@ -32,6 +39,10 @@ pub(super) struct Demand {
     pub batches: u64,
     /// Nodes, and so rows, of a minibatch.
     pub rows: usize,
+    /// Bytes that the source takes itself.
+    pub source_bytes: u64,
+    /// Bytes that a thread samples with.
+    pub scratch_bytes: u64,
     /// How many rows minibatches want.
     distinct: Distinct,
     /// Of each block of a minibatch, destinations and edges.
@@ -61,18 +72,26 @@ impl Demand {
     const PROBE_NODES: usize = 1 << 18;
     /// but no more than this.
     const PROBES_MAX: u64 = 100;
+    /// About as many nodes of the probes are kept, to see how many of them differ.
+    const KEPT_NODES: usize = 1 << 20;
 
     /// Samples a few minibatches, and adds an eighth to the largest: those of 1024 seeds differ by a few per cent.
     pub fn measure(source: &impl BatchSource) -> Result<Self> {
+        Self::measure_keeping(source, Self::KEPT_NODES)
+    }
+
+    /// The same, with memory for about `kept_nodes` nodes of the probes.
+    fn measure_keeping(source: &impl BatchSource, kept_nodes: usize) -> Result<Self> {
         let batches = source.batches();
         let mut demand = Self {
             batches,
             ..Self::default()
         };
         let (mut scratch, mut minibatch) = (source.scratch(), Minibatch::default());
-        let (mut probes, mut all) = (0, Vec::new());
+        let (mut probes, mut nodes) = (0, 0);
+        let (mut kept, mut kept_share) = (Vec::new(), 1);
         for probe in 0..Self::PROBES_MAX.min(batches) {
-            if probe >= Self::PROBES && all.len() >= Self::PROBE_NODES {
+            if probe >= Self::PROBES && nodes >= Self::PROBE_NODES {
                 break;
             }
             let batch = match batches <= Self::PROBES {
@@ -81,12 +100,22 @@ impl Demand {
             };
             source.sample(batch, &mut scratch, &mut minibatch)?;
             demand.cover(&minibatch);
-            all.extend_from_slice(&minibatch.nodes);
+            if probe == 0 {
+                let expected = Self::PROBE_NODES.max(Self::PROBES as usize * minibatch.nodes.len());
+                kept_share = expected.div_ceil(kept_nodes) as u64;
+            }
+            // Which nodes are kept depends on the node alone, so among these as many differ as among all.
+            let is_kept = |node: &NodeId| mix(node.0).is_multiple_of(kept_share);
+            kept.extend(minibatch.nodes.iter().copied().filter(is_kept));
+            nodes += minibatch.nodes.len();
             probes += 1;
         }
-        demand.distinct = Distinct::of(all, probes);
+        demand.distinct = Distinct::of(kept, probes);
+        demand.distinct.each *= kept_share as f64;
         let more = |n: usize| n + n / 8 + 64;
         demand.rows = more(demand.rows).min(usize::try_from(source.nodes_max()).unwrap_or(usize::MAX));
+        demand.source_bytes = source.bytes();
+        demand.scratch_bytes = source.scratch_bytes(&scratch, demand.rows);
         for block in &mut demand.blocks {
             block.destinations = more(block.destinations);
             block.edges = more(block.edges);
@@ -197,7 +226,15 @@ mod tests {
             u64::MAX
         }
 
+        fn bytes(&self) -> u64 {
+            77
+        }
+
         fn scratch(&self) {}
+
+        fn scratch_bytes(&self, (): &(), nodes: usize) -> u64 {
+            8 * nodes as u64
+        }
 
         fn sample(&self, index: u64, (): &mut (), out: &mut Minibatch) -> Result<()> {
             let nodes = if index % 16 == 15 { 2000 } else { 1000 };
@@ -210,6 +247,56 @@ mod tests {
     fn every_partition_is_asked_how_large_its_minibatches_are() {
         let demand = Demand::measure(&Turns).unwrap();
         assert_eq!(demand.rows, 2000 + 2000 / 8 + 64);
+        assert_eq!(
+            (demand.source_bytes, demand.scratch_bytes),
+            (77, 8 * demand.rows as u64)
+        );
+    }
+
+    /// Minibatches of 20,000 nodes, of which half are in a part of the graph that all want.
+    struct Overlapping;
+
+    impl BatchSource for Overlapping {
+        type Scratch = ();
+
+        fn batches(&self) -> u64 {
+            50
+        }
+
+        fn nodes_max(&self) -> u64 {
+            u64::MAX
+        }
+
+        fn bytes(&self) -> u64 {
+            0
+        }
+
+        fn scratch(&self) {}
+
+        fn scratch_bytes(&self, (): &(), _: usize) -> u64 {
+            0
+        }
+
+        fn sample(&self, index: u64, (): &mut (), out: &mut Minibatch) -> Result<()> {
+            out.clear();
+            let node = |i: u64| match i % 2 {
+                0 => mix(index << 20 | i) % 15_000,
+                _ => 15_000 + mix(index << 20 | i) % 1_000_000,
+            };
+            out.nodes.extend((0..20_000).map(node).map(NodeId));
+            out.nodes.sort_unstable();
+            out.nodes.dedup();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_nodes_tells_how_many_rows_differ() {
+        let all = Demand::measure_keeping(&Overlapping, usize::MAX).unwrap().distinct;
+        let part = Demand::measure_keeping(&Overlapping, 1 << 13).unwrap().distinct;
+        assert!((0.5..0.95).contains(&all.growth), "{all:?}");
+        assert!((part.each / all.each - 1.0).abs() < 0.05, "{part:?}, {all:?}");
+        assert!((part.growth - all.growth).abs() < 0.02, "{part:?}, {all:?}");
     }
 
     #[test]

@@ -166,7 +166,15 @@ impl BatchSource for Wishes {
         self.nodes
     }
 
+    fn bytes(&self) -> u64 {
+        0
+    }
+
     fn scratch(&self) {}
+
+    fn scratch_bytes(&self, (): &(), _: usize) -> u64 {
+        0
+    }
 
     fn sample(&self, index: u64, (): &mut (), out: &mut Minibatch) -> Result<()> {
         match self.mishap {
@@ -239,7 +247,7 @@ pub(super) fn append_aggregates(rows: &mut [Vec<u8>], store: &Store, kind: Aggre
     let mut values = vec![0.0; layout.dim as usize];
     let mut rows = rows.iter_mut();
     for (chunk, file) in (0..).map(ChunkId).zip(aggregates.files()) {
-        let payload = file.read_payload().unwrap();
+        let payload = file.open().unwrap().read_payload().unwrap();
         let stored = payload.chunks_exact(layout.stride as usize);
         let nodes = store.chunks().len(chunk) as usize;
         for (row, bytes) in rows.by_ref().zip(stored).take(nodes) {
@@ -360,14 +368,10 @@ fn smallest(store: &Arc<Store>, source: &Wishes, options: &FeedOptions) -> u64 {
         memory_bytes: 1000,
         ..options.clone()
     };
-    let error = Feed::open(store, &[], source, &tiny)
-        .err()
-        .expect("1000 bytes are too little");
-    let text = error.to_string();
-    let number = text.split("size is ").nth(1).and_then(|rest| rest.split(';').next());
-    number
-        .and_then(|number| number.parse().ok())
-        .unwrap_or_else(|| panic!("{text}"))
+    match Feed::open(store, &[], source, &tiny).err() {
+        Some(Error::Budget { least, .. }) => least,
+        other => panic!("1000 bytes are too little: {other:?}"),
+    }
 }
 
 /// Runs a test on a thread of its own, and fails if it does not end.

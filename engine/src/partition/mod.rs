@@ -29,6 +29,7 @@ mod owned;
 mod repartition;
 mod report;
 mod schedule;
+mod seeds;
 #[cfg(test)]
 mod tests;
 
@@ -37,3 +38,4 @@ pub use owned::{LocalId, Owned};
 pub use repartition::{RepartitionOptions, Repartitioned, repartition};
 pub use report::{PartitionReport, report};
 pub use schedule::{Schedule, assignment, chunk_sizes};
+pub use seeds::SeedNodes;

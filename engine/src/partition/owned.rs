@@ -8,6 +8,8 @@ use std::{fmt, ops::Range};
 use grappa_formats::{ChunkId, NodeId, PartitionId, assignment::Assignment, chunks::ChunkMap};
 use roaring::RoaringTreemap;
 
+use super::seeds::SeedNodes;
+
 /// A node that a partition owns, by its place among the nodes it owns: 0 to their number, in the order of their ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocalId(pub u64);
@@ -188,12 +190,14 @@ impl Owned {
     }
 
     /// The nodes of `split` that are seeds of this partition: those in its base, ascending.
-    pub fn seeds(&self, split: &RoaringTreemap) -> Vec<NodeId> {
-        let mut seeds = Vec::new();
+    pub fn seeds(&self, split: &RoaringTreemap) -> SeedNodes {
+        let ranges = || self.base.iter().map(|&chunk| self.chunks.range(chunk));
+        let count: u64 = ranges().map(|range| split.range_cardinality(range)).sum();
+        // Memory for these and no more: there may be billions.
+        let mut seeds = Vec::with_capacity(count as usize);
         let mut nodes = split.iter();
         let mut next = nodes.next();
-        for &chunk in &self.base {
-            let range = self.chunks.range(chunk);
+        for range in ranges() {
             if next.is_some_and(|node| node < range.start) {
                 nodes.advance_to(range.start);
                 next = nodes.next();
@@ -203,7 +207,20 @@ impl Owned {
                 next = nodes.next();
             }
         }
-        seeds
+        seeds.into()
+    }
+
+    /// All nodes that can be seeds of this partition: those in its base.
+    pub fn all_seeds(&self) -> SeedNodes {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let base = self.base.iter().map(|&chunk| self.chunks.range(chunk));
+        for range in base.filter(|range| !range.is_empty()) {
+            match ranges.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => ranges.push(range),
+            }
+        }
+        SeedNodes::ranges(ranges)
     }
 }
 
@@ -273,7 +290,9 @@ mod tests {
                     let nodes: Vec<_> = owned.locals_of(chunk).map(|local| owned.node(LocalId(local)).0).collect();
                     prop_assert_eq!(nodes, map.range(chunk).collect::<Vec<_>>());
                 }
-                let seeds = owned.seeds(&split);
+                let all: Vec<_> = owned.base().iter().flat_map(|&chunk| map.range(chunk)).map(NodeId).collect();
+                prop_assert!(owned.all_seeds().iter().eq(all));
+                let seeds: Vec<_> = owned.seeds(&split).iter().collect();
                 prop_assert!(seeds.is_sorted());
                 prop_assert!(seeds.iter().all(|&seed| owners[map.chunk_of(seed).0 as usize].0 == partition));
                 seeds_of_all.extend(seeds.iter().map(|seed| seed.0));

@@ -27,6 +27,17 @@ pub(super) struct DrawScratch {
     pub times: Vec<(f64, u64)>,
 }
 
+impl DrawScratch {
+    /// Bytes of memory that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        let Self { bits, sums, times } = self;
+        let bytes = bits.capacity() * size_of::<u64>()
+            + sums.capacity() * size_of::<f64>()
+            + times.capacity() * size_of::<(f64, u64)>();
+        bytes as u64
+    }
+}
+
 /// Appends `k` different positions below `d`, ascending; `k < d`.
 #[inline]
 pub(super) fn without_replacement(

@@ -32,6 +32,24 @@ pub(super) struct GroupScratch {
     pub draw: DrawScratch,
 }
 
+impl GroupScratch {
+    /// Bytes of memory that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        let Self {
+            taken,
+            positions,
+            sources,
+            weights,
+            draw,
+        } = self;
+        let bytes = taken.capacity() * size_of::<Taken>()
+            + positions.capacity() * size_of::<u64>()
+            + sources.capacity() * size_of::<NodeId>()
+            + weights.capacity() * size_of::<f32>();
+        bytes as u64 + draw.bytes()
+    }
+}
+
 impl<'a, R: Rows> Group<'a, R> {
     /// An empty group.
     pub(super) fn new(rows: &'a R, scratch: &'a mut GroupScratch) -> Self {

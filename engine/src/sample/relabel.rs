@@ -16,7 +16,7 @@ use crate::io::prefetch::prefetch;
 const AHEAD: usize = 24;
 
 /// A place is below this.
-pub(super) const PLACES_MAX: usize = 1 << 31;
+pub(crate) const PLACES_MAX: usize = 1 << 31;
 
 /// Room for so many bits of a place, before a batch is known that has more.
 const PLACE_BITS_MIN: u32 = 16;
@@ -47,6 +47,11 @@ impl Direct {
             place_bits: PLACE_BITS_MIN,
             batch: 0,
         }
+    }
+
+    /// Bytes of memory that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.table.capacity() * size_of::<u32>()) as u64
     }
 
     /// The number of nodes that it has entries for.
@@ -128,9 +133,19 @@ impl Hashed {
         (node.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize
     }
 
+    /// Bytes of memory that it takes once it had this number of `places` in a batch.
+    pub(super) fn bytes(&self, places: usize) -> u64 {
+        (Self::slots_for(places).max(self.slots.capacity()) * size_of::<u32>()) as u64
+    }
+
+    /// At most half of the slots are taken.
+    fn slots_for(places: usize) -> usize {
+        (2 * places).next_power_of_two()
+    }
+
     #[cold]
     fn grow(&mut self, places: usize, nodes: &[NodeId]) {
-        let slots = (2 * places).next_power_of_two();
+        let slots = Self::slots_for(places);
         self.slots.clear();
         self.slots.resize(slots, EMPTY);
         self.shift = 64 - slots.ilog2();

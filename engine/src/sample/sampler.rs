@@ -93,8 +93,8 @@ impl Sampler {
     /// Fills `out` with the minibatch of `seeds`, whatever it held before.
     ///
     /// # Errors
-    /// If a seed is not a node that the view owns, or comes twice; if the minibatch has 2^32 edges in a block, or 2^31
-    /// nodes; if the sampler draws by weights and meets one that is negative; or if a file of the store is damaged so that
+    /// If a seed is not a node that the view owns, or comes twice; if the minibatch has 2^32 edges and nodes in a block, or
+    /// 2^31 nodes; if the sampler draws by weights and meets one that is negative; or if a file of the store is damaged so that
     /// it is noticed. `out` is then of no use.
     ///
     /// # Panics
@@ -131,7 +131,7 @@ impl Sampler {
         scratch: &mut HopScratch,
         out: &mut Minibatch,
     ) -> Result<()> {
-        begin(view, seeds, relabel, self.hops(), out)?;
+        begin(view, seeds, relabel, self.hops(), &mut scratch.seeds, out)?;
         match &view.rows() {
             RowsIn::WholeNarrow(rows) => self.sample_rows(view, rows, key, relabel, scratch, out),
             RowsIn::WholeWide(rows) => self.sample_rows(view, rows, key, relabel, scratch, out),
@@ -187,6 +187,7 @@ fn begin<L: Relabel>(
     seeds: &[NodeId],
     relabel: &mut L,
     hops: usize,
+    places: &mut Vec<u32>,
     out: &mut Minibatch,
 ) -> Result<()> {
     out.clear();
@@ -206,10 +207,11 @@ fn begin<L: Relabel>(
     }
     check_size(0, seeds.len())?;
     relabel.begin();
-    let mut places = vec![0; seeds.len()];
-    relabel.relabel(seeds, &mut out.nodes, &mut places);
+    places.clear();
+    places.resize(seeds.len(), 0);
+    relabel.relabel(seeds, &mut out.nodes, places);
     if out.nodes.len() < seeds.len() {
-        let second = (0..).zip(&places).position(|(seed, &place): (u32, _)| place < seed);
+        let second = (0..).zip(&*places).position(|(seed, &place): (u32, _)| place < seed);
         let second = second.expect("a seed has the place of an earlier one");
         return Err(Error::Options(format!(
             "seed {} is number {} and number {second} of the batch; a batch has each seed once",
@@ -220,10 +222,10 @@ fn begin<L: Relabel>(
 }
 
 /// Fails if a minibatch is larger than its numbers can say: by the edges of its largest block, and by the nodes it has at
-/// most.
+/// most. Layers that give each destination an edge to itself number edges and destinations together.
 #[inline(always)]
 pub(super) fn check_size(edges: usize, nodes: usize) -> Result<()> {
-    if edges > u32::MAX as usize || nodes > PLACES_MAX {
+    if edges + nodes > u32::MAX as usize || nodes > PLACES_MAX {
         return Err(too_large(edges, nodes));
     }
     Ok(())
@@ -232,8 +234,8 @@ pub(super) fn check_size(edges: usize, nodes: usize) -> Result<()> {
 #[cold]
 fn too_large(edges: usize, nodes: usize) -> Error {
     Error::Options(format!(
-        "a minibatch with {edges} edges in a block and up to {nodes} nodes is too large: a block must have fewer than 2^32 \
-         edges and a minibatch at most 2^31 nodes; sample smaller batches, or fewer neighbours"
+        "a minibatch with {edges} edges in a block and up to {nodes} nodes is too large: a block's edges and its nodes \
+         together must be fewer than 2^32, and a minibatch has at most 2^31 nodes; sample smaller batches, or fewer neighbours"
     ))
 }
 
@@ -247,6 +249,45 @@ pub struct Scratch {
 
 #[derive(Debug, Default)]
 struct HopScratch {
+    /// The places of the seeds.
+    seeds: Vec<u32>,
     group: GroupScratch,
     walks: WalkScratch,
+}
+
+impl Scratch {
+    /// Bytes of memory that it takes once it has sampled a minibatch of `nodes` nodes, like those that it sampled before.
+    pub fn bytes(&self, nodes: usize) -> u64 {
+        let HopScratch { seeds, group, walks } = &self.hop;
+        // Rows that are kept whole are decoded beside the scratch.
+        let decoded = group.sources.capacity() * size_of::<NodeId>();
+        let table = match &self.direct {
+            Some(direct) => direct.bytes(),
+            None => self.hashed.bytes(nodes + group.sources.capacity()),
+        };
+        let hop = seeds.capacity() * size_of::<u32>() + decoded;
+        table + hop as u64 + group.bytes() + walks.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minibatches_end_where_their_numbers_do() {
+        const EDGES_MAX: usize = u32::MAX as usize;
+        for (edges, nodes) in [(0, 0), (EDGES_MAX, 0), (EDGES_MAX - PLACES_MAX, PLACES_MAX)] {
+            check_size(edges, nodes).unwrap();
+        }
+        for (edges, nodes) in [
+            (EDGES_MAX + 1, 0),
+            (EDGES_MAX, 1),
+            (0, PLACES_MAX + 1),
+            (1 << 40, 1 << 40),
+        ] {
+            let error = check_size(edges, nodes).unwrap_err().to_string();
+            assert!(error.contains("smaller batches"), "{error}");
+        }
+    }
 }

@@ -85,6 +85,22 @@ pub(super) struct WalkScratch {
     sources: Vec<NodeId>,
 }
 
+impl WalkScratch {
+    /// Bytes of memory that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        let Self {
+            walks,
+            visits,
+            counts,
+            sources,
+        } = self;
+        let bytes = walks.capacity() * size_of::<Walk>()
+            + (visits.capacity() + counts.capacity()) * size_of::<(u32, NodeId)>()
+            + sources.capacity() * size_of::<NodeId>();
+        bytes as u64
+    }
+}
+
 /// How neighbourhoods are found at a hop.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WalkHop<'a> {

@@ -249,7 +249,10 @@ fn bytes_in_memory(kept: &Kept<'_>) -> u64 {
 }
 
 fn too_small(memory: u64, bytes: u64) -> Error {
-    Error::Options(format!(
-        "the rows of the view take {bytes} bytes in memory, and it may take {memory}; give it {bytes}, or map the rows"
-    ))
+    Error::Budget {
+        what: "the rows of the graph in memory".into(),
+        given: memory,
+        least: bytes,
+        remedy: "or map the rows",
+    }
 }

@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Instant};
 use anyhow::{Context, bail};
 use grappa_console::{ByteSize, Console, Summary, count, peak_rss_bytes};
 use grappa_engine::{
+    Error,
     feed::{EpochOptions, Feed, FeedOptions, FeedStats, PartitionBatches, Seeded},
-    partition::{Owned, Schedule, assignment, chunk_sizes},
+    partition::{Owned, Schedule, SeedNodes, assignment, chunk_sizes},
     progress::Progress,
     sample::Sampler,
     store::{Store, node_list::read_nodes},
@@ -20,6 +21,9 @@ use crate::{
     args::{self, Seeds},
     table::{Table, exact},
 };
+
+/// What the program takes of memory before it holds anything: its code, the system's libraries, their data.
+const PROGRAM_BYTES: u64 = 8 << 20;
 
 #[derive(Serialize)]
 struct Sampled {
@@ -66,7 +70,7 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
         Sampler::uniform(fanouts, options.replace)
     });
     let assignment = partitions(&store, options)?;
-    let wanted = seeds(&store, &options.seeds)?;
+    let wanted = Wanted::of(&store, &options.seeds)?;
     let has_features = store.manifest().features.is_some();
     if options.features && !has_features {
         bail!(
@@ -93,16 +97,18 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
         };
         Arc::new(PartitionBatches::new(parts.to_vec(), options).first(left))
     };
+    let memory = options.memory.0.saturating_sub(PROGRAM_BYTES);
     let open = |kind| {
         let views = ViewOptions {
             halo: options.halo,
             weights: sampler.needs_weights(),
             kind,
-            memory: options.memory.0,
+            memory,
             threads,
             engine: options.read_engine.into(),
         };
         let parts = open_views(&store, &assignment, &wanted, feature_bytes, &views);
+        let parts = parts.map_err(|error| with_program(error, options));
         let parts = match kind {
             ViewKind::Memory => {
                 parts.context("leave out --view memory to have rows mapped where --memory is too little")?
@@ -115,7 +121,7 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
         let first = batches(&parts, 0, options.batches);
         let rows_bytes = parts.iter().map(|part| part.view.bytes()).sum();
         let feed_options = FeedOptions {
-            memory_bytes: options.memory.0.saturating_sub(rows_bytes),
+            memory_bytes: memory.saturating_sub(rows_bytes),
             rows_bytes,
             mapped_bytes: parts.iter().map(|part| part.view.mapped_bytes()).sum(),
             features,
@@ -124,7 +130,8 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
             engine: options.read_engine.into(),
             ..FeedOptions::default()
         };
-        let feed = Feed::open(&store, &chunks, &*first, &feed_options)?;
+        let feed = Feed::open(&store, &chunks, &*first, &feed_options);
+        let feed = feed.map_err(|error| with_program(error, options))?;
         Ok((parts, first, feed))
     };
     let (parts, first, mut feed) = match options.view {
@@ -144,7 +151,7 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
     let mut number = 0;
     while left > 0 {
         for batch in feed.epoch(&epoch) {
-            let batch = batch?;
+            let batch = batch.map_err(|error| with_program(error, options))?;
             input_nodes += batch.minibatch().nodes.len() as u64;
             let bytes = batch.features().map_or(0, |features| features.bytes().len() as u64);
             bars.advance(bytes, batch.minibatch().edges() as u64);
@@ -200,33 +207,62 @@ fn partitions(store: &Store, options: &args::Sample) -> anyhow::Result<Assignmen
 }
 
 /// The nodes to start from.
-fn seeds(store: &Store, seeds: &Seeds) -> anyhow::Result<RoaringTreemap> {
-    Ok(match seeds {
-        Seeds::All => (0..store.manifest().nodes).collect(),
-        Seeds::Train => store.split("train")?.with_context(|| {
-            format!(
-                "{} has no split `train`; give --seeds all, or a file with the ids of nodes",
-                store.path().display()
-            )
-        })?,
-        Seeds::File(path) => read_nodes(store, path)?.into_iter().map(|node| node.0).collect(),
-    })
+enum Wanted {
+    All,
+    These(RoaringTreemap),
+}
+
+impl Wanted {
+    fn of(store: &Store, seeds: &Seeds) -> anyhow::Result<Self> {
+        Ok(Self::These(match seeds {
+            Seeds::All => return Ok(Self::All),
+            Seeds::Train => store.split("train")?.with_context(|| {
+                format!(
+                    "{} has no split `train`; give --seeds all, or a file with the ids of nodes",
+                    store.path().display()
+                )
+            })?,
+            Seeds::File(path) => read_nodes(store, path)?.into_iter().map(|node| node.0).collect(),
+        }))
+    }
+
+    fn seeds(&self, owned: &Owned) -> SeedNodes {
+        match self {
+            Self::All => owned.all_seeds(),
+            Self::These(nodes) => owned.seeds(nodes),
+        }
+    }
+}
+
+/// Of the memory that the engine lacks, the program had a part.
+fn with_program(error: Error, options: &args::Sample) -> Error {
+    match error {
+        Error::Budget {
+            what, least, remedy, ..
+        } => Error::Budget {
+            what,
+            given: options.memory.0,
+            least: least + PROGRAM_BYTES,
+            remedy,
+        },
+        other => other,
+    }
 }
 
 /// The view of each partition, and its seeds.
 fn open_views(
     store: &Store,
     assignment: &Assignment,
-    wanted: &RoaringTreemap,
+    wanted: &Wanted,
     feature_bytes: u64,
     options: &ViewOptions,
-) -> anyhow::Result<Vec<Seeded>> {
+) -> Result<Vec<Seeded>, Error> {
     let owned = (0..assignment.partitions())
         .map(|partition| Owned::of(assignment, store.chunks(), PartitionId(partition)))
         .collect();
     let views = PartitionView::open_all(store, owned, feature_bytes, options)?;
     let seeded = |view: Arc<PartitionView>| Seeded {
-        seeds: view.owned().seeds(wanted).into(),
+        seeds: wanted.seeds(view.owned()).into(),
         view,
     };
     Ok(views.into_iter().map(seeded).collect())

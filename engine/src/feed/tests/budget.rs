@@ -19,7 +19,10 @@ fn a_budget_that_is_too_small_names_the_smallest_that_does() {
                     ..options.clone()
                 };
                 let error = Feed::open(&store, &[], &source, &options).err();
-                assert!(matches!(error, Some(Error::Options(_))), "{less} bytes less: {error:?}");
+                assert!(
+                    matches!(error, Some(Error::Budget { .. })),
+                    "{less} bytes less: {error:?}"
+                );
             }
             let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
             consume_all(&mut feed, &source, &rows);

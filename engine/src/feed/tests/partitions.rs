@@ -23,7 +23,7 @@ fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Seeded> {
     let view = Arc::new(PartitionView::open(store, whole, &options).unwrap());
     let part = |seeds: &&[u64]| Seeded {
         view: view.clone(),
-        seeds: seeds.iter().copied().map(NodeId).collect(),
+        seeds: Arc::new(seeds.iter().copied().map(NodeId).collect::<Vec<_>>().into()),
     };
     seeds.iter().map(part).collect()
 }

@@ -11,8 +11,8 @@ use std::{
     mem::MaybeUninit,
     os::unix::fs::FileExt,
     sync::{
-        OnceLock,
-        atomic::{AtomicU64, Ordering},
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -23,6 +23,9 @@ pub struct ResidentLimit {
     bytes: AtomicU64,
     /// What the process had of files when these mappings had nothing resident.
     before: AtomicU64,
+    /// Held while pages are given back.
+    release: Mutex<()>,
+    releasing: AtomicBool,
 }
 
 /// The page faults of a thread. Not to be taken to another.
@@ -44,12 +47,23 @@ impl ResidentLimit {
         if self.bytes.load(Ordering::Relaxed) <= limit || !meter.has_faulted() {
             return;
         }
-        let Some(now) = resident_file_bytes() else { return };
-        if now.saturating_sub(self.before.load(Ordering::Relaxed)) > limit {
-            release();
-            self.before
-                .store(resident_file_bytes().unwrap_or(now), Ordering::Relaxed);
+        // Threads wait for the one that gives pages back: what they read meanwhile would seem to be of other files.
+        if self.releasing.load(Ordering::Acquire) || self.is_exceeded(limit) {
+            let _lock = self.release.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.is_exceeded(limit) {
+                self.releasing.store(true, Ordering::Release);
+                release();
+                if let Some(before) = resident_file_bytes() {
+                    self.before.store(before, Ordering::Relaxed);
+                }
+                self.releasing.store(false, Ordering::Release);
+            }
         }
+    }
+
+    fn is_exceeded(&self, limit: u64) -> bool {
+        let before = self.before.load(Ordering::Relaxed);
+        resident_file_bytes().is_some_and(|now| now.saturating_sub(before) > limit)
     }
 }
 
