@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// The most memory this process has had resident, in bytes; `None` where the kernel does not tell.
 ///
 /// Mapped files count, so for a reader of stores it includes the pages of the stores.
@@ -14,6 +16,23 @@ fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
+}
+
+/// Lets this process open as many files as it may: raises its soft limit to the hard one. A store has some files a chunk,
+/// and the usual soft limit of 1024 is for programs that wait for descriptors with `select`, which none of ours does.
+pub fn raise_descriptor_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return;
+    }
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    // Who may not raise it can still open as many as before.
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!("cannot raise the limit of open files: {error}");
+    }
 }
 
 /// How much memory the system could give to programs or to its cache of files, in bytes; `None` where the kernel does not

@@ -10,6 +10,7 @@
 //! planted      links and folders that somebody planted are neither followed nor emptied
 //! disk         a full disk leaves nothing in vain, and the error says what would help
 //! damage       every damaged byte of a store is found, and nothing panics
+//! descriptors  a store of more files than a process may have open is usable
 //! repartition  assignments are replaced whole, however a run ends, and tell what they make
 //! sample       minibatches come as they were promised and within the budget, or an error says why not
 //! store        a sound store is described, and exported so that it can be ingested again

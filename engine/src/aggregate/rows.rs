@@ -18,7 +18,7 @@ use rustix::fs::{Advice, fadvise};
 use crate::{
     Error, Position, Result,
     generate::{Features, Generator, Recipe},
-    io::container::ContainerFile,
+    io::container::ClosedFile,
     store::{Chunk, Store, add_features::no_features, aggregates::Aggregates, files},
 };
 
@@ -49,13 +49,13 @@ enum Source<'a> {
 /// Rows in a file for each chunk.
 pub(crate) struct StoredRows<'a> {
     store: &'a Store,
-    files: Vec<ContainerFile>,
+    files: Vec<ClosedFile>,
     layout: FeatureLayout,
 }
 
 impl<'a> StoredRows<'a> {
     /// The rows in `files`, one for each chunk of `store`, which were checked.
-    pub fn new(store: &'a Store, files: Vec<ContainerFile>, layout: FeatureLayout) -> Self {
+    pub fn new(store: &'a Store, files: Vec<ClosedFile>, layout: FeatureLayout) -> Self {
         Self { store, files, layout }
     }
 }
@@ -71,7 +71,7 @@ impl NodeRows for StoredRows<'_> {
         let piece = (READ_BYTES / stride).max(1);
         let mut bytes = Vec::new();
         for (chunk, rows) in pieces(self.store, nodes) {
-            let file = &self.files[chunk.0 as usize];
+            let file = self.files[chunk.0 as usize].open()?;
             for first in rows.clone().step_by(piece) {
                 let count = piece.min((rows.end - first) as usize);
                 bytes.resize(count * stride, 0);
@@ -139,7 +139,7 @@ impl<'a> StoreFeatures<'a> {
                     meta.span
                         .expect(&store.span(chunk)?)
                         .map_err(Error::format(file.path()))?;
-                    Ok(file)
+                    file.close()
                 };
                 let layout = FeatureLayout {
                     dtype: spec.dtype,

@@ -86,7 +86,10 @@ impl RowFiles {
     }
 
     fn aggregates(aggregates: &Aggregates, opened: &mut Opened) -> Result<ColumnFiles> {
-        let places = aggregates.files().iter().map(|file| opened.add(file).map(Some));
+        let places = aggregates
+            .files()
+            .iter()
+            .map(|file| opened.add(&file.open()?).map(Some));
         Ok(ColumnFiles {
             layout: aggregates.layout(),
             places: places.collect::<Result<_>>()?,

@@ -46,7 +46,7 @@ use crate::{
     Error, Position, Result,
     aggregate::{Budget, GcnSum, Mean, NodeRows, ScaledRows, StoreFeatures, Sum, aggregate},
     io::{
-        container::ContainerFile,
+        container::{ClosedFile, ContainerFile},
         durable::{self, FolderLock},
         regular,
     },
@@ -78,23 +78,26 @@ pub struct Aggregated {
     pub chunks_kept: u32,
 }
 
-/// Pre-aggregated features of one kind, open for reading.
+/// Pre-aggregated features of one kind. No file stays open.
 #[derive(Debug)]
 pub struct Aggregates {
     kind: AggregateKind,
     layout: FeatureLayout,
-    files: Vec<ContainerFile>,
+    files: Vec<ClosedFile>,
 }
 
 impl Aggregates {
-    /// Opens those of a store, if it has them: checks the header of each file.
+    /// Finds those of a store, if it has them: checks the header of each file.
     pub fn open(store: &Store, kind: AggregateKind) -> Result<Option<Self>> {
         let folder = folder(store, kind);
         if !folder.exists() {
             return Ok(None);
         }
         let index = read_index(store.path(), kind, store.chunks())?;
-        let open = |(chunk, entry)| open_file(&folder, store.chunks(), chunk, entry);
+        let open = |(chunk, entry)| {
+            let (file, layout) = open_file(&folder, store.chunks(), chunk, entry)?;
+            Ok((file.close()?, layout))
+        };
         let opened = (0..)
             .map(ChunkId)
             .zip(&index.files)
@@ -125,18 +128,18 @@ impl Aggregates {
     }
 
     /// The file of each chunk.
-    pub fn files(&self) -> &[ContainerFile] {
+    pub fn files(&self) -> &[ClosedFile] {
         &self.files
     }
 
     /// The same, for good.
-    pub(crate) fn into_files(self) -> Vec<ContainerFile> {
+    pub(crate) fn into_files(self) -> Vec<ClosedFile> {
         self.files
     }
 
     /// Length of the files in bytes.
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(ContainerFile::bytes).sum()
+        self.files.iter().map(ClosedFile::bytes).sum()
     }
 }
 

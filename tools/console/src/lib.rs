@@ -147,8 +147,8 @@ impl Console {
     }
 }
 
-/// Runs a program: checks the processor, calls `main`, and tells a person why it failed, in one line; also if a mapped
-/// file was truncated under it.
+/// Runs a program: checks the processor, lets it open as many files as it may, calls `main`, and tells a person why it
+/// failed, in one line; also if a mapped file was truncated under it.
 ///
 /// Everything belongs inside, the parsing of options too: on a processor that fails the check, anything before it may
 /// be an illegal instruction.
@@ -157,6 +157,7 @@ impl Console {
 pub fn run(main: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     processor::require_supported_processor();
     grappa_engine::io::map::report_faults();
+    grappa_engine::machine::raise_descriptor_limit();
     match main() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::stdout_was_closed(&error) => ExitCode::SUCCESS,

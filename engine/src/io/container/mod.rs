@@ -13,7 +13,7 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 
 use grappa_formats::{
@@ -22,7 +22,7 @@ use grappa_formats::{
 };
 
 pub use self::{checksums::Checksums, mapped::MappedPayload};
-use super::{durable, regular};
+use super::{durable, identity::Identity, regular};
 use crate::{Error, Result};
 
 /// Bytes collected before they go to the kernel.
@@ -138,6 +138,48 @@ impl WrittenFile {
     }
 }
 
+/// A container file whose header and length were checked, and that is closed: for those who keep one for each chunk, of
+/// which there may be more than a process may have open.
+#[derive(Debug)]
+pub struct ClosedFile {
+    path: PathBuf,
+    identity: Identity,
+    header: Header,
+    digest: u64,
+    checksums: Arc<OnceLock<Checksums>>,
+}
+
+impl ClosedFile {
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Length in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.identity.bytes()
+    }
+
+    /// Opens it again; blocks that were found right are not checked again. Fails with [`Error::Changed`] if it is not the
+    /// file that it was.
+    pub fn open(&self) -> Result<ContainerFile> {
+        let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
+        self.identity.check_file(&file, &self.path)?;
+        Ok(ContainerFile {
+            path: self.path.clone(),
+            file,
+            header: self.header.clone(),
+            digest: self.digest,
+            checksums: Arc::clone(&self.checksums),
+        })
+    }
+}
+
 /// An open container file whose header and length were checked.
 #[derive(Debug)]
 pub struct ContainerFile {
@@ -146,7 +188,7 @@ pub struct ContainerFile {
     header: Header,
     digest: u64,
     /// Made when the payload is first read.
-    checksums: OnceLock<Checksums>,
+    checksums: Arc<OnceLock<Checksums>>,
 }
 
 impl ContainerFile {
@@ -179,7 +221,18 @@ impl ContainerFile {
             file,
             header,
             digest,
-            checksums: OnceLock::new(),
+            checksums: Arc::default(),
+        })
+    }
+
+    /// Closes it, to be opened again.
+    pub fn close(self) -> Result<ClosedFile> {
+        Ok(ClosedFile {
+            identity: Identity::of(&self.file, &self.path)?,
+            path: self.path,
+            header: self.header,
+            digest: self.digest,
+            checksums: self.checksums,
         })
     }
 

@@ -121,8 +121,12 @@ pub fn make(
         let sink = &mut |nodes: Range<u64>, rows: &mut [f32]| made.write(nodes, rows);
         aggregate(store, rows, None, &reduce, first, budget, progress, sink)?;
         made.complete()?;
-        let files = (0..store.chunks().chunks()).map(|chunk| chunk_rows::open(&folder, store.chunks(), ChunkId(chunk)));
-        let (files, layouts): (Vec<_>, Vec<_>) = files.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        let open = |chunk| {
+            let (file, layout) = chunk_rows::open(&folder, store.chunks(), ChunkId(chunk))?;
+            Ok((file.close()?, layout))
+        };
+        let files = (0..store.chunks().chunks()).map(open).collect::<Result<Vec<_>>>()?;
+        let (files, layouts): (Vec<_>, Vec<_>) = files.into_iter().unzip();
         earlier.push(StoredRows::new(store, files, layouts[0]));
     }
 

@@ -42,7 +42,7 @@ fn rows(aggregates: &Aggregates) -> Vec<f32> {
     let layout: FeatureLayout = aggregates.layout();
     let mut all = Vec::new();
     for file in aggregates.files() {
-        let payload = file.read_payload().unwrap();
+        let payload = file.open().unwrap().read_payload().unwrap();
         let mut values = vec![0.0; payload.len() / layout.stride as usize * DIM as usize];
         layout.decode_rows(&payload, &mut values);
         all.extend(values);
