@@ -47,5 +47,7 @@ pub use fanouts::Fanouts;
 pub use minibatch::{Block, Minibatch};
 pub use random::BatchKey;
 pub(crate) use random::below;
+#[cfg(test)]
+pub(crate) use relabel::PLACES_MAX;
 pub use sampler::{Sampler, Scratch};
 pub use walks::RandomWalks;

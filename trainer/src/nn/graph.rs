@@ -191,7 +191,9 @@ impl Block {
                 csr.indices.push(destination as u32);
                 csr.indices
                     .extend_from_slice(&self.csr.indices[bounds[0] as usize..bounds[1] as usize]);
-                csr.offsets.push(csr.indices.len() as u32);
+                let end =
+                    u32::try_from(csr.indices.len()).expect("samplers leave room for an edge to each destination");
+                csr.offsets.push(end);
             }
             Box::new(Self {
                 destinations: self.destinations,

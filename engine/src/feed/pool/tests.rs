@@ -162,6 +162,27 @@ fn ids_of_forty_bits_and_old_stamps_are_kept_apart() {
 
 /// The rate of misses stays near that of the best rows, had they been known beforehand.
 #[test]
+fn a_pool_has_no_more_places_than_its_numbers_can_say() {
+    use crate::{feed::planner::RESIDENT, sample::PLACES_MAX};
+    // What a budget of 1 TiB pays for, and more.
+    for slots in [1 << 34, usize::MAX] {
+        let geometry = Geometry::within(slots);
+        assert!(geometry.slots() < RESIDENT as usize, "{geometry:?}");
+        assert!(geometry.slots() > RESIDENT as usize - 2 * WAYS, "{geometry:?}");
+        let last = 2 * WAYS as u64 + geometry.spare as u64 - 1;
+        let miss = Miss::new((1 << 40) - 1, last);
+        assert_eq!((miss.node(), miss.place() as u64), (NodeId((1 << 40) - 1), last));
+        assert_eq!(geometry.slot(miss) as usize, geometry.slots() - 1);
+    }
+    // The largest minibatch fits.
+    let geometry = Geometry::for_rows(PLACES_MAX);
+    assert!(
+        (PLACES_MAX..RESIDENT as usize).contains(&geometry.slots()),
+        "{geometry:?}"
+    );
+}
+
+#[test]
 fn hot_rows_stay() {
     let mut pool = Pool::new(Geometry::within(20_000));
     let batches: Vec<Vec<NodeId>> = (0..400).map(|batch| skewed(batch, 2000, 4e5)).collect();
