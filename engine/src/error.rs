@@ -125,6 +125,10 @@ fn remedy(source: &io::Error) -> &'static str {
         Some(Errno::NFILE) => {
             "; the system has as many files open as it may: close other programs, or raise the limit (`sysctl fs.file-max`)"
         }
+        Some(Errno::NOMEM) => {
+            "; the process has as much memory, or as many mappings, as it may: raise the limit (`ulimit -v`, `sysctl \
+             vm.max_map_count`), or use stores of fewer --chunks"
+        }
         _ => "",
     }
 }

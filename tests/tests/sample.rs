@@ -254,10 +254,7 @@ fn large_minibatches_take_no_more_than_the_budget() {
         let told = sampled(&store, &with(least));
         let budget: u64 = least.trim_end_matches(" MiB").parse().unwrap();
         let Some(peak) = told["peak_rss_bytes"].as_u64() else {
-            return skip(
-                "large_minibatches_take_no_more_than_the_budget",
-                "the kernel does not tell peak memory",
-            );
+            grappa_skip::skip!("the kernel does not tell peak memory");
         };
         assert!(
             peak <= budget << 20,

@@ -104,7 +104,7 @@ impl Costs {
     fn new(options: &FeedOptions, demand: &Demand, format: Option<&RowFormat>) -> Self {
         let rows = demand.rows as u64;
         let scratch = demand.scratch_bytes + format.map_or(0, RowFormat::scratch_bytes);
-        let source = demand.source_bytes.saturating_add(options.threads as u64 * scratch);
+        let held = demand.held_bytes.saturating_add(options.threads as u64 * scratch);
         let per_slot = format.map_or(0, |format| format.slot_bytes() as u64)
             + Geometry::BYTES_PER_SLOT
             // Each slot may be a miss of the window that is read or of the one that is planned.
@@ -112,7 +112,7 @@ impl Costs {
         Self {
             left: i128::from(options.memory_bytes)
                 - i128::from(options.memory_bytes / Reserve::SHARE + SMALL_BYTES)
-                - i128::from(source),
+                - i128::from(held),
             demand: demand.clone(),
             minibatch: demand.minibatch_bytes(),
             places: rows * size_of::<u32>() as u64,

@@ -106,6 +106,11 @@ impl RowFiles {
         &self.checksums[file.0 as usize]
     }
 
+    /// Bytes of memory that the checksums of all files may take.
+    pub fn checksum_bytes(&self) -> u64 {
+        self.checksums.iter().map(Checksums::memory_bytes).sum()
+    }
+
     /// Compares what was read of a file, from `offset` on, with its checksums. Blocks that are not whole in it are read
     /// beside. If the file is no longer the one that was opened, that is the error.
     pub fn check_read(&self, file: FileIndex, offset: u64, bytes: &[u8]) -> Result<()> {

@@ -132,7 +132,7 @@ impl Feed {
             Some(spec) => Some(spec),
             None => return Err(no_features(store.path())),
         };
-        let demand = Demand::measure(source)?;
+        let mut demand = Demand::measure(source)?;
         let is_stored = spec.is_some_and(|spec| spec.source == FeatureSource::Stored);
         let aggregates = options
             .aggregates
@@ -146,6 +146,7 @@ impl Feed {
         let (access, planner, engine, budget) = match &format {
             Some(format) if is_stored => {
                 let files = RowFiles::open(store, format.columns()[0].stored, aggregates.as_ref())?;
+                demand.held_bytes += files.checksum_bytes();
                 let owned = present(store, owned);
                 let budget = Budget::divide(asked, &demand, Some(format), rows_to_hold(store, &files, &owned))?;
                 let mut engine = open_engine(&files, options)?;

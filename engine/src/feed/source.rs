@@ -39,8 +39,8 @@ pub(super) struct Demand {
     pub batches: u64,
     /// Nodes, and so rows, of a minibatch.
     pub rows: usize,
-    /// Bytes that the source takes itself.
-    pub source_bytes: u64,
+    /// Bytes that are held all the time: what the source takes itself, and the checksums of files.
+    pub held_bytes: u64,
     /// Bytes that a thread samples with.
     pub scratch_bytes: u64,
     /// How many rows minibatches want.
@@ -114,7 +114,7 @@ impl Demand {
         demand.distinct.each *= kept_share as f64;
         let more = |n: usize| n + n / 8 + 64;
         demand.rows = more(demand.rows).min(usize::try_from(source.nodes_max()).unwrap_or(usize::MAX));
-        demand.source_bytes = source.bytes();
+        demand.held_bytes = source.bytes();
         demand.scratch_bytes = source.scratch_bytes(&scratch, demand.rows);
         for block in &mut demand.blocks {
             block.destinations = more(block.destinations);
@@ -247,10 +247,7 @@ mod tests {
     fn every_partition_is_asked_how_large_its_minibatches_are() {
         let demand = Demand::measure(&Turns).unwrap();
         assert_eq!(demand.rows, 2000 + 2000 / 8 + 64);
-        assert_eq!(
-            (demand.source_bytes, demand.scratch_bytes),
-            (77, 8 * demand.rows as u64)
-        );
+        assert_eq!((demand.held_bytes, demand.scratch_bytes), (77, 8 * demand.rows as u64));
     }
 
     /// Minibatches of 20,000 nodes, of which half are in a part of the graph that all want.

@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn all_nodes_of_a_graph_take_no_memory_to_speak_of() {
-        let all = SeedNodes::ranges(vec![0..1 << 40]);
+        let nodes = 0..1 << 40;
+        let all = SeedNodes::ranges(vec![nodes]);
         assert_eq!((all.len(), all.get((1 << 40) - 1)), (1 << 40, NodeId((1 << 40) - 1)));
         assert!(all.bytes() < 100);
     }

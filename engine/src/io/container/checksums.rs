@@ -179,6 +179,11 @@ impl Checksums {
         }
     }
 
+    /// Bytes of memory that it takes when all of the table was read.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.table.len() + self.right.len() * size_of::<u64>()) as u64
+    }
+
     /// Gives back the memory of the parts of the table that were read.
     pub fn release(&self) {
         self.table.release_all();
