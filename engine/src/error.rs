@@ -110,6 +110,9 @@ pub enum Error {
         /// What else would help.
         remedy: &'static str,
     },
+    /// The caller asked the operation to stop ([`Progress::is_stopped`](crate::progress::Progress::is_stopped)).
+    #[error("stopped")]
+    Stopped,
     /// Options that contradict each other, the input or the machine; the message says which value would do.
     #[error("{0}")]
     Options(String),

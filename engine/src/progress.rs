@@ -1,4 +1,6 @@
-//! How long operations tell whoever started them how far they are.
+//! How long operations report to their caller, and how the caller stops them.
+
+use crate::{Error, Result};
 
 /// Receives progress. Implementations are shared by worker threads, and must be cheap: workers report about every
 /// megabyte.
@@ -15,6 +17,23 @@ pub trait Progress: Sync {
 
     /// That many more bytes and edges of the current stage are done.
     fn advance(&self, bytes: u64, edges: u64);
+
+    /// Whether the operation should stop. Once true, it stays true. Long operations ask several times a second; see
+    /// [`check_stopped`].
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Ends an operation that should stop: it returns early, and removes what an error removes.
+///
+/// # Errors
+/// [`Error::Stopped`] if [`Progress::is_stopped`].
+pub fn check_stopped(progress: &dyn Progress) -> Result<()> {
+    match progress.is_stopped() {
+        true => Err(Error::Stopped),
+        false => Ok(()),
+    }
 }
 
 /// Ignores progress.

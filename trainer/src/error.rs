@@ -47,6 +47,14 @@ pub enum Error {
         /// What would take less.
         remedy: &'static str,
     },
+    /// Training was asked to stop, and did.
+    #[error("training stopped {place}; {kept}")]
+    Stopped {
+        /// `after step 12 of epoch 3`.
+        place: String,
+        /// Whether a checkpoint could be written.
+        kept: String,
+    },
     /// Options that contradict each other, the store or an earlier run; the message says which value would do.
     #[error("{0}")]
     Options(String),
@@ -72,6 +80,11 @@ impl Error {
             }
             _ => false,
         }
+    }
+
+    /// Whether it is because the caller asked the operation to stop.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self, Self::Stopped { .. } | Self::Engine(grappa_engine::Error::Stopped))
     }
 
     pub(crate) fn run_file(path: &Path, what: impl Into<String>) -> Self {

@@ -448,6 +448,45 @@ fn a_store_that_cannot_be_added_to_is_trained_on_with_a_warning() {
 }
 
 #[test]
+fn a_minibatch_that_passes_the_graph_again_and_again_is_announced_before_the_first_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let config = TrainConfig {
+        layers: 100,
+        hidden: 8,
+        epochs: 1,
+        ..config()
+    };
+    let run_folder = RunFolder::create(&folder.path().join("deep"), &config).unwrap();
+    // Stops as soon as it is announced.
+    struct Announced(Mutex<Vec<String>>);
+    impl Progress for Announced {
+        fn stage(&self, _name: &str, _bytes: Option<u64>) {}
+        fn advance(&self, _bytes: u64, _edges: u64) {}
+        fn is_stopped(&self) -> bool {
+            !self.0.lock().unwrap().is_empty()
+        }
+    }
+    impl Watcher for Announced {
+        fn progress(&self) -> &dyn Progress {
+            self
+        }
+        fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
+        fn warn(&mut self, what: &str) {
+            self.0.lock().unwrap().push(what.to_owned());
+        }
+    }
+    let mut announced = Announced(Mutex::default());
+    let stopped = train(store, config, &run_folder, false, Device::Cpu, &mut announced).unwrap_err();
+    assert!(stopped.is_stopped(), "{stopped}");
+    let announced = announced.0.into_inner().unwrap();
+    assert!(
+        announced[0].contains("a minibatch passes 100 layer(s)"),
+        "{announced:?}"
+    );
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
@@ -492,6 +531,17 @@ fn what_does_not_fit_is_refused() {
     let message = refusal(huge, "huge");
     assert!(
         message.contains("at least 1.0 EiB") && message.contains("smaller --hidden"),
+        "{message}"
+    );
+    let many_heads = TrainConfig {
+        model: LayerKind::Gat,
+        heads: 1 << 20,
+        hidden: 1 << 20,
+        ..config()
+    };
+    let message = refusal(many_heads, "many heads");
+    assert!(
+        message.contains("are free: use fewer --layers, --hidden values or --heads"),
         "{message}"
     );
     let diverging = TrainConfig { lr: 1e30, ..config() };

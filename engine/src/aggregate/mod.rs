@@ -32,7 +32,12 @@ pub use self::{
     reduce::{Drawn, GcnSum, Max, Mean, Reduce, Sum},
     rows::{AggregateRows, Beside, NodeRows, ScaledRows, ScratchRows, StoreFeatures},
 };
-use crate::{Error, Position, Result, progress::Progress, store::Store, workers};
+use crate::{
+    Error, Position, Result,
+    progress::{Progress, check_stopped},
+    store::Store,
+    workers,
+};
 
 /// Blocks of sources are at most so long: longer ones only leave less room for the tile.
 const BLOCK_BYTES_MAX: u64 = 128 << 20;
@@ -89,7 +94,7 @@ pub fn aggregate<R: Reduce>(
         return Err(Error::input(store.path(), Position::Whole, what));
     }
     let blocks = Blocks::new(manifest.nodes, rows.width(), budget.memory);
-    let mut tiler = Tiler::new(store, reduce, first, budget, blocks)?;
+    let mut tiler = Tiler::new(store, reduce, first, budget, blocks, progress)?;
     progress.stage("aggregating", None);
 
     let mut front = vec![0.0; blocks.values()];
@@ -99,6 +104,7 @@ pub fn aggregate<R: Reduce>(
         tile.begin(own)?;
         let wanted: Vec<u64> = (0..blocks.count()).filter(|&block| tile.uses(block)).collect();
         for (i, &block) in wanted.iter().enumerate() {
+            check_stopped(progress)?;
             if loaded != Some(block) {
                 read(rows, blocks.nodes(block), &mut front, budget.threads)?;
             }
@@ -117,6 +123,7 @@ pub fn aggregate<R: Reduce>(
                 loaded = next;
             }
         }
+        check_stopped(progress)?;
         let nodes = tile.nodes();
         let edges = tile.edges();
         sink(nodes, tile.finish()?)?;

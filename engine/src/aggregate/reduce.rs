@@ -60,7 +60,8 @@ pub struct GcnSum {
     pub width: usize,
 }
 
-/// The largest of the rows, value by value; zeros for a node without in-edges.
+/// The largest of the rows, value by value; zeros for a node without in-edges. NaN counts as larger than any number, as in
+/// PyTorch.
 #[derive(Debug, Clone, Copy)]
 pub struct Max {
     /// Values in a row.
@@ -149,7 +150,8 @@ impl Reduce for Max {
         state
             .iter_mut()
             .zip(source)
-            .for_each(|(max, value)| *max = max.max(*value));
+            // What is compared with NaN is false, so a NaN stays.
+            .for_each(|(max, value)| *max = if *value > *max || value.is_nan() { *value } else { *max });
     }
 
     fn finish(&self, degree: u64, state: &mut [f32]) {

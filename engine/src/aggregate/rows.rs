@@ -1,7 +1,7 @@
 //! One row of values for each node, wherever it is kept.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     num::NonZeroU64,
     ops::Range,
     os::unix::fs::FileExt,
@@ -18,7 +18,7 @@ use rustix::fs::{Advice, fadvise};
 use crate::{
     Error, Position, Result,
     generate::{Features, Generator, Recipe},
-    io::container::ClosedFile,
+    io::{container::ClosedFile, unnamed::unnamed_file},
     store::{Chunk, Store, add_features::no_features, aggregates::Aggregates, files},
 };
 
@@ -253,7 +253,8 @@ impl NodeRows for Beside<'_> {
 #[derive(Debug)]
 pub struct ScratchRows {
     file: File,
-    path: PathBuf,
+    /// Where it was made, for errors.
+    folder: PathBuf,
     nodes: u64,
     layout: FeatureLayout,
 }
@@ -266,23 +267,16 @@ impl ScratchRows {
 
     /// The same, of values of another type, which are rounded to that.
     pub fn create_as(folder: &Path, nodes: u64, width: usize, dtype: FeatureDtype) -> Result<Self> {
-        let path = folder.join(format!(".rows-{}-{nodes}x{width}", std::process::id()));
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(Error::io("create", &path))?;
-        std::fs::remove_file(&path).map_err(Error::io("remove", &path))?;
+        let file = unnamed_file(folder)?;
         let mut layout = FeatureLayout::new(dtype, width as u32);
         if dtype == FeatureDtype::F32 {
             layout.stride = layout.row_bytes() as u32;
         }
         file.set_len(nodes * u64::from(layout.stride))
-            .map_err(Error::io("make room in", &path))?;
+            .map_err(Error::io("make room for a scratch file in", folder))?;
         Ok(Self {
             file,
-            path,
+            folder: folder.to_owned(),
             nodes,
             layout,
         })
@@ -304,7 +298,7 @@ impl ScratchRows {
             let at = first * u64::from(self.layout.stride);
             self.file
                 .write_all_at(bytes, at)
-                .map_err(Error::io("write", &self.path))
+                .map_err(Error::io("write a scratch file in", &self.folder))
         };
         if self.layout.dtype == FeatureDtype::F32 {
             return write(first, bytemuck::cast_slice(rows));
@@ -345,7 +339,7 @@ impl ScratchRows {
         let at = first * u64::from(self.layout.stride);
         self.file
             .read_exact_at(bytes, at)
-            .map_err(Error::io("read", &self.path))
+            .map_err(Error::io("read a scratch file in", &self.folder))
     }
 }
 

@@ -2,10 +2,13 @@
 
 use std::{ops::Range, thread};
 
+use grappa_formats::NodeId;
+
 use super::{Blocks, Budget, NodeRows, Reduce, rows::pieces};
 use crate::{
     Error, Result,
     io::prefetch::prefetch,
+    progress::{Progress, check_stopped},
     sample::below,
     store::{Chunk, Store},
     workers,
@@ -15,6 +18,8 @@ use crate::{
 const EDGE_BYTES: u64 = 8;
 /// How many edges ahead a source's row is asked for.
 const AHEAD: usize = 8;
+/// How many rows or edges a thread takes between two looks at whether to stop.
+const STOP_EVERY: usize = 1 << 16;
 /// Values in a cache line.
 const LINE_VALUES: usize = 16;
 
@@ -30,6 +35,7 @@ pub struct Tiler<'a, R> {
     /// What the whole aggregation may take, for the error that says how much more it needs.
     memory: u64,
     next_node: u64,
+    progress: &'a dyn Progress,
 }
 
 /// Destinations, their states and their edges.
@@ -38,6 +44,7 @@ pub struct Tile<'a, R> {
     nodes: Range<u64>,
     states: Vec<f32>,
     strips: Vec<Strip>,
+    progress: &'a dyn Progress,
 }
 
 /// The part of a tile that one thread works on.
@@ -51,7 +58,14 @@ struct Strip {
 }
 
 impl<'a, R: Reduce> Tiler<'a, R> {
-    pub fn new(store: &'a Store, reduce: &'a R, first: u64, budget: Budget, blocks: Blocks) -> Result<Self> {
+    pub fn new(
+        store: &'a Store,
+        reduce: &'a R,
+        first: u64,
+        budget: Budget,
+        blocks: Blocks,
+        progress: &'a dyn Progress,
+    ) -> Result<Self> {
         let chunks = store
             .present_chunks()
             .map(|chunk| store.chunk(chunk))
@@ -65,6 +79,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             tile_bytes: budget.memory.saturating_sub(blocks.bytes()),
             memory: budget.memory,
             next_node: first,
+            progress,
         })
     }
 
@@ -84,6 +99,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                 .collect::<Result<_>>()?;
             threads.into_iter().map(workers::join).collect::<Result<_>>()
         })?;
+        // Strips end early when it is time to stop.
+        check_stopped(self.progress)?;
         // What is mapped counts as ours while it is resident, and the tile has all it needs.
         for (chunk, rows) in pieces(self.store, tile.clone()) {
             self.chunks[chunk.0 as usize].release_rows(rows);
@@ -94,6 +111,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             nodes: tile,
             states: vec![0.0; values],
             strips,
+            progress: self.progress,
         }))
     }
 
@@ -118,8 +136,9 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                         break 'tile;
                     }
                     return Err(Error::Options(format!(
-                        "{} bytes of memory do not hold the row of node {node}, which has {degree} edges; give at least {}",
+                        "{} bytes of memory do not hold the row of {}, which has {degree} edges; give at least {}",
                         self.memory,
+                        self.store.ids().name(NodeId(node)),
                         2 * (row_needs + bytes) + 2 * 4 * self.blocks.width as u64
                     )));
                 }
@@ -179,6 +198,9 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let first = nodes.start;
         for (chunk, rows) in pieces(self.store, nodes) {
             for row in self.chunks[chunk.0 as usize].rows().range(rows) {
+                if (number as usize).is_multiple_of(STOP_EVERY) && self.progress.is_stopped() {
+                    return Ok(());
+                }
                 let row = row?;
                 sources.clear();
                 match draws {
@@ -224,12 +246,16 @@ impl<R: Reduce> Tile<'_, R> {
         results.into_iter().collect()
     }
 
-    /// Takes in the edges from a block, whose rows are `rows`.
+    /// Takes in the edges from a block, whose rows are `rows`; not all of them when it is time to stop.
     pub fn add(&mut self, block: u64, rows: &[f32]) -> Result<()> {
         let (reduce, width, state_width) = (self.reduce, self.reduce.source_width(), self.reduce.state_width());
+        let progress = self.progress;
         self.each_strip(|strip, states| {
             let edges = strip.block(block);
             for (i, [destination, source]) in edges.iter().enumerate() {
+                if i.is_multiple_of(STOP_EVERY) && progress.is_stopped() {
+                    return;
+                }
                 if let Some([_, ahead]) = edges.get(i + AHEAD) {
                     let first = *ahead as usize * width;
                     (first..first + width)

@@ -14,13 +14,14 @@ use crate::{
         container::{Checksums, ContainerFile},
         read::{FileIndex, ReadFile},
     },
-    store::{Store, aggregates::Aggregates, files},
+    store::{Store, StoreIds, aggregates::Aggregates, files},
 };
 
 /// The files of a store's features, and of their aggregates if these are wanted.
 #[derive(Debug)]
 pub(super) struct RowFiles {
     chunks: ChunkMap,
+    ids: Arc<StoreIds>,
     files: Arc<[ReadFile]>,
     /// Of each file.
     checksums: Vec<Checksums>,
@@ -63,6 +64,7 @@ impl RowFiles {
         }
         Ok(Self {
             chunks: store.chunks().clone(),
+            ids: store.ids().clone(),
             files: opened.files.into(),
             checksums: opened.checksums,
             columns,
@@ -166,8 +168,9 @@ impl RowFiles {
     /// Why there is no row of `node`.
     pub fn absent(&self, node: NodeId) -> Error {
         Error::Options(format!(
-            "the features of node {node} are wanted, and the store is a slice without chunk {}; generate it with \
-             --only-chunks that name that one too, or sample without halo",
+            "the features of {} are wanted, and the store is a slice without chunk {}; generate it with --only-chunks that \
+             name that one too, or sample without halo",
+            self.ids.name(node),
             self.chunks.chunk_of(node)
         ))
     }

@@ -116,6 +116,13 @@ impl PartitionBatches {
         self
     }
 
+    /// Leaves out the steps before `step`, which were taken before: places, seeds and draws of the others stay.
+    #[must_use]
+    pub fn from_step(mut self, step: u64) -> Self {
+        self.places.retain(|place| place.step >= step);
+        self
+    }
+
     /// Where each batch is.
     pub fn places(&self) -> &[BatchPlace] {
         &self.places

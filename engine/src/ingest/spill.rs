@@ -113,14 +113,6 @@ impl SpillFolder {
     }
 }
 
-/// Whether a file is a spill file of the records called `name`, by its own name.
-pub fn is_of(file: &str, name: &str) -> bool {
-    let number = |text: &str| text.parse::<u32>().is_ok();
-    file.strip_prefix(name)
-        .and_then(|rest| rest.strip_prefix('-')?.split_once('-'))
-        .is_some_and(|(worker, shard)| number(worker) && number(shard))
-}
-
 impl SpillWriter {
     /// Buffers of `buffer_bytes` for each of `shards` shards, on behalf of `worker`, whose files must not exist or not
     /// count.

@@ -18,7 +18,10 @@ use std::{
 use rayon::prelude::*;
 
 use super::durable::Temporary;
-use crate::{Error, Result, progress::Progress};
+use crate::{
+    Error, Result,
+    progress::{Progress, check_stopped},
+};
 
 /// Enough that threads seldom wait for the slowest.
 const BLOCKS_PER_THREAD: usize = 4;
@@ -69,7 +72,7 @@ impl NewFile<'_> {
             file.write_all(block).map_err(Error::io("write", &temporary.path))?;
             bytes += block.len() as u64;
             self.progress.advance(block.len() as u64, edges);
-            Ok(())
+            check_stopped(self.progress)
         })?;
         let header = header(bytes);
         assert_eq!(header.len(), self.header_bytes, "the header fits the room left for it");

@@ -12,7 +12,8 @@
 //! - [`prefetch`]: asking for memory that is needed soon;
 //! - [`read`]: many reads at once;
 //! - [`regular`]: opening files that a user named, which must be files;
-//! - [`slots`]: places for rows that threads share.
+//! - [`slots`]: places for rows that threads share;
+//! - `unnamed`: scratch files that no kill leaves behind.
 
 pub mod arena;
 pub(crate) mod blocks;
@@ -27,3 +28,4 @@ pub mod prefetch;
 pub mod read;
 pub mod regular;
 pub mod slots;
+pub(crate) mod unnamed;

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! - [`Schedule`] says who owns which chunks in a super-epoch, a function of seed and super-epoch alone;
-//! - [`repartition`] writes an assignment that counts from then on, whatever kills it;
+//! - [`repartition`] writes an assignment that counts from then on, whatever kills it; a training run has its own
+//!   ([`assign`], [`keep`]), and leaves the store's alone;
 //! - [`Owned`] is what one partition owns: ranges of nodes, and their local ids;
 //! - [`report()`] and [`coverage()`] tell what partitions see.
 //!
@@ -35,7 +36,7 @@ mod tests;
 
 pub use coverage::{Coverage, CoverageOptions, Histogram, coverage};
 pub use owned::{LocalId, Owned};
-pub use repartition::{RepartitionOptions, Repartitioned, repartition};
+pub use repartition::{RepartitionOptions, Repartitioned, assign, keep, repartition};
 pub use report::{PartitionReport, report};
 pub use schedule::{Schedule, assignment, chunk_sizes};
 pub use seeds::SeedNodes;

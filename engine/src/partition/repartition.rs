@@ -1,4 +1,7 @@
-//! Making a new assignment the one that counts.
+//! Assignments on disk: making a new one the one that counts.
+//!
+//! [`repartition`] does so for a store. [`assign`] and [`keep`] do the same for a training run, in a folder of the run's, so
+//! that a store may be read-only and several runs may share it.
 //!
 //! ```text
 //! lock assignments/                       one at a time; a process that is killed lets go
@@ -53,12 +56,15 @@ pub struct Repartitioned {
     pub super_epoch: u64,
 }
 
-/// Repartitions the store in the folder `store`, which has this manifest.
+/// The assignment that `options` mean, as generation `generation`, for the store at `store`, which has this manifest. Nothing
+/// is written.
 ///
 /// # Errors
-/// If there are no partitions or more than chunks; if the store is a slice; if another process is repartitioning it; if
-/// the folder can't be written to. Then the assignment that counted before does so still.
-pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptions) -> Result<Repartitioned> {
+/// If there are no partitions or more than chunks; if the store is a slice.
+///
+/// # Panics
+/// If `options` name no super-epoch.
+pub fn assign(store: &Path, manifest: &Manifest, options: &RepartitionOptions, generation: u64) -> Result<Assignment> {
     if !manifest.is_whole() {
         let present = manifest.chunks.iter().filter(|chunk| chunk.present).count();
         let what = format!(
@@ -68,6 +74,39 @@ pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptio
         );
         return Err(Error::input(store, Position::Whole, what));
     }
+    let super_epoch = options.super_epoch.expect("a super-epoch");
+    let sizes = chunk_sizes(manifest);
+    assignment(
+        options.schedule,
+        &sizes,
+        options.partitions,
+        options.seed,
+        super_epoch,
+        generation,
+    )
+}
+
+/// Keeps an assignment in `folder`, which is made if it is not there, as the one that counts. The folder has the files that a
+/// store's folder of assignments has.
+///
+/// # Errors
+/// If the disk is full, or the folder can't be written to for another reason.
+pub fn keep(folder: &Path, assignment: &Assignment) -> Result<()> {
+    fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+    let generation = assignment.generation();
+    durable::write_file(&folder.join(generation.to_string()), &assignment.encode().0)?;
+    let current = Current { generation }.encode();
+    durable::write_file(&folder.join(files::CURRENT_NAME), current.as_bytes())?;
+    remove_old(folder, generation);
+    Ok(())
+}
+
+/// Repartitions the store in the folder `store`, which has this manifest.
+///
+/// # Errors
+/// If there are no partitions or more than chunks; if the store is a slice; if another process is repartitioning it; if
+/// the folder can't be written to. Then the assignment that counted before does so still.
+pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptions) -> Result<Repartitioned> {
     let lock = lock(store)?;
     let before = read_current(store)?;
     let generation = before.checked_add(1).ok_or_else(|| {
@@ -75,14 +114,12 @@ pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptio
         Error::format(store.join(files::CURRENT))(FormatError::invalid(0, what))
     })?;
     let super_epoch = options.super_epoch.unwrap_or(before);
-    let sizes = chunk_sizes(manifest);
-    let (schedule, partitions, seed) = (options.schedule, options.partitions, options.seed);
-    let assignment = assignment(schedule, &sizes, partitions, seed, super_epoch, generation)?;
-
-    durable::write_file(&store.join(files::assignment(generation)), &assignment.encode().0)?;
-    let current = Current { generation }.encode();
-    durable::write_file(&store.join(files::CURRENT), current.as_bytes())?;
-    remove_old(store, generation);
+    let options = RepartitionOptions {
+        super_epoch: Some(super_epoch),
+        ..*options
+    };
+    let assignment = assign(store, manifest, &options, generation)?;
+    keep(&store.join(files::ASSIGNMENTS), &assignment)?;
     drop(lock);
     Ok(Repartitioned {
         assignment,
@@ -101,11 +138,10 @@ pub(super) fn lock(store: &Path) -> Result<FolderLock> {
 }
 
 /// Removes generations that nobody can want any more, and files that killed runs left.
-fn remove_old(store: &Path, current: u64) {
-    let folder = store.join(files::ASSIGNMENTS);
+fn remove_old(folder: &Path, current: u64) {
     let remove = || -> Result<()> {
-        let listed = |error| Error::io("list", &folder)(error);
-        for entry in fs::read_dir(&folder).map_err(listed)? {
+        let listed = |error| Error::io("list", folder)(error);
+        for entry in fs::read_dir(folder).map_err(listed)? {
             let name = entry.map_err(listed)?.file_name();
             let Some(name) = name.to_str() else { continue };
             let is_old = files::generation_of(name).is_some_and(|g| g != current && g.checked_add(1) != Some(current));

@@ -21,11 +21,11 @@ use super::{
     sampler::check_size,
     weighted,
 };
-use crate::{Result, view::rows::Rows};
+use crate::{Result, store::StoreIds, view::rows::Rows};
 
 /// How neighbours are chosen at a hop.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Hop {
+pub(super) struct Hop<'a> {
     pub key: HopKey,
     /// None: all.
     pub fanout: Option<u32>,
@@ -33,9 +33,11 @@ pub(super) struct Hop {
     pub by_weight: bool,
     /// Whether halo nodes may be drawn.
     pub draws_halo: bool,
+    /// What errors call nodes.
+    pub ids: &'a StoreIds,
 }
 
-impl Hop {
+impl Hop<'_> {
     /// Samples in-neighbours of all `nodes` into `block`, and appends those that are new to `nodes`.
     pub(super) fn sample<R: Rows, L: Relabel>(
         &self,
@@ -86,7 +88,7 @@ impl Hop {
             let draws = self.key.draws((first + row) as u64);
             let taken = if self.by_weight {
                 group.read_weights(row, pool)?;
-                weighted::check(&group.scratch.weights, *node)?;
+                weighted::check(&group.scratch.weights, || self.ids.name(*node))?;
                 self.draw_by_weight(draws, group.scratch)
             } else {
                 self.draw(draws, pool, group.scratch)

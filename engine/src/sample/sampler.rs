@@ -168,6 +168,7 @@ impl Sampler {
                         replace: *replace,
                         by_weight: *by_weight,
                         draws_halo,
+                        ids: view.ids(),
                     };
                     hop.sample(group, relabel, nodes, block)?;
                 }

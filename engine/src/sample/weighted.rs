@@ -3,19 +3,18 @@
 //! An edge whose weight is 0 is never drawn. Weights that are negative or no numbers are errors. All of it takes time
 //! proportional to the degree: the weights of a row are read whole.
 
-use grappa_formats::NodeId;
-
 use super::{draw::DrawScratch, random::Draws};
 use crate::{Error, Result};
 
 /// Fails if there is a weight that nothing can be drawn by.
-pub(super) fn check(weights: &[f32], node: NodeId) -> Result<()> {
+pub(super) fn check(weights: &[f32], name: impl FnOnce() -> String) -> Result<()> {
     // One comparison a weight finds all kinds: what is not a number is not at least 0.
     match weights.iter().find(|&&weight| !(0.0..f32::INFINITY).contains(&weight)) {
         None => Ok(()),
         Some(weight) => Err(Error::Options(format!(
-            "an edge to node {node} has weight {weight}, by which nothing can be drawn: weights must be 0 or more; sample \
-             uniformly, or ingest other weights"
+            "an edge to {} has weight {weight}, by which nothing can be drawn: weights must be 0 or more; sample \
+             uniformly, or ingest other weights",
+            name()
         ))),
     }
 }

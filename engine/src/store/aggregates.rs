@@ -168,7 +168,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
     check_absent(&target, options.replace)?;
     let layout = layout(store, options.dtype)?;
     let features = StoreFeatures::open(store)?;
-    let partial = with_suffix(&target, files::AGGREGATES_PARTIAL);
+    let partial = partial_folder(store, options.kind);
     let _lock = FolderLock::wait(&partial)?;
     if let Err(error) = check_absent(&target, options.replace) {
         // Another process made them meanwhile; the folder was made for nothing, and goes if it is empty.
@@ -294,6 +294,11 @@ pub(super) fn open_file(
 
 fn folder(store: &Store, kind: AggregateKind) -> PathBuf {
     store.path().join(files::AGGREGATES).join(kind.name())
+}
+
+/// The folder in which the pre-aggregated features of a kind grow, until they are complete.
+pub fn partial_folder(store: &Store, kind: AggregateKind) -> PathBuf {
+    with_suffix(&folder(store, kind), files::AGGREGATES_PARTIAL)
 }
 
 fn layout(store: &Store, dtype: Option<FeatureDtype>) -> Result<FeatureLayout> {

@@ -10,11 +10,12 @@ use grappa_formats::{
     chunks::ChunkMap,
     container::FileKind,
     features::{FeatureLayout, FeaturesMeta},
+    manifest::FeatureDtype,
 };
 
 use super::{files, writer::chunk_folder};
 use crate::{
-    Error, Result,
+    Error, Position, Result,
     io::{
         container::{ContainerFile, ContainerWriter},
         durable,
@@ -87,6 +88,7 @@ impl<'a> ChunkRows<'a> {
 
     /// Appends the rows of `nodes`, which follow those before.
     pub fn write(&mut self, nodes: Range<u64>, rows: &[f32]) -> Result<()> {
+        self.check_storable(rows)?;
         let dim = self.layout.dim as usize;
         let stride = self.layout.stride as usize;
         let mut bytes = Vec::new();
@@ -110,6 +112,25 @@ impl<'a> ChunkRows<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Fails if values would come back as others: numbers that overflow the type, and, where the type has neither, NaN and
+    /// infinities.
+    fn check_storable(&self, values: &[f32]) -> Result<()> {
+        let unstorable = self.layout.unstorable(values);
+        let kept = match self.layout.dtype {
+            FeatureDtype::Int8 => 0,
+            _ if unstorable > 0 => values.iter().filter(|value| !value.is_finite()).count(),
+            _ => 0,
+        };
+        if unstorable == kept {
+            return Ok(());
+        }
+        let what = format!(
+            "a row has values that {} can't hold: they are too large, or not finite; store it as f32 (--dtype f32)",
+            self.layout.dtype.name()
+        );
+        Err(Error::input(self.folder, Position::Whole, what))
     }
 
     /// Completes the folder when all rows were written: makes the files of chunks at the end that have none.

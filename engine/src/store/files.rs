@@ -21,6 +21,8 @@ pub const MANIFEST: &str = "manifest";
 pub const ASSIGNMENTS: &str = "assignments";
 /// The file that names the assignment that counts.
 pub const CURRENT: &str = "assignments/CURRENT";
+/// Its name in the folder of assignments.
+pub const CURRENT_NAME: &str = "CURRENT";
 /// The sorted external ids.
 pub const DICTIONARY: &str = "ids/dictionary";
 /// The explicit order.
@@ -67,7 +69,7 @@ pub fn is_left_over(path: &str) -> bool {
     let is_partial = |suffix| path.strip_suffix(suffix).and_then(aggregates_of).is_some();
     is_partial(AGGREGATES_OLD)
         || is_partial(AGGREGATES_PARTIAL)
-        || name.is_some_and(|name| name == "CURRENT" || generation_of(name).is_some())
+        || name.is_some_and(|name| name == CURRENT_NAME || generation_of(name).is_some())
 }
 
 /// The aggregates that a folder holds, complete or on their way, by its path relative to a store.

@@ -152,6 +152,15 @@ impl StoreIds {
         Ok(ExternalId::Integer(self.integer_at(rank)?))
     }
 
+    /// What errors call a node: `node 17`, by the id that the user's files give it. If that can't be read, the number says
+    /// that it is the store's own.
+    pub fn name(&self, node: NodeId) -> String {
+        match self.external(node) {
+            Ok(id) => format!("node {id}"),
+            Err(_) => format!("the node with the internal number {node}"),
+        }
+    }
+
     /// The integer that the user's files call a node.
     ///
     /// # Panics

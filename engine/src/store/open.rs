@@ -52,7 +52,7 @@ pub struct Store {
     manifest: Manifest,
     chunks: ChunkMap,
     assignment: Assignment,
-    ids: StoreIds,
+    ids: Arc<StoreIds>,
     elias_fano_sizes: Arc<RowSizes>,
     gap_sizes: Arc<RowSizes>,
 }
@@ -72,7 +72,7 @@ impl Store {
             path: path.to_owned(),
             assignment: assignments::read_counting(path, chunks.chunks())?,
             chunks,
-            ids: StoreIds::open(path, &manifest)?,
+            ids: Arc::new(StoreIds::open(path, &manifest)?),
             elias_fano_sizes: Arc::new(RowSizes::new(true, manifest.nodes)),
             gap_sizes: Arc::new(RowSizes::new(false, manifest.nodes)),
             manifest,
@@ -155,7 +155,7 @@ impl Store {
     }
 
     /// The ids that the user's files give nodes.
-    pub fn ids(&self) -> &StoreIds {
+    pub fn ids(&self) -> &Arc<StoreIds> {
         &self.ids
     }
 

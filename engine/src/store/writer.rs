@@ -100,7 +100,7 @@ impl StoreFolder {
     /// # Errors
     /// If `store` exists, another process is making it, or an earlier run left a folder and `resume` does not ask for it.
     pub fn begin(store: &Path, tmp: Option<&Path>, resume: bool) -> Result<(Self, Begun)> {
-        let partial = with_suffix(store, ".partial");
+        let partial = partial_folder(store);
         let (lock, begun) = loop {
             if store.symlink_metadata().is_ok() {
                 let what =
@@ -431,6 +431,11 @@ pub fn not_begun(journal: &Path) -> Error {
 /// Name of the folder of a chunk.
 pub fn chunk_folder(chunk: ChunkId) -> String {
     format!("chunk-{chunk}")
+}
+
+/// The folder in which the store `store` grows, until it is complete.
+pub fn partial_folder(store: &Path) -> PathBuf {
+    with_suffix(store, ".partial")
 }
 
 /// `path` with something appended to its last name.

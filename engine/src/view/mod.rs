@@ -34,7 +34,12 @@ use self::{
     rows::RowsIn,
     stream::open_engine,
 };
-use crate::{Error, Result, io::read::Choice, partition::Owned, store::Store};
+use crate::{
+    Error, Result,
+    io::read::Choice,
+    partition::Owned,
+    store::{Store, StoreIds},
+};
 
 /// Nodes of graphs with no more than this many take 32 bits.
 const NARROW_NODES_MAX: u64 = 1 << 32;
@@ -64,6 +69,7 @@ pub struct ViewOptions {
 #[derive(Debug)]
 pub struct PartitionView {
     nodes: u64,
+    ids: Arc<StoreIds>,
     owned: Owned,
     halo: Halo,
     weights: bool,
@@ -112,6 +118,7 @@ impl PartitionView {
         };
         Ok(Self {
             nodes,
+            ids: store.ids().clone(),
             owned,
             halo: options.halo,
             weights: options.weights,
@@ -178,6 +185,11 @@ impl PartitionView {
             halo,
             weights,
         })
+    }
+
+    /// What the user's files call the nodes of the graph.
+    pub fn ids(&self) -> &StoreIds {
+        &self.ids
     }
 
     /// Number of nodes of the graph. Those that the view does not own count, too.

@@ -16,7 +16,7 @@ use std::{
 use grappa_engine::{progress::Progress, text::printable};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use crate::{ByteSize, count, duration};
+use crate::{ByteSize, count, duration, signals};
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -99,6 +99,10 @@ impl Progress for Bars {
             shown.edges.fetch_add(edges, Relaxed);
             shown.bar.inc(bytes);
         }
+    }
+
+    fn is_stopped(&self) -> bool {
+        signals::stop_requested()
     }
 }
 
@@ -227,6 +231,11 @@ fn left(left: Duration) -> String {
     } else {
         duration(left)
     }
+}
+
+/// Removes what is drawn.
+pub(crate) fn clear() {
+    let _ = SCREEN.clear();
 }
 
 /// Prints a line on stderr, above whatever bar is there.

@@ -23,7 +23,8 @@
 //! ```
 //!
 //! What goes where: results on stdout, everything about how it is going on stderr. With `--json`, stdout carries exactly
-//! one JSON object, at the end, and only if all went well. Exit codes: 0 done, 1 failed, 2 wrong usage (clap's).
+//! one JSON object, at the end, and only if all went well. Exit codes: 0 done, 1 failed, 2 wrong usage (clap's), 130 and 143 stopped by SIGINT and
+//! SIGTERM ([`signals`]).
 //!
 //! Nothing here knows what a graph is, beyond counting edges.
 
@@ -32,6 +33,7 @@
 mod bars;
 mod output;
 mod processor;
+pub mod signals;
 mod summary;
 
 use std::process::ExitCode;
@@ -153,18 +155,27 @@ impl Console {
 /// Everything belongs inside, the parsing of options too: on a processor that fails the check, anything before it may
 /// be an illegal instruction.
 ///
+/// SIGINT and SIGTERM are caught ([`signals`]).
+///
 /// A reader of stdout who leaves early (`grappa-store export ... | head`) is no failure.
 pub fn run(main: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     processor::require_supported_processor();
     grappa_engine::io::map::report_faults();
     grappa_engine::machine::raise_descriptor_limit();
+    signals::catch();
     match main() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::stdout_was_closed(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            bars::eprint_line(&format!("error: {}", output::one_line(&error)));
-            ExitCode::FAILURE
-        }
+        Err(error) => match signals::exit_code() {
+            Some(code) => {
+                bars::eprint_line(&format!("interrupted: {}", output::one_line(&error)));
+                code
+            }
+            None => {
+                bars::eprint_line(&format!("error: {}", output::one_line(&error)));
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 

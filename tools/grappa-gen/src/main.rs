@@ -5,8 +5,8 @@ mod files;
 
 use std::{process::ExitCode, time::Instant};
 
-use grappa_console::Built;
-use grappa_engine::generate::store::generate_store;
+use grappa_console::{Built, signals};
+use grappa_engine::{generate::store::generate_store, store::writer::partial_folder};
 
 use self::args::{Args, Output};
 
@@ -17,6 +17,7 @@ fn main() -> ExitCode {
         let begin = Instant::now();
         let built = match output {
             Output::Store(options) => {
+                signals::leaves_folder(partial_folder(&options.out), "rerun with --resume to continue");
                 let made = generate_store(&options, &console.bars())?;
                 let name = options.out.display().to_string();
                 Built {
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
                 }
             }
             Output::Files(options) => {
+                signals::stops_by_itself("removing the unfinished files");
                 let made = files::write(&options, &console.bars())?;
                 let name = options.edges.display().to_string();
                 Built {

@@ -5,8 +5,8 @@ mod args;
 use std::{process::ExitCode, time::Instant};
 
 use clap::Parser;
-use grappa_console::Built;
-use grappa_engine::ingest::ingest;
+use grappa_console::{Built, signals};
+use grappa_engine::{ingest::ingest, store::writer::partial_folder};
 
 use self::args::Args;
 
@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         let console = args.console.open();
         let begin = Instant::now();
         let options = args.options()?;
+        signals::leaves_folder(partial_folder(&options.out), "rerun with --resume to continue");
         let summary = ingest(&options, &console.bars())?;
         let mut built = Built::new(options.out.display().to_string(), begin.elapsed(), summary.edges_read);
         built.nodes = summary.nodes;

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
-use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable};
+use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::{
     aggregate::Budget,
     store::{
         Store,
-        add_features::{AddFeatures, AddedFeatures, FastRp, FeatureKind, add_features},
+        add_features::{AddFeatures, AddedFeatures, FastRp, FeatureKind, add_features, partial_folder},
     },
 };
 use serde::Serialize;
@@ -44,6 +44,7 @@ pub fn run(options: &args::AddFeatures, console: &Console) -> anyhow::Result<()>
         },
         writer: concat!("grappa-store ", env!("CARGO_PKG_VERSION")).to_owned(),
     };
+    signals::leaves_folder(partial_folder(&store), "give the command again to continue");
     let added = add_features(&store, &add, &console.bars()).map_err(told)?;
     console.finish(&Made {
         kind: add.kind.name().to_owned(),

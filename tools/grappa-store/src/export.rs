@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use grappa_console::{ByteSize, Console, Summary, count, duration, printable};
+use grappa_console::{ByteSize, Console, Summary, count, duration, printable, signals};
 use grappa_engine::store::{
     Store,
     export::{
@@ -37,6 +37,7 @@ struct File {
 
 pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
+    signals::stops_by_itself("removing the unfinished file");
     let store = Store::open(&options.store)?;
     let bars = console.bars();
     let budget = ExportBudget {

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable};
+use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::{
     aggregate::Budget,
     store::{
         Store,
-        aggregates::{AggregateOptions, Aggregated, preaggregate},
+        aggregates::{AggregateOptions, Aggregated, partial_folder, preaggregate},
     },
 };
 use serde::Serialize;
@@ -37,6 +37,8 @@ pub fn run(options: &args::Preaggregate, console: &Console) -> anyhow::Result<()
         },
         replace: options.replace,
     };
+    let partial = partial_folder(&store, options.kind);
+    signals::leaves_folder(partial, "give the command again to continue");
     let made = preaggregate(&store, &aggregate, &console.bars())?;
     console.finish(&Made {
         kind: options.kind.name(),

@@ -57,7 +57,7 @@ struct Options {
     /// Which layers the model has: sage, sage-max, gcn, gat, gatv2, gin or pinsage
     #[arg(long, help_heading = MODEL, value_name = "LAYER", value_parser = checked::<LayerKind>)]
     model: Option<String>,
-    /// Number of layers
+    /// Number of layers, up to 256
     #[arg(long, help_heading = MODEL, value_name = "L")]
     layers: Option<usize>,
     /// Values of a node between layers, of all heads together

@@ -1,6 +1,6 @@
 //! `grappa-train export RUN`: the model of a run for other programs.
 
-use grappa_console::{ByteSize, Console, Summary, count, printable};
+use grappa_console::{ByteSize, Console, Summary, count, printable, signals};
 use grappa_trainer::{
     export::{Exported, export},
     runtime::{self, DeviceChoice},
@@ -21,6 +21,7 @@ struct Written {
 
 pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
     let trained = Trained::open(&options.run, runtime::device(DeviceChoice::Cpu)?)?;
+    signals::stops_by_itself("finishing the file, which takes a moment");
     let exported = export(&trained, &options.out)?;
     console.finish(&Written {
         path: options.out.display().to_string(),

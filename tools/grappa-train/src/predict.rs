@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable};
+use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::store::{ExternalId, Store, node_list::read_nodes};
 use grappa_formats::{NodeId, manifest::ExternalIds};
 use grappa_trainer::{
@@ -56,6 +56,7 @@ struct Node {
 
 pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
+    signals::stops_by_itself("removing the unfinished predictions");
     let store = Store::open(&options.store)?;
     let threads = options
         .threads

@@ -2,8 +2,8 @@
 
 use std::{path::Path, sync::Arc};
 
-use anyhow::bail;
-use grappa_console::{Bars, ByteSize, Console, Summary, count, print_line, printable};
+use anyhow::{anyhow, bail};
+use grappa_console::{Bars, ByteSize, Console, Summary, count, print_line, printable, signals};
 use grappa_engine::{progress::Progress, store::Store};
 use grappa_trainer::{
     run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord, summary},
@@ -40,6 +40,10 @@ impl Progress for EpochBars {
     fn advance(&self, bytes: u64, edges: u64) {
         self.bars.advance(bytes, edges);
     }
+
+    fn is_stopped(&self) -> bool {
+        self.bars.is_stopped()
+    }
 }
 
 #[derive(Serialize)]
@@ -64,8 +68,17 @@ pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Res
             prefix: String::new(),
         },
     };
-    let summary = train(store, config, &folder, options.resume, device, &mut screen)?;
+    signals::stops_by_itself("finishing the step and writing a checkpoint");
+    let trained = train(store, config, &folder, options.resume, device, &mut screen);
     drop(screen);
+    let summary = trained.map_err(|error| match error.is_stopped() {
+        true => anyhow!(
+            "{error}; continue with `grappa-train {} --out {} --resume`",
+            path.display(),
+            folder.path().display()
+        ),
+        false => error.into(),
+    })?;
     console.finish(&Trained {
         summary,
         folder: folder.path().display().to_string(),

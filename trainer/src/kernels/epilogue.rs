@@ -1,4 +1,6 @@
 //! What follows a sum, value by value: relu and dropout, forward and backward.
+//!
+//! NaN stays NaN, as in PyTorch: relu replaces what is at most 0, and a dropped NaN or infinity is NaN.
 
 use super::for_each;
 use crate::{random::combine, shim::Element};
@@ -9,7 +11,7 @@ const ROWS: usize = 256;
 /// Relu, then dropout, or either, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Epilogue {
-    /// Whether negative values become 0.
+    /// Whether negative values become 0. NaN does not.
     pub(crate) relu: bool,
     /// Which values are dropped.
     pub(crate) dropout: Option<Dropout>,
@@ -37,7 +39,7 @@ impl Epilogue {
         if self.relu {
             values
                 .iter_mut()
-                .for_each(|value| *value = if *value > 0.0 { *value } else { 0.0 });
+                .for_each(|value| *value = if *value <= 0.0 { 0.0 } else { *value });
         }
         if let Some(dropout) = self.dropout {
             let mask = dropout.row(row);
@@ -65,8 +67,22 @@ impl Epilogue {
             // What is positive after both was so before, and was kept.
             (true, dropout) => {
                 let scale = dropout.map_or(1.0, Dropout::scale);
+                let mut has_nan = false;
                 for (gradient, result) in gradient.iter_mut().zip(results) {
-                    *gradient = if result.to_f32() > 0.0 { *gradient * scale } else { 0.0 };
+                    let result = result.to_f32();
+                    has_nan |= result.is_nan();
+                    *gradient = if result <= 0.0 { 0.0 } else { *gradient * scale };
+                }
+                // A NaN may have been dropped as well as kept.
+                if let Some(dropout) = dropout.filter(|_| has_nan) {
+                    let mask = dropout.row(row);
+                    let nans = results
+                        .iter()
+                        .enumerate()
+                        .filter(|(_, result)| result.to_f32().is_nan());
+                    for (column, _) in nans.filter(|(column, _)| mask.factor(*column) == 0.0) {
+                        gradient[column] = 0.0;
+                    }
                 }
             }
             (false, Some(dropout)) => {

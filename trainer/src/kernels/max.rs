@@ -1,4 +1,5 @@
-//! The largest values of rows, chosen by CSR: max aggregation, forward and backward.
+//! The largest values of rows, chosen by CSR: max aggregation, forward and backward. NaN counts as larger than any number,
+//! as in PyTorch.
 
 use std::ops::Range;
 
@@ -38,7 +39,8 @@ pub(crate) fn max<T: Element>(
                 let row = &rows[indices[edge as usize] as usize * width..][..width];
                 let first = edge == offsets[result];
                 for ((value, winner), candidate) in values.iter_mut().zip(edges.iter_mut()).zip(row) {
-                    let wins = first || candidate.to_f32() > value.to_f32();
+                    let (candidate_value, best) = (candidate.to_f32(), value.to_f32());
+                    let wins = first | (candidate_value > best) | (candidate_value.is_nan() & !best.is_nan());
                     *value = if wins { *candidate } else { *value };
                     *winner = if wins { edge } else { *winner };
                 }

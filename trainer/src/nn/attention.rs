@@ -24,8 +24,8 @@ pub(crate) fn sum_logits(block: &Block, sources: &Tensor, destinations: &Tensor)
 }
 
 fn leaky_relu(values: &Tensor) -> Tensor {
-    // Slope for what is negative; tch's leaky_relu has 0.01.
-    values.maximum(&(values * f64::from(SLOPE)))
+    // Slope for what is not positive; tch's leaky_relu has 0.01.
+    values.where_self(&values.gt(0.0), &(values * f64::from(SLOPE)))
 }
 
 /// Logits of `attention * leaky_relu(source + destination)`, summed over the values of a head, as GATv2 has them: `[edges,

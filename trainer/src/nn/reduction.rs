@@ -142,6 +142,14 @@ impl Attention {
     }
 }
 
+/// `exp(logit - largest)` of the largest logit: 1, but not a number if it is infinite, as in PyTorch's softmax.
+fn weight_of_largest(logit: f32) -> f32 {
+    match logit == f32::INFINITY {
+        true => f32::NAN,
+        false => 1.0,
+    }
+}
+
 impl Reduce for Attention {
     fn source_width(&self) -> usize {
         self.width() + if self.attention.is_some() { 0 } else { self.heads }
@@ -165,7 +173,10 @@ impl Reduce for Attention {
         for (head, largest) in largest.iter_mut().enumerate() {
             *largest = self.logit(head, source, query);
         }
-        weights.fill(1.0);
+        weights
+            .iter_mut()
+            .zip(&*largest)
+            .for_each(|(weight, logit)| *weight = weight_of_largest(*logit));
         kept.copy_from_slice(query);
     }
 
@@ -178,15 +189,15 @@ impl Reduce for Attention {
             .zip(source.chunks_exact(self.head_width));
         for (head, (sums, row)) in heads.enumerate() {
             let logit = self.logit(head, source, query);
-            let mut weight = 1.0;
-            if logit > largest[head] {
+            let weight = if logit > largest[head] {
                 let scale = (largest[head] - logit).exp();
                 sums.iter_mut().for_each(|sum| *sum *= scale);
                 weights[head] *= scale;
                 largest[head] = logit;
+                weight_of_largest(logit)
             } else {
-                weight = (logit - largest[head]).exp();
-            }
+                (logit - largest[head]).exp()
+            };
             sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += weight * value);
             weights[head] += weight;
         }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fs::File, path::Path, sync::Arc};
 use grappa_engine::{
     Error as EngineError,
     io::durable::Temporary,
-    progress::Progress,
+    progress::{Progress, check_stopped},
     store::{Store, export::made::MadeRows},
 };
 use grappa_formats::manifest::ExternalIds;
@@ -66,6 +66,7 @@ pub(super) fn write(
         rows.read(first, &mut bytes)?;
         write_group(&mut writer, store, first, &bytes, names, &failed)?;
         progress.advance(bytes.len() as u64, 0);
+        check_stopped(progress)?;
     }
     writer.close().map_err(failed)?;
     let length = temporary.file.metadata().map_err(EngineError::io("read", path))?.len();

@@ -5,6 +5,7 @@
 //!     metrics.jsonl                a line for each epoch
 //!     events.out.tfevents.*        the same for TensorBoard
 //!     checkpoints/                 what it goes on from: the newest few, and the best
+//!     assignments/                 who owned which chunks in the last super-epoch, where there are partitions
 //!     classes.txt                  what classes are called, if somebody said so
 //!     report.html                  what a person looks at
 //!     summary.json                 what came of it; there when it has ended
@@ -29,6 +30,8 @@ pub const SUMMARY: &str = "summary.json";
 pub const REPORT: &str = "report.html";
 /// The file of what classes are called.
 pub const CLASSES: &str = "classes.txt";
+/// The folder of assignments of chunks to partitions: files as in a store's.
+pub const ASSIGNMENTS: &str = "assignments";
 /// The folder of checkpoints.
 pub const CHECKPOINTS: &str = "checkpoints";
 

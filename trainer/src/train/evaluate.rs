@@ -28,8 +28,9 @@ impl Trainer {
         if self.uses_history() {
             let memory = self.make_room();
             // Its files go before those of the next come.
-            self.history = None;
+            (self.history, self.history_from) = (None, None);
             self.history = self.infer(memory, self.keep(), progress, &mut |_, _| Ok(()))?;
+            self.history_is_of_now();
         }
         Ok(())
     }
@@ -42,12 +43,15 @@ impl Trainer {
         let begin = Instant::now();
         let memory = self.make_room();
         // Its files go before those of the next come; without room for these, the steps to come go without.
-        self.history = None;
+        (self.history, self.history_from) = (None, None);
         let mut scores = split::SplitScores::new(&self.splits, self.labels.spec(), ranked);
         self.history = self.infer(memory, self.keep(), progress, &mut |nodes, logits| {
             scores.add(nodes, logits, &self.labels)
         })?;
         let [train, val, test] = scores.reports();
+        if self.uses_history() {
+            self.history_is_of_now();
+        }
         Ok(Evaluation {
             train,
             val,

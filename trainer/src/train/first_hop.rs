@@ -74,7 +74,10 @@ pub fn choose(
         Ok(()) => Ok(Some(kind)),
         // Another process was faster.
         Err(_) if matches!(Aggregates::open(store, kind), Ok(Some(_))) => Ok(Some(kind)),
-        Err(error) if is_wanted => Err(error),
+        Err(error) if error.is_stopped() => Err(error),
+        Err(error) if is_wanted => Err(Error::Options(format!(
+            "the first hop can't be pre-aggregated: {error}; make room in the store, or use --first-hop sampled or auto"
+        ))),
         Err(error) => {
             warn(&format!(
                 "the first hop is sampled, since it can't be pre-aggregated: {error}"

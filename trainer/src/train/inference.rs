@@ -15,7 +15,7 @@ use std::{borrow::Cow, ops::Range, path::Path};
 
 use grappa_engine::{
     aggregate::{Beside, Budget, Drawn, NodeRows, Reduce, ScaledRows, ScratchRows, aggregate},
-    progress::Progress,
+    progress::{Progress, check_stopped},
     store::{Chunk, Store},
 };
 use grappa_formats::NodeId;
@@ -100,6 +100,7 @@ impl Inference<'_> {
                 layer,
                 rows,
                 degrees: &degrees,
+                progress,
             };
             // The engine's errors are its own; ours are kept until it has returned.
             let mut failure = None;
@@ -132,14 +133,14 @@ impl Inference<'_> {
                         }
                         Aggregate::Attention | Aggregate::WeightedMean => {
                             let messages = |rows: &Tensor| model.messages(layer, rows, None);
-                            sent = self.transformed(rows, reduction.source_width(), &messages)?;
+                            sent = self.transformed(rows, reduction.source_width(), &messages, progress)?;
                             &sent
                         }
                         _ => rows,
                     };
                     let queries = |rows: &Tensor| model.queries(layer, rows).expect("it has a width");
                     let asks = reduction.own_width() > 0;
-                    let own = asks.then(|| self.transformed(rows, reduction.own_width(), &queries));
+                    let own = asks.then(|| self.transformed(rows, reduction.own_width(), &queries, progress));
                     let own = own.transpose()?;
                     let own = own.as_ref().map(|own| own as &dyn NodeRows);
                     let sink = &mut |range: Range<u64>, states: &mut [f32]| take(range, states);
@@ -192,6 +193,7 @@ impl Inference<'_> {
             return Ok(out.write(nodes.start, aggregates)?);
         }
         for first in nodes.clone().step_by(UPDATE_NODES as usize) {
+            check_stopped(update.progress)?;
             let range = first..(first + UPDATE_NODES).min(nodes.end);
             let count = (range.end - range.start) as usize;
             let read = |rows: &ScratchRows| {
@@ -250,11 +252,13 @@ impl Inference<'_> {
         rows: &dyn NodeRows,
         width: usize,
         transform: &dyn Fn(&Tensor) -> Tensor,
+        progress: &dyn Progress,
     ) -> Result<ScratchRows> {
         let nodes = self.store.manifest().nodes;
         let out = ScratchRows::create(self.scratch, nodes, width)?;
         let mut read = Vec::new();
         for first in (0..nodes).step_by(UPDATE_NODES as usize) {
+            check_stopped(progress)?;
             let count = UPDATE_NODES.min(nodes - first);
             read.resize(count as usize * rows.width(), 0.0);
             rows.read(first..first + count, &mut read)?;
@@ -298,6 +302,7 @@ struct Update<'a> {
     layer: usize,
     rows: &'a dyn NodeRows,
     degrees: &'a Degrees,
+    progress: &'a dyn Progress,
 }
 
 impl Update<'_> {
@@ -313,6 +318,7 @@ impl Update<'_> {
         let aggregate_width = aggregates.len() / (nodes.end - nodes.start).max(1) as usize;
         let mut own = Vec::new();
         for first in nodes.clone().step_by(UPDATE_NODES as usize) {
+            check_stopped(self.progress)?;
             let range = first..(first + UPDATE_NODES).min(nodes.end);
             let count = (range.end - range.start) as usize;
             own.resize(count * width, 0.0);

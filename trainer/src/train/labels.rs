@@ -1,6 +1,8 @@
 //! The labels of nodes, where a model wants them.
 
-use grappa_engine::store::{Chunk, Store};
+use std::sync::Arc;
+
+use grappa_engine::store::{Chunk, Store, StoreIds};
 use grappa_formats::{
     NodeId,
     chunks::ChunkMap,
@@ -14,6 +16,7 @@ use crate::{Error, Result, nn::Task};
 pub struct NodeLabels {
     chunks: Vec<Chunk>,
     map: ChunkMap,
+    ids: Arc<StoreIds>,
     spec: LabelSpec,
 }
 
@@ -36,6 +39,7 @@ impl NodeLabels {
                 .map(|chunk| store.chunk(chunk))
                 .collect::<grappa_engine::Result<_>>()?,
             map: store.chunks().clone(),
+            ids: store.ids().clone(),
             spec,
         })
     }
@@ -81,7 +85,12 @@ impl NodeLabels {
     /// # Errors
     /// If one has none.
     pub fn tensor(&self, nodes: &[NodeId]) -> Result<Tensor> {
-        let unlabelled = |node| Error::Options(format!("node {node} is to be trained on, and has no label"));
+        let unlabelled = |node| {
+            Error::Options(format!(
+                "{} is to be trained on, and has no label: leave it out of --train, or label it",
+                self.ids.name(node)
+            ))
+        };
         Ok(match self.spec.kind {
             LabelKind::Single => {
                 let class = |&node| match self.class(node)? {

@@ -15,6 +15,7 @@
 //! on reading; on a processor, with the same number of libtorch's threads, runs are the same to the bit.
 
 pub mod correction;
+mod estimate;
 mod evaluate;
 pub mod exchange;
 mod features;
@@ -34,8 +35,8 @@ use std::{collections::VecDeque, num::NonZeroUsize, path::PathBuf, sync::Arc, ti
 use grappa_engine::{
     feed::{EpochOptions, Feed, FeedOptions, FeedStats, OutputDtype, PartitionBatches, Seeded},
     machine::free_memory_bytes,
-    partition::{Owned, RepartitionOptions, repartition},
-    progress::Progress,
+    partition::{self, Owned, RepartitionOptions, assign},
+    progress::{Progress, check_stopped},
     sample::Sampler,
     size::ByteSize,
     store::{Store, add_features::no_features},
@@ -54,12 +55,15 @@ use self::{
     load::{Loaded, Loader},
     optimizer::Optimizer,
     split::Splits,
+    state::HistoryFrom,
 };
 use crate::{
     Error, Result,
     nn::{Input, Model, ModelOptions, Pass, Scaling},
     run::{
+        checkpoint::PartialEpoch,
         config::{HaloMode, Precision, TrainConfig},
+        folder::ASSIGNMENTS,
         scores::ScoreReport,
     },
 };
@@ -83,6 +87,12 @@ pub struct Trainer {
     loader: Loader,
     /// What the last exact inference left for halo nodes.
     history: Option<KeptHistory>,
+    /// The parameters that it was made with.
+    history_from: Option<HistoryFrom>,
+    /// The epoch under way, if one is.
+    partial: Option<PartialEpoch>,
+    /// What went wrong that training survives.
+    warnings: Vec<String>,
     parts: Vec<Seeded>,
     super_epoch: Option<u64>,
     generation: u64,
@@ -130,8 +140,6 @@ pub struct Times {
     pub backward: f64,
     /// From gradients to parameters.
     pub exchange: f64,
-    /// Changing partitions: assignment, views, and features that become resident.
-    pub repartition: f64,
 }
 
 /// What an exact evaluation says.
@@ -155,6 +163,13 @@ impl Evaluation {
             None => self.val.micro_f1.or(self.val.accuracy),
         }
     }
+}
+
+/// What an epoch has, of which some steps may be done.
+#[derive(Debug, Clone, Copy)]
+struct Whole {
+    steps: u64,
+    seeds_per_step: f64,
 }
 
 /// Gradients of a step, as far as they are added up.
@@ -187,8 +202,9 @@ impl Trainer {
         };
         let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
         check_memory(&model)?;
-        let model = Model::new(model, config.seed, device)?;
         let splits = Splits::open(&store)?;
+        let size = estimate::check(&store, &config, &model, splits.train().len(), aggregates.is_some())?;
+        let model = Model::new(model, config.seed, device)?;
         let optimizer = Optimizer::new(&config, &model.parameters().flat_values());
         Ok(Self {
             degrees: Degrees::open(&store)?,
@@ -197,6 +213,9 @@ impl Trainer {
             loader: Loader::new(device),
             denominator: Denominator::default(),
             history: None,
+            history_from: None,
+            partial: None,
+            warnings: size.into_iter().collect(),
             parts: Vec::new(),
             super_epoch: None,
             generation: store.generation(),
@@ -235,14 +254,48 @@ impl Trainer {
         self.generation
     }
 
-    /// Trains for an epoch, with learning rates by step: `rate(step, steps)`.
+    /// Trains for an epoch, with learning rates by step: `rate(step, steps)`. An epoch that was begun is continued. It stays
+    /// the epoch under way until [`Trainer::end_epoch`]: the evaluation may belong to it.
     ///
     /// # Errors
-    /// If files can't be read, memory is too small, or a loss is no number.
+    /// If files can't be read, memory is too small, or a loss is no number. If progress says to stop: then the step under way
+    /// was finished, and a checkpoint of now continues with the next one.
     pub fn epoch(&mut self, epoch: u64, rate: &dyn Fn(u64, u64) -> f64, progress: &dyn Progress) -> Result<EpochStats> {
+        let mut partial = self.partial.unwrap_or_default();
+        if !partial.is_trained {
+            let trained = self.rest_of(epoch, &mut partial, rate, progress);
+            self.partial = Some(partial);
+            trained?;
+        }
+        Ok(self.stats(&partial))
+    }
+
+    /// The epoch under way is finished.
+    pub fn end_epoch(&mut self) {
+        self.partial = None;
+    }
+
+    /// How many steps of the epoch under way are done, if one is under way.
+    pub fn steps_of_epoch(&self) -> Option<u64> {
+        self.partial.map(|partial| partial.steps)
+    }
+
+    /// What went wrong since the last call, and was survived.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    fn rest_of(
+        &mut self,
+        epoch: u64,
+        partial: &mut PartialEpoch,
+        rate: &dyn Fn(u64, u64) -> f64,
+        progress: &dyn Progress,
+    ) -> Result<()> {
         let begin = Instant::now();
+        check_stopped(progress)?;
         self.partition(epoch / self.config.repartition_every, progress)?;
-        let batches = Arc::new(PartitionBatches::new(
+        let batches = PartitionBatches::new(
             self.parts.clone(),
             EpochOptions {
                 sampler: self.sampler.clone(),
@@ -252,39 +305,46 @@ impl Trainer {
                 epoch,
                 shuffle: true,
             },
-        ));
+        );
+        let whole = Whole {
+            steps: batches.steps(),
+            seeds_per_step: batches.seeds_per_step(),
+        };
+        let batches = Arc::new(batches.from_step(partial.steps));
         let mut feed = match self.feed.take() {
             Some(feed) => feed,
             None => self.open_feed(&batches)?,
         };
-        let mut stats = EpochStats {
-            time: Times {
-                repartition: begin.elapsed().as_secs_f64(),
-                ..Times::default()
-            },
-            ..EpochStats::default()
-        };
-        progress.steps("training", batches.steps());
+        progress.steps("training", whole.steps);
+        progress.advance(partial.steps, 0);
         let before = feed.stats();
-        let result = self.steps_of(epoch, &batches, &mut feed, rate, progress, &mut stats);
-        stats.add_feed(&before, &feed.stats());
+        let result = self.steps_of(epoch, whole, &batches, &mut feed, partial, rate, progress);
+        add_feed(partial, &before, &feed.stats());
         self.feed = Some(feed);
+        partial.seconds += begin.elapsed().as_secs_f64();
         result?;
-        stats.time.total = begin.elapsed().as_secs_f64();
-        Ok(stats)
+        partial.is_trained = true;
+        Ok(())
     }
 
+    /// Takes the steps of an epoch that `batches` are for.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is another thing, and there is one caller"
+    )]
     fn steps_of(
         &mut self,
         epoch: u64,
+        whole: Whole,
         batches: &Arc<PartitionBatches>,
         feed: &mut Feed,
+        partial: &mut PartialEpoch,
         rate: &dyn Fn(u64, u64) -> f64,
         progress: &dyn Progress,
-        stats: &mut EpochStats,
     ) -> Result<()> {
-        let steps = batches.steps();
-        let (mut step, mut loss, mut covered, mut right) = (Step::default(), 0.0, 0.0, 0);
+        let mut step = Step::default();
+        // What the batches of the step under way add to the epoch: it counts when the step is finished.
+        let mut sums = PartialEpoch::default();
         // One batch may wait for another to be computed with: on its way to the device, or for its history.
         let ahead = self.loader.ahead();
         let waiting = usize::from(ahead == 0 && self.history.is_some() && !feed.is_resident());
@@ -305,35 +365,60 @@ impl Trainer {
                 let begin = Instant::now();
                 let place = batches.places()[batch.index() as usize];
                 loaded.push_back(self.load(batch, place)?);
-                stats.time.forward += begin.elapsed().as_secs_f64();
+                partial.seconds_by_stage.forward += begin.elapsed().as_secs_f64();
             }
-            let Some(now) = loaded.pop_front() else { break };
-            if let Some(number) = step.number.filter(|&number| number != now.place.step) {
-                self.finish(&mut step, rate(number, steps), stats)?;
+            let now = loaded.pop_front();
+            let next = now.as_ref().map(|now| now.place.step);
+            if let Some(number) = step.number.filter(|&number| next != Some(number)) {
+                self.finish(&mut step, rate(number, whole.steps), partial)?;
+                add_step(partial, number, std::mem::take(&mut sums));
                 progress.advance(1, 0);
+                // The last step is as good as an epoch.
+                if next.is_some() {
+                    check_stopped(progress)?;
+                }
             }
-            (step.number, step.seeds) = (Some(now.place.step), batches.seeds_per_step());
+            let Some(now) = now else { break };
+            (step.number, step.seeds) = (next, whole.seeds_per_step);
             let (edges, seeds) = (now.batch.minibatch().edges(), now.batch.minibatch().seeds);
-            let part = self.contribute(epoch, now, &mut step, stats)?;
-            loss += part.loss;
-            covered += part.coverage;
-            right += part.right;
-            stats.seeds += seeds as u64;
+            let part = self.contribute(epoch, now, &mut step, partial)?;
+            sums.loss += part.loss;
+            sums.coverage += part.coverage;
+            sums.right += part.right;
+            sums.seeds += seeds as u64;
+            sums.sampled_edges += edges as u64;
             progress.advance(0, edges as u64);
         }
-        if let Some(number) = step.number {
-            self.finish(&mut step, rate(number, steps), stats)?;
-            progress.advance(1, 0);
-        }
-        let seeds = stats.seeds.max(1) as f64;
-        stats.loss = loss / seeds;
-        stats.coverage = covered / seeds;
-        stats.train_accuracy = (self.labels.task() == crate::nn::Task::MultiClass).then_some(right as f64 / seeds);
         Ok(())
     }
 
+    /// What an epoch was like, as far as it was trained.
+    fn stats(&self, partial: &PartialEpoch) -> EpochStats {
+        let seeds = partial.seeds.max(1) as f64;
+        let time = partial.seconds_by_stage;
+        EpochStats {
+            loss: partial.loss / seeds,
+            train_accuracy: (self.labels.task() == crate::nn::Task::MultiClass).then_some(partial.right as f64 / seeds),
+            coverage: partial.coverage / seeds,
+            steps: partial.steps,
+            seeds: partial.seeds,
+            sampled_edges: partial.sampled_edges,
+            bytes_sent: partial.bytes_sent,
+            bytes_read: partial.bytes_read,
+            time: Times {
+                total: partial.seconds,
+                sample: time.sample,
+                read: time.read,
+                assemble: time.assemble,
+                forward: time.forward,
+                backward: time.backward,
+                exchange: time.exchange,
+            },
+        }
+    }
+
     /// Adds the gradient of a batch to that of its step.
-    fn contribute(&self, epoch: u64, mut batch: Loaded, step: &mut Step, stats: &mut EpochStats) -> Result<Part> {
+    fn contribute(&self, epoch: u64, mut batch: Loaded, step: &mut Step, partial: &mut PartialEpoch) -> Result<Part> {
         let begin = Instant::now();
         batch.arrive();
         let (place, tensors) = (batch.place, &batch.tensors);
@@ -354,23 +439,31 @@ impl Trainer {
         let losses = self.labels.task().losses(&logits, labels);
         let loss = losses.sum(Kind::Double).double_value(&[]);
         if !loss.is_finite() {
+            let remedy = match self.not_finite(&batch) {
+                Some(node) => format!(
+                    "the features of {node}, or their aggregate over its in-neighbours, are not finite numbers; ingest without \
+                     --allow-nan names all of these"
+                ),
+                None => "try a smaller --lr, or --clip 1".to_owned(),
+            };
             return Err(Error::Options(format!(
-                "the loss is no longer a number in step {} of epoch {epoch}, after {} steps in all: try a smaller --lr, or --clip 1; \
-                 the last checkpoint is as it was",
+                "the loss is no longer a number in step {} of epoch {}, after {} steps in all: {remedy}; the last checkpoint is as \
+                 it was",
                 place.step + 1,
+                epoch + 1,
                 self.step
             )));
         }
-        stats.time.forward += begin.elapsed().as_secs_f64();
+        partial.seconds_by_stage.forward += begin.elapsed().as_secs_f64();
 
         let begin = Instant::now();
         let weighted = losses * &tensors.factors;
         weighted.sum(Kind::Float).backward();
-        stats.time.backward += begin.elapsed().as_secs_f64();
+        partial.seconds_by_stage.backward += begin.elapsed().as_secs_f64();
 
         step.weights.factors += batch.factors.iter().map(|&factor| f64::from(factor)).sum::<f64>();
         step.weights.seeds += batch.factors.len() as f64;
-        stats.bytes_sent += 4 * self.model.parameters().count() as u64 + Weights::BYTES;
+        partial.bytes_sent += 4 * self.model.parameters().count() as u64 + Weights::BYTES;
         let right = match self.labels.task() {
             crate::nn::Task::MultiClass => logits
                 .argmax(1, false)
@@ -386,8 +479,17 @@ impl Trainer {
         })
     }
 
+    /// What errors call the first node of a batch whose features are not finite, if there is one.
+    fn not_finite(&self, batch: &Loaded) -> Option<String> {
+        batch.tensors.rows.iter().find_map(|rows| {
+            let wrong = rows.isfinite().all_dim(1, false).logical_not().nonzero();
+            let place = (wrong.size()[0] > 0).then(|| wrong.int64_value(&[0, 0]) as usize)?;
+            Some(self.store.ids().name(batch.batch.minibatch().nodes[place]))
+        })
+    }
+
     /// Exchanges the gradient of a step, and changes the parameters by it.
-    fn finish(&mut self, step: &mut Step, rate: f64, stats: &mut EpochStats) -> Result<()> {
+    fn finish(&mut self, step: &mut Step, rate: f64, partial: &mut PartialEpoch) -> Result<()> {
         let begin = Instant::now();
         let parameters = self.model.parameters();
         let mut gradient = parameters.flat_gradient();
@@ -403,8 +505,7 @@ impl Trainer {
         parameters.zero_gradient();
         *step = Step::default();
         self.step += 1;
-        stats.steps += 1;
-        stats.time.exchange += begin.elapsed().as_secs_f64();
+        partial.seconds_by_stage.exchange += begin.elapsed().as_secs_f64();
         Ok(())
     }
 
@@ -446,8 +547,10 @@ impl Trainer {
         Ok(())
     }
 
-    /// The assignment of a super-epoch: on disk, unless there is one partition.
-    fn assignment(&self, super_epoch: u64) -> Result<Assignment> {
+    /// The assignment of a super-epoch: a function of the configuration and the store. Unless there is one partition, it is
+    /// kept in the run's folder, for whoever wants to know which partition saw what. The store is not written to, so that it
+    /// may be read-only, and other runs may use it.
+    fn assignment(&mut self, super_epoch: u64) -> Result<Assignment> {
         if self.config.partitions == 1 {
             return Ok(Assignment::whole(self.store.chunks().chunks()));
         }
@@ -457,7 +560,14 @@ impl Trainer {
             seed: self.config.seed,
             super_epoch: Some(super_epoch),
         };
-        Ok(repartition(self.store.path(), self.store.manifest(), &options)?.assignment)
+        let assignment = assign(self.store.path(), self.store.manifest(), &options, super_epoch + 1)?;
+        match partition::keep(&self.scratch.join(ASSIGNMENTS), &assignment).map_err(Error::from) {
+            Err(error) if error.is_of_full_disk() => self.warnings.push(format!(
+                "the assignment of chunks to partitions is not kept: {error}; training goes on"
+            )),
+            kept => kept?,
+        }
+        Ok(assignment)
     }
 
     fn open_feed(&self, batches: &Arc<PartitionBatches>) -> Result<Feed> {
@@ -512,14 +622,23 @@ struct Part {
     right: i64,
 }
 
-impl EpochStats {
-    fn add_feed(&mut self, before: &FeedStats, after: &FeedStats) {
-        self.sampled_edges = after.edges - before.edges;
-        self.bytes_read = after.bytes_read - before.bytes_read;
-        self.time.sample = after.stall.sample - before.stall.sample;
-        self.time.read = after.stall.read - before.stall.read;
-        self.time.assemble = after.stall.assemble - before.stall.assemble;
-    }
+/// Counts a step, and what its batches came to.
+fn add_step(partial: &mut PartialEpoch, number: u64, sums: PartialEpoch) {
+    partial.steps = number + 1;
+    partial.seeds += sums.seeds;
+    partial.loss += sums.loss;
+    partial.coverage += sums.coverage;
+    partial.right += sums.right;
+    partial.sampled_edges += sums.sampled_edges;
+}
+
+/// Adds what the feed did meanwhile.
+fn add_feed(partial: &mut PartialEpoch, before: &FeedStats, after: &FeedStats) {
+    partial.bytes_read += after.bytes_read - before.bytes_read;
+    let seconds = &mut partial.seconds_by_stage;
+    seconds.sample += after.stall.sample - before.stall.sample;
+    seconds.read += after.stall.read - before.stall.read;
+    seconds.assemble += after.stall.assemble - before.stall.assemble;
 }
 
 /// One number of several, each of which changes all of it.

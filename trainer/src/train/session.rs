@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use grappa_engine::{io::container::ContainerFile, machine::peak_rss_bytes, progress::Progress, store::Store};
@@ -29,9 +29,14 @@ use crate::{
     runtime,
 };
 
+/// An evaluation that is expected to take longer than this is made after a checkpoint.
+const LONG_EVALUATION_SECONDS: f64 = 5.0;
+/// Nodes and edges of a graph whose first evaluation is expected to take that long.
+const LARGE_GRAPH: u64 = 1 << 24;
+
 /// Who watches a run.
 pub trait Watcher {
-    /// Where stages of an epoch report.
+    /// Where stages of an epoch report. When it says to stop, training ends early; see [`train`].
     fn progress(&self) -> &dyn Progress;
 
     /// An epoch begins, the first of which is number 1.
@@ -50,6 +55,10 @@ pub trait Watcher {
 /// If options don't fit the store or the earlier run, files can't be read or written, or a loss is no number. What was
 /// checkpointed stays, and the run can be resumed. A full disk is none: training goes on without what it can't write, and
 /// says so.
+///
+/// When progress says to stop ([`Progress::is_stopped`]), the step under way is finished and a checkpoint is written; an
+/// evaluation, an exact inference or a pre-aggregation is broken off. The error is then [`Error::Stopped`], and the run can be
+/// resumed: it computes what it would have computed without the stop.
 pub fn train(
     store: Arc<Store>,
     config: TrainConfig,
@@ -81,7 +90,9 @@ fn train_on(
     };
     latest.warnings.iter().for_each(|warning| watcher.warn(warning));
     let aggregates = first_hop(&store, &config, latest.found.as_ref(), watcher)?;
+    let is_large = store.manifest().nodes + store.manifest().edges >= LARGE_GRAPH;
     let mut trainer = Trainer::new(store, config.clone(), aggregates, device, folder.path().to_owned())?;
+    trainer.take_warnings().iter().for_each(|warning| watcher.warn(warning));
     let mut state = RunState {
         config_digest: config.digest(),
         store_digest: digest,
@@ -97,6 +108,7 @@ fn train_on(
         seconds: 0.0,
         counters: BTreeMap::new(),
         averages: BTreeMap::new(),
+        partial: None,
     };
     if let Some((path, checkpoint)) = latest.found {
         state = resumed(&mut trainer, &checkpoints, &path, &checkpoint, state, watcher)?;
@@ -108,25 +120,51 @@ fn train_on(
     let mut best_scores: Option<(ScoreReport, &str)> = None;
     let seconds_before = state.seconds;
     let mut saved = Instant::now();
+    let mut evaluation_seconds: Option<f64> = None;
     while state.epoch < config.epochs && !state.early_stopping.is_over(config.early_stopping) {
-        let epoch_begin = Instant::now();
         watcher.begin(state.epoch + 1, config.epochs);
+        // What a checkpoint of now says, in the middle of an epoch too.
+        let now = |state: &RunState, trainer: &Trainer| RunState {
+            step: trainer.steps(),
+            generation: trainer.generation(),
+            super_epoch: state.epoch / config.repartition_every,
+            seconds: seconds_before + begin.elapsed().as_secs_f64(),
+            ..state.clone()
+        };
         let rate = |step, steps| state.learning_rate.at(&config, state.epoch, step, steps);
-        let stats = trainer.epoch(state.epoch, &rate, watcher.progress())?;
+        let trained = trainer.epoch(state.epoch, &rate, watcher.progress());
+        trainer.take_warnings().iter().for_each(|warning| watcher.warn(warning));
+        let stats = match trained {
+            Err(error) if error.is_stopped() => return Err(stopped(&checkpoints, &trainer, &now(&state, &trainer))),
+            trained => trained?,
+        };
         let last_rate = rate(stats.steps.saturating_sub(1), stats.steps.max(1));
-        state.epoch += 1;
-        state.step = trainer.steps();
-        state.generation = trainer.generation();
-        state.super_epoch = (state.epoch - 1) / config.repartition_every;
 
-        let is_last = state.epoch == config.epochs;
-        let evaluation = match is_last || state.epoch.is_multiple_of(config.eval_every) {
+        let is_last = state.epoch + 1 == config.epochs;
+        let evaluation = match is_last || (state.epoch + 1).is_multiple_of(config.eval_every) {
             true => {
+                if evaluation_seconds.map_or(is_large, |seconds| seconds > LONG_EVALUATION_SECONDS) {
+                    let written = checkpoints.save(&trainer.checkpoint(&now(&state, &trainer), true));
+                    survive(watcher, "no checkpoint", written);
+                    saved = Instant::now();
+                }
                 let evaluated = trainer.evaluate(true, watcher.progress());
+                if let Err(error) = &evaluated
+                    && error.is_stopped()
+                {
+                    return Err(stopped(&checkpoints, &trainer, &now(&state, &trainer)));
+                }
                 survive_full_disk(watcher, "no evaluation", evaluated)?
             }
             false => None,
         };
+        evaluation_seconds = evaluation
+            .as_ref()
+            .map(|evaluation| evaluation.seconds)
+            .or(evaluation_seconds);
+        state = now(&state, &trainer);
+        state.epoch += 1;
+        trainer.end_epoch();
         let mut is_best = false;
         if let Some(score) = evaluation.as_ref().and_then(Evaluation::score) {
             is_best = state.early_stopping.observe(score);
@@ -140,8 +178,7 @@ fn train_on(
                 });
             }
         }
-        state.seconds = seconds_before + begin.elapsed().as_secs_f64();
-        let record = record(&state, &stats, evaluation.as_ref(), last_rate, epoch_begin.elapsed());
+        let record = record(&state, &stats, evaluation.as_ref(), last_rate);
         watcher.epoch(&record, config.epochs);
         survive(watcher, "no line in metrics.jsonl", journal.append(record));
         let ends = is_last || state.early_stopping.is_over(config.early_stopping);
@@ -164,14 +201,8 @@ fn train_on(
         }
 
         let by_epochs = config.checkpoint_every > 0 && state.epoch.is_multiple_of(config.checkpoint_every);
-        let by_time = config.checkpoint_minutes > 0.0
-            && saved.elapsed().as_secs_f64() >= 60.0 * config.checkpoint_minutes
-            // History is that of the last evaluation: from a checkpoint in between it could not be made again.
-            && (evaluation.is_some() || !trainer.uses_history());
-        if by_epochs && evaluation.is_none() {
-            let refreshed = trainer.refresh_history(watcher.progress());
-            survive_full_disk(watcher, "no history of halo nodes", refreshed)?;
-        }
+        let by_time =
+            config.checkpoint_minutes > 0.0 && saved.elapsed().as_secs_f64() >= 60.0 * config.checkpoint_minutes;
         if is_best {
             let saved = checkpoints.save_best(&trainer.checkpoint(&state, false));
             survive(watcher, "no checkpoint", saved);
@@ -185,6 +216,24 @@ fn train_on(
     let summary = Summary::new(journal.records(), state.best.as_ref(), &config, state.seconds);
     survive(watcher, "no summary", folder.write_summary(&summary));
     Ok(summary)
+}
+
+/// Writes a checkpoint of where a run stands that is to stop.
+fn stopped(checkpoints: &Checkpoints, trainer: &Trainer, state: &RunState) -> Error {
+    let place = match trainer.steps_of_epoch() {
+        None | Some(0) => format!("before epoch {}", state.epoch + 1),
+        Some(steps) => format!("after step {steps} of epoch {}", state.epoch + 1),
+    };
+    match checkpoints.save(&trainer.checkpoint(state, true)) {
+        Ok(_) => Error::Stopped {
+            place,
+            kept: "a checkpoint has all of it".into(),
+        },
+        Err(error) => Error::Stopped {
+            place,
+            kept: format!("there is no checkpoint of it ({error}), only earlier ones"),
+        },
+    }
 }
 
 /// What a report tells of an evaluation: how well the nodes to test on are predicted, or, without any, those to validate on.
@@ -272,17 +321,11 @@ fn resumed(
     }
     checkpoints.forget_after(state.step)?;
     trainer.restore(path, checkpoint)?;
-    trainer.refresh_history(watcher.progress())?;
+    trainer.restore_history(path, checkpoint, watcher.progress())?;
     Ok(state)
 }
 
-fn record(
-    state: &RunState,
-    stats: &EpochStats,
-    evaluation: Option<&Evaluation>,
-    rate: f64,
-    elapsed: Duration,
-) -> EpochRecord {
+fn record(state: &RunState, stats: &EpochStats, evaluation: Option<&Evaluation>, rate: f64) -> EpochRecord {
     let time = stats.time;
     let val = evaluation.map(|evaluation| &evaluation.val);
     EpochRecord {
@@ -295,7 +338,7 @@ fn record(
         val_macro_f1: val.and_then(|report| report.macro_f1),
         val_micro_f1: val.and_then(|report| report.micro_f1),
         val_roc_auc: val.and_then(|report| report.roc_auc),
-        seconds: elapsed.as_secs_f64(),
+        seconds: time.total + evaluation.map_or(0.0, |evaluation| evaluation.seconds),
         seconds_by_stage: StageSeconds {
             sample: time.sample,
             read: time.read,

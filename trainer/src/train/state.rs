@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use grappa_engine::progress::Progress;
 use tch::{Kind, Tensor, no_grad};
 
 use super::{Denominator, Trainer, inference::values};
@@ -16,8 +17,18 @@ const OPTIMIZER_STEPS: &str = "optimizer_steps";
 pub(super) const PREAGGREGATED: &str = "preaggregated";
 /// 1 if nodes have sets of labels.
 pub(super) const MULTI_LABEL: &str = "multi_label";
+/// Optimizer steps that were taken when the history of halo nodes was made.
+const HISTORY_STEP: &str = "history_step";
 const DENOMINATOR_MEAN: &str = "denominator_mean";
 const DENOMINATOR_WEIGHT: &str = "denominator_weight";
+
+/// What the history of halo nodes was made with.
+pub(super) struct HistoryFrom {
+    /// Optimizer steps that were taken then.
+    step: u64,
+    /// The model's parameters and buffers, as [`Checkpoint::history`] names them.
+    tensors: Vec<NamedTensor>,
+}
 
 impl Trainer {
     /// A checkpoint of where training is, with all that it takes to go on if `whole` is set, else the model alone.
@@ -30,6 +41,12 @@ impl Trainer {
         let is_multi_label = self.labels.task() == Task::MultiLabel;
         state.counters.insert(MULTI_LABEL.into(), is_multi_label.into());
         let [mean, weight] = self.denominator.parts();
+        state.partial = self.partial;
+        let history = self.history_from.as_ref().filter(|from| whole && self.needs(from));
+        match history {
+            Some(from) => state.counters.insert(HISTORY_STEP.into(), from.step),
+            None => state.counters.remove(HISTORY_STEP),
+        };
         state.averages.insert(DENOMINATOR_MEAN.into(), mean);
         state.averages.insert(DENOMINATOR_WEIGHT.into(), weight);
         let named = |list: &[(String, Tensor)]| list.iter().map(|(name, tensor)| to_named(name, tensor)).collect();
@@ -42,7 +59,59 @@ impl Trainer {
                 true => moments.iter().map(|(name, tensor)| to_named(name, tensor)).collect(),
                 false => Vec::new(),
             },
+            history: history.map_or_else(Vec::new, |from| from.tensors.clone()),
         }
+    }
+
+    /// Whether a checkpoint needs the parameters that the history was made with: it is older, and steps are to follow that
+    /// take it.
+    fn needs(&self, from: &HistoryFrom) -> bool {
+        let is_evaluated_next = self.partial.is_some_and(|partial| partial.is_trained);
+        from.step != self.step && !is_evaluated_next
+    }
+
+    /// Remembers that the history of halo nodes is made now.
+    pub(super) fn history_is_of_now(&mut self) {
+        let named = |kind: &str, list: &[(String, Tensor)]| -> Vec<NamedTensor> {
+            let prefixed = |(name, tensor): &(String, Tensor)| to_named(&format!("{kind}.{name}"), tensor);
+            list.iter().map(prefixed).collect()
+        };
+        let mut tensors = named("parameters", self.model.parameters().named());
+        tensors.extend(named("buffers", self.model.parameters().buffers()));
+        self.history_from = Some(HistoryFrom {
+            step: self.step,
+            tensors,
+        });
+    }
+
+    /// Makes the history of halo nodes as it was at the checkpoint that training goes on from, which was read from `path`.
+    pub(super) fn restore_history(
+        &mut self,
+        path: &Path,
+        checkpoint: &Checkpoint,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        if !self.uses_history() || self.partial.is_some_and(|partial| partial.is_trained) {
+            return Ok(());
+        }
+        let Some(&step) = checkpoint.state.counters.get(HISTORY_STEP) else {
+            return self.refresh_history(progress);
+        };
+        let of_then = |kind: &str| -> Vec<NamedTensor> {
+            let stripped = |tensor: &NamedTensor| {
+                let name = tensor.name.strip_prefix(kind)?.strip_prefix('.')?.to_owned();
+                Some(NamedTensor { name, ..tensor.clone() })
+            };
+            checkpoint.history.iter().filter_map(stripped).collect()
+        };
+        let now = self.step;
+        self.step = step;
+        load(path, self.model.parameters().named(), &of_then("parameters"))?;
+        load(path, self.model.parameters().buffers(), &of_then("buffers"))?;
+        self.refresh_history(progress)?;
+        self.step = now;
+        load(path, self.model.parameters().named(), &checkpoint.parameters)?;
+        load(path, self.model.parameters().buffers(), &checkpoint.buffers)
     }
 
     /// Goes on from a checkpoint, which was read from `path`.
@@ -59,6 +128,8 @@ impl Trainer {
         self.optimizer.set_steps(counter(OPTIMIZER_STEPS));
         self.denominator = Denominator::of_parts([average(DENOMINATOR_MEAN), average(DENOMINATOR_WEIGHT)]);
         self.step = checkpoint.state.step;
+        self.generation = checkpoint.state.generation;
+        self.partial = checkpoint.state.partial;
         Ok(())
     }
 }

@@ -1,8 +1,12 @@
-//! What becomes of runs, on small stores: predictions, exported models, and disks that are full.
+//! What becomes of runs, on small stores: predictions, exported models, stops, and disks that are full or read-only.
 
 mod damage;
 mod export;
 mod full_disk;
 mod history;
+mod not_finite;
 mod predict;
+mod read_only;
+mod stopped;
 mod stores;
+mod unlabelled;

@@ -53,6 +53,10 @@ pub struct Shape {
     pub classes: u64,
     /// Whether nodes have sets of classes.
     pub sets: bool,
+    /// The node of which a feature is NaN.
+    pub nan: Option<u64>,
+    /// A node that is trained on and has no label.
+    pub unlabelled: Option<u64>,
 }
 
 pub const DENSE: Shape = Shape {
@@ -60,6 +64,8 @@ pub const DENSE: Shape = Shape {
     dim: 6,
     classes: CLASSES,
     sets: false,
+    nan: None,
+    unlabelled: None,
 };
 
 /// Pseudorandom numbers.
@@ -103,7 +109,10 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
         file(name, &[&npy::header(descr, sizes)[..], &values].concat())
     };
     let mut feature = |node: u64, column: u64| {
-        let noise = random.next(1000) as f32 / 500.0;
+        let noise = match shape.nan {
+            Some(nan) if (nan, 0) == (node, column) => f32::NAN,
+            _ => random.next(1000) as f32 / 500.0,
+        };
         noise + f32::from(u8::from(node % shape.classes == column))
     };
     let features = (0..NODES).flat_map(|node| (0..shape.dim).map(move |column| (node, column)));
@@ -114,7 +123,16 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
             "labels.npy",
             "<i8",
             &[NODES],
-            (0..NODES).flat_map(|node| class(node).to_le_bytes()).collect(),
+            (0..NODES)
+                .map(|node| {
+                    if shape.unlabelled == Some(node) {
+                        -1
+                    } else {
+                        class(node) as i64
+                    }
+                })
+                .flat_map(i64::to_le_bytes)
+                .collect(),
         ),
         true => array(
             "labels.npy",
@@ -136,6 +154,7 @@ pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
     let out = folder.join("graph.grappa");
     let options = IngestOptions {
         ids: shape.ids,
+        allow_nan: shape.nan.is_some(),
         features: (shape.dim > 0).then(|| array("features.npy", "<f4", &[NODES, shape.dim], features.collect())),
         labels: Some(labels),
         splits: vec![split("train", 0..5), split("val", 5..7), split("test", 7..10)],

@@ -156,7 +156,7 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
     options.kind.check()?;
     let partial = Partial {
         root,
-        path: root.join(files::FEATURES_PARTIAL),
+        path: partial_folder(store),
     };
     if let Err(error) = check_store(root, store.manifest()) {
         // Of a run that was killed when the store had its features.
@@ -201,6 +201,11 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
         bytes: added.map(|file| file.bytes).sum(),
         chunks_kept,
     })
+}
+
+/// The folder in which features grow, until they are complete.
+pub fn partial_folder(store: &Store) -> PathBuf {
+    store.path().join(files::FEATURES_PARTIAL)
 }
 
 fn check_store(root: &Path, manifest: &Manifest) -> Result<()> {

@@ -9,13 +9,10 @@
 //! pieces, in the memory that the budget names. A shard is a range of ranks.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     os::unix::fs::FileExt,
-    path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use grappa_formats::{
@@ -24,17 +21,19 @@ use grappa_formats::{
     manifest::{FeatureDtype, FeatureSource, LabelKind, LabelSpec},
 };
 
-use super::{ExportBudget, Exported, expect_whole, pool};
+use super::{
+    ExportBudget, Exported, expect_whole, pool,
+    spill::{Buffers, Spill},
+};
 use crate::{
     Error, Position, Result,
     generate::{Generator, Recipe, write_features},
-    ingest::spill::{self, Extent, SpillFolder, SpillWriter},
     io::{
-        durable::{self, FolderLock, Patience, Temporary},
+        durable::{self, Temporary},
         npy,
     },
-    progress::Progress,
-    store::{Store, files, writer::with_suffix},
+    progress::{Progress, check_stopped},
+    store::{Store, files},
     workers,
 };
 
@@ -159,6 +158,7 @@ impl Column for FeatureColumn<'_> {
             }
             at += part.len() as u64;
             progress.advance(part.len() as u64, 0);
+            check_stopped(progress)?;
         }
         Ok(())
     }
@@ -219,7 +219,7 @@ impl Column for LabelColumn<'_> {
             }
         }
         progress.advance(span.rows * u64::from(self.spec.row_bytes()), 0);
-        Ok(())
+        check_stopped(progress)
     }
 }
 
@@ -276,7 +276,7 @@ pub(super) fn export_column(
         path: &array.path,
         first_byte: header.len() as u64,
     };
-    let bytes = write_column(store, target, column, &with_suffix(path, ".scratch"), budget, progress)?;
+    let bytes = write_column(store, target, column, durable::parent(path), budget, progress)?;
     array.finish()?;
     Ok(Exported {
         rows: store.manifest().nodes,
@@ -293,8 +293,8 @@ pub(super) struct Target<'a> {
     pub(super) first_byte: u64,
 }
 
-/// Writes the rows of a column, of which those in between lie in the folder `scratch`, which is removed. Returns how many
-/// bytes they are.
+/// Writes the rows of a column, which lie in an unnamed file in the folder `scratch` in between. Returns how many bytes they
+/// are.
 pub(super) fn write_column(
     store: &Store,
     target: Target<'_>,
@@ -304,19 +304,19 @@ pub(super) fn write_column(
     progress: &dyn Progress,
 ) -> Result<u64> {
     let nodes = store.manifest().nodes;
-    let scratch = Scratch::create(scratch.to_owned(), column.name())?;
+    let shards = Shards::new(nodes, column.row_bytes(), budget);
     let work = Work {
         store,
         column,
-        shards: Shards::new(nodes, column.row_bytes(), budget),
-        spill: SpillFolder::new(&scratch.path, column.name(), 1 + column.row_bytes().div_ceil(8)),
+        shards,
+        spill: Spill::create(scratch, 1 + column.row_bytes().div_ceil(8), shards.count())?,
         progress,
     };
-    let spilled = work.scatter(budget.threads)?;
+    work.scatter(budget.threads)?;
     let bytes = nodes.saturating_mul(column.row_bytes() as u64);
     progress.stage(&format!("writing {}", column.name()), Some(bytes));
     let shards: Vec<u32> = (0..work.shards.count()).collect();
-    workers::for_each(budget.threads, &shards, |shard| work.gather(shard, &spilled, target))?;
+    workers::for_each(budget.threads, &shards, |shard| work.gather(shard, target))?;
     Ok(bytes)
 }
 
@@ -324,19 +324,17 @@ struct Work<'a> {
     store: &'a Store,
     column: &'a dyn Column,
     shards: Shards,
-    spill: SpillFolder,
+    spill: Spill,
     progress: &'a dyn Progress,
 }
 
 impl Work<'_> {
-    /// Pass 1. Returns what each worker spilled to each shard.
-    fn scatter(&self, threads: usize) -> Result<Vec<(u32, Vec<Extent>)>> {
-        let spilled = Mutex::new(Vec::new());
+    /// Pass 1.
+    fn scatter(&self, threads: usize) -> Result<()> {
         let next_chunk = AtomicU64::new(0);
         let chunks = self.store.chunks();
         workers::run(threads, |turn| {
-            let buffer_bytes = self.shards.buffer_bytes as usize;
-            let mut writer = SpillWriter::new(self.spill.clone(), turn.number, self.shards.count(), buffer_bytes)?;
+            let mut buffers = Buffers::new(&self.spill, self.shards.count(), self.shards.buffer_bytes as usize);
             while turn.goes_on() {
                 let chunk = next_chunk.fetch_add(1, Ordering::Relaxed);
                 if chunk >= u64::from(chunks.chunks()) {
@@ -346,7 +344,7 @@ impl Work<'_> {
                 let mut node = span.first_node.0;
                 self.column.rows(span, self.progress, &mut |row| {
                     let rank = self.store.ids().rank(NodeId(node))?;
-                    let record = writer.push((rank / self.shards.rows) as u32)?;
+                    let record = buffers.push((rank / self.shards.rows) as u32)?;
                     record[0] = rank % self.shards.rows;
                     let words: &mut [u8] = bytemuck::cast_slice_mut(&mut record[1..]);
                     words[..row.len()].copy_from_slice(row);
@@ -355,42 +353,22 @@ impl Work<'_> {
                     Ok(())
                 })?;
             }
-            let extents = writer.flush_all()?.to_vec();
-            spilled
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push((turn.number, extents));
-            Ok(())
-        })?;
-        Ok(spilled.into_inner().unwrap_or_else(PoisonError::into_inner))
+            buffers.flush_all()
+        })
     }
 
     /// Pass 2, for one shard.
-    fn gather(&self, shard: u32, spilled: &[(u32, Vec<Extent>)], target: Target<'_>) -> Result<()> {
+    fn gather(&self, shard: u32, target: Target<'_>) -> Result<()> {
         let row_bytes = self.column.row_bytes();
         let mut places = vec![0; self.shards.len(shard) as usize * row_bytes];
-        let records_per_read = (READ_BYTES / 8 / self.spill.record_words()).max(1) as u64;
         let mut words = Vec::new();
-        for (worker, extents) in spilled {
-            let extent = extents[shard as usize];
-            let (mut first, mut sum) = (0, 0u64);
-            while first < extent.records {
-                let count = records_per_read.min(extent.records - first);
-                words.clear();
-                self.spill.read(*worker, shard, first, count, &mut words)?;
-                sum = sum.wrapping_add(spill::sum(&words));
-                for record in words.chunks_exact(self.spill.record_words()) {
-                    let row: &[u8] = bytemuck::cast_slice(&record[1..]);
-                    let at = record[0] as usize * row_bytes;
-                    // A place out of range is that of a damaged record, which the sum is about to tell.
-                    if let Some(place) = places.get_mut(at..at.saturating_add(row_bytes)) {
-                        place.copy_from_slice(&row[..row_bytes]);
-                    }
-                }
-                first += count;
+        for piece in self.spill.pieces(shard) {
+            self.spill.read(piece, &mut words)?;
+            for record in words.chunks_exact(self.spill.record_words) {
+                let row: &[u8] = bytemuck::cast_slice(&record[1..]);
+                let at = record[0] as usize * row_bytes;
+                places[at..at + row_bytes].copy_from_slice(&row[..row_bytes]);
             }
-            self.spill.check(*worker, shard, extent, sum)?;
-            self.spill.remove(*worker, shard)?;
         }
         let at = target.first_byte + u64::from(shard) * self.shards.rows * row_bytes as u64;
         target
@@ -398,43 +376,7 @@ impl Work<'_> {
             .write_all_at(&places, at)
             .map_err(Error::io("write", target.path))?;
         self.progress.advance(places.len() as u64, 0);
-        Ok(())
-    }
-}
-
-/// A folder that is removed with what is in it. No other process works in it.
-struct Scratch {
-    path: PathBuf,
-    _lock: FolderLock,
-}
-
-impl Scratch {
-    /// Makes the folder for the spill files `name`. One that a killed process left is emptied.
-    fn create(path: PathBuf, name: &str) -> Result<Self> {
-        loop {
-            durable::create_new_folder(&path)?;
-            // None if whoever had it has just removed it.
-            let Some(lock) = FolderLock::of(&path, Patience::Moment)? else {
-                continue;
-            };
-            for entry in fs::read_dir(&path).map_err(Error::io("list", &path))? {
-                let file = entry.map_err(Error::io("list", &path))?.file_name();
-                if !file.to_str().is_some_and(|file| spill::is_of(file, name)) {
-                    let what = "this is in the way of scratch files; move it, or choose another name for the export";
-                    return Err(Error::input(path.join(file), Position::Whole, what));
-                }
-            }
-            durable::empty_folder(&path)?;
-            return Ok(Self { path, _lock: lock });
-        }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = durable::remove_folder(&self.path) {
-            tracing::warn!("{error}");
-        }
+        check_stopped(self.progress)
     }
 }
 

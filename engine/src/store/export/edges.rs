@@ -15,7 +15,7 @@ use crate::{
         blocks::{NewFile, Planned, write_in_order},
         npy,
     },
-    progress::Progress,
+    progress::{Progress, check_stopped},
     store::{Chunk, Store},
 };
 
@@ -91,7 +91,7 @@ pub fn print_edges(
                 out.write_all(block).map_err(failed)?;
                 bytes += block.len() as u64;
                 progress.advance(block.len() as u64, edges);
-                Ok(())
+                check_stopped(progress)
             },
         )
     })?;

@@ -1,7 +1,7 @@
 //! Rows that a program makes for all nodes, such as predictions: from the order of the store to that of external ids.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
@@ -13,7 +13,12 @@ use super::{
     columns::{Column, Target, export_column, write_column},
     expect_whole,
 };
-use crate::{Error, Result, io::npy, progress::Progress, store::Store};
+use crate::{
+    Error, Result,
+    io::{npy, unnamed::unnamed_file},
+    progress::{Progress, check_stopped},
+    store::Store,
+};
 
 /// Bytes of rows read at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -23,8 +28,8 @@ const READ_BYTES: usize = 1 << 20;
 pub struct MadeRows {
     name: &'static str,
     file: File,
-    /// Where the file was, for errors.
-    path: PathBuf,
+    /// Where it was made, for errors and for other scratch files.
+    folder: PathBuf,
     row_bytes: usize,
 }
 
@@ -38,18 +43,10 @@ impl MadeRows {
     /// If rows have no bytes.
     pub fn create(folder: &Path, name: &'static str, row_bytes: usize) -> Result<Self> {
         assert!(row_bytes > 0, "rows without bytes");
-        let path = folder.join(format!(".{name}-{}", std::process::id()));
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(Error::io("create", &path))?;
-        fs::remove_file(&path).map_err(Error::io("remove", &path))?;
         Ok(Self {
             name,
-            file,
-            path,
+            file: unnamed_file(folder)?,
+            folder: folder.to_owned(),
             row_bytes,
         })
     }
@@ -65,7 +62,7 @@ impl MadeRows {
         assert!(rows.len().is_multiple_of(self.row_bytes), "whole rows");
         self.file
             .write_all_at(rows, first * self.row_bytes as u64)
-            .map_err(Error::io("write", &self.path))
+            .map_err(Error::io("write a scratch file in", &self.folder))
     }
 
     /// Reads the rows from `first` on into `rows`.
@@ -75,7 +72,7 @@ impl MadeRows {
     pub fn read(&self, first: u64, rows: &mut [u8]) -> Result<()> {
         self.file
             .read_exact_at(rows, first * self.row_bytes as u64)
-            .map_err(Error::io("read", &self.path))
+            .map_err(Error::io("read a scratch file in", &self.folder))
     }
 
     /// Writes the rows of nodes, which are in the order of the store, to the new file `path`, in the order of the sorted
@@ -107,16 +104,14 @@ impl MadeRows {
     /// If the store is a slice, or files can't be read or written.
     pub fn by_rank(&self, store: &Store, budget: &ExportBudget, progress: &dyn Progress) -> Result<Self> {
         expect_whole(store, self.name)?;
-        let folder = self.path.parent().expect("the file is in a folder");
-        let ordered = Self::create(folder, self.name, self.row_bytes)?;
+        let ordered = Self::create(&self.folder, self.name, self.row_bytes)?;
         let target = Target {
             file: &ordered.file,
-            path: &ordered.path,
+            path: &ordered.folder,
             first_byte: 0,
         };
         self.announce(store, progress);
-        let scratch = self.path.with_extension("scratch");
-        write_column(store, target, self, &scratch, budget, progress)?;
+        write_column(store, target, self, &self.folder, budget, progress)?;
         Ok(ordered)
     }
 
@@ -144,6 +139,7 @@ impl Column for MadeRows {
             self.read(span.first_node.0 + first, &mut bytes)?;
             bytes.chunks_exact(self.row_bytes).try_for_each(&mut *each)?;
             progress.advance(bytes.len() as u64, 0);
+            check_stopped(progress)?;
         }
         Ok(())
     }

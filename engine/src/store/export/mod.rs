@@ -14,6 +14,7 @@
 pub mod columns;
 pub mod edges;
 pub mod made;
+mod spill;
 pub mod splits;
 
 use grappa_formats::manifest::ExternalIds;

@@ -9,7 +9,7 @@ use super::{Exported, id_descr};
 use crate::{
     Error, Position, Result,
     io::{durable::Temporary, npy},
-    progress::Progress,
+    progress::{Progress, check_stopped},
     store::Store,
 };
 
@@ -64,6 +64,7 @@ pub fn export_split(store: &Store, name: &str, path: &Path, progress: &dyn Progr
             write(&out)?;
             bytes += out.len() as u64;
             progress.advance(out.len() as u64, 0);
+            check_stopped(progress)?;
             out.clear();
         }
     }

@@ -45,6 +45,7 @@ fn load(
     };
     let view = PartitionView {
         nodes: store.manifest().nodes,
+        ids: store.ids().clone(),
         owned: owned.clone(),
         halo: Halo::Stop,
         weights,

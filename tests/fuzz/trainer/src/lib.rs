@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 
 use grappa_fuzz::{Input, Target, scratch::Scratch, target::no_repair};
 use grappa_trainer::run::{
-    checkpoint::{Best, Checkpoint, NamedTensor, RunState, read_tensors, write_tensors},
+    checkpoint::{Best, Checkpoint, NamedTensor, PartialEpoch, RunState, read_tensors, write_tensors},
     config::TrainConfig,
     early_stopping::EarlyStopping,
     folder::class_names_of,
@@ -192,12 +192,18 @@ fn checkpoint_seeds() -> Vec<Vec<u8>> {
         seconds: 12.34,
         counters: [("edges".to_owned(), 1 << 63)].into(),
         averages: [("weight".to_owned(), 1.0 / 3.0)].into(),
+        partial: Some(PartialEpoch {
+            steps: 7,
+            loss: 2.0 / 3.0,
+            ..PartialEpoch::default()
+        }),
     };
     let checkpoint = Checkpoint {
         state,
         parameters: vec![NamedTensor::from_f32("layers.0.weight", &[2, 3], &[0.5; 6])],
         buffers: vec![NamedTensor::from_f32("running_mean", &[2], &[1.5, -2.5])],
         optimizer: vec![NamedTensor::from_f32("exp_avg", &[6], &[0.0; 6])],
+        history: vec![NamedTensor::from_f32("parameters.layers.0.weight", &[1], &[0.5])],
     };
     let scratch = Scratch::new();
     let path = scratch.path().join("checkpoint");

@@ -3,7 +3,7 @@
 use half::bf16;
 use tch::{Kind, Tensor};
 
-use super::{assert_close, random};
+use super::{assert_close, assert_close_or_special, random, with_specials};
 use crate::{
     kernels::Instructions,
     nn::{
@@ -29,9 +29,22 @@ fn numbers(seed: i64, shape: &[i64]) -> Tensor {
 
 /// Result and gradients of rows, weights and bias.
 fn run(backend: Backend, kind: Kind, shape: (i64, i64, i64), bias: bool, epilogue: Epilogue) -> Vec<Tensor> {
+    run_of(&numbers, backend, kind, shape, bias, epilogue)
+}
+
+/// The same, of rows that `first` makes.
+fn run_of(
+    first: &dyn Fn(i64, &[i64]) -> Tensor,
+    backend: Backend,
+    kind: Kind,
+    shape: (i64, i64, i64),
+    bias: bool,
+    epilogue: Epilogue,
+) -> Vec<Tensor> {
     let (rows, inputs, outputs) = shape;
     let leaf = |seed, shape: &[i64], kind| numbers(seed, shape).to_kind(kind).set_requires_grad(true);
-    let x = [leaf(1, &[rows, inputs], kind), leaf(2, &[rows, inputs + 1], kind)];
+    let special = first(1, &[rows, inputs]).to_kind(kind).set_requires_grad(true);
+    let x = [special, leaf(2, &[rows, inputs + 1], kind)];
     let weights = [
         leaf(3, &[outputs, inputs], Kind::Float),
         leaf(4, &[outputs, inputs + 1], Kind::Float),
@@ -64,6 +77,25 @@ fn loops_equal_operators_forward_and_backward() {
                     for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
                         let what = format!("{i} of {shape:?} bias {bias} {epilogue:?}, {instructions:?}");
                         assert_close(actual, expected, 2e-6, &what);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nan_and_infinities_go_where_operators_take_them() {
+    let numbers = |seed, shape: &[i64]| with_specials(&numbers(seed, shape));
+    for shape in [(7, 16, 16), (97, 128, 128), (2000, 3, 70)] {
+        for epilogue in epilogues() {
+            let expected = run_of(&numbers, Backend::Operators, Kind::Float, shape, true, epilogue);
+            for instructions in Instructions::all() {
+                for (kind, tolerance) in [(Kind::Float, 2e-6), (Kind::BFloat16, f64::INFINITY)] {
+                    let actual = run_of(&numbers, Backend::With(instructions), kind, shape, true, epilogue);
+                    for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
+                        let what = format!("{i} of {shape:?} {epilogue:?}, {instructions:?}, {kind:?}");
+                        assert_close_or_special(actual, expected, tolerance, &what);
                     }
                 }
             }

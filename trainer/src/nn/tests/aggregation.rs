@@ -3,7 +3,7 @@
 use grappa_engine::sample;
 use tch::{Device, Kind, Tensor};
 
-use super::{assert_close, devices, random};
+use super::{assert_close, assert_close_or_special, devices, random, with_specials};
 use crate::{
     kernels::Instructions,
     nn::{
@@ -96,6 +96,61 @@ fn loops_equal_operators_forward_and_backward() {
             }
         }
     }
+}
+
+#[test]
+fn nan_and_infinities_go_where_operators_take_them() {
+    for (destinations, sources, width) in [(40, 90, 3), (300, 2000, 100)] {
+        let block = some_block(destinations, sources);
+        let block = Block::new(&block, Device::Cpu).with_source_degrees(&some_degrees(&block));
+        let values = with_specials(&random(1, &[sources as i64, width]));
+        let factors = random(2, &[destinations as i64, width]);
+        for kind in KINDS {
+            let run = |backend| {
+                let messages = values.copy().set_requires_grad(true);
+                let (own, result) = own_and_aggregate(backend, &block, kind, Scaling::None, &messages, None);
+                (&result * &factors + &own * 0.7).sum(Kind::Float).backward();
+                (result, messages.grad())
+            };
+            let (expected, expected_gradient) = run(Backend::Operators);
+            assert!(
+                expected.isnan().any().int64_value(&[]) == 1,
+                "{kind:?}: nothing is at stake"
+            );
+            for instructions in Instructions::all() {
+                let what = format!("{kind:?} of {destinations} by {width}, {instructions:?}");
+                let (result, gradient) = run(Backend::With(instructions));
+                assert_close_or_special(&result, &expected, 1e-6, &what);
+                // libtorch divides the gradient of a largest value among those that equal it, and no NaN equals itself.
+                if kind != Aggregate::Max {
+                    assert_close_or_special(&gradient, &expected_gradient, 1e-6, &format!("gradient of {what}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_gradient_of_a_largest_value_that_is_nan_goes_to_the_first_nan() {
+    let block = sample::Block {
+        destinations: 1,
+        sources: 4,
+        offsets: vec![0, 3],
+        indices: vec![1, 2, 3],
+        visible: vec![3],
+        global: vec![3],
+        halo: vec![false],
+        ..sample::Block::default()
+    };
+    let block = Block::new(&block, Device::Cpu).with_source_degrees(&[0; 4]);
+    let messages = Tensor::from_slice(&[0.0, 9.0, f32::NAN, f32::NAN])
+        .view([4, 1])
+        .set_requires_grad(true);
+    let result = aggregate(&block, Aggregate::Max, Scaling::None, &messages, None);
+    assert!(result.double_value(&[0, 0]).is_nan());
+    (result * 3.0).sum(Kind::Float).backward();
+    let expected = Tensor::from_slice(&[0.0f32, 0.0, 3.0, 0.0]).view([4, 1]);
+    assert_close(&messages.grad(), &expected, 0.0, "gradient");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::{aggregation::some_block, assert_close, random};
+use super::{aggregation::some_block, assert_close, assert_close_or_special, random, with_specials};
 use crate::nn::{
     Block,
     aggregate::Backend,
@@ -41,6 +41,39 @@ fn loops_equal_operators_forward_and_backward() {
                 1e-5,
                 &format!("{i} of {destinations} by {heads} x {head_width}"),
             );
+        }
+    }
+}
+
+#[test]
+fn nan_and_infinities_go_where_operators_take_them() {
+    for (destinations, sources, heads, head_width) in [(40, 90, 3, 5), (300, 2000, 4, 32)] {
+        let block = Block::new(&some_block(destinations, sources), Device::Cpu);
+        let looped = block.with_own();
+        let width = heads * head_width;
+        let run = |backend| {
+            let leaf = |seed, shape: &[i64]| random(seed, shape).set_requires_grad(true);
+            let rows = with_specials(&random(1, &[sources as i64, width])).set_requires_grad(true);
+            let own = leaf(2, &[destinations as i64, width]);
+            let attention = leaf(3, &[width]);
+            let logits = pair_logits(backend, looped, &rows, &own, &attention, heads);
+            let result = attend(backend, looped, &rows, &logits);
+            (&result * random(4, &[destinations as i64, width]))
+                .sum(Kind::Float)
+                .backward();
+            [
+                logits.detach(),
+                result.detach(),
+                rows.grad(),
+                own.grad(),
+                attention.grad(),
+            ]
+        };
+        let expected = run(Backend::Operators);
+        assert!(expected[1].isnan().any().int64_value(&[]) == 1, "nothing is at stake");
+        for (i, (actual, expected)) in run(Backend::Fastest).iter().zip(&expected).enumerate() {
+            let what = format!("{i} of {destinations} by {heads} x {head_width}");
+            assert_close_or_special(actual, expected, 1e-5, &what);
         }
     }
 }

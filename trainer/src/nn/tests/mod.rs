@@ -31,6 +31,47 @@ fn random(seed: i64, shape: &[i64]) -> Tensor {
     Tensor::randn(shape, (Kind::Float, tch::Device::Cpu))
 }
 
+/// Numbers of which some are NaN and some infinite, in rows that most others are not in.
+fn with_specials(numbers: &Tensor) -> Tensor {
+    let numbers = numbers.copy();
+    let count = numbers.numel() as i64;
+    let flat = numbers.view(-1);
+    for (place, special) in [
+        (1, f64::NAN),
+        (count / 2, f64::INFINITY),
+        (count / 2 + 1, f64::NEG_INFINITY),
+        (count - 1, f64::NAN),
+    ] {
+        let _ = flat.get(place.min(count - 1)).fill_(special);
+    }
+    numbers
+}
+
+/// As [`assert_close`], for what may not be finite: NaN where NaN is expected, the same infinities, and the rest close.
+#[track_caller]
+fn assert_close_or_special(actual: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
+    assert_eq!(actual.size(), expected.size(), "shape of {what}");
+    let special = |tensor: &Tensor| {
+        let tensor = tensor.detach();
+        [tensor.isnan(), tensor.isposinf(), tensor.isneginf()]
+    };
+    for (name, (actual, expected)) in ["NaN", "infinity", "-infinity"]
+        .iter()
+        .zip(special(actual).iter().zip(&special(expected)))
+    {
+        let (found, wanted) = (
+            actual.sum(Kind::Int64).int64_value(&[]),
+            expected.sum(Kind::Int64).int64_value(&[]),
+        );
+        assert!(
+            actual == expected,
+            "{what} has {found} {name} and not {wanted}, or elsewhere"
+        );
+    }
+    let finite = |tensor: &Tensor| tensor.detach().nan_to_num(0.0, 0.0, 0.0);
+    assert_close(&finite(actual), &finite(expected), tolerance, what);
+}
+
 /// Asserts that values are equal but for rounding: within `tolerance` times the largest.
 #[track_caller]
 fn assert_close(actual: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {

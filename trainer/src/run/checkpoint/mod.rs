@@ -1,13 +1,17 @@
 //! What a killed run goes on from.
 //!
 //! A checkpoint is one safetensors file: parameters, buffers and the optimizer's moments as tensors
-//! (`parameters.layers.0.lin_l.weight`, `buffers.norms.0.running_mean`, `optimizer.exp_avg`), and in the header's metadata:
+//! (`parameters.layers.0.lin_l.weight`, `buffers.norms.0.running_mean`, `optimizer.first`), and in the header's metadata:
 //!
 //! ```text
-//! grappa.version   "1"
+//! grappa.version   "2"
 //! grappa.state     the run's state, as JSON: RunState
 //! grappa.digest    XXH3-64 of the state and of every tensor's name, type, shape and bytes; 16 hexadecimal digits
 //! ```
+//!
+//! Where halo nodes have a history that is older than the checkpoint, `history.parameters.` and `history.buffers.` are the
+//! model's tensors of then, from which it is made again. (Version 1 has no such tensors, and no unfinished epochs in its
+//! state; it is read as well.)
 //!
 //! It is written under a temporary name, synced, renamed, and its folder synced, so a file that has its name is whole unless
 //! the disk damaged it, which the digest shows. Files are named after the step: `step-000000001200.safetensors`, and
@@ -34,13 +38,13 @@ use xxhash_rust::xxh3::Xxh3;
 use self::file::write_named;
 pub use self::{
     file::{read_tensors, write_tensors},
-    state::{Best, RunState},
+    state::{Best, PartialEpoch, RunState},
     tensor::{Dtype, NamedTensor},
 };
 use crate::{Error, Result};
 
 /// The version of the format that is written, and the newest that is read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 const VERSION_KEY: &str = "grappa.version";
 const STATE_KEY: &str = "grappa.state";
@@ -57,6 +61,9 @@ pub struct Checkpoint {
     pub buffers: Vec<NamedTensor>,
     /// What the optimizer remembers. A checkpoint of the best evaluation may do without.
     pub optimizer: Vec<NamedTensor>,
+    /// The model's parameters and buffers when the history of halo nodes was made, as `parameters.NAME` and `buffers.NAME`;
+    /// empty if these are the ones above.
+    pub history: Vec<NamedTensor>,
 }
 
 impl Checkpoint {
@@ -126,6 +133,7 @@ impl Checkpoint {
             parameters: Vec::new(),
             buffers: Vec::new(),
             optimizer: Vec::new(),
+            history: Vec::new(),
         };
         for mut tensor in tensors {
             let (kind, name) = tensor.name.split_once('.').unwrap_or_default();
@@ -133,6 +141,7 @@ impl Checkpoint {
                 "parameters" => &mut checkpoint.parameters,
                 "buffers" => &mut checkpoint.buffers,
                 "optimizer" => &mut checkpoint.optimizer,
+                "history" => &mut checkpoint.history,
                 _ => return Err(damaged(format!("tensor {} is none of a checkpoint", tensor.name))),
             };
             tensor.name = name.to_owned();
@@ -147,6 +156,7 @@ impl Checkpoint {
             ("parameters", &self.parameters),
             ("buffers", &self.buffers),
             ("optimizer", &self.optimizer),
+            ("history", &self.history),
         ];
         kinds
             .into_iter()

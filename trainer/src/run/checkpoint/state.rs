@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    run::{early_stopping::EarlyStopping, learning_rate::LearningRate},
+    run::{early_stopping::EarlyStopping, journal::StageSeconds, learning_rate::LearningRate},
 };
 
 /// Where a run stands: with the tensors of its checkpoint, all it takes to go on as if nothing had happened. Random numbers
@@ -41,6 +41,36 @@ pub struct RunState {
     pub counters: BTreeMap<String, u64>,
     /// What else the loop averages, by name.
     pub averages: BTreeMap<String, f64>,
+    /// The epoch after the finished ones, as far as it was trained. None at the end of an epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<PartialEpoch>,
+}
+
+/// An epoch that is not finished: how many steps are done, and the sums of what its record tells.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct PartialEpoch {
+    /// Steps that are done.
+    pub steps: u64,
+    /// Whether these are all steps, and only the evaluation is missing.
+    pub is_trained: bool,
+    /// Seeds of these steps.
+    pub seeds: u64,
+    /// Sum of the seeds' losses.
+    pub loss: f64,
+    /// Sum of the seeds' coverage.
+    pub coverage: f64,
+    /// Seeds whose class was predicted.
+    pub right: i64,
+    /// Edges that were sampled.
+    pub sampled_edges: u64,
+    /// Bytes that partitions gave to the exchange.
+    pub bytes_sent: u64,
+    /// Bytes of features that were read.
+    pub bytes_read: u64,
+    /// Wall time, in seconds.
+    pub seconds: f64,
+    /// What of it went where.
+    pub seconds_by_stage: StageSeconds,
 }
 
 /// The evaluation with the highest validation score.

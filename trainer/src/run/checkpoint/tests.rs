@@ -26,6 +26,11 @@ fn state(step: u64) -> RunState {
         seconds: 12.34,
         counters: BTreeMap::from([("edges".to_owned(), 1 << 63)]),
         averages: BTreeMap::from([("weight".to_owned(), 1.0 / 3.0)]),
+        partial: Some(PartialEpoch {
+            steps: 7,
+            loss: 2.0 / 3.0,
+            ..PartialEpoch::default()
+        }),
     }
 }
 
@@ -43,6 +48,7 @@ fn checkpoint(step: u64) -> Checkpoint {
         ],
         buffers: vec![NamedTensor::new("norms.0.batches", Dtype::I64, &[], vec![9; 8])],
         optimizer: vec![NamedTensor::from_f32("exp_avg", &[0, 5], &[])],
+        history: vec![NamedTensor::from_f32("parameters.layers.0.weight", &[1], &[0.5])],
     }
 }
 
@@ -257,10 +263,10 @@ fn a_newer_version_is_an_error_and_nothing_older_is_taken_instead() {
     let path = checkpoints.save(&checkpoint(20)).unwrap();
     let (tensors, metadata) = read_tensors(&path).unwrap();
     let mut metadata: BTreeMap<String, String> = metadata.into_iter().collect();
-    metadata.insert(VERSION_KEY.to_owned(), "2".to_owned());
+    metadata.insert(VERSION_KEY.to_owned(), "3".to_owned());
     write_tensors(&path, &tensors, &metadata).unwrap();
     let error = checkpoints.latest().unwrap_err().to_string();
-    assert!(error.contains("version 2, and this program reads up to 1"), "{error}");
+    assert!(error.contains("version 3, and this program reads up to 2"), "{error}");
 }
 
 #[test]

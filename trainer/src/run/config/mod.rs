@@ -36,7 +36,7 @@ pub struct TrainConfig {
     /// Which layers the model has.
     #[serde(with = "text")]
     pub model: LayerKind,
-    /// Number of layers.
+    /// Number of layers, up to 256.
     pub layers: usize,
     /// Values of a node between layers, of all heads together.
     pub hidden: usize,
@@ -57,9 +57,9 @@ pub struct TrainConfig {
     pub fanouts: Auto<Fanouts>,
     /// Whether a neighbour may be drawn several times.
     pub replace: bool,
-    /// Random walks from each node, of PinSAGE: its neighbours are the nodes that they visit most often.
+    /// Random walks from each node, of PinSAGE: its neighbours are the nodes that they visit most often. Up to 10,000.
     pub walks: u32,
-    /// The most steps of a walk. Evaluation and predictions take all in-neighbours alike, which is what walks of one step come
+    /// The most steps of a walk, up to 1000. Evaluation and predictions take all in-neighbours alike, which is what walks of one step come
     /// to; longer ones let training see nodes that are further away.
     pub walk_steps: u32,
     /// Probability that a walk ends before its next step.
@@ -211,6 +211,14 @@ impl Default for TrainConfig {
     }
 }
 
+/// More than anybody trains; each is a hop of sampling and a pass over the graph in each evaluation.
+const LAYERS_MAX: u64 = 256;
+/// What PinSAGE's walks may come to: each node of a minibatch makes so many, of so many steps.
+const WALKS_MAX: u64 = 10_000;
+const WALK_STEPS_MAX: u64 = 1000;
+/// More processors than a machine has.
+const THREADS_MAX: u64 = 4096;
+
 /// Seeds of a step, of all its partitions together, unless the user says otherwise.
 const SEEDS_OF_A_STEP: usize = 1024;
 
@@ -343,6 +351,19 @@ impl TrainConfig {
         ];
         if let Some((option, _)) = at_least_one.iter().find(|(_, value)| *value == 0) {
             return no(format!("{option} is 0; it must be at least 1"));
+        }
+        let at_most = [
+            ("layers", self.layers as u64, LAYERS_MAX),
+            ("walks", u64::from(self.walks), WALKS_MAX),
+            ("walk-steps", u64::from(self.walk_steps), WALK_STEPS_MAX),
+            (
+                "threads",
+                self.threads.value().map_or(1, |threads| threads.get() as u64),
+                THREADS_MAX,
+            ),
+        ];
+        if let Some((option, value, most)) = at_most.iter().find(|(_, value, most)| value > most) {
+            return no(format!("{option} is {value}; it must be at most {most}"));
         }
         // Written so that NaN is in no range.
         let ranges = [

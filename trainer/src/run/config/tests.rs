@@ -265,6 +265,13 @@ fn values_out_of_range_and_contradictions_say_what_would_do() {
     for (file, expected) in [
         ("layers = 0", "layers is 0; it must be at least 1"),
         ("epochs = 0", "epochs is 0"),
+        ("layers = 1000000", "layers is 1000000; it must be at most 256"),
+        ("walks = 4294967295", "walks is 4294967295; it must be at most 10000"),
+        (
+            "walk-steps = 4294967295",
+            "walk-steps is 4294967295; it must be at most 1000",
+        ),
+        ("threads = 1000000", "threads is 1000000; it must be at most 4096"),
         ("keep = 0", "keep is 0"),
         ("dropout = 1", "dropout is 1; it must be from 0 to below 1"),
         ("dropout = nan", "dropout is NaN"),

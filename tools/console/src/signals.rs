@@ -1,0 +1,150 @@
+//! SIGINT and SIGTERM: what Ctrl-C, `kill` and a batch system's time limit do to a program.
+//!
+//! [`run`](crate::run) catches both for every program. What the first signal does depends on the program:
+//!
+//! | the program | first signal |
+//! |---|---|
+//! | says nothing | ends at once: it has nothing to lose, such as one that only reads |
+//! | calls [`ends_at_once`] or [`leaves_folder`] | ends at once, and says what is left on disk and how to continue |
+//! | calls [`stops_by_itself`] | [`Bars`](crate::Bars) tell the running operation to stop; it cleans up and returns an error |
+//!
+//! A second signal always ends the program at once. The exit code is 128 plus the signal's number, as a shell reports it:
+//! 130 for SIGINT, 143 for SIGTERM.
+//!
+//! A thread waits for the signals, so nothing here runs inside a signal handler. A signal that is ignored when the
+//! program starts (`nohup`, a shell's background job) stays ignored.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::ExitCode,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicI32, Ordering::SeqCst},
+    },
+    thread,
+};
+
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+    low_level,
+};
+
+use crate::bars;
+
+/// The number of the first signal; 0 before it.
+static RECEIVED: AtomicI32 = AtomicI32::new(0);
+
+static ON_SIGNAL: Mutex<OnSignal> = Mutex::new(OnSignal::End(None));
+
+/// What the first signal does.
+enum OnSignal {
+    /// Ends the program, and prints what the function returns.
+    End(Option<Box<dyn Fn() -> Option<String> + Send>>),
+    /// Prints a line. The program ends by itself.
+    Stop(String),
+}
+
+/// From now on, the first signal ends the program at once and prints what `left` returns: what remains on disk, and how
+/// to continue. It returns nothing if nothing remains.
+pub fn ends_at_once(left: impl Fn() -> Option<String> + Send + 'static) {
+    set(OnSignal::End(Some(Box::new(left))));
+}
+
+/// As [`ends_at_once`], for a program that leaves an unfinished folder. `remedy` says how to continue.
+pub fn leaves_folder(folder: PathBuf, remedy: &'static str) {
+    ends_at_once(move || {
+        let is_left = folder.exists();
+        is_left.then(|| format!("what is finished is kept in {}: {remedy}", folder.display()))
+    });
+}
+
+/// From now on, the first signal only makes [`stop_requested`] true and prints `line`: what the program does before it
+/// ends. The program must then end by itself, soon.
+pub fn stops_by_itself(line: impl Into<String>) {
+    set(OnSignal::Stop(line.into()));
+}
+
+/// Whether a signal asked the program to stop.
+pub fn stop_requested() -> bool {
+    RECEIVED.load(SeqCst) != 0
+}
+
+fn set(on_signal: OnSignal) {
+    *ON_SIGNAL.lock().unwrap_or_else(PoisonError::into_inner) = on_signal;
+}
+
+/// The exit code of a program that a signal stopped, if one did.
+pub(crate) fn exit_code() -> Option<ExitCode> {
+    match RECEIVED.load(SeqCst) {
+        0 => None,
+        signal => Some(ExitCode::from(code_of(signal) as u8)),
+    }
+}
+
+fn code_of(signal: i32) -> i32 {
+    128 + signal
+}
+
+/// Starts the thread that waits for signals.
+pub(crate) fn catch() {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let caught: Vec<i32> = [SIGINT, SIGTERM]
+        .into_iter()
+        .filter(|&signal| !is_ignored(&status, signal))
+        .collect();
+    let waiting = Signals::new(caught).and_then(|signals| {
+        thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || wait(signals))
+    });
+    // Without the thread, signals do what they do to any program.
+    if let Err(error) = waiting {
+        tracing::warn!("signals end the program at once: {error}");
+    }
+}
+
+fn wait(mut signals: Signals) {
+    for signal in signals.forever() {
+        if RECEIVED.swap(signal, SeqCst) != 0 {
+            low_level::exit(code_of(signal));
+        }
+        // The lock is not held while the line is printed: a program that is printing may be about to take it.
+        let said = match &*ON_SIGNAL.lock().unwrap_or_else(PoisonError::into_inner) {
+            OnSignal::Stop(line) => Err(line.clone()),
+            OnSignal::End(left) => Ok(left.as_ref().and_then(|left| left())),
+        };
+        match said {
+            Err(line) => bars::eprint_line(&format!("interrupted: {line} (a second signal ends at once)")),
+            Ok(left) => {
+                bars::clear();
+                bars::eprint_line(&format!(
+                    "interrupted{}",
+                    left.map_or_else(String::new, |left| format!(": {left}"))
+                ));
+                low_level::exit(code_of(signal));
+            }
+        }
+    }
+}
+
+/// Whether `/proc/self/status` says that a signal is ignored.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_is_ignored_at_the_start_is_recognised() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000001002\nSigCgt:\t0000000000000000\n";
+        assert!(is_ignored(status, SIGINT));
+        assert!(!is_ignored(status, SIGTERM));
+        assert!(!is_ignored("", SIGINT));
+    }
+}

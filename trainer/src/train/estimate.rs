@@ -1,0 +1,166 @@
+//! How large minibatches will be, before the first is made.
+
+use grappa_engine::{
+    machine::free_memory_bytes,
+    partition::Schedule,
+    size::{ByteSize, count},
+    store::Store,
+};
+
+use crate::{
+    Error, Result,
+    nn::{LayerKind, ModelOptions},
+    run::config::TrainConfig,
+};
+
+/// Minibatches with fewer edges are computed soon enough, however many layers they pass.
+const EDGES_NOTED: f64 = 1e6;
+/// A minibatch that has every edge of the graph more often than this repeats itself.
+const REPEATS_NOTED: f64 = 4.0;
+/// Estimates are of graphs without structure; a minibatch may be so much smaller.
+const DOUBT: f64 = 2.0;
+
+/// A minibatch of a graph whose edges are drawn at random.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Expected {
+    /// Nodes whose features are read.
+    nodes: f64,
+    /// Edges of all hops.
+    edges: f64,
+    /// What the layers keep for the backward pass, at least, in bytes.
+    bytes: f64,
+}
+
+/// Refuses minibatches that this machine has no memory for, and returns what is to be said about those that take long.
+///
+/// # Errors
+/// [`Error::Options`], which says how much memory a minibatch takes.
+pub(super) fn check(
+    store: &Store,
+    config: &TrainConfig,
+    model: &ModelOptions,
+    train_nodes: u64,
+    knows_first_hop: bool,
+) -> Result<Option<String>> {
+    let (nodes, edges) = (store.manifest().nodes as f64, store.manifest().edges as f64);
+    let expected = expect(nodes, edges, config, model, train_nodes, knows_first_hop);
+    let size = format!(
+        "a minibatch passes {} layer(s), and has about {} of {} nodes, {} edges and {} of values between layers",
+        config.layers,
+        count(expected.nodes as u64),
+        count(nodes as u64),
+        count(expected.edges as u64),
+        ByteSize(expected.bytes as u64),
+    );
+    match free_memory_bytes() {
+        Some(free) if expected.bytes / DOUBT > free as f64 => Err(Error::Options(format!(
+            "{size}, and {} are free: use fewer --layers, --hidden values or --heads, smaller --fanouts, or a smaller --batch",
+            ByteSize(free)
+        ))),
+        _ if !config.full_graph && expected.edges > EDGES_NOTED && expected.edges > REPEATS_NOTED * edges => Ok(Some(
+            format!("{size}: steps will take long; use fewer --layers or smaller --fanouts"),
+        )),
+        _ => Ok(None),
+    }
+}
+
+fn expect(
+    nodes: f64,
+    edges: f64,
+    config: &TrainConfig,
+    model: &ModelOptions,
+    train_nodes: u64,
+    knows_first_hop: bool,
+) -> Expected {
+    // What a partition owns: its base, and as much again under schedules with a variable part.
+    let bases = match config.schedule {
+        Schedule::Shuffle => 1.0,
+        Schedule::Sweep | Schedule::Fixed => 2.0,
+    };
+    let nodes = nodes * (bases / f64::from(config.partitions)).min(1.0);
+    let degree = edges / nodes.max(1.0);
+    let seeds = train_nodes as f64 / f64::from(config.partitions);
+    let fanouts = config.fanouts();
+    let attends = matches!(config.model, LayerKind::Gat | LayerKind::Gatv2);
+
+    let mut reached = seeds.min(config.batch() as f64);
+    let mut expected = Expected {
+        nodes: 0.0,
+        edges: 0.0,
+        bytes: 0.0,
+    };
+    for hop in 0..config.layers {
+        let layer = config.layers - 1 - hop;
+        let inputs = if layer == 0 { model.inputs } else { model.hidden } as f64;
+        let outputs = if hop == 0 { model.outputs } else { model.hidden } as f64;
+        // Each destination's aggregate and its result.
+        expected.bytes += 4.0 * reached * (inputs + outputs);
+        if layer == 0 && knows_first_hop {
+            break;
+        }
+        let drawn = reached * fanouts.at(hop).map_or(degree, |fanout| degree.min(f64::from(fanout)));
+        expected.edges += drawn;
+        if attends {
+            // Of each edge, a logit and a weight for each head; in the last layer, each head has all outputs.
+            expected.bytes += 8.0 * drawn * model.heads as f64;
+            let heads = if hop == 0 { model.heads } else { 1 } as f64;
+            expected.bytes += 4.0 * reached * heads * outputs;
+        }
+        // Of so many nodes, those that so many draws hit.
+        let hit = nodes * -(-drawn / nodes.max(1.0)).exp_m1();
+        reached = nodes.min(reached + hit);
+    }
+    expected.nodes = reached;
+    expected
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(change: impl FnOnce(&mut TrainConfig)) -> Expected {
+        let mut config = TrainConfig::default();
+        change(&mut config);
+        let model = config.model_options(100, 10);
+        expect(1e6, 2e7, &config, &model, 100_000, false)
+    }
+
+    #[test]
+    fn a_minibatch_has_what_its_fanouts_reach() {
+        let two = of(|_| ());
+        // 1024 seeds with 15 neighbours each, and 10 of each of these.
+        assert!(
+            (two.edges - (1024.0 * 15.0 + 16_200.0 * 10.0)).abs() < 2000.0,
+            "{two:?}"
+        );
+        assert!(two.nodes > 1e5 && two.nodes < 178_000.0, "{two:?}");
+        let values = 4.0 * (1024.0 * (128.0 + 10.0) + 16_250.0 * (100.0 + 128.0));
+        assert!((two.bytes / values - 1.0).abs() < 0.02, "{two:?}");
+        // No more neighbours than there are.
+        assert_eq!(
+            of(|config| config.fanouts = "30,30".parse().unwrap()),
+            of(|config| {
+                config.fanouts = "20,20".parse().unwrap();
+            })
+        );
+    }
+
+    #[test]
+    fn many_layers_reach_all_nodes_again_and_again() {
+        let deep = of(|config| config.layers = 50);
+        assert!(deep.nodes > 0.999e6 && deep.nodes <= 1e6, "{deep:?}");
+        assert!(deep.edges > 200e6 && deep.edges < 250e6, "{deep:?}");
+        assert!(deep.bytes > 4e10, "{deep:?}");
+    }
+
+    #[test]
+    fn heads_cost_memory_by_the_edge() {
+        let heads = |heads: usize| {
+            of(|config| {
+                config.model = LayerKind::Gat;
+                (config.heads, config.hidden) = (heads, 65_536);
+            })
+        };
+        assert!(heads(65_536).bytes > heads(1).bytes + 8.0 * 65_535.0 * heads(1).edges);
+    }
+}

@@ -1,0 +1,150 @@
+//! Training only reads its store, so a store may be read-only and several runs may share it.
+
+use std::{path::Path, process::Command, sync::Arc, thread};
+
+use grappa_engine::{partition::Schedule, store::Store};
+use grappa_trainer::{
+    run::{
+        checkpoint::NamedTensor,
+        config::{FirstHop, TrainConfig},
+        folder::RunFolder,
+        journal::EpochRecord,
+    },
+    train::{Watcher, train},
+};
+use tch::Device;
+
+use crate::stores::{DENSE, config, store};
+
+/// Notes warnings.
+#[derive(Default)]
+struct Warned(Vec<String>);
+
+impl Watcher for Warned {
+    fn progress(&self) -> &dyn grappa_engine::progress::Progress {
+        &grappa_engine::progress::Silent
+    }
+
+    fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
+
+    fn warn(&mut self, what: &str) {
+        self.0.push(what.to_owned());
+    }
+}
+
+/// A folder that nobody can write to, until this is dropped.
+struct ReadOnly<'a>(&'a Path);
+
+impl<'a> ReadOnly<'a> {
+    /// Mounts the folder over itself. None, with a line that says so, where mounting is refused.
+    fn mount(path: &'a Path) -> Option<Self> {
+        let mount = |arguments: &[&str]| {
+            let mut command = Command::new("mount");
+            command.args(arguments).arg(path).output()
+        };
+        let bound = Command::new("mount").arg("--bind").args([path, path]).output();
+        match bound {
+            Ok(output) if output.status.success() => {
+                let made = Self(path);
+                let output = mount(&["-o", "remount,bind,ro"]).unwrap();
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                Some(made)
+            }
+            refused => {
+                println!("skipped on a read-only mount: mounting is refused: {refused:?}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for ReadOnly<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).output();
+    }
+}
+
+fn run(
+    store: &Arc<Store>,
+    config: &TrainConfig,
+    path: &Path,
+) -> grappa_trainer::Result<(Vec<NamedTensor>, Vec<String>)> {
+    let folder = RunFolder::create(path, config).unwrap();
+    let mut warned = Warned::default();
+    train(store.clone(), config.clone(), &folder, false, Device::Cpu, &mut warned)?;
+    let (_, checkpoint) = folder.checkpoints(1).unwrap().latest().unwrap().found.unwrap();
+    Ok((checkpoint.parameters, warned.0))
+}
+
+#[test]
+fn a_read_only_store_is_trained_on_in_partitions() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let path = store.path().to_owned();
+    let Some(_mount) = ReadOnly::mount(&path) else { return };
+    let store = Arc::new(Store::open(&path).unwrap());
+    std::fs::write(path.join("x"), b"").expect_err("it is read-only");
+    for schedule in Schedule::ALL {
+        let config = TrainConfig {
+            schedule,
+            repartition_every: 2,
+            ..config()
+        };
+        let out = folder.path().join(format!("{schedule}.run"));
+        let (_, warnings) = run(&store, &config, &out).unwrap();
+        assert!(
+            matches!(&warnings[..], [warning] if warning.contains("the first hop is sampled") && warning.contains("Read-only")),
+            "{warnings:?}"
+        );
+        // Who owned what in the last super-epoch, the fourth, is there to be read.
+        let current = std::fs::read_to_string(out.join("assignments/CURRENT")).unwrap();
+        assert!(current.contains('4'), "{current}");
+        assert!(out.join("assignments/4").exists());
+    }
+    let wanted = TrainConfig {
+        first_hop: FirstHop::Preaggregated,
+        ..config()
+    };
+    let error = run(&store, &wanted, &folder.path().join("wanted.run"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("Read-only file system") && error.contains("--first-hop sampled"),
+        "{error}"
+    );
+}
+
+#[test]
+fn runs_that_share_a_store_at_the_same_time_are_as_they_are_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let current = || std::fs::read(store.path().join("assignments/CURRENT")).unwrap();
+    let before = current();
+    let configs = [
+        (2, 1, Schedule::Sweep),
+        (4, 9, Schedule::Shuffle),
+        (3, 5, Schedule::Fixed),
+    ]
+    .map(|(partitions, seed, schedule)| TrainConfig {
+        partitions,
+        seed,
+        schedule,
+        repartition_every: 1,
+        first_hop: FirstHop::Sampled,
+        ..config()
+    });
+    let out = |name: &str, config: &TrainConfig| folder.path().join(format!("{name}-{}.run", config.partitions));
+    let alone: Vec<_> = configs
+        .iter()
+        .map(|config| run(&store, config, &out("alone", config)).unwrap())
+        .collect();
+    let together: Vec<_> = thread::scope(|scope| {
+        let runs: Vec<_> = configs
+            .iter()
+            .map(|config| scope.spawn(|| run(&store, config, &out("together", config)).unwrap()))
+            .collect();
+        runs.into_iter().map(|run| run.join().unwrap()).collect()
+    });
+    assert!(alone == together);
+    assert!(current() == before, "the store's own assignment is what it was");
+}

@@ -1,0 +1,206 @@
+//! A run that is told to stop, at any moment, ends as if it had not been.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use grappa_engine::{progress::Progress, store::Store};
+use grappa_trainer::{
+    Error,
+    run::{
+        checkpoint::Checkpoint,
+        config::{HaloMode, TrainConfig},
+        folder::RunFolder,
+        journal::{EpochRecord, read_records},
+        summary::Summary,
+    },
+    train::{Watcher, train},
+};
+use tch::Device;
+
+use crate::stores::{DENSE, config, store};
+
+/// Says to stop when it was asked so many times.
+struct Stopping {
+    asked: AtomicU64,
+    stop_at: u64,
+    stage: std::sync::Mutex<String>,
+}
+
+impl Stopping {
+    fn at(stop_at: u64) -> Self {
+        Self {
+            asked: AtomicU64::new(0),
+            stop_at,
+            stage: std::sync::Mutex::default(),
+        }
+    }
+}
+
+impl Progress for Stopping {
+    fn stage(&self, name: &str, _bytes: Option<u64>) {
+        *self.stage.lock().unwrap() = name.to_owned();
+    }
+
+    fn advance(&self, _bytes: u64, _edges: u64) {}
+
+    fn is_stopped(&self) -> bool {
+        self.asked.fetch_add(1, Relaxed) + 1 >= self.stop_at
+    }
+}
+
+impl Watcher for Stopping {
+    fn progress(&self) -> &dyn Progress {
+        self
+    }
+
+    fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
+
+    fn warn(&mut self, what: &str) {
+        panic!("{what}");
+    }
+}
+
+/// Runs or resumes until `watcher` says to stop.
+fn run(
+    store: &Arc<Store>,
+    config: &TrainConfig,
+    path: &Path,
+    resume: bool,
+    watcher: &mut Stopping,
+) -> Result<Summary, Error> {
+    let folder = match resume {
+        false => RunFolder::create(path, config).unwrap(),
+        true => RunFolder::resume(path).unwrap(),
+    };
+    train(store.clone(), config.clone(), &folder, resume, Device::Cpu, watcher)
+}
+
+/// The last checkpoint of a run and the records of its epochs, without what a clock said.
+fn left(path: &Path) -> (Checkpoint, Vec<String>) {
+    let folder = RunFolder::resume(path).unwrap();
+    let (_, mut checkpoint) = folder.checkpoints(3).unwrap().latest().unwrap().found.unwrap();
+    checkpoint.state.seconds = 0.0;
+    for list in [
+        &mut checkpoint.parameters,
+        &mut checkpoint.buffers,
+        &mut checkpoint.optimizer,
+        &mut checkpoint.history,
+    ] {
+        list.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    let told = |record: EpochRecord| {
+        format!(
+            "{} {} {} {:?} {:?} {:?} {} {} {:?}",
+            record.epoch,
+            record.step,
+            record.loss,
+            record.train_accuracy,
+            record.val_accuracy,
+            record.test_accuracy,
+            record.sampled_edges,
+            record.bytes_sent,
+            record.coverage_mean,
+        )
+    };
+    (checkpoint, read_records(path).unwrap().into_iter().map(told).collect())
+}
+
+fn assert_same(found: &(Checkpoint, Vec<String>), expected: &(Checkpoint, Vec<String>), context: &str) {
+    assert!(found.1 == expected.1, "{context}: {:#?} {:#?}", found.1, expected.1);
+    let (found, expected) = (&found.0, &expected.0);
+    assert!(
+        found.state == expected.state,
+        "{context}: {:?} {:?}",
+        found.state,
+        expected.state
+    );
+    assert!(found.parameters == expected.parameters, "{context}: parameters");
+    assert!(found.buffers == expected.buffers, "{context}: buffers");
+    assert!(found.optimizer == expected.optimizer, "{context}: moments");
+    assert!(found.history == expected.history, "{context}: history");
+}
+
+/// Every part of a run's state is at stake: history that is older than the parameters, a norm's buffers, Adam's moments, a
+/// learning rate that changes in each step, partitions that change, evaluations that are not after each epoch.
+fn everything() -> TrainConfig {
+    TrainConfig {
+        layers: 4,
+        norm: "batch".parse().unwrap(),
+        halo: HaloMode::History,
+        partitions: 2,
+        repartition_every: 2,
+        epochs: 4,
+        batch: "32".parse().unwrap(),
+        eval_every: 2,
+        checkpoint_every: 3,
+        warmup: 2.5,
+        ..config()
+    }
+}
+
+#[test]
+fn a_run_stopped_at_any_moment_resumes_to_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let config = everything();
+    let mut straight = Stopping::at(u64::MAX);
+    let path = folder.path().join("straight.run");
+    run(&store, &config, &path, false, &mut straight).unwrap();
+    let expected = left(&path);
+    let asked = straight.asked.into_inner();
+
+    let mut stages = Vec::new();
+    const MOMENTS: u64 = 24;
+    for moment in 0..MOMENTS {
+        // As if it was the first run on this store.
+        fs::remove_dir_all(store.path().join("aggregates")).unwrap();
+        let path = folder.path().join(format!("{moment}.run"));
+        let mut stopping = Stopping::at(1 + asked * moment / MOMENTS);
+        let error = run(&store, &config, &path, false, &mut stopping).unwrap_err();
+        assert!(error.is_stopped(), "{error}");
+        let stage = stopping.stage.into_inner().unwrap();
+        run(&store, &config, &path, true, &mut Stopping::at(u64::MAX)).unwrap();
+        assert_same(&left(&path), &expected, &format!("{error}, in {stage}"));
+        stages.push(format!("{stage}: {error}"));
+    }
+    let was = |stage: &str, place: &str| {
+        let found = stages.iter().any(|at| at.starts_with(stage) && at.contains(place));
+        assert!(found, "never stopped in {stage} {place}: {stages:#?}");
+    };
+    was("training", "after step");
+    was("aggregating", "after step");
+    was("aggregating", "stopped");
+}
+
+#[test]
+fn a_run_stopped_again_and_again_ends_with_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let config = everything();
+    let path = folder.path().join("straight.run");
+    let mut straight = Stopping::at(u64::MAX);
+    run(&store, &config, &path, false, &mut straight).unwrap();
+    let asked = straight.asked.into_inner();
+
+    let stopped = folder.path().join("stopped.run");
+    let mut stops = 0;
+    while let Err(error) = run(
+        &store,
+        &config,
+        &stopped,
+        stops > 0,
+        &mut Stopping::at(asked / 5 + 7 * stops),
+    ) {
+        assert!(error.is_stopped(), "{error}");
+        stops += 1;
+        assert!(stops < 50, "it gets nowhere");
+    }
+    assert!(stops >= 3, "{stops}");
+    assert_same(&left(&stopped), &left(&path), "stopped again and again");
+}
