@@ -13,6 +13,9 @@ use crate::command::{output, program, root};
 /// The largest file that belongs in the repository.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
+/// The page that names a test for each promise.
+const PROMISES: &str = "docs/reliability.md";
+
 /// What code and pages must not contain, and why. Split, or this file would be found.
 const FORBIDDEN: [(&str, &str); 8] = [
     (concat!("TO", "DO"), "do it, or file an issue"),
@@ -32,6 +35,7 @@ pub fn tidy() -> Result<()> {
         check_file(file, &mut problems)?;
     }
     check_formats(&files, &mut problems)?;
+    check_promises(&files, &mut problems)?;
     if problems.is_empty() {
         eprintln!("tidy: {} files", files.len());
         return Ok(());
@@ -165,6 +169,55 @@ fn check_formats(files: &[PathBuf], problems: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
+/// Every promise of `docs/reliability.md` names tests, and each of them exists.
+fn check_promises(files: &[PathBuf], problems: &mut Vec<String>) -> Result<()> {
+    let mut tests = BTreeSet::new();
+    for file in files {
+        if file.extension().is_some_and(|extension| extension == "rs") {
+            tests.extend(test_names(&fs::read_to_string(root().join(file))?));
+        }
+    }
+    let page = fs::read_to_string(root().join(PROMISES)).with_context(|| format!("cannot read {PROMISES}"))?;
+    check_promised_tests(&page, &tests, problems);
+    Ok(())
+}
+
+fn check_promised_tests(page: &str, tests: &BTreeSet<String>, problems: &mut Vec<String>) {
+    // Of each table: the header, the rule below it, and a promise in each row.
+    let rows = (1..).zip(page.lines()).filter(|(_, line)| line.starts_with("| "));
+    for (number, row) in rows.filter(|(_, line)| !line.starts_with("| promise |")) {
+        let column = row
+            .trim_end_matches([' ', '|'])
+            .rsplit(" | ")
+            .next()
+            .unwrap_or_default();
+        let names: Vec<&str> = column.split('`').skip(1).step_by(2).collect();
+        if names.is_empty() {
+            problems.push(format!("{PROMISES}:{number}: the promise names no test"));
+        }
+        for name in names.into_iter().filter(|name| !tests.contains(*name)) {
+            problems.push(format!("{PROMISES}:{number}: there is no test `{name}`"));
+        }
+    }
+}
+
+/// The names of the functions after `#[test]` in a Rust file.
+fn test_names(source: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut after_test = false;
+    for line in source.lines().map(str::trim) {
+        match line.strip_prefix("fn ").and_then(|rest| rest.split_once('(')) {
+            Some((name, _)) if after_test => {
+                names.push(name.to_owned());
+                after_test = false;
+            }
+            Some(_) => after_test = false,
+            None => after_test |= line == "#[test]",
+        }
+    }
+    names
+}
+
 /// The four letters of each `pub const NAME: Self = Self(*b"NAME");`.
 fn file_kinds(source: &str) -> Vec<String> {
     source
@@ -215,6 +268,26 @@ mod tests {
         assert_eq!(check("Date: 2026-01-31\nMachine: two cores"), 0);
         assert_eq!(check("Machine: two cores, 12-34-56"), 1);
         assert_eq!(check("measured"), 2);
+    }
+
+    #[test]
+    fn a_promise_needs_a_test_that_exists() {
+        let tests = BTreeSet::from(["a_test".to_owned()]);
+        let page = "| promise | tests |\n|---|---|\n| one | `a_test` |\n| two | none |\n| three | `a_test`, `gone` |\n";
+        let problems = problems_of(|problems| check_promised_tests(page, &tests, problems));
+        assert_eq!(
+            problems,
+            [
+                "docs/reliability.md:4: the promise names no test",
+                "docs/reliability.md:5: there is no test `gone`"
+            ]
+        );
+    }
+
+    #[test]
+    fn names_of_tests_are_read_from_the_source() {
+        let source = "#[test]\n#[cfg(unix)]\nfn a_test() {}\nfn helper(x: u8) {}\n    #[test]\n    fn another() {\n";
+        assert_eq!(test_names(source), ["a_test", "another"]);
     }
 
     #[test]
