@@ -109,6 +109,9 @@ fn is_cached(file: &File, offset: u64) -> Result<bool> {
 mod tests {
     use super::*;
 
+    /// The number by which statfs knows tmpfs.
+    const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+
     #[test]
     fn a_file_just_read_is_cached_and_then_forgotten() {
         let folder = tempfile::tempdir().unwrap();
@@ -116,9 +119,10 @@ mod tests {
         fs::write(&path, vec![1; 8 << 20]).unwrap();
         fs::read(&path).unwrap();
         assert!(!all_cold(&[File::open(&path).unwrap()]).unwrap());
-        // In a file system without a disk nothing can be forgotten; then that is what it says.
-        let told = forget(std::slice::from_ref(&path)).unwrap();
-        assert_eq!(told, all_cold(&[File::open(&path).unwrap()]).unwrap());
+        // A file system without a disk forgets nothing, and `forget` says so. Looking at pages can start a read-ahead, so
+        // what is cached is not looked at a second time without forgetting first.
+        let in_memory = rustix::fs::statfs(&path).unwrap().f_type == TMPFS;
+        assert_eq!(forget(std::slice::from_ref(&path)).unwrap(), !in_memory);
     }
 
     #[test]

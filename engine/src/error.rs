@@ -179,6 +179,15 @@ impl Error {
         }
     }
 
+    /// Whether a file that was read is damaged, changed meanwhile, or lies on a disk that cannot read it.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Format { .. } | Self::Read { .. } | Self::Changed { .. } => true,
+            Self::Interrupted { source, .. } => source.is_damage(),
+            _ => false,
+        }
+    }
+
     /// For `map_err`: a format error in `path`.
     pub fn format(path: impl AsRef<Path>) -> impl FnOnce(FormatError) -> Self {
         move |source| Self::Format {

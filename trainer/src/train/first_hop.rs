@@ -75,6 +75,8 @@ pub fn choose(
         // Another process was faster.
         Err(_) if matches!(Aggregates::open(store, kind), Ok(Some(_))) => Ok(Some(kind)),
         Err(error) if error.is_stopped() => Err(error),
+        // Training would read the same files.
+        Err(Error::Engine(error)) if error.is_damage() => Err(error.into()),
         Err(error) if is_wanted => Err(Error::Options(format!(
             "the first hop can't be pre-aggregated: {error}; make room in the store, or use --first-hop sampled or auto"
         ))),

@@ -170,6 +170,7 @@ impl<'a> Run<'a> {
             !options.edge_options.undirected,
             "generated graphs are as their model says"
         );
+        workers::check_threads(options.threads)?;
         let generator = Generator::new(options.recipe.clone())?;
         let nodes = generator.nodes();
         let chunks = options.chunk_map(&generator)?;

@@ -153,7 +153,7 @@ fn a_file_of_another_model_or_damaged_is_an_error_that_names_it() {
         .expect_err("there is no file")
         .to_string();
     assert!(
-        error.contains("cannot read") && error.contains("model.safetensors"),
+        error.contains("cannot open") && error.contains("model.safetensors"),
         "{error}"
     );
 

@@ -257,7 +257,7 @@ fn a_wrong_value_is_named_with_its_line_and_what_would_be_right() {
     let missing = TrainConfig::layered(Some(&PathBuf::from("no/such.toml")), &none())
         .unwrap_err()
         .to_string();
-    assert!(missing.contains("cannot read no/such.toml"), "{missing}");
+    assert!(missing.contains("cannot open no/such.toml"), "{missing}");
 }
 
 #[test]
