@@ -15,10 +15,13 @@ pub enum Dataset {
     Wordnet,
     /// Products that are bought together, and their categories
     AmazonComputers,
+    /// Papers and their subjects: small, to try the bench
+    Cora,
 }
 
 impl Dataset {
-    pub const ALL: [Self; 3] = [Self::DebianBookworm, Self::Wordnet, Self::AmazonComputers];
+    /// Those of the record.
+    pub const RECORDED: [Self; 3] = [Self::DebianBookworm, Self::Wordnet, Self::AmazonComputers];
 
     /// What its folder is called.
     pub fn name(self) -> &'static str {
@@ -26,6 +29,7 @@ impl Dataset {
             Self::DebianBookworm => "debian-bookworm",
             Self::Wordnet => "wordnet",
             Self::AmazonComputers => "amazon-computers",
+            Self::Cora => "cora",
         }
     }
 

@@ -55,7 +55,7 @@ struct Args {
     #[arg(long, value_name = "DIR")]
     stores: Option<PathBuf>,
     /// Graphs to train on
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Dataset::ALL)]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Dataset::RECORDED)]
     datasets: Vec<Dataset>,
     #[command(flatten)]
     lists: Lists,

@@ -73,7 +73,7 @@ pub fn of(state: &State, dataset: Dataset) -> Table {
 pub fn notes(state: &State) -> String {
     let mut sent: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
     let (mut runs, mut seconds) = (0, 0.0);
-    for noted in Dataset::ALL.into_iter().flat_map(|dataset| state.of(dataset)) {
+    for noted in Dataset::RECORDED.into_iter().flat_map(|dataset| state.of(dataset)) {
         runs += 1;
         seconds += noted.ended.seconds;
         let partitions = noted.run.variant.partitions;

@@ -6,7 +6,7 @@
 //! Every creation, sync, rename and removal that a resumed run depends on goes through this module, for three reasons. New files are
 //! made so that they never follow a symbolic link ([`create_file`], [`Temporary`]). Folders and files that grow belong to
 //! one process at a time ([`FolderLock`], [`Temporary`]). And tests can end the process before each of these calls
-//! ([`faults`]).
+//! (`faults`).
 
 #[cfg(debug_assertions)]
 mod faults;
