@@ -74,9 +74,18 @@ fn one_of_two_generators_makes_the_store() {
 
 /// A generator that takes long enough to look at what others do meanwhile.
 fn slow(out: &Path) -> Command {
+    generator("20", out)
+}
+
+/// A generator that takes so long that it must be killed.
+fn slower(out: &Path) -> Command {
+    generator("23", out)
+}
+
+fn generator(scale: &str, out: &Path) -> Command {
     let mut command = command("grappa-gen");
     command
-        .args(["rmat", "--scale", "20", "--threads", "1", "--quiet", "--out"])
+        .args(["rmat", "--scale", scale, "--threads", "1", "--quiet", "--out"])
         .arg(out);
     command
 }
@@ -104,14 +113,14 @@ fn killed(mut child: Child) {
 fn whoever_is_late_hears_who_makes_the_store_and_of_resume_only_when_nobody_does() {
     let folder = memory_folder();
     let store = folder.path().join("graph.grappa");
-    let child = spawn_until(&mut slow(&store), &folder.path().join("graph.grappa.partial/journal"));
+    let child = spawn_until(&mut slower(&store), &folder.path().join("graph.grappa.partial/journal"));
     let pid = format!("pid {}", child.id());
     for more in [None, Some("--resume")] {
-        let late: Ran = run(slow(&store).args(more)).failure(&["graph.grappa.partial", "another process", &pid]);
+        let late: Ran = run(slower(&store).args(more)).failure(&["graph.grappa.partial", "another process", &pid]);
         assert!(!late.stderr.contains("--resume"), "{}", late.stderr);
     }
     killed(child);
-    run(&mut slow(&store)).failure(&["graph.grappa.partial", "--resume"]);
+    run(&mut slower(&store)).failure(&["graph.grappa.partial", "--resume"]);
     assert_eq!(names_in(folder.path()), ["graph.grappa.partial"]);
 }
 

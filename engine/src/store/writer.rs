@@ -31,6 +31,8 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
+    time::Duration,
 };
 
 use crossbeam::channel::{self, Receiver};
@@ -69,6 +71,10 @@ const SAMPLE_EDGES: usize = 1 << 15;
 /// Encoded bytes that are kept before they go to the file.
 const DRAIN_BYTES: usize = 256 << 10;
 
+/// How often a folder in which nothing has begun is looked at again, and how long is waited in between.
+const EMPTY_LOOKS: u32 = 20;
+const EMPTY_LOOK: Duration = Duration::from_millis(10);
+
 /// Chunks whose files may wait to be synced.
 const SYNC_QUEUE: usize = 8;
 /// Threads that sync files. They wait for the disk, and together they wait for fewer commits of the file system.
@@ -81,6 +87,11 @@ pub struct StoreFolder {
     partial: PathBuf,
     scratch: PathBuf,
     _lock: Arc<FolderLock>,
+}
+
+/// Whether the run that made the folder of an unfinished store has noted nothing yet.
+fn nothing_begun(partial: &Path) -> Result<bool> {
+    Ok(!partial.join(files::MANIFEST).exists() && Journal::is_empty(&partial.join(JOURNAL))?)
 }
 
 /// What became of a folder left by an earlier run.
@@ -101,6 +112,7 @@ impl StoreFolder {
     /// If `store` exists, another process is making it, or an earlier run left a folder and `resume` does not ask for it.
     pub fn begin(store: &Path, tmp: Option<&Path>, resume: bool) -> Result<(Self, Begun)> {
         let partial = partial_folder(store);
+        let mut looks = 0;
         let (lock, begun) = loop {
             if store.symlink_metadata().is_ok() {
                 let what =
@@ -126,13 +138,21 @@ impl StoreFolder {
                 }
                 continue;
             }
+            // Whoever makes the folder locks it a moment later. A process that comes in between must not take it for one
+            // that an earlier run left.
+            if begun == Begun::Resumed && !resume && looks < EMPTY_LOOKS && nothing_begun(&partial)? {
+                looks += 1;
+                drop(lock);
+                thread::sleep(EMPTY_LOOK);
+                continue;
+            }
             break (lock, begun);
         };
         if begun == Begun::Resumed && !resume {
             let what = "an earlier run left this unfinished store; continue it with --resume, or remove it";
             return Err(Error::input(&partial, Position::Whole, what));
         }
-        if !partial.join(files::MANIFEST).exists() && Journal::is_empty(&partial.join(JOURNAL))? {
+        if nothing_begun(&partial)? {
             // What is there may be of a run with other options: nothing of it may get into the store.
             clear(&partial)?;
         }
@@ -266,7 +286,7 @@ impl StoreFolder {
             Ok(())
         };
         let sync_all = |to_sync| sync_all(to_sync).inspect_err(|_| failed.store(true, Ordering::Relaxed));
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let syncers: Vec<_> = (0..SYNC_THREADS)
                 .map(|_| {
                     let to_sync = to_sync.clone();
