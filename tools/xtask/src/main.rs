@@ -46,7 +46,11 @@ enum Task {
     /// Run all tests, the trainer's too (does `setup` first)
     Test,
     /// What CI runs: all of this, with the quickstart's programs unoptimised, and a build without libtorch and Python
-    Ci,
+    Ci {
+        /// Leave the tests to `cargo xtask test`
+        #[arg(long)]
+        no_tests: bool,
+    },
     /// Run each bench once, at a tiny size, to see that it works
     Benches,
     /// Fuzz parsers and decoders with mutated files
@@ -83,7 +87,7 @@ fn main() -> ExitCode {
             setup::setup(cuda).map(|torch| println!("libtorch is in {}", torch.display()))
         }
         Task::Test => test::test(|_| String::new()),
-        Task::Ci => ci::ci(),
+        Task::Ci { no_tests } => ci::ci(!no_tests),
         Task::Benches => benches::benches(),
         Task::Fuzz { target, seconds } => fuzz::fuzz(target.as_deref(), seconds),
         Task::Lint => lint::lint(),
