@@ -23,6 +23,7 @@ pub mod labels;
 pub mod manifest;
 pub mod order;
 pub mod order_table;
+pub mod random;
 pub mod rows;
 mod span;
 pub mod splits;

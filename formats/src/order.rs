@@ -7,7 +7,7 @@
 //!
 //! Cost: some 15 instructions a round and value, independent between values, so that a loop over many is vectorised.
 
-use crate::NODES_MAX;
+use crate::{NODES_MAX, random::SplitMix64};
 
 /// Number of Feistel rounds. Four suffice for a pseudo-random permutation given good round functions (Luby and Rackoff
 /// 1988); ours are cheap, and domains can be tiny.
@@ -33,8 +33,8 @@ impl Feistel {
         // Both halves get at least one bit, and at most twenty.
         let bits = (64 - nodes.saturating_sub(1).leading_zeros()).max(2);
         let (low_bits, high_bits) = (bits / 2, bits - bits / 2);
-        let mut state = seed;
-        let keys = std::array::from_fn(|_| (split_mix(&mut state) >> 32) as u32);
+        let mut random = SplitMix64::new(seed);
+        let keys = std::array::from_fn(|_| (random.draw() >> 32) as u32);
         Self {
             nodes,
             low_bits,
@@ -132,15 +132,6 @@ fn mix(half: u32, key: u32) -> u32 {
     x ^= x >> 15;
     x = x.wrapping_mul(0x85eb_ca77);
     x ^ x >> 16
-}
-
-/// SplitMix64 (Steele, Lea and Flood 2014): expands the seed into round keys.
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 #[cfg(test)]
