@@ -17,13 +17,12 @@
 //!
 //! Conversion is by slices, in loops that the compiler vectorises: it must keep up with several drives.
 
-use half::{f16, slice::HalfFloatSliceExt};
-
+pub use crate::dtype::SourceDtype;
 use crate::{
     FormatError, Result,
     bytes::{Fields, check_payload_length},
     container::{Header, PAGE_BYTES},
-    manifest::FeatureDtype,
+    dtype::{FeatureDtype, SCALE_MAX, split_scale},
     span::ChunkSpan,
 };
 
@@ -32,13 +31,6 @@ pub const DIM_MAX: u32 = 1 << 24;
 
 /// Rows start at multiples of this many bytes, so that an f32 never straddles two pages.
 const ROW_ALIGN: u64 = 4;
-
-/// The largest scale of an int8 row: 127 times the next one is infinite.
-const SCALE_MAX: f32 = (f32::MAX / 127.0).next_down();
-
-/// Values that are converted at a time between half precision and f32: few enough for the first-level cache, enough to
-/// forget the cost of a call.
-const LANES: usize = 64;
 
 /// The distance between rows, in bytes, that costs least: the product of size and average number of pages touched,
 /// at most an eighth above the row's own size (but a multiple of four).
@@ -200,12 +192,7 @@ impl FeatureLayout {
         assert_eq!(row.len(), self.stride as usize, "bytes of a row");
         let (row, padding) = row.split_at_mut(self.row_bytes());
         padding.fill(0);
-        match self.dtype {
-            FeatureDtype::F32 => encode_f32(values, row),
-            FeatureDtype::F16 => encode_f16(values, row),
-            FeatureDtype::Bf16 => encode_bf16(values, row),
-            FeatureDtype::Int8 => encode_int8(values, row),
-        }
+        self.dtype.encode(values, row);
     }
 
     /// Reads one row, of which the padding may be missing, into `values`.
@@ -214,13 +201,7 @@ impl FeatureLayout {
     /// If `values` is not `dim` long, or `row` shorter than a row.
     pub fn decode_row(&self, row: &[u8], values: &mut [f32]) {
         assert_eq!(values.len(), self.dim as usize, "values of a row");
-        let row = &row[..self.row_bytes()];
-        match self.dtype {
-            FeatureDtype::F32 => decode_f32(row, values),
-            FeatureDtype::F16 => decode_f16(row, values),
-            FeatureDtype::Bf16 => decode_bf16(row, values),
-            FeatureDtype::Int8 => decode_int8(row, values),
-        }
+        self.dtype.decode(&row[..self.row_bytes()], values);
     }
 
     /// Writes many rows: `rows` has `stride` bytes for each `dim` values.
@@ -338,173 +319,8 @@ impl FeatureLayout {
     }
 }
 
-/// The type of a value in somebody else's array, little-endian.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SourceDtype {
-    /// IEEE 754 binary16.
-    F16,
-    /// The upper half of binary32.
-    Bf16,
-    /// IEEE 754 binary32.
-    F32,
-    /// IEEE 754 binary64.
-    F64,
-    /// A signed byte.
-    I8,
-    /// A signed 16-bit integer.
-    I16,
-    /// A signed 32-bit integer.
-    I32,
-    /// A signed 64-bit integer.
-    I64,
-    /// A byte, or a truth value.
-    U8,
-    /// An unsigned 16-bit integer.
-    U16,
-    /// An unsigned 32-bit integer.
-    U32,
-    /// An unsigned 64-bit integer.
-    U64,
-}
-
-impl SourceDtype {
-    /// Bytes a value takes.
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::I8 | Self::U8 => 1,
-            Self::F16 | Self::Bf16 | Self::I16 | Self::U16 => 2,
-            Self::F32 | Self::I32 | Self::U32 => 4,
-            Self::F64 | Self::I64 | Self::U64 => 8,
-        }
-    }
-
-    /// Converts values to f32, rounding to nearest.
-    ///
-    /// # Panics
-    /// If `source` does not hold as many values as `values`.
-    pub fn to_f32(self, source: &[u8], values: &mut [f32]) {
-        assert_eq!(source.len(), values.len() * self.bytes(), "bytes of {self:?}");
-        match self {
-            Self::F16 => decode_f16(source, values),
-            Self::Bf16 => decode_bf16(source, values),
-            Self::F32 => decode_f32(source, values),
-            Self::F64 => convert(source, values, |b| f64::from_le_bytes(b) as f32),
-            Self::I8 => convert(source, values, |b| i8::from_le_bytes(b).into()),
-            Self::I16 => convert(source, values, |b| i16::from_le_bytes(b).into()),
-            Self::I32 => convert(source, values, |b| i32::from_le_bytes(b) as f32),
-            Self::I64 => convert(source, values, |b| i64::from_le_bytes(b) as f32),
-            Self::U8 => convert(source, values, |b| u8::from_le_bytes(b).into()),
-            Self::U16 => convert(source, values, |b| u16::from_le_bytes(b).into()),
-            Self::U32 => convert(source, values, |b| u32::from_le_bytes(b) as f32),
-            Self::U64 => convert(source, values, |b| u64::from_le_bytes(b) as f32),
-        }
-    }
-}
-
-#[inline(always)]
-fn convert<const N: usize>(source: &[u8], values: &mut [f32], one: impl Fn([u8; N]) -> f32) {
-    for (value, bytes) in values.iter_mut().zip(source.as_chunks().0) {
-        *value = one(*bytes);
-    }
-}
-
 /// Whether `magnitude < limit`; not-a-number is not.
 #[inline(always)]
 fn below(magnitude: f32, limit: f32) -> bool {
     magnitude < limit
-}
-
-fn encode_f32(values: &[f32], row: &mut [u8]) {
-    for (bytes, value) in row.as_chunks_mut().0.iter_mut().zip(values) {
-        *bytes = value.to_le_bytes();
-    }
-}
-
-fn decode_f32(row: &[u8], values: &mut [f32]) {
-    convert(row, values, f32::from_le_bytes);
-}
-
-fn encode_f16(values: &[f32], row: &mut [u8]) {
-    let mut halves = [f16::ZERO; LANES];
-    for (values, bytes) in values.chunks(LANES).zip(row.as_chunks_mut().0.chunks_mut(LANES)) {
-        let halves = &mut halves[..values.len()];
-        halves.convert_from_f32_slice(values);
-        for (bytes, half) in bytes.iter_mut().zip(halves) {
-            *bytes = half.to_le_bytes();
-        }
-    }
-}
-
-fn decode_f16(row: &[u8], values: &mut [f32]) {
-    let mut halves = [f16::ZERO; LANES];
-    for (values, bytes) in values.chunks_mut(LANES).zip(row.as_chunks().0.chunks(LANES)) {
-        let halves = &mut halves[..values.len()];
-        for (half, bytes) in halves.iter_mut().zip(bytes) {
-            *half = f16::from_le_bytes(*bytes);
-        }
-        halves.convert_to_f32_slice(values);
-    }
-}
-
-fn encode_bf16(values: &[f32], row: &mut [u8]) {
-    for (bytes, value) in row.as_chunks_mut().0.iter_mut().zip(values) {
-        let bits = value.to_bits();
-        // To nearest, ties to even; a carry into the exponent is right, but must not turn not-a-number into infinity.
-        let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-        let upper = if value.is_nan() { bits >> 16 | 0x40 } else { rounded };
-        *bytes = (upper as u16).to_le_bytes();
-    }
-}
-
-fn decode_bf16(row: &[u8], values: &mut [f32]) {
-    convert(row, values, |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16));
-}
-
-/// `scale = max(|v|) / 127`, `q = v / scale` rounded to nearest, ties to even.
-fn encode_int8(values: &[f32], row: &mut [u8]) {
-    let (head, quanta) = row.split_at_mut(4);
-    // Eight running maxima, so that the loop is not one long chain; what is not finite does not count.
-    let mut maxima = [0f32; 8];
-    let (eights, rest) = values.as_chunks::<8>();
-    for eight in eights {
-        for (max, value) in maxima.iter_mut().zip(eight) {
-            *max = larger(*max, value.abs());
-        }
-    }
-    let max = rest.iter().map(|v| v.abs()).chain(maxima).fold(0.0, larger);
-    let scale = (max / 127.0).min(SCALE_MAX);
-    head.copy_from_slice(&scale.to_le_bytes());
-    if scale == 0.0 {
-        quanta.fill(0);
-        return;
-    }
-    for (q, value) in quanta.iter_mut().zip(values) {
-        let value = if value.is_nan() { 0.0 } else { *value };
-        // Clamping is for infinities, and for scales so small that they are inexact. What is added has a last place of
-        // 1 and ends in zeros, so that the sum is rounded to an integer, which is its low bits: unlike a cast, which
-        // saturates, this vectorises.
-        let sum = (value / scale).clamp(-127.0, 127.0) + 12_582_912.0;
-        *q = sum.to_bits() as u8;
-    }
-}
-
-#[inline(always)]
-fn larger(max: f32, magnitude: f32) -> f32 {
-    if magnitude > max && magnitude < f32::INFINITY {
-        magnitude
-    } else {
-        max
-    }
-}
-
-fn decode_int8(row: &[u8], values: &mut [f32]) {
-    let (scale, quanta) = split_scale(row);
-    for (value, q) in values.iter_mut().zip(quanta) {
-        *value = scale * f32::from(*q as i8);
-    }
-}
-
-fn split_scale(row: &[u8]) -> (f32, &[u8]) {
-    let (scale, quanta) = row.split_first_chunk().expect("an int8 row starts with its scale");
-    (f32::from_le_bytes(*scale), quanta)
 }

@@ -15,16 +15,35 @@
 //!
 //! Any row is found without reading another; a class costs one load.
 
+use rkyv::{Archive, Deserialize, Serialize};
+
 use crate::{
     FormatError, Result,
     bytes::{Fields, check_payload_length, check_payload_slice},
     container::Header,
-    manifest::{LabelKind, LabelSpec},
     span::ChunkSpan,
 };
 
 /// The most classes there can be: that many values of 32 bits, less the one for unlabelled nodes.
 pub const CLASSES_MAX: u32 = u32::MAX;
+
+/// Labels of all nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub struct LabelSpec {
+    /// Number of classes.
+    pub classes: u32,
+    /// One class a node, or a set of classes.
+    pub kind: LabelKind,
+}
+
+/// One class a node, or a set of classes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
+pub enum LabelKind {
+    /// Each node is in one class, or unlabelled.
+    Single,
+    /// Each node is in any number of classes, or unlabelled.
+    Multi,
+}
 
 impl LabelSpec {
     /// Bytes a row takes.

@@ -16,6 +16,7 @@ mod bytes;
 pub mod chunks;
 pub mod container;
 pub mod dictionary;
+pub mod dtype;
 mod error;
 pub mod features;
 mod id;

@@ -13,6 +13,10 @@ use crate::{
     container::{self, FileKind},
     features::FeatureLayout,
 };
+pub use crate::{
+    dtype::FeatureDtype,
+    labels::{LabelKind, LabelSpec},
+};
 
 /// Everything there is to know about a store before its chunks are opened.
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
@@ -109,19 +113,6 @@ pub struct FeatureSpec {
     pub source: FeatureSource,
 }
 
-/// How a feature value is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
-pub enum FeatureDtype {
-    /// IEEE 754 binary32.
-    F32,
-    /// IEEE 754 binary16.
-    F16,
-    /// The upper half of binary32.
-    Bf16,
-    /// Signed 8-bit integers times the row's f32 scale, which comes first in the row.
-    Int8,
-}
-
 /// Where feature rows come from.
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub enum FeatureSource {
@@ -129,24 +120,6 @@ pub enum FeatureSource {
     Stored,
     /// The generator of `Manifest::generator`, from seed and external id; nothing is on disk.
     Procedural,
-}
-
-/// Labels of all nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
-pub struct LabelSpec {
-    /// Number of classes.
-    pub classes: u32,
-    /// One class a node, or a set of classes.
-    pub kind: LabelKind,
-}
-
-/// One class a node, or a set of classes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
-pub enum LabelKind {
-    /// Each node is in one class, or unlabelled.
-    Single,
-    /// Each node is in any number of classes, or unlabelled.
-    Multi,
 }
 
 /// A named set of nodes.
@@ -293,27 +266,6 @@ impl Manifest {
             return wrong(format!("the file name {:?} leads out of the store", file.path));
         }
         Ok(())
-    }
-}
-
-impl FeatureDtype {
-    /// Bytes of a row of `dim` values, without padding.
-    pub fn row_bytes(self, dim: u32) -> u32 {
-        match self {
-            Self::F32 => dim.saturating_mul(4),
-            Self::F16 | Self::Bf16 => dim.saturating_mul(2),
-            Self::Int8 => dim.saturating_add(4),
-        }
-    }
-
-    /// The name users write: `f32`, `f16`, `bf16` or `int8`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-            Self::Int8 => "int8",
-        }
     }
 }
 
