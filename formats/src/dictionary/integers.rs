@@ -1,0 +1,176 @@
+//! Dictionaries of integers.
+
+use std::{convert::Infallible, ops::Range, result::Result as StdResult};
+
+use super::meta::{DictionaryMeta, KeyKind, expect_kind};
+use crate::{FormatError, NODES_MAX, Result, bytes::check_payload_slice, container::Header};
+
+/// Encodes integers that arrive in ascending order.
+#[derive(Debug, Default)]
+pub struct IntegerDictionaryBuilder {
+    keys: u64,
+    last: u64,
+    ready: Vec<u8>,
+}
+
+impl IntegerDictionaryBuilder {
+    /// An empty dictionary.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends a key.
+    ///
+    /// # Panics
+    /// If it is not above the previous key, or if there are already 2^40 keys.
+    pub fn push(&mut self, key: u64) {
+        assert!(self.keys == 0 || key > self.last, "key {key} after {}", self.last);
+        assert!(self.keys < NODES_MAX, "more than 2^40 keys");
+        self.keys += 1;
+        self.last = key;
+        self.ready.extend_from_slice(&key.to_le_bytes());
+    }
+
+    /// Number of bytes that [`take_bytes`](Self::take_bytes) would return.
+    pub fn ready_bytes(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Takes the bytes of the payload that are ready.
+    pub fn take_bytes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// Ends the dictionary. Returns its meta and the rest of the payload.
+    pub fn finish(self) -> (DictionaryMeta, Vec<u8>) {
+        let meta = DictionaryMeta {
+            kind: KeyKind::Integers,
+            keys: self.keys,
+            key_bytes: 8 * self.keys,
+        };
+        (meta, self.ready)
+    }
+}
+
+/// Reader of a dictionary of integers.
+#[derive(Debug, Clone, Copy)]
+pub struct IntegerDictionary<'a> {
+    keys: &'a [[u8; 8]],
+    payload_offset: u64,
+}
+
+impl<'a> IntegerDictionary<'a> {
+    /// Reads `payload`, the payload of the file with this header. Checks the meta, not the keys.
+    pub fn new(header: &Header, payload: &'a [u8]) -> Result<Self> {
+        check_payload_slice(header, payload)?;
+        expect_kind(header, KeyKind::Integers)?;
+        Ok(Self {
+            keys: payload.as_chunks().0,
+            payload_offset: header.payload_offset,
+        })
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> u64 {
+        self.keys.len() as u64
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The external id of dense id `rank`.
+    ///
+    /// # Panics
+    /// If `rank` is not below the number of keys.
+    #[inline]
+    pub fn get(&self, rank: u64) -> u64 {
+        u64::from_le_bytes(self.keys[rank as usize])
+    }
+
+    /// The dense id of the external id `key`, if it is in the dictionary.
+    pub fn find(&self, key: u64) -> Option<u64> {
+        let found = find_integer(self.len(), key, |rank| Ok::<_, Infallible>(self.get(rank)));
+        found.unwrap_or_else(|never| match never {})
+    }
+
+    /// The external ids of a range of dense ids, in order.
+    ///
+    /// # Panics
+    /// If the range ends beyond the number of keys.
+    pub fn iter(&self, ranks: Range<u64>) -> impl Iterator<Item = u64> + use<'a> {
+        self.keys[ranks.start as usize..ranks.end as usize]
+            .iter()
+            .map(|key| u64::from_le_bytes(*key))
+    }
+
+    /// Checks that the keys ascend.
+    pub fn check(&self) -> Result<()> {
+        self.check_ranks(0..self.len())
+    }
+
+    /// Checks that the keys of a range of dense ids ascend and are above the key before the range. This is one part of
+    /// [`IntegerDictionary::check`], for checks by several threads.
+    ///
+    /// # Panics
+    /// If the range ends beyond the number of keys.
+    pub fn check_ranks(&self, ranks: Range<u64>) -> Result<()> {
+        let first = ranks.start.saturating_sub(1);
+        let mut keys = self.iter(first..ranks.end);
+        let Some(mut last) = keys.next() else { return Ok(()) };
+        for (rank, key) in (first + 1..).zip(keys) {
+            if key <= last {
+                return Err(FormatError::invalid(
+                    self.payload_offset + 8 * rank,
+                    format!("the dictionary is not sorted: {key} at rank {rank} comes after {last}"),
+                ));
+            }
+            last = key;
+        }
+        Ok(())
+    }
+}
+
+/// The position of `key` among `keys` sorted keys, if it is there. `get` reads the key at a position.
+///
+/// Interpolation and bisection alternate. Interpolation finds evenly spread keys in a few steps; bisection limits the
+/// steps for any keys to 2 log2(n).
+///
+/// # Errors
+/// The errors of `get`.
+pub fn find_integer<E>(
+    keys: u64,
+    key: u64,
+    mut get: impl FnMut(u64) -> StdResult<u64, E>,
+) -> StdResult<Option<u64>, E> {
+    if keys == 0 {
+        return Ok(None);
+    }
+    let (mut low, mut high) = (0, keys - 1);
+    let (mut low_key, mut high_key) = (get(low)?, get(high)?);
+    let mut interpolate = true;
+    // Invariant: if the key is there, its position is in `low..=high`.
+    while low_key < key && key < high_key && high - low > 1 {
+        let middle = if interpolate {
+            let share = u128::from(key - low_key) * u128::from(high - low) / u128::from(high_key - low_key);
+            low + (share as u64).clamp(1, high - low - 1)
+        } else {
+            low + (high - low) / 2
+        };
+        interpolate = !interpolate;
+        let middle_key = get(middle)?;
+        if middle_key <= key {
+            (low, low_key) = (middle, middle_key);
+        } else {
+            (high, high_key) = (middle, middle_key);
+        }
+    }
+    Ok(if low_key == key {
+        Some(low)
+    } else if high_key == key {
+        Some(high)
+    } else {
+        None
+    })
+}

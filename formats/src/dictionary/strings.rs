@@ -1,0 +1,302 @@
+//! Reading dictionaries of strings.
+
+use std::{cmp::Ordering, ops::Range};
+
+use super::{
+    BLOCK_KEYS,
+    block::{Entries, common_prefix},
+    meta::{KeyKind, expect_kind},
+};
+use crate::{
+    FormatError, Result,
+    bytes::{check_payload_slice, u64_entry},
+    container::Header,
+};
+
+/// Reader of a dictionary of byte strings.
+#[derive(Debug, Clone, Copy)]
+pub struct StringDictionary<'a> {
+    keys: u64,
+    /// All blocks.
+    blocks: &'a [u8],
+    /// The start of each block, 8 bytes each.
+    table: &'a [u8],
+    /// Zeros between blocks and table.
+    padding: &'a [u8],
+    payload_offset: u64,
+}
+
+impl<'a> StringDictionary<'a> {
+    /// Reads `payload`, the payload of the file with this header. Checks the meta, not the keys.
+    pub fn new(header: &Header, payload: &'a [u8]) -> Result<Self> {
+        check_payload_slice(header, payload)?;
+        let meta = expect_kind(header, KeyKind::Strings)?;
+        // The meta was checked against the length of the payload, so both splits are inside it.
+        let (blocks, rest) = payload.split_at(meta.key_bytes as usize);
+        let (padding, table) = rest.split_at(rest.len() - 8 * meta.blocks() as usize);
+        Ok(Self {
+            keys: meta.keys,
+            blocks,
+            table,
+            padding,
+            payload_offset: header.payload_offset,
+        })
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> u64 {
+        self.keys
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.keys == 0
+    }
+
+    /// Replaces `key` by the external id of dense id `rank`.
+    ///
+    /// # Panics
+    /// If `rank` is not below the number of keys.
+    pub fn get(&self, rank: u64, key: &mut Vec<u8>) -> Result<()> {
+        self.get_checked(rank, key, |_| Ok(()))
+    }
+
+    /// As [`StringDictionary::get`], and calls `check` with each range of the payload before reading it.
+    ///
+    /// # Panics
+    /// If `rank` is not below the number of keys.
+    pub fn get_checked(&self, rank: u64, key: &mut Vec<u8>, check: impl Fn(Range<u64>) -> Result<()>) -> Result<()> {
+        assert!(rank < self.keys, "rank {rank} of {}", self.keys);
+        let mut entries = self.block(rank / BLOCK_KEYS, check)?;
+        key.clear();
+        key.extend_from_slice(entries.first()?);
+        for _ in 0..rank % BLOCK_KEYS {
+            entries.next(key.len())?.apply_to(key);
+        }
+        Ok(())
+    }
+
+    /// The dense id of the external id `key`, if it is in the dictionary.
+    ///
+    /// Costs one access to the table and one to the blocks for each step of a bisection over blocks, then a scan of one
+    /// block.
+    pub fn find(&self, key: &[u8]) -> Result<Option<u64>> {
+        self.find_checked(key, |_| Ok(()))
+    }
+
+    /// As [`StringDictionary::find`], and calls `check` with each range of the payload before reading it.
+    pub fn find_checked(&self, key: &[u8], check: impl Fn(Range<u64>) -> Result<()>) -> Result<Option<u64>> {
+        // Find the last block whose first key is not above the wanted key.
+        let (mut low, mut high) = (0, self.keys.div_ceil(BLOCK_KEYS));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.block(middle, &check)?.first()?.cmp(key) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok(Some(middle * BLOCK_KEYS)),
+                Ordering::Greater => high = middle,
+            }
+        }
+        let Some(block) = low.checked_sub(1) else {
+            return Ok(None);
+        };
+        let first = block * BLOCK_KEYS;
+        let mut entries = self.block(block, check)?;
+        // Scan the block without rebuilding its keys. Invariant: the last entry is below the wanted key, and they have the
+        // first `matched` bytes in common. `shared` is what the next entry has in common with the last entry.
+        //   shared > matched: the entry differs from the wanted key where the last one does, so it is below it too.
+        //   shared < matched: the entry rises above the last one inside the matched bytes, so it is above the wanted key.
+        //   shared = matched: the rest of the entry decides.
+        let first_key = entries.first()?;
+        let mut matched = common_prefix(first_key, key);
+        let mut length = first_key.len();
+        for rank in first + 1..self.keys.min(first + BLOCK_KEYS) {
+            let entry = entries.next(length)?;
+            length = entry.shared + entry.rest.len();
+            match entry.shared.cmp(&matched) {
+                Ordering::Greater => continue,
+                Ordering::Less => return Ok(None),
+                Ordering::Equal => {}
+            }
+            match entry.rest.cmp(&key[matched..]) {
+                Ordering::Less => matched += common_prefix(entry.rest, &key[matched..]),
+                Ordering::Equal => return Ok(Some(rank)),
+                Ordering::Greater => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The external ids from dense id `rank` on, in order.
+    ///
+    /// # Panics
+    /// If `rank` is above the number of keys.
+    pub fn iter_from(&self, rank: u64) -> Result<StringKeys<'a>> {
+        assert!(rank <= self.keys, "rank {rank} of {}", self.keys);
+        let mut keys = StringKeys {
+            dictionary: *self,
+            rank: rank - rank % BLOCK_KEYS,
+            entries: Entries::EMPTY,
+            key: Vec::new(),
+        };
+        while keys.rank < rank {
+            keys.next_key()?;
+        }
+        Ok(keys)
+    }
+
+    /// Number of blocks.
+    pub fn blocks(&self) -> u64 {
+        self.keys.div_ceil(BLOCK_KEYS)
+    }
+
+    /// Checks everything: blocks follow each other without a gap, keys ascend, shared prefixes are the longest possible.
+    pub fn check(&self) -> Result<()> {
+        self.check_blocks(0..self.blocks())
+    }
+
+    /// Checks a range of blocks, its first key against the key before it, and the start of the block after it. This is one
+    /// part of [`StringDictionary::check`], for checks by several threads.
+    ///
+    /// # Panics
+    /// If the range ends beyond the number of blocks.
+    pub fn check_blocks(&self, blocks: Range<u64>) -> Result<()> {
+        if blocks.is_empty() && blocks.start > 0 {
+            return Ok(());
+        }
+        let mut key: Vec<u8> = Vec::new();
+        let mut start = 0;
+        if blocks.start > 0 {
+            self.get(blocks.start * BLOCK_KEYS - 1, &mut key)?;
+            start = self.block_start(blocks.start);
+        }
+        let Some(rest) = self.blocks.get(start as usize..) else {
+            return Err(self.misplaced(blocks.start, self.blocks.len() as u64));
+        };
+        let mut entries = Entries {
+            rest,
+            offset: self.payload_offset + start,
+        };
+        for rank in blocks.start * BLOCK_KEYS..self.keys.min(blocks.end * BLOCK_KEYS) {
+            let at = entries.offset;
+            let unsorted = || {
+                FormatError::invalid(
+                    at,
+                    format!("the dictionary is not sorted at rank {rank}, or repeats a key"),
+                )
+            };
+            if rank.is_multiple_of(BLOCK_KEYS) {
+                self.expect_block(rank / BLOCK_KEYS, &entries)?;
+                let first_key = entries.first()?;
+                if rank > 0 && *first_key <= *key {
+                    return Err(unsorted());
+                }
+                key.clear();
+                key.extend_from_slice(first_key);
+            } else {
+                let entry = entries.next(key.len())?;
+                // After the shared prefix, the key must continue with a byte above that of the last key, or the last key
+                // must end there. This also proves that the prefix is the longest possible one.
+                if entry.rest.first() <= key.get(entry.shared) {
+                    return Err(unsorted());
+                }
+                entry.apply_to(&mut key);
+            }
+        }
+        if blocks.end < self.blocks() {
+            return self.expect_block(blocks.end, &entries);
+        }
+        if !entries.rest.is_empty() || self.padding.iter().any(|&byte| byte != 0) {
+            return Err(FormatError::invalid(
+                entries.offset,
+                "bytes of no meaning after the last key of the dictionary",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Fails unless the table says that `block` starts where `entries` do.
+    fn expect_block(&self, block: u64, entries: &Entries<'_>) -> Result<()> {
+        let expected = entries.offset - self.payload_offset;
+        if self.block_start(block) != expected {
+            return Err(self.misplaced(block, expected));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn misplaced(&self, block: u64, expected: u64) -> FormatError {
+        FormatError::invalid(
+            self.table_entry_offset(block),
+            format!(
+                "block {block} starts at {expected}, but the dictionary's table says {}",
+                self.block_start(block)
+            ),
+        )
+    }
+
+    fn block_start(&self, block: u64) -> u64 {
+        u64_entry(self.table, block as usize)
+    }
+
+    /// The entries of a block. Calls `check` with each range of the payload before reading it.
+    fn block(&self, block: u64, check: impl Fn(Range<u64>) -> Result<()>) -> Result<Entries<'a>> {
+        let entries = self.table_entry_offset(block) - self.payload_offset;
+        check(entries..entries + 16.min(self.payload_bytes() - entries))?;
+        let start = u64_entry(self.table, block as usize);
+        let end = match block + 1 {
+            next if next < self.keys.div_ceil(BLOCK_KEYS) => u64_entry(self.table, next as usize),
+            _ => self.blocks.len() as u64,
+        };
+        check(start..end)?;
+        match self.blocks.get(start as usize..end as usize) {
+            Some(rest) => Ok(Entries {
+                rest,
+                offset: self.payload_offset + start,
+            }),
+            None => Err(FormatError::invalid(
+                self.table_entry_offset(block),
+                format!(
+                    "block {block} of the dictionary is at {start}..{end} of {} bytes",
+                    self.blocks.len()
+                ),
+            )),
+        }
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        (self.blocks.len() + self.padding.len() + self.table.len()) as u64
+    }
+
+    fn table_entry_offset(&self, block: u64) -> u64 {
+        self.payload_offset + (self.blocks.len() + self.padding.len()) as u64 + 8 * block
+    }
+}
+
+/// Iterates over the keys of a [`StringDictionary`] in order.
+///
+/// This is not an `Iterator`, because each key is only valid until the next call.
+#[derive(Debug)]
+pub struct StringKeys<'a> {
+    dictionary: StringDictionary<'a>,
+    rank: u64,
+    entries: Entries<'a>,
+    key: Vec<u8>,
+}
+
+impl StringKeys<'_> {
+    /// The next key, or `None` after the last one.
+    pub fn next_key(&mut self) -> Result<Option<&[u8]>> {
+        if self.rank == self.dictionary.keys {
+            return Ok(None);
+        }
+        if self.rank.is_multiple_of(BLOCK_KEYS) {
+            self.entries = self.dictionary.block(self.rank / BLOCK_KEYS, |_| Ok(()))?;
+            self.key.clear();
+            self.key.extend_from_slice(self.entries.first()?);
+        } else {
+            self.entries.next(self.key.len())?.apply_to(&mut self.key);
+        }
+        self.rank += 1;
+        Ok(Some(&self.key))
+    }
+}
