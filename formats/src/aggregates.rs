@@ -1,16 +1,16 @@
-//! Pre-aggregated features: for each node, its in-neighbours' features reduced to one row.
+//! Pre-aggregated features: for each node, the features of its in-neighbours reduced to one feature row.
 //!
-//! A store may have them for several kinds of reduction, each in a folder `aggregates/<kind>` that was added when the rest
-//! was complete: one file of kind [`FileKind::FEATURES`] a chunk, and this index, which stands for all of them.
+//! A store may have several kinds of reduction. Each is in a folder `aggregates/<kind>`, which is added to a complete
+//! store. The folder has one file of kind [`FileKind::FEATURES`] per chunk, and the index that this module encodes.
 //!
 //! ```text
-//! meta    offset  bytes  what
+//! meta    offset  bytes  content
 //!              0      8  digest of the store's manifest
 //!              8      4  C: number of chunks
 //!             12      1  kind: 0 mean, 1 gcn, 2 sum
 //!             13      3  zeros
-//! payload   16*i      8  length in bytes of the file of chunk i
-//!       16*i + 8      8  its digest
+//! payload   16*i      8  length of the file of chunk i in bytes
+//!       16*i + 8      8  digest of that file
 //! ```
 
 use std::{fmt, str::FromStr};
@@ -23,15 +23,15 @@ use crate::{
 
 const META_BYTES: usize = 16;
 
-/// How the rows of a node's in-neighbours become one.
+/// The reduction of the in-neighbours' feature rows to one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AggregateKind {
-    /// Their mean; zeros if there are none. What GraphSAGE's mean aggregator takes.
+    /// The mean, or zeros if there are no in-neighbours. For GraphSAGE with the mean aggregator.
     Mean,
-    /// The sum of their rows times 1 / sqrt((d(u) + 1) (d(v) + 1)), where d is the in-degree. What GCN takes, which adds
-    /// the node itself.
+    /// The sum of the rows times 1 / sqrt((d(u) + 1) (d(v) + 1)), where d is the in-degree. For GCN, which adds the node
+    /// itself.
     Gcn,
-    /// Their sum. What GIN takes.
+    /// The sum. For GIN.
     Sum,
 }
 
@@ -39,7 +39,7 @@ impl AggregateKind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Mean, Self::Gcn, Self::Sum];
 
-    /// The name: of the folder, and on the command line.
+    /// The name of the folder, and the value on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mean => "mean",
@@ -64,18 +64,18 @@ impl FromStr for AggregateKind {
     }
 }
 
-/// Which files hold the pre-aggregated features of one kind.
+/// The index of the pre-aggregated features of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AggregateIndex {
-    /// How they were reduced.
+    /// The reduction.
     pub kind: AggregateKind,
-    /// The digest of the manifest of the store that they belong to.
+    /// The digest of the store's manifest.
     pub manifest_digest: u64,
-    /// The file of each chunk.
+    /// The files, one per chunk.
     pub files: Vec<AggregateFile>,
 }
 
-/// The file of one chunk.
+/// The file of one chunk, as the index records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AggregateFile {
     /// Length in bytes.
@@ -104,8 +104,8 @@ impl AggregateIndex {
         container::encode_file(FileKind::AGGREGATES, meta, &payload).0
     }
 
-    /// Decodes and fully checks the bytes of the file `aggregates/<kind>/index` of a store whose manifest has that digest
-    /// and that number of chunks.
+    /// Decodes and fully checks the file `aggregates/<kind>/index` of a store with this manifest digest and number of
+    /// chunks.
     pub fn decode(file: &[u8], kind: AggregateKind, manifest_digest: u64, chunks: u32) -> Result<Self> {
         let (header, payload) = container::decode_file(file, FileKind::AGGREGATES)?;
         let mut fields = Fields::of(&header, META_BYTES)?;
@@ -113,11 +113,12 @@ impl AggregateIndex {
         let (found_digest, found_chunks, found_kind) = (fields.u64(), fields.u32(), fields.u8());
         fields.zeros::<3>()?;
         if found_digest != manifest_digest || found_chunks != chunks {
-            let what = "the aggregates are of another store, or of another state of it; remove the folder, and make them again";
+            let what = "the pre-aggregated features are of another store, or of another state of this store; remove the folder and run \
+                        `grappa-store preaggregate` again";
             return Err(FormatError::invalid(at, what));
         }
         if AggregateKind::ALL.get(usize::from(found_kind)) != Some(&kind) {
-            let what = format!("in the place of the aggregation {kind} is number {found_kind}; were folders swapped?");
+            let what = format!("expected the aggregation {kind}, found number {found_kind}; were folders swapped?");
             return Err(FormatError::invalid(at + 12, what));
         }
         check_payload_length(&header, Some(16 * u64::from(chunks)))?;

@@ -1,11 +1,11 @@
-//! Reading the fixed-width fields of a container's meta.
+//! Reading fixed-width fields of metas, and checks of payload lengths.
 
 use crate::{
     FormatError, NODES_MAX, Result,
     container::{HEADER_BYTES, Header},
 };
 
-/// Takes little-endian integers off the front of a meta whose length was checked.
+/// Reads little-endian integers from a meta, one after another. The length of the meta is checked at the start.
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
     at: u64,
@@ -46,7 +46,7 @@ impl<'a> Fields<'a> {
         u64::from_le_bytes(self.array())
     }
 
-    /// A number of nodes, or of things there are at most as many of as nodes.
+    /// The next `u64`, a count that cannot exceed the maximum number of nodes.
     pub(crate) fn node_count(&mut self, what: &str) -> Result<u64> {
         let at = self.at;
         match self.u64() {
@@ -55,7 +55,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Bytes that are zero, so that a later version can give them a meaning.
+    /// Skips `N` reserved bytes, which must be zero so that a later version can give them a meaning.
     pub(crate) fn zeros<const N: usize>(&mut self) -> Result<()> {
         let at = self.at;
         match self.array::<N>().iter().position(|&byte| byte != 0) {
@@ -67,13 +67,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Where the next field is, in bytes from the start of the file.
+    /// Offset of the next field, in bytes from the start of the file.
     pub(crate) fn offset(&self) -> u64 {
         self.at
     }
 }
 
-/// Checks that the header announces the payload length that the meta calls for; `None` stands for more than 2^64.
+/// Checks that the header states the payload length that follows from the meta. `None` stands for a length above 2^64.
 pub(crate) fn check_payload_length(header: &Header, expected: Option<u64>) -> Result<()> {
     if expected != Some(header.payload_bytes) {
         let expected = expected.unwrap_or(u64::MAX);
@@ -88,7 +88,7 @@ pub(crate) fn check_payload_length(header: &Header, expected: Option<u64>) -> Re
     Ok(())
 }
 
-/// Checks that `payload` is as long as the header says.
+/// Checks that `payload` has the length in the header.
 pub(crate) fn check_payload_slice(header: &Header, payload: &[u8]) -> Result<()> {
     if header.payload_bytes != payload.len() as u64 {
         return Err(FormatError::Length {
@@ -100,7 +100,7 @@ pub(crate) fn check_payload_slice(header: &Header, payload: &[u8]) -> Result<()>
     Ok(())
 }
 
-/// The `u64` at index `i` of an array that starts where `bytes` does.
+/// Entry `i` of an array of `u64` that starts at byte 0 of `bytes`.
 #[inline]
 pub(crate) fn u64_entry(bytes: &[u8], i: usize) -> u64 {
     u64::from_le_bytes(bytes[8 * i..8 * i + 8].try_into().expect("eight bytes"))

@@ -1,4 +1,4 @@
-//! Which chunk a node is in.
+//! The division of nodes into chunks, and the lookup of a node's chunk.
 
 use std::ops::Range;
 
@@ -6,24 +6,32 @@ use crate::{ChunkId, FormatError, NODES_MAX, NodeId, Result};
 
 /// The division of `0..nodes` into contiguous chunks.
 ///
-/// A lookup costs a multiplication and a comparison when chunks are of near equal size, as ingest makes them unless the
-/// user gave a partition, and a binary search otherwise.
+/// A lookup costs a multiplication and a comparison if chunks differ by at most one node, which is how ingest makes them
+/// unless the user gives a partition. It costs a binary search otherwise.
+///
+/// ```
+/// use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap};
+///
+/// let map = ChunkMap::uniform(10, 3);
+/// assert_eq!(map.starts(), [0, 3, 6, 10]);
+/// assert_eq!(map.chunk_of(NodeId(5)), ChunkId(1));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkMap {
     /// `chunks + 1` node ids; chunk `i` is `starts[i]..starts[i + 1]`.
     starts: Vec<u64>,
-    /// `floor(2^64 * chunks / nodes)` when every chunk is where equal division puts it.
+    /// `floor(2^64 * chunks / nodes)` if every chunk starts where equal division puts it.
     reciprocal: Option<u64>,
 }
 
 impl ChunkMap {
-    /// The most nodes a chunk may have: rows of a chunk are numbered with 32 bits.
+    /// The maximum number of nodes in a chunk. Nodes of a chunk are numbered with 32 bits.
     pub const CHUNK_NODES_MAX: u64 = 1 << 32;
 
-    /// `chunks` chunks whose sizes differ by at most one node.
+    /// Divides `nodes` nodes into `chunks` chunks whose sizes differ by at most one.
     ///
     /// # Panics
-    /// If `chunks` is 0, or larger than `nodes` (but one chunk may be empty when there are no nodes).
+    /// If `chunks` is 0 or larger than `nodes`. (A graph without nodes may have one empty chunk.)
     pub fn uniform(nodes: u64, chunks: u32) -> Self {
         assert!(
             chunks > 0 && u64::from(chunks) <= nodes.max(1),
@@ -33,7 +41,10 @@ impl ChunkMap {
         Self::with_starts((0..=chunks).map(start).collect())
     }
 
-    /// Chunks that start where the caller says: `starts[0] == 0`, ascending, the last entry is the number of nodes.
+    /// Chunks with given starts. `starts` begins with 0 and ascends, and its last entry is the number of nodes.
+    ///
+    /// # Errors
+    /// [`FormatError::Invalid`] if that does not hold, or a chunk or the graph has too many nodes.
     pub fn from_starts(starts: Vec<u64>) -> Result<Self> {
         if starts.len() < 2 || starts[0] != 0 || u32::try_from(starts.len() - 1).is_err() {
             return Err(FormatError::invalid(
@@ -65,7 +76,7 @@ impl ChunkMap {
             .iter()
             .enumerate()
             .all(|(i, &s)| u128::from(s) == i as u128 * nodes / chunks);
-        // One chunk needs no division, and its reciprocal might not fit.
+        // A single chunk needs no division, and its reciprocal may not fit in 64 bits.
         let reciprocal = (uniform && chunks > 1 && nodes > chunks).then(|| ((chunks << 64) / nodes) as u64);
         Self { starts, reciprocal }
     }
@@ -80,7 +91,7 @@ impl ChunkMap {
         self.starts[self.starts.len() - 1]
     }
 
-    /// The first node of each chunk, and the number of nodes at the end.
+    /// The first node of each chunk, then the number of nodes.
     pub fn starts(&self) -> &[u64] {
         &self.starts
     }
@@ -96,12 +107,12 @@ impl ChunkMap {
         range.end - range.start
     }
 
-    /// Whether there are no nodes at all.
+    /// Whether the graph has no nodes.
     pub fn is_empty(&self) -> bool {
         self.nodes() == 0
     }
 
-    /// The chunk that holds `node`.
+    /// The chunk of `node`.
     ///
     /// # Panics
     /// If `node` is not below [`ChunkMap::nodes`].
@@ -110,8 +121,8 @@ impl ChunkMap {
         let Some(reciprocal) = self.reciprocal else {
             return self.search(node);
         };
-        // `floor(node * chunks / nodes)` is the chunk or, by the flooring of the starts and of the reciprocal, up to
-        // two before or after it.
+        // `floor(node * chunks / nodes)` estimates the chunk. Starts and reciprocal are rounded down, so the estimate can
+        // be off by up to two in either direction.
         let mut chunk = ((u128::from(node.0) * u128::from(reciprocal)) >> 64) as usize;
         while self.starts[chunk] > node.0 {
             chunk -= 1;

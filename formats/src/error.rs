@@ -1,25 +1,25 @@
-//! What can be wrong with bytes that claim to be part of a store.
+//! Errors of decoding and checking the bytes of a store.
 
 use thiserror::Error;
 
 /// The result of decoding or checking bytes.
 pub type Result<T> = std::result::Result<T, FormatError>;
 
-/// Why bytes are not what they should be.
+/// The reason why bytes were rejected.
 ///
-/// Offsets count from the start of the bytes that were given, which for a container file is the start of the file. The
-/// name of the file is added by whoever read it.
+/// Offsets count from the start of the decoded bytes, which for a container file is the start of the file. The caller,
+/// which read the file, adds its name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FormatError {
-    /// The first bytes are not those of a Grappa file.
+    /// The file does not start with the magic bytes of Grappa.
     #[error("not a Grappa file: expected the magic bytes {expected:02x?} at offset 0, found {found:02x?}")]
     Magic {
-        /// What every container file starts with.
+        /// The magic bytes of container files.
         expected: [u8; 8],
-        /// What these bytes start with.
+        /// The first bytes that were found.
         found: [u8; 8],
     },
-    /// Written by a later program in a format this one does not know.
+    /// The file has a format version that this program does not know.
     #[error(
         "format version {found} is newer than the newest this program reads ({supported}); use the Grappa that wrote \
          the store, or a later one"
@@ -30,42 +30,42 @@ pub enum FormatError {
         /// The newest version this code decodes.
         supported: u32,
     },
-    /// A container file of another kind than the place it stands in calls for.
+    /// The file is a container of another kind than expected.
     #[error("expected a file of kind {expected}, found kind {found}")]
     Kind {
-        /// The kind the reader asked for.
+        /// The kind that the reader asked for.
         expected: String,
-        /// The kind the header names.
+        /// The kind in the header.
         found: String,
     },
-    /// Fewer or more bytes than the header announces.
+    /// The number of bytes differs from the one that the header states.
     #[error("{what}: expected {expected} bytes, found {found}; the file is truncated or was appended to")]
     Length {
-        /// What has the wrong length.
+        /// The part with the wrong length.
         what: &'static str,
-        /// The announced length in bytes.
+        /// The stated length in bytes.
         expected: u64,
         /// The actual length in bytes.
         found: u64,
     },
-    /// Bytes whose checksum does not match.
+    /// A checksum does not match.
     #[error("{what} at offset {offset}: checksum is {found:016x}, expected {expected:016x}; the bytes are damaged")]
     Checksum {
-        /// What was checked.
+        /// The part that was checked.
         what: &'static str,
-        /// Where the checked bytes start.
+        /// Offset of the checked bytes.
         offset: u64,
         /// The recorded checksum (XXH3-64).
         expected: u64,
-        /// The checksum of the bytes as they are.
+        /// The checksum of the bytes that were found.
         found: u64,
     },
-    /// Bytes that pass their checksum and still make no sense.
+    /// The bytes pass their checksum but are not valid.
     #[error("at offset {offset}: {what}")]
     Invalid {
-        /// What is wrong, and what would be right.
+        /// The problem, and the valid values.
         what: String,
-        /// Where, as near as is known.
+        /// Offset of the problem, as precisely as it is known.
         offset: u64,
     },
 }
@@ -79,7 +79,7 @@ impl FormatError {
         }
     }
 
-    /// The offset of what is wrong, in bytes from the start of the file.
+    /// Offset of the problem, in bytes from the start of the file.
     pub fn offset(&self) -> u64 {
         match self {
             Self::Magic { .. } => 0,

@@ -1,21 +1,19 @@
-//! Feature rows: one vector a node, in f32, f16, bf16 or int8.
+//! Feature rows: one vector per node, in f32, f16, bf16 or int8.
 //!
 //! ```text
-//! meta    offset  bytes  what
-//!              0     24  the chunk's span
-//!             24      4  dim: values a row
-//!             28      4  stride: bytes from one row to the next
+//! meta    offset  bytes  content
+//!              0     24  span of the chunk
+//!             24      4  dim: values per feature row
+//!             28      4  stride: bytes from one feature row to the next
 //!             32      1  dtype: 0 f32, 1 f16, 2 bf16, 3 int8
 //!             33      7  zeros
-//! payload  r*stride      row r, then zeros up to the stride; the payload starts at a multiple of 4096
+//! payload  r*stride      feature row r, then zeros up to the stride; the payload starts at a multiple of 4096
 //! row                    f32, f16, bf16: dim values
-//!                        int8: the row's f32 scale, then dim signed bytes q, with value = scale * q
+//!                        int8: an f32 scale, then dim signed bytes q, with value = scale * q
 //! ```
 //!
-//! Rows are read with `O_DIRECT` in pages of 4 KiB, so what a row costs is the number of pages it touches;
-//! [`row_stride`] spends up to an eighth more bytes where that saves more than an eighth of the pages.
-//!
-//! Conversion is by slices, in loops that the compiler vectorises: it must keep up with several drives.
+//! Feature rows are read with `O_DIRECT` in pages of 4 KiB, so the cost of a row is the number of pages that it touches.
+//! [`row_stride`] adds up to an eighth of padding where that saves more than an eighth of the pages.
 
 pub use crate::dtype::SourceDtype;
 use crate::{
@@ -26,17 +24,17 @@ use crate::{
     span::ChunkSpan,
 };
 
-/// The most values a row can have.
+/// The maximum number of values in a feature row.
 pub const DIM_MAX: u32 = 1 << 24;
 
-/// Rows start at multiples of this many bytes, so that an f32 never straddles two pages.
+/// Feature rows start at multiples of this many bytes, so an f32 never crosses a page boundary.
 const ROW_ALIGN: u64 = 4;
 
-/// The distance between rows, in bytes, that costs least: the product of size and average number of pages touched,
-/// at most an eighth above the row's own size (but a multiple of four).
+/// The best distance between feature rows, in bytes: the one with the least product of stride and average number of pages
+/// per row. It is a multiple of four, and at most an eighth above the size of a row.
 ///
-/// A row of 1000 bytes lies 1024 apart and never straddles a page boundary; a row of 5732 bytes, 6144 apart, touches
-/// two pages where it would touch up to three; for a row of 100 bytes no padding is worth its space.
+/// Rows of 1000 bytes get a stride of 1024 and never cross a page boundary. Rows of 5732 bytes get 6144 and touch two
+/// pages instead of up to three. For rows of 100 bytes, no padding is worth its space.
 ///
 /// # Panics
 /// If `dim` is 0 or above [`DIM_MAX`].
@@ -45,7 +43,7 @@ pub fn row_stride(dtype: FeatureDtype, dim: u32) -> u32 {
     let row = u64::from(dtype.row_bytes(dim));
     let tightest = row.next_multiple_of(ROW_ALIGN);
     let limit = (row + row / 8).max(tightest);
-    // Only the largest power of two that divides a stride matters to the pages, so there are few candidates.
+    // The number of pages depends only on the largest power of two that divides the stride, so candidates are few.
     (2..=12)
         .map(|log2| row.next_multiple_of(1 << log2))
         .filter(|&stride| stride <= limit)
@@ -53,7 +51,7 @@ pub fn row_stride(dtype: FeatureDtype, dim: u32) -> u32 {
         .expect("the tightest stride is among them") as u32
 }
 
-/// How many pages a row touches, summed over 1024 rows, after which offsets in pages repeat.
+/// Number of pages that a row touches, summed over 1024 rows. After those, offsets inside pages repeat.
 fn page_touches(row: u64, stride: u64) -> u64 {
     (0..PAGE_BYTES / ROW_ALIGN)
         .map(|r| {
@@ -66,9 +64,9 @@ fn page_touches(row: u64, stride: u64) -> u64 {
 /// The meta of a file `chunk-<i>/features`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeaturesMeta {
-    /// Which rows the file holds.
+    /// The nodes of the file.
     pub span: ChunkSpan,
-    /// How a row is laid out.
+    /// The layout of a feature row.
     pub layout: FeatureLayout,
 }
 
@@ -92,7 +90,7 @@ impl FeaturesMeta {
         meta
     }
 
-    /// Decodes and checks the meta, and that place and length of the payload are what it calls for.
+    /// Decodes and checks the meta, and checks start and length of the payload against it.
     pub fn decode(header: &Header) -> Result<Self> {
         let mut fields = Fields::of(header, Self::BYTES)?;
         let span = ChunkSpan::decode(&mut fields)?;
@@ -126,26 +124,37 @@ impl FeaturesMeta {
         Ok(Self { span, layout })
     }
 
-    /// Where row `row` starts, in bytes from the start of the payload.
+    /// Start of feature row `row`, in bytes from the start of the payload.
     #[inline]
     pub fn row_offset(&self, row: u64) -> u64 {
         row * u64::from(self.layout.stride)
     }
 }
 
-/// How a row of values is laid out in bytes, and the conversion both ways.
+/// The layout of a feature row in bytes, and conversion to and from f32.
+///
+/// ```
+/// use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
+///
+/// let layout = FeatureLayout::new(FeatureDtype::F16, 3);
+/// let mut row = vec![0; layout.stride as usize];
+/// layout.encode_row(&[1.0, -2.5, 0.1], &mut row);
+/// let mut values = [0.0; 3];
+/// layout.decode_row(&row, &mut values);
+/// assert_eq!(values, [1.0, -2.5, 0.099_975_586]);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeatureLayout {
-    /// How a value is stored.
+    /// The type of the stored values.
     pub dtype: FeatureDtype,
-    /// Values a row.
+    /// Values per row.
     pub dim: u32,
     /// Bytes from one row to the next.
     pub stride: u32,
 }
 
 impl FeatureLayout {
-    /// The layout of rows of `dim` values with the stride that [`row_stride`] chooses.
+    /// The layout of feature rows of `dim` values, with the stride from [`row_stride`].
     ///
     /// # Panics
     /// If `dim` is 0 or above [`DIM_MAX`].
@@ -157,7 +166,7 @@ impl FeatureLayout {
         }
     }
 
-    /// Whether dimension and stride make sense; if not, why.
+    /// Checks that dimension and stride are valid. The error is the reason.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         if !(1..=DIM_MAX).contains(&self.dim) {
             return Err(format!("rows have {} values; 1 to {DIM_MAX} are possible", self.dim));
@@ -174,16 +183,16 @@ impl FeatureLayout {
         Ok(())
     }
 
-    /// Bytes of a row without the padding.
+    /// Bytes of a feature row without padding.
     pub fn row_bytes(&self) -> usize {
         self.dtype.row_bytes(self.dim) as usize
     }
 
-    /// Writes `values` as one row of `stride` bytes.
+    /// Writes `values` as one feature row of `stride` bytes.
     ///
-    /// Halves are rounded to nearest, ties to even; what is too large becomes infinite, and not-a-number stays so. In
-    /// int8, which has neither, infinities become the row's largest value and not-a-number 0.
-    /// [`FeatureLayout::unstorable`] says beforehand how many values that concerns.
+    /// f16 and bf16 round to nearest, ties to even. Values that are too large become infinite, and NaN stays NaN. int8 has
+    /// neither: infinities become the largest value of the row, and NaN becomes 0. [`FeatureLayout::unstorable`] counts the
+    /// affected values.
     ///
     /// # Panics
     /// If `values` is not `dim` or `row` not `stride` long.
@@ -195,19 +204,19 @@ impl FeatureLayout {
         self.dtype.encode(values, row);
     }
 
-    /// Reads one row, of which the padding may be missing, into `values`.
+    /// Reads one feature row into `values`. The padding may be missing.
     ///
     /// # Panics
-    /// If `values` is not `dim` long, or `row` shorter than a row.
+    /// If `values` is not `dim` long, or `row` is shorter than [`FeatureLayout::row_bytes`].
     pub fn decode_row(&self, row: &[u8], values: &mut [f32]) {
         assert_eq!(values.len(), self.dim as usize, "values of a row");
         self.dtype.decode(&row[..self.row_bytes()], values);
     }
 
-    /// Writes many rows: `rows` has `stride` bytes for each `dim` values.
+    /// Writes several feature rows: `stride` bytes of `rows` for every `dim` values.
     ///
     /// # Panics
-    /// If these lengths do not fit each other.
+    /// If the lengths do not match.
     pub fn encode_rows(&self, values: &[f32], rows: &mut [u8]) {
         let (dim, stride) = (self.dim as usize, self.stride as usize);
         assert!(
@@ -221,10 +230,10 @@ impl FeatureLayout {
         }
     }
 
-    /// Reads many rows: `values` has `dim` values for each `stride` bytes.
+    /// Reads several feature rows: `dim` values for every `stride` bytes of `rows`.
     ///
     /// # Panics
-    /// If these lengths do not fit each other.
+    /// If the lengths do not match.
     pub fn decode_rows(&self, rows: &[u8], values: &mut [f32]) {
         let (dim, stride) = (self.dim as usize, self.stride as usize);
         assert!(
@@ -238,12 +247,12 @@ impl FeatureLayout {
         }
     }
 
-    /// Writes many rows of values of another type: `source` holds `dim` little-endian values for each row.
+    /// Writes several feature rows from values of another type. `source` has `dim` little-endian values per row.
     ///
-    /// Values that are already of the stored type keep their bits; others go by way of f32.
+    /// Values that already have the stored type keep their bits. Others are converted to f32 first.
     ///
     /// # Panics
-    /// If these lengths do not fit each other.
+    /// If the lengths do not match.
     pub fn encode_rows_from(&self, dtype: SourceDtype, source: &[u8], rows: &mut [u8]) {
         let (source_row, stride) = (self.dim as usize * dtype.bytes(), self.stride as usize);
         assert!(
@@ -270,24 +279,25 @@ impl FeatureLayout {
         }
     }
 
-    /// How many of `values` would not come back finite: those that are not, and those that overflow the stored type.
+    /// Number of values that would not be finite after a round trip: those that are not finite now, and those that overflow
+    /// the stored type.
     pub fn unstorable(&self, values: &[f32]) -> usize {
-        // The least magnitude that rounds to infinity.
+        // The smallest magnitude that rounds to infinity.
         let limit = match self.dtype {
             FeatureDtype::F32 | FeatureDtype::Int8 => f32::INFINITY,
             FeatureDtype::F16 => 65_520.0,
             FeatureDtype::Bf16 => f32::from_bits(0x7f7f_8000),
         };
-        // Counted in 32 bits, which vectorises with f32, but a piece at a time, which cannot overflow.
+        // 32-bit counters vectorise together with f32. One counter per piece cannot overflow.
         let count = |piece: &[f32]| piece.iter().map(|v| u32::from(!below(v.abs(), limit))).sum::<u32>();
         values.chunks(1 << 16).map(|piece| count(piece) as usize).sum()
     }
 
-    /// Checks rows that start `offset` bytes into the file: padding is zero, int8 scales are not negative and give
-    /// finite values, and no int8 value is -128.
+    /// Checks feature rows that start at byte `offset` of the file. Padding must be zero. In int8, scales must not be
+    /// negative and must give finite values, and no value may be -128.
     ///
     /// # Panics
-    /// If `rows` is not whole rows.
+    /// If `rows` does not hold whole rows.
     pub fn check_rows(&self, rows: &[u8], offset: u64) -> Result<()> {
         assert!(rows.len().is_multiple_of(self.stride as usize), "{} bytes", rows.len());
         for (i, row) in rows.chunks_exact(self.stride as usize).enumerate() {
@@ -319,7 +329,7 @@ impl FeatureLayout {
     }
 }
 
-/// Whether `magnitude < limit`; not-a-number is not.
+/// Whether `magnitude < limit`. False for NaN.
 #[inline(always)]
 fn below(magnitude: f32, limit: f32) -> bool {
     magnitude < limit

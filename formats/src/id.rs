@@ -1,19 +1,19 @@
-//! Ids are types, not integers.
+//! Types of ids, so that the compiler rejects one kind where another is expected.
 
 use std::fmt;
 
-/// Node ids are below this, everywhere: on disk they take 40 bits.
+/// The maximum number of nodes. Node ids have 40 bits on disk and in memory.
 pub const NODES_MAX: u64 = 1 << 40;
 
-/// A node in the store's own order, `0..nodes`. External ids, those of the user's files, are never this type.
+/// The id of a node inside a store, in `0..nodes`. The ids in the user's files are external ids, never of this type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
-/// A contiguous range of node ids, the unit of repartitioning.
+/// The number of a chunk. A chunk is a contiguous range of node ids, and the unit of repartitioning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkId(pub u32);
 
-/// What one worker sees in a super-epoch.
+/// The number of a partition: the set of chunks that one worker trains on during a super-epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u32);
 

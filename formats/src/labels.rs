@@ -1,19 +1,19 @@
-//! Labels: one class a node, or a set of classes a node.
+//! Labels: one class per node, or a set of classes per node.
 //!
 //! ```text
-//! meta    offset  bytes  what
-//!              0     24  the chunk's span
+//! meta    offset  bytes  content
+//!              0     24  span of the chunk
 //!             24      4  number of classes
 //!             28      1  kind: 0 single, 1 multi
 //!             29      3  zeros
-//! payload    r*w      w  row r
-//! row                    single: the class, in w = 1 byte up to 255 classes, 2 up to 65,535, else 4;
-//!                                all ones: unlabelled
-//!                        multi: classes + 1 bits, rounded up to w bytes; bit c, which is bit c % 8 of byte c / 8, is
-//!                               class c; bit `classes`: the node is labelled; if it is 0, all are
+//! payload    r*w      w  entry r, the label of node first node + r
+//! entry                  single: the class, or all ones if the node has no label;
+//!                                w = 1 up to 255 classes, 2 up to 65,535, else 4
+//!                        multi:  a bitmap; bit c (bit c % 8 of byte c / 8) is class c, and bit `classes` is set if the
+//!                                node has a label; if it is not set, no bit is; w = classes / 8 + 1
 //! ```
 //!
-//! Any row is found without reading another; a class costs one load.
+//! Reading the label of any node costs one load.
 
 use rkyv::{Archive, Deserialize, Serialize};
 
@@ -24,29 +24,29 @@ use crate::{
     span::ChunkSpan,
 };
 
-/// The most classes there can be: that many values of 32 bits, less the one for unlabelled nodes.
+/// The maximum number of classes: all values of 32 bits except the one for nodes without a label.
 pub const CLASSES_MAX: u32 = u32::MAX;
 
-/// Labels of all nodes.
+/// The labels of a store's nodes: how many classes there are, and of which kind a label is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct LabelSpec {
     /// Number of classes.
     pub classes: u32,
-    /// One class a node, or a set of classes.
+    /// Whether a node has one class or a set of classes.
     pub kind: LabelKind,
 }
 
-/// One class a node, or a set of classes.
+/// Whether a node has one class or a set of classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub enum LabelKind {
-    /// Each node is in one class, or unlabelled.
+    /// Each node has one class, or no label.
     Single,
-    /// Each node is in any number of classes, or unlabelled.
+    /// Each node has a set of classes, possibly empty, or no label.
     Multi,
 }
 
 impl LabelSpec {
-    /// Bytes a row takes.
+    /// Bytes per entry.
     pub fn row_bytes(&self) -> u32 {
         match (self.kind, self.classes) {
             (LabelKind::Single, 0..=0xff) => 1,
@@ -56,10 +56,10 @@ impl LabelSpec {
         }
     }
 
-    /// Appends the row of a node with one class, or with none, to a payload.
+    /// Appends the entry of a node to a payload: its class, or `None` for no label.
     ///
     /// # Panics
-    /// If nodes have sets of classes, or the class is not below the number of classes.
+    /// If the kind is [`LabelKind::Multi`], or the class is not below the number of classes.
     pub fn encode_single(&self, class: Option<u32>, payload: &mut Vec<u8>) {
         assert_eq!(self.kind, LabelKind::Single);
         assert!(
@@ -71,10 +71,10 @@ impl LabelSpec {
         payload.extend_from_slice(&bytes[..self.row_bytes() as usize]);
     }
 
-    /// Appends the row of a node with a set of classes, or without label, to a payload. An empty set is a label.
+    /// Appends the entry of a node to a payload: its classes, or `None` for no label. An empty set is a label.
     ///
     /// # Panics
-    /// If nodes have one class, or a class is not below the number of classes.
+    /// If the kind is [`LabelKind::Single`], or a class is not below the number of classes.
     pub fn encode_multi(&self, classes: Option<&[u32]>, payload: &mut Vec<u8>) {
         assert_eq!(self.kind, LabelKind::Multi);
         let start = payload.len();
@@ -93,9 +93,9 @@ impl LabelSpec {
 /// The meta of a file `chunk-<i>/labels`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LabelsMeta {
-    /// Which rows the file holds.
+    /// The nodes of the file.
     pub span: ChunkSpan,
-    /// What a label is.
+    /// Number of classes and kind of label.
     pub spec: LabelSpec,
 }
 
@@ -116,7 +116,7 @@ impl LabelsMeta {
         meta
     }
 
-    /// Decodes and checks the meta, and that the payload is as long as it calls for.
+    /// Decodes and checks the meta, and checks the length of the payload against it.
     pub fn decode(header: &Header) -> Result<Self> {
         let mut fields = Fields::of(header, Self::BYTES)?;
         let span = ChunkSpan::decode(&mut fields)?;
@@ -137,7 +137,7 @@ impl LabelsMeta {
     }
 }
 
-/// The labels of a chunk.
+/// Reader of the labels of a chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct Labels<'a> {
     meta: LabelsMeta,
@@ -146,7 +146,7 @@ pub struct Labels<'a> {
 }
 
 impl<'a> Labels<'a> {
-    /// The labels in `payload`, which is that of the file with this header.
+    /// Reads `payload`, the payload of the file with this header. Checks the meta, not the labels.
     pub fn new(header: &Header, payload: &'a [u8]) -> Result<Self> {
         check_payload_slice(header, payload)?;
         Ok(Self {
@@ -156,15 +156,18 @@ impl<'a> Labels<'a> {
         })
     }
 
-    /// What the file says about itself.
+    /// The meta of the file.
     pub fn meta(&self) -> &LabelsMeta {
         &self.meta
     }
 
-    /// The class of the node in `row`, if it has one.
+    /// The class of node `row` of the chunk, or `None` if it has no label.
+    ///
+    /// # Errors
+    /// [`FormatError::Invalid`] if there is no such class.
     ///
     /// # Panics
-    /// If there is no such row, or nodes have sets of classes.
+    /// If there is no such node, or the kind is [`LabelKind::Multi`].
     #[inline]
     pub fn single(&self, row: u64) -> Result<Option<u32>> {
         assert_eq!(self.meta.spec.kind, LabelKind::Single);
@@ -184,10 +187,10 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// The classes of the node in `row`, if it is labelled.
+    /// The classes of node `row` of the chunk, or `None` if it has no label.
     ///
     /// # Panics
-    /// If there is no such row, or nodes have one class.
+    /// If there is no such node, or the kind is [`LabelKind::Single`].
     #[inline]
     pub fn multi(&self, row: u64) -> Option<ClassSet<'a>> {
         assert_eq!(self.meta.spec.kind, LabelKind::Multi);
@@ -198,7 +201,7 @@ impl<'a> Labels<'a> {
         set.bit(self.meta.spec.classes).then_some(set)
     }
 
-    /// Checks every row: classes are below their number, bits of no meaning are 0.
+    /// Checks every entry: classes exist, and unused bits are 0.
     pub fn check(&self) -> Result<()> {
         match self.meta.spec.kind {
             LabelKind::Single => (0..self.meta.span.rows).try_for_each(|row| self.single(row).map(drop)),
@@ -209,7 +212,8 @@ impl<'a> Labels<'a> {
     fn check_multi(&self, row: u64) -> Result<()> {
         let bytes = self.row(row);
         let (&last, before) = bytes.split_last().expect("a set has at least one byte");
-        // The last byte holds the bits from `classes / 8 * 8` on, of which `classes` is the last one with a meaning.
+        // The last byte starts with bit `classes / 8 * 8`. Bit `classes` is the last one with a meaning. Two shifts,
+        // because a shift by 8 would overflow.
         let beyond = last >> (self.meta.spec.classes % 8) >> 1;
         if beyond != 0 {
             return Err(self.invalid(row, "a bit beyond the last class is set".into()));
@@ -241,7 +245,7 @@ pub struct ClassSet<'a> {
 }
 
 impl<'a> ClassSet<'a> {
-    /// Whether the node is in `class`.
+    /// Whether the node has this class.
     ///
     /// # Panics
     /// If there is no such class.

@@ -1,12 +1,15 @@
-//! The bytes of a Grappa store.
+//! The file formats of a Grappa store: encoders, decoders and checks.
 //!
-//! Everything here maps bytes to values and values to bytes: no file is opened, nothing is printed, no thread is
-//! started. The layouts are specified in `formats/spec/*.md`, completely enough to write a reader from; where a module
-//! and its spec disagree, that is a bug.
+//! This crate converts bytes to values and values to bytes. It opens no file, prints nothing and starts no thread. The
+//! pages in `formats/spec/*.md` specify every layout, in enough detail to write a reader from them. If a module and its
+//! page disagree, one of them has a bug.
 //!
-//! A store is a directory of *container files* ([`container`]): a checksummed header, a payload, and a table of
-//! checksums, one per 64 KiB of payload, so that opening is cheap (headers only) and verifying can name the offset of
-//! what is wrong. The [`manifest`] says which files there are and what they mean.
+//! A store is a folder of *container files* ([`container`]). Each has a header with checksums, a payload, and a table of
+//! checksums of the payload's blocks. Opening a file reads only the header; verifying it can name the offset of the
+//! damage. The [`manifest`] lists the files of the store and describes their contents.
+//!
+//! Decoders never trust their input. Invalid bytes are a [`FormatError`] with an offset, never a panic, and never an
+//! allocation that the length of the input does not justify. A wrong argument from the caller is a panic.
 
 #![forbid(unsafe_code)]
 

@@ -1,19 +1,28 @@
-//! The order of nodes: a keyed permutation of `0..nodes` that takes no space.
+//! The node permutation: a keyed bijection from dense ids to nodes that takes no space.
 //!
-//! Nodes are spread over chunks by permuting their ranks (their external ids, if those are dense). A Feistel network
-//! over the smallest power of two that holds all ranks, with the values outside `0..nodes` walked along their cycle
-//! until they come back inside (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002), is a bijection for
-//! any round function, inverts exactly, and works up to 2^40. It is a shuffle, not a cipher.
+//! It spreads neighbouring dense ids over all chunks. It is a Feistel network over the smallest power of two that is at
+//! least `nodes`. A result outside `0..nodes` is permuted again until it is inside ("cycle walking"; Black and Rogaway,
+//! "Ciphers with Arbitrary Finite Domains", 2002). The result is a bijection for any round function, has an exact
+//! inverse, and works up to 2^40 nodes. It is a shuffle, not a cipher.
 //!
-//! Cost: some 15 instructions a round and value, independent between values, so that a loop over many is vectorised.
+//! Cost: about 15 instructions per round and value. Values are independent, so loops over many of them vectorise.
 
 use crate::{NODES_MAX, random::SplitMix64};
 
-/// Number of Feistel rounds. Four suffice for a pseudo-random permutation given good round functions (Luby and Rackoff
-/// 1988); ours are cheap, and domains can be tiny.
+/// Number of Feistel rounds. Four suffice for a pseudo-random permutation with good round functions (Luby and Rackoff
+/// 1988). Our round function is cheap and domains can be tiny, so there are six.
 const ROUNDS: usize = 6;
 
 /// A keyed bijection of `0..nodes`.
+///
+/// ```
+/// use grappa_formats::order::Feistel;
+///
+/// let permutation = Feistel::new(10, 42);
+/// let node = permutation.forward(7);
+/// assert!(node < 10);
+/// assert_eq!(permutation.inverse(node), 7);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feistel {
     nodes: u64,
@@ -24,13 +33,13 @@ pub struct Feistel {
 }
 
 impl Feistel {
-    /// The permutation of `0..nodes` that `seed` selects.
+    /// The permutation of `0..nodes` with this seed.
     ///
     /// # Panics
     /// If there are more than 2^40 nodes.
     pub fn new(nodes: u64, seed: u64) -> Self {
         assert!(nodes <= NODES_MAX, "{nodes} nodes");
-        // Both halves get at least one bit, and at most twenty.
+        // Each half gets 1 to 20 bits.
         let bits = (64 - nodes.saturating_sub(1).leading_zeros()).max(2);
         let (low_bits, high_bits) = (bits / 2, bits - bits / 2);
         let mut random = SplitMix64::new(seed);
@@ -49,10 +58,10 @@ impl Feistel {
         self.nodes
     }
 
-    /// The node at `rank`.
+    /// The node of a dense id.
     ///
     /// # Panics
-    /// In debug builds, if `rank` is not below the number of nodes; in release builds it then may not return.
+    /// In debug builds, if `rank` is not below the number of nodes. In release builds, it may then never return.
     #[inline]
     pub fn forward(&self, rank: u64) -> u64 {
         debug_assert!(rank < self.nodes);
@@ -63,7 +72,7 @@ impl Feistel {
         value
     }
 
-    /// The rank of a node: the inverse of [`Feistel::forward`].
+    /// The dense id of a node: the inverse of [`Feistel::forward`].
     #[inline]
     pub fn inverse(&self, node: u64) -> u64 {
         debug_assert!(node < self.nodes);
@@ -74,13 +83,13 @@ impl Feistel {
         value
     }
 
-    /// Replaces each rank by its node.
+    /// Replaces each dense id by its node. Faster than one call per id.
     pub fn forward_all(&self, ranks: &mut [u64]) {
         for value in &mut *ranks {
             *value = self.rounds(*value);
         }
         if self.nodes.is_power_of_two() && self.nodes >= 4 {
-            return; // the network's domain is exactly the nodes
+            return; // the domain of the network is exactly `0..nodes`
         }
         for value in ranks {
             while *value >= self.nodes {
@@ -89,13 +98,13 @@ impl Feistel {
         }
     }
 
-    /// Replaces each node by its rank: the inverse of [`Feistel::forward_all`].
+    /// Replaces each node by its dense id: the inverse of [`Feistel::forward_all`].
     pub fn inverse_all(&self, nodes: &mut [u64]) {
         for value in &mut *nodes {
             *value = self.rounds_back(*value);
         }
         if self.nodes.is_power_of_two() && self.nodes >= 4 {
-            return; // as above
+            return; // as in `forward_all`
         }
         for value in nodes {
             while *value >= self.nodes {
@@ -104,30 +113,32 @@ impl Feistel {
         }
     }
 
+    /// All rounds of the network.
     #[inline(always)]
     fn rounds(&self, value: u64) -> u64 {
         let (mut low, mut high) = (value as u32 & self.low_mask, (value >> self.low_bits) as u32);
         for pair in self.keys.chunks_exact(2) {
-            high ^= mix(low, pair[0]) & self.high_mask;
-            low ^= mix(high, pair[1]) & self.low_mask;
+            high ^= round_hash(low, pair[0]) & self.high_mask;
+            low ^= round_hash(high, pair[1]) & self.low_mask;
         }
         u64::from(high) << self.low_bits | u64::from(low)
     }
 
+    /// All rounds backwards: the inverse of `rounds`.
     #[inline(always)]
     fn rounds_back(&self, value: u64) -> u64 {
         let (mut low, mut high) = (value as u32 & self.low_mask, (value >> self.low_bits) as u32);
         for pair in self.keys.chunks_exact(2).rev() {
-            low ^= mix(high, pair[1]) & self.low_mask;
-            high ^= mix(low, pair[0]) & self.high_mask;
+            low ^= round_hash(high, pair[1]) & self.low_mask;
+            high ^= round_hash(low, pair[0]) & self.high_mask;
         }
         u64::from(high) << self.low_bits | u64::from(low)
     }
 }
 
-/// The round function: a 32-bit multiply-xorshift hash whose low bits depend on all bits of `half` and `key`.
+/// The round function: a 32-bit multiply-xorshift hash. Its low bits depend on all bits of `half` and `key`.
 #[inline(always)]
-fn mix(half: u32, key: u32) -> u32 {
+fn round_hash(half: u32, key: u32) -> u32 {
     let mut x = (half ^ key).wrapping_mul(0x9e37_79b1);
     x ^= x >> 15;
     x = x.wrapping_mul(0x85eb_ca77);
@@ -139,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rank_has_its_own_node_and_finds_the_way_back() {
+    fn each_dense_id_has_its_own_node_and_comes_back() {
         for nodes in [1, 2, 3, 4, 5, 63, 64, 65, 1000, 4096, 10_007] {
             let order = Feistel::new(nodes, 42);
             let mut seen = vec![false; nodes as usize];
@@ -160,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn forty_bit_ranks_come_back() {
+    fn forty_bit_dense_ids_come_back() {
         for nodes in [NODES_MAX, NODES_MAX - 1, NODES_MAX / 2 + 1] {
             let order = Feistel::new(nodes, 7);
             for rank in (0..nodes).step_by((nodes / 10_007) as usize) {
@@ -169,10 +180,10 @@ mod tests {
         }
     }
 
-    /// Neighbouring ranks must spread evenly over chunks: each of 64 chunks gets its share of 16,384 consecutive
-    /// ranks. The statistic of a random assignment has mean 63 and standard deviation 11.
+    /// Neighbouring dense ids must spread evenly over chunks: each of 64 chunks gets its share of 16,384 consecutive
+    /// ids. The statistic of a random assignment has mean 63 and standard deviation 11.
     #[test]
-    fn consecutive_ranks_spread_over_chunks() {
+    fn consecutive_dense_ids_spread_over_chunks() {
         for (nodes, seed) in [(1 << 20, 1), (1_000_003, 2), (1 << 40, 3), (123_456_789, 4)] {
             let order = Feistel::new(nodes, seed);
             let mut count = [0f64; 64];
@@ -188,6 +199,6 @@ mod tests {
     fn the_seed_selects_the_permutation() {
         let (a, b) = (Feistel::new(1 << 20, 1), Feistel::new(1 << 20, 2));
         let same = (0..1 << 20).filter(|&rank| a.forward(rank) == b.forward(rank)).count();
-        assert!(same < 20, "{same} ranks map alike");
+        assert!(same < 20, "{same} dense ids map alike");
     }
 }

@@ -1,14 +1,14 @@
-//! An explicit order of nodes, both ways, where a user gave one.
+//! The node permutation as a table, for orders of nodes that the user gives.
 //!
 //! ```text
-//! meta    offset  bytes  what
+//! meta    offset  bytes  content
 //!              0      8  N: number of nodes
-//! payload    5*r      5  the node at rank r
-//!        5*(N+v)      5  the rank of node v
+//! payload    5*k      5  the node of dense id k
+//!        5*(N+v)      5  the dense id of node v
 //! ```
 //!
-//! Ten bytes a node, and one random access for either direction. What needs no table has a
-//! [`Feistel`](crate::order::Feistel) permutation instead.
+//! The table takes ten bytes per node, and a lookup in either direction is one random access. A
+//! [`Feistel`](crate::order::Feistel) permutation needs no table.
 
 use std::ops::Range;
 
@@ -18,17 +18,17 @@ use crate::{
     container::Header,
 };
 
-/// Bytes a node or a rank takes.
+/// Bytes per entry.
 pub const ENTRY_BYTES: usize = 5;
 
-/// Appends nodes, or ranks, to a payload.
+/// Appends nodes, or dense ids, to a payload.
 ///
 /// # Panics
 /// If one of them is not below 2^40.
 pub fn encode_entries(entries: &[u64], payload: &mut Vec<u8>) {
     payload.reserve(entries.len() * ENTRY_BYTES);
     for &entry in entries {
-        assert!(entry < NODES_MAX, "node or rank {entry}");
+        assert!(entry < NODES_MAX, "node or dense id {entry}");
         payload.extend_from_slice(&entry.to_le_bytes()[..ENTRY_BYTES]);
     }
 }
@@ -49,7 +49,7 @@ impl OrderMeta {
         self.nodes.to_le_bytes().to_vec()
     }
 
-    /// Decodes and checks the meta, and that the payload is as long as it calls for.
+    /// Decodes and checks the meta, and checks the length of the payload against it.
     pub fn decode(header: &Header) -> Result<Self> {
         let nodes = Fields::of(header, Self::BYTES)?.node_count("nodes")?;
         check_payload_length(header, Some(nodes * 2 * ENTRY_BYTES as u64))?;
@@ -57,7 +57,7 @@ impl OrderMeta {
     }
 }
 
-/// A permutation of `0..nodes`, and its inverse.
+/// Reader of a permutation of `0..nodes` and its inverse.
 #[derive(Debug, Clone, Copy)]
 pub struct OrderTable<'a> {
     nodes: &'a [[u8; ENTRY_BYTES]],
@@ -66,7 +66,7 @@ pub struct OrderTable<'a> {
 }
 
 impl<'a> OrderTable<'a> {
-    /// The order in `payload`, which is that of the file with this header.
+    /// Reads `payload`, the payload of the file with this header.
     pub fn new(header: &Header, payload: &'a [u8]) -> Result<Self> {
         check_payload_slice(header, payload)?;
         let meta = OrderMeta::decode(header)?;
@@ -83,7 +83,10 @@ impl<'a> OrderTable<'a> {
         self.nodes.len() as u64
     }
 
-    /// The node at `rank`.
+    /// The node of a dense id.
+    ///
+    /// # Errors
+    /// [`FormatError::Invalid`] if the entry is not a node.
     ///
     /// # Panics
     /// If `rank` is not below the number of nodes.
@@ -92,7 +95,10 @@ impl<'a> OrderTable<'a> {
         self.entry(self.nodes, rank, 0)
     }
 
-    /// The rank of a node: the inverse of [`OrderTable::forward`].
+    /// The dense id of a node: the inverse of [`OrderTable::forward`].
+    ///
+    /// # Errors
+    /// [`FormatError::Invalid`] if the entry is not a dense id.
     ///
     /// # Panics
     /// If `node` is not below the number of nodes.
@@ -101,12 +107,13 @@ impl<'a> OrderTable<'a> {
         self.entry(self.ranks, node, self.nodes())
     }
 
-    /// Checks that the nodes of these ranks find their way back.
+    /// Checks that each dense id of a range comes back from its node.
     ///
-    /// If all ranks do, both tables are permutations: no two ranks can share a node that names one of them.
+    /// If this holds for all dense ids, both tables are permutations: two dense ids cannot share a node, because the node
+    /// has only one dense id.
     ///
     /// # Panics
-    /// If there are no such ranks.
+    /// If the range ends beyond the number of nodes.
     pub fn check(&self, ranks: Range<u64>) -> Result<()> {
         for rank in ranks {
             let node = self.forward(rank)?;
@@ -114,7 +121,7 @@ impl<'a> OrderTable<'a> {
             if back != rank {
                 return Err(FormatError::invalid(
                     self.offset(rank),
-                    format!("the order puts node {node} at rank {rank}, and rank {back} at that node"),
+                    format!("dense id {rank} has node {node}, but that node has dense id {back}"),
                 ));
             }
         }
@@ -128,7 +135,10 @@ impl<'a> OrderTable<'a> {
         if entry >= self.nodes() {
             return Err(FormatError::invalid(
                 self.offset(table_start + i),
-                format!("the order names {entry} of {} nodes", self.nodes()),
+                format!(
+                    "the node permutation has the entry {entry}, but there are {} nodes",
+                    self.nodes()
+                ),
             ));
         }
         Ok(entry)

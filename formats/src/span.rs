@@ -1,26 +1,26 @@
-//! Which rows a file of a chunk holds.
+//! The span of a chunk: its number and its nodes.
 //!
-//! The meta of every file of a chunk starts with this, so that files that changed places are found when they are
-//! opened:
+//! The metas of a chunk's features, labels and edge weights start with it. A file that was swapped with that of another
+//! chunk is therefore found when it is opened.
 //!
 //! ```text
-//! offset  bytes  what
+//! offset  bytes  content
 //!      0      4  chunk
-//!      4      4  zero
+//!      4      4  zeros
 //!      8      8  first node
-//!     16      8  number of rows, one per node
+//!     16      8  number of entries, one per node
 //! ```
 
 use crate::{ChunkId, FormatError, NODES_MAX, NodeId, Result, bytes::Fields, chunks::ChunkMap};
 
-/// The rows of a chunk: one per node, from its first node on.
+/// The nodes of a chunk. Its files have one entry (an adjacency list, a feature row, a label) per node, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkSpan {
-    /// The chunk.
+    /// The number of the chunk.
     pub chunk: ChunkId,
-    /// The node of row 0.
+    /// The node of entry 0.
     pub first_node: NodeId,
-    /// Number of rows, at most 2^32.
+    /// Number of nodes, and of entries; at most 2^32.
     pub rows: u64,
 }
 
@@ -28,7 +28,7 @@ impl ChunkSpan {
     /// Length of the encoded span in bytes.
     pub const BYTES: usize = 24;
 
-    /// The rows of `chunk`.
+    /// The span of `chunk`.
     pub fn of(map: &ChunkMap, chunk: ChunkId) -> Self {
         Self {
             chunk,
@@ -37,18 +37,18 @@ impl ChunkSpan {
         }
     }
 
-    /// Fails unless this is the span that belongs in the place of the file it was read from.
+    /// Fails unless the file it was read from has the expected span.
     pub fn expect(&self, expected: &Self) -> Result<()> {
         if self != expected {
             return Err(FormatError::invalid(
                 64,
-                format!("the file is of {self}, but in the place of {expected}; were files swapped?"),
+                format!("the file is of {self}, expected {expected}; were files swapped?"),
             ));
         }
         Ok(())
     }
 
-    /// Appends the encoded span to a meta.
+    /// Appends the span to a meta.
     pub fn encode_into(&self, meta: &mut Vec<u8>) {
         meta.extend_from_slice(&self.chunk.0.to_le_bytes());
         meta.extend_from_slice(&0u32.to_le_bytes());
@@ -64,7 +64,7 @@ impl ChunkSpan {
         if rows > ChunkMap::CHUNK_NODES_MAX || first_node > NODES_MAX - rows {
             return Err(FormatError::invalid(
                 at + 8,
-                format!("{rows} rows from node {first_node} are more than a chunk or a graph can have"),
+                format!("{rows} entries from node {first_node} on are more than a chunk or a graph can have"),
             ));
         }
         Ok(Self {
@@ -79,7 +79,7 @@ impl std::fmt::Display for ChunkSpan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "chunk {} ({} rows from node {})",
+            "chunk {} ({} nodes from node {} on)",
             self.chunk, self.rows, self.first_node
         )
     }

@@ -1,14 +1,14 @@
-//! Splits: named sets of nodes, such as those to train on.
+//! Splits: named sets of nodes, such as the training set.
 //!
 //! ```text
-//! meta    offset  bytes  what
+//! meta    offset  bytes  content
 //!              0      8  name, ASCII, then zeros
 //!              8      8  number of nodes of the graph
 //!             16      8  number of nodes in the set
-//! payload                the set: 64-bit roaring bitmap, portable serialisation
+//! payload                the set as a 64-bit roaring bitmap in the portable serialisation
 //! ```
 //!
-//! A set is decoded as a whole: a bit per node at most, and far less where it is sparse or has runs.
+//! A set is decoded as a whole. It takes at most a bit per node, and far less if it is sparse or has long runs.
 
 use roaring::RoaringTreemap;
 
@@ -21,10 +21,10 @@ use crate::{
 const META_BYTES: usize = 24;
 const NAME_BYTES: usize = 8;
 
-/// The bytes of the file `splits/<name>.roaring` for a graph of `nodes` nodes, and their digest.
+/// Encodes the file `splits/<name>.roaring` of a graph with `nodes` nodes. Returns its bytes and its digest.
 ///
 /// # Panics
-/// If the name has no bytes or more than eight, or a node of the set is not below `nodes`.
+/// If the name is not 1 to 8 ASCII characters, or a node of the set is not below `nodes`.
 pub fn encode(name: &str, nodes: u64, set: &RoaringTreemap) -> (Vec<u8>, u64) {
     assert!(nodes <= NODES_MAX, "{nodes} nodes");
     assert!(set.max().is_none_or(|max| max < nodes), "a node beyond {nodes}");
@@ -36,7 +36,7 @@ pub fn encode(name: &str, nodes: u64, set: &RoaringTreemap) -> (Vec<u8>, u64) {
     container::encode_file(FileKind::SPLIT, meta, &payload)
 }
 
-/// Decodes and fully checks the bytes of the file `splits/<name>.roaring` of a graph of `nodes` nodes.
+/// Decodes and fully checks the file `splits/<name>.roaring` of a graph with `nodes` nodes.
 pub fn decode(file: &[u8], name: &str, nodes: u64) -> Result<RoaringTreemap> {
     let (header, payload) = container::decode_file(file, FileKind::SPLIT)?;
     let mut fields = Fields::of(&header, META_BYTES)?;
@@ -45,7 +45,7 @@ pub fn decode(file: &[u8], name: &str, nodes: u64) -> Result<RoaringTreemap> {
         return Err(FormatError::invalid(
             64,
             format!(
-                "the file is of the split \"{}\", but in the place of {name:?}; were files swapped?",
+                "the file is of the split \"{}\", expected {name:?}; were files swapped?",
                 found_name.escape_ascii()
             ),
         ));
@@ -54,13 +54,13 @@ pub fn decode(file: &[u8], name: &str, nodes: u64) -> Result<RoaringTreemap> {
     if of_nodes != nodes {
         return Err(FormatError::invalid(
             72,
-            format!("the split is of a graph of {of_nodes} nodes, but the graph has {nodes}"),
+            format!("the split is of a graph of {of_nodes} nodes, but the store has {nodes}"),
         ));
     }
     let wrong = |what: String| Err(FormatError::invalid(header.payload_offset, what));
     let set = match RoaringTreemap::deserialize_from(payload) {
         Ok(set) => set,
-        Err(e) => return wrong(format!("the split is no roaring bitmap: {e}")),
+        Err(e) => return wrong(format!("the split is not a valid roaring bitmap: {e}")),
     };
     if set.serialized_size() != payload.len() {
         return wrong("the split's roaring bitmap repeats a key or is followed by other bytes".into());
@@ -69,7 +69,9 @@ pub fn decode(file: &[u8], name: &str, nodes: u64) -> Result<RoaringTreemap> {
         return wrong(format!("the split has {} nodes, but its meta says {count}", set.len()));
     }
     if let Some(max) = set.max().filter(|&max| max >= nodes) {
-        return wrong(format!("the split holds node {max} of a graph of {nodes} nodes"));
+        return wrong(format!(
+            "the split contains node {max}, but the graph has {nodes} nodes"
+        ));
     }
     Ok(set)
 }

@@ -1,17 +1,17 @@
-//! Edge weights: one f32 an edge, in the order of the rows.
+//! Edge weights: one f32 per edge, in the order of the adjacency lists.
 //!
 //! ```text
-//! meta    offset  bytes  what
-//!              0     24  the chunk's span
+//! meta    offset  bytes  content
+//!              0     24  span of the chunk
 //!             24      8  E: number of edges
 //! payload    4*e      4  weight of edge e
-//!            4*E  0 or 4  zeros, up to a multiple of 8
-//!       A + 8*a      8  edges in the rows before row 64 a; A is where that multiple is, and there are ceil(rows / 64)
+//!            4*E  0 or 4  zeros, up to A, the next multiple of 8
+//!       A + 8*a      8  anchor a: number of edges in the adjacency lists before list 64 a; ceil(nodes / 64) anchors
 //! ```
 //!
-//! The payload starts at a multiple of 8. Where a row's weights are follows from the last anchor and the degrees of the
-//! rows since, which the chunk's rows know: an anchor costs an eighth of a byte a row. Anchors come last so that a
-//! writer that does not know the degrees beforehand can stream.
+//! The payload starts at a multiple of 8. The position of a list's weights is the last anchor plus the degrees since, which
+//! are in the file `degrees`. Anchors cost an eighth of a byte per node. They come last so that a writer that does not know
+//! the degrees in advance can stream.
 
 use std::ops::Range;
 
@@ -22,12 +22,12 @@ use crate::{
     span::ChunkSpan,
 };
 
-/// Rows per anchor.
+/// Adjacency lists per anchor.
 pub const ANCHOR_ROWS: u64 = 64;
 
-/// Encodes the weights of a chunk row by row.
+/// Encodes the edge weights of a chunk, one adjacency list after another.
 ///
-/// Memory: the bytes that were not taken, and an eighth of a byte a row.
+/// Memory: the bytes that were not taken, and an eighth of a byte per node.
 #[derive(Debug, Default)]
 pub struct WeightsEncoder {
     ready: Vec<u8>,
@@ -37,7 +37,7 @@ pub struct WeightsEncoder {
 }
 
 impl WeightsEncoder {
-    /// Appends the weights of the next row.
+    /// Appends the weights of the next adjacency list.
     pub fn push_row(&mut self, weights: &[f32]) {
         if self.rows.is_multiple_of(ANCHOR_ROWS) {
             self.anchors.extend_from_slice(&self.edges.to_le_bytes());
@@ -48,7 +48,7 @@ impl WeightsEncoder {
         self.edges += weights.len() as u64;
     }
 
-    /// How many bytes [`WeightsEncoder::take_bytes`] would give.
+    /// Number of bytes that [`WeightsEncoder::take_bytes`] would return.
     pub fn ready_bytes(&self) -> usize {
         self.ready.len()
     }
@@ -58,7 +58,7 @@ impl WeightsEncoder {
         std::mem::take(&mut self.ready)
     }
 
-    /// Ends the payload: returns what follows on the bytes that were taken.
+    /// Ends the payload. Returns the bytes that were not taken.
     pub fn finish(mut self) -> Vec<u8> {
         if !self.edges.is_multiple_of(2) {
             self.ready.extend_from_slice(&[0; 4]);
@@ -71,9 +71,9 @@ impl WeightsEncoder {
 /// The meta of a file `chunk-<i>/weights`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WeightsMeta {
-    /// Which rows the file holds.
+    /// The nodes of the file.
     pub span: ChunkSpan,
-    /// Number of edges of these rows.
+    /// Number of in-edges of these nodes.
     pub edges: u64,
 }
 
@@ -89,7 +89,7 @@ impl WeightsMeta {
         meta
     }
 
-    /// Decodes and checks the meta, and that place and length of the payload are what it calls for.
+    /// Decodes and checks the meta, and checks start and length of the payload against it.
     pub fn decode(header: &Header) -> Result<Self> {
         let mut fields = Fields::of(header, Self::BYTES)?;
         let meta = Self {
@@ -111,13 +111,13 @@ impl WeightsMeta {
         Ok(meta)
     }
 
-    /// Where the weights of these edges are in the payload, for who reads it in parts: 4 bytes each, little-endian.
+    /// Byte range of the weights of `edges` in the payload, for readers of parts: a little-endian f32 each.
     pub fn place_of(&self, edges: Range<u64>) -> Range<u64> {
         4 * edges.start..4 * edges.end
     }
 
-    /// Where the anchors are in the payload: for each [`ANCHOR_ROWS`] rows the number of edges before them, 8 bytes,
-    /// little-endian.
+    /// Byte range of the anchors in the payload, for readers of parts. There is one little-endian `u64` for every
+    /// [`ANCHOR_ROWS`] adjacency lists: the number of edges before them.
     pub fn place_of_anchors(&self) -> Range<u64> {
         self.anchors_at()..self.anchors_at() + 8 * self.anchors()
     }
@@ -131,19 +131,19 @@ impl WeightsMeta {
     }
 }
 
-/// The weights of a chunk's edges.
+/// Reader of the edge weights of a chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct Weights<'a> {
     meta: WeightsMeta,
     anchors: &'a [u8],
     weights: &'a [[u8; 4]],
-    /// Zeros, four bytes or none.
+    /// Zeros: four bytes or none.
     padding: &'a [[u8; 4]],
     payload_offset: u64,
 }
 
 impl<'a> Weights<'a> {
-    /// The weights in `payload`, which is that of the file with this header.
+    /// Reads `payload`, the payload of the file with this header. Checks the meta, not the anchors.
     pub fn new(header: &Header, payload: &'a [u8]) -> Result<Self> {
         check_payload_slice(header, payload)?;
         let meta = WeightsMeta::decode(header)?;
@@ -158,15 +158,19 @@ impl<'a> Weights<'a> {
         })
     }
 
-    /// What the file says about itself.
+    /// The meta of the file.
     pub fn meta(&self) -> &WeightsMeta {
         &self.meta
     }
 
-    /// The edges of `row`, for [`Weights::get`] and [`Weights::copy`]; `degree_of` knows the degree of each row.
+    /// The edges of node `row` of the chunk, as numbers for [`Weights::get`] and [`Weights::copy`]. `degree_of` gives the
+    /// in-degree of any node of the chunk.
+    ///
+    /// # Errors
+    /// [`FormatError::Invalid`] if anchors and degrees give edges that the file does not have.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If there is no such node.
     pub fn range(&self, row: u64, degree_of: impl Fn(u64) -> u64) -> Result<Range<u64>> {
         assert!(row < self.meta.span.rows, "row {row} of {}", self.meta.span.rows);
         let anchor = row / ANCHOR_ROWS;
@@ -180,7 +184,7 @@ impl<'a> Weights<'a> {
             _ => Err(FormatError::invalid(
                 self.payload_offset + self.meta.anchors_at() + 8 * anchor,
                 format!(
-                    "the weights of row {row}, counted from edge {first}, are not among those of {} edges",
+                    "the weights of node {row} of the chunk, counted from edge {first}, are beyond the {} edges",
                     self.meta.edges
                 ),
             )),
@@ -196,10 +200,10 @@ impl<'a> Weights<'a> {
         f32::from_le_bytes(self.weights[edge as usize])
     }
 
-    /// Copies the weights of edges into a slice of as many.
+    /// Copies the weights of `edges` to `weights`.
     ///
     /// # Panics
-    /// If there are no such edges, or not as many.
+    /// If there are no such edges, or `weights` has another length.
     pub fn copy(&self, edges: Range<u64>, weights: &mut [f32]) {
         let source = &self.weights[edges.start as usize..edges.end as usize];
         assert_eq!(source.len(), weights.len(), "number of edges");
@@ -208,7 +212,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// Checks anchors and number of edges against the degrees of all rows, and the padding.
+    /// Checks the anchors and the number of edges against the degrees of all nodes, and that the padding is 0.
     pub fn check(&self, degrees: impl IntoIterator<Item = u64>) -> Result<()> {
         let (mut rows, mut edges) = (0, Some(0u64));
         for degree in degrees {
@@ -219,7 +223,7 @@ impl<'a> Weights<'a> {
                     return Err(FormatError::invalid(
                         self.payload_offset + self.meta.anchors_at() + 8 * anchor,
                         format!(
-                            "the weights put edge {found} first in row {rows}, the degrees before it say {edges:?}"
+                            "the anchor of node {rows} of the chunk is edge {found}, but the degrees before it sum to {edges:?}"
                         ),
                     ));
                 }
@@ -237,7 +241,7 @@ impl<'a> Weights<'a> {
             return Err(FormatError::invalid(
                 64,
                 format!(
-                    "weights of {} edges in {} rows, but the degrees are of {edges:?} edges in {rows} rows",
+                    "the file has the weights of {} edges of {} nodes, but the degrees are of {edges:?} edges of {rows} nodes",
                     self.meta.edges, self.meta.span.rows
                 ),
             ));

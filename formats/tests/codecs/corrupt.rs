@@ -275,15 +275,15 @@ fn splits_say_what_is_wrong_with_them() {
         PAYLOAD,
         "has 104 nodes, but its meta says 9",
     );
-    changed(name, |p| p.payload.fill(0xff), PAYLOAD, "no roaring bitmap");
+    changed(name, |p| p.payload.fill(0xff), PAYLOAD, "not a valid roaring bitmap");
     changed(
         name,
         |p| p.payload[12] ^= 1,
         PAYLOAD,
-        "no roaring bitmap: unknown cookie",
+        "not a valid roaring bitmap: unknown cookie",
     );
-    changed(name, |p| p.payload.clear(), PAYLOAD, "no roaring bitmap");
-    changed(name, |p| p.payload.truncate(30), PAYLOAD, "no roaring bitmap");
+    changed(name, |p| p.payload.clear(), PAYLOAD, "not a valid roaring bitmap");
+    changed(name, |p| p.payload.truncate(30), PAYLOAD, "not a valid roaring bitmap");
     changed(name, |p| p.payload.push(0), PAYLOAD, "followed by other bytes");
     // The key of the last bitmap, 1: as 0 it repeats, as 2 its node is beyond the last one.
     let key = Parts::of(&golden::bytes(name)).payload.len() - 22;
@@ -292,7 +292,7 @@ fn splits_say_what_is_wrong_with_them() {
         name,
         |p| p.put(key, 2u32.to_le_bytes()),
         PAYLOAD,
-        "node 8589934599 of a graph of 8589934592",
+        "node 8589934599, but the graph has 8589934592",
     );
 }
 
@@ -407,18 +407,23 @@ fn a_dictionary_s_offsets_are_not_followed_out_of_range() {
 #[test]
 fn an_order_says_what_is_wrong_with_it() {
     let name = "order";
-    changed(name, |p| p.payload[5] = 4, PAYLOAD + 5, "the order names 4 of 4 nodes");
+    changed(
+        name,
+        |p| p.payload[5] = 4,
+        PAYLOAD + 5,
+        "has the entry 4, but there are 4 nodes",
+    );
     changed(
         name,
         |p| p.payload[24] = 1,
         PAYLOAD + 20,
-        "the order names 4294967297 of 4 nodes",
+        "has the entry 4294967297, but there are 4 nodes",
     );
     changed(
         name,
         |p| p.payload[5] = 1,
         PAYLOAD + 5,
-        "puts node 1 at rank 1, and rank 3 at that node",
+        "dense id 1 has node 1, but that node has dense id 3",
     );
     changed(
         name,
@@ -513,14 +518,19 @@ fn weights_say_what_is_wrong_with_them() {
         name,
         |p| p.payload[24] = 3,
         PAYLOAD + 24,
-        "the weights of row 65, counted from edge 3",
+        "the weights of node 65 of the chunk, counted from edge 3",
     );
-    changed(name, |p| p.payload[24] = 1, PAYLOAD + 24, "put edge 1 first in row 64");
+    changed(
+        name,
+        |p| p.payload[24] = 1,
+        PAYLOAD + 24,
+        "the anchor of node 64 of the chunk is edge 1",
+    );
     changed(
         name,
         |p| p.put(16, [0xff; 8]),
         PAYLOAD + 16,
-        "the weights of row 0, counted from edge 18446744073709551615",
+        "the weights of node 0 of the chunk, counted from edge 18446744073709551615",
     );
     changed(
         name,
@@ -724,20 +734,20 @@ fn a_prefix_that_is_too_short_is_an_error() {
 
 #[test]
 fn aggregates_of_another_store_or_kind() {
-    let other = "the aggregates are of another store";
+    let other = "the pre-aggregated features are of another store";
     changed("aggregates", |parts| parts.meta[0] ^= 1, 64, other);
     changed("aggregates", |parts| parts.meta[8] = 3, 64, other);
     changed(
         "aggregates",
         |parts| parts.meta[12] = 0,
         76,
-        "in the place of the aggregation gcn is number 0",
+        "expected the aggregation gcn, found number 0",
     );
     changed(
         "aggregates",
         |parts| parts.meta[12] = 3,
         76,
-        "in the place of the aggregation gcn is number 3",
+        "expected the aggregation gcn, found number 3",
     );
     changed(
         "aggregates",
