@@ -8,10 +8,9 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use grappa_engine::{
-    generate::{EdgeListFormat, Generator, Model, Recipe, Rmat, write_edge_list, write_features},
-    progress::Silent,
-};
+use grappa_build::generate::{EdgeListFormat, write_edge_list, write_features};
+use grappa_io::progress::Silent;
+use grappa_synthetic::{Generator, Model, Recipe, Rmat};
 
 use crate::{child, programs};
 
@@ -95,5 +94,5 @@ pub fn edges_in_npy(path: &Path) -> Result<u64> {
     let bytes = fs::metadata(path)
         .with_context(|| format!("cannot find {}", path.display()))?
         .len();
-    Ok((bytes - grappa_engine::io::npy::HEADER_BYTES as u64) / 16)
+    Ok((bytes - grappa_io::npy::HEADER_BYTES as u64) / 16)
 }

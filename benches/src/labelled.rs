@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use grappa_engine::io::npy;
+use grappa_io::npy;
 
 use crate::{
     child,

@@ -3,8 +3,8 @@
 use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context, Result};
-use grappa_engine::store::{Store, aggregates::Aggregates};
 use grappa_formats::aggregates::AggregateKind;
+use grappa_storage::{Store, aggregates::Aggregates};
 use serde_json::Value;
 
 use crate::{

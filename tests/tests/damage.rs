@@ -14,18 +14,13 @@ use std::{
     thread,
 };
 
-use grappa_engine::{
-    Result,
-    progress::Silent,
-    store::{
-        Store,
-        verify::{VerifyReport, verify},
-    },
-};
+use grappa_engine::verify::{VerifyReport, verify};
 use grappa_formats::{
     NodeId,
     container::{FileKind, Header},
 };
+use grappa_io::{Result, progress::Silent};
+use grappa_storage::Store;
 use grappa_tests::{
     files::{assert_same, copy_folder, files_of, memory_folder},
     graph::{Graph, SPLITS},
@@ -149,7 +144,7 @@ fn survives(store: &Path, what: &str) -> (VerifyReport, Result<u64>) {
         .unwrap_or_else(|_| panic!("verify panics: {what}"))
         .unwrap_or_else(|error| {
             // Then nobody can take it for a sound store either.
-            let problem = grappa_engine::store::verify::Problem {
+            let problem = grappa_engine::verify::Problem {
                 file: String::new(),
                 offset: 0,
                 what: error.to_string(),

@@ -9,10 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use grappa_engine::{
-    partition::{Schedule, assignment, chunk_sizes},
-    store::Store,
-};
+use grappa_sampling::partition::{Schedule, assignment, chunk_sizes};
+use grappa_storage::Store;
 use grappa_tests::{
     files::{copy_folder, files_of, memory_folder, names_in},
     program::{command, run},

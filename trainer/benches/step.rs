@@ -10,11 +10,9 @@
 
 use std::{collections::HashMap, hint::black_box, time::Instant};
 
-use grappa_engine::{
-    generate::{Generator, Model as GraphModel, Recipe, Rmat, RowBuffer},
-    sample::{self, Minibatch},
-};
 use grappa_formats::NodeId;
+use grappa_sampling::sample::{self, Minibatch};
+use grappa_synthetic::{Generator, Model as GraphModel, Recipe, Rmat, RowBuffer};
 use grappa_trainer::{
     nn::{
         Aggregate, Block, Input, LayerKind, Model, ModelOptions, NormKind, Pass, Precision, Scaling, Task, aggregate,

@@ -68,14 +68,14 @@ pub enum Error {
     },
     /// A file, or an operation of the engine.
     #[error(transparent)]
-    Engine(#[from] grappa_engine::Error),
+    Engine(#[from] grappa_io::Error),
 }
 
 impl Error {
     /// Whether it is for want of room on a disk.
     pub fn is_of_full_disk(&self) -> bool {
         match self {
-            Self::Engine(grappa_engine::Error::Io { source, .. }) => {
+            Self::Engine(grappa_io::Error::Io { source, .. }) => {
                 matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
             }
             _ => false,
@@ -84,7 +84,7 @@ impl Error {
 
     /// Whether it is because the caller asked the operation to stop.
     pub fn is_stopped(&self) -> bool {
-        matches!(self, Self::Stopped { .. } | Self::Engine(grappa_engine::Error::Stopped))
+        matches!(self, Self::Stopped { .. } | Self::Engine(grappa_io::Error::Stopped))
     }
 
     pub(crate) fn run_file(path: &Path, what: impl Into<String>) -> Self {
@@ -108,7 +108,7 @@ mod tests {
             .write(true)
             .open(full)
             .and_then(|mut file| file.write_all(b"x"));
-        let error = |error| Error::from(grappa_engine::Error::io("write", full)(error));
+        let error = |error| Error::from(grappa_io::Error::io("write", full)(error));
         assert!(error(written.expect_err("it is full")).is_of_full_disk());
         assert!(!error(ErrorKind::PermissionDenied.into()).is_of_full_disk());
         assert!(!Error::Options("-".into()).is_of_full_disk());

@@ -64,7 +64,7 @@ pub fn export(trained: &Trained, out: &Path) -> Result<Exported> {
         ("class_names".to_owned(), json(trained.class_names())),
     ]);
     model.save_with(out, &counters, metadata)?;
-    let length = out.metadata().map_err(grappa_engine::Error::io("read", out))?.len();
+    let length = out.metadata().map_err(grappa_io::Error::io("read", out))?.len();
     Ok(Exported {
         tensors: model.parameters().named().len() + buffers.len() + counters.len(),
         parameters: model.parameters().count(),

@@ -6,19 +6,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_engine::{
     aggregate::Budget,
-    generate::{
-        BlockModel, Model, Recipe,
-        store::{FeatureOptions, StoreOptions, generate_store},
-    },
-    progress::{Progress, Silent},
-    store::{
-        Store,
-        add_features::{AddFeatures, FastRp, FeatureKind, add_features},
-    },
+    derive::features::{AddFeatures, FastRp, FeatureKind, add_features},
 };
 use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
+use grappa_io::progress::{Progress, Silent};
+use grappa_storage::Store;
+use grappa_synthetic::{BlockModel, Model, Recipe};
 use grappa_trainer::{
     run::{
         config::{Auto, Correction, FirstHop, HaloMode, LayerKind, TrainConfig},
@@ -94,7 +90,7 @@ fn config() -> TrainConfig {
         hidden: 32,
         epochs: 6,
         lr: 0.01,
-        memory: grappa_engine::size::ByteSize(256 << 20),
+        memory: grappa_io::size::ByteSize(256 << 20),
         repartition_every: 2,
         checkpoint_every: 1,
         ..TrainConfig::default()
@@ -248,7 +244,7 @@ fn with_memory_for_a_part_of_the_features_the_same_is_learned() {
     let store = store_with(folder.path(), Some(features));
     let runs = [256 << 20, 9 << 20].map(|memory| {
         let config = TrainConfig {
-            memory: grappa_engine::size::ByteSize(memory),
+            memory: grappa_io::size::ByteSize(memory),
             batch: Auto::Value(NonZeroUsize::new(8).unwrap()),
             fanouts: Auto::Value("3,3".parse().unwrap()),
             first_hop: FirstHop::Sampled,

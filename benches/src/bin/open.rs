@@ -17,7 +17,7 @@ use grappa_benches::{
     record::{Record, Table},
     stats::{median, range},
 };
-use grappa_engine::store::Store;
+use grappa_storage::Store;
 
 const QUESTION: &str =
     "How long does it take to open a store of 10^9 edges? `Store::open` in one process. Median of the opens.";

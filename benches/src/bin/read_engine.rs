@@ -18,7 +18,7 @@ use grappa_benches::{
     record::{Record, Table},
     stats::{median, range},
 };
-use grappa_engine::io::read::{self, Choice, FileIndex, Options, Read, ReadFile};
+use grappa_io::read::{self, Choice, FileIndex, Options, Read, ReadFile};
 use rustix::time::{ClockId, clock_gettime};
 
 const QUESTION: &str = "How many scattered pages of 4 KiB, and how many bytes in sequence, does a read engine bring a second, from a file that \

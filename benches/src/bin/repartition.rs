@@ -17,12 +17,10 @@ use grappa_benches::{
     record::{Record, Table},
     stats::{median, range},
 };
-use grappa_engine::{
-    io::durable,
-    partition::{RepartitionOptions, Schedule, assignment, chunk_sizes, repartition},
-    store::read_manifest,
-};
 use grappa_formats::manifest::Manifest;
+use grappa_io::durable;
+use grappa_sampling::partition::{RepartitionOptions, Schedule, assignment, chunk_sizes, repartition};
+use grappa_storage::read_manifest;
 
 const QUESTION: &str = "How long does it take to repartition a store, and does that depend on its size? Stores of 64 chunks, the \
                         second of a hundredth of the edges; `repartition` in one process with the manifest at hand, as in training, \

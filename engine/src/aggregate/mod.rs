@@ -26,17 +26,18 @@ mod tile;
 
 use std::{ops::Range, thread};
 
+use grappa_io::{
+    Error, Position, Result,
+    progress::{Progress, check_stopped},
+    workers,
+};
+use grappa_storage::Store;
+
 pub(crate) use self::rows::{StoredRows, pieces};
 use self::tile::Tiler;
 pub use self::{
     reduce::{Drawn, GcnSum, Max, Mean, Reduce, Sum},
     rows::{AggregateRows, Beside, NodeRows, ScaledRows, ScratchRows, StoreFeatures},
-};
-use crate::{
-    Error, Position, Result,
-    progress::{Progress, check_stopped},
-    store::Store,
-    workers,
 };
 
 /// Blocks of sources are at most so long: longer ones only leave less room for the tile.

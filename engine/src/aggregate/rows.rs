@@ -13,14 +13,10 @@ use grappa_formats::{
     features::{FeatureLayout, FeaturesMeta},
     manifest::{FeatureDtype, FeatureSource},
 };
+use grappa_io::{Error, Position, Result, container::ClosedFile, unnamed::unnamed_file};
+use grappa_storage::{Chunk, Store, aggregates::Aggregates, files, no_features};
+use grappa_synthetic::{Features, Generator, Recipe};
 use rustix::fs::{Advice, fadvise};
-
-use crate::{
-    Error, Position, Result,
-    generate::{Features, Generator, Recipe},
-    io::{container::ClosedFile, unnamed::unnamed_file},
-    store::{Chunk, Store, add_features::no_features, aggregates::Aggregates, files},
-};
 
 /// Bytes of stored rows that are read at a time, before they are decoded.
 const READ_BYTES: usize = 1 << 20;

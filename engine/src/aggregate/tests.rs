@@ -2,19 +2,15 @@
 
 use std::{path::Path, sync::Mutex};
 
+use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_formats::{
     NodeId,
     manifest::{EdgeOptions, FeatureDtype, FeatureSource},
 };
+use grappa_io::progress::Silent;
+use grappa_synthetic::{Model, Recipe, Rmat};
 
 use super::*;
-use crate::{
-    generate::{
-        Model, Recipe, Rmat,
-        store::{FeatureOptions, StoreOptions, generate_store},
-    },
-    progress::Silent,
-};
 
 const DIM: usize = 11;
 

@@ -3,16 +3,16 @@
 use std::{ops::Range, thread};
 
 use grappa_formats::NodeId;
-
-use super::{Blocks, Budget, NodeRows, Reduce, rows::pieces};
-use crate::{
+use grappa_io::{
     Error, Result,
-    io::prefetch::prefetch,
+    prefetch::prefetch,
     progress::{Progress, check_stopped},
-    sample::below,
-    store::{Chunk, Store},
     workers,
 };
+use grappa_sampling::sample::below;
+use grappa_storage::{Chunk, Store};
+
+use super::{Blocks, Budget, NodeRows, Reduce, rows::pieces};
 
 /// Bytes of an edge in a tile's lists.
 const EDGE_BYTES: u64 = 8;

@@ -8,7 +8,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use grappa_engine::{ingest::IngestOptions, progress::Progress};
+use grappa_build::ingest::IngestOptions;
+use grappa_io::progress::Progress;
 
 /// Options for small graphs: to make `folder/out.grappa` of the edges in `edges`.
 pub fn options(folder: &Path, edges: &Path) -> IngestOptions {

@@ -2,14 +2,13 @@
 
 use std::{fs, ops::RangeInclusive, path::Path};
 
-use grappa_engine::{
+use grappa_build::{
     generate::{
-        BlockModel, EdgeListFormat, ErdosRenyi, Generator, Model, Recipe, Rmat, Split,
+        EdgeListFormat,
         store::{FeatureOptions, StoreOptions, generate_store},
         write_classes, write_edge_list, write_features, write_split,
     },
     ingest::{Assign, IngestOptions, SplitFile, ingest},
-    progress::Silent,
 };
 use grappa_formats::{
     NodeId,
@@ -20,6 +19,8 @@ use grappa_formats::{
     order::Feistel,
     splits,
 };
+use grappa_io::progress::Silent;
+use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat, Split};
 
 use crate::common::{self, files_of, interrupted};
 

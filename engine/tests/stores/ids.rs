@@ -7,11 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_engine::{
-    ingest::{Assign, IngestOptions, SplitFile, ingest, source},
-    progress::Silent,
-    store::{ExternalId, Store, verify::verify},
-};
+use grappa_build::ingest::{Assign, IngestOptions, SplitFile, ingest};
+use grappa_engine::verify::verify;
 use grappa_formats::{
     NodeId,
     container::{self, FileKind},
@@ -19,13 +16,16 @@ use grappa_formats::{
     manifest::{ExternalIds, Manifest, OrderSpec},
     order::Feistel,
 };
+use grappa_input::{EdgeFormat, OnBadLine};
+use grappa_io::progress::Silent;
+use grappa_storage::{ExternalId, Store};
 use proptest::prelude::*;
 
 use crate::common::{self, files_of, interrupted};
 
 fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
     IngestOptions {
-        format: source::EdgeFormat::Tsv,
+        format: EdgeFormat::Tsv,
         ids,
         ..common::options(folder, &folder.join("edges.tsv"))
     }
@@ -296,7 +296,7 @@ fn edges_of(store: &Store) -> Vec<(String, String)> {
 fn parts_file(folder: &Path, parts: &[u64], npy: bool) -> PathBuf {
     if npy {
         let path = folder.join("parts.npy");
-        let mut file = grappa_engine::io::npy::header("<i4", &[parts.len() as u64]).to_vec();
+        let mut file = grappa_io::npy::header("<i4", &[parts.len() as u64]).to_vec();
         file.extend(parts.iter().flat_map(|&part| (part as i32).to_le_bytes()));
         fs::write(&path, file).unwrap();
         return path;
@@ -422,7 +422,7 @@ fn parts_that_are_wrong_or_do_not_fit_are_refused() {
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("--memory 10MiB"), "{error}");
     (options.nodes, options.memory) = (None, 64 << 20);
-    let array = grappa_engine::io::npy::header("<f4", &[3]).to_vec();
+    let array = grappa_io::npy::header("<f4", &[3]).to_vec();
     fs::write(folder.path().join("parts.npy"), [array, vec![0; 12]].concat()).unwrap();
     options.assign = Assign::File(folder.path().join("parts.npy"));
     let error = ingest(&options, &Silent).unwrap_err().to_string();
@@ -442,7 +442,7 @@ fn lines_are_skipped_once_whether_ids_fit_or_not() {
     for (memory, threads) in [(1 << 20, 1), (64 << 20, 2)] {
         let mut options = options(folder.path(), ExternalIds::Sparse);
         (options.memory, options.threads, options.chunks) = (memory, threads, Some(4));
-        options.on_bad_line = source::OnBadLine::Skip;
+        options.on_bad_line = OnBadLine::Skip;
         options.out = folder.path().join(format!("{memory}.grappa"));
         let summary = ingest(&options, &Silent).unwrap();
         assert_eq!(
@@ -478,7 +478,7 @@ fn an_id_longer_than_a_dictionary_takes_is_a_bad_line() {
     let mut options = options(folder.path(), ExternalIds::String);
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     assert!(error.contains("edges.tsv:2") && error.contains("65535"), "{error}");
-    options.on_bad_line = source::OnBadLine::Skip;
+    options.on_bad_line = OnBadLine::Skip;
     let summary = ingest(&options, &Silent).unwrap();
     assert_eq!((summary.nodes, summary.edges, summary.rejected), (2, 1, 1));
 }

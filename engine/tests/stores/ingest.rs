@@ -3,12 +3,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use grappa_engine::{
-    Error,
-    ingest::{Assign, IngestOptions, SplitFile, ingest, source},
-    io::npy,
-    progress::Silent,
-};
+use grappa_build::ingest::{Assign, IngestOptions, SplitFile, ingest};
 use grappa_formats::{
     container::{self, FileKind, Header},
     features::FeaturesMeta,
@@ -18,6 +13,8 @@ use grappa_formats::{
     rows::{RowSizes, Rows, RowsMeta},
     weights::Weights,
 };
+use grappa_input::OnBadLine;
+use grappa_io::{Error, npy, progress::Silent};
 use proptest::prelude::*;
 
 use crate::common::{files_of, interrupted, options};
@@ -449,7 +446,7 @@ fn a_bad_line_leaves_nothing_behind_or_is_listed() {
         1,
         "only the input is there"
     );
-    options.on_bad_line = source::OnBadLine::Skip;
+    options.on_bad_line = OnBadLine::Skip;
     let summary = ingest(&options, &Silent).unwrap();
     assert_eq!((summary.edges, summary.rejected), (2, 2));
     let rejects = fs::read_to_string(summary.rejects.unwrap()).unwrap();

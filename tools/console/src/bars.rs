@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use grappa_engine::{progress::Progress, text::printable};
+use grappa_io::{progress::Progress, text::printable};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::{ByteSize, count, duration, signals};

@@ -39,8 +39,8 @@ mod summary;
 use std::process::ExitCode;
 
 pub use bars::Bars;
-use grappa_engine::{io::heap::Heap, text::printable_lines};
-pub use grappa_engine::{
+use grappa_io::{heap::Heap, text::printable_lines};
+pub use grappa_io::{
     machine::{free_memory_bytes, peak_rss_bytes},
     size::{ByteSize, ByteSizeError, count, duration},
     text::printable,
@@ -160,8 +160,8 @@ impl Console {
 /// A reader of stdout who leaves early (`grappa-store export ... | head`) is no failure.
 pub fn run(main: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     processor::require_supported_processor();
-    grappa_engine::io::map::report_faults();
-    grappa_engine::machine::raise_descriptor_limit();
+    grappa_io::map::report_faults();
+    grappa_io::machine::raise_descriptor_limit();
     signals::catch();
     match main() {
         Ok(()) => ExitCode::SUCCESS,

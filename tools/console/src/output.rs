@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::Context;
-use grappa_engine::text::printable;
+use grappa_io::text::printable;
 
 use crate::bars;
 
@@ -77,7 +77,7 @@ pub(crate) fn one_line(error: &anyhow::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use grappa_engine::{Error, Position};
+    use grappa_io::{Error, Position};
 
     use super::*;
 

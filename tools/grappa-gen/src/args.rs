@@ -7,15 +7,16 @@ use clap::{
     Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind,
     parser::ValueSource,
 };
-use grappa_console::ByteSize;
-use grappa_engine::generate::{
-    BlockModel, EdgeListFormat, ErdosRenyi, Generator, Model, Recipe, Rmat,
+use grappa_build::generate::{
+    EdgeListFormat,
     store::{FeatureOptions, StoreOptions},
 };
+use grappa_console::ByteSize;
 use grappa_formats::{
     features::DIM_MAX,
     manifest::{EdgeOptions, FeatureDtype, FeatureSource, SelfLoops},
 };
+use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat};
 
 /// Make a synthetic graph of any size: the same for the same options, on any machine and any number of threads.
 #[derive(Debug, Parser)]

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use grappa_build::generate::{write_classes, write_edge_list, write_features, write_split};
 use grappa_console::Bars;
-use grappa_engine::generate::{Generator, Split, write_classes, write_edge_list, write_features, write_split};
+use grappa_synthetic::{Generator, Split};
 
 use crate::args::FileOptions;
 
@@ -45,7 +46,7 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
         bail!("{} exists; remove it or choose another --out", path.display());
     }
 
-    grappa_engine::check_threads(options.threads)?;
+    grappa_io::check_threads(options.threads)?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(options.threads)
         .build()

@@ -5,8 +5,9 @@ mod files;
 
 use std::{process::ExitCode, time::Instant};
 
+use grappa_build::generate::store::generate_store;
 use grappa_console::{Built, signals};
-use grappa_engine::{generate::store::generate_store, store::writer::partial_folder};
+use grappa_storage::writer::partial_folder;
 
 use self::args::{Args, Output};
 

@@ -3,15 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
+use grappa_build::ingest::{Assign, IngestOptions, SplitFile};
 use grappa_console::ByteSize;
-use grappa_engine::ingest::{
-    Assign, IngestOptions, SplitFile,
-    source::{
-        EdgeFormat, OnBadLine,
-        ogb::{self, OgbLayout},
-    },
-};
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, SelfLoops};
+use grappa_input::{
+    EdgeFormat, OnBadLine,
+    ogb::{self, OgbLayout},
+};
 
 /// Make a compressed, verified graph store of edge lists, within a memory budget.
 #[derive(Debug, Parser)]

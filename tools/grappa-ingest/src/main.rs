@@ -5,8 +5,9 @@ mod args;
 use std::{process::ExitCode, time::Instant};
 
 use clap::Parser;
+use grappa_build::ingest::ingest;
 use grappa_console::{Built, signals};
-use grappa_engine::{ingest::ingest, store::writer::partial_folder};
+use grappa_storage::writer::partial_folder;
 
 use self::args::Args;
 

@@ -6,11 +6,9 @@ use anyhow::{anyhow, bail};
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::{
     aggregate::Budget,
-    store::{
-        Store,
-        add_features::{AddFeatures, AddedFeatures, FastRp, FeatureKind, add_features, partial_folder},
-    },
+    derive::features::{AddFeatures, AddedFeatures, FastRp, FeatureKind, add_features, partial_folder},
 };
+use grappa_storage::Store;
 use serde::Serialize;
 
 use crate::args;
@@ -56,9 +54,9 @@ pub fn run(options: &args::AddFeatures, console: &Console) -> anyhow::Result<()>
 }
 
 /// Says of a disk that is full, or fails, that nothing is lost.
-fn told(error: grappa_engine::Error) -> anyhow::Error {
+fn told(error: grappa_io::Error) -> anyhow::Error {
     match error {
-        grappa_engine::Error::Io { .. } => {
+        grappa_io::Error::Io { .. } => {
             anyhow!(
                 "{error}; the store is as it was, and what is finished is kept: mend the cause and give the command again"
             )

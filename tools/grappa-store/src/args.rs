@@ -7,13 +7,13 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use grappa_console::{ByteSize, ByteSizeError};
-use grappa_engine::{
-    io::read::Choice,
+use grappa_formats::{aggregates::AggregateKind, features::DIM_MAX, manifest::FeatureDtype};
+use grappa_io::read::Choice;
+use grappa_sampling::{
     partition::Schedule,
     sample::Fanouts,
     view::{Halo, ViewKind},
 };
-use grappa_formats::{aggregates::AggregateKind, features::DIM_MAX, manifest::FeatureDtype};
 
 /// Look into a graph store.
 #[derive(Debug, Parser)]
@@ -239,7 +239,7 @@ where
     PossibleValuesParser::new(all.map(name)).try_map(|name| name.parse::<T>())
 }
 
-fn parse_fanouts(text: &str) -> Result<Fanouts, grappa_engine::Error> {
+fn parse_fanouts(text: &str) -> Result<Fanouts, grappa_io::Error> {
     text.parse()
 }
 

@@ -8,15 +8,13 @@ use std::{
 
 use anyhow::{Context, bail};
 use grappa_console::{ByteSize, Console, Summary, count, duration, printable, signals};
-use grappa_engine::store::{
-    Store,
-    export::{
-        ExportBudget, Exported,
-        columns::{export_features, export_labels},
-        edges::{EdgeFormat, export_edges, print_edges},
-        splits::export_split,
-    },
+use grappa_engine::export::{
+    ExportBudget, Exported,
+    columns::{export_features, export_labels},
+    edges::{EdgeFormat, export_edges, print_edges},
+    splits::export_split,
 };
+use grappa_storage::Store;
 use serde::Serialize;
 
 use crate::args;

@@ -1,13 +1,9 @@
 //! `grappa-store info`: what a store holds, for people and for programs.
 
 use grappa_console::{Console, Summary, count, printable};
-use grappa_engine::{
-    partition::{CoverageOptions, coverage, report},
-    store::{
-        Store,
-        info::{DegreeBucket, Info, info},
-    },
-};
+use grappa_engine::info::{DegreeBucket, Info, info};
+use grappa_sampling::partition::{CoverageOptions, coverage, report};
+use grappa_storage::Store;
 use serde::Serialize;
 
 use crate::{

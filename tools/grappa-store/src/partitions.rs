@@ -1,7 +1,7 @@
 //! Partitions as tables, for people.
 
 use grappa_console::count;
-use grappa_engine::partition::{Coverage, Histogram, PartitionReport};
+use grappa_sampling::partition::{Coverage, Histogram, PartitionReport};
 use serde::Serialize;
 
 /// A partition in the JSON object of `info`.

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use grappa_console::{ByteSize, Console, Summary, duration, free_memory_bytes};
-use grappa_engine::{
-    io::regular,
-    store::plan::{Degrees, Plan, PlanOptions, PlannedTime, Rates, plan},
-};
+use grappa_engine::plan::{Degrees, Plan, PlanOptions, PlannedTime, Rates, plan};
+use grappa_io::regular;
 use serde::Serialize;
 
 use crate::{

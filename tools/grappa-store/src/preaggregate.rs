@@ -5,11 +5,9 @@ use std::time::{Duration, Instant};
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
 use grappa_engine::{
     aggregate::Budget,
-    store::{
-        Store,
-        aggregates::{AggregateOptions, Aggregated, partial_folder, preaggregate},
-    },
+    derive::preaggregate::{AggregateOptions, Aggregated, preaggregate},
 };
+use grappa_storage::{Store, aggregates::partial_folder};
 use serde::Serialize;
 
 use crate::args;

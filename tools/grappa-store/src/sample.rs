@@ -4,16 +4,16 @@ use std::{sync::Arc, time::Instant};
 
 use anyhow::{Context, bail};
 use grappa_console::{ByteSize, Console, Summary, count, peak_rss_bytes};
-use grappa_engine::{
-    Error,
+use grappa_engine::node_list::read_nodes;
+use grappa_formats::{ChunkId, PartitionId, assignment::Assignment};
+use grappa_io::{Error, progress::Progress};
+use grappa_sampling::{
     feed::{EpochOptions, Feed, FeedOptions, FeedStats, PartitionBatches, Seeded},
     partition::{Owned, Schedule, SeedNodes, assignment, chunk_sizes},
-    progress::Progress,
     sample::Sampler,
-    store::{Store, node_list::read_nodes},
     view::{PartitionView, ViewKind, ViewOptions},
 };
-use grappa_formats::{ChunkId, PartitionId, assignment::Assignment};
+use grappa_storage::Store;
 use roaring::RoaringTreemap;
 use serde::Serialize;
 

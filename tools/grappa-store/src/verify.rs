@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use grappa_console::{ByteSize, Console, Summary, duration, printable};
-use grappa_engine::store::verify::{Problem, verify};
+use grappa_engine::verify::{Problem, verify};
 use serde::Serialize;
 
 use crate::args;

@@ -4,7 +4,7 @@ use std::{fmt::Display, path::PathBuf, str::FromStr};
 
 use clap::{Args, Command, builder::PossibleValuesParser};
 use grappa_console::{ByteSize, Summary};
-use grappa_engine::{partition::Schedule, sample::Fanouts};
+use grappa_sampling::{partition::Schedule, sample::Fanouts};
 use grappa_trainer::{
     Result,
     run::config::{

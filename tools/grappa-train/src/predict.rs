@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
-use grappa_engine::store::{ExternalId, Store, node_list::read_nodes};
+use grappa_engine::node_list::read_nodes;
 use grappa_formats::{NodeId, manifest::ExternalIds};
+use grappa_storage::{ExternalId, Store};
 use grappa_trainer::{
     predict::{PredictBudget, Prediction, Values, predict_file, predict_nodes},
     runtime,

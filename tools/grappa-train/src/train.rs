@@ -4,7 +4,8 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::{anyhow, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, print_line, printable, signals};
-use grappa_engine::{progress::Progress, store::Store};
+use grappa_io::progress::Progress;
+use grappa_storage::Store;
 use grappa_trainer::{
     run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord, summary},
     runtime,

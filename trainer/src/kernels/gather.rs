@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use grappa_engine::io::prefetch::prefetch;
+use grappa_io::prefetch::prefetch;
 
 use super::multiply::Instructions;
 use crate::{kernels, shim::Element};

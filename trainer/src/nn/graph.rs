@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use grappa_engine::sample;
+use grappa_sampling::sample;
 use tch::{Device, Tensor};
 
 use crate::{kernels::transpose::Transposed, runtime::send};

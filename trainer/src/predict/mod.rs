@@ -18,14 +18,11 @@ use std::path::Path;
 
 use grappa_engine::{
     aggregate::Budget,
-    io::durable,
-    progress::Progress,
-    store::{
-        Store,
-        export::{ExportBudget, made::MadeRows},
-    },
+    export::{ExportBudget, made::MadeRows},
 };
 use grappa_formats::NodeId;
+use grappa_io::{durable, progress::Progress};
+use grappa_storage::Store;
 
 use crate::{
     Error, Result,

@@ -2,13 +2,14 @@
 
 use std::{borrow::Cow, fs::File, path::Path, sync::Arc};
 
-use grappa_engine::{
-    Error as EngineError,
-    io::durable::Temporary,
-    progress::{Progress, check_stopped},
-    store::{Store, export::made::MadeRows},
-};
+use grappa_engine::export::made::MadeRows;
 use grappa_formats::manifest::ExternalIds;
+use grappa_io::{
+    Error as EngineError,
+    durable::Temporary,
+    progress::{Progress, check_stopped},
+};
+use grappa_storage::Store;
 use parquet::{
     basic::Compression,
     column::writer::ColumnWriter,

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use grappa_engine::{Error as EngineError, Position, io::regular};
+use grappa_io::{Error as EngineError, Position, regular};
 
 use crate::Result;
 

@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_engine::{Error as EngineError, io::durable};
+use grappa_io::{Error as EngineError, durable};
 
 use super::{checkpoint::Checkpoints, class_names, config::TrainConfig, journal::Journal, summary::Summary};
 use crate::{Error, Result};

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use grappa_engine::feed::{RegisterMemory, Registration};
+use grappa_sampling::feed::{RegisterMemory, Registration};
 use libloading::os::unix::Library;
 use tch::Tensor;
 

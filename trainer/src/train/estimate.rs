@@ -1,11 +1,11 @@
 //! How large minibatches will be, before the first is made.
 
-use grappa_engine::{
+use grappa_io::{
     machine::free_memory_bytes,
-    partition::Schedule,
     size::{ByteSize, count},
-    store::Store,
 };
+use grappa_sampling::partition::Schedule;
+use grappa_storage::Store;
 
 use crate::{
     Error, Result,

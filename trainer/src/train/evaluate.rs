@@ -2,11 +2,9 @@
 
 use std::time::Instant;
 
-use grappa_engine::{
-    aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures},
-    progress::Progress,
-    store::aggregates::Aggregates,
-};
+use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
+use grappa_io::progress::Progress;
+use grappa_storage::aggregates::Aggregates;
 use tch::Tensor;
 
 use super::{

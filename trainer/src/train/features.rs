@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use grappa_engine::feed::{Batch, FeatureBuffer, OutputDtype};
+use grappa_sampling::feed::{Batch, FeatureBuffer, OutputDtype};
 use tch::{Device, Kind, Tensor};
 
 use crate::{

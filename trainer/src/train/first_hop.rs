@@ -1,20 +1,16 @@
 //! Whether the first layer's aggregates are sampled or known.
 //!
 //! The first layer aggregates features, which no gradient changes: for the mean of SAGE and the sums of GCN and GIN it can be
-//! done once, for every node, over its whole neighbourhood ([`grappa_engine::store::aggregates`]). Then a minibatch has a
+//! done once, for every node, over its whole neighbourhood ([`grappa_engine::derive::preaggregate`]). Then a minibatch has a
 //! hop less, the widest, and the first layer of a halo node is exact, though its partition does not see its neighbours.
 
 use grappa_engine::{
     aggregate::Budget,
-    machine::free_disk_bytes,
-    progress::Progress,
-    store::{
-        Store,
-        add_features::no_features,
-        aggregates::{AggregateOptions, Aggregates, aggregate_bytes, preaggregate},
-    },
+    derive::preaggregate::{AggregateOptions, aggregate_bytes, preaggregate},
 };
 use grappa_formats::{aggregates::AggregateKind, manifest::FeatureSource};
+use grappa_io::{machine::free_disk_bytes, progress::Progress};
+use grappa_storage::{Store, aggregates::Aggregates, no_features};
 
 use crate::{
     Error, Result,

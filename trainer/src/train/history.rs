@@ -15,11 +15,9 @@
 //! in files of a row of bf16 for each node, that are gone when they are closed. A difference is to what kept inputs give, so
 //! rounding those costs nothing, and rounding differences a two hundred and fiftieth of them.
 
-use grappa_engine::{
-    aggregate::{NodeRows, ScratchRows},
-    sample,
-};
+use grappa_engine::aggregate::{NodeRows, ScratchRows};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
+use grappa_sampling::sample;
 use tch::{Device, Kind, Tensor};
 
 use super::{Trainer, inference::Degrees, mix};

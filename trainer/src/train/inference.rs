@@ -13,12 +13,10 @@
 
 use std::{borrow::Cow, ops::Range, path::Path};
 
-use grappa_engine::{
-    aggregate::{Beside, Budget, Drawn, NodeRows, Reduce, ScaledRows, ScratchRows, aggregate},
-    progress::{Progress, check_stopped},
-    store::{Chunk, Store},
-};
+use grappa_engine::aggregate::{Beside, Budget, Drawn, NodeRows, Reduce, ScaledRows, ScratchRows, aggregate};
 use grappa_formats::NodeId;
+use grappa_io::progress::{Progress, check_stopped};
+use grappa_storage::{Chunk, Store};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::history::{KEPT_AS, Keep, KeptHistory, as_kept};
@@ -118,7 +116,7 @@ impl Inference<'_> {
                 };
                 work().map_err(|error| {
                     failure = Some(error);
-                    grappa_engine::Error::Options("stopped".into())
+                    grappa_io::Error::Options("stopped".into())
                 })
             };
             let result = match self.first_hop.filter(|_| layer == 0) {
@@ -281,10 +279,10 @@ fn firsts(rows: &[f32], state: usize, width: usize) -> Cow<'_, [f32]> {
 }
 
 /// Takes the aggregates of a range of nodes.
-type Take<'a> = dyn FnMut(Range<u64>, &[f32]) -> grappa_engine::Result<()> + 'a;
+type Take<'a> = dyn FnMut(Range<u64>, &[f32]) -> grappa_io::Result<()> + 'a;
 
 /// Takes aggregates that are known, a few at a time.
-fn known(rows: &dyn NodeRows, nodes: u64, take: &mut Take<'_>) -> grappa_engine::Result<()> {
+fn known(rows: &dyn NodeRows, nodes: u64, take: &mut Take<'_>) -> grappa_io::Result<()> {
     let mut values = Vec::new();
     for first in (0..nodes).step_by(UPDATE_NODES as usize) {
         let range = first..(first + UPDATE_NODES).min(nodes);
@@ -357,18 +355,18 @@ impl Degrees {
     pub fn open(store: &Store) -> Result<Self> {
         let chunks = store.present_chunks().map(|chunk| store.chunk(chunk));
         Ok(Self {
-            chunks: chunks.collect::<grappa_engine::Result<_>>()?,
+            chunks: chunks.collect::<grappa_io::Result<_>>()?,
             map: store.chunks().clone(),
         })
     }
 
     /// Those of successive nodes.
-    fn of_range(&self, nodes: Range<u64>) -> grappa_engine::Result<Vec<f32>> {
+    fn of_range(&self, nodes: Range<u64>) -> grappa_io::Result<Vec<f32>> {
         nodes.map(|node| Ok(self.of(NodeId(node))? as f32)).collect()
     }
 
     /// That of a node.
-    pub fn of(&self, node: NodeId) -> grappa_engine::Result<u64> {
+    pub fn of(&self, node: NodeId) -> grappa_io::Result<u64> {
         let chunk = self.map.chunk_of(node);
         let rows = self.chunks[chunk.0 as usize].rows();
         rows.degree(node.0 - self.map.range(chunk).start)
@@ -380,7 +378,7 @@ impl NodeRows for Degrees {
         1
     }
 
-    fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> grappa_engine::Result<()> {
+    fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> grappa_io::Result<()> {
         for (out, node) in out.iter_mut().zip(nodes) {
             *out = self.of(NodeId(node))? as f32;
         }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use grappa_engine::store::{Chunk, Store, StoreIds};
 use grappa_formats::{
     NodeId,
     chunks::ChunkMap,
     manifest::{LabelKind, LabelSpec},
 };
+use grappa_storage::{Chunk, Store, StoreIds};
 use tch::Tensor;
 
 use crate::{Error, Result, nn::Task};
@@ -37,7 +37,7 @@ impl NodeLabels {
             chunks: store
                 .present_chunks()
                 .map(|chunk| store.chunk(chunk))
-                .collect::<grappa_engine::Result<_>>()?,
+                .collect::<grappa_io::Result<_>>()?,
             map: store.chunks().clone(),
             ids: store.ids().clone(),
             spec,

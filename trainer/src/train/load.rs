@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use grappa_engine::feed::{Batch, BatchPlace, RegisterMemory};
+use grappa_sampling::feed::{Batch, BatchPlace, RegisterMemory};
 use tch::{Device, Tensor};
 
 use super::{

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! for each super-epoch:
-//!     assign chunks to K partitions                                    grappa_engine::partition
+//!     assign chunks to K partitions                                    grappa_sampling::partition
 //!     open a view of each
 //!     for each epoch:
 //!         for each step, of Q partitions:
@@ -32,17 +32,19 @@ pub mod trained;
 
 use std::{collections::VecDeque, num::NonZeroUsize, path::PathBuf, sync::Arc, time::Instant};
 
-use grappa_engine::{
-    feed::{EpochOptions, Feed, FeedOptions, FeedStats, OutputDtype, PartitionBatches, Seeded},
+use grappa_formats::{ChunkId, PartitionId, aggregates::AggregateKind, assignment::Assignment};
+use grappa_io::{
     machine::free_memory_bytes,
-    partition::{self, Owned, RepartitionOptions, assign},
     progress::{Progress, check_stopped},
-    sample::Sampler,
     size::ByteSize,
-    store::{Store, add_features::no_features},
+};
+use grappa_sampling::{
+    feed::{EpochOptions, Feed, FeedOptions, FeedStats, OutputDtype, PartitionBatches, Seeded},
+    partition::{self, Owned, RepartitionOptions, assign},
+    sample::Sampler,
     view::{Halo, PartitionView, ViewKind, ViewOptions},
 };
-use grappa_formats::{ChunkId, PartitionId, aggregates::AggregateKind, assignment::Assignment};
+use grappa_storage::{Store, no_features};
 use tch::{Device, Kind};
 
 pub use self::session::{Watcher, train};

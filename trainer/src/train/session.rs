@@ -7,8 +7,9 @@ use std::{
     time::Instant,
 };
 
-use grappa_engine::{io::container::ContainerFile, machine::peak_rss_bytes, progress::Progress, store::Store};
 use grappa_formats::{aggregates::AggregateKind, container::FileKind};
+use grappa_io::{container::ContainerFile, machine::peak_rss_bytes, progress::Progress};
+use grappa_storage::Store;
 use tch::Device;
 
 use super::{EpochStats, Evaluation, Trainer, first_hop, state};

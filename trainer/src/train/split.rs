@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use grappa_engine::store::Store;
 use grappa_formats::{
     NodeId,
     manifest::{LabelKind, LabelSpec},
 };
+use grappa_storage::Store;
 use roaring::RoaringTreemap;
 use tch::Tensor;
 
@@ -26,7 +26,7 @@ impl Splits {
     /// # Errors
     /// If there is nothing to train on.
     pub fn open(store: &Store) -> Result<Self> {
-        let split = |name| Ok::<_, grappa_engine::Error>(store.split(name)?.unwrap_or_default());
+        let split = |name| Ok::<_, grappa_io::Error>(store.split(name)?.unwrap_or_default());
         let splits = Self([split("train")?, split("val")?, split("test")?]);
         if splits.train().is_empty() {
             return Err(Error::Options(format!(

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use grappa_engine::progress::Progress;
+use grappa_io::progress::Progress;
 use tch::{Kind, Tensor, no_grad};
 
 use super::{Denominator, Trainer, inference::values};

@@ -5,12 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_engine::{
-    aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures},
-    progress::Progress,
-    store::Store,
-};
+use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
 use grappa_formats::manifest::LabelKind;
+use grappa_io::progress::Progress;
+use grappa_storage::Store;
 use tch::{Device, Tensor};
 
 use super::{

@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path};
 
-use grappa_engine::store::Store;
 use grappa_formats::container::{FileKind, Header};
+use grappa_storage::Store;
 use grappa_trainer::{
     Error,
     predict::{Values, predict_file},
@@ -77,7 +77,7 @@ fn predictions_fail_on_a_flipped_byte() {
                 &out,
                 Values::Classes,
                 BUDGET,
-                &grappa_engine::progress::Silent,
+                &grappa_io::progress::Silent,
             );
             is_about(predicted, place);
         });

@@ -6,14 +6,12 @@
 
 use std::{fs, path::Path, process::Command};
 
-use grappa_engine::{
-    progress::Silent,
-    store::export::{
-        ExportBudget,
-        columns::export_features,
-        edges::{EdgeFormat, export_edges},
-    },
+use grappa_engine::export::{
+    ExportBudget,
+    columns::export_features,
+    edges::{EdgeFormat, export_edges},
 };
+use grappa_io::progress::Silent;
 use grappa_trainer::{
     export::export,
     nn::{Model, NormKind},

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_engine::progress::{Progress, Silent};
+use grappa_io::progress::{Progress, Silent};
 use grappa_trainer::{
     run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord},
     train::{Watcher, train},

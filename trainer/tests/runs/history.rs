@@ -4,13 +4,11 @@ use std::path::Path;
 
 use grappa_engine::{
     aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures},
-    progress::Silent,
-    store::{
-        Store,
-        aggregates::{AggregateOptions, Aggregates, preaggregate},
-    },
+    derive::preaggregate::{AggregateOptions, preaggregate},
 };
 use grappa_formats::{NodeId, aggregates::AggregateKind};
+use grappa_io::progress::Silent;
+use grappa_storage::{Store, aggregates::Aggregates};
 use grappa_trainer::{
     nn::{LayerKind, Model, ModelOptions, NormKind, Precision},
     train::{

@@ -2,12 +2,10 @@
 
 use std::{collections::BTreeSet, fs, sync::Arc};
 
-use grappa_engine::{
-    aggregate::{Budget, StoreFeatures},
-    progress::Silent,
-    store::Store,
-};
+use grappa_engine::aggregate::{Budget, StoreFeatures};
 use grappa_formats::NodeId;
+use grappa_io::progress::Silent;
+use grappa_storage::Store;
 use grappa_trainer::{
     nn::{LayerKind, Model},
     run::{
@@ -48,10 +46,7 @@ fn nan_store(folder: &std::path::Path) -> (Arc<Store>, NodeId) {
         ..DENSE
     };
     let store = store(folder, shape);
-    let node = store
-        .node(&grappa_engine::store::ExternalId::Integer(NAN))
-        .unwrap()
-        .unwrap();
+    let node = store.node(&grappa_storage::ExternalId::Integer(NAN)).unwrap().unwrap();
     (store, node)
 }
 

@@ -6,8 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_engine::{io::npy, progress::Silent, store::Store};
 use grappa_formats::{NodeId, manifest::ExternalIds};
+use grappa_io::{npy, progress::Silent};
+use grappa_storage::Store;
 use grappa_trainer::{
     predict::{Values, predict_file, predict_nodes},
     run::{

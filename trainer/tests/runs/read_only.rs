@@ -2,7 +2,8 @@
 
 use std::{path::Path, process::Command, sync::Arc, thread};
 
-use grappa_engine::{partition::Schedule, store::Store};
+use grappa_sampling::partition::Schedule;
+use grappa_storage::Store;
 use grappa_trainer::{
     run::{
         checkpoint::NamedTensor,
@@ -21,8 +22,8 @@ use crate::stores::{DENSE, config, store};
 struct Warned(Vec<String>);
 
 impl Watcher for Warned {
-    fn progress(&self) -> &dyn grappa_engine::progress::Progress {
-        &grappa_engine::progress::Silent
+    fn progress(&self) -> &dyn grappa_io::progress::Progress {
+        &grappa_io::progress::Silent
     }
 
     fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}

@@ -9,7 +9,8 @@ use std::{
     },
 };
 
-use grappa_engine::{progress::Progress, store::Store};
+use grappa_io::progress::Progress;
+use grappa_storage::Store;
 use grappa_trainer::{
     Error,
     run::{

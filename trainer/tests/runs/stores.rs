@@ -2,14 +2,14 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use grappa_engine::{
-    ingest::{IngestOptions, SplitFile, ingest},
-    io::npy,
+use grappa_build::ingest::{IngestOptions, SplitFile, ingest};
+use grappa_formats::manifest::{EdgeOptions, ExternalIds, SelfLoops};
+use grappa_io::{
+    npy,
     progress::{Progress, Silent},
     size::ByteSize,
-    store::Store,
 };
-use grappa_formats::manifest::{EdgeOptions, ExternalIds, SelfLoops};
+use grappa_storage::Store;
 use grappa_trainer::{
     predict::PredictBudget,
     run::{

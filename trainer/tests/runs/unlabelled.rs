@@ -16,7 +16,7 @@ fn an_unlabelled_node_to_train_on_is_named_by_the_id_of_the_users_files() {
             ..DENSE
         };
         let store = store(folder.path(), shape);
-        let external = grappa_engine::store::ExternalId::Integer(62);
+        let external = grappa_storage::ExternalId::Integer(62);
         let internal = match ids {
             ExternalIds::Dense => store.node(&external).unwrap().unwrap().0,
             _ => 0,

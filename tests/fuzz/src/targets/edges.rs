@@ -9,10 +9,8 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
-use grappa_engine::{
-    Result,
-    ingest::source::{EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, OnBadLine, TextBatch},
-};
+use grappa_input::{EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, OnBadLine, TextBatch};
+use grappa_io::Result;
 use grappa_tests::{archive::write_npz, npy::Npy, parquet::write_parquet};
 
 use crate::{Input, Target, repair::zip_after_choice, scratch::Scratch, target::no_repair};

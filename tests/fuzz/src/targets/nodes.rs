@@ -5,13 +5,11 @@
 
 use std::path::Path;
 
-use grappa_engine::{
-    Result,
-    ingest::source::{
-        EdgeBatch, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, Keys, LabelBatch, LabelSource, MatrixSource,
-        PartSource, SplitSource,
-    },
+use grappa_input::{
+    EdgeBatch, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, Keys, LabelBatch, LabelSource, MatrixSource, PartSource,
+    SplitSource,
 };
+use grappa_io::Result;
 use grappa_tests::{archive::write_npz, npy::Npy};
 
 use super::{

@@ -2,10 +2,8 @@
 
 use std::fs;
 
-use grappa_engine::{
-    generate::{Generator, Recipe},
-    io::journal::Journal,
-};
+use grappa_io::journal::Journal;
+use grappa_synthetic::{Generator, Recipe};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::outcome;
@@ -53,7 +51,7 @@ pub fn targets() -> Vec<Target> {
 }
 
 fn recipe_seeds() -> Vec<Vec<u8>> {
-    use grappa_engine::generate::{Model, Rmat};
+    use grappa_synthetic::{Model, Rmat};
     let recipe = Recipe::new(Model::Rmat(Rmat::graph500(10, 4.0)), 7);
     vec![recipe.to_json().into_bytes()]
 }

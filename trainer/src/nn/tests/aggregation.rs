@@ -1,6 +1,6 @@
 //! Our loops equal libtorch's operators; sampled sums have the full sum as expectation; history is taken as it is.
 
-use grappa_engine::sample;
+use grappa_sampling::sample;
 use tch::{Device, Kind, Tensor};
 
 use super::{assert_close, assert_close_or_special, devices, random, with_specials};

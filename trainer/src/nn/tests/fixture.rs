@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, path::PathBuf};
 
-use grappa_engine::sample::{self, Minibatch};
 use grappa_formats::NodeId;
+use grappa_sampling::sample::{self, Minibatch};
 use tch::{Device, Tensor, no_grad};
 
 use crate::nn::{Block, Model};

@@ -1,6 +1,6 @@
 //! Models learn, alike every time; history stands in for what is out of reach; losses are those by hand.
 
-use grappa_engine::sample::Minibatch;
+use grappa_sampling::sample::Minibatch;
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{

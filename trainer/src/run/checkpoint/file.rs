@@ -11,10 +11,7 @@ use std::{
     path::Path,
 };
 
-use grappa_engine::{
-    Error as EngineError,
-    io::{durable::Temporary, regular},
-};
+use grappa_io::{Error as EngineError, durable::Temporary, regular};
 use safetensors::{SafeTensorError, SafeTensors, tensor::TensorInfo};
 use serde_json::{Map, Value, json};
 

@@ -29,10 +29,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_engine::{
-    Error as EngineError,
-    io::{durable, regular},
-};
+use grappa_io::{Error as EngineError, durable, regular};
 use xxhash_rust::xxh3::Xxh3;
 
 use self::file::write_named;

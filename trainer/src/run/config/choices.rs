@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use grappa_engine::io::read;
+use grappa_io::read;
 
 use crate::Error;
 

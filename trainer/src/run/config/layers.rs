@@ -2,7 +2,7 @@
 
 use std::{ops::Range, path::Path};
 
-use grappa_engine::{Error as EngineError, Position, io::regular};
+use grappa_io::{Error as EngineError, Position, regular};
 use serde::Serialize;
 use toml::{Table, Value};
 use xxhash_rust::xxh3::xxh3_64;

@@ -15,10 +15,10 @@ mod text;
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use grappa_engine::{
+use grappa_io::size::ByteSize;
+use grappa_sampling::{
     partition::Schedule,
     sample::{Fanouts, RandomWalks, Sampler},
-    size::ByteSize,
 };
 use serde::{Deserialize, Serialize};
 

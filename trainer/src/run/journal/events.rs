@@ -25,7 +25,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use grappa_engine::Error as EngineError;
+use grappa_io::Error as EngineError;
 
 use super::record::{EpochRecord, StageSeconds};
 use crate::Result;

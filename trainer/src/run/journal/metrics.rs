@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_engine::{Error as EngineError, Position, io::regular};
+use grappa_io::{Error as EngineError, Position, regular};
 
 use super::record::EpochRecord;
 use crate::Result;

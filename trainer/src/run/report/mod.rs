@@ -14,7 +14,7 @@ mod tests;
 
 use std::time::Duration;
 
-use grappa_engine::size::{ByteSize, count, duration};
+use grappa_io::size::{ByteSize, count, duration};
 
 use self::{
     html::escape,

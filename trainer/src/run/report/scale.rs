@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use grappa_engine::size::{ByteSize, count, duration};
+use grappa_io::size::{ByteSize, count, duration};
 
 /// What values are, and so how they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,16 +3,15 @@
 use std::{fmt, path::Path, sync::Arc};
 
 use anyhow::{Context, Result, ensure};
-use grappa_engine::{
-    aggregate::{Budget, Mean, NodeRows, ScratchRows, StoreFeatures, aggregate},
-    io::read::Choice,
+use grappa_engine::aggregate::{Budget, Mean, NodeRows, ScratchRows, StoreFeatures, aggregate};
+use grappa_formats::{NodeId, PartitionId};
+use grappa_io::{progress::Silent, read::Choice};
+use grappa_sampling::{
     partition::{Owned, Schedule, assignment, chunk_sizes},
-    progress::Silent,
     sample::{BatchKey, Fanouts, Minibatch, Sampler, Scratch},
-    store::Store,
     view::{Halo, PartitionView, ViewKind, ViewOptions},
 };
-use grappa_formats::{NodeId, PartitionId};
+use grappa_storage::Store;
 use grappa_trainer::{
     nn::{Block, History, Input, Pass, Task},
     run::config::TrainConfig,
@@ -336,7 +335,7 @@ impl Experiment {
 
     /// What is known of the halo nodes of each block.
     fn history(&self, kept: &KeptHistory, minibatch: &Minibatch) -> Result<Vec<Option<History>>> {
-        let known = |(hop, block): (usize, &grappa_engine::sample::Block)| {
+        let known = |(hop, block): (usize, &grappa_sampling::sample::Block)| {
             let layer = self.setup.layers - 1 - hop;
             let mut halo = Vec::new();
             for at in (0..block.destinations).filter(|&at| block.halo[at]) {

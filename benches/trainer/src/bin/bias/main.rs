@@ -25,7 +25,7 @@ use grappa_benches::{
     machine, programs,
     record::{Record, Table},
 };
-use grappa_engine::{partition::Schedule, view::Halo};
+use grappa_sampling::{partition::Schedule, view::Halo};
 use grappa_trainer::train::history::Keep;
 
 use self::{

@@ -1,0 +1,157 @@
+//! Generated features, classes and splits as NumPy files, to go with an edge list.
+
+use std::{ops::Range, path::Path};
+
+use grappa_io::{
+    Result,
+    blocks::{NewFile, Planned},
+    npy,
+    progress::Progress,
+};
+use grappa_synthetic::{Generator, Split};
+
+/// Bytes in a block, about.
+const BLOCK_BYTES: u64 = 1 << 20;
+
+/// Writes the features of all nodes to the new file `path`: f32, one row of `dim` values for each node. Returns the
+/// length of the file in bytes. Threads, existing files and errors are as with [`super::write_edge_list`].
+///
+/// # Panics
+/// If `dim` is 0.
+pub fn write_features(generator: &Generator, dim: usize, path: &Path, progress: &dyn Progress) -> Result<u64> {
+    let features = generator.features(dim);
+    let row_bytes = 4 * dim as u64;
+    progress.stage("writing features", Some(row_bytes * generator.nodes()));
+    write(
+        generator,
+        path,
+        progress,
+        row_bytes,
+        |labels, row: &mut Vec<f32>, out| {
+            row.resize(dim, 0.0);
+            for label in labels {
+                features.row(label, row);
+                out.extend(row.iter().flat_map(|value| value.to_le_bytes()));
+            }
+        },
+        |bytes| npy::header("<f4", &[bytes / row_bytes, dim as u64]),
+    )
+}
+
+/// Writes the class of every node to the new file `path`: int64. Returns the length of the file in bytes.
+///
+/// # Panics
+/// If the model has no classes.
+pub fn write_classes(generator: &Generator, path: &Path, progress: &dyn Progress) -> Result<u64> {
+    assert!(generator.classes() > 0, "a model with classes");
+    progress.stage("writing labels", Some(8 * generator.nodes()));
+    write(
+        generator,
+        path,
+        progress,
+        8,
+        |labels, (): &mut (), out| {
+            for label in labels {
+                let class = generator.class(label).expect("the model has classes");
+                out.extend_from_slice(&u64::from(class).to_le_bytes());
+            }
+        },
+        |bytes| npy::header("<i8", &[bytes / 8]),
+    )
+}
+
+/// Writes the external ids of a split's nodes, ascending, to the new file `path`: int64. Returns the length of the file in
+/// bytes.
+pub fn write_split(generator: &Generator, split: Split, path: &Path, progress: &dyn Progress) -> Result<u64> {
+    progress.stage(&format!("writing the split {}", split.name()), None);
+    write(
+        generator,
+        path,
+        progress,
+        8,
+        |labels, (): &mut (), out| {
+            for label in labels.filter(|&label| generator.split(label) == split) {
+                out.extend_from_slice(&label.to_le_bytes());
+            }
+        },
+        |bytes| npy::header("<i8", &[bytes / 8]),
+    )
+}
+
+/// Writes a file of blocks of nodes that take at most `node_bytes` each.
+fn write<S: Default + Send + Sync>(
+    generator: &Generator,
+    path: &Path,
+    progress: &dyn Progress,
+    node_bytes: u64,
+    make: impl Fn(Range<u64>, &mut S, &mut Vec<u8>) + Sync,
+    header: impl FnOnce(u64) -> [u8; npy::HEADER_BYTES],
+) -> Result<u64> {
+    let (nodes, step) = (generator.nodes(), (BLOCK_BYTES / node_bytes).max(1));
+    let mut start = 0;
+    let plan = || {
+        let block = start..nodes.min(start + step);
+        start = block.end;
+        Ok((!block.is_empty()).then_some(Planned { block, edges: 0 }))
+    };
+    let payload = NewFile {
+        path,
+        header_bytes: npy::HEADER_BYTES,
+        progress,
+    }
+    .write(
+        plan,
+        |labels, state, out| {
+            make(labels.clone(), state, out);
+            Ok(())
+        },
+        |bytes| header(bytes).to_vec(),
+    )?;
+    Ok(npy::HEADER_BYTES as u64 + payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use grappa_io::progress::Silent;
+
+    use grappa_synthetic::{BlockModel, Model, Recipe};
+
+    use super::*;
+
+    #[test]
+    fn files_hold_what_the_generator_says_of_each_node() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let generator =
+            Generator::new(Recipe::new(Model::Sbm(BlockModel::new(40_000, 3.0)), 5)).expect("valid options");
+        let nodes = generator.nodes();
+        let check = |name: &str, header: [u8; 128], expected: Vec<u8>, bytes: u64| {
+            let file = fs::read(folder.path().join(name)).expect("the file");
+            assert_eq!(file.len() as u64, bytes, "{name}");
+            assert_eq!(file[..128], header, "{name}");
+            assert!(file[128..] == expected, "{name}");
+        };
+
+        let path = |name: &str| folder.path().join(name);
+        let bytes = write_features(&generator, 33, &path("x"), &Silent).expect("written");
+        let (features, mut row) = (generator.features(33), vec![0.0; 33]);
+        let mut expected = Vec::new();
+        for label in 0..nodes {
+            features.row(label, &mut row);
+            expected.extend(row.iter().flat_map(|value| value.to_le_bytes()));
+        }
+        check("x", npy::header("<f4", &[nodes, 33]), expected, bytes);
+
+        let bytes = write_classes(&generator, &path("y"), &Silent).expect("written");
+        let expected = (0..nodes).flat_map(|label| (label % 10).to_le_bytes()).collect();
+        check("y", npy::header("<i8", &[nodes]), expected, bytes);
+
+        for split in [Split::Train, Split::Val, Split::Test] {
+            let bytes = write_split(&generator, split, &path(split.name()), &Silent).expect("written");
+            let ids: Vec<u64> = (0..nodes).filter(|&label| generator.split(label) == split).collect();
+            let expected = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+            check(split.name(), npy::header("<i8", &[ids.len() as u64]), expected, bytes);
+        }
+    }
+}

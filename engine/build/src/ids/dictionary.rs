@@ -1,0 +1,176 @@
+//! The dictionary of a store that is being made, on disk: read front to back, or here and there.
+//!
+//! Nothing is mapped, because mapped pages count as memory of the process. A lookup reads the file some log2(n) times,
+//! ten microseconds or more if it is cached; whoever has many makes a [`KeyTable`](super::table::KeyTable).
+
+use std::{
+    cmp::Ordering,
+    fs::File,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use grappa_formats::{
+    container::FileKind,
+    dictionary::{BLOCK_KEYS, DictionaryMeta, KEY_BYTES_MAX, KeyKind, block_key},
+};
+use grappa_io::{Error, Position, Result, container::ContainerFile};
+
+use super::keys::{StringHash, integer_key};
+
+/// Bytes read at a time.
+const READ_BYTES: u64 = 1 << 20;
+
+/// A dictionary, and the keys of its ids.
+#[derive(Debug)]
+pub struct Dictionary {
+    file: ContainerFile,
+    meta: DictionaryMeta,
+    /// The first hash of each string, 8 bytes a rank.
+    hashes: Option<PathBuf>,
+    /// How strings become keys.
+    pub hash: StringHash,
+}
+
+impl Dictionary {
+    /// Opens the finished dictionary at `path`. That of strings has a file with the first hash of each at `hashes`.
+    pub fn open(path: &Path, hashes: &Path, hash: StringHash) -> Result<Self> {
+        let file = ContainerFile::open(path, FileKind::DICTIONARY)?;
+        let meta = DictionaryMeta::decode(file.header()).map_err(Error::format(path))?;
+        let hashes = (meta.kind == KeyKind::Strings).then(|| hashes.to_owned());
+        Ok(Self {
+            file,
+            meta,
+            hashes,
+            hash,
+        })
+    }
+
+    /// Number of ids.
+    pub fn ids(&self) -> u64 {
+        self.meta.keys
+    }
+
+    /// What the ids are.
+    pub fn kind(&self) -> KeyKind {
+        self.meta.kind
+    }
+
+    /// Passes the key of each rank, in the order of ranks, to `each`.
+    pub fn for_each_key(&self, mut each: impl FnMut(u64, u64) -> Result<()>) -> Result<()> {
+        let mut buffer = vec![0; READ_BYTES.min(8 * self.ids()) as usize];
+        let hashes = match &self.hashes {
+            Some(path) => Some((File::open(path).map_err(Error::io("open", path))?, path)),
+            None => None,
+        };
+        let mut rank = 0;
+        while rank < self.ids() {
+            let bytes = READ_BYTES.min(8 * (self.ids() - rank)) as usize;
+            let piece = &mut buffer[..bytes];
+            match &hashes {
+                Some((file, path)) => file.read_exact_at(piece, 8 * rank).map_err(Error::io("read", path))?,
+                None => self.file.read_at(piece, 8 * rank)?,
+            }
+            for word in piece.as_chunks().0 {
+                let word = u64::from_le_bytes(*word);
+                let key = match self.meta.kind {
+                    KeyKind::Integers => integer_key(word),
+                    KeyKind::Strings if self.hash.is_shared(word) => self.hash.key(&self.string(rank)?),
+                    KeyKind::Strings => word,
+                };
+                each(key, rank)?;
+                rank += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the strings at these ranks, whose keys are alike, other keys.
+    pub fn separate(&mut self, ranks: &[u64]) -> Result<()> {
+        let strings: Vec<_> = ranks.iter().map(|&rank| self.string(rank)).collect::<Result<_>>()?;
+        self.hash.separate(strings.iter().map(Vec::as_slice));
+        Ok(())
+    }
+
+    /// The integer at `rank`.
+    pub fn integer(&self, rank: u64) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.file.read_at(&mut bytes, 8 * rank)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// The string at `rank`.
+    pub fn string(&self, rank: u64) -> Result<Vec<u8>> {
+        let (start, block) = self.block(rank / BLOCK_KEYS, usize::MAX)?;
+        self.key_in(start, &block, rank % BLOCK_KEYS)
+    }
+
+    /// The rank of an integer, if it is there.
+    pub fn find_integer(&self, id: u64) -> Result<Option<u64>> {
+        let (mut low, mut high) = (0, self.ids());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.integer(middle)?.cmp(&id) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok(Some(middle)),
+                Ordering::Greater => high = middle,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The rank of a string, if it is there.
+    pub fn find_string(&self, id: &[u8]) -> Result<Option<u64>> {
+        let (mut low, mut high) = (0, self.ids().div_ceil(BLOCK_KEYS));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            // The first key is a length of at most three bytes, and that many bytes.
+            let (start, block) = self.block(middle, 3 + KEY_BYTES_MAX)?;
+            match self.key_in(start, &block, 0)?.as_slice().cmp(id) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok(Some(middle * BLOCK_KEYS)),
+                Ordering::Greater => high = middle,
+            }
+        }
+        let Some(block) = low.checked_sub(1) else {
+            return Ok(None);
+        };
+        let (start, bytes) = self.block(block, usize::MAX)?;
+        for index in 1..BLOCK_KEYS.min(self.ids() - block * BLOCK_KEYS) {
+            if self.key_in(start, &bytes, index)? == id {
+                return Ok(Some(block * BLOCK_KEYS + index));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where a block starts, and its bytes, or the first `bytes_max` of them.
+    fn block(&self, block: u64, bytes_max: usize) -> Result<(u64, Vec<u8>)> {
+        let last = block + 1 == self.ids().div_ceil(BLOCK_KEYS);
+        let mut entries = [[0; 8]; 2];
+        let wanted = if last { 1 } else { 2 };
+        let table = self.meta.table_offset() + 8 * block;
+        self.file.read_at(entries[..wanted].as_flattened_mut(), table)?;
+        let start = u64::from_le_bytes(entries[0]);
+        let end = if last {
+            self.meta.key_bytes
+        } else {
+            u64::from_le_bytes(entries[1])
+        };
+        if start > end || end > self.meta.key_bytes {
+            let offset = Position::Offset(self.file.header().payload_offset + table);
+            let what = format!("block {block} of the dictionary is at {start}..{end}; the file is damaged");
+            return Err(Error::input(self.file.path(), offset, what));
+        }
+        let mut bytes = vec![0; ((end - start) as usize).min(bytes_max)];
+        self.file.read_at(&mut bytes, start)?;
+        Ok((start, bytes))
+    }
+
+    fn key_in(&self, start: u64, block: &[u8], index: u64) -> Result<Vec<u8>> {
+        let mut key = Vec::new();
+        let offset = self.file.header().payload_offset + start;
+        block_key(block, offset, index, &mut key).map_err(Error::format(self.file.path()))?;
+        Ok(key)
+    }
+}

@@ -1,0 +1,252 @@
+//! Features and labels: one row a node, from the order of the input to that of the store.
+//!
+//! ```text
+//! pass 1, each worker: take the next block of rows; encode them; append (place in shard, row) to the row's shard
+//! pass 2, each worker: take the next chunk; for each of its shards, put the rows in their places and write them
+//! ```
+//!
+//! Cost: rows are read, spilled, read back and written, each time in large pieces. A gather from the input through
+//! the inverse order would read it once, but row by row, and a row is a fraction of what a drive reads at a time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap, container::FileKind};
+use grappa_input::BlockId;
+use grappa_io::{
+    Error, Position, Result, container::ContainerWriter, heap, memory::MemoryGate, progress::Progress, workers,
+};
+use grappa_storage::{Order, writer::StoreFolder};
+
+use crate::ingest::{
+    ChunkFiles,
+    plan::{Budget, SpillPlan},
+    spill::{self, Extent, SpillFolder, SpillWriter},
+    state::{ChunkDone, Counts, Stage, StageState, State},
+};
+
+/// Rows of the input, one for each rank.
+pub trait ColumnInput: Sync {
+    /// Number of rows.
+    fn rows(&self) -> u64;
+
+    /// Length of an encoded row in bytes.
+    fn row_bytes(&self) -> usize;
+
+    /// Whether rows can only be read in order; then one worker reads them all.
+    fn is_sequential(&self) -> bool;
+
+    /// Appends the encoded rows of `count` ranks from `first` on.
+    fn read(&self, first: u64, count: usize, rows: &mut Vec<u8>) -> Result<()>;
+
+    /// Whether all rows read so far may be kept. If not, reading goes on, so that all that is wrong can be told, but
+    /// nothing more is noted as done.
+    fn is_sound(&self) -> bool;
+
+    /// Called when all rows were read: fails unless they are sound.
+    fn finish(&self) -> Result<()>;
+}
+
+/// What becomes of a column in a chunk.
+pub struct ColumnFile {
+    /// Name of the file in the chunk's folder.
+    pub name: &'static str,
+    /// Its kind.
+    pub kind: FileKind,
+    /// Its meta, given the chunk.
+    pub meta: Box<dyn Fn(ChunkId) -> Vec<u8> + Sync>,
+}
+
+/// One column, on its way.
+pub struct Column<'a> {
+    /// Which stage of the run this is.
+    pub stage: Stage,
+    /// The rows.
+    pub input: &'a dyn ColumnInput,
+    /// Where they go.
+    pub file: ColumnFile,
+    /// Chunks of the graph.
+    pub chunks: &'a ChunkMap,
+    /// Ranks to nodes.
+    pub order: &'a Order,
+    /// The unfinished store.
+    pub store: &'a StoreFolder,
+    /// What may be used.
+    pub budget: Budget,
+}
+
+/// Input bytes between two notes in the journal.
+const COMMIT_BYTES: u64 = 256 << 20;
+/// Bytes of encoded rows read at a time.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Bytes of memory pass 2 needs for each byte of a shard: its place in the file, with something to spare.
+const PLACE_COST: u64 = 10;
+
+impl Column<'_> {
+    /// How records are divided: as an earlier run did, or anew.
+    pub fn plan(&self, state: &State) -> Result<SpillPlan> {
+        if let Some(plan) = state.stage(self.stage).plan {
+            return Ok(plan);
+        }
+        let words = self.input.rows() * self.record_words() as u64;
+        let plan = SpillPlan::new(self.chunks, words, PLACE_COST, ChunkMap::CHUNK_NODES_MAX, &self.budget)?;
+        state.planned(self.stage, plan)?;
+        Ok(plan)
+    }
+
+    /// A record is the row's place in its shard and the row, in whole words.
+    fn record_words(&self) -> usize {
+        1 + self.input.row_bytes().div_ceil(8)
+    }
+
+    /// Where the records are.
+    pub fn spill(&self) -> SpillFolder {
+        SpillFolder::new(self.store.lasting_scratch(), self.file.name, self.record_words())
+    }
+
+    /// Pass 1.
+    pub fn scatter(&self, plan: &SpillPlan, state: &State, progress: &dyn Progress) -> Result<()> {
+        let before = state.stage(self.stage);
+        let first_worker = before.next_worker();
+        let shards = plan.shards(self.chunks);
+        let rows = self.input.rows();
+        let block_rows = (BLOCK_BYTES / self.input.row_bytes()).max(1) as u64;
+        let next_block = AtomicU64::new(0);
+        let threads = if self.input.is_sequential() {
+            1
+        } else {
+            self.budget.threads
+        };
+        workers::run(threads, |turn| {
+            let number = first_worker + turn.number;
+            let mut writer = SpillWriter::new(self.spill(), number, shards.chunks(), plan.buffer_bytes)?;
+            let (mut bytes, mut nodes, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut counts, mut uncommitted) = (Counts::default(), 0);
+            while turn.goes_on() {
+                let id = BlockId {
+                    file: 0,
+                    block: next_block.fetch_add(1, Ordering::Relaxed),
+                };
+                let first = id.block * block_rows;
+                if first >= rows {
+                    break;
+                }
+                if before.blocks.contains(&id) {
+                    continue;
+                }
+                let count = block_rows.min(rows - first);
+                bytes.clear();
+                self.input.read(first, count as usize, &mut bytes)?;
+                nodes.clear();
+                nodes.extend(first..first + count);
+                self.order.nodes(&mut nodes);
+                for (&node, row) in nodes.iter().zip(bytes.chunks_exact(self.input.row_bytes())) {
+                    let shard = shards.chunk_of(NodeId(node)).0;
+                    let record = writer.push(shard)?;
+                    record[0] = node - shards.starts()[shard as usize];
+                    let (whole, rest) = row.as_chunks::<8>();
+                    for (word, bytes) in record[1..].iter_mut().zip(whole) {
+                        *word = u64::from_ne_bytes(*bytes);
+                    }
+                    if !rest.is_empty() {
+                        let mut last = [0; 8];
+                        last[..rest.len()].copy_from_slice(rest);
+                        record[1 + whole.len()] = u64::from_ne_bytes(last);
+                    }
+                }
+                counts.read += count;
+                blocks.push(id);
+                uncommitted += bytes.len() as u64;
+                progress.advance(bytes.len() as u64, 0);
+                if uncommitted >= COMMIT_BYTES && self.input.is_sound() {
+                    uncommitted = 0;
+                    state.spilled(
+                        self.stage,
+                        number,
+                        std::mem::take(&mut blocks),
+                        writer.flush_all()?,
+                        counts,
+                    )?;
+                }
+            }
+            match self.input.is_sound() {
+                true => state.spilled(self.stage, number, blocks, writer.flush_all()?, counts),
+                false => Ok(()),
+            }
+        })?;
+        // Once chunks are written, an earlier run has found the rows to be sound.
+        if before.chunks.is_empty() {
+            self.input.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Pass 2, for one chunk.
+    pub fn gather(
+        &self,
+        chunk: ChunkId,
+        plan: &SpillPlan,
+        spilled: &StageState,
+        gate: &MemoryGate,
+        progress: &dyn Progress,
+    ) -> Result<ChunkFiles> {
+        let path = self.store.chunk(chunk)?.join(self.file.name);
+        let meta = (self.file.meta)(chunk);
+        let mut writer = ContainerWriter::create(&path, self.file.kind, meta.len())?;
+        let shards = plan.shards(self.chunks);
+        for shard in plan.shards_of(chunk) {
+            let rows = shards.len(ChunkId(shard)) as usize;
+            let _taken = gate.take((rows * self.input.row_bytes()) as u64 + 2 * BLOCK_BYTES as u64);
+            let mut places = heap::zeroed(rows * self.input.row_bytes(), "the rows of some nodes")?;
+            let mut placed = 0;
+            for (&worker, spilled) in &spilled.workers {
+                let extent = spilled.extents[shard as usize];
+                placed += extent.records;
+                self.place(worker, shard, extent, &mut places)?;
+            }
+            if placed != rows as u64 {
+                let what = format!("{placed} rows for {rows} nodes; remove the unfinished store and start again");
+                return Err(Error::input(&path, Position::Whole, what));
+            }
+            writer.write(&places)?;
+            progress.advance(places.len() as u64, 0);
+        }
+        let done = ChunkDone {
+            edges: 0,
+            bucket_edges: Vec::new(),
+            files: Vec::new(),
+        };
+        Ok(ChunkFiles {
+            done,
+            files: vec![writer.finish(meta)?],
+        })
+    }
+
+    /// Puts the rows of one spill file in their places.
+    fn place(&self, worker: u32, shard: u32, extent: Extent, places: &mut [u8]) -> Result<()> {
+        let (spill, row_bytes) = (self.spill(), self.input.row_bytes());
+        let records_per_read = (BLOCK_BYTES / 8 / self.record_words()).max(1) as u64;
+        let (mut words, mut first, mut sum) = (Vec::new(), 0, 0u64);
+        while first < extent.records {
+            let count = records_per_read.min(extent.records - first);
+            words.clear();
+            spill.read(worker, shard, first, count, &mut words)?;
+            sum = sum.wrapping_add(spill::sum(&words));
+            for record in words.chunks_exact(self.record_words()) {
+                let row: &[u8] = bytemuck::cast_slice(&record[1..]);
+                let at = record[0] as usize * row_bytes;
+                // A place out of range is that of a damaged record, which the sum is about to tell.
+                if let Some(place) = places.get_mut(at..at.saturating_add(row_bytes)) {
+                    place.copy_from_slice(&row[..row_bytes]);
+                }
+            }
+            first += count;
+        }
+        spill.check(worker, shard, extent, sum)
+    }
+
+    /// Removes the spill files of a chunk.
+    pub fn remove_spill(&self, chunk: ChunkId, plan: &SpillPlan, spilled: &StageState) -> Result<()> {
+        self.spill()
+            .remove_all(plan.shards_of(chunk), spilled.workers.keys().copied())
+    }
+}

@@ -1,0 +1,341 @@
+//! The dictionary: all external ids of the edges, sorted, found in one reading of the input within the memory budget.
+//!
+//! Cost: the input is read and parsed once more than with dense ids; what is sorted, merged and written is in the order
+//! of the nodes, not of the edges, where each node has many. A run that is killed before the dictionary is done begins
+//! it again.
+
+use std::{
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use grappa_formats::{
+    NODES_MAX,
+    container::FileKind,
+    dictionary::{DictionaryMeta, IntegerDictionaryBuilder, KeyKind, StringDictionaryBuilder},
+    manifest::FileEntry,
+};
+use grappa_input::{EdgeBatch, EdgeSource, IdKind, TextBatch};
+use grappa_io::{
+    Error, Result,
+    container::{ContainerWriter, WrittenFile},
+    durable,
+    progress::Progress,
+    workers,
+};
+use grappa_storage::{files::DICTIONARY, writer::StoreFolder};
+
+use crate::{
+    ids::keys::StringHash,
+    ingest::{
+        plan::Budget,
+        runs::{IntegerCollector, Runs, StringCollector},
+        state::Scan,
+    },
+};
+
+/// Encoded bytes that are kept before they go to the file.
+const DRAIN_BYTES: usize = 256 << 10;
+
+/// Where the first hash of each string is while the store is made.
+pub fn hashes_path(store: &StoreFolder) -> PathBuf {
+    store.lasting_scratch().join("hashes")
+}
+
+/// Collects the ids of all edges and writes the dictionary, synced. Returns what was found, and the file's entry.
+pub fn build(
+    source: &EdgeSource,
+    budget: &Budget,
+    store: &StoreFolder,
+    hash: &StringHash,
+    progress: &dyn Progress,
+) -> Result<(Scan, FileEntry)> {
+    let kind = match source.options().ids {
+        IdKind::Integer => KeyKind::Integers,
+        IdKind::String => KeyKind::Strings,
+    };
+    let runs = Runs::new(&store.scratch("ids")?, kind);
+    progress.stage("collecting ids", Some(source.total_bytes()));
+    // A quarter of the budget is in blocks, one is left for the writing of runs and what is larger than it should be.
+    let memory = budget.memory / 2 / budget.threads as u64;
+    let edges = match kind {
+        KeyKind::Integers => collect_integers(source, &runs, memory, budget.threads, progress)?,
+        KeyKind::Strings => collect_strings(source, &runs, memory, budget.threads, progress)?,
+    };
+    progress.stage("sorting ids", Some(runs.bytes()));
+    let folder = store.folder("ids")?;
+    let path = store.path().join(DICTIONARY);
+    let (nodes, file) = {
+        let mut writer = DictionaryWriter::create(&path, kind, &hashes_path(store), hash)?;
+        let mut advance = |bytes| progress.advance(bytes, 0);
+        runs.merge(budget.memory / 2, &mut advance, &mut |id| writer.push(id))?;
+        writer.finish()?
+    };
+    file.sync()?;
+    durable::sync_folder(&folder)?;
+    Ok((Scan { nodes, edges }, store.entry(&file)))
+}
+
+fn collect_integers(
+    source: &EdgeSource,
+    runs: &Runs,
+    memory: u64,
+    threads: usize,
+    progress: &dyn Progress,
+) -> Result<u64> {
+    let edges = AtomicU64::new(0);
+    workers::run(threads, |turn| {
+        let (mut batch, mut ids) = (EdgeBatch::default(), IntegerCollector::new(runs, memory)?);
+        while turn.goes_on()
+            && let Some(block) = source.next_block(&|_| false)?
+        {
+            block.parse(&mut batch)?;
+            for &id in batch.sources.iter().chain(&batch.targets) {
+                ids.add(id)?;
+            }
+            edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
+            progress.advance(block.input_bytes(), batch.sources.len() as u64);
+        }
+        ids.finish()
+    })?;
+    Ok(edges.into_inner())
+}
+
+fn collect_strings(
+    source: &EdgeSource,
+    runs: &Runs,
+    memory: u64,
+    threads: usize,
+    progress: &dyn Progress,
+) -> Result<u64> {
+    let edges = AtomicU64::new(0);
+    workers::run(threads, |turn| {
+        let (mut batch, mut ids) = (TextBatch::default(), StringCollector::new(runs, memory)?);
+        while turn.goes_on()
+            && let Some(block) = source.next_block(&|_| false)?
+        {
+            block.parse_text(&mut batch)?;
+            ids.add_all(batch.sources.iter())?;
+            ids.add_all(batch.targets.iter())?;
+            edges.fetch_add(batch.sources.len() as u64, Ordering::Relaxed);
+            progress.advance(block.input_bytes(), batch.sources.len() as u64);
+        }
+        ids.finish()
+    })?;
+    Ok(edges.into_inner())
+}
+
+/// Writes the dictionary and, of strings, the file of their hashes.
+struct DictionaryWriter<'a> {
+    file: ContainerWriter,
+    builder: Builder<'a>,
+    keys: u64,
+}
+
+enum Builder<'a> {
+    Integers(IntegerDictionaryBuilder),
+    Strings {
+        builder: StringDictionaryBuilder,
+        hash: &'a StringHash,
+        hashes: File,
+        path: PathBuf,
+        buffer: Vec<u8>,
+    },
+}
+
+impl<'a> DictionaryWriter<'a> {
+    fn create(path: &Path, kind: KeyKind, hashes: &Path, hash: &'a StringHash) -> Result<Self> {
+        let empty = DictionaryMeta {
+            kind,
+            keys: 0,
+            key_bytes: 0,
+        };
+        let builder = match kind {
+            KeyKind::Integers => Builder::Integers(IntegerDictionaryBuilder::new()),
+            KeyKind::Strings => Builder::Strings {
+                builder: StringDictionaryBuilder::new(),
+                hash,
+                hashes: durable::create_file(hashes)?,
+                path: hashes.to_owned(),
+                buffer: Vec::with_capacity(DRAIN_BYTES),
+            },
+        };
+        Ok(Self {
+            file: ContainerWriter::create(path, FileKind::DICTIONARY, empty.encode().len())?,
+            builder,
+            keys: 0,
+        })
+    }
+
+    fn push(&mut self, id: &[u8]) -> Result<()> {
+        if self.keys == NODES_MAX {
+            return Err(Error::Options("there are more than 2^40 different ids".into()));
+        }
+        self.keys += 1;
+        let ready = match &mut self.builder {
+            Builder::Integers(builder) => {
+                let id = id.try_into().expect("integers in runs have eight bytes");
+                builder.push(u64::from_be_bytes(id));
+                (builder.ready_bytes() >= DRAIN_BYTES).then(|| builder.take_bytes())
+            }
+            Builder::Strings {
+                builder,
+                hash,
+                hashes,
+                path,
+                buffer,
+            } => {
+                builder.push(id);
+                buffer.extend_from_slice(&hash.first(id).to_le_bytes());
+                if buffer.len() == DRAIN_BYTES {
+                    hashes.write_all(buffer).map_err(Error::io("write", path))?;
+                    buffer.clear();
+                }
+                (builder.ready_bytes() >= DRAIN_BYTES).then(|| builder.take_bytes())
+            }
+        };
+        ready.map_or(Ok(()), |bytes| self.file.write(&bytes))
+    }
+
+    /// Number of ids, and the file, which is not synced; that of the hashes is.
+    fn finish(mut self) -> Result<(u64, WrittenFile)> {
+        let meta = match self.builder {
+            Builder::Integers(builder) => {
+                let (meta, rest) = builder.finish();
+                self.file.write(&rest)?;
+                meta
+            }
+            Builder::Strings {
+                builder,
+                mut hashes,
+                path,
+                buffer,
+                ..
+            } => {
+                hashes.write_all(&buffer).map_err(Error::io("write", &path))?;
+                durable::sync_file(&hashes, &path)?;
+                let (meta, rest) = builder.finish();
+                for piece in rest {
+                    self.file.write(&piece)?;
+                }
+                meta
+            }
+        };
+        Ok((self.keys, self.file.finish(meta.encode())?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use grappa_input::EdgeSourceOptions;
+    use grappa_io::progress::Silent;
+    use grappa_storage::{Order, writer::StoreFolder};
+
+    use super::*;
+    use crate::{
+        ids::{IdMap, dictionary::Dictionary},
+        ingest::join,
+    };
+
+    /// The ids of edges in text, by a dictionary whose hashes have so many bits.
+    fn listed(folder: &Path, text: &str, ids: IdKind, bits: u32) -> IdMap {
+        let edges = folder.join("edges.tsv");
+        std::fs::write(&edges, text).unwrap();
+        let options = EdgeSourceOptions {
+            ids,
+            id_limit: grappa_input::IdLimit::Sparse,
+            ..EdgeSourceOptions::default()
+        };
+        let source = EdgeSource::open(&[edges], options).unwrap();
+        let (store, _) = StoreFolder::begin(&folder.join("store"), None, false).unwrap();
+        let budget = Budget {
+            memory: 1 << 20,
+            share: 1,
+            threads: 2,
+            reserved: 0,
+        };
+        let hash = StringHash::with_bits(bits);
+        build(&source, &budget, &store, &hash, &Silent).unwrap();
+        let dictionary = Dictionary::open(&store.path().join(DICTIONARY), &hashes_path(&store), hash).unwrap();
+        IdMap::listed(dictionary, Order::Identity)
+    }
+
+    #[test]
+    fn every_string_has_its_rank_though_many_share_a_hash() {
+        let folder = tempfile::tempdir().unwrap();
+        // Of 3000 hashes of 20 bits some four are shared by two strings.
+        let mut names: Vec<String> = (0..3000u32)
+            .map(|i| format!("{:x}-{i}", i.wrapping_mul(0x9e37_79b1)))
+            .collect();
+        let text: String = names
+            .chunks(2)
+            .map(|pair| format!("{}\t{}\n", pair[0], pair[1]))
+            .collect();
+        let mut ids = listed(folder.path(), &text, IdKind::String, 20);
+        names.sort();
+        let check = |ids: &IdMap| {
+            for (rank, name) in (0..).zip(&names) {
+                assert_eq!(ids.node_of_text(name.as_bytes()).unwrap(), Some(rank));
+                assert_eq!(&ids.external(rank).unwrap(), name);
+            }
+            for other in (0..3000).map(|i| format!("other {i}")).chain(["".into(), "zzz".into()]) {
+                assert_eq!(ids.node_of_text(other.as_bytes()).unwrap(), None);
+            }
+            assert_eq!(ids.node_of_int(1).unwrap(), None);
+        };
+        check(&ids);
+        ids.load().unwrap();
+        check(&ids);
+        let separated = ids.dictionary().unwrap().hash.clone();
+        assert_ne!(separated, StringHash::with_bits(20), "no hashes were shared");
+
+        // The segments of a join find and tell apart the same strings.
+        ids.dictionary_mut().unwrap().hash = StringHash::with_bits(20);
+        let scratch = folder.path();
+        let plan = join::cut(ids.dictionary_mut().unwrap(), &Order::Identity, 3, scratch, 1 << 20).unwrap();
+        assert_ne!(plan.hash, StringHash::with_bits(20));
+        let tables = [0, 1, 2].map(|segment| {
+            let mut table = plan.table().unwrap();
+            join::load(&plan, segment, scratch, &mut table, &mut Vec::new()).unwrap();
+            table
+        });
+        for (rank, name) in (0..).zip(&names) {
+            let (segment, key) = join::place(plan.hash.key(name.as_bytes()), 3);
+            assert_eq!(tables[segment as usize].find(key), Some(rank));
+        }
+    }
+
+    #[test]
+    fn integers_are_found_with_and_without_a_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut all: Vec<u64> = (0..2001u64)
+            .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (i % 50))
+            .collect();
+        all.push(u64::MAX - 1);
+        let text: String = all
+            .chunks(2)
+            .map(|pair| format!("{}\t{}\n", pair[0], pair[1]))
+            .collect();
+        let mut ids = listed(folder.path(), &text, IdKind::Integer, 64);
+        all.sort_unstable();
+        all.dedup();
+        for loaded in [false, true] {
+            if loaded {
+                ids.load().unwrap();
+            }
+            for (rank, &id) in (0..).zip(&all) {
+                assert_eq!(ids.node_of_int(id).unwrap(), Some(rank));
+                assert_eq!(ids.external(rank).unwrap(), id.to_string());
+            }
+            for id in (0..5000).chain(u64::MAX - 5..=u64::MAX) {
+                let expected = all.binary_search(&id).ok().map(|rank| rank as u64);
+                assert_eq!(ids.node_of_int(id).unwrap(), expected);
+            }
+            assert_eq!(ids.node_of_text(b"1").unwrap(), None);
+        }
+        ids.unload();
+        assert_eq!(ids.node_of_int(all[7]).unwrap(), Some(7));
+    }
+}

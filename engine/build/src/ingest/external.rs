@@ -1,0 +1,107 @@
+//! External ids to nodes: what has to be found out before edges can be mapped.
+
+use std::sync::Arc;
+
+use grappa_formats::{
+    chunks::ChunkMap,
+    container::FileKind,
+    manifest::{ExternalIds, IdSpec, OrderSpec},
+    order::Feistel,
+};
+use grappa_io::{Error, Result, container::ContainerFile};
+use grappa_storage::{
+    NodeTable, Order,
+    files::{DICTIONARY, ORDER},
+};
+
+use crate::{
+    ids::{IdMap, dictionary::Dictionary, keys::StringHash},
+    ingest::{
+        Assign, Run,
+        dictionary::{self, hashes_path},
+        options::open_edges,
+        order, plan,
+        state::{Scan, State},
+    },
+};
+
+impl Run<'_> {
+    /// The number of nodes and edges, for which ids that are not dense are put into a dictionary.
+    pub(super) fn scan_dictionary(&self, state: &State) -> Result<Scan> {
+        let hash = StringHash::default();
+        let source = open_edges(self.options, self.nodes, self.budget.block_bytes())?;
+        let (scan, file) = dictionary::build(&source, &self.budget, &self.folder, &hash, self.progress)?;
+        source.check()?;
+        if let Some(nodes) = self.options.nodes
+            && nodes != scan.nodes
+        {
+            return Err(Error::Options(format!(
+                "--nodes {nodes} was given, but the edges have {} different ids, and with --ids sparse or string these \
+                 are the nodes; omit --nodes",
+                scan.nodes
+            )));
+        }
+        state.listed(scan, file)?;
+        Ok(scan)
+    }
+
+    /// How `nodes` nodes are put in order, and into chunks.
+    pub(super) fn order(&self, state: &State, nodes: u64) -> Result<(Order, OrderSpec, ChunkMap)> {
+        let order = match &self.options.assign {
+            Assign::Random => {
+                let seed = self.options.seed;
+                (Order::Feistel(Feistel::new(nodes, seed)), OrderSpec::Feistel(seed))
+            }
+            Assign::Range => (Order::Identity, OrderSpec::Identity),
+            Assign::File(path) => {
+                // The other half of what the user gave is for this.
+                let wanted = order::memory(nodes);
+                if wanted > self.budget.memory {
+                    return Err(Error::Options(format!(
+                        "the order of {nodes} nodes takes {} MiB, for which half of the memory budget of {} MiB is too \
+                         small; give --memory {}MiB or more, or another --assign, which takes none",
+                        wanted.div_ceil(1 << 20),
+                        self.options.memory >> 20,
+                        (2 * wanted).div_ceil(1 << 20)
+                    )));
+                }
+                let parts = match state.order() {
+                    Some(parts) => parts,
+                    None => {
+                        let dense = self.options.ids == ExternalIds::Dense;
+                        let remedy = |parts| match parts > nodes && dense {
+                            true => "; if the last nodes have no edges, say how many there are with --nodes",
+                            false => "; it needs one line for each node, in the order of their ids",
+                        };
+                        let (parts, file) = order::build(path, nodes, &self.folder, remedy, self.progress)?;
+                        state.ordered(parts.clone(), file)?;
+                        parts
+                    }
+                };
+                let chunks = plan::chunk_map_of_parts(&parts, self.options.chunks)?;
+                let file = ContainerFile::open(&self.folder.path().join(ORDER), FileKind::ORDER)?;
+                let table = Arc::new(NodeTable::load(file)?);
+                return Ok((Order::Table(table), OrderSpec::Table, chunks));
+            }
+        };
+        let chunks = plan::chunk_map(nodes, self.options.chunks)?;
+        Ok((order.0, order.1, chunks))
+    }
+
+    /// The way from external ids to nodes.
+    pub(super) fn id_map(&self, nodes: u64, order: Order, spec: OrderSpec) -> Result<(IdMap, IdSpec)> {
+        let ids = match self.options.ids {
+            ExternalIds::Dense => IdMap::dense(nodes, order),
+            ExternalIds::Sparse | ExternalIds::String => {
+                let path = self.folder.path().join(DICTIONARY);
+                let dictionary = Dictionary::open(&path, &hashes_path(&self.folder), StringHash::default())?;
+                IdMap::listed(dictionary, order)
+            }
+        };
+        let spec = IdSpec {
+            external: self.options.ids,
+            order: spec,
+        };
+        Ok((ids, spec))
+    }
+}

@@ -1,0 +1,154 @@
+//! What belongs to nodes: features, labels, splits.
+
+use grappa_formats::{
+    ChunkSpan,
+    chunks::ChunkMap,
+    container::FileKind,
+    features::FeaturesMeta,
+    labels::LabelsMeta,
+    manifest::{FeatureSpec, FileEntry, LabelSpec, SplitEntry},
+};
+use grappa_input::{LabelSource, MatrixSource};
+use grappa_io::{Result, memory::MemoryGate};
+
+use crate::{
+    ids::IdMap,
+    ingest::{
+        IngestOptions, Run,
+        columns::{Column, ColumnFile, ColumnInput},
+        features::FeatureInput,
+        labels::LabelInput,
+        options::{id_kind, id_limit},
+        splits,
+        state::{Stage, State},
+    },
+};
+
+/// The files with a row per node, open.
+pub(super) struct NodeFiles {
+    pub features: Option<MatrixSource>,
+    pub labels: Option<LabelSource>,
+}
+
+impl NodeFiles {
+    pub fn open(options: &IngestOptions) -> Result<Self> {
+        Ok(Self {
+            features: options.features.as_deref().map(MatrixSource::open).transpose()?,
+            labels: options.labels.as_deref().map(LabelSource::open).transpose()?,
+        })
+    }
+
+    /// The number of rows, which is that of nodes, if it is known before they are read.
+    pub fn rows(&self) -> Option<u64> {
+        let features = self.features.as_ref().and_then(MatrixSource::rows);
+        features.or_else(|| self.labels.as_ref().and_then(LabelSource::rows))
+    }
+}
+
+impl Run<'_> {
+    pub(super) fn features(
+        &self,
+        state: &State,
+        chunks: &ChunkMap,
+        ids: &IdMap,
+        input: FeatureInput,
+    ) -> Result<FeatureSpec> {
+        let layout = input.layout();
+        let span = chunks.clone();
+        let meta = move |chunk| {
+            FeaturesMeta {
+                span: ChunkSpan::of(&span, chunk),
+                layout,
+            }
+            .encode()
+        };
+        let file = ColumnFile {
+            name: "features",
+            kind: FileKind::FEATURES,
+            meta: Box::new(meta),
+        };
+        self.column(Stage::Features, state, chunks, ids, &input, file)?;
+        Ok(input.spec())
+    }
+
+    pub(super) fn labels(&self, state: &State, chunks: &ChunkMap, ids: &IdMap, input: LabelInput) -> Result<LabelSpec> {
+        let spec = input.spec();
+        let span = chunks.clone();
+        let meta = move |chunk| {
+            LabelsMeta {
+                span: ChunkSpan::of(&span, chunk),
+                spec,
+            }
+            .encode()
+        };
+        let file = ColumnFile {
+            name: "labels",
+            kind: FileKind::LABELS,
+            meta: Box::new(meta),
+        };
+        self.column(Stage::Labels, state, chunks, ids, &input, file)?;
+        Ok(spec)
+    }
+
+    fn column(
+        &self,
+        stage: Stage,
+        state: &State,
+        chunks: &ChunkMap,
+        ids: &IdMap,
+        input: &dyn ColumnInput,
+        file: ColumnFile,
+    ) -> Result<()> {
+        let bytes = input.rows() * input.row_bytes() as u64;
+        let name = file.name;
+        let column = Column {
+            stage,
+            input,
+            file,
+            chunks,
+            order: ids.order(),
+            store: &self.folder,
+            budget: self.budget,
+        };
+        let plan = column.plan(state)?;
+        self.progress.stage(&format!("reading {name}"), Some(bytes));
+        column.scatter(&plan, state, self.progress)?;
+        let (spilled, gate) = (state.stage(stage), MemoryGate::new(self.budget.memory));
+        self.progress.stage(&format!("writing {name}"), Some(bytes));
+        let write = |chunk| column.gather(chunk, &plan, &spilled, &gate, self.progress);
+        self.write_chunks(stage, state, chunks, write, |chunk| {
+            column.remove_spill(chunk, &plan, &spilled)
+        })
+    }
+
+    /// Reads the ids of all splits and writes the files of their nodes.
+    pub(super) fn splits(&self, ids: &IdMap, nodes: u64) -> Result<(Vec<SplitEntry>, Vec<FileEntry>)> {
+        let options = self.options;
+        if options.splits.is_empty() {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let mut sets = Vec::new();
+        for split in &options.splits {
+            let limit = id_limit(options.ids, Some(nodes));
+            sets.push((
+                split.clone(),
+                splits::read(&split.path, id_kind(options.ids), limit, ids)?,
+            ));
+        }
+        splits::check_disjoint(&sets, |node| ids.external(node))?;
+        self.folder.folder("splits")?;
+        let (mut entries, mut files) = (Vec::new(), Vec::new());
+        for (split, set) in &sets {
+            let path = format!("splits/{}.roaring", split.name);
+            files.push(
+                self.folder
+                    .write_file(&path, grappa_formats::splits::encode(split.name, nodes, set))?,
+            );
+            entries.push(SplitEntry {
+                name: split.name.to_owned(),
+                nodes: set.len(),
+            });
+        }
+        Ok((entries, files))
+    }
+}

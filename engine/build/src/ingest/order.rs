@@ -1,0 +1,110 @@
+//! The order that a partition of the user's gives: nodes by part, those of a part by rank.
+//!
+//! ```text
+//! read the parts: count the nodes of each; a part's nodes begin where those of the part before it end
+//! read the parts again: the node of rank r is the next of its part
+//!     write it; keep r as the rank of that node
+//! write the ranks
+//! ```
+//!
+//! Memory: five bytes a node, for the ranks while the file is written, and for the nodes as long as edges are mapped.
+
+use std::path::Path;
+
+use grappa_formats::{
+    container::FileKind,
+    manifest::FileEntry,
+    order_table::{ENTRY_BYTES, OrderMeta, encode_entries},
+};
+use grappa_input::PartSource;
+use grappa_io::{Error, Position, Result, container::ContainerWriter, durable, progress::Progress};
+use grappa_storage::{files::ORDER, writer::StoreFolder};
+
+/// Bytes of memory that the order of `nodes` nodes takes.
+pub fn memory(nodes: u64) -> u64 {
+    nodes * ENTRY_BYTES as u64
+}
+
+/// Writes the order of `nodes` nodes that the file of parts `path` gives, synced. Returns how many nodes each part has
+/// that has any, and the file's entry. `remedy` says what to do about a file with another number of parts.
+pub fn build(
+    path: &Path,
+    nodes: u64,
+    store: &StoreFolder,
+    remedy: impl Fn(u64) -> &'static str,
+    progress: &dyn Progress,
+) -> Result<(Vec<u64>, FileEntry)> {
+    progress.stage("reading parts", None);
+    let mut sizes: Vec<u64> = Vec::new();
+    let mut lines = 0;
+    for_each_part(path, |part| {
+        let part = part as usize;
+        if part >= sizes.len() {
+            sizes.resize(part + 1, 0);
+        }
+        sizes[part] += 1;
+        lines += 1;
+        Ok(())
+    })?;
+    if lines != nodes {
+        let what = format!(
+            "expected the part of each of {nodes} nodes, found {lines} parts{}",
+            remedy(lines)
+        );
+        return Err(Error::input(path, Position::Whole, what));
+    }
+    let mut next = Vec::with_capacity(sizes.len());
+    let mut start = 0;
+    for &size in &sizes {
+        next.push(start);
+        start += size;
+    }
+
+    let folder = store.folder("ids")?;
+    let meta = OrderMeta { nodes }.encode();
+    let mut file = ContainerWriter::create(&store.path().join(ORDER), FileKind::ORDER, meta.len())?;
+    let mut ranks = vec![[0; ENTRY_BYTES]; nodes as usize];
+    let changed = || Error::input(path, Position::Whole, "something is changing this file; start again");
+    let (mut rank, mut bytes) = (0u64, Vec::new());
+    for_each_part(path, |part| {
+        // Cursors that leave their part show when they are compared below, or here.
+        let next = next.get_mut(part as usize).ok_or_else(changed)?;
+        let place = ranks.get_mut(*next as usize).ok_or_else(changed)?;
+        *place = rank.to_le_bytes()[..ENTRY_BYTES]
+            .try_into()
+            .expect("five of eight bytes");
+        encode_entries(&[*next], &mut bytes);
+        if bytes.len() >= 64 << 10 {
+            file.write(&bytes)?;
+            bytes.clear();
+        }
+        *next += 1;
+        rank += 1;
+        Ok(())
+    })?;
+    let mut end = 0;
+    for (next, size) in next.iter().zip(&sizes) {
+        end += size;
+        if *next != end {
+            return Err(changed());
+        }
+    }
+    file.write(&bytes)?;
+    file.write(ranks.as_flattened())?;
+    let file = file.finish(meta)?;
+    file.sync()?;
+    durable::sync_folder(&folder)?;
+    sizes.retain(|&size| size > 0);
+    Ok((sizes, store.entry(&file)))
+}
+
+fn for_each_part(path: &Path, mut each: impl FnMut(u64) -> Result<()>) -> Result<()> {
+    let mut source = PartSource::open(path)?;
+    let mut batch = Vec::new();
+    while source.next_parts(&mut batch)? {
+        for &part in &batch {
+            each(part)?;
+        }
+    }
+    Ok(())
+}

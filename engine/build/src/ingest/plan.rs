@@ -1,0 +1,259 @@
+//! How a memory budget is spent.
+//!
+//! The store does not depend on this: chunks follow from the graph and the options alone. What the budget decides is
+//! how finely pass 1 divides the records (into *shards*, one or more a chunk, each sorted in memory by pass 2) and how
+//! large its buffers are.
+
+use std::ops::Range;
+
+use grappa_formats::{ChunkId, chunks::ChunkMap, manifest::BUCKETS_MAX};
+use grappa_io::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// Input bytes parsed at a time, if the budget allows.
+const BLOCK_BYTES_MAX: u64 = 4 << 20;
+const BLOCK_BYTES_MIN: u64 = 64 << 10;
+/// Memory that a block takes at worst while it is parsed, per byte of input: itself and, of text like `1 2`, four
+/// times as much in ids.
+const BLOCK_COST: u64 = 5;
+/// Spill buffers smaller than this would spend their time in system calls.
+const BUFFER_BYTES_MIN: u64 = 4 << 10;
+const BUFFER_BYTES_MAX: u64 = 256 << 10;
+/// Bytes of memory pass 2 needs for each record word it sorts: the word, its copy, and up to five bytes encoded.
+pub const SORT_COST: u64 = 8 + 8 + 5;
+/// The fewest chunks worth having: so many partitions can be made of them.
+const CHUNKS_MIN: u64 = 64;
+/// The most chunks made without being asked: the manifest holds the square of it.
+const CHUNKS_MAX: u64 = 1024;
+/// Nodes in a chunk that call for more chunks.
+const CHUNK_NODES: u64 = 1 << 22;
+/// Nodes in a chunk that are too few for it to be worth its files.
+const CHUNK_NODES_MIN: u64 = 32;
+
+/// The number of chunks of a graph of `nodes` nodes for which the user asked for none in particular.
+pub fn chunks_auto(nodes: u64) -> u32 {
+    let wanted = (nodes / CHUNK_NODES).clamp(CHUNKS_MIN, CHUNKS_MAX);
+    wanted.min((nodes / CHUNK_NODES_MIN).max(1)) as u32
+}
+
+/// The chunks of a graph of `nodes` nodes: as many as the user asked for, or [`chunks_auto`].
+pub fn chunk_map(nodes: u64, chunks: Option<u32>) -> Result<ChunkMap> {
+    let chunks = chunks.unwrap_or_else(|| chunks_auto(nodes));
+    if u64::from(chunks) > nodes.max(1) {
+        return Err(Error::Options(format!(
+            "{nodes} nodes cannot make {chunks} chunks; give --chunks {nodes} or less"
+        )));
+    }
+    let least = nodes.div_ceil(ChunkMap::CHUNK_NODES_MAX);
+    if u64::from(chunks) < least {
+        return Err(Error::Options(format!(
+            "{nodes} nodes need at least {least} chunks; give --chunks {least} or more"
+        )));
+    }
+    Ok(ChunkMap::uniform(nodes, chunks))
+}
+
+/// The chunks of a graph whose nodes come in parts of these sizes, none of them 0: each part is a chunk or, if there are to
+/// be more chunks than parts, is divided evenly, all parts into the same number of chunks.
+pub fn chunk_map_of_parts(sizes: &[u64], chunks: Option<u32>) -> Result<ChunkMap> {
+    let (parts, nodes) = (sizes.len() as u64, sizes.iter().sum());
+    let wanted = u64::from(chunks.unwrap_or_else(|| chunks_auto(nodes)));
+    if chunks.is_some() && wanted < parts {
+        return Err(Error::Options(format!(
+            "there are {parts} parts, which cannot be joined to make {wanted} chunks; give --chunks {parts} or more, or \
+             auto"
+        )));
+    }
+    let per_part = wanted.div_ceil(parts.max(1));
+    let mut starts = vec![0];
+    let mut start = 0;
+    for &size in sizes {
+        let pieces = per_part.max(size.div_ceil(ChunkMap::CHUNK_NODES_MAX)).min(size);
+        let end = |piece: u64| start + (u128::from(piece) * u128::from(size) / u128::from(pieces)) as u64;
+        starts.extend((1..=pieces).map(end));
+        start += size;
+    }
+    ChunkMap::from_starts(starts).map_err(|error| Error::Options(error.to_string()))
+}
+
+/// Fails if the edge buckets of so many `present` chunks are too many for a manifest.
+pub fn check_buckets(chunks: &ChunkMap, present: u64) -> Result<()> {
+    let chunks = u64::from(chunks.chunks());
+    if present * chunks <= BUCKETS_MAX {
+        return Ok(());
+    }
+    let most = BUCKETS_MAX.isqrt();
+    Err(Error::Options(if present == chunks {
+        format!("{chunks} chunks are too many for one manifest; give --chunks {most} or less")
+    } else {
+        format!(
+            "{present} of {chunks} chunks are too many for one manifest; make {} or fewer of them",
+            BUCKETS_MAX / chunks
+        )
+    }))
+}
+
+/// What a run was given, and may not exceed.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// Bytes.
+    pub memory: u64,
+    /// The user's budget is this many times as large; the rest is taken.
+    pub share: u64,
+    /// Worker threads.
+    pub threads: usize,
+    /// Bytes of `memory` that are taken while records are spilled, at most half.
+    pub reserved: u64,
+}
+
+impl Budget {
+    /// Input bytes to parse at a time.
+    pub fn block_bytes(&self) -> usize {
+        (self.memory / self.threads as u64 / 4 / BLOCK_COST).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX) as usize
+    }
+
+    /// Bytes of one of a worker's `shards` spill buffers.
+    pub fn buffer_bytes(&self, shards: u64) -> u64 {
+        let blocks = self.block_bytes() as u64 * BLOCK_COST;
+        (self.memory.saturating_sub(self.reserved) / self.threads as u64).saturating_sub(blocks) / shards
+    }
+}
+
+/// The division of one kind of records for spilling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpillPlan {
+    /// Shards of each chunk.
+    pub shards_per_chunk: u32,
+    /// Bytes of each spill buffer.
+    pub buffer_bytes: usize,
+}
+
+impl SpillPlan {
+    /// Divides `words` words of records over `chunks` so that a shard, which takes `cost` bytes of memory a word, fits
+    /// one thread's share of the budget, even if it is twice as large as the others, and has at most `nodes_max` nodes.
+    pub fn new(chunks: &ChunkMap, words: u64, cost: u64, nodes_max: u64, budget: &Budget) -> Result<Self> {
+        let share = (budget.memory / budget.threads as u64).max(1);
+        let count = u64::from(chunks.chunks());
+        let largest = (0..chunks.chunks()).map(|c| chunks.len(ChunkId(c))).max().unwrap_or(0);
+        let by_memory = (words.saturating_mul(cost).saturating_mul(2) / count).div_ceil(share);
+        let shards_per_chunk = by_memory.max(largest.div_ceil(nodes_max)).clamp(1, largest.max(1));
+        let shards = shards_per_chunk * count;
+        let buffer_bytes = budget.buffer_bytes(shards);
+        if buffer_bytes < BUFFER_BYTES_MIN {
+            // A quarter is in blocks, or more if they cannot be smaller, and what is reserved may be half.
+            let (threads, buffers) = (budget.threads as u64, shards * BUFFER_BYTES_MIN);
+            let least = BLOCK_BYTES_MIN * BLOCK_COST + buffers;
+            let wanted = match budget.reserved {
+                0 => (threads * buffers * 4 / 3).max(threads * least),
+                _ => (threads * buffers * 4).max(threads * least * 2),
+            };
+            return Err(Error::Options(format!(
+                "a memory budget of {} MiB is too small for {shards} buffers in each of {} threads; give --memory {}MiB \
+                 or fewer --threads",
+                (budget.memory * budget.share) >> 20,
+                budget.threads,
+                (wanted * budget.share).div_ceil(1 << 20)
+            )));
+        }
+        let buffer_bytes = buffer_bytes.min(BUFFER_BYTES_MAX) as usize;
+        Ok(Self {
+            shards_per_chunk: shards_per_chunk as u32,
+            buffer_bytes,
+        })
+    }
+
+    /// The plan for `edges` edges of `record_words` words each, whose sources take `source_bits` bits.
+    pub fn of_edges(
+        chunks: &ChunkMap,
+        edges: u64,
+        record_words: u64,
+        source_bits: u32,
+        budget: &Budget,
+    ) -> Result<Self> {
+        // Row and source share one word.
+        let nodes_max = 1u64 << (64 - source_bits).min(32);
+        Self::new(chunks, edges * record_words, SORT_COST, nodes_max, budget)
+    }
+
+    /// The shards of a chunk.
+    pub fn shards_of(&self, chunk: ChunkId) -> Range<u32> {
+        chunk.0 * self.shards_per_chunk..(chunk.0 + 1) * self.shards_per_chunk
+    }
+
+    /// The shards: each chunk's range divided evenly, in order.
+    pub fn shards(&self, chunks: &ChunkMap) -> ChunkMap {
+        let per_chunk = u128::from(self.shards_per_chunk);
+        let mut starts = vec![0];
+        for chunk in 0..chunks.chunks() {
+            let range = chunks.range(ChunkId(chunk));
+            let nodes = u128::from(range.end - range.start);
+            starts.extend((1..=per_chunk).map(|i| range.start + (i * nodes / per_chunk) as u64));
+        }
+        ChunkMap::from_starts(starts).expect("shards lie inside chunks")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_divide_chunks_without_crossing_them() {
+        for (nodes, chunks, per_chunk) in [(1000, 7, 3), (64, 64, 1), (1 << 22, 64, 5)] {
+            let chunks = ChunkMap::uniform(nodes, chunks);
+            let shards = SpillPlan {
+                shards_per_chunk: per_chunk,
+                buffer_bytes: 4096,
+            }
+            .shards(&chunks);
+            for chunk in 0..chunks.chunks() {
+                let (first, last) = (ChunkId(chunk * per_chunk), ChunkId((chunk + 1) * per_chunk - 1));
+                let range = chunks.range(ChunkId(chunk));
+                assert_eq!(
+                    (shards.range(first).start, shards.range(last).end),
+                    (range.start, range.end)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_budget_too_small_names_one_that_would_do() {
+        let chunks = ChunkMap::uniform(1 << 40, 1024);
+        let small = Budget {
+            memory: 64 << 20,
+            threads: 2,
+            share: 1,
+            reserved: 0,
+        };
+        let error = SpillPlan::of_edges(&chunks, 1 << 44, 1, 40, &small)
+            .unwrap_err()
+            .to_string();
+        let wanted: u64 = error
+            .split("--memory ")
+            .nth(1)
+            .unwrap()
+            .split("MiB")
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
+        let enough = Budget {
+            memory: wanted << 20,
+            threads: 2,
+            share: 1,
+            reserved: 0,
+        };
+        // A larger budget needs fewer shards, so what is named is enough.
+        SpillPlan::of_edges(&chunks, 1 << 44, 1, 40, &enough).unwrap();
+    }
+
+    #[test]
+    fn small_graphs_get_few_chunks_and_huge_ones_a_bounded_number() {
+        assert_eq!(chunks_auto(0), 1);
+        assert_eq!(chunks_auto(100), 3);
+        assert_eq!(chunks_auto(2708), 64);
+        assert_eq!(chunks_auto(1 << 30), 256);
+        assert_eq!(chunks_auto(1 << 40), 1024);
+    }
+}

@@ -1,0 +1,229 @@
+//! Records on their way to the shard they belong to.
+//!
+//! Pass 1 meets records in the order of the input and pass 2 wants them by shard (a contiguous range of nodes). Each
+//! worker collects records in one buffer per shard and appends a full buffer to a file of its own for that shard, so
+//! that writes are large, pass 2 reads sequentially, and workers never wait for each other.
+//!
+//! Nothing is synced: a killed process loses only what was in its buffers, and what a power failure loses is noticed,
+//! because the journal records how many records of each file count and the sum of their checksums. The sum does not
+//! depend on the order of records or the size of buffers, and costs one multiplication a word.
+
+use std::{
+    fs::{File, OpenOptions},
+    ops::Range,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use grappa_io::{Error, Position, Result, durable, heap};
+use serde::{Deserialize, Serialize};
+
+/// What of a spill file counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// Number of records from the start of the file.
+    pub records: u64,
+    /// Sum of the checksums of their words.
+    pub sum: u64,
+}
+
+/// The spill files of one kind of record: one for each worker and shard.
+#[derive(Debug, Clone)]
+pub struct SpillFolder {
+    folder: PathBuf,
+    name: &'static str,
+    /// Length of a record in words of 8 bytes.
+    record_words: usize,
+}
+
+/// One worker's buffers.
+pub struct SpillWriter {
+    folder: SpillFolder,
+    worker: u32,
+    buffer_words: usize,
+    buffers: Vec<u64>,
+    fill: Vec<u32>,
+    extents: Vec<Extent>,
+}
+
+impl SpillFolder {
+    /// Records of `record_words` words in files called `name`-something in `folder`.
+    pub fn new(folder: &Path, name: &'static str, record_words: usize) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            name,
+            record_words,
+        }
+    }
+
+    /// Length of a record in words of 8 bytes.
+    pub fn record_words(&self) -> usize {
+        self.record_words
+    }
+
+    fn path(&self, worker: u32, shard: u32) -> PathBuf {
+        self.folder.join(format!("{}-{worker}-{shard}", self.name))
+    }
+
+    /// Reads `count` records of a file from record `first` on, and appends their words to `words`.
+    pub fn read(&self, worker: u32, shard: u32, first: u64, count: u64, words: &mut Vec<u64>) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let path = self.path(worker, shard);
+        let file = File::open(&path).map_err(Error::io("open the spill file", &path))?;
+        let start = words.len();
+        words.resize(start + count as usize * self.record_words, 0);
+        let offset = first * self.record_words as u64 * 8;
+        file.read_exact_at(bytemuck::cast_slice_mut(&mut words[start..]), offset)
+            .map_err(Error::io("read the spill file", &path))
+    }
+
+    /// Compares the words of a whole extent with its sum.
+    pub fn check(&self, worker: u32, shard: u32, extent: Extent, sum: u64) -> Result<()> {
+        if sum == extent.sum {
+            return Ok(());
+        }
+        Err(self.damaged(worker, shard))
+    }
+
+    /// That a file does not hold what was written to it.
+    pub fn damaged(&self, worker: u32, shard: u32) -> Error {
+        let what = "the spilled records are not those that were written; remove the unfinished store and start again";
+        Error::input(self.path(worker, shard), Position::Whole, what)
+    }
+
+    /// Removes the files of all `workers` for `shards`, as far as there are any.
+    pub fn remove_all(&self, shards: Range<u32>, workers: impl Iterator<Item = u32> + Clone) -> Result<()> {
+        for shard in shards {
+            for worker in workers.clone() {
+                self.remove(worker, shard)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a file that is no longer needed; it may be absent.
+    pub fn remove(&self, worker: u32, shard: u32) -> Result<()> {
+        durable::remove_file(&self.path(worker, shard))
+    }
+}
+
+impl SpillWriter {
+    /// Buffers of `buffer_bytes` for each of `shards` shards, on behalf of `worker`, whose files must not exist or not
+    /// count.
+    pub fn new(folder: SpillFolder, worker: u32, shards: u32, buffer_bytes: usize) -> Result<Self> {
+        let record = folder.record_words;
+        let buffer_words = (buffer_bytes / 8 / record).max(1) * record;
+        Ok(Self {
+            folder,
+            worker,
+            buffer_words,
+            buffers: heap::zeroed(shards as usize * buffer_words, "buffers of spill files")?,
+            fill: vec![0; shards as usize],
+            extents: vec![Extent::default(); shards as usize],
+        })
+    }
+
+    /// Appends a record of one word.
+    #[inline]
+    pub fn push_word(&mut self, shard: u32, word: u64) -> Result<()> {
+        debug_assert_eq!(self.folder.record_words, 1);
+        let fill = &mut self.fill[shard as usize];
+        self.buffers[shard as usize * self.buffer_words + *fill as usize] = word;
+        *fill += 1;
+        if *fill as usize == self.buffer_words {
+            self.flush(shard)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Makes room for a record and returns its words, to be filled in.
+    #[inline]
+    pub fn push(&mut self, shard: u32) -> Result<&mut [u64]> {
+        if self.fill[shard as usize] as usize == self.buffer_words {
+            self.flush(shard)?;
+        }
+        let at = shard as usize * self.buffer_words + self.fill[shard as usize] as usize;
+        self.fill[shard as usize] += self.folder.record_words as u32;
+        Ok(&mut self.buffers[at..at + self.folder.record_words])
+    }
+
+    #[cold]
+    fn flush(&mut self, shard: u32) -> Result<()> {
+        let fill = std::mem::take(&mut self.fill[shard as usize]) as usize;
+        if fill == 0 {
+            return Ok(());
+        }
+        let at = shard as usize * self.buffer_words;
+        let words = &self.buffers[at..at + fill];
+        let extent = &mut self.extents[shard as usize];
+        let offset = extent.records * self.folder.record_words as u64 * 8;
+        extent.records += (fill / self.folder.record_words) as u64;
+        extent.sum = extent.sum.wrapping_add(sum(words));
+        // Opened for each write, so that thousands of shards need no thousands of file descriptors.
+        let path = self.folder.path(self.worker, shard);
+        let file = match offset {
+            0 => durable::create_file(&path)?,
+            _ => OpenOptions::new()
+                .write(true)
+                .open(&path)
+                .map_err(Error::io("open the spill file", &path))?,
+        };
+        file.write_all_at(bytemuck::cast_slice(words), offset)
+            .map_err(Error::io("write the spill file", &path))
+    }
+
+    /// Writes out all buffers. Returns what counts of each shard's file from now on.
+    pub fn flush_all(&mut self) -> Result<&[Extent]> {
+        for shard in 0..self.fill.len() {
+            self.flush(shard as u32)?;
+        }
+        Ok(&self.extents)
+    }
+}
+
+/// The checksum of words that does not depend on their order. No word contributes 0, so that missing and zeroed words
+/// both show.
+pub fn sum(words: &[u64]) -> u64 {
+    words.iter().fold(0, |sum, word| {
+        let mixed = (word ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        sum.wrapping_add(mixed ^ mixed >> 32)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_by_shard_in_the_order_they_were_pushed() {
+        let folder = tempfile::tempdir().unwrap();
+        let spill = SpillFolder::new(folder.path(), "pairs", 2);
+        let mut writer = SpillWriter::new(spill.clone(), 3, 5, 64).unwrap();
+        let mut expected = vec![Vec::new(); 5];
+        for n in 0..1000u64 {
+            let shard = (n * n % 5) as u32;
+            writer.push(shard).unwrap().copy_from_slice(&[n, n + 1]);
+            expected[shard as usize].extend([n, n + 1]);
+            if n == 500 {
+                writer.flush_all().unwrap();
+            }
+        }
+        let extents = writer.flush_all().unwrap().to_vec();
+        for (shard, expected) in expected.iter().enumerate() {
+            let (mut words, extent) = (Vec::new(), extents[shard]);
+            spill.read(3, shard as u32, 0, extent.records, &mut words).unwrap();
+            assert_eq!(&words, expected);
+            spill.check(3, shard as u32, extent, sum(&words)).unwrap();
+            if let Some(word) = words.last_mut() {
+                *word = 0;
+                assert!(
+                    spill.check(3, shard as u32, extent, sum(&words)).is_err(),
+                    "a zeroed word"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Splits: lists of external ids to sets of nodes.
+
+use std::path::{Path, PathBuf};
+
+use grappa_input::{IdKind, IdLimit, Keys, SplitSource};
+use grappa_io::{Error, Position, Result};
+use roaring::RoaringTreemap;
+
+use crate::ids::IdMap;
+
+/// A file with the ids of a split.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SplitFile {
+    /// `train`, `val` or `test`.
+    pub name: &'static str,
+    /// Where its ids are.
+    pub path: PathBuf,
+}
+
+/// Reads the ids of a split.
+pub fn read(path: &Path, kind: IdKind, limit: IdLimit, ids: &IdMap) -> Result<RoaringTreemap> {
+    let mut source = SplitSource::open(path, kind, limit)?;
+    let mut nodes = RoaringTreemap::new();
+    let mut add = |source: &SplitSource, index: usize, node: Option<u64>, id: &dyn Fn() -> String| match node {
+        Some(node) => {
+            nodes.insert(node);
+            Ok(())
+        }
+        None => {
+            let what = format!("no edge has a node with the id {}; remove it from the split", id());
+            Err(Error::input(path, source.position(index), what))
+        }
+    };
+    match kind {
+        IdKind::Integer => {
+            let mut batch = Vec::new();
+            while source.next_ids(&mut batch)? {
+                for (index, &id) in batch.iter().enumerate() {
+                    add(&source, index, ids.node_of_int(id)?, &|| id.to_string())?;
+                }
+            }
+        }
+        IdKind::String => {
+            let mut batch = Keys::default();
+            while source.next_keys(&mut batch)? {
+                for (index, key) in batch.iter().enumerate() {
+                    let id = || String::from_utf8_lossy(key).into_owned();
+                    add(&source, index, ids.node_of_text(key)?, &id)?;
+                }
+            }
+        }
+    }
+    if nodes.is_empty() {
+        return Err(Error::input(path, Position::Whole, "the split has no ids; omit it"));
+    }
+    Ok(nodes)
+}
+
+/// Fails if two splits share a node.
+pub fn check_disjoint(splits: &[(SplitFile, RoaringTreemap)], external: impl Fn(u64) -> Result<String>) -> Result<()> {
+    for (at, (a, nodes)) in splits.iter().enumerate() {
+        for (b, others) in &splits[..at] {
+            let shared = nodes & others;
+            if let Some(node) = shared.min() {
+                let what = format!(
+                    "{} nodes are also in the split {} ({}), such as {}; splits must not overlap",
+                    shared.len(),
+                    b.name,
+                    b.path.display(),
+                    external(node)?
+                );
+                return Err(Error::input(&a.path, Position::Whole, what));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! What parsing a block yields. Batches are cleared and filled again, block after block, so that their memory is
+//! allocated once.
+
+use grappa_io::Position;
+
+use super::lines::BadEdge;
+
+/// Edges with integer ids, in external ids and file order: edge `k` goes from `sources[k]` to `targets[k]`.
+#[derive(Debug, Default)]
+pub struct EdgeBatch {
+    /// First column.
+    pub sources: Vec<u64>,
+    /// Second column.
+    pub targets: Vec<u64>,
+    /// Parallel to the edges, finite; empty if the source is not weighted.
+    pub weights: Vec<f32>,
+    /// What was left out under [`OnBadLine::Skip`](super::OnBadLine::Skip).
+    pub rejected: Vec<Reject>,
+}
+
+impl EdgeBatch {
+    pub(super) fn clear(&mut self) {
+        self.sources.clear();
+        self.targets.clear();
+        self.weights.clear();
+        self.rejected.clear();
+    }
+
+    pub(super) fn reserve(&mut self, edges: usize, weighted: bool) {
+        // Exactly: a batch that doubles its way up would hold twice its edges, and budgets count on less.
+        self.sources.reserve_exact(edges);
+        self.targets.reserve_exact(edges);
+        if weighted {
+            self.weights.reserve_exact(edges);
+        }
+    }
+}
+
+/// Edges whose ids are strings.
+#[derive(Debug, Default)]
+pub struct TextBatch {
+    /// First column.
+    pub sources: Keys,
+    /// Second column.
+    pub targets: Keys,
+    /// Parallel to the edges, finite; empty if the source is not weighted.
+    pub weights: Vec<f32>,
+    /// What was left out under [`OnBadLine::Skip`](super::OnBadLine::Skip).
+    pub rejected: Vec<Reject>,
+}
+
+impl TextBatch {
+    pub(super) fn clear(&mut self) {
+        self.sources.clear();
+        self.targets.clear();
+        self.weights.clear();
+        self.rejected.clear();
+    }
+}
+
+/// Byte strings one after another, valid UTF-8 and not empty.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Keys {
+    /// All keys' bytes.
+    pub bytes: Vec<u8>,
+    /// Where each key ends in `bytes`; it starts where the one before ends.
+    pub ends: Vec<usize>,
+}
+
+impl Keys {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Key number `index`, which must be below `len()`.
+    pub fn get(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.bytes[start..self.ends[index]]
+    }
+
+    /// All keys in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Adds a key at the end.
+    pub fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Removes all keys and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+}
+
+/// A line or row that is no edge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reject {
+    /// The line of a text file, the row of an array or table.
+    pub position: Position,
+    /// What is wrong with it.
+    pub reason: BadEdge,
+    /// The line without its end, or the row written as a line; what is not UTF-8 is replaced, and it is cut after
+    /// [`REJECT_BYTES_MAX`] bytes.
+    pub text: Box<str>,
+}
+
+/// More of a rejected line is not kept, so that a file of nothing but bad lines stays within the memory budget.
+pub const REJECT_BYTES_MAX: usize = 1024;
+
+impl Reject {
+    pub(super) fn new(position: Position, reason: BadEdge, line: &[u8]) -> Self {
+        let line = &line[..line.len().min(REJECT_BYTES_MAX)];
+        Self {
+            position,
+            reason,
+            text: String::from_utf8_lossy(line).into(),
+        }
+    }
+}

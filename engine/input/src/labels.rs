@@ -1,0 +1,322 @@
+//! One label, or one set of labels, per node.
+//!
+//! A single label is an integer from 0; negative, NaN or an empty field is a node without label. A set is a row of zeros and
+//! ones, one column per class; a row of nothing but NaN, negative numbers or empty fields is a node without label.
+
+use std::path::Path;
+
+use grappa_formats::{labels::CLASSES_MAX, manifest::LabelKind};
+use grappa_io::{Error, Position, Result};
+
+use super::{
+    file::{ExtentReader, InputFile, shown},
+    matrix::{has_extension, wrong_rows},
+    npy::{self, ElementType, NpyArray},
+    rows::TextRows,
+    zip::{self, Npz},
+};
+
+/// The labels of all nodes.
+pub struct LabelSource {
+    file: std::sync::Arc<InputFile>,
+    rows: Option<u64>,
+    columns: usize,
+    content: Content,
+}
+
+enum Content {
+    Array { array: NpyArray, reader: ExtentReader },
+    Text(TextRows),
+}
+
+/// Labels of some nodes in a row.
+#[derive(Debug, Default)]
+pub struct LabelBatch {
+    classes: Vec<u32>,
+    /// Where each node's classes end.
+    ends: Vec<usize>,
+    labelled: Vec<bool>,
+}
+
+impl LabelBatch {
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The classes of a node in rising order, exactly one if labels are single; none if it is not labelled.
+    pub fn get(&self, index: usize) -> Option<&[u32]> {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        self.labelled[index].then(|| &self.classes[start..self.ends[index]])
+    }
+
+    /// The largest class of all.
+    pub fn class_max(&self) -> Option<u32> {
+        self.classes.iter().copied().max()
+    }
+
+    fn clear(&mut self) {
+        self.classes.clear();
+        self.ends.clear();
+        self.labelled.clear();
+    }
+
+    fn end_row(&mut self, labelled: bool) {
+        self.ends.push(self.classes.len());
+        self.labelled.push(labelled);
+    }
+}
+
+/// One number of a label file.
+#[derive(Clone, Copy, PartialEq)]
+enum Value {
+    /// NaN, negative or empty.
+    Missing,
+    Class(u64),
+    /// A fraction, or too large for an integer.
+    Other(f64),
+}
+
+impl Value {
+    fn of(number: f64) -> Self {
+        if number.is_nan() || number < 0.0 {
+            Self::Missing
+        } else if number.fract() == 0.0 && number <= f64::from(u32::MAX) {
+            Self::Class(number as u64)
+        } else {
+            Self::Other(number)
+        }
+    }
+
+    fn shown(self) -> String {
+        match self {
+            Self::Missing => "none".to_owned(),
+            Self::Class(class) => class.to_string(),
+            Self::Other(number) => number.to_string(),
+        }
+    }
+}
+
+impl LabelSource {
+    /// Opens `path`: `.npy` of shape `[N]`, `[N, 1]` or `[N, K]`; the array `node_label`, `labels`, `label` or `y` of a `.npz` archive; or
+    /// text, compressed or not, one node a line.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = InputFile::open(path)?;
+        let head = file.head(8)?;
+        if head.is_empty() {
+            return Err(Error::input(path, Position::Whole, "this file is empty"));
+        }
+        let (rows, columns, content) = if head.starts_with(zip::MAGIC) {
+            Self::array(Npz::open(&file)?.first_of(&["node_label", "labels", "label", "y"], "labels")?)?
+        } else if head.starts_with(npy::MAGIC) || has_extension(path, "npy") {
+            Self::array(NpyArray::open(&file)?)?
+        } else {
+            let text = TextRows::open(&file, true)?;
+            (None, text.columns() as u64, Content::Text(text))
+        };
+        if rows == Some(0) || columns == 0 || columns > 1 << 24 {
+            return Err(Error::input(
+                path,
+                Position::Whole,
+                "expected at least one row and 1 to 16777216 columns; these labels are empty or no labels",
+            ));
+        }
+        Ok(Self {
+            file,
+            rows,
+            columns: columns as usize,
+            content,
+        })
+    }
+
+    fn array(array: NpyArray) -> Result<(Option<u64>, u64, Content)> {
+        let (rows, columns) = match *array.shape {
+            [rows] => (rows, 1),
+            [rows, columns] => (rows, columns),
+            _ => {
+                return Err(array.error(format!(
+                    "labels must have shape [N], or [N, K] of zeros and ones, found {}",
+                    array.shape_shown()
+                )));
+            }
+        };
+        let reader = array.reader();
+        Ok((Some(rows), columns, Content::Array { array, reader }))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Number of rows; not known beforehand of text.
+    pub fn rows(&self) -> Option<u64> {
+        self.rows
+    }
+
+    /// Whether nodes have one class each or a set.
+    pub fn kind(&self) -> LabelKind {
+        if self.columns == 1 {
+            LabelKind::Single
+        } else {
+            LabelKind::Multi
+        }
+    }
+
+    /// The number of classes, if it shows: sets have a column for each.
+    pub fn classes(&self) -> Option<u32> {
+        (self.columns > 1).then_some(self.columns as u32)
+    }
+
+    /// Size of the file in bytes.
+    pub fn total_bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+
+    /// Whether reading is cheap only front to back, by one thread.
+    pub fn is_sequential(&self) -> bool {
+        match &self.content {
+            Content::Array { reader, .. } => reader.is_sequential(),
+            Content::Text(_) => true,
+        }
+    }
+
+    /// Refuses labels that are not one row for each of `nodes` nodes: now, or where rows are only counted as they are
+    /// read, when the wrong end is met.
+    pub fn expect_rows(&mut self, nodes: u64) -> Result<()> {
+        if let Content::Text(text) = &mut self.content {
+            text.expect_rows(nodes);
+        }
+        match self.rows {
+            Some(rows) if rows != nodes => Err(Error::input(self.path(), Position::Whole, wrong_rows(nodes, rows))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails unless the bytes of an archive's member have the CRC that they should have; bytes that were not read are
+    /// read now. Nothing that was read may be believed before.
+    pub fn check(&self) -> Result<()> {
+        match &self.content {
+            Content::Array { reader, .. } => reader.check(),
+            Content::Text(_) => Ok(()),
+        }
+    }
+
+    /// Replaces `out` by the labels of rows `first..first + count`, and says how many there were: fewer only at the end.
+    pub fn read_rows(&self, first: u64, count: usize, out: &mut LabelBatch) -> Result<usize> {
+        out.clear();
+        let mut values = Vec::with_capacity(self.columns);
+        match &self.content {
+            Content::Array { array, reader } => {
+                let rows = array.shape[0].saturating_sub(first);
+                let count = (count as u64).min(rows) as usize;
+                let row_bytes = self.columns * array.element.bytes();
+                let mut bytes = vec![0; count * row_bytes];
+                reader.read_exact_at(&mut bytes, array.offset_of(first * self.columns as u64))?;
+                for (row, bytes) in bytes.chunks_exact(row_bytes).enumerate() {
+                    values.clear();
+                    values.extend(
+                        bytes
+                            .chunks_exact(array.element.bytes())
+                            .map(|b| value(array.element, b)),
+                    );
+                    add_row(&values, out)
+                        .map_err(|what| Error::input(self.path(), Position::Row(first + row as u64), what))?;
+                }
+                Ok(count)
+            }
+            Content::Text(text) => text.read(first, count, &mut |fields| {
+                values.clear();
+                for field in fields {
+                    values.push(if field.is_empty() {
+                        Value::Missing
+                    } else {
+                        let number = field.parse();
+                        Value::of(number.map_err(|_| {
+                            format!(
+                                "expected a class, an integer from 0, found {}; number the names of classes",
+                                shown(field.as_bytes())
+                            )
+                        })?)
+                    });
+                }
+                add_row(&values, out)
+            }),
+        }
+    }
+}
+
+/// Checks a row and adds it.
+fn add_row(values: &[Value], out: &mut LabelBatch) -> std::result::Result<(), String> {
+    if let [value] = *values {
+        match value {
+            Value::Missing => out.end_row(false),
+            Value::Class(class) if class < u64::from(CLASSES_MAX) => {
+                out.classes.push(class as u32);
+                out.end_row(true);
+            }
+            _ => {
+                return Err(format!(
+                    "expected a class, an integer from 0 to {}, or a negative number or NaN for a node without label, \
+                     found {}",
+                    CLASSES_MAX - 1,
+                    value.shown()
+                ));
+            }
+        }
+        return Ok(());
+    }
+    if values.iter().all(|&value| value == Value::Missing) {
+        out.end_row(false);
+        return Ok(());
+    }
+    for (class, &value) in values.iter().enumerate() {
+        match value {
+            Value::Class(0) => {}
+            Value::Class(1) => out.classes.push(class as u32),
+            Value::Missing => {
+                return Err(format!(
+                    "column {class} is missing but others are not; a node's set of classes is known as a whole or not \
+                     at all"
+                ));
+            }
+            _ => {
+                return Err(format!(
+                    "expected zeros and ones, one column per class, found {} in column {class}; a single class per \
+                     node has shape [N]",
+                    value.shown()
+                ));
+            }
+        }
+    }
+    out.end_row(true);
+    Ok(())
+}
+
+/// One element of an array.
+fn value(element: ElementType, bytes: &[u8]) -> Value {
+    let signed = |number: i64| u64::try_from(number).map_or(Value::Missing, Value::Class);
+    match (element, bytes) {
+        (ElementType::I8, &[byte]) => signed((byte as i8).into()),
+        (ElementType::I16, &[a, b]) => signed(i16::from_le_bytes([a, b]).into()),
+        (ElementType::I32, &[a, b, c, d]) => signed(i32::from_le_bytes([a, b, c, d]).into()),
+        (ElementType::I64, &[a, b, c, d, e, f, g, h]) => signed(i64::from_le_bytes([a, b, c, d, e, f, g, h])),
+        (ElementType::F64, &[a, b, c, d, e, f, g, h]) => Value::of(f64::from_le_bytes([a, b, c, d, e, f, g, h])),
+        (ElementType::F16 | ElementType::F32, _) => {
+            let mut number = [0.0];
+            element.source_dtype().to_f32(bytes, &mut number);
+            Value::of(number[0].into())
+        }
+        _ => {
+            // Unsigned, in as many bytes as there are.
+            let mut wide = [0; 8];
+            wide[..bytes.len()].copy_from_slice(bytes);
+            Value::Class(u64::from_le_bytes(wide))
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Folders of the Open Graph Benchmark's node property prediction datasets, as they are unpacked (Hu et al., "Open Graph
+//! Benchmark: Datasets for Machine Learning on Graphs", NeurIPS 2020).
+//!
+//! ```text
+//! raw/edge.csv.gz            "source,target" a line           raw/data.npz        edge_index [2, E], node_feat [N, D],
+//! raw/num-node-list.csv.gz   N                                                    num_nodes_list [1]
+//! raw/node-feat.csv.gz       D numbers a line             or  raw/node-label.npz  node_label [N, 1], NaN: none
+//! raw/node-label.csv.gz      one class, or K zeros and ones
+//! split/NAME/{train,valid,test}.csv.gz     one node a line
+//! ```
+//!
+//! OGB's own loader doubles edges where a dataset's `add_inverse_edge` says so; here that is `--undirected`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use grappa_io::{Error, Position, Result};
+
+use super::{
+    file::{Compression, Extent, InputFile},
+    npy::ElementType,
+    rows::lines_of,
+    zip::Npz,
+};
+
+/// Which files of a folder are what. Each is opened like any other: archives know which of their arrays is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OgbLayout {
+    /// For [`EdgeSource`](super::EdgeSource).
+    pub edges: Vec<PathBuf>,
+    /// Number of nodes, which may exceed the largest id in an edge.
+    pub nodes: Option<u64>,
+    /// For [`MatrixSource`](super::MatrixSource).
+    pub features: Option<PathBuf>,
+    /// For [`LabelSource`](super::LabelSource).
+    pub labels: Option<PathBuf>,
+    /// For [`SplitSource`](super::SplitSource), like the next two.
+    pub train: Option<PathBuf>,
+    /// Validation.
+    pub valid: Option<PathBuf>,
+    /// Test.
+    pub test: Option<PathBuf>,
+}
+
+/// Finds a dataset's files in `folder`.
+pub fn discover(folder: &Path) -> Result<OgbLayout> {
+    fs::read_dir(folder).map_err(Error::io("read the folder", folder))?;
+    let raw = folder.join("raw");
+    let archive = raw.join("data.npz");
+    let [train, valid, test] = splits(&folder.join("split"))?;
+    if archive.is_file() {
+        let file = InputFile::open(&archive)?;
+        let arrays = Npz::open(&file)?;
+        return Ok(OgbLayout {
+            nodes: nodes_in(&arrays)?,
+            features: arrays.contains("node_feat").then(|| archive.clone()),
+            edges: vec![archive],
+            labels: Some(raw.join("node-label.npz")).filter(|path| path.is_file()),
+            train,
+            valid,
+            test,
+        });
+    }
+    let Some(edges) = text_file(&raw, "edge") else {
+        let what = if text_file(&raw, "triplet-type-list").is_some() || raw.join("relations").is_dir() {
+            "this dataset has several types of nodes and edges, which are not read; save one type of edges as .npy and \
+             use --edges"
+        } else {
+            "expected raw/edge.csv.gz or raw/data.npz in this folder, as a node property prediction dataset of the Open \
+             Graph Benchmark has when it is unpacked; other files are named with --edges"
+        };
+        return Err(Error::input(folder, Position::Whole, what));
+    };
+    let nodes = text_file(&raw, "num-node-list").as_deref().map(nodes_of).transpose()?;
+    Ok(OgbLayout {
+        edges: vec![edges],
+        nodes,
+        features: text_file(&raw, "node-feat"),
+        labels: text_file(&raw, "node-label"),
+        train,
+        valid,
+        test,
+    })
+}
+
+/// `NAME.csv.gz`, or unpacked.
+fn text_file(folder: &Path, name: &str) -> Option<PathBuf> {
+    ["csv.gz", "csv"]
+        .map(|extension| folder.join(format!("{name}.{extension}")))
+        .into_iter()
+        .find(|path| path.is_file())
+}
+
+/// The three lists of the only split there is.
+fn splits(folder: &Path) -> Result<[Option<PathBuf>; 3]> {
+    if !folder.is_dir() {
+        return Ok([None, None, None]);
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io("read the folder", folder))? {
+        let path = entry.map_err(Error::io("read the folder", folder))?.path();
+        let lists = ["train", "valid", "test"].map(|name| text_file(&path, name));
+        if lists.iter().any(Option::is_some) {
+            found.push((path, lists));
+        }
+    }
+    found.sort();
+    match found.len() {
+        0 => Ok([None, None, None]),
+        1 => Ok(found.swap_remove(0).1),
+        _ => {
+            let names: Vec<_> = found
+                .iter()
+                .map(|(path, _)| path.file_name().unwrap_or_default().to_string_lossy().into_owned())
+                .collect();
+            Err(Error::input(
+                folder,
+                Position::Whole,
+                format!(
+                    "there are several splits ({}); leave one here, or name its files with --train, --val and --test \
+                     and the others with --edges",
+                    names.join(", ")
+                ),
+            ))
+        }
+    }
+}
+
+/// The one number in `num-node-list`.
+fn nodes_of(path: &Path) -> Result<u64> {
+    let file = InputFile::open(path)?;
+    let mut lines = lines_of(&Extent::whole(&file, Compression::of(&file.head(8)?)))?;
+    let mut numbers = Vec::new();
+    while numbers.len() < 2
+        && let Some(line) = lines.next_line()?
+    {
+        let text = String::from_utf8_lossy(&line.bytes);
+        if text.trim().is_empty() {
+            continue;
+        }
+        numbers.push(text.trim().parse().map_err(|_| {
+            Error::input(
+                path,
+                Position::Line(line.number),
+                format!("expected a number of nodes, found {}", super::file::shown(&line.bytes)),
+            )
+        })?);
+    }
+    match numbers[..] {
+        [nodes] => Ok(nodes),
+        _ => Err(several_graphs(path)),
+    }
+}
+
+fn nodes_in(archive: &Npz) -> Result<Option<u64>> {
+    if !archive.contains("num_nodes_list") {
+        return Ok(None);
+    }
+    let array = archive.array("num_nodes_list")?;
+    if array.element != ElementType::I64 || array.shape.iter().product::<u64>() != 1 {
+        return Err(several_graphs(array.extent.file.path()));
+    }
+    let mut bytes = [0; 8];
+    let reader = array.reader();
+    reader.read_exact_at(&mut bytes, array.data_offset)?;
+    reader.check()?;
+    Ok(Some(u64::from_le_bytes(bytes)))
+}
+
+fn several_graphs(path: &Path) -> Error {
+    Error::input(
+        path,
+        Position::Whole,
+        "expected the number of nodes of one graph; a dataset of several graphs (graph property prediction) is not read",
+    )
+}

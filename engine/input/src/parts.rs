@@ -1,0 +1,104 @@
+//! The part of each node, as graph partitioners write it.
+
+use std::{path::Path, sync::Arc};
+
+use grappa_io::{Error, Position, Result};
+
+use super::{
+    file::{Compression, Extent, ExtentReader, InputFile, Lines, shown},
+    lines::trim,
+    matrix::has_extension,
+    npy::{self, NpyArray},
+    rows::lines_of,
+    split::array_id,
+};
+
+/// So many parts are read at a time.
+const BATCH: usize = 1 << 16;
+
+/// Parts are below this: whoever counts their nodes may hold a number for each.
+const PARTS_MAX: u64 = 1 << 20;
+
+/// One part a node: a METIS partition file (text with one integer a line, compressed or not), or `.npy` of integers of
+/// shape `[N]` or `[N, 1]`.
+pub struct PartSource {
+    file: Arc<InputFile>,
+    content: Content,
+}
+
+enum Content {
+    Array {
+        array: NpyArray,
+        reader: ExtentReader,
+        next: u64,
+    },
+    Text(Lines),
+}
+
+impl PartSource {
+    /// Opens `path`.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = InputFile::open(path)?;
+        let head = file.head(8)?;
+        let content = if head.starts_with(npy::MAGIC) || has_extension(path, "npy") {
+            let array = NpyArray::open(&file)?;
+            if !matches!(*array.shape, [_] | [_, 1]) || array.element.is_float() || array.element.bytes() == 1 {
+                return Err(array.error(format!(
+                    "expected the part of each node, integers of shape [N]; found {} of shape {}: numpy.save(path, \
+                     a.astype('<i4').ravel())",
+                    array.element.name(),
+                    array.shape_shown()
+                )));
+            }
+            Content::Array {
+                reader: array.reader(),
+                array,
+                next: 0,
+            }
+        } else {
+            Content::Text(lines_of(&Extent::whole(&file, Compression::of(&head)))?)
+        };
+        Ok(Self { file, content })
+    }
+
+    /// Replaces `out` by the next parts; false at the end.
+    pub fn next_parts(&mut self, out: &mut Vec<u64>) -> Result<bool> {
+        out.clear();
+        let bad = |position, found: &str| {
+            let what = format!(
+                "expected the part of a node, an integer from 0 to {}, found {found}",
+                PARTS_MAX - 1
+            );
+            Err(Error::input(self.file.path(), position, what))
+        };
+        match &mut self.content {
+            Content::Array { array, reader, next } => {
+                let count = (array.shape[0] - *next).min(BATCH as u64) as usize;
+                let width = array.element.bytes();
+                let mut bytes = vec![0; count * width];
+                reader.read_exact_at(&mut bytes, array.offset_of(*next))?;
+                for (row, bytes) in (*next..).zip(bytes.chunks_exact(width)) {
+                    match array_id(array.element, bytes, row) {
+                        Ok(Some(part)) if part < PARTS_MAX => out.push(part),
+                        Ok(Some(part)) => return bad(Position::Row(row), &part.to_string()),
+                        Ok(None) => unreachable!("masks are refused when opened"),
+                        Err(negative) => return bad(Position::Row(row), &negative.to_string()),
+                    }
+                }
+                *next += count as u64;
+            }
+            Content::Text(lines) => {
+                while out.len() < BATCH
+                    && let Some(line) = lines.next_line()?
+                {
+                    let text = trim(&line.bytes);
+                    match std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()) {
+                        Some(part) if part < PARTS_MAX => out.push(part),
+                        _ => return bad(Position::Line(line.number), &shown(text)),
+                    }
+                }
+            }
+        }
+        Ok(!out.is_empty())
+    }
+}

@@ -1,0 +1,178 @@
+//! Text files with one row per node, read front to back: features, labels.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use grappa_io::{Error, Position, Result};
+
+use super::{
+    file::{Compression, Extent, InputFile, Line, Lines},
+    lines::trim,
+};
+
+/// The longest line, in bytes: a million numbers of sixteen characters.
+const ROW_BYTES_MAX: usize = 16 << 20;
+
+/// A text file whose every line is a row of numbers, but for a header.
+pub(super) struct TextRows {
+    extent: Extent,
+    header: bool,
+    columns: usize,
+    expected: Option<u64>,
+    /// The lines, and which row comes next.
+    lines: Mutex<Option<(Lines, u64)>>,
+}
+
+/// The lines of a text file that may be compressed.
+pub(super) fn lines_of(extent: &Extent) -> Result<Lines> {
+    Ok(Lines::new(extent.stream()?, ROW_BYTES_MAX))
+}
+
+impl TextRows {
+    /// Looks at the first lines. With `blanks`, a blank line is a row with one empty field; otherwise it is an error.
+    pub fn open(file: &Arc<InputFile>, blanks: bool) -> Result<Self> {
+        let compression = Compression::of(&file.head(8)?);
+        let extent = Extent::whole(file, compression);
+        let mut lines = lines_of(&extent)?;
+        let (mut header, mut columns) = (false, None);
+        while let Some(line) = lines.next_line()? {
+            let text = text_of(&line, file)?;
+            let fields: Vec<_> = fields(text).collect();
+            if line.number == 1
+                && fields
+                    .iter()
+                    .all(|field| !field.is_empty() && field.parse::<f64>().is_err())
+            {
+                header = true;
+                continue;
+            }
+            if fields.len() > 1 || !fields[0].is_empty() {
+                columns = Some(fields.len());
+                break;
+            }
+            if !blanks {
+                return Err(Error::input(
+                    file.path(),
+                    Position::Line(line.number),
+                    "expected a row of numbers, found a blank line",
+                ));
+            }
+        }
+        let Some(columns) = columns else {
+            return Err(Error::input(
+                file.path(),
+                Position::Whole,
+                "there are no rows in this file",
+            ));
+        };
+        Ok(Self {
+            extent,
+            header,
+            columns,
+            expected: None,
+            lines: Mutex::new(None),
+        })
+    }
+
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    pub fn file(&self) -> &InputFile {
+        &self.extent.file
+    }
+
+    /// Makes reading to the end of another number of rows an error.
+    pub fn expect_rows(&mut self, rows: u64) {
+        self.expected = Some(rows);
+    }
+
+    /// Calls `each` with up to `count` lines from row `first` on, split into fields; says how many there were.
+    pub fn read(
+        &self,
+        first: u64,
+        count: usize,
+        each: &mut dyn FnMut(&[&str]) -> std::result::Result<(), String>,
+    ) -> Result<usize> {
+        let mut guard = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut lines, mut next) = match guard.take() {
+            Some((lines, next)) if next <= first => (lines, next),
+            _ => {
+                let mut lines = lines_of(&self.extent)?;
+                if self.header {
+                    lines.next_line()?;
+                }
+                (lines, 0)
+            }
+        };
+        let mut read = 0;
+        while read < count {
+            let Some(line) = lines.next_line()? else {
+                self.check_end(next)?;
+                break;
+            };
+            if next >= first {
+                if self.expected.is_some_and(|expected| next >= expected) {
+                    return Err(self.too_many());
+                }
+                let text = text_of(&line, self.file())?;
+                let parts: Vec<_> = fields(text).collect();
+                let result = if parts.len() == self.columns {
+                    each(&parts)
+                } else {
+                    Err(format!(
+                        "expected {} numbers as in the first row, found {}",
+                        self.columns,
+                        parts.len()
+                    ))
+                };
+                result.map_err(|what| Error::input(self.file().path(), Position::Line(line.number), what))?;
+                read += 1;
+            }
+            next += 1;
+        }
+        if self.expected == Some(next) && lines.next_line()?.is_some() {
+            return Err(self.too_many());
+        }
+        *guard = Some((lines, next));
+        Ok(read)
+    }
+
+    fn check_end(&self, rows: u64) -> Result<()> {
+        match self.expected {
+            Some(expected) if rows < expected => Err(self.extent.error(format!(
+                "expected {expected} rows, one per node, found {rows}; the file is truncated, or belongs to another graph"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn too_many(&self) -> Error {
+        self.extent.error(format!(
+            "expected {} rows, one per node, found more; give --nodes if nodes without edges follow the last one with",
+            self.expected.unwrap_or(0)
+        ))
+    }
+}
+
+fn text_of<'a>(line: &'a Line, file: &InputFile) -> Result<&'a str> {
+    let bytes = match line.bytes.strip_prefix(b"\xef\xbb\xbf") {
+        Some(bytes) if line.number == 1 => bytes,
+        _ => &line.bytes,
+    };
+    std::str::from_utf8(trim(bytes)).map_err(|_| {
+        Error::input(
+            file.path(),
+            Position::Line(line.number),
+            "expected a row of numbers in text, found other bytes; arrays are read from .npy and .npz files",
+        )
+    })
+}
+
+/// Splits at commas, or at blanks if there is no comma.
+fn fields(text: &str) -> Box<dyn Iterator<Item = &str> + '_> {
+    if text.contains(',') || text.is_empty() {
+        Box::new(text.split(',').map(|field| field.trim_matches([' ', '\t'])))
+    } else {
+        Box::new(text.split([' ', '\t']).filter(|field| !field.is_empty()))
+    }
+}

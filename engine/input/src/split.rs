@@ -1,0 +1,218 @@
+//! The ids of the nodes that are trained on, or validated or tested with.
+
+use std::path::Path;
+
+use grappa_io::{Error, Position, Result};
+
+use super::{
+    batch::Keys,
+    edges::IdKind,
+    file::{Compression, Extent, ExtentReader, InputFile, Lines, shown},
+    lines::{IdLimit, integer, is_comment, trim},
+    matrix::has_extension,
+    npy::{self, ElementType, NpyArray},
+    rows::lines_of,
+};
+
+/// So many ids are read at a time.
+const BATCH: usize = 1 << 16;
+
+/// A list of node ids: `.npy` of shape `[M]` or `[M, 1]` of integers, `.npy` of shape `[N]` of truth values (a mask), or
+/// text, compressed or not, with one id a line and comments as in edge lists.
+pub struct SplitSource {
+    file: std::sync::Arc<InputFile>,
+    ids: IdKind,
+    limit: IdLimit,
+    content: Content,
+    /// Positions in the file of the ids read last.
+    positions: Vec<Position>,
+}
+
+enum Content {
+    Array {
+        array: NpyArray,
+        reader: ExtentReader,
+        next: u64,
+    },
+    Text(Lines),
+}
+
+impl SplitSource {
+    /// Opens `path`. Integer ids must be below `limit`.
+    pub fn open(path: &Path, ids: IdKind, limit: IdLimit) -> Result<Self> {
+        let file = InputFile::open(path)?;
+        let head = file.head(8)?;
+        let content = if head.starts_with(npy::MAGIC) || has_extension(path, "npy") {
+            let array = NpyArray::open(&file)?;
+            if ids == IdKind::String {
+                return Err(array.error(
+                    "the nodes have strings as ids (--ids string), so a split is a text file with one of them a line",
+                ));
+            }
+            if !matches!(*array.shape, [_] | [_, 1]) || array.element.is_float() {
+                return Err(array.error(format!(
+                    "expected integers of shape [M], the ids of the nodes, or a mask of truth values [N]; found {} of \
+                     shape {}: numpy.save(path, a.astype('<i8').ravel())",
+                    array.element.name(),
+                    array.shape_shown()
+                )));
+            }
+            Content::Array {
+                reader: array.reader(),
+                array,
+                next: 0,
+            }
+        } else {
+            Content::Text(lines_of(&Extent::whole(&file, Compression::of(&head)))?)
+        };
+        Ok(Self {
+            file,
+            ids,
+            limit,
+            content,
+            positions: Vec::new(),
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Where the id number `index` of the last batch is in the file.
+    pub fn position(&self, index: usize) -> Position {
+        self.positions[index]
+    }
+
+    /// Replaces `out` by the next ids; false at the end.
+    ///
+    /// # Panics
+    /// If the source was opened with [`IdKind::String`].
+    pub fn next_ids(&mut self, out: &mut Vec<u64>) -> Result<bool> {
+        assert_eq!(self.ids, IdKind::Integer, "string ids are read by next_keys");
+        out.clear();
+        self.positions.clear();
+        match &mut self.content {
+            Content::Array { array, reader, next } => {
+                let mut bytes = Vec::new();
+                // A stretch of a mask may hold no id; that is not the end.
+                while out.is_empty() && *next < array.shape[0] {
+                    let count = (array.shape[0] - *next).min(BATCH as u64) as usize;
+                    let width = array.element.bytes();
+                    bytes.resize(count * width, 0);
+                    reader.read_exact_at(&mut bytes, array.offset_of(*next))?;
+                    for (row, bytes) in (*next..).zip(bytes.chunks_exact(width)) {
+                        let position = Position::Row(row);
+                        let id = match array_id(array.element, bytes, row) {
+                            Ok(None) => continue,
+                            Ok(Some(id)) if id < self.limit.exclusive() => id,
+                            Ok(Some(id)) => return Err(bad(&self.file, position, self.limit, &id.to_string())),
+                            Err(id) => return Err(bad(&self.file, position, self.limit, &id.to_string())),
+                        };
+                        out.push(id);
+                        self.positions.push(position);
+                    }
+                    *next += count as u64;
+                }
+            }
+            Content::Text(lines) => {
+                while out.len() < BATCH
+                    && let Some(line) = lines.next_line()?
+                {
+                    let text = trimmed(&line.bytes, line.number);
+                    if is_comment(text) {
+                        continue;
+                    }
+                    let position = Position::Line(line.number);
+                    let id = integer(text, self.limit).map_err(|reason| {
+                        Error::input(self.file.path(), position, {
+                            format!("expected one node id, found {}: {}", shown(text), reason.reason())
+                        })
+                    })?;
+                    out.push(id);
+                    self.positions.push(position);
+                }
+            }
+        }
+        Ok(!out.is_empty())
+    }
+
+    /// Replaces `out` by the next keys; false at the end.
+    ///
+    /// # Panics
+    /// If the source was opened with [`IdKind::Integer`].
+    pub fn next_keys(&mut self, out: &mut Keys) -> Result<bool> {
+        assert_eq!(self.ids, IdKind::String, "integer ids are read by next_ids");
+        out.clear();
+        self.positions.clear();
+        let Content::Text(lines) = &mut self.content else {
+            unreachable!("arrays are refused when opened for strings")
+        };
+        while out.len() < BATCH
+            && let Some(line) = lines.next_line()?
+        {
+            let text = trimmed(&line.bytes, line.number);
+            if is_comment(text) {
+                continue;
+            }
+            let position = Position::Line(line.number);
+            if std::str::from_utf8(text).is_err() {
+                return Err(Error::input(
+                    self.file.path(),
+                    position,
+                    format!("expected one node id in UTF-8, found {}", shown(text)),
+                ));
+            }
+            out.push(text);
+            self.positions.push(position);
+        }
+        Ok(!out.is_empty())
+    }
+}
+
+fn trimmed(bytes: &[u8], line: u64) -> &[u8] {
+    match bytes.strip_prefix(b"\xef\xbb\xbf") {
+        Some(bytes) if line == 1 => trim(bytes),
+        _ => trim(bytes),
+    }
+}
+
+fn bad(file: &InputFile, position: Position, limit: IdLimit, id: &str) -> Error {
+    Error::input(
+        file.path(),
+        position,
+        match integer(id.as_bytes(), limit) {
+            Ok(_) => format!("{id} is no node id"),
+            Err(reason) => format!("expected a node id, found {id}: {}", reason.reason()),
+        },
+    )
+}
+
+/// The id in an element, none if a mask leaves it out, or the negative number that is none.
+pub(super) fn array_id(element: ElementType, bytes: &[u8], row: u64) -> std::result::Result<Option<u64>, i64> {
+    if element == ElementType::Bool {
+        return Ok((bytes[0] != 0).then_some(row));
+    }
+    let negative = bytes[bytes.len() - 1] & 0x80 != 0;
+    let signed = matches!(
+        element,
+        ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64
+    );
+    // Sign-extended from as many bytes as there are.
+    let mut wide = [if signed && negative { 0xff } else { 0 }; 8];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    if signed && negative {
+        return Err(i64::from_le_bytes(wide));
+    }
+    Ok(Some(u64::from_le_bytes(wide)))
+}
+
+/// Reads all integer ids of a split.
+pub fn read_split_ids(path: &Path, limit: IdLimit) -> Result<Vec<u64>> {
+    let mut source = SplitSource::open(path, IdKind::Integer, limit)?;
+    let (mut all, mut batch) = (Vec::new(), Vec::new());
+    while source.next_ids(&mut batch)? {
+        all.extend_from_slice(&batch);
+    }
+    Ok(all)
+}

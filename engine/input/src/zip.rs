@@ -1,0 +1,180 @@
+//! The members of a `.npz` archive, which is a zip file of `.npy` files.
+//!
+//! Opening reads the central directory only, so it costs the same for an archive of a hundred gigabytes. Stored members
+//! are read in place by many threads, deflated ones are unpacked front to back. Either way a [`MemberCrc`] sees every
+//! byte, and a member whose bytes do not have the CRC-32 that the directory promises is an error.
+
+use std::{
+    io::{self, BufReader, Read, Seek, SeekFrom},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use ::zip::{
+    CompressionMethod, ZipArchive,
+    read::{ArchiveOffset, Config},
+};
+use grappa_io::{Error, Position, Result};
+
+use super::{
+    crc::MemberCrc,
+    file::{Compression, Extent, InputFile},
+    npy::NpyArray,
+};
+
+pub(super) const MAGIC: &[u8] = b"PK\x03\x04";
+
+/// An open archive of arrays.
+pub(super) struct Npz {
+    file: Arc<InputFile>,
+    /// Locked while a member's local header is read.
+    archive: Mutex<ZipArchive<BufReader<Cursor>>>,
+    /// Names of the arrays, without `.npy`, in the order of the directory.
+    names: Vec<String>,
+}
+
+impl Npz {
+    pub fn open(file: &Arc<InputFile>) -> Result<Self> {
+        let reader = BufReader::new(Cursor {
+            file: file.clone(),
+            at: 0,
+        });
+        // Looking for an archive that starts later would read all of the file.
+        let config = Config {
+            archive_offset: ArchiveOffset::Known(0),
+        };
+        let archive = ZipArchive::with_config(config, reader).map_err(|error| damaged(file, error))?;
+        let mut names = Vec::with_capacity(archive.len());
+        for name in archive.file_names_raw() {
+            let name = String::from_utf8_lossy(name);
+            names.push(name.strip_suffix(".npy").unwrap_or(&name).to_owned());
+        }
+        Ok(Self {
+            file: file.clone(),
+            archive: Mutex::new(archive),
+            names,
+        })
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.names.iter().any(|other| other == name)
+    }
+
+    /// The first of these arrays that is there; else the only array, if there is but one.
+    pub fn first_of(&self, names: &[&str], what: &str) -> Result<NpyArray> {
+        let name = names.iter().copied().find(|name| self.contains(name));
+        match (name, &self.names[..]) {
+            (Some(name), _) => self.array(name),
+            (None, [only]) => self.array(only),
+            (None, _) => Err(self.error(&format!(
+                "expected an array of {what} named {}, found {}; rename it, or save it as a .npy file of its own",
+                names.join(" or "),
+                self.names.join(", ")
+            ))),
+        }
+    }
+
+    /// An error about the archive as a whole.
+    pub fn error(&self, what: &str) -> Error {
+        Error::input(self.file.path(), Position::Whole, what)
+    }
+
+    /// The array `name`, which must be there.
+    pub fn array(&self, name: &str) -> Result<NpyArray> {
+        let (extent, bytes) = self.extent(name)?;
+        NpyArray::in_extent(extent, bytes)
+    }
+
+    /// Where a member is, and how many bytes it unpacks to.
+    pub fn extent(&self, name: &str) -> Result<(Extent, u64)> {
+        let Some(index) = self.names.iter().position(|other| other == name) else {
+            return Err(self.error(&format!(
+                "expected an array named {name}, found {}",
+                self.names.join(", ")
+            )));
+        };
+        let mut archive = self.archive.lock().unwrap_or_else(PoisonError::into_inner);
+        let member = archive
+            .by_index_raw(index)
+            .map_err(|error| damaged(&self.file, error))?;
+        let (method, packed, bytes) = (member.compression(), member.compressed_size(), member.size());
+        let start = member.data_start();
+        let extent = Extent {
+            file: self.file.clone(),
+            offset: start.unwrap_or(0),
+            bytes: packed,
+            compression: if method == CompressionMethod::STORE {
+                Compression::None
+            } else {
+                Compression::Deflate
+            },
+            member: Some(name.into()),
+            crc: Some(Arc::new(MemberCrc::new(member.crc32(), bytes))),
+        };
+        let refused = |why: String| {
+            Err(extent.error(format!(
+                "it is {why}; write the archive with numpy.savez or numpy.savez_compressed"
+            )))
+        };
+        if member.encrypted() {
+            return refused("encrypted".to_owned());
+        }
+        if ![CompressionMethod::STORE, CompressionMethod::DEFLATE].contains(&method) {
+            return refused(format!("packed by method {method:?}, which is not read"));
+        }
+        let end = start.and_then(|start| start.checked_add(packed));
+        // Deflate packs 1032 to 1 at best; what claims more would only have us reserve memory for nothing.
+        let plausible = match extent.compression {
+            Compression::None => bytes == packed,
+            _ => bytes / 1032 <= packed,
+        };
+        if end.is_none_or(|end| end > self.file.bytes()) || !plausible {
+            return Err(damaged(
+                &self.file,
+                format!("the size of its member {name} cannot be right"),
+            ));
+        }
+        drop(member);
+        Ok((extent, bytes))
+    }
+}
+
+/// Reads a file from a position of its own.
+struct Cursor {
+    file: Arc<InputFile>,
+    at: u64,
+}
+
+impl Read for Cursor {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.file.bytes().saturating_sub(self.at);
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(into.len());
+        self.file
+            .read_exact_at(&mut into[..wanted], self.at)
+            .map_err(io::Error::other)?;
+        self.at += wanted as u64;
+        Ok(wanted)
+    }
+}
+
+impl Seek for Cursor {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.file.bytes().checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
+
+fn damaged(file: &InputFile, why: impl ToString) -> Error {
+    Error::input(
+        file.path(),
+        Position::Whole,
+        format!(
+            "this .npz archive is truncated or damaged ({}); fetch it again, or write it again with numpy.savez",
+            why.to_string()
+        ),
+    )
+}

@@ -1,0 +1,125 @@
+//! New files whose blocks are made in parallel and written in order, in bounded memory.
+//!
+//! ```text
+//! plan a round of blocks
+//! while there are any:
+//!     at once: make the blocks of this round, each on some thread
+//!              write the blocks of the round before; plan the next round
+//! ```
+//!
+//! A round has four blocks for each thread of the rayon pool it is called from, and two rounds are in
+//! memory.
+
+use std::{
+    io::{Seek, SeekFrom, Write},
+    path::Path,
+};
+
+use rayon::prelude::*;
+
+use super::durable::Temporary;
+use crate::{
+    Error, Result,
+    progress::{Progress, check_stopped},
+};
+
+/// Enough that threads seldom wait for the slowest.
+const BLOCKS_PER_THREAD: usize = 4;
+
+/// A block that is yet to be made.
+pub struct Planned<B> {
+    /// What it will hold.
+    pub block: B,
+    /// Edges in it, for the progress.
+    pub edges: u64,
+}
+
+/// A new file.
+pub struct NewFile<'a> {
+    /// Its name, once it is complete.
+    pub path: &'a Path,
+    /// Room at its start for a header.
+    pub header_bytes: usize,
+    /// Told of every block.
+    pub progress: &'a dyn Progress,
+}
+
+/// What a thread makes one block with; its capacity is reused.
+#[derive(Default)]
+struct Slot<S> {
+    bytes: Vec<u8>,
+    state: S,
+    edges: u64,
+}
+
+impl NewFile<'_> {
+    /// Writes what `make` appends to a block's bytes for every block that `plan` returns, in order, before them the header
+    /// that `header` gives for so many bytes, and syncs and names the file. Returns the number of bytes without the
+    /// header. After an error nothing is left.
+    pub fn write<B: Send + Sync, S: Default + Send + Sync>(
+        &self,
+        plan: impl FnMut() -> Result<Option<Planned<B>>> + Send,
+        make: impl Fn(&B, &mut S, &mut Vec<u8>) -> Result<()> + Sync,
+        header: impl FnOnce(u64) -> Vec<u8>,
+    ) -> Result<u64> {
+        let temporary = Temporary::create(self.path)?;
+        let mut file = &temporary.file;
+        file.seek(SeekFrom::Start(self.header_bytes as u64))
+            .map_err(Error::io("write", &temporary.path))?;
+        let mut bytes = 0;
+        write_in_order(plan, make, |block, edges| {
+            let mut file = &temporary.file;
+            file.write_all(block).map_err(Error::io("write", &temporary.path))?;
+            bytes += block.len() as u64;
+            self.progress.advance(block.len() as u64, edges);
+            check_stopped(self.progress)
+        })?;
+        let header = header(bytes);
+        assert_eq!(header.len(), self.header_bytes, "the header fits the room left for it");
+        file.rewind()
+            .and_then(|()| file.write_all(&header))
+            .map_err(Error::io("write", &temporary.path))?;
+        temporary.finish()?;
+        Ok(bytes)
+    }
+}
+
+/// Gives `sink` what `make` appends to a block's bytes for every block that `plan` returns, in order, and how many edges it
+/// has.
+pub fn write_in_order<B: Send + Sync, S: Default + Send + Sync>(
+    mut plan: impl FnMut() -> Result<Option<Planned<B>>> + Send,
+    make: impl Fn(&B, &mut S, &mut Vec<u8>) -> Result<()> + Sync,
+    mut sink: impl FnMut(&[u8], u64) -> Result<()> + Send,
+) -> Result<()> {
+    let round_len = BLOCKS_PER_THREAD * rayon::current_num_threads();
+    let mut plan_round = || {
+        std::iter::from_fn(|| plan().transpose())
+            .take(round_len)
+            .collect::<Result<Vec<_>>>()
+    };
+    let slots = || (0..round_len).map(|_| Slot::<S>::default()).collect::<Vec<_>>();
+    let (mut made, mut making) = (slots(), slots());
+    let (mut made_len, mut round) = (0, plan_round()?);
+    while made_len > 0 || !round.is_empty() {
+        let (written_and_planned, all_made) = rayon::join(
+            || {
+                made[..made_len]
+                    .iter()
+                    .try_for_each(|slot| sink(&slot.bytes, slot.edges))?;
+                plan_round()
+            },
+            || {
+                making.par_iter_mut().zip(&round).try_for_each(|(slot, planned)| {
+                    slot.bytes.clear();
+                    slot.edges = planned.edges;
+                    make(&planned.block, &mut slot.state, &mut slot.bytes)
+                })
+            },
+        );
+        made_len = round.len();
+        round = written_and_planned?;
+        all_made?;
+        std::mem::swap(&mut made, &mut making);
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! Blocks of a payload, compared with the file's table of checksums when they are first read.
+//!
+//! A file has one checksum for each block of its payload, 4 KiB in files that are read at random. Whoever reads a part of a
+//! payload passes the whole blocks around it to [`Checksums::check`], once: a bit for each block remembers which are right,
+//! and asking for it costs a load. The table itself is compared with its checksum in the header before its first entry is
+//! believed. It is mapped, so that it is read when it is wanted and takes no memory of its own.
+//!
+//! A block that is read again, from the disk, is not checked again.
+
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use grappa_formats::{FormatError, container::Header};
+
+use super::ContainerFile;
+use crate::{
+    Error, Result,
+    map::{Access, Mapping},
+};
+
+/// The checksums of one file's payload, and which blocks were found right. Shared by threads.
+#[derive(Debug)]
+pub struct Checksums {
+    path: PathBuf,
+    header: Header,
+    /// log2 of the length of a block, if that is a power of two.
+    shift: Option<u32>,
+    table: Mapping,
+    /// Whether the table is what the header says; found out when it is first used.
+    table_is_right: OnceLock<grappa_formats::Result<()>>,
+    /// A bit for each block.
+    right: Box<[AtomicU64]>,
+}
+
+impl Checksums {
+    /// Those of an open file. Reads nothing yet.
+    pub fn of(file: &ContainerFile) -> Result<Self> {
+        let header = file.header().clone();
+        let table = header.table_offset()..file.bytes();
+        Ok(Self {
+            path: file.path().to_owned(),
+            shift: header
+                .block_bytes
+                .is_power_of_two()
+                .then(|| header.block_bytes.trailing_zeros()),
+            table: Mapping::part(file.file(), file.path(), table, Access::Random)?,
+            table_is_right: OnceLock::new(),
+            right: (0..header.blocks().div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            header,
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Whether all blocks that have a part in these bytes of the payload were found right. False for bytes beyond its end.
+    #[inline(always)]
+    pub fn are_right(&self, payload: Range<u64>) -> bool {
+        if payload.start >= payload.end {
+            return true;
+        }
+        let (first, last) = (self.block_of(payload.start), self.block_of(payload.end - 1));
+        let bits = |word: u64| match self.right.get(word as usize) {
+            Some(bits) => bits.load(Ordering::Relaxed),
+            None => 0,
+        };
+        let (first_word, last_word) = (first / 64, last / 64);
+        let (from, to) = (u64::MAX << (first % 64), u64::MAX >> (63 - last % 64));
+        if first_word == last_word {
+            return !bits(first_word) & from & to == 0;
+        }
+        !bits(first_word) & from == 0
+            && (first_word + 1..last_word).all(|word| bits(word) == u64::MAX)
+            && !bits(last_word) & to == 0
+    }
+
+    /// The whole blocks that have a part in these bytes of the payload: from where to where they are.
+    pub fn blocks_around(&self, payload: Range<u64>) -> Range<u64> {
+        if payload.start >= payload.end {
+            return payload;
+        }
+        let block_bytes = u64::from(self.header.block_bytes);
+        let end = payload.end.next_multiple_of(block_bytes);
+        payload.start / block_bytes * block_bytes..end.min(self.header.payload_bytes)
+    }
+
+    /// Checks the blocks that are whole in `bytes`, which are the payload's from `start` on, unless they were found right
+    /// before. The error does not name the file.
+    pub fn check(&self, start: u64, bytes: &[u8]) -> grappa_formats::Result<()> {
+        let end = start + bytes.len() as u64;
+        let block_bytes = u64::from(self.header.block_bytes);
+        for index in start.div_ceil(block_bytes)..self.header.blocks() {
+            let block = self.header.block(index);
+            if block.end > end {
+                break;
+            }
+            if !self.is_right(index) {
+                self.check_block(
+                    index,
+                    &bytes[(block.start - start) as usize..(block.end - start) as usize],
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks all blocks that have a part in `bytes`, which are the payload's from `start` on. `read` reads the blocks that
+    /// are not whole in it: a buffer of the right length, and where in the payload it begins.
+    pub fn check_with(
+        &self,
+        start: u64,
+        bytes: &[u8],
+        mut read: impl FnMut(&mut [u8], u64) -> Result<()>,
+    ) -> Result<()> {
+        let end = start + bytes.len() as u64;
+        if self.are_right(start..end) {
+            return Ok(());
+        }
+        let in_file = || Error::format(&self.path);
+        self.check(start, bytes).map_err(in_file())?;
+        let mut buffer = Vec::new();
+        // Only the first and the last can be left.
+        for index in [self.block_of(start), self.block_of(end - 1)] {
+            if !self.is_right(index) {
+                let block = self.header.block(index);
+                buffer.resize((block.end - block.start) as usize, 0);
+                read(&mut buffer, block.start)?;
+                self.check_block(index, &buffer).map_err(in_file())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares a block with its checksum, and remembers it if it is right.
+    fn check_block(&self, index: u64, bytes: &[u8]) -> grappa_formats::Result<()> {
+        self.check_table()?;
+        self.header.check_block(&self.table, index, bytes)?;
+        self.right[(index / 64) as usize].fetch_or(1 << (index % 64), Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[inline]
+    fn check_table(&self) -> grappa_formats::Result<()> {
+        let check = || -> grappa_formats::Result<()> {
+            self.table.read_ahead();
+            let checked = self.header.check_table(&self.table);
+            self.table.release_all();
+            checked
+        };
+        match self.table_is_right.get_or_init(check) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(FormatError::clone(error)),
+        }
+    }
+
+    #[inline(always)]
+    fn is_right(&self, index: u64) -> bool {
+        self.right[(index / 64) as usize].load(Ordering::Relaxed) >> (index % 64) & 1 == 1
+    }
+
+    #[inline(always)]
+    fn block_of(&self, byte: u64) -> u64 {
+        match self.shift {
+            Some(shift) => byte >> shift,
+            None => byte / u64::from(self.header.block_bytes),
+        }
+    }
+
+    /// Bytes of memory that it takes when all of the table was read.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.table.len() + self.right.len() * size_of::<u64>()) as u64
+    }
+
+    /// Gives back the memory of the parts of the table that were read.
+    pub fn release(&self) {
+        self.table.release_all();
+    }
+}

@@ -1,0 +1,121 @@
+//! Mapped payloads.
+
+use std::{ops::Range, path::Path};
+
+use grappa_formats::{FormatError, container::Header};
+
+use super::{Checksums, ContainerFile};
+use crate::{
+    Error, Result,
+    map::{Access, Mapping},
+};
+
+/// Blocks that are checked at once are read ahead if they are longer than this: page by page, they would be faulted in.
+const READ_AHEAD_BYTES: u64 = 16 << 10;
+
+/// The payload of a container file, mapped. Whoever reads a part of it checks that part first: [`MappedPayload::get`], or
+/// [`MappedPayload::check`] for decoders that hold [`MappedPayload::unchecked`].
+#[derive(Debug)]
+pub struct MappedPayload {
+    mapping: Mapping,
+    checksums: Checksums,
+}
+
+impl MappedPayload {
+    /// Maps the payload of an open file. Reads nothing yet.
+    pub fn new(file: &ContainerFile, access: Access) -> Result<Self> {
+        let header = file.header();
+        let payload = header.payload_offset..header.table_offset();
+        Ok(Self {
+            mapping: Mapping::part(file.file(), file.path(), payload, access)?,
+            checksums: Checksums::of(file)?,
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.checksums.path()
+    }
+
+    /// Its header.
+    pub fn header(&self) -> &Header {
+        self.checksums.header()
+    }
+
+    /// Bytes of the mapping.
+    pub fn bytes(&self) -> u64 {
+        self.mapping.len() as u64
+    }
+
+    /// Fails if blocks are damaged that have a part in these bytes. A block is compared with its checksum when it is first
+    /// asked for; bytes beyond the end do not count.
+    #[inline(always)]
+    pub fn check(&self, payload: Range<u64>) -> Result<()> {
+        if self.checksums.are_right(payload.clone()) {
+            return Ok(());
+        }
+        self.check_now(payload).map_err(|error| self.damage(error))
+    }
+
+    /// Why a block is not what it should be: because the file is another one, or because it is damaged.
+    #[cold]
+    fn damage(&self, error: FormatError) -> Error {
+        match self.mapping.check_unchanged() {
+            Ok(()) => Error::format(self.path())(error),
+            Err(changed) => changed,
+        }
+    }
+
+    /// As [`MappedPayload::check`], with an error that does not name the file.
+    #[inline(always)]
+    pub fn check_bytes(&self, payload: Range<u64>) -> grappa_formats::Result<()> {
+        if self.checksums.are_right(payload.clone()) {
+            return Ok(());
+        }
+        self.check_now(payload)
+    }
+
+    #[cold]
+    fn check_now(&self, payload: Range<u64>) -> grappa_formats::Result<()> {
+        let end = payload.end.min(self.bytes());
+        let blocks = self.checksums.blocks_around(payload.start.min(end)..end);
+        let place = blocks.start as usize..blocks.end as usize;
+        if blocks.end - blocks.start > READ_AHEAD_BYTES {
+            self.mapping.read_ahead_part(place.clone());
+        }
+        self.checksums.check(blocks.start, &self.mapping[place])
+    }
+
+    /// These bytes of the payload, checked.
+    ///
+    /// # Panics
+    /// If there are no such bytes.
+    #[inline]
+    pub fn get(&self, payload: Range<u64>) -> Result<&[u8]> {
+        self.check(payload.clone())?;
+        Ok(&self.mapping[payload.start as usize..payload.end as usize])
+    }
+
+    /// All of the payload, of which nothing is checked: for decoders whose caller checks what they are about to touch, or
+    /// has verified the file.
+    pub fn unchecked(&self) -> &[u8] {
+        &self.mapping
+    }
+
+    /// Has the system begin to read the payload into its cache.
+    pub fn read_ahead(&self) {
+        self.mapping.read_ahead();
+    }
+
+    /// Gives back the memory of a part of the payload; what is beyond its end does not count.
+    pub fn release(&self, payload: Range<u64>) {
+        let place = |offset: u64| offset.min(self.bytes()) as usize;
+        self.mapping.release(place(payload.start)..place(payload.end));
+        self.checksums.release();
+    }
+
+    /// Gives back the memory of all of it.
+    pub fn release_all(&self) {
+        self.release(0..u64::MAX);
+    }
+}

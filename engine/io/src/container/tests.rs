@@ -1,0 +1,126 @@
+//! Damage is found where it is read, whatever the length of blocks.
+
+use std::fs;
+
+use grappa_formats::container::BlockHasher;
+
+use super::*;
+use crate::map::Access;
+
+const PAYLOAD_BYTES: usize = 50_000;
+
+/// A file with blocks of so many bytes, and its payload.
+fn file(path: &Path, block_bytes: usize) -> Vec<u8> {
+    let payload: Vec<u8> = (0..PAYLOAD_BYTES).map(|i| (i * 7 % 251) as u8).collect();
+    let mut hasher = BlockHasher::new(block_bytes);
+    hasher.update(&payload);
+    let (header, table) = hasher.finish(FileKind::ROWS, vec![1, 2, 3], 128);
+    fs::write(path, [header.encode(), payload.clone(), table].concat()).unwrap();
+    payload
+}
+
+fn flip(path: &Path, at: u64) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 4], at).unwrap();
+}
+
+const BLOCKS: [usize; 5] = [4096, 64 << 10, 1000, 100_000, 512];
+
+#[test]
+fn a_flipped_byte_is_found_by_who_reads_its_block_and_by_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    for block_bytes in BLOCKS {
+        for at in [0, 1, 4095, 4096, 20_000, PAYLOAD_BYTES - 1] {
+            let payload = file(&path, block_bytes);
+            flip(&path, 128 + at as u64);
+            let block = at / block_bytes * block_bytes;
+            let opened = ContainerFile::open(&path, FileKind::ROWS).unwrap();
+            let mapped = MappedPayload::new(&opened, Access::Random).unwrap();
+            for (start, end) in [
+                (0, 1),
+                (block, block + 1),
+                (at, at + 1),
+                (0, PAYLOAD_BYTES),
+                (25_000, 45_000),
+            ] {
+                let is_hit = start < block + block_bytes && end > block;
+                let mut buffer = vec![0; end - start];
+                let read = opened.read_at(&mut buffer, start as u64);
+                let got = mapped.get(start as u64..end as u64);
+                assert_eq!(read.is_err(), is_hit, "blocks of {block_bytes}: {at} in {start}..{end}");
+                assert_eq!(got.is_err(), is_hit, "blocks of {block_bytes}: {at} in {start}..{end}");
+                if !is_hit {
+                    assert_eq!(buffer, payload[start..end]);
+                    assert_eq!(got.unwrap(), &payload[start..end]);
+                    continue;
+                }
+                for error in [read.unwrap_err(), got.unwrap_err()] {
+                    let message = error.to_string();
+                    let expected = format!("file: payload block at offset {}: checksum is", 128 + block);
+                    assert!(message.contains(&expected), "{message}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_that_was_damaged_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    for block_bytes in BLOCKS {
+        file(&path, block_bytes);
+        // The entry of the last block, which nobody asks for.
+        flip(&path, fs::metadata(&path).unwrap().len() - 1);
+        let opened = ContainerFile::open(&path, FileKind::ROWS).unwrap();
+        let mapped = MappedPayload::new(&opened, Access::Random).unwrap();
+        let table = opened.header().table_offset();
+        for error in [opened.read_at(&mut [0], 0).unwrap_err(), mapped.get(0..1).unwrap_err()] {
+            let message = error.to_string();
+            assert!(
+                message.contains(&format!("checksum table at offset {table}")),
+                "{message}"
+            );
+        }
+    }
+}
+
+#[test]
+fn whole_files_are_read_in_any_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    for block_bytes in BLOCKS {
+        let payload = file(&path, block_bytes);
+        for piece in [1 << 20, 4096, 4097, 700] {
+            let opened = ContainerFile::open(&path, FileKind::ROWS).unwrap();
+            let mapped = MappedPayload::new(&opened, Access::Random).unwrap();
+            for start in (0..PAYLOAD_BYTES).step_by(piece) {
+                let end = PAYLOAD_BYTES.min(start + piece);
+                let mut buffer = vec![0; end - start];
+                opened.read_at(&mut buffer, start as u64).unwrap();
+                assert_eq!(buffer, payload[start..end]);
+                assert_eq!(mapped.get(start as u64..end as u64).unwrap(), &payload[start..end]);
+            }
+            // What was found right is remembered, and what is beyond the end does not count.
+            mapped.check(0..u64::MAX).unwrap();
+            flip(&path, 128 + 5);
+            assert!(opened.read_at(&mut [0], 5).is_ok());
+            flip(&path, 128 + 5);
+        }
+    }
+}
+
+#[test]
+fn blocks_around_bytes_are_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    file(&path, 4096);
+    let checksums = Checksums::of(&ContainerFile::open(&path, FileKind::ROWS).unwrap()).unwrap();
+    assert_eq!(checksums.blocks_around(0..1), 0..4096);
+    assert_eq!(checksums.blocks_around(4095..4097), 0..8192);
+    assert_eq!(checksums.blocks_around(49_999..50_000), 49_152..50_000);
+    assert_eq!(checksums.blocks_around(7..7), 7..7);
+}

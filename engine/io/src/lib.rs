@@ -1,0 +1,60 @@
+//! Files, memory and threads, without a word about graphs.
+//!
+//! All `unsafe` code of the engine is here.
+//!
+//! Files:
+//! - [`blocks`]: new files whose parts are made in parallel;
+//! - [`container`]: a streaming writer and a checking reader of container files;
+//! - [`durable`]: files, folders and renames that survive a power failure, and locks;
+//! - `identity`: whether a file is still the one that was opened;
+//! - [`journal`]: an append-only log from which a killed run is resumed;
+//! - [`map`]: read-only mappings;
+//! - [`npy`]: headers of NumPy files;
+//! - [`read`]: many reads in flight, through io_uring or threads;
+//! - [`regular`]: opening files that a user named, which must be regular files;
+//! - [`unnamed`]: scratch files that disappear with the process.
+//!
+//! Memory and threads:
+//! - [`arena`]: large buffers for what is read;
+//! - [`heap`]: allocations that can fail with an error;
+//! - [`machine`]: memory and disk space of the machine;
+//! - [`memory`]: a memory budget that workers share;
+//! - [`prefetch`]: asking for memory that is needed soon;
+//! - [`slots`]: places for feature rows that threads share;
+//! - [`sort`]: sorting of ids in memory;
+//! - [`workers`]: threads that stop when one of them fails.
+//!
+//! For people:
+//! - [`progress`]: the trait through which operations report progress and learn that they shall stop;
+//! - [`size`]: sizes, counts and durations as text;
+//! - [`text`]: text from files that is safe to print on a terminal.
+//!
+//! Failures are [`Error`]s of one type for all crates of the engine.
+
+#![deny(unsafe_code)]
+
+pub mod arena;
+pub mod blocks;
+pub mod container;
+pub mod durable;
+mod error;
+pub mod heap;
+mod identity;
+pub mod journal;
+pub mod machine;
+pub mod map;
+pub mod memory;
+pub mod npy;
+pub mod prefetch;
+pub mod progress;
+pub mod read;
+pub mod regular;
+pub mod size;
+pub mod slots;
+pub mod sort;
+pub mod text;
+pub mod unnamed;
+pub mod workers;
+
+pub use error::{Error, Position, Result};
+pub use workers::check_threads;

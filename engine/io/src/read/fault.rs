@@ -1,0 +1,257 @@
+//! Bad luck, made on purpose: for the tests of whoever reads.
+//!
+//! [`Interference`] comes between an engine and the kernel: what it does to an answer, the engine's own code must put
+//! right. [`Faults`] is the one that tests use. [`Reordered`] wraps a whole engine and shows completions late and in
+//! another order. All of it follows from a seed and the sequence of calls.
+
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use rustix::io::Errno;
+
+use super::{FileIndex, Options, Read, ReadEngine};
+use crate::Result;
+
+/// Stands between an engine and the kernel.
+pub trait Interference: Send + Sync {
+    /// The answer to a read from `offset` on into `part`, as the engine is to see it. `answer` is what the kernel said.
+    fn answer(&self, file: FileIndex, offset: u64, part: &mut [u8], answer: io::Result<usize>) -> io::Result<usize>;
+
+    /// Asked before each entry into io_uring; an error is what the entry then gives, and it does not happen.
+    fn enter(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Short reads, refusals that pass, and an error that stays. The default is none of them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Faults {
+    /// What is done to which answer follows from it.
+    pub seed: u64,
+    /// About one in so many answers is cut short, by any number of bytes; 0 for none. What was cut off is overwritten.
+    pub short_one_in: u32,
+    /// About one in so many answers, and entries into io_uring, is EINTR, EAGAIN or ENOBUFS; 0 for none.
+    pub refuse_one_in: u32,
+    /// The answer with this number is EIO, and every later one.
+    pub fail_from: Option<u64>,
+    /// Direct reads are refused with EINVAL: the first ones are, until the engine reads through the page cache.
+    pub refuse_first: u64,
+}
+
+/// Faults, and how far they are.
+struct Faulty {
+    faults: Faults,
+    answers: AtomicU64,
+    entries: AtomicU64,
+}
+
+impl Faults {
+    /// Options of an engine that meets these faults.
+    pub fn meet(self, options: Options) -> Options {
+        Options {
+            interference: Some(Arc::new(Faulty {
+                faults: self,
+                answers: AtomicU64::new(0),
+                entries: AtomicU64::new(0),
+            })),
+            ..options
+        }
+    }
+}
+
+impl Interference for Faulty {
+    fn answer(&self, _file: FileIndex, _offset: u64, part: &mut [u8], answer: io::Result<usize>) -> io::Result<usize> {
+        let number = self.answers.fetch_add(1, Ordering::Relaxed);
+        let chance = |salt| random(self.faults.seed, 8 * number + salt);
+        let spoil = |part: &mut [u8]| part.fill(0xEE);
+        if self.faults.fail_from.is_some_and(|from| number >= from) {
+            spoil(part);
+            return Err(Errno::IO.into());
+        }
+        if number < self.faults.refuse_first {
+            spoil(part);
+            return Err(Errno::INVAL.into());
+        }
+        if one_in(self.faults.refuse_one_in, chance(0)) {
+            spoil(part);
+            return Err(refusal(chance(1)));
+        }
+        match answer {
+            Ok(count @ 2..) if one_in(self.faults.short_one_in, chance(2)) => {
+                // Halves and such, but often a multiple of a block too, as real ones are.
+                let mut short = 1 + (chance(3) % (count as u64 - 1)) as usize;
+                if chance(4).is_multiple_of(2) && short > 512 {
+                    short -= short % 512;
+                }
+                spoil(&mut part[short..]);
+                Ok(short)
+            }
+            answer => answer,
+        }
+    }
+
+    fn enter(&self) -> io::Result<()> {
+        let number = self.entries.fetch_add(1, Ordering::Relaxed);
+        if one_in(self.faults.refuse_one_in, random(!self.faults.seed, 2 * number)) {
+            return Err(refusal(random(!self.faults.seed, 2 * number + 1)));
+        }
+        Ok(())
+    }
+}
+
+fn one_in(count: u32, random: u64) -> bool {
+    count > 0 && random.is_multiple_of(u64::from(count))
+}
+
+fn refusal(random: u64) -> io::Error {
+    [Errno::INTR, Errno::AGAIN, Errno::NOBUFS][(random % 3) as usize].into()
+}
+
+/// SplitMix64's output function, of a counter.
+fn random(seed: u64, number: u64) -> u64 {
+    let mut z = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// An engine whose completions come late and in another order.
+pub struct Reordered {
+    engine: Box<dyn ReadEngine>,
+    seed: u64,
+    steps: u64,
+    /// Complete, and not shown yet.
+    held: VecDeque<(Read, Vec<u8>)>,
+}
+
+impl Reordered {
+    /// Holds back what `engine` completes, at random.
+    pub fn new(engine: Box<dyn ReadEngine>, seed: u64) -> Self {
+        Self {
+            engine,
+            seed,
+            steps: 0,
+            held: VecDeque::new(),
+        }
+    }
+
+    fn random(&mut self) -> u64 {
+        self.steps += 1;
+        random(self.seed, self.steps)
+    }
+}
+
+impl ReadEngine for Reordered {
+    fn name(&self) -> &'static str {
+        self.engine.name()
+    }
+
+    fn read_bytes_max(&self) -> u32 {
+        self.engine.read_bytes_max()
+    }
+
+    fn depth(&self) -> usize {
+        self.engine.depth()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.engine.in_flight() + self.held.len()
+    }
+
+    fn submit(&mut self, reads: &[Read]) -> Result<usize> {
+        let count = reads.len().min(self.depth() - self.in_flight());
+        self.engine.submit(&reads[..count]).inspect_err(|_| self.held.clear())
+    }
+
+    fn complete(&mut self, done: &mut dyn FnMut(&Read, &[u8])) -> Result<usize> {
+        let mut completed = Vec::new();
+        if self.held.is_empty() || self.random().is_multiple_of(2) {
+            let result = self
+                .engine
+                .complete(&mut |read, bytes| completed.push((*read, bytes.to_vec())));
+            result.inspect_err(|_| self.held.clear())?;
+        }
+        for entry in completed {
+            let place = self.random() as usize % (self.held.len() + 1);
+            self.held.insert(place, entry);
+        }
+        if self.held.is_empty() {
+            return Ok(0);
+        }
+        let count = 1 + self.random() as usize % self.held.len();
+        for (read, bytes) in self.held.drain(..count) {
+            done(&read, &bytes);
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::memory::Memory;
+
+    #[test]
+    fn faults_come_as_often_as_asked() {
+        let faults = Faults {
+            short_one_in: 4,
+            refuse_one_in: 5,
+            fail_from: Some(1000),
+            ..Faults::default()
+        };
+        let interference = faults.meet(Options::default()).interference.unwrap();
+        let (mut short, mut refused) = (0, 0);
+        for _ in 0..1000 {
+            let mut part = [1; 4096];
+            match interference.answer(FileIndex(0), 0, &mut part, Ok(4096)) {
+                Ok(4096) => assert_eq!(part, [1; 4096]),
+                Ok(count) => {
+                    assert!(part[..count] == [1; 4096][..count] && part[count..].iter().all(|&byte| byte != 1));
+                    short += 1;
+                }
+                Err(error) => {
+                    assert_ne!(Errno::from_io_error(&error), Some(Errno::IO));
+                    refused += 1;
+                }
+            }
+        }
+        assert!(
+            (150..250).contains(&short) && (150..250).contains(&refused),
+            "{short} {refused}"
+        );
+        let error = interference.answer(FileIndex(0), 0, &mut [0; 10], Ok(10)).unwrap_err();
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
+        assert!((0..100).any(|_| interference.enter().is_err()));
+        assert!((0..100).any(|_| interference.enter().is_ok()));
+    }
+
+    #[test]
+    fn completions_are_held_back_and_reordered() {
+        let engine = Memory::new(vec![vec![0; 100]], Options::default()).unwrap();
+        let mut engine = Reordered::new(Box::new(engine), 1);
+        let reads: Vec<_> = (0..100)
+            .map(|tag| Read {
+                file: FileIndex(0),
+                offset: tag,
+                length: 1,
+                tag,
+            })
+            .collect();
+        assert_eq!(engine.submit(&reads).unwrap(), 100);
+        let (mut order, mut calls) = (Vec::new(), 0);
+        while engine.in_flight() > 0 {
+            engine.complete(&mut |read, _| order.push(read.tag)).unwrap();
+            calls += 1;
+        }
+        assert!(calls > 1, "they come in parts");
+        assert!(!order.is_sorted());
+        order.sort_unstable();
+        assert_eq!(order, (0..100).collect::<Vec<_>>());
+    }
+}

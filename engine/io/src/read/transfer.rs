@@ -1,0 +1,254 @@
+//! One read on its way: what is asked of the kernel for it, and what its answers mean.
+//!
+//! ```text
+//!              offset          offset + length
+//! file  ...|......[####################].....|...      | multiples of the alignment
+//!        start                              end
+//! buffer   0 ........ filled ............. span
+//! ```
+//!
+//! The kernel is asked for `start..end`. A short answer is not the end: what is missing is asked for from the last
+//! multiple of the alignment that was reached, until all that was wanted is there or the file is seen to end:
+//! at once if nothing is read, and if a direct read ends within the same block again and again.
+
+use std::{io, ops::Range, time::Duration};
+
+use rustix::io::Errno;
+
+use super::Read;
+
+/// Answers in a row that bring a read no further before it fails. Those beyond the first few are a millisecond apart.
+const STALLS_MAX: u32 = 1000;
+const STALLS_AT_ONCE: u32 = 16;
+/// Answers in a row that end at the same byte within a block before it is believed that the file ends there.
+const SAME_ENDS_MAX: u32 = 16;
+
+/// A read that is not complete.
+#[derive(Debug, Clone)]
+pub(super) struct Transfer {
+    pub(super) read: Read,
+    align: u32,
+    /// Bytes from `start` on that are in the buffer: a multiple of the alignment.
+    filled: u32,
+    /// Answers in a row that brought it no further.
+    stalls: u32,
+    /// Where in the buffer the last answer ended that brought it no further, and how many did in a row.
+    same_end: (usize, u32),
+}
+
+/// What an answer of the kernel leads to.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// More must be asked for.
+    Again,
+    /// All that was wanted is in the buffer.
+    Done,
+    /// It can't be read.
+    Failed(io::Error),
+}
+
+impl Transfer {
+    /// Begins a read that lies within the first 2^63 bytes of a file. `align` is a power of two.
+    pub(super) fn new(read: Read, align: u32) -> Self {
+        Self {
+            read,
+            align,
+            filled: 0,
+            stalls: 0,
+            same_end: (0, 0),
+        }
+    }
+
+    /// The bytes of buffer that a read of at most `read_bytes_max` takes, whatever its offset.
+    pub(super) fn span_max(read_bytes_max: u32, align: u32) -> usize {
+        (read_bytes_max as usize).next_multiple_of(align as usize) + if align > 1 { align as usize } else { 0 }
+    }
+
+    /// Where in the file the buffer begins.
+    fn start(&self) -> u64 {
+        self.read.offset - self.read.offset % u64::from(self.align)
+    }
+
+    /// How many bytes of buffer it takes.
+    pub(super) fn span(&self) -> usize {
+        let end = (self.read.offset + u64::from(self.read.length)).next_multiple_of(u64::from(self.align));
+        (end - self.start()) as usize
+    }
+
+    /// What to ask the kernel for next: from which offset of the file on, into which part of the buffer.
+    pub(super) fn next(&self) -> (u64, Range<usize>) {
+        (self.start() + u64::from(self.filled), self.filled as usize..self.span())
+    }
+
+    /// Where in the buffer the wanted bytes are.
+    pub(super) fn wanted(&self) -> Range<usize> {
+        let begin = (self.read.offset - self.start()) as usize;
+        begin..begin + self.read.length as usize
+    }
+
+    /// Takes the kernel's answer to what [`Transfer::next`] said: how many bytes it read. Sleeps when the kernel has
+    /// refused for some time.
+    pub(super) fn advance(&mut self, answer: io::Result<usize>) -> Step {
+        let refused = match answer {
+            Ok(count) => {
+                let reached = self.filled as usize + count;
+                if reached >= self.wanted().end {
+                    return Step::Done;
+                }
+                let aligned = reached as u32 - reached as u32 % self.align;
+                if aligned > self.filled {
+                    self.filled = aligned;
+                    self.stalls = 0;
+                    return Step::Again;
+                }
+                let times = if self.same_end.0 == reached {
+                    self.same_end.1 + 1
+                } else {
+                    1
+                };
+                self.same_end = (reached, times);
+                let found = reached.saturating_sub(self.wanted().start);
+                if count == 0 || times >= SAME_ENDS_MAX {
+                    return Step::Failed(ended(&self.read, found as u64));
+                }
+                None
+            }
+            Err(error) => match Errno::from_io_error(&error) {
+                // A signal, too little memory for now, or the thread that had submitted it is gone.
+                Some(Errno::INTR | Errno::AGAIN | Errno::NOBUFS | Errno::CANCELED) => Some(error),
+                _ => return Step::Failed(error),
+            },
+        };
+        self.stalls += 1;
+        if self.stalls > STALLS_MAX {
+            return Step::Failed(refused.unwrap_or_else(|| io::Error::other("the kernel reads parts of a block only")));
+        }
+        if self.stalls > STALLS_AT_ONCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Step::Again
+    }
+
+    /// Reads to the end by calls of `read_at`, and says where in the buffer the wanted bytes are. Takes
+    /// [`Transfer::span`] bytes of `buffer`.
+    pub(super) fn run(
+        mut self,
+        buffer: &mut [u8],
+        mut read_at: impl FnMut(u64, &mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<Range<usize>> {
+        loop {
+            let (offset, part) = self.next();
+            let answer = read_at(offset, &mut buffer[part]);
+            match self.advance(answer) {
+                Step::Again => {}
+                Step::Done => return Ok(self.wanted()),
+                Step::Failed(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Fails if a file of `bytes` ends before a read does.
+pub(super) fn check_end(read: &Read, bytes: u64) -> io::Result<()> {
+    match read.offset.checked_add(u64::from(read.length)) {
+        Some(end) if end <= bytes => Ok(()),
+        _ => Err(ended(read, bytes.saturating_sub(read.offset))),
+    }
+}
+
+fn ended(read: &Read, found: u64) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        format!("expected {} bytes, found {found}: the file is truncated", read.length),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::read::FileIndex;
+
+    fn read(offset: u64, length: u32) -> Read {
+        Read {
+            file: FileIndex(0),
+            offset,
+            length,
+            tag: 0,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_answers_give_the_wanted_bytes(
+            offset in 0u64..5000,
+            length in 1u32..5000,
+            align in prop::sample::select(vec![1u32, 512, 4096]),
+            answers in prop::collection::vec(-2i32..6000, 0..40),
+        ) {
+            // Byte n of the file has the value n, roughly; it ends just behind what is wanted.
+            let bytes = offset + u64::from(length);
+            let value = |at: u64| (at % 251) as u8;
+            let transfer = Transfer::new(read(offset, length), align);
+            prop_assert!(transfer.span() <= Transfer::span_max(length, align));
+            let mut buffer = vec![255; transfer.span()];
+            let mut answers = answers.into_iter();
+            let wanted = transfer.run(&mut buffer, |from, part| {
+                assert_eq!(from % u64::from(align), 0);
+                assert_eq!(part.len() % align as usize, 0);
+                let there = part.len().min((bytes - from) as usize);
+                let count = match answers.next() {
+                    Some(-2) => return Err(Errno::AGAIN.into()),
+                    Some(-1) => return Err(Errno::INTR.into()),
+                    Some(short) => (short as usize).clamp(1, there),
+                    None => there,
+                };
+                for (at, byte) in part[..count].iter_mut().enumerate() {
+                    *byte = value(from + at as u64);
+                }
+                Ok(count)
+            });
+            let found = &buffer[wanted.unwrap()];
+            prop_assert_eq!(found, (offset..bytes).map(value).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_file_is_an_error_that_says_how_much_there_was() {
+        // Direct reads start at 512. One finds 388 bytes there, however often it is asked: the file has 900.
+        for (align, answers, found) in [
+            (1, vec![300, 0], 300),
+            (512, vec![388], 300),
+            (512, vec![512, 388], 812),
+        ] {
+            let mut transfer = Transfer::new(read(600, 1000), align);
+            let last = *answers.last().unwrap();
+            let mut answers = answers.into_iter();
+            let error = (0..100).find_map(|_| match transfer.advance(Ok(answers.next().unwrap_or(last))) {
+                Step::Failed(error) => Some(error),
+                Step::Again => None,
+                Step::Done => panic!("it is not done"),
+            });
+            let error = error.expect("it ends");
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+            assert_eq!(
+                error.to_string(),
+                format!("expected 1000 bytes, found {found}: the file is truncated")
+            );
+        }
+    }
+
+    #[test]
+    fn a_refusal_that_never_ends_is_an_error_in_the_end() {
+        let mut transfer = Transfer::new(read(0, 10), 1);
+        let answers = (0..).find(|_| matches!(transfer.advance(Err(Errno::AGAIN.into())), Step::Failed(_)));
+        assert_eq!(answers, Some(STALLS_MAX));
+    }
+
+    #[test]
+    fn other_errors_are_final() {
+        let mut transfer = Transfer::new(read(0, 10), 1);
+        assert!(matches!(transfer.advance(Err(Errno::IO.into())), Step::Failed(_)));
+    }
+}

@@ -1,0 +1,494 @@
+//! Reads by io_uring: deep queues without threads, past the page cache, into memory that the kernel knows.
+//!
+//! ```text
+//! slots      one for each read that can be under way, with a piece of the arena each
+//! free       slots without a read
+//! owed       reads that the kernel has, or will have at the next entry
+//! answered   what the kernel said about reads, not looked at yet
+//!
+//! submit:    free slot -> describe the read to the kernel; enter
+//! complete:  until some read is complete: take the kernel's answers;
+//!            each is complete, or goes on where it fell short; enter, and wait if nothing is complete
+//! ```
+//!
+//! The queues have room for all slots if the kernel grants that much memory. Where they have less, submissions are entered
+//! in parts, and completions that find no room are kept by the kernel until others were taken.
+//!
+//! Memory is given back only when the kernel owes nothing: after an error and when the engine is dropped, what is under way
+//! is waited for.
+
+#![expect(
+    unsafe_code,
+    reason = "the kernel writes into memory that is described to it by address"
+)]
+
+use std::{
+    collections::VecDeque,
+    io,
+    mem::ManuallyDrop,
+    ops::Range,
+    os::fd::{AsRawFd, RawFd},
+    sync::{Arc, Once},
+    time::Duration,
+};
+
+use io_uring::{IoUring, Probe, opcode, squeue, types};
+use memmap2::MmapRaw;
+use rustix::io::Errno;
+
+use super::{
+    Options, Read, ReadEngine, ReadFile,
+    files::{ALIGN_MAX, Descriptors, Open},
+    transfer::{Step, Transfer},
+};
+use crate::{Error, Result, arena::Arena};
+
+/// Refused entries in a row, a millisecond apart, before it is an error.
+const REFUSALS_MAX: u32 = 1000;
+
+/// A ring with fewer entries is not worth having.
+const ENTRIES_MIN: u32 = 16;
+
+/// Reads files through a ring of its own.
+pub struct Uring {
+    ring: IoUring,
+    buffers: Buffers,
+    descriptors: Descriptors,
+    /// All files, if the kernel knows them by their place in the list.
+    registered: Vec<Arc<Open>>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    owed: usize,
+    answered: VecDeque<(u32, i32)>,
+    /// Whether the kernel failed to say what became of a read, so that nothing can be read any more.
+    lost: bool,
+    options: Options,
+}
+
+/// A read under way.
+struct Slot {
+    transfer: Transfer,
+    file: Arc<Open>,
+}
+
+/// The memory of all slots.
+struct Buffers {
+    /// Given back only when the kernel is known to write no more.
+    map: ManuallyDrop<MmapRaw>,
+    /// The part of it that slots share.
+    bytes: Range<usize>,
+    slot_bytes: usize,
+    /// Whether the kernel knows it as its buffer 0.
+    registered: bool,
+}
+
+impl Uring {
+    /// Makes a ring for `files`. The inner error says why the kernel refuses.
+    pub fn new(files: Arc<[ReadFile]>, options: Options) -> Result<std::result::Result<Self, String>> {
+        options.check()?;
+        match ring(options.depth as u32) {
+            Ok(ring) => Self::with_ring(ring, files, options).map(Ok),
+            Err(error) => Ok(Err(refusal(&error))),
+        }
+    }
+
+    fn with_ring(ring: IoUring, files: Arc<[ReadFile]>, options: Options) -> Result<Self> {
+        let mut descriptors = Descriptors::new(files, options.direct);
+        let registered = register_files(&ring, &mut descriptors)?;
+        let mut buffers = Buffers::new(&options)?;
+        buffers.register(&ring);
+        Ok(Self {
+            ring,
+            buffers,
+            descriptors,
+            registered,
+            slots: (0..options.depth).map(|_| None).collect(),
+            free: (0..options.depth as u32).rev().collect(),
+            owed: 0,
+            answered: VecDeque::with_capacity(options.depth),
+            lost: false,
+            options,
+        })
+    }
+
+    fn try_submit(&mut self, reads: &[Read]) -> Result<usize> {
+        if self.lost {
+            return Err(self.error(io::Error::other("it failed before")));
+        }
+        let mut count = 0;
+        for read in reads {
+            let Some(&slot) = self.free.last() else { break };
+            self.options.check_read(read, self.descriptors.files().len());
+            self.descriptors.check_end(read)?;
+            let Some(file) = self.descriptors.get(read.file)? else {
+                break;
+            };
+            self.free.pop();
+            let transfer = Transfer::new(*read, file.align);
+            self.slots[slot as usize] = Some(Slot { transfer, file });
+            self.describe(slot)?;
+            count += 1;
+        }
+        if count > 0 {
+            self.enter(0)?;
+        }
+        Ok(count)
+    }
+
+    fn try_complete(&mut self, done: &mut dyn FnMut(&Read, &[u8])) -> Result<usize> {
+        let mut count = 0;
+        while self.in_flight() > 0 {
+            self.take_answers()?;
+            while let Some((slot, answer)) = self.answered.pop_front() {
+                if let Some((read, wanted)) = self.settle(slot, answer)? {
+                    // SAFETY: the kernel has answered for this slot, and is told of it again only by a later submission.
+                    done(&read, unsafe { self.buffers.part(slot, wanted) });
+                    count += 1;
+                }
+            }
+            if count > 0 {
+                if !self.ring.submission().is_empty() {
+                    self.enter(0)?;
+                }
+                break;
+            }
+            self.enter(1)?;
+        }
+        Ok(count)
+    }
+
+    /// Moves the kernel's answers from its queue to ours.
+    fn take_answers(&mut self) -> Result<()> {
+        let mut queue = self.ring.completion();
+        for entry in &mut queue {
+            self.owed -= 1;
+            self.answered.push_back((entry.user_data() as u32, entry.result()));
+        }
+        let lost = queue.overflow() > 0;
+        drop(queue);
+        if lost {
+            return Err(self.error(io::Error::other("the kernel lost completions")));
+        }
+        Ok(())
+    }
+
+    /// Does what an answer calls for. Returns the read and the place of its bytes in the slot's buffer if it is complete:
+    /// then the slot is free.
+    fn settle(&mut self, number: u32, answer: i32) -> Result<Option<(Read, Range<usize>)>> {
+        let slot = self.slots[number as usize]
+            .as_mut()
+            .expect("answers are for reads under way");
+        let read = slot.transfer.read;
+        let (offset, part) = slot.transfer.next();
+        let answer = match u32::try_from(answer) {
+            Ok(count) => Ok(count as usize),
+            Err(_) => Err(io::Error::from_raw_os_error(-answer)),
+        };
+        // SAFETY: the kernel has answered for this slot, and is told of it again only by `describe` below.
+        let part = unsafe { self.buffers.part(number, part) };
+        let answer = self.options.answer(read.file, offset, part, answer);
+        if slot.file.align > 1
+            && answer
+                .as_ref()
+                .is_err_and(|error| Errno::from_io_error(error) == Some(Errno::INVAL))
+        {
+            let file = self.descriptors.refuse_direct(read.file)?;
+            let transfer = Transfer::new(read, file.align);
+            self.slots[number as usize] = Some(Slot { transfer, file });
+            self.describe(number)?;
+            return Ok(None);
+        }
+        match slot.transfer.advance(answer) {
+            Step::Again => {
+                self.describe(number)?;
+                Ok(None)
+            }
+            Step::Done => {
+                let wanted = slot.transfer.wanted();
+                self.slots[number as usize] = None;
+                self.free.push(number);
+                Ok(Some((read, wanted)))
+            }
+            Step::Failed(source) => Err(self.descriptors.error(&read, source)),
+        }
+    }
+
+    /// Puts what a slot needs next into the submission queue; the next entry hands it to the kernel.
+    fn describe(&mut self, number: u32) -> Result<()> {
+        let slot = self.slots[number as usize].as_ref().expect("the slot has a read");
+        let (offset, part) = slot.transfer.next();
+        let index = slot.transfer.read.file.0;
+        let target = match self.registered.get(index as usize) {
+            Some(file) if Arc::ptr_eq(file, &slot.file) => Target::Listed(index),
+            _ => Target::Descriptor(slot.file.file.as_raw_fd()),
+        };
+        let entry = self
+            .buffers
+            .entry(target, number, part, offset)
+            .user_data(number.into());
+        while self.ring.submission().is_full() {
+            self.enter(0)?;
+            if self.ring.submission().is_full() {
+                self.take_answers()?;
+            }
+        }
+        // SAFETY: the part lies within the mapping and belongs to this slot, which no other read has until the kernel has
+        // answered. Mapping and descriptor are kept until then: the slot has the file, and `abandon` and `drop` wait.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.expect("there is room");
+        self.owed += 1;
+        Ok(())
+    }
+
+    /// Hands the kernel what is in the submission queue, and waits until it has answered `wait` reads. Returns earlier if
+    /// answers must be taken before the kernel accepts more.
+    fn enter(&mut self, wait: usize) -> Result<()> {
+        let mut refusals = 0;
+        loop {
+            let allowed = match &self.options.interference {
+                Some(interference) => interference.enter(),
+                None => Ok(()),
+            };
+            let Err(error) = allowed.and_then(|()| self.ring.submit_and_wait(wait)) else {
+                // The kernel may have taken a part, and then it has not waited.
+                if self.ring.submission().is_empty() || !self.ring.completion().is_empty() {
+                    return Ok(());
+                }
+                continue;
+            };
+            match Errno::from_io_error(&error) {
+                Some(Errno::INTR) => {}
+                Some(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS) if refusals < REFUSALS_MAX => {
+                    if !self.ring.completion().is_empty() {
+                        return Ok(());
+                    }
+                    refusals += 1;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                _ => return Err(self.error(error)),
+            }
+        }
+    }
+
+    /// An error of the ring as a whole; it names a read that it loses.
+    fn error(&self, source: io::Error) -> Error {
+        match self.slots.iter().flatten().next() {
+            Some(slot) => self.descriptors.error(&slot.transfer.read, source),
+            None => Error::Options(format!("io_uring failed: {source}; choose pread")),
+        }
+    }
+
+    /// Waits until the kernel owes nothing, and forgets the reads under way.
+    fn abandon(&mut self) {
+        if self.wait_for_all() {
+            self.slots.fill_with(|| None);
+            self.free = (0..self.slots.len() as u32).rev().collect();
+        } else {
+            // The kernel may write into any buffer at any time: none is used again.
+            self.lost = true;
+            self.slots.clear();
+            self.free.clear();
+        }
+        self.answered.clear();
+    }
+
+    /// Waits until the kernel owes nothing. False if it can't be known.
+    fn wait_for_all(&mut self) -> bool {
+        let mut refusals = 0;
+        while self.owed > 0 {
+            if let Err(error) = self.ring.submit_and_wait(1) {
+                match Errno::from_io_error(&error) {
+                    Some(Errno::INTR) => {}
+                    Some(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS) if refusals < REFUSALS_MAX => {
+                        refusals += 1;
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    _ => return false,
+                }
+            }
+            let mut queue = self.ring.completion();
+            self.owed -= queue.by_ref().count();
+            if queue.overflow() > 0 {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl ReadEngine for Uring {
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+
+    fn read_bytes_max(&self) -> u32 {
+        self.options.read_bytes_max
+    }
+
+    fn depth(&self) -> usize {
+        self.options.depth
+    }
+
+    fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn submit(&mut self, reads: &[Read]) -> Result<usize> {
+        self.try_submit(reads).inspect_err(|_| self.abandon())
+    }
+
+    fn complete(&mut self, done: &mut dyn FnMut(&Read, &[u8])) -> Result<usize> {
+        self.try_complete(done).inspect_err(|_| self.abandon())
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        if !self.lost && self.wait_for_all() {
+            if self.buffers.registered {
+                // The ring would do it at its end, which comes after that of the buffers.
+                let _ = self.ring.submitter().unregister_buffers();
+            }
+            // SAFETY: the kernel owes nothing, so it writes no more, and nobody uses the buffers after this.
+            unsafe { ManuallyDrop::drop(&mut self.buffers.map) };
+        }
+    }
+}
+
+impl Buffers {
+    fn new(options: &Options) -> Result<Self> {
+        let (map, bytes) = Arena::new(options.memory_bytes() as usize)?.into_raw();
+        Ok(Self {
+            map: ManuallyDrop::new(map),
+            bytes,
+            slot_bytes: Transfer::span_max(options.read_bytes_max, ALIGN_MAX),
+            registered: false,
+        })
+    }
+
+    /// Makes the memory known to the kernel, so that it need not look up its pages for every read.
+    fn register(&mut self, ring: &IoUring) {
+        static TOLD: Once = Once::new();
+        let all = libc::iovec {
+            iov_base: self.address(0, 0).cast(),
+            iov_len: self.bytes.len(),
+        };
+        // SAFETY: the mapping lives until `Uring::drop`, which undoes the registration first.
+        match unsafe { ring.submitter().register_buffers(&[all]) } {
+            Ok(()) => self.registered = true,
+            Err(error) => TOLD.call_once(|| {
+                tracing::warn!(
+                    "cannot register {} bytes of read buffers with io_uring: {error}; reads take more processor time; raise \
+                     the limit (`ulimit -l`) or choose a smaller depth",
+                    self.bytes.len()
+                );
+            }),
+        }
+    }
+
+    /// Where byte `at` of a slot is.
+    fn address(&self, slot: u32, at: usize) -> *mut u8 {
+        let place = self.bytes.start + slot as usize * self.slot_bytes + at;
+        self.map.as_mut_ptr().wrapping_add(place)
+    }
+
+    /// Part of a slot.
+    ///
+    /// # Safety
+    /// The kernel must not be reading into the slot, nor any other reference to it be in use.
+    unsafe fn part(&mut self, slot: u32, part: Range<usize>) -> &mut [u8] {
+        assert!(
+            part.start <= part.end && part.end <= self.slot_bytes,
+            "{part:?} of a slot"
+        );
+        // SAFETY: the part lies within the mapping: there are as many slots as its length was computed for. Its bytes are
+        // initialized, to zero at first, and who calls says that nobody else uses them.
+        unsafe { std::slice::from_raw_parts_mut(self.address(slot, part.start), part.len()) }
+    }
+
+    /// Describes a read into a part of a slot.
+    fn entry(&self, file: Target, slot: u32, part: Range<usize>, offset: u64) -> squeue::Entry {
+        assert!(part.end <= self.slot_bytes, "{part:?} of a slot");
+        let (address, length) = (self.address(slot, part.start), part.len() as u32);
+        match (file, self.registered) {
+            (Target::Listed(place), true) => opcode::ReadFixed::new(types::Fixed(place), address, length, 0)
+                .offset(offset)
+                .build(),
+            (Target::Listed(place), false) => opcode::Read::new(types::Fixed(place), address, length)
+                .offset(offset)
+                .build(),
+            (Target::Descriptor(fd), true) => opcode::ReadFixed::new(types::Fd(fd), address, length, 0)
+                .offset(offset)
+                .build(),
+            (Target::Descriptor(fd), false) => opcode::Read::new(types::Fd(fd), address, length).offset(offset).build(),
+        }
+    }
+}
+
+/// How the kernel is told which file.
+enum Target {
+    /// The place in the list it was given.
+    Listed(u32),
+    Descriptor(RawFd),
+}
+
+/// Makes a ring for `depth` reads at once that can do what is needed; a smaller one if there is too little memory for that:
+/// before Linux 5.12, it counts as locked.
+fn ring(depth: u32) -> io::Result<IoUring> {
+    // Completions are looked for only inside the kernel, so a running thread need not be interrupted for them.
+    let build = |entries| match IoUring::builder().setup_coop_taskrun().build(entries) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => IoUring::builder().build(entries),
+        ring => ring,
+    };
+    let mut entries = depth;
+    let ring = loop {
+        match build(entries) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOMEM) && entries > ENTRIES_MIN => entries /= 2,
+            ring => break ring?,
+        }
+    };
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe)?;
+    if !probe.is_supported(opcode::Read::CODE) || !probe.is_supported(opcode::ReadFixed::CODE) {
+        return Err(Errno::NOSYS.into());
+    }
+    // A filter may let a ring be made, and not entered.
+    ring.submit()?;
+    Ok(ring)
+}
+
+/// Makes the files known to the kernel by their place in the list. Empty if it won't have them.
+fn register_files(ring: &IoUring, descriptors: &mut Descriptors) -> Result<Vec<Arc<Open>>> {
+    let files = descriptors.open_all()?.unwrap_or_default();
+    if files.is_empty() {
+        return Ok(files);
+    }
+    let numbers: Vec<RawFd> = files.iter().map(|open| open.file.as_raw_fd()).collect();
+    match ring.submitter().register_files(&numbers) {
+        Ok(()) => Ok(files),
+        Err(error) => {
+            tracing::debug!("cannot register {} files with io_uring: {error}", files.len());
+            Ok(Vec::new())
+        }
+    }
+}
+
+/// Why the kernel makes no ring, and what would help.
+fn refusal(error: &io::Error) -> String {
+    let remedy = match Errno::from_io_error(error) {
+        Some(Errno::NOSYS) => "the kernel (before 5.6) or the container's seccomp filter lacks it: allow io_uring_*",
+        Some(Errno::PERM | Errno::ACCESS) => {
+            "the container's seccomp filter or the setting kernel.io_uring_disabled forbids it: allow io_uring_*, or \
+             set it to 0"
+        }
+        Some(Errno::NOMEM) => {
+            "too little memory may be locked: raise the limit (`ulimit -l`), or choose a smaller depth"
+        }
+        Some(Errno::MFILE | Errno::NFILE) => "too many files are open: raise the limit (`ulimit -n`)",
+        _ => "this machine can't",
+    };
+    format!("{error}; {remedy}")
+}
+
+#[cfg(test)]
+mod tests;

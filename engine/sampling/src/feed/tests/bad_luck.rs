@@ -1,0 +1,244 @@
+//! Whatever goes wrong ends in the same batches or in an error, and always ends.
+
+use std::os::unix::fs::FileExt;
+
+use grappa_io::read::fault::{Faults, Reordered};
+
+use super::*;
+
+/// A feed whose pool is small and whose disk is bad.
+fn open(store: &Arc<Store>, source: &Wishes, faults: Faults, reorder: Option<u64>) -> Result<Feed> {
+    let options = FeedOptions {
+        lookahead: Some(4),
+        ..options(0, 2)
+    };
+    let options = with_little(store, source, 30 << 10, options);
+    Feed::open_with(store, &[], source, &options, |files, options| {
+        let engine = read::open(options.engine, files.files().clone(), faults.meet(options.read.clone()))?;
+        Ok(match reorder {
+            Some(seed) => Box::new(Reordered::new(engine, seed)),
+            None => engine,
+        })
+    })
+}
+
+#[test]
+fn short_refused_and_reordered_reads_make_no_difference() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = Wishes::new(1, 30);
+        for seed in 0..6 {
+            let faults = Faults {
+                seed,
+                short_one_in: 3,
+                refuse_one_in: 5,
+                ..Faults::default()
+            };
+            let mut feed = open(&store, &source, faults, (seed % 2 == 0).then_some(seed)).unwrap();
+            consume_all(&mut feed, &source, &rows);
+            assert!(feed.stats().rows_missed > 0);
+        }
+    });
+}
+
+#[test]
+fn a_failed_read_in_any_position_is_an_error_with_file_and_offset() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = Wishes::new(2, 12);
+        let mut passed = false;
+        for position in 0.. {
+            let faults = Faults {
+                fail_from: Some(position),
+                ..Faults::default()
+            };
+            let mut feed = open(&store, &source, faults, (position % 2 == 0).then_some(position)).unwrap();
+            let (taken, error) = consume(&mut feed, &source, &rows);
+            match error {
+                Some(error) => {
+                    let text = error.to_string();
+                    assert!(text.contains("features at offset"), "{text}");
+                    assert!(taken < source.batches);
+                    // It fails again, and does not hang or deliver rows that were never read.
+                    let (_, error) = consume(&mut feed, &source, &rows);
+                    assert!(error.is_some());
+                }
+                None => {
+                    assert_eq!(taken, source.batches);
+                    passed = true;
+                    break;
+                }
+            }
+        }
+        assert!(passed);
+    });
+}
+
+#[test]
+fn a_feed_goes_on_after_an_error_and_after_an_early_end() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = Wishes::new(3, 30);
+        for threads in [1, 3] {
+            for owned in [&[][..], &[ChunkId(0), ChunkId(4)], &all_chunks()] {
+                let mut feed = Feed::open(&store, owned, &source, &options(2 << 20, threads)).unwrap();
+                for at in 0..source.batches {
+                    let failing = source.clone().with(at, Mishap::Fails);
+                    let (taken, error) = consume(&mut feed, &failing, &rows);
+                    assert_eq!(error.unwrap().to_string(), "this batch fails");
+                    assert!(taken <= at);
+                    {
+                        let mut epoch = feed.epoch(&Arc::new(source.clone()));
+                        for _ in 0..at {
+                            check(&epoch.next().unwrap().unwrap(), &source, &rows);
+                        }
+                    }
+                    if at % 8 == 0 {
+                        consume_all(&mut feed, &source, &rows);
+                    }
+                }
+                consume_all(&mut feed, &source, &rows);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_panic_of_a_worker_is_one_of_the_consumer() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 8);
+        let source = Wishes::new(4, 30);
+        for (at, threads) in [(0, 1), (7, 2), (29, 3)] {
+            let mut feed = Feed::open(&store, &[], &source, &options(2 << 20, threads)).unwrap();
+            let panicking = Arc::new(source.clone().with(at, Mishap::Panics));
+            let consumer = std::panic::AssertUnwindSafe(|| feed.epoch(&panicking).for_each(drop));
+            let panic = std::panic::catch_unwind(consumer).unwrap_err();
+            assert_eq!(panic.downcast_ref::<&str>(), Some(&"this batch panics"));
+        }
+    });
+}
+
+#[test]
+fn a_file_that_changed_is_an_error() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = Wishes::new(5, 30);
+        let mut feed = Feed::open(&store, &[], &source, &with_little(&store, &source, 0, options(0, 2))).unwrap();
+        let mut epoch = feed.epoch(&Arc::new(source.clone()));
+        check(&epoch.next().unwrap().unwrap(), &source, &rows);
+        for chunk in 0..CHUNKS {
+            let path = store.path().join(format!("chunk-{chunk}/features"));
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.write_all_at(&[0xAA; 64 << 10], 4096).unwrap();
+        }
+        let mut error = None;
+        for batch in epoch {
+            match batch {
+                Ok(batch) => check(&batch, &source, &rows),
+                Err(e) => error = Some(e),
+            }
+        }
+        assert!(matches!(error, Some(Error::Changed { .. })), "{error:?}");
+    });
+}
+
+#[test]
+fn a_row_that_a_slice_lacks_is_an_error() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = (FeatureDtype::F32, 8, FeatureSource::Stored);
+        let store = store_with(folder.path(), Some(spec), |options| {
+            options.only_chunks = Some(vec![0..=1, 3..=3]);
+        });
+        let rows = rows(&store, OutputDtype::F32);
+        let within = Wishes {
+            nodes: store.chunks().range(ChunkId(1)).end,
+            ..Wishes::new(6, 10)
+        };
+        let beyond = Wishes::new(6, 10);
+        for owned in [&[][..], &[ChunkId(0)], &all_chunks()] {
+            let mut feed = Feed::open(&store, owned, &within, &options(2 << 20, 2)).unwrap();
+            consume_all(&mut feed, &within, &rows);
+            let (_, error) = consume(&mut feed, &beyond, &rows);
+            let text = error.unwrap().to_string();
+            assert!(text.contains("slice without chunk"), "{text}");
+            consume_all(&mut feed, &within, &rows);
+        }
+    });
+}
+
+/// Flips a byte of the features of some chunks, and checks what feeds that want all rows say.
+fn flips_are_found(store: &Arc<Store>, choices: &[read::Choice]) {
+    let rows = rows(store, OutputDtype::F32);
+    let source = Wishes {
+        rows: NODES / 2,
+        ..Wishes::new(4, 6)
+    };
+    let length = grappa_forge::payload_of(&store.path().join("chunk-1/features"));
+    let length = length.end - length.start;
+    for (chunk, at) in [(0, 0), (1, length / 2), (1, length - 1), (4, 5000)] {
+        let path = store.path().join(format!("chunk-{chunk}/features"));
+        let offset = grappa_forge::payload_of(&path).start + at;
+        let message = grappa_forge::message_about(&path, offset);
+        grappa_forge::with_flip(&path, offset, || {
+            for &engine in choices {
+                // All resident, some, and none.
+                for owned in [&all_chunks()[..], &[ChunkId(1)], &[]] {
+                    let options = FeedOptions {
+                        engine,
+                        ..options(8 << 20, 2)
+                    };
+                    let feed = match owned {
+                        [] => Feed::open(store, owned, &source, &with_little(store, &source, 200 << 10, options)),
+                        _ => Feed::open(store, owned, &source, &options),
+                    };
+                    let error = feed.map_or_else(Some, |mut feed| consume(&mut feed, &source, &rows).1);
+                    let error = error.expect("a row of the block was wanted").to_string();
+                    assert!(error.contains(&message), "{engine:?}: {error}, not {message}");
+                }
+            }
+        });
+    }
+    // What was flipped back is right.
+    let mut feed = Feed::open(
+        store,
+        &[],
+        &source,
+        &with_little(store, &source, 200 << 10, options(0, 2)),
+    )
+    .unwrap();
+    consume_all(&mut feed, &source, &rows);
+}
+
+#[test]
+fn a_flipped_byte_of_features_is_an_error_and_never_a_row() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        flips_are_found(
+            &stored(folder.path(), FeatureDtype::F32, 40),
+            &[read::Choice::Auto, read::Choice::Pread],
+        );
+    });
+}
+
+#[test]
+fn a_flipped_byte_of_features_is_found_in_files_with_any_blocks() {
+    watched(|| {
+        for block_bytes in [64 << 10, 1000, 1 << 20] {
+            let folder = tempfile::tempdir().unwrap();
+            let store = stored(folder.path(), FeatureDtype::F32, 40);
+            grappa_forge::rewrite_all(store.path(), block_bytes);
+            let store = Arc::new(Store::open(store.path()).unwrap());
+            flips_are_found(&store, &[read::Choice::Auto]);
+        }
+    });
+}

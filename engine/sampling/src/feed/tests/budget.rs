@@ -1,0 +1,152 @@
+//! What a feed takes is what it was given.
+
+use grappa_io::machine::peak_rss_bytes;
+
+use super::*;
+
+#[test]
+fn a_budget_that_is_too_small_names_the_smallest_that_does() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = Wishes::new(1, 20);
+        let read = read::Options::default();
+        for options in [options(0, 2), FeedOptions { read, ..options(0, 2) }] {
+            let options = with_little(&store, &source, 0, options);
+            for less in [1, 100, 5000] {
+                let options = FeedOptions {
+                    memory_bytes: options.memory_bytes - less,
+                    ..options.clone()
+                };
+                let error = Feed::open(&store, &[], &source, &options).err();
+                assert!(
+                    matches!(error, Some(Error::Budget { .. })),
+                    "{less} bytes less: {error:?}"
+                );
+            }
+            let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
+            consume_all(&mut feed, &source, &rows);
+        }
+    });
+}
+
+#[test]
+fn batches_may_grow_into_the_reserve_and_no_further() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = Wishes::new(2, 41);
+        // What is sampled beforehand is of another source, without the swollen one.
+        for (swollen, fits) in [(300, true), (2000, false)] {
+            let swelling = source.clone().with(20, Mishap::Swells(swollen));
+            let mut feed = Feed::open(&store, &[], &source, &options(2 << 20, 2)).unwrap();
+            let (taken, error) = consume(&mut feed, &swelling, &rows);
+            match error {
+                None => assert!(fits && taken == 41, "{swollen} rows"),
+                Some(error) => {
+                    assert!(!fits, "{error}");
+                    assert!(error.to_string().contains("minibatch"), "{error}");
+                    consume_all(&mut feed, &source, &rows);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn more_memory_means_fewer_reads() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = Wishes::new(3, 100);
+        let mut adopted = 0;
+        let missed: Vec<u64> = [0, 100, 1000]
+            .into_iter()
+            .map(|kib| {
+                let options = with_little(&store, &source, kib << 10, options(0, 2));
+                let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
+                consume_all(&mut feed, &source, &rows);
+                let stats = feed.stats();
+                adopted = stats.rows_adopted;
+                stats.rows_missed
+            })
+            .collect();
+        assert!(missed[0] > missed[1] && missed[1] > missed[2], "{missed:?}");
+        // All of it fits: but for a few rows that were in the way of others, every one is read once, whether it was
+        // wanted by then or came by with others.
+        let mut wanted: Vec<NodeId> = (0..100).flat_map(|index| source.minibatch(index).nodes).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let read = missed[2] + adopted;
+        assert!(
+            (wanted.len() as u64..NODES * 21 / 20).contains(&read),
+            "{read} of {}",
+            wanted.len()
+        );
+    });
+}
+
+/// Names the child process that is measured, and its store.
+const CHILD: &str = "GRAPPA_TEST_FEED_STORE";
+
+/// Runs in a process of its own, whose memory nothing else takes.
+#[test]
+fn peak_memory_stays_within_the_budget() {
+    const BUDGET: u64 = 64 << 20;
+    if let Some(store) = std::env::var_os(CHILD) {
+        return deliver_within(&std::path::PathBuf::from(store), BUDGET);
+    }
+    if peak_rss_bytes().is_none() {
+        grappa_skip::skip!("the system does not say how much memory a process took");
+    }
+    // 128 MiB of rows, of which a minibatch wants 8 MiB.
+    let folder = tempfile::tempdir().unwrap();
+    let spec = (FeatureDtype::F32, 512, FeatureSource::Stored);
+    let store = store_with(folder.path(), Some(spec), |options| {
+        options.recipe = Recipe::new(Model::Rmat(Rmat::graph500(16, 1.0)), 3);
+    });
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "feed::tests::budget::peak_memory_stays_within_the_budget",
+            "--nocapture",
+        ])
+        .env(CHILD, store.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    let taken = text.split("took ").nth(1).and_then(|rest| rest.split(' ').next());
+    let taken: u64 = taken
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!(taken <= BUDGET + (8 << 20), "{taken} bytes of {BUDGET}");
+    // A feed that took little would not have been tested.
+    assert!(taken >= BUDGET / 2, "{taken} bytes of {BUDGET}");
+}
+
+fn deliver_within(path: &Path, budget: u64) {
+    let store = Arc::new(Store::open(path).unwrap());
+    let source = Arc::new(Wishes {
+        rows: 4096,
+        nodes: store.manifest().nodes,
+        ..Wishes::new(4, 60)
+    });
+    let before = peak_rss_bytes().unwrap();
+    let options = FeedOptions {
+        memory_bytes: budget,
+        threads: 2,
+        ..FeedOptions::default()
+    };
+    let mut feed = Feed::open(&store, &[], &*source, &options).unwrap();
+    assert!(feed.pool_rows() > 0 && feed.pool_rows() < 1 << 15);
+    for _ in 0..2 {
+        for batch in feed.epoch(&source) {
+            assert_eq!(batch.unwrap().features().unwrap().dim(), 512);
+        }
+    }
+    println!("took {} bytes", peak_rss_bytes().unwrap() - before);
+}

@@ -1,0 +1,120 @@
+//! How many neighbours each hop keeps.
+
+use std::{fmt, str::FromStr};
+
+use grappa_io::{Error, Result};
+
+/// The neighbours that are kept of each destination, hop by hop, **from the seeds outwards**: in `15,10,5` each seed keeps
+/// up to 15 in-neighbours, each node that was reached then up to 10, and those that were reached last up to 5.
+///
+/// That is the order of PyG's `num_neighbors`. DGL writes the same sampler `[5, 10, 15]`: its `fanouts` are those of the
+/// layers of the model, whose first one works on the hop that is furthest from the seeds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fanouts(Vec<Option<u32>>);
+
+impl Fanouts {
+    /// `fanouts[h]` neighbours at hop `h`; -1 stands for all of them.
+    pub fn new(fanouts: &[i64]) -> Result<Self> {
+        if fanouts.is_empty() {
+            return Err(Error::Options(
+                "no fanouts; name one for each hop, such as 15,10,5".into(),
+            ));
+        }
+        fanouts
+            .iter()
+            .enumerate()
+            .map(|(hop, &fanout)| match u32::try_from(fanout) {
+                _ if fanout == -1 => Ok(None),
+                Ok(kept) if kept > 0 => Ok(Some(kept)),
+                _ => Err(wrong(hop, &fanout.to_string())),
+            })
+            .collect::<Result<_>>()
+            .map(Self)
+    }
+
+    /// Those of all hops but the one furthest from the seeds; there may be none left.
+    #[must_use]
+    pub fn without_last(&self) -> Self {
+        Self(self.0[..self.0.len().saturating_sub(1)].to_vec())
+    }
+
+    /// Number of hops.
+    pub fn hops(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The neighbours that are kept at hop `hop`, counted from 0 at the seeds; none if all are.
+    ///
+    /// # Panics
+    /// If there is no such hop.
+    pub fn at(&self, hop: usize) -> Option<u32> {
+        self.0[hop]
+    }
+}
+
+fn wrong(hop: usize, found: &str) -> Error {
+    Error::Options(format!(
+        "fanout {} of the list is {found}; write a number from 1 to {}, or -1 for all neighbours",
+        hop + 1,
+        u32::MAX
+    ))
+}
+
+impl FromStr for Fanouts {
+    type Err = Error;
+
+    /// Reads `15,10,5`.
+    fn from_str(text: &str) -> Result<Self> {
+        let fanouts = text
+            .split(',')
+            .enumerate()
+            .map(|(hop, fanout)| fanout.trim().parse().map_err(|_| wrong(hop, &format!("{fanout:?}"))))
+            .collect::<Result<Vec<_>>>()?;
+        Self::new(&fanouts)
+    }
+}
+
+impl fmt::Display for Fanouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (hop, fanout) in self.0.iter().enumerate() {
+            let comma = if hop > 0 { "," } else { "" };
+            match fanout {
+                Some(kept) => write!(f, "{comma}{kept}")?,
+                None => write!(f, "{comma}-1")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fanouts_are_read_and_written_from_the_seeds_outwards() {
+        let fanouts: Fanouts = "15, 10,-1".parse().unwrap();
+        assert_eq!(
+            (fanouts.at(0), fanouts.at(1), fanouts.at(2)),
+            (Some(15), Some(10), None)
+        );
+        assert_eq!(fanouts.hops(), 3);
+        assert_eq!(fanouts.to_string(), "15,10,-1");
+    }
+
+    #[test]
+    fn a_wrong_fanout_is_named_by_its_place() {
+        for (text, place) in [
+            ("0", "fanout 1 "),
+            ("15,-2", "fanout 2 "),
+            ("15,10,x", "fanout 3 "),
+            ("15,,5", "fanout 2 "),
+            ("4294967296", "fanout 1 "),
+            ("", "fanout 1 "),
+        ] {
+            let error = text.parse::<Fanouts>().unwrap_err().to_string();
+            assert!(error.contains(place), "{text}: {error}");
+        }
+        assert!(Fanouts::new(&[]).unwrap_err().to_string().contains("15,10,5"));
+    }
+}

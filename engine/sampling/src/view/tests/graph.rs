@@ -1,0 +1,129 @@
+//! Small graphs in stores of their own.
+
+use grappa_formats::{
+    ChunkId,
+    chunks::ChunkMap,
+    manifest::{EdgeOptions, ExternalIds, IdSpec, Manifest, OrderSpec},
+};
+use grappa_storage::{
+    Store,
+    writer::{ChunkRowsWriter, StoreFolder},
+};
+use tempfile::TempDir;
+
+/// A graph as plain as it can be: for each node its sources, ascending, and their weights.
+#[derive(Debug, Clone)]
+pub struct Graph {
+    pub rows: Vec<Vec<(u64, f32)>>,
+}
+
+/// A store in a folder that is removed with it.
+pub struct TestStore {
+    pub store: Store,
+    folder: TempDir,
+}
+
+impl Graph {
+    /// `row` gives the sources of each node, in any order.
+    pub fn new(nodes: u64, mut row: impl FnMut(u64) -> Vec<u64>) -> Self {
+        let rows = (0..nodes).map(|node| {
+            let mut sources = row(node);
+            sources.sort_unstable();
+            let weigh = |(i, source): (usize, u64)| (source, ((source * 7 + i as u64 * 3) % 5) as f32 / 2.0);
+            sources.into_iter().enumerate().map(weigh).collect()
+        });
+        Self { rows: rows.collect() }
+    }
+
+    /// Degrees of all kinds: isolated nodes, a node whose sources are all nodes, self-loops, parallel edges, hubs, and
+    /// otherwise a few sources from all over.
+    pub fn mixed(nodes: u64) -> Self {
+        Self::new(nodes, |node| match node % 16 {
+            0 => vec![],
+            1 => vec![node; 3],
+            2 => vec![node / 2; 20],
+            3 if node == 3 => (0..nodes).collect(),
+            4 => (0..nodes / 3).map(|k| (k * k * 3 + node) % nodes).collect(),
+            kind => (0..kind * 3).map(|k| (node * 31 + k * k * 17 + k) % nodes).collect(),
+        })
+    }
+
+    /// Most sources are neighbours in the order of ids: what gap code is for.
+    pub fn local(nodes: u64) -> Self {
+        Self::new(nodes, |node| {
+            let near = (0..node % 40).map(|k| (node + k) % nodes);
+            near.chain((node % 9 == 0).then_some((node * 13) % nodes)).collect()
+        })
+    }
+
+    pub fn nodes(&self) -> u64 {
+        self.rows.len() as u64
+    }
+
+    pub fn sources(&self, node: u64) -> impl Iterator<Item = u64> + '_ {
+        self.rows[node as usize].iter().map(|&(source, _)| source)
+    }
+
+    /// Writes a store with chunks that start where `starts` says.
+    pub fn store_with(&self, starts: Vec<u64>, weighted: bool) -> TestStore {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("graph.grappa");
+        let (store, _) = StoreFolder::begin(&path, None, false).unwrap();
+        let map = ChunkMap::from_starts(starts).unwrap();
+        assert_eq!(map.nodes(), self.nodes());
+        let mut manifest = Manifest {
+            writer: "test 1".into(),
+            nodes: map.nodes(),
+            edges: 0,
+            chunk_starts: map.starts().to_vec(),
+            chunks: Vec::new(),
+            ids: IdSpec {
+                external: ExternalIds::Dense,
+                order: OrderSpec::Identity,
+            },
+            features: None,
+            labels: None,
+            splits: Vec::new(),
+            weighted,
+            edge_options: EdgeOptions::default(),
+            edges_read: 0,
+            rejected: 0,
+            generator: String::new(),
+            files: Vec::new(),
+        };
+        for chunk in (0..map.chunks()).map(ChunkId) {
+            let mut writer = ChunkRowsWriter::create(&store, &map, chunk, weighted).unwrap();
+            for node in map.range(chunk) {
+                let (sources, weights): (Vec<_>, Vec<_>) = self.rows[node as usize].iter().copied().unzip();
+                writer.push(&sources, if weighted { &weights } else { &[] }).unwrap();
+            }
+            let (entry, files) = writer.finish().unwrap();
+            manifest.edges += entry.edges;
+            manifest.chunks.push(entry);
+            manifest.files.extend(files.iter().map(|file| store.entry(file)));
+        }
+        manifest.edges_read = manifest.edges;
+        manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
+        store.commit(&manifest).unwrap();
+        TestStore {
+            store: Store::open(&path).unwrap(),
+            folder,
+        }
+    }
+
+    /// Writes a store of equal chunks.
+    pub fn store(&self, chunks: u32) -> TestStore {
+        self.store_with(ChunkMap::uniform(self.nodes(), chunks).starts().to_vec(), false)
+    }
+}
+
+impl TestStore {
+    /// Opens the store anew after `change` was made to the payload of a file of it, with checksums that say all is well.
+    pub fn forged(self, file: &str, change: impl FnOnce(&mut Vec<u8>)) -> Self {
+        grappa_forge::rewrite(self.store.path(), file, None, change);
+        Self {
+            store: Store::open(self.store.path()).unwrap(),
+            folder: self.folder,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Rows come into memory the same by any engine, and whatever becomes of its reads; or there is an error.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    time::SystemTime,
+};
+
+use grappa_io::{
+    Error,
+    read::{
+        self, Options,
+        fault::{Faults, Reordered},
+        memory::Memory,
+    },
+};
+
+use super::{super::stream::engine_options, *};
+
+const CHOICES: [Choice; 2] = [Choice::Auto, Choice::Pread];
+
+type Opened = Result<Box<dyn ReadEngine>>;
+
+/// Chunks of any size, an empty one among them, in many pieces.
+fn store(graph: &Graph, weighted: bool) -> TestStore {
+    let nodes = graph.nodes();
+    graph.store_with(
+        vec![0, nodes / 6, nodes / 6, nodes / 4, nodes - 100, nodes - 70, nodes],
+        weighted,
+    )
+}
+
+/// The rows of what partition 0 owns, read by the engine that `open` gives.
+fn load(
+    store: &Store,
+    owned: &Owned,
+    weights: bool,
+    threads: usize,
+    open: &(dyn Fn(Arc<[ReadFile]>) -> Opened + Sync),
+) -> Result<Vec<SeenRow>> {
+    let kept = Kept {
+        store,
+        owned,
+        halo: Halo::Stop,
+        weights,
+    };
+    let view = PartitionView {
+        nodes: store.manifest().nodes,
+        ids: store.ids().clone(),
+        owned: owned.clone(),
+        halo: Halo::Stop,
+        weights,
+        bytes: Csr::<u32>::bytes(&kept),
+        rows: Kind::Narrow(Csr::load(&kept, threads, open)?),
+    };
+    Ok(seen_rows(&view))
+}
+
+/// Why they can't be loaded, the weights too if there are any.
+fn failure(store: &Store, owned: &Owned, threads: usize, open: &(dyn Fn(Arc<[ReadFile]>) -> Opened + Sync)) -> Error {
+    let loaded = load(store, owned, store.manifest().weighted, threads, open);
+    loaded.map(|rows| rows.len()).unwrap_err()
+}
+
+#[test]
+fn any_engine_in_bad_luck_loads_the_same_rows() {
+    for graph in [Graph::mixed(3000), Graph::local(6000)] {
+        for weighted in [false, true] {
+            let store = store(&graph, weighted);
+            let owned = owning(&store.store, &[5, 2, 0, 4]);
+            let expected = expected_rows(&graph, &owned, Halo::Stop, weighted);
+            for seed in 0..3 {
+                let faults = Faults {
+                    seed,
+                    short_one_in: 3,
+                    refuse_one_in: 4,
+                    ..Faults::default()
+                };
+                let order = |engine| -> Opened { Ok(Box::new(Reordered::new(engine, seed))) };
+                for choice in CHOICES {
+                    let open = |files| read::open(choice, files, faults.meet(engine_options())).and_then(order);
+                    let found = load(&store.store, &owned, weighted, 3, &open).unwrap();
+                    assert!(found == expected, "{choice:?}, seed {seed}");
+                }
+                let in_memory = |files: Arc<[ReadFile]>| {
+                    let bytes = files.iter().map(|file| fs::read(file.path()).unwrap());
+                    let options = faults.meet(Options {
+                        depth: 1 + seed as usize,
+                        ..engine_options()
+                    });
+                    order(Box::new(Memory::new(bytes.collect(), options)?))
+                };
+                assert!(load(&store.store, &owned, weighted, 1, &in_memory).unwrap() == expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_disk_error_names_file_and_offset_and_ends_all_threads() {
+    let store = store(&Graph::mixed(3000), true);
+    let owned = owning(&store.store, &[0, 2, 3, 4, 5]);
+    let mut folders = BTreeSet::new();
+    for fail_from in [0, 1, 2, 5, 20, 60, 200, 500] {
+        for (choice, threads) in CHOICES.into_iter().flat_map(|choice| [(choice, 1), (choice, 3)]) {
+            let faults = Faults {
+                fail_from: Some(fail_from),
+                ..Faults::default()
+            };
+            let open = |files| read::open(choice, files, faults.meet(engine_options()));
+            let error = failure(&store.store, &owned, threads, &open);
+            let Error::Read { path, offset, source } = &error else {
+                panic!("{error}")
+            };
+            assert_eq!(source.raw_os_error(), Some(5), "{error}");
+            let length = fs::metadata(path).unwrap().len();
+            assert!((128..length).contains(offset), "{error}");
+            folders.insert(path.parent().unwrap().to_owned());
+        }
+    }
+    assert!(folders.len() > 1, "errors come late, too");
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_loaded_is_an_error() {
+    for name in ["chunk-0/edges", "chunk-4/degrees", "chunk-3/weights"] {
+        let store = store(&Graph::mixed(3000), true);
+        let owned = owning(&store.store, &[0, 2, 3, 4, 5]);
+        let path = store.store.path().join(name);
+        let open = |files| {
+            let engine = read::open(Choice::Pread, files, engine_options());
+            // What they hold stays the same, so that only the check can tell.
+            let file = File::options().append(true).open(&path).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+            engine
+        };
+        let error = failure(&store.store, &owned, 2, &open).to_string();
+        assert!(error.contains(name) && error.contains("written to"), "{error}");
+    }
+}
+
+#[test]
+fn damage_that_decoding_finds_ends_all_threads() {
+    // The first rows of a chunk, and of chunks before and after it there are many pieces.
+    for (file, place) in [("chunk-0/degrees", 10 + 6), ("chunk-3/degrees", 64 * 20 + 10 + 6)] {
+        for change in [|_| 0, |degree: u8| degree.wrapping_add(5)] {
+            let store = store(&Graph::mixed(3000), false).forged(file, |payload| {
+                let degree = &mut payload[place];
+                *degree = change(*degree);
+            });
+            let owned = owning(&store.store, &[0, 2, 3, 4, 5]);
+            for threads in [1, 3] {
+                let error = failure(&store.store, &owned, threads, &any_engine);
+                assert!(error.to_string().contains("/edges"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_that_do_not_fit_their_rows_are_an_error() {
+    let store = store(&Graph::mixed(3000), true);
+    let edges = store.store.manifest().chunks[3].edges as usize;
+    let store = store.forged("chunk-3/weights", |payload| {
+        // The anchor of row 640 of the chunk.
+        payload[(4 * edges).next_multiple_of(8) + 80] ^= 1;
+    });
+    let owned = owning(&store.store, &[0, 2, 3, 4, 5]);
+    for threads in [1, 3] {
+        let error = failure(&store.store, &owned, threads, &any_engine).to_string();
+        assert!(error.contains("chunk-3/weights: "), "{error}");
+    }
+}

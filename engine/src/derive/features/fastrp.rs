@@ -1,0 +1,270 @@
+//! FastRP: embeddings of a graph by random projection (Chen, Sultan, Tian, Chen and Skiena, "Fast and Accurate Network
+//! Embeddings via Very Sparse Random Projection", CIKM 2019, arXiv 1908.11512, algorithm 1).
+//!
+//! ```text
+//! N_0 = L R                           a random row for each node, over the root of its in-degree + 1
+//! N_h = the mean of N_(h-1) over in-neighbours        h = 1 .. hops, out of core
+//! E   = sum of w_h N_h / |N_h|                        |.|: the length of a row
+//! features = sqrt(dim) E / |E|                        so values are about 1; zeros where nothing leads to the node
+//! ```
+//!
+//! The paper's L is a power of the degree, chosen by search; here it is the power -1/2, as in GCN. Its R has one value of
+//! sqrt(nodes) that is not 0, which saves work in a sparse product; here rows are dense all the same, and in a large graph
+//! most of them would be empty. So R is Achlioptas' ("Database-friendly Random Projections", 2003): 1 and -1 with probability
+//! 1/6 each, else 0.
+//!
+//! A row of R is a function of the seed and the external id alone. So nodes that another store of a grown graph has too begin
+//! with the same row, and a model can be applied there.
+
+use std::{fmt, ops::Range, path::PathBuf};
+
+use grappa_formats::{
+    ChunkId, NodeId,
+    features::FeatureLayout,
+    manifest::{ExternalIds, FeatureDtype},
+};
+use grappa_io::{Error, Result, progress::Progress};
+use grappa_storage::{
+    Store,
+    chunk_rows::{self, ChunkRows, ENCODE_ROWS},
+};
+use grappa_synthetic::random::{Purpose, Source, below};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{
+    aggregate::{Budget, Mean, NodeRows, ScaledRows, StoredRows, aggregate},
+    derive::features::DIM_MAX,
+};
+
+/// What of six draws gives 1, and what -1.
+const DRAWS: u64 = 6;
+/// Bytes that are read of each earlier hop before they are decoded, at most.
+const READ_BYTES: u64 = 1 << 20;
+
+/// Embeddings by random projection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FastRp {
+    /// Values a node.
+    pub dim: u32,
+    /// How much each hop counts, from the first on; as many hops as weights.
+    pub hop_weights: Vec<f32>,
+    /// Selects the random rows.
+    pub seed: u64,
+}
+
+impl FastRp {
+    pub(super) fn check(&self) -> Result<()> {
+        let no = |what: String| Err(Error::Options(what));
+        if !(1..=DIM_MAX).contains(&self.dim) {
+            return no(format!("rows of {} values: --dim must be 1 to {DIM_MAX}", self.dim));
+        }
+        if let Some(weight) = self.hop_weights.iter().find(|weight| !weight.is_finite()) {
+            return no(format!(
+                "a hop can't have the weight {weight}: --hop-weights must be finite"
+            ));
+        }
+        match self.hop_weights.last() {
+            Some(&last) if last != 0.0 => Ok(()),
+            Some(_) => {
+                no("the last hop has the weight 0, so it need not be made: leave it out of --hop-weights".into())
+            }
+            None => no("embeddings of no hops say nothing of the graph: give at least 1 of --hops".into()),
+        }
+    }
+}
+
+impl fmt::Display for FastRp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let weights: Vec<String> = self.hop_weights.iter().map(f32::to_string).collect();
+        let (dim, seed) = (self.dim, self.seed);
+        write!(
+            f,
+            "--kind fastrp --dim {dim} --hop-weights {} --seed {seed}",
+            weights.join(",")
+        )
+    }
+}
+
+/// Writes the rows of the nodes from `first` on. `folder` makes the folder of an earlier hop, from 1 on.
+///
+/// # Errors
+/// If the memory is too small, or files can't be read or written.
+pub fn make(
+    store: &Store,
+    options: &FastRp,
+    folder: &dyn Fn(usize) -> Result<PathBuf>,
+    out: &mut ChunkRows<'_>,
+    first: u64,
+    budget: Budget,
+    progress: &dyn Progress,
+) -> Result<()> {
+    let projection = Projection::new(store, options);
+    let scaled = ScaledRows::new(&projection, store)?;
+    let reduce = Mean {
+        width: options.dim as usize,
+    };
+    let mut earlier: Vec<StoredRows<'_>> = Vec::new();
+    let hops = options.hop_weights.len();
+    for hop in 1..hops {
+        let rows = earlier.last().map_or(&scaled as &dyn NodeRows, |rows| rows);
+        let folder = folder(hop)?;
+        let mut made = ChunkRows::new(
+            store.chunks(),
+            &folder,
+            FeatureLayout::new(FeatureDtype::F32, options.dim),
+        );
+        let first = made.keep_finished()?;
+        let budget = less(budget, made.memory());
+        let sink = &mut |nodes: Range<u64>, rows: &mut [f32]| made.write(nodes, rows);
+        aggregate(store, rows, None, &reduce, first, budget, progress, sink)?;
+        made.complete()?;
+        let open = |chunk| {
+            let (file, layout) = chunk_rows::open(&folder, store.chunks(), ChunkId(chunk))?;
+            Ok((file.close()?, layout))
+        };
+        let files = (0..store.chunks().chunks()).map(open).collect::<Result<Vec<_>>>()?;
+        let (files, layouts): (Vec<_>, Vec<_>) = files.into_iter().unzip();
+        earlier.push(StoredRows::new(store, files, layouts[0]));
+    }
+
+    let mut sum = Sum::new(options, &earlier);
+    let budget = less(budget, out.memory() + sum.memory());
+    let rows = earlier.last().map_or(&scaled as &dyn NodeRows, |rows| rows);
+    let sink = &mut |nodes: Range<u64>, rows: &mut [f32]| {
+        let mut node = nodes.start;
+        for rows in rows.chunks(ENCODE_ROWS * reduce.width) {
+            let nodes = node..node + (rows.len() / reduce.width) as u64;
+            node = nodes.end;
+            out.write(nodes.clone(), sum.of(nodes, rows)?)?;
+        }
+        Ok(())
+    };
+    aggregate(store, rows, None, &reduce, first, budget, progress, sink)
+}
+
+fn less(budget: Budget, bytes: u64) -> Budget {
+    Budget {
+        memory: budget.memory.saturating_sub(bytes),
+        ..budget
+    }
+}
+
+/// The rows of R.
+struct Projection<'a> {
+    store: &'a Store,
+    source: Source,
+    width: usize,
+}
+
+impl<'a> Projection<'a> {
+    fn new(store: &'a Store, options: &FastRp) -> Self {
+        Self {
+            store,
+            source: Source::new(options.seed, Purpose::Projection),
+            width: options.dim as usize,
+        }
+    }
+
+    /// What stands for a node, whatever its place is: its external id, or the hash of one that is no number.
+    fn key(&self, node: NodeId, text: &mut Vec<u8>) -> Result<u64> {
+        let ids = self.store.ids();
+        match self.store.manifest().ids.external {
+            ExternalIds::Dense | ExternalIds::Sparse => ids.integer(node),
+            ExternalIds::String => {
+                text.clear();
+                ids.append_text(node, text)?;
+                Ok(xxh3_64(text))
+            }
+        }
+    }
+}
+
+impl NodeRows for Projection<'_> {
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
+        let mut text = Vec::new();
+        for (node, row) in nodes.map(NodeId).zip(out.chunks_exact_mut(self.width)) {
+            let mut stream = self.source.stream(self.key(node, &mut text)?);
+            for value in row {
+                *value = match below(DRAWS, stream.next()) {
+                    0 => 1.0,
+                    1 => -1.0,
+                    _ => 0.0,
+                };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The weighted sum of all hops, some rows at a time.
+struct Sum<'a> {
+    options: &'a FastRp,
+    earlier: &'a [StoredRows<'a>],
+    /// Rows of an earlier hop.
+    hop: Vec<f32>,
+    sums: Vec<f32>,
+}
+
+impl<'a> Sum<'a> {
+    fn new(options: &'a FastRp, earlier: &'a [StoredRows<'a>]) -> Self {
+        let values = ENCODE_ROWS * options.dim as usize;
+        Self {
+            options,
+            earlier,
+            hop: vec![0.0; values],
+            sums: vec![0.0; values],
+        }
+    }
+
+    fn memory(&self) -> u64 {
+        4 * (self.hop.len() + self.sums.len()) as u64 + READ_BYTES
+    }
+
+    /// The features of `nodes`, whose rows of the last hop are `last`.
+    fn of(&mut self, nodes: Range<u64>, last: &[f32]) -> Result<&[f32]> {
+        let dim = self.options.dim as usize;
+        let sums = &mut self.sums[..last.len()];
+        sums.fill(0.0);
+        let (last_weight, weights) = self.options.hop_weights.split_last().expect("there is a hop");
+        for (rows, &weight) in self.earlier.iter().zip(weights) {
+            if weight != 0.0 {
+                let hop = &mut self.hop[..last.len()];
+                rows.read(nodes.clone(), hop)?;
+                add(hop, weight, dim, sums);
+            }
+        }
+        add(last, *last_weight, dim, sums);
+        for row in sums.chunks_exact_mut(dim) {
+            let factor = (dim as f64).sqrt() / length(row);
+            if factor.is_finite() {
+                row.iter_mut()
+                    .for_each(|value| *value = (f64::from(*value) * factor) as f32);
+            }
+        }
+        Ok(sums)
+    }
+}
+
+/// Adds rows of length `weight` in the direction of `rows`.
+fn add(rows: &[f32], weight: f32, dim: usize, sums: &mut [f32]) {
+    for (row, sums) in rows.chunks_exact(dim).zip(sums.chunks_exact_mut(dim)) {
+        let factor = f64::from(weight) / length(row);
+        if factor.is_finite() {
+            for (sum, value) in sums.iter_mut().zip(row) {
+                *sum += (f64::from(*value) * factor) as f32;
+            }
+        }
+    }
+}
+
+/// The length of a row; values are added in their order, so that it is the same bits.
+fn length(row: &[f32]) -> f64 {
+    row.iter()
+        .map(|&value| f64::from(value) * f64::from(value))
+        .sum::<f64>()
+        .sqrt()
+}

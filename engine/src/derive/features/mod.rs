@@ -1,0 +1,346 @@
+//! Features for a store that has none, computed from the graph.
+//!
+//! ```text
+//! NAME.grappa/features.partial/   while they are made; one process at a time holds the folder
+//!     recipe                      what is made, of which manifest
+//!     hop-<h>/chunk-<i>           fastrp: rows of earlier hops, complete files, synced one by one
+//!     rows/chunk-<i>              the features, likewise
+//!     manifest                    the next manifest, when all rows are there
+//! NAME.grappa/chunk-<i>/features  renamed from rows/chunk-<i>, which nothing reads yet
+//! NAME.grappa/manifest            replaced by one rename: now the store has features
+//! ```
+//!
+//! This is the only place where a store's manifest is replaced. Killed anywhere, by a signal or a power failure, it leaves the
+//! store as it was, or with all of its features; a run of the same recipe goes on with the files that are complete, and one of
+//! another begins anew. Nothing else refers to the manifest of a store without features: assignments don't, and aggregates,
+//! which do, are made of features. Processes that have the store open hold the manifest before, and are not disturbed.
+//!
+//! The same bytes come out, whatever the memory and the number of threads. Weights of edges are not looked at.
+
+mod degrees;
+mod fastrp;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use grappa_formats::{
+    ChunkId,
+    features::{DIM_MAX, FeatureLayout},
+    manifest::{FeatureDtype, FeatureSource, FeatureSpec, FileEntry, Manifest},
+};
+use grappa_io::{
+    Error, Position, Result,
+    durable::{self, FolderLock},
+    progress::Progress,
+    regular,
+};
+use grappa_storage::{
+    Store,
+    aggregates::manifest_digest,
+    chunk_rows::{ChunkRows, Finished},
+    files, read_manifest,
+};
+use serde::Serialize;
+
+pub use self::fastrp::FastRp;
+use crate::aggregate::Budget;
+
+/// What a run makes, and of what.
+const RECIPE: &str = "recipe";
+/// The folder of the rows that become the features.
+const ROWS: &str = "rows";
+
+/// Which features to compute.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FeatureKind {
+    /// Of each node's in-degree d, and of its out-degree where edges have a direction, 18 values: `ln(1 + d)`,
+    /// `1 / sqrt(1 + d)`, and 16 of which one is 1, the others 0: the first for d = 0, number b for
+    /// `2^(b - 1) <= d < 2^b`, the last for all from 2^14 on.
+    ///
+    /// 18 values a node in a store whose edges were entered in both directions, else 36: in-degree, then out-degree.
+    Degrees,
+    /// Embeddings of the graph.
+    FastRp(FastRp),
+}
+
+/// What to compute, and how to store it.
+#[derive(Debug, Clone)]
+pub struct AddFeatures {
+    /// Which features.
+    pub kind: FeatureKind,
+    /// How values are stored.
+    pub dtype: FeatureDtype,
+    /// Memory and threads to use.
+    pub budget: Budget,
+    /// The program and its version, for the manifest.
+    pub writer: String,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct AddedFeatures {
+    /// Nodes, one row each.
+    pub nodes: u64,
+    /// Values a node.
+    pub dim: u32,
+    /// Length of the files in bytes.
+    pub bytes: u64,
+    /// Chunks whose features an earlier run had finished.
+    pub chunks_kept: u32,
+}
+
+impl FeatureKind {
+    /// The name users write: `degrees` or `fastrp`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Degrees => "degrees",
+            Self::FastRp(_) => "fastrp",
+        }
+    }
+
+    /// Values a node, in a store with this manifest.
+    pub fn dim(&self, manifest: &Manifest) -> u32 {
+        match self {
+            Self::Degrees => degrees::dim(manifest),
+            Self::FastRp(options) => options.dim,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        match self {
+            Self::Degrees => Ok(()),
+            Self::FastRp(options) => options.check(),
+        }
+    }
+}
+
+/// As options on the command line: `--kind fastrp --dim 128 --hop-weights 1,1,1 --seed 1`.
+impl fmt::Display for FeatureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Degrees => f.write_str("--kind degrees"),
+            Self::FastRp(options) => options.fmt(f),
+        }
+    }
+}
+
+/// Computes features and adds them to the store, which must be opened again to be seen with them.
+///
+/// The disk holds, beside the features, the rows of all hops but the last in f32 while `fastrp` is computed; how often they are
+/// read, [`crate::aggregate`] says. `degrees` reads all rows once for each `budget.memory / 8` nodes, and no more than once a
+/// store whose edges were entered in both directions.
+///
+/// # Errors
+/// If the store has features already, or is a slice; if options make no sense; if the memory is too small; or if a file can't
+/// be read or written. What is finished then stays, and the next run of the same options goes on with it; but not if the disk
+/// is full.
+pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progress) -> Result<AddedFeatures> {
+    let root = store.path();
+    options.kind.check()?;
+    let partial = Partial {
+        root,
+        path: partial_folder(store),
+    };
+    if let Err(error) = check_store(root, store.manifest()) {
+        // Of a run that was killed when the store had its features.
+        if partial.path.exists() {
+            let _lock = FolderLock::wait(&partial.path)?;
+            partial.remove();
+        }
+        return Err(error);
+    }
+    let _lock = FolderLock::wait(&partial.path)?;
+    // Another process may have been here since the store was opened.
+    let manifest = read_manifest(root)?;
+    if let Err(error) = check_store(root, &manifest) {
+        partial.remove();
+        return Err(error);
+    }
+    partial.begin(&recipe(options, manifest_digest(root)?))?;
+
+    let kept = partial.finished_manifest()?;
+    let (next, chunks_kept) = match kept {
+        Some(next) if partial.place(&next).is_ok() => (next, store.chunks().chunks()),
+        _ => {
+            let (files, chunks_kept) = match partial.make(store, options, progress) {
+                Err(error) if error.is_disk_full() => {
+                    partial.remove();
+                    return Err(Error::Options(format!("{error}; {}", full_disk_remedy(store, options))));
+                }
+                made => made?,
+            };
+            let next = with_features(&manifest, options, &files);
+            durable::write_file(&partial.manifest(), &next.encode())?;
+            partial.place(&next)?;
+            (next, chunks_kept)
+        }
+    };
+    durable::rename(&partial.manifest(), &root.join(files::MANIFEST))?;
+    partial.remove();
+    let added = next.files.iter().filter(|file| is_added(&manifest, file));
+    Ok(AddedFeatures {
+        nodes: next.nodes,
+        dim: options.kind.dim(&next),
+        bytes: added.map(|file| file.bytes).sum(),
+        chunks_kept,
+    })
+}
+
+/// The folder in which features grow, until they are complete.
+pub fn partial_folder(store: &Store) -> PathBuf {
+    store.path().join(files::FEATURES_PARTIAL)
+}
+
+fn check_store(root: &Path, manifest: &Manifest) -> Result<()> {
+    let unfit = |what: &str| Err(Error::input(root, Position::Whole, what));
+    if manifest.features.is_some() {
+        return unfit(
+            "the nodes have features already, and those of a store are not replaced; ingest the graph once more, without \
+             --features, for a store to add others to",
+        );
+    }
+    if !manifest.is_whole() {
+        return unfit(
+            "the store is a slice of its graph, and features are computed from all edges; generate it without --only-chunks",
+        );
+    }
+    Ok(())
+}
+
+fn full_disk_remedy(store: &Store, options: &AddFeatures) -> String {
+    let dim = options.kind.dim(store.manifest());
+    let row = u64::from(FeatureLayout::new(options.dtype, dim).stride);
+    let hops = match &options.kind {
+        FeatureKind::Degrees => 0,
+        FeatureKind::FastRp(fastrp) => fastrp.hop_weights.len().saturating_sub(1) as u64,
+    };
+    let bytes = store.manifest().nodes * (row + hops * u64::from(dim) * 4);
+    format!(
+        "these features take {} MiB of disk while they are computed: free some, or compute fewer values with --dim or in fewer \
+         bytes with --dtype; what was made is removed",
+        bytes.div_ceil(1 << 20)
+    )
+}
+
+/// What tells whether files of an earlier run are those that this one would make.
+fn recipe(options: &AddFeatures, manifest_digest: u64) -> String {
+    format!(
+        "{} {} --dtype {} of manifest {manifest_digest:016x}\n",
+        options.writer,
+        options.kind,
+        options.dtype.name()
+    )
+}
+
+/// The manifest of the store with features.
+fn with_features(manifest: &Manifest, options: &AddFeatures, made: &[Finished]) -> Manifest {
+    let layout = FeatureLayout::new(options.dtype, options.kind.dim(manifest));
+    let mut next = manifest.clone();
+    next.writer = format!("{}; features: {} {}", manifest.writer, options.writer, options.kind);
+    next.features = Some(FeatureSpec {
+        dim: layout.dim,
+        dtype: layout.dtype,
+        row_stride: layout.stride,
+        source: FeatureSource::Stored,
+    });
+    let entry = |(chunk, file): (u32, &Finished)| FileEntry {
+        path: files::of_chunk(ChunkId(chunk), "features"),
+        bytes: file.bytes,
+        digest: file.digest,
+    };
+    next.files.extend((0..).zip(made).map(entry));
+    next.files.sort_by(|a, b| a.path.cmp(&b.path));
+    next.check().expect("features make a valid manifest no other");
+    next
+}
+
+/// Whether a file is not in the manifest before.
+fn is_added(before: &Manifest, file: &FileEntry) -> bool {
+    before
+        .files
+        .binary_search_by(|other| other.path.cmp(&file.path))
+        .is_err()
+}
+
+/// The folder in which features grow.
+struct Partial<'a> {
+    root: &'a Path,
+    path: PathBuf,
+}
+
+impl Partial<'_> {
+    /// Where the next manifest waits for its place.
+    fn manifest(&self) -> PathBuf {
+        self.path.join(files::MANIFEST)
+    }
+
+    /// A folder in it, which is made if need be.
+    fn folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.path.join(name);
+        durable::create_folder(&folder)?;
+        durable::sync_folder(&self.path)?;
+        Ok(folder)
+    }
+
+    /// Keeps what a run of the same recipe left, and removes all else.
+    fn begin(&self, recipe: &str) -> Result<()> {
+        let file = self.path.join(RECIPE);
+        if regular::read_if_there(&file)?.is_some_and(|found| found == recipe.as_bytes()) {
+            return Ok(());
+        }
+        // The folder itself stays: its lock is what keeps others out.
+        durable::empty_folder(&self.path)?;
+        durable::sync_folder(&self.path)?;
+        durable::write_file(&file, recipe.as_bytes())
+    }
+
+    /// The next manifest, if an earlier run came so far.
+    fn finished_manifest(&self) -> Result<Option<Manifest>> {
+        let path = self.manifest();
+        Ok(regular::read_if_there(&path)?.and_then(|bytes| Manifest::decode(&bytes).ok()))
+    }
+
+    /// Computes the rows of all chunks; returns their files, and how many of them there were.
+    fn make(&self, store: &Store, options: &AddFeatures, progress: &dyn Progress) -> Result<(Vec<Finished>, u32)> {
+        let layout = FeatureLayout::new(options.dtype, options.kind.dim(store.manifest()));
+        let folder = self.folder(ROWS)?;
+        let mut rows = ChunkRows::new(store.chunks(), &folder, layout);
+        let first = rows.keep_finished()?;
+        let kept = rows.finished().len() as u32;
+        if kept < store.chunks().chunks() {
+            match &options.kind {
+                FeatureKind::Degrees => degrees::make(store, &mut rows, first, options.budget, progress)?,
+                FeatureKind::FastRp(fastrp) => {
+                    let hop = |number: usize| self.folder(&format!("hop-{number}"));
+                    fastrp::make(store, fastrp, &hop, &mut rows, first, options.budget, progress)?;
+                }
+            }
+            rows.complete()?;
+        }
+        Ok((rows.finished().to_vec(), kept))
+    }
+
+    /// Moves rows to their places, as far as they are not there, and checks that they are those that `next` lists.
+    fn place(&self, next: &Manifest) -> Result<()> {
+        for chunk in (0..next.chunks.len() as u32).map(ChunkId) {
+            let path = files::of_chunk(chunk, "features");
+            let made = self.path.join(ROWS).join(files::aggregate(chunk));
+            if made.exists() {
+                durable::rename(&made, &self.root.join(&path))?;
+            }
+            files::open(self.root, files::entry(next, &path))?;
+        }
+        Ok(())
+    }
+
+    /// Removes what is left, as far as that can be done: it is no part of the store.
+    fn remove(&self) {
+        if let Err(error) = durable::remove_folder(&self.path) {
+            tracing::warn!("{error}");
+        }
+    }
+}

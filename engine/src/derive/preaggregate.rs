@@ -1,0 +1,208 @@
+//! Pre-aggregated features: made for a store that is complete, kept beside its chunks, opened again.
+//!
+//! The first layer's aggregation of raw features needs no gradient, so it can be computed once and for all. What it buys:
+//! a minibatch reads the rows of one hop less, and a partition sees its halo nodes' neighbourhoods exactly.
+//!
+//! ```text
+//! NAME.grappa/aggregates/mean.partial/    while it is made
+//!     chunk-<i>                           complete files, synced one by one
+//! NAME.grappa/aggregates/mean/            after one rename
+//!     chunk-<i>, index
+//! ```
+//!
+//! A run that was killed is continued by the next one: it keeps the files that are complete and of the wanted kind. The
+//! same bytes come out of it, whatever the memory and the number of threads. A run that finds the disk full removes what it
+//! has made: it would only keep other programs from writing.
+//!
+//! Aggregates that replace others take their place by two renames: `mean` becomes `mean.old.partial`, which is removed in the
+//! end, and `mean.partial` becomes `mean`. A run killed in between leaves a store without aggregates, and with all that the
+//! next run needs to finish at once.
+
+use std::{fs, io::ErrorKind, ops::Range, path::Path};
+
+use grappa_formats::{
+    aggregates::{AggregateFile, AggregateIndex, AggregateKind},
+    features::FeatureLayout,
+    manifest::FeatureDtype,
+};
+use grappa_io::{
+    Error, Position, Result,
+    durable::{self, FolderLock},
+    machine::free_disk_bytes,
+    progress::Progress,
+};
+use grappa_storage::{
+    Store,
+    aggregates::{folder, manifest_digest, partial_folder},
+    chunk_rows::{ChunkRows, Finished},
+    files, no_features,
+    writer::with_suffix,
+};
+use serde::Serialize;
+
+use crate::aggregate::{Budget, GcnSum, Mean, NodeRows, ScaledRows, StoreFeatures, Sum, aggregate};
+
+/// What to aggregate, and how to store it.
+#[derive(Debug, Clone, Copy)]
+pub struct AggregateOptions {
+    /// How the rows of in-neighbours become one.
+    pub kind: AggregateKind,
+    /// How values are stored; as the features are by default.
+    pub dtype: Option<FeatureDtype>,
+    /// Memory and threads to use.
+    pub budget: Budget,
+    /// Make them again where there are some.
+    pub replace: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Aggregated {
+    /// Nodes, one row each.
+    pub nodes: u64,
+    /// Length of the files in bytes.
+    pub bytes: u64,
+    /// Chunks that an earlier run had finished.
+    pub chunks_kept: u32,
+}
+
+/// The bytes that pre-aggregated features of a store would take on disk, about.
+///
+/// # Errors
+/// If the store has no features.
+pub fn aggregate_bytes(store: &Store, dtype: Option<FeatureDtype>) -> Result<u64> {
+    Ok(store.manifest().nodes * u64::from(layout(store, dtype)?.stride))
+}
+
+/// Computes pre-aggregated features and adds them to the store. The disk reads the features of the whole graph as often as
+/// [`crate::aggregate`] says.
+///
+/// # Errors
+/// If there are some already and they are not to be replaced, the store has no features or is a slice, the memory or the disk
+/// is too small, or a file can't be read or written. What is finished then stays, and the next run goes on with it; but not if
+/// the disk is full.
+pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Progress) -> Result<Aggregated> {
+    let target = folder(store, options.kind);
+    let old = with_suffix(&target, files::AGGREGATES_OLD);
+    if target.exists() {
+        // Of a run that was killed when it had replaced them.
+        durable::remove_folder(&old)?;
+    }
+    check_absent(&target, options.replace)?;
+    let layout = layout(store, options.dtype)?;
+    let features = StoreFeatures::open(store)?;
+    let partial = partial_folder(store, options.kind);
+    let _lock = FolderLock::wait(&partial)?;
+    if let Err(error) = check_absent(&target, options.replace) {
+        // Another process made them meanwhile; the folder was made for nothing, and goes if it is empty.
+        let _ = fs::remove_dir(&partial);
+        return Err(error);
+    }
+    let mut writer = ChunkRows::new(store.chunks(), &partial, layout);
+    let made =
+        check_disk(store, layout, &partial).and_then(|()| make(store, options, &features, &mut writer, progress));
+    let (files, kept) = match made {
+        Err(error) if error.is_disk_full() => {
+            drop(writer);
+            durable::remove_folder(&partial)?;
+            return Err(Error::Options(format!("{error}; {}", full_disk_remedy(store, layout))));
+        }
+        made => made?,
+    };
+    durable::remove_folder(&old)?;
+    if target.exists() {
+        durable::rename(&target, &old)?;
+    }
+    durable::rename(&partial, &target)?;
+    durable::sync_folder(store.path())?;
+    durable::remove_folder(&old)?;
+    Ok(Aggregated {
+        nodes: store.manifest().nodes,
+        bytes: files.iter().map(|file| file.bytes).sum(),
+        chunks_kept: kept,
+    })
+}
+
+/// Computes the rows that are missing, and writes the index. Returns the files, and how many there were before.
+fn make(
+    store: &Store,
+    options: &AggregateOptions,
+    features: &StoreFeatures<'_>,
+    writer: &mut ChunkRows,
+    progress: &dyn Progress,
+) -> Result<(Vec<AggregateFile>, u32)> {
+    let first = writer.keep_finished()?;
+    let kept = writer.finished().len() as u32;
+    let width = features.width();
+    let budget = Budget {
+        memory: options.budget.memory.saturating_sub(writer.memory()),
+        ..options.budget
+    };
+    let sink = &mut |nodes: Range<u64>, rows: &mut [f32]| writer.write(nodes, rows);
+    match options.kind {
+        AggregateKind::Mean => aggregate(store, features, None, &Mean { width }, first, budget, progress, sink)?,
+        AggregateKind::Sum => aggregate(store, features, None, &Sum { width }, first, budget, progress, sink)?,
+        AggregateKind::Gcn => {
+            let scaled = ScaledRows::new(features, store)?;
+            let reduce = GcnSum { width };
+            aggregate(store, &scaled, None, &reduce, first, budget, progress, sink)?;
+        }
+    }
+    writer.complete()?;
+    let listed = |file: &Finished| AggregateFile {
+        bytes: file.bytes,
+        digest: file.digest,
+    };
+    let files: Vec<_> = writer.finished().iter().map(listed).collect();
+    let index = AggregateIndex {
+        kind: options.kind,
+        manifest_digest: manifest_digest(store.path())?,
+        files: files.clone(),
+    };
+    durable::write_file(&writer.folder().join(files::AGGREGATE_INDEX), &index.encode())?;
+    Ok((files, kept))
+}
+
+/// Fails if the disk has no room for the rows that `partial` lacks: better now than after hours.
+fn check_disk(store: &Store, layout: FeatureLayout, partial: &Path) -> Result<()> {
+    let mut missing = store.manifest().nodes * u64::from(layout.stride);
+    for entry in fs::read_dir(partial).map_err(Error::io("list", partial))? {
+        let metadata = entry
+            .and_then(|entry| entry.metadata())
+            .map_err(Error::io("list", partial))?;
+        missing = missing.saturating_sub(metadata.len());
+    }
+    match free_disk_bytes(partial) {
+        Some(free) if free < missing => Err(Error::io("make aggregates in", partial)(ErrorKind::StorageFull.into())),
+        _ => Ok(()),
+    }
+}
+
+fn full_disk_remedy(store: &Store, layout: FeatureLayout) -> String {
+    let bytes = store.manifest().nodes * u64::from(layout.stride);
+    let free = match free_disk_bytes(store.path()) {
+        Some(free) => format!(", of which {} MiB are free now", free >> 20),
+        None => String::new(),
+    };
+    format!(
+        "aggregates of type {} take {} MiB of disk{free}: free some, store them in fewer bytes with --dtype f16 or int8, or \
+         train without them with --first-hop sampled",
+        layout.dtype.name(),
+        bytes.div_ceil(1 << 20)
+    )
+}
+
+fn check_absent(target: &Path, replace: bool) -> Result<()> {
+    if target.exists() && !replace {
+        let what = "these aggregates exist; use them, or make them again with --replace";
+        return Err(Error::input(target, Position::Whole, what));
+    }
+    Ok(())
+}
+
+fn layout(store: &Store, dtype: Option<FeatureDtype>) -> Result<FeatureLayout> {
+    match &store.manifest().features {
+        Some(spec) => Ok(FeatureLayout::new(dtype.unwrap_or(spec.dtype), spec.dim)),
+        None => Err(no_features(store.path())),
+    }
+}

@@ -1,0 +1,401 @@
+//! Features and labels as arrays, from the order of the store to that of the external ids.
+//!
+//! ```text
+//! pass 1, each worker: take the next chunk; append (place in shard, row) of each of its nodes to the shard of its rank
+//! pass 2, each worker: take the next shard; put its rows in their places; write them where they belong
+//! ```
+//!
+//! The mirror of how they came in: rows are read, spilled beside the new file, read back and written, each time in large
+//! pieces, in the memory that the budget names. A shard is a range of ranks.
+
+use std::{
+    fs::File,
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use grappa_build::generate::write_features;
+use grappa_formats::{
+    ChunkId, ChunkSpan, NodeId,
+    features::{FeatureLayout, FeaturesMeta},
+    manifest::{FeatureDtype, FeatureSource, LabelKind, LabelSpec},
+};
+use grappa_io::{
+    Error, Position, Result,
+    durable::{self, Temporary},
+    npy,
+    progress::{Progress, check_stopped},
+    workers,
+};
+use grappa_storage::{Store, files};
+use grappa_synthetic::{Generator, Recipe};
+
+use crate::export::{
+    ExportBudget, Exported, expect_whole, pool,
+    spill::{Buffers, Spill},
+};
+
+/// Bytes of rows read at a time.
+const READ_BYTES: usize = 1 << 20;
+/// Spill buffers smaller than this would spend their time in system calls.
+const BUFFER_BYTES_MIN: u64 = 4 << 10;
+const BUFFER_BYTES_MAX: u64 = 256 << 10;
+
+/// Writes the features of all nodes to the new file `path`: a NumPy array of one row a node, in f16 if they are stored so,
+/// else in f32.
+pub fn export_features(store: &Store, path: &Path, budget: &ExportBudget, progress: &dyn Progress) -> Result<Exported> {
+    let manifest = store.manifest();
+    let Some(spec) = &manifest.features else {
+        return Err(Error::input(
+            store.path(),
+            Position::Whole,
+            "the nodes have no features",
+        ));
+    };
+    if spec.source == FeatureSource::Procedural {
+        let generator = Generator::new(Recipe::from_json(&manifest.generator)?)?;
+        let bytes = pool(budget.threads)?.install(|| write_features(&generator, spec.dim as usize, path, progress))?;
+        return Ok(Exported {
+            rows: manifest.nodes,
+            bytes,
+        });
+    }
+    let layout = FeatureLayout {
+        dtype: spec.dtype,
+        dim: spec.dim,
+        stride: spec.row_stride,
+    };
+    progress.stage(
+        "reading features",
+        Some(manifest.nodes.saturating_mul(u64::from(layout.stride))),
+    );
+    let column = FeatureColumn { store, layout };
+    export_column(store, path, &column, &column.header(), budget, progress)
+}
+
+/// Writes the labels of all nodes to the new file `path`. One class a node: a NumPy array of int64, -1 for none. Sets of
+/// classes: an array of int8, one column a class, 1 for the classes of the node, and -1 in all columns if it is unlabelled.
+pub fn export_labels(store: &Store, path: &Path, budget: &ExportBudget, progress: &dyn Progress) -> Result<Exported> {
+    let manifest = store.manifest();
+    let Some(spec) = manifest.labels else {
+        return Err(Error::input(store.path(), Position::Whole, "the nodes have no labels"));
+    };
+    progress.stage(
+        "reading labels",
+        Some(manifest.nodes.saturating_mul(u64::from(spec.row_bytes()))),
+    );
+    let column = LabelColumn { store, spec };
+    export_column(store, path, &column, &column.header(), budget, progress)
+}
+
+/// Rows of nodes, as they are exported.
+pub(super) trait Column: Sync {
+    /// What the rows are called.
+    fn name(&self) -> &'static str;
+
+    /// Length of an exported row in bytes.
+    fn row_bytes(&self) -> usize;
+
+    /// Shows the rows of a chunk, in order, to `each`.
+    fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
+}
+
+struct FeatureColumn<'a> {
+    store: &'a Store,
+    layout: FeatureLayout,
+}
+
+impl FeatureColumn<'_> {
+    /// Whether the bits of the store's rows are those of the array.
+    fn is_verbatim(&self) -> bool {
+        matches!(self.layout.dtype, FeatureDtype::F32 | FeatureDtype::F16)
+    }
+
+    fn header(&self) -> [u8; npy::HEADER_BYTES] {
+        let descr = if self.layout.dtype == FeatureDtype::F16 {
+            "<f2"
+        } else {
+            "<f4"
+        };
+        npy::header(descr, &[self.store.manifest().nodes, self.layout.dim.into()])
+    }
+}
+
+impl Column for FeatureColumn<'_> {
+    fn name(&self) -> &'static str {
+        "features"
+    }
+
+    fn row_bytes(&self) -> usize {
+        match self.is_verbatim() {
+            true => self.layout.row_bytes(),
+            false => 4 * self.layout.dim as usize,
+        }
+    }
+
+    fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let file = self.store.file(&files::of_chunk(span.chunk, "features"))?;
+        let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+        meta.span.expect(&span).map_err(Error::format(file.path()))?;
+        let stride = self.layout.stride as usize;
+        let mut stored = vec![0; (READ_BYTES / stride).max(1) * stride];
+        let (mut values, mut bytes) = (vec![0.0; self.layout.dim as usize], Vec::new());
+        let (mut at, end) = (0, span.rows * stride as u64);
+        while at < end {
+            let part = &mut stored[..(end - at).min((READ_BYTES / stride).max(1) as u64 * stride as u64) as usize];
+            file.read_at(part, at)?;
+            for row in part.chunks_exact(stride) {
+                if self.is_verbatim() {
+                    each(&row[..self.layout.row_bytes()])?;
+                } else {
+                    self.layout.decode_row(row, &mut values);
+                    bytes.clear();
+                    bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+                    each(&bytes)?;
+                }
+            }
+            at += part.len() as u64;
+            progress.advance(part.len() as u64, 0);
+            check_stopped(progress)?;
+        }
+        Ok(())
+    }
+}
+
+struct LabelColumn<'a> {
+    store: &'a Store,
+    spec: LabelSpec,
+}
+
+impl LabelColumn<'_> {
+    fn header(&self) -> [u8; npy::HEADER_BYTES] {
+        let nodes = self.store.manifest().nodes;
+        match self.spec.kind {
+            LabelKind::Single => npy::header("<i8", &[nodes]),
+            LabelKind::Multi => npy::header("|i1", &[nodes, self.spec.classes.into()]),
+        }
+    }
+}
+
+impl Column for LabelColumn<'_> {
+    fn name(&self) -> &'static str {
+        "labels"
+    }
+
+    fn row_bytes(&self) -> usize {
+        match self.spec.kind {
+            LabelKind::Single => 8,
+            LabelKind::Multi => self.spec.classes as usize,
+        }
+    }
+
+    fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let path = self.store.path().join(files::of_chunk(span.chunk, "labels"));
+        let chunk = self.store.chunk_in_order(span.chunk)?;
+        let labels = chunk.labels().expect("the manifest has labels");
+        if labels.meta().spec != self.spec {
+            let what = format!("the file has {:?}, the manifest {:?}", labels.meta().spec, self.spec);
+            return Err(Error::input(path, Position::Whole, what));
+        }
+        let mut row_of_set = vec![0u8; self.row_bytes()];
+        for row in 0..span.rows {
+            match self.spec.kind {
+                LabelKind::Single => {
+                    let class = labels.single(row)?;
+                    each(&class.map_or(-1, i64::from).to_le_bytes())?;
+                }
+                LabelKind::Multi => {
+                    match labels.multi(row)? {
+                        Some(set) => {
+                            row_of_set.fill(0);
+                            set.iter().for_each(|class| row_of_set[class as usize] = 1);
+                        }
+                        None => row_of_set.fill(u8::MAX),
+                    }
+                    each(&row_of_set)?;
+                }
+            }
+        }
+        progress.advance(span.rows * u64::from(self.spec.row_bytes()), 0);
+        check_stopped(progress)
+    }
+}
+
+/// The division of ranks into shards.
+#[derive(Debug, Clone, Copy)]
+struct Shards {
+    nodes: u64,
+    /// Rows of a shard; the last may have fewer.
+    rows: u64,
+    /// Bytes of a worker's buffer for one shard.
+    buffer_bytes: u64,
+}
+
+impl Shards {
+    /// Shards of which each worker can hold one in half of its share of the memory; the other half is for buffers.
+    fn new(nodes: u64, row_bytes: usize, budget: &ExportBudget) -> Self {
+        let share = budget.memory / budget.threads as u64 / 2;
+        let rows = (share / row_bytes as u64).clamp(1, nodes.max(1));
+        let buffer_bytes = (share / nodes.div_ceil(rows).max(1)).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
+        Self {
+            nodes,
+            rows,
+            buffer_bytes,
+        }
+    }
+
+    fn count(&self) -> u32 {
+        u32::try_from(self.nodes.div_ceil(self.rows)).expect("the budget is not smaller than that")
+    }
+
+    /// How many rows a shard has.
+    fn len(&self, shard: u32) -> u64 {
+        self.rows.min(self.nodes - u64::from(shard) * self.rows)
+    }
+}
+
+/// Writes a column to the new file `path`, after the header of an array.
+pub(super) fn export_column(
+    store: &Store,
+    path: &Path,
+    column: &dyn Column,
+    header: &[u8; npy::HEADER_BYTES],
+    budget: &ExportBudget,
+    progress: &dyn Progress,
+) -> Result<Exported> {
+    expect_whole(store, column.name())?;
+    let array = Temporary::create(path)?;
+    array
+        .file
+        .write_all_at(header, 0)
+        .map_err(Error::io("write", &array.path))?;
+    let target = Target {
+        file: &array.file,
+        path: &array.path,
+        first_byte: header.len() as u64,
+    };
+    let bytes = write_column(store, target, column, durable::parent(path), budget, progress)?;
+    array.finish()?;
+    Ok(Exported {
+        rows: store.manifest().nodes,
+        bytes: header.len() as u64 + bytes,
+    })
+}
+
+/// Where rows go in the order of external ids.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) file: &'a File,
+    pub(super) path: &'a Path,
+    /// Where the first row goes.
+    pub(super) first_byte: u64,
+}
+
+/// Writes the rows of a column, which lie in an unnamed file in the folder `scratch` in between. Returns how many bytes they
+/// are.
+pub(super) fn write_column(
+    store: &Store,
+    target: Target<'_>,
+    column: &dyn Column,
+    scratch: &Path,
+    budget: &ExportBudget,
+    progress: &dyn Progress,
+) -> Result<u64> {
+    let nodes = store.manifest().nodes;
+    let shards = Shards::new(nodes, column.row_bytes(), budget);
+    let work = Work {
+        store,
+        column,
+        shards,
+        spill: Spill::create(scratch, 1 + column.row_bytes().div_ceil(8), shards.count())?,
+        progress,
+    };
+    work.scatter(budget.threads)?;
+    let bytes = nodes.saturating_mul(column.row_bytes() as u64);
+    progress.stage(&format!("writing {}", column.name()), Some(bytes));
+    let shards: Vec<u32> = (0..work.shards.count()).collect();
+    workers::for_each(budget.threads, &shards, |shard| work.gather(shard, target))?;
+    Ok(bytes)
+}
+
+struct Work<'a> {
+    store: &'a Store,
+    column: &'a dyn Column,
+    shards: Shards,
+    spill: Spill,
+    progress: &'a dyn Progress,
+}
+
+impl Work<'_> {
+    /// Pass 1.
+    fn scatter(&self, threads: usize) -> Result<()> {
+        let next_chunk = AtomicU64::new(0);
+        let chunks = self.store.chunks();
+        workers::run(threads, |turn| {
+            let mut buffers = Buffers::new(&self.spill, self.shards.count(), self.shards.buffer_bytes as usize);
+            while turn.goes_on() {
+                let chunk = next_chunk.fetch_add(1, Ordering::Relaxed);
+                if chunk >= u64::from(chunks.chunks()) {
+                    break;
+                }
+                let span = ChunkSpan::of(chunks, ChunkId(chunk as u32));
+                let mut node = span.first_node.0;
+                self.column.rows(span, self.progress, &mut |row| {
+                    let rank = self.store.ids().rank(NodeId(node))?;
+                    let record = buffers.push((rank / self.shards.rows) as u32)?;
+                    record[0] = rank % self.shards.rows;
+                    let words: &mut [u8] = bytemuck::cast_slice_mut(&mut record[1..]);
+                    words[..row.len()].copy_from_slice(row);
+                    words[row.len()..].fill(0);
+                    node += 1;
+                    Ok(())
+                })?;
+            }
+            buffers.flush_all()
+        })
+    }
+
+    /// Pass 2, for one shard.
+    fn gather(&self, shard: u32, target: Target<'_>) -> Result<()> {
+        let row_bytes = self.column.row_bytes();
+        let mut places = vec![0; self.shards.len(shard) as usize * row_bytes];
+        let mut words = Vec::new();
+        for piece in self.spill.pieces(shard) {
+            self.spill.read(piece, &mut words)?;
+            for record in words.chunks_exact(self.spill.record_words) {
+                let row: &[u8] = bytemuck::cast_slice(&record[1..]);
+                let at = record[0] as usize * row_bytes;
+                places[at..at + row_bytes].copy_from_slice(&row[..row_bytes]);
+            }
+        }
+        let at = target.first_byte + u64::from(shard) * self.shards.rows * row_bytes as u64;
+        target
+            .file
+            .write_all_at(&places, at)
+            .map_err(Error::io("write", target.path))?;
+        self.progress.advance(places.len() as u64, 0);
+        check_stopped(self.progress)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_cover_all_ranks_within_the_budget() {
+        for (nodes, row_bytes, memory) in [
+            (0, 8, 1 << 20),
+            (1, 8, 1 << 20),
+            (1_000_000, 512, 16 << 20),
+            (10, 1 << 20, 1),
+        ] {
+            let budget = ExportBudget { threads: 2, memory };
+            let shards = Shards::new(nodes, row_bytes, &budget);
+            let rows: u64 = (0..shards.count()).map(|shard| shards.len(shard)).sum();
+            assert_eq!(rows, nodes);
+            assert!(shards.rows == 1 || shards.rows * row_bytes as u64 <= memory / 4);
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! Edges as text or arrays.
+//!
+//! Chunk by chunk and row by row, in blocks of so many edges, whatever rows they are of: even a row of 10^9 edges is
+//! written by all threads, and memory is bounded by some MB a thread and the pages of the external ids. Integer ids in
+//! random order cost arithmetic; a dictionary is looked up for every source.
+
+use std::{io::Write, path::Path, sync::Arc};
+
+use grappa_formats::{ChunkId, NodeId, manifest::ExternalIds};
+use grappa_io::{
+    Error, Position, Result,
+    blocks::{NewFile, Planned, write_in_order},
+    npy,
+    progress::{Progress, check_stopped},
+};
+use grappa_storage::{Chunk, Store};
+
+use crate::export::{ExportBudget, Exported, id_descr, pool};
+
+/// Edges in a block: 1 MiB of them in binary.
+const BLOCK_EDGES: u64 = 1 << 16;
+
+/// How edges are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EdgeFormat {
+    /// A line for each edge: source, tab, destination and, if there are weights, tab, weight.
+    Tsv,
+    /// The same with commas, below a header; strings in quotes where that is needed.
+    Csv,
+    /// A NumPy array of integers, one row for each edge: source, destination.
+    Npy,
+    /// A NumPy array of f32: the weight of each edge.
+    NpyWeights,
+}
+
+/// Writes all edges of the store to the new file `path`.
+pub fn export_edges(
+    store: &Store,
+    path: &Path,
+    format: EdgeFormat,
+    budget: &ExportBudget,
+    progress: &dyn Progress,
+) -> Result<Exported> {
+    let edges = store.manifest().edges;
+    let writer = EdgeWriter::new(store, format)?;
+    let header = |payload: u64| match format {
+        EdgeFormat::Tsv | EdgeFormat::Csv => writer.header.clone(),
+        EdgeFormat::Npy => npy::header(writer.descr, &[payload / 16, 2]).to_vec(),
+        EdgeFormat::NpyWeights => npy::header(writer.descr, &[payload / 4]).to_vec(),
+    };
+    let file = NewFile {
+        path,
+        header_bytes: header(0).len(),
+        progress,
+    };
+    writer.start(progress);
+    let plan = Spans::new(store);
+    let payload = pool(budget.threads)?.install(|| {
+        file.write(
+            plan.planner(),
+            |span, buffers, out| writer.append(span, buffers, out),
+            header,
+        )
+    })?;
+    Ok(Exported {
+        rows: edges,
+        bytes: payload + file.header_bytes as u64,
+    })
+}
+
+/// Writes all edges of the store as text to `out`, such as standard output.
+pub fn print_edges(
+    store: &Store,
+    out: &mut (impl Write + Send),
+    budget: &ExportBudget,
+    progress: &dyn Progress,
+) -> Result<Exported> {
+    let writer = EdgeWriter::new(store, EdgeFormat::Tsv)?;
+    writer.start(progress);
+    let mut bytes = writer.header.len() as u64;
+    let failed = |e| Error::io("write to", "standard output")(e);
+    out.write_all(&writer.header).map_err(failed)?;
+    let plan = Spans::new(store);
+    pool(budget.threads)?.install(|| {
+        write_in_order(
+            plan.planner(),
+            |span, buffers, out| writer.append(span, buffers, out),
+            |block, edges| {
+                out.write_all(block).map_err(failed)?;
+                bytes += block.len() as u64;
+                progress.advance(block.len() as u64, edges);
+                check_stopped(progress)
+            },
+        )
+    })?;
+    Ok(Exported {
+        rows: store.manifest().edges,
+        bytes,
+    })
+}
+
+/// Consecutive edges of a chunk.
+struct Span {
+    chunk: Arc<Chunk>,
+    /// The first edge's row,
+    row: u64,
+    /// and how many edges of that row come before it.
+    skipped: u64,
+    /// How many edges, of that row and of those that follow.
+    edges: u64,
+    /// The row after the last.
+    row_end: u64,
+}
+
+/// Divides all edges into spans.
+struct Spans<'a> {
+    store: &'a Store,
+    chunks: Vec<ChunkId>,
+    /// The chunk that is being divided, and where its next span starts.
+    current: Option<(Arc<Chunk>, u64, u64)>,
+    /// Edges of all spans so far.
+    edges: u64,
+}
+
+impl<'a> Spans<'a> {
+    fn new(store: &'a Store) -> Self {
+        let mut chunks: Vec<_> = store.present_chunks().collect();
+        chunks.reverse();
+        Self {
+            store,
+            chunks,
+            current: None,
+            edges: 0,
+        }
+    }
+
+    fn planner(mut self) -> impl FnMut() -> Result<Option<Planned<Span>>> + Send {
+        move || self.next()
+    }
+
+    fn next(&mut self) -> Result<Option<Planned<Span>>> {
+        loop {
+            let Some((chunk, row, skipped)) = self.current.take() else {
+                let Some(next) = self.chunks.pop() else {
+                    return self.expect_all().map(|()| None);
+                };
+                self.current = Some((Arc::new(self.store.chunk_in_order(next)?), 0, 0));
+                continue;
+            };
+            if let Some(span) = self.span(chunk, row, skipped)? {
+                self.edges += span.edges;
+                return Ok(Some(Planned {
+                    edges: span.edges,
+                    block: span,
+                }));
+            }
+        }
+    }
+
+    /// Fails unless the spans had all edges. Damage that leaves their number as it is goes unnoticed here.
+    fn expect_all(&self) -> Result<()> {
+        let expected = self.store.manifest().edges;
+        if self.edges == expected {
+            return Ok(());
+        }
+        Err(damaged(
+            self.store,
+            format!("{} of {expected} edges are there", self.edges),
+        ))
+    }
+
+    /// The span that starts there, unless no edges follow.
+    fn span(&mut self, chunk: Arc<Chunk>, row: u64, skipped: u64) -> Result<Option<Span>> {
+        let rows = chunk.rows();
+        let (mut at, mut before, mut edges) = (row, skipped, 0);
+        // The row's own degree: a damaged row is an empty one, whatever the directory says.
+        for sources in rows.range(row..rows.rows()) {
+            let degree = sources?.degree();
+            let taken = (degree - before).min(BLOCK_EDGES - edges);
+            edges += taken;
+            before += taken;
+            if before < degree {
+                break;
+            }
+            at += 1;
+            before = 0;
+            if edges == BLOCK_EDGES {
+                break;
+            }
+        }
+        if edges == 0 {
+            return Ok(None);
+        }
+        self.current = Some((Arc::clone(&chunk), at, before));
+        Ok(Some(Span {
+            chunk,
+            row,
+            skipped,
+            edges,
+            row_end: if before > 0 { at + 1 } else { at },
+        }))
+    }
+}
+
+/// What a thread reuses from span to span.
+#[derive(Default)]
+struct Buffers {
+    sources: Vec<u64>,
+    /// Of as many edges, if they have weights.
+    weights: Vec<f32>,
+    positions: Vec<u64>,
+    target: Vec<u8>,
+    id: Vec<u8>,
+}
+
+struct EdgeWriter<'a> {
+    store: &'a Store,
+    format: EdgeFormat,
+    strings: bool,
+    weighted: bool,
+    /// The first line of text.
+    header: Vec<u8>,
+    /// NumPy's name of the type of values.
+    descr: &'static str,
+}
+
+impl<'a> EdgeWriter<'a> {
+    fn new(store: &'a Store, format: EdgeFormat) -> Result<Self> {
+        let manifest = store.manifest();
+        let strings = manifest.ids.external == ExternalIds::String;
+        let descr = match format {
+            EdgeFormat::Npy => id_descr(store)?,
+            EdgeFormat::NpyWeights if manifest.weighted => "<f4",
+            EdgeFormat::NpyWeights => {
+                let what = "the edges have no weights";
+                return Err(Error::input(store.path(), Position::Whole, what));
+            }
+            EdgeFormat::Tsv | EdgeFormat::Csv => "",
+        };
+        // Without a header, an edge between two nodes called `source` and `target` would be taken for one.
+        let header: &[u8] = match (format, manifest.weighted) {
+            (EdgeFormat::Csv, false) => b"source,target\n",
+            (EdgeFormat::Csv, true) => b"source,target,weight\n",
+            (_, false) if strings => b"source\ttarget\n",
+            (_, true) if strings => b"source\ttarget\tweight\n",
+            _ => b"",
+        };
+        Ok(Self {
+            store,
+            format,
+            strings,
+            weighted: manifest.weighted,
+            header: header.to_vec(),
+            descr,
+        })
+    }
+
+    fn start(&self, progress: &dyn Progress) {
+        let edges = self.store.manifest().edges;
+        match self.format {
+            EdgeFormat::Tsv | EdgeFormat::Csv => progress.stage("writing edges", None),
+            EdgeFormat::Npy => progress.stage("writing edges", Some(edges * 16)),
+            EdgeFormat::NpyWeights => progress.stage("writing weights", Some(edges * 4)),
+        }
+    }
+
+    fn append(&self, span: &Span, buffers: &mut Buffers, out: &mut Vec<u8>) -> Result<()> {
+        let rows = span.chunk.rows();
+        let first_node = span.chunk.span().first_node.0;
+        let weights = span.chunk.weights().filter(|_| self.format != EdgeFormat::Npy);
+        let mut edge = match &weights {
+            Some(weights) => weights.range(span.row, &rows)?.start + span.skipped,
+            None => 0,
+        };
+        let (mut skipped, mut left) = (span.skipped, span.edges);
+        for (row, sources) in (span.row..).zip(rows.range(span.row..span.row_end)) {
+            let sources = sources?;
+            let count = (sources.degree() - skipped).min(left);
+            buffers.sources.clear();
+            if count == sources.degree() {
+                sources.decode_into(&mut buffers.sources);
+            } else {
+                buffers.positions.clear();
+                buffers.positions.extend(skipped..skipped + count);
+                sources.get_many(&buffers.positions, &mut buffers.sources);
+            }
+            buffers.weights.clear();
+            if let Some(weights) = &weights {
+                if edge + count > weights.meta().edges {
+                    return Err(damaged(self.store, "there are more edges than weights".into()));
+                }
+                buffers.weights.resize(count as usize, 0.0);
+                weights.copy(edge..edge + count, &mut buffers.weights)?;
+            }
+            self.append_row(NodeId(first_node + row), buffers, out)?;
+            edge += count;
+            left -= count;
+            skipped = 0;
+        }
+        // Rows are read once.
+        span.chunk.release_rows(span.row..span.row_end);
+        Ok(())
+    }
+
+    /// Appends the edges to `target` from the sources in the buffers.
+    fn append_row(&self, target: NodeId, buffers: &mut Buffers, out: &mut Vec<u8>) -> Result<()> {
+        let Buffers {
+            sources,
+            weights,
+            target: text,
+            id,
+            ..
+        } = buffers;
+        match self.format {
+            EdgeFormat::NpyWeights => {
+                out.extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
+            }
+            EdgeFormat::Npy => {
+                let ids = self.store.ids();
+                let target = ids.integer(target)?.to_le_bytes();
+                for &source in sources.iter() {
+                    out.extend_from_slice(&ids.integer(NodeId(source))?.to_le_bytes());
+                    out.extend_from_slice(&target);
+                }
+            }
+            EdgeFormat::Tsv | EdgeFormat::Csv => {
+                let separator = if self.format == EdgeFormat::Csv { b',' } else { b'\t' };
+                text.clear();
+                text.push(separator);
+                self.append_id(target, id, text)?;
+                for (i, &source) in sources.iter().enumerate() {
+                    self.append_id(NodeId(source), id, out)?;
+                    out.extend_from_slice(text);
+                    if let Some(weight) = weights.get(i).filter(|_| self.weighted) {
+                        out.push(separator);
+                        write!(out, "{weight}").expect("memory takes all bytes");
+                    }
+                    out.push(b'\n');
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn append_id(&self, node: NodeId, id: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<()> {
+        if !self.strings {
+            return self.store.ids().append_text(node, out);
+        }
+        id.clear();
+        self.store.ids().append_text(node, id)?;
+        let cannot = |remedy: &str| {
+            let what = format!(
+                "the id \"{}\" cannot stand in a line of text; {remedy}",
+                id.escape_ascii()
+            );
+            Err(Error::input(self.store.path(), Position::Whole, what))
+        };
+        if id.is_empty() || id.iter().any(|byte| matches!(byte, b'\n' | b'\r' | 0)) {
+            return cannot("no text format of edges can hold it");
+        }
+        match (self.format, needs_quotes(id)) {
+            (EdgeFormat::Csv, Some(_)) => {
+                out.push(b'"');
+                for &byte in id.iter() {
+                    out.push(byte);
+                    out.extend((byte == b'"').then_some(byte));
+                }
+                out.push(b'"');
+            }
+            (EdgeFormat::Tsv, Some(Quotes::Always)) => return cannot("export to a file called .csv, which has quotes"),
+            _ => out.extend_from_slice(id),
+        }
+        Ok(())
+    }
+}
+
+fn damaged(store: &Store, what: String) -> Error {
+    let what = format!("{what}: the store is damaged; `grappa-store verify` tells where");
+    Error::input(store.path(), Position::Whole, what)
+}
+
+/// In which text formats an id needs quotes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quotes {
+    /// In all.
+    Always,
+    /// In those with commas.
+    WithCommas,
+}
+
+fn needs_quotes(id: &[u8]) -> Option<Quotes> {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' '));
+    if id.contains(&b'\t') || is_blank(id.first()) || is_blank(id.last()) || matches!(id.first(), Some(b'#' | b'%')) {
+        return Some(Quotes::Always);
+    }
+    (id.contains(&b',') || id.contains(&b'"')).then_some(Quotes::WithCommas)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_quoted_where_they_would_be_read_as_something_else() {
+        for (id, quotes) in [
+            ("plain", None),
+            ("with blank", None),
+            ("a,b", Some(Quotes::WithCommas)),
+            ("say \"a\"", Some(Quotes::WithCommas)),
+            ("a\tb", Some(Quotes::Always)),
+            (" a", Some(Quotes::Always)),
+            ("a ", Some(Quotes::Always)),
+            ("#a", Some(Quotes::Always)),
+        ] {
+            assert_eq!(needs_quotes(id.as_bytes()), quotes, "{id:?}");
+        }
+    }
+}

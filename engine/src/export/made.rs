@@ -1,0 +1,146 @@
+//! Rows that a program makes for all nodes, such as predictions: from the order of the store to that of external ids.
+
+use std::{
+    fs::File,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use grappa_formats::ChunkSpan;
+use grappa_io::{
+    Error, Result, npy,
+    progress::{Progress, check_stopped},
+    unnamed::unnamed_file,
+};
+use grappa_storage::Store;
+
+use crate::export::{
+    ExportBudget, Exported,
+    columns::{Column, Target, export_column, write_column},
+    expect_whole,
+};
+
+/// Bytes of rows read at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// A row of bytes for each node, in a file without a name, which is gone when this is dropped.
+#[derive(Debug)]
+pub struct MadeRows {
+    name: &'static str,
+    file: File,
+    /// Where it was made, for errors and for other scratch files.
+    folder: PathBuf,
+    row_bytes: usize,
+}
+
+impl MadeRows {
+    /// Room for rows of so many bytes, in a new file in `folder`. `name` is what they are called in messages.
+    ///
+    /// # Errors
+    /// If the file can't be made.
+    ///
+    /// # Panics
+    /// If rows have no bytes.
+    pub fn create(folder: &Path, name: &'static str, row_bytes: usize) -> Result<Self> {
+        assert!(row_bytes > 0, "rows without bytes");
+        Ok(Self {
+            name,
+            file: unnamed_file(folder)?,
+            folder: folder.to_owned(),
+            row_bytes,
+        })
+    }
+
+    /// Writes the rows from `first` on.
+    ///
+    /// # Errors
+    /// If the disk is full, or can't be written to for another reason.
+    ///
+    /// # Panics
+    /// If these are no whole rows.
+    pub fn write(&self, first: u64, rows: &[u8]) -> Result<()> {
+        assert!(rows.len().is_multiple_of(self.row_bytes), "whole rows");
+        self.file
+            .write_all_at(rows, first * self.row_bytes as u64)
+            .map_err(Error::io("write a scratch file in", &self.folder))
+    }
+
+    /// Reads the rows from `first` on into `rows`.
+    ///
+    /// # Errors
+    /// If they can't be read, or were not written.
+    pub fn read(&self, first: u64, rows: &mut [u8]) -> Result<()> {
+        self.file
+            .read_exact_at(rows, first * self.row_bytes as u64)
+            .map_err(Error::io("read a scratch file in", &self.folder))
+    }
+
+    /// Writes the rows of nodes, which are in the order of the store, to the new file `path`, in the order of the sorted
+    /// external ids: a NumPy array of `descr`, with a column for each of `columns` values of a row, or, if there is none, of
+    /// one dimension.
+    ///
+    /// # Errors
+    /// If there is such a file, the store is a slice, or files can't be read or written.
+    pub fn export(
+        &self,
+        store: &Store,
+        path: &Path,
+        (descr, columns): (&str, Option<u64>),
+        budget: &ExportBudget,
+        progress: &dyn Progress,
+    ) -> Result<Exported> {
+        let nodes = store.manifest().nodes;
+        let header = match columns {
+            None => npy::header(descr, &[nodes]),
+            Some(columns) => npy::header(descr, &[nodes, columns]),
+        };
+        self.announce(store, progress);
+        export_column(store, path, self, &header, budget, progress)
+    }
+
+    /// The rows of nodes, which are in the order of the store, in the order of the sorted external ids.
+    ///
+    /// # Errors
+    /// If the store is a slice, or files can't be read or written.
+    pub fn by_rank(&self, store: &Store, budget: &ExportBudget, progress: &dyn Progress) -> Result<Self> {
+        expect_whole(store, self.name)?;
+        let ordered = Self::create(&self.folder, self.name, self.row_bytes)?;
+        let target = Target {
+            file: &ordered.file,
+            path: &ordered.folder,
+            first_byte: 0,
+        };
+        self.announce(store, progress);
+        write_column(store, target, self, &self.folder, budget, progress)?;
+        Ok(ordered)
+    }
+
+    fn announce(&self, store: &Store, progress: &dyn Progress) {
+        let bytes = store.manifest().nodes.saturating_mul(self.row_bytes as u64);
+        progress.stage(&format!("ordering {}", self.name), Some(bytes));
+    }
+}
+
+impl Column for MadeRows {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let piece = (READ_BYTES / self.row_bytes).max(1) as u64;
+        let mut bytes = Vec::new();
+        for first in (0..span.rows).step_by(piece as usize) {
+            let count = piece.min(span.rows - first);
+            bytes.resize(count as usize * self.row_bytes, 0);
+            self.read(span.first_node.0 + first, &mut bytes)?;
+            bytes.chunks_exact(self.row_bytes).try_for_each(&mut *each)?;
+            progress.advance(bytes.len() as u64, 0);
+            check_stopped(progress)?;
+        }
+        Ok(())
+    }
+}

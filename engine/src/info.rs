@@ -1,0 +1,344 @@
+//! What a store is: counts, sizes, and how its degrees are spread.
+//!
+//! All but the degrees is in the manifest and the headers. Degrees are counted exactly, from the row directories: about
+//! a byte a node is read, chunk by chunk, on all threads (for chunks in gap code, the start of each row too).
+
+use std::{
+    fs, io,
+    sync::{Mutex, PoisonError},
+};
+
+use grappa_formats::{
+    ChunkId,
+    container::FileKind,
+    manifest::{ExternalIds, FeatureSource, LabelKind, OrderSpec, SelfLoops},
+};
+use grappa_io::{Error, Result, progress::Progress, workers};
+use grappa_storage::{Store, files};
+use serde::Serialize;
+
+/// Degrees are below 2^48: as many buckets, and one for 0.
+const BUCKETS_MAX: usize = 49;
+/// Rows whose pages are kept in memory while a chunk is counted.
+const RELEASE_ROWS: u64 = 1 << 22;
+
+/// What a store is. The fields' names are those of the JSON object that `grappa-store info --json` prints.
+#[derive(Debug, Clone, Serialize)]
+pub struct Info {
+    /// Nodes of the graph.
+    pub nodes: u64,
+    /// Edges in the store.
+    pub edges: u64,
+    /// Chunks of the graph.
+    pub chunks: u32,
+    /// Chunks whose files are there; fewer in a slice.
+    pub chunks_present: u32,
+    /// Bits that an edge takes, with its share of the row directory; `None` if there are no edges.
+    pub bits_per_edge: Option<f64>,
+    /// Length of the files, by what they hold.
+    pub bytes: Bytes,
+    /// In-degrees of the nodes of the chunks that are there: buckets from 0 up to the largest degree.
+    pub degree_histogram: Vec<DegreeBucket>,
+    /// The largest in-degree.
+    pub degree_max: u64,
+    /// The mean in-degree of the nodes of the chunks that are there; `None` if there are none.
+    pub degree_mean: Option<f64>,
+    /// Feature vectors, if there are any.
+    pub features: Option<FeaturesInfo>,
+    /// Number of classes, if there are labels.
+    pub classes: Option<u32>,
+    /// `single` or `multi`, if there are labels.
+    pub labels: Option<&'static str>,
+    /// Nodes in each split.
+    pub splits: SplitsInfo,
+    /// Generation of the assignment of edge buckets to partitions.
+    pub generation: u64,
+    /// Number of partitions in it.
+    pub partitions: u32,
+    /// What made it: `sweep`, `shuffle`, `fixed`; `whole` if the store was not partitioned.
+    pub schedule: String,
+    /// What external ids are: `dense`, `sparse` or `string`.
+    pub ids: &'static str,
+    /// How nodes are put in order: `range` (by external id), `random` or `table`.
+    pub order: &'static str,
+    /// Selects the random order.
+    pub seed: Option<u64>,
+    /// Whether edges have weights.
+    pub weighted: bool,
+    /// Each edge was entered in both directions.
+    pub undirected: bool,
+    /// Parallel edges were merged.
+    pub dedup: bool,
+    /// What was done to self-loops: `keep`, `drop` or `add`.
+    pub self_loops: &'static str,
+    /// Edges in the input.
+    pub edges_read: u64,
+    /// Lines of the input that were no edges.
+    pub rejected: u64,
+    /// The recipe of a generated graph.
+    pub generator: Option<serde_json::Value>,
+    /// The program that wrote the store.
+    pub writer: String,
+}
+
+/// Length of files in bytes, by what they hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Bytes {
+    /// Rows.
+    pub edges: u64,
+    /// Row directories.
+    pub degrees: u64,
+    /// Edge weights.
+    pub weights: u64,
+    /// Feature rows.
+    pub features: u64,
+    /// Labels.
+    pub labels: u64,
+    /// Splits.
+    pub splits: u64,
+    /// Dictionary and order.
+    pub ids: u64,
+    /// Manifest and assignments.
+    pub other: u64,
+    /// All of them.
+    pub total: u64,
+}
+
+/// Nodes with in-degrees of a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct DegreeBucket {
+    /// The smallest degree that counts.
+    pub from: u64,
+    /// The largest one.
+    pub to: u64,
+    /// Number of nodes.
+    pub nodes: u64,
+}
+
+/// Feature vectors of a store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FeaturesInfo {
+    /// Values a node.
+    pub dim: u32,
+    /// How a value is stored.
+    pub dtype: &'static str,
+    /// Length of their files.
+    pub bytes: u64,
+    /// `stored`, or `procedural`: computed when they are wanted.
+    pub source: &'static str,
+}
+
+/// Nodes in each split; `None` if there is no such split.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct SplitsInfo {
+    /// To train on.
+    pub train: Option<u64>,
+    /// To choose by.
+    pub val: Option<u64>,
+    /// To report on.
+    pub test: Option<u64>,
+}
+
+/// Describes a store; counts degrees on `threads` threads.
+pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<Info> {
+    let manifest = store.manifest();
+    let bytes = bytes(store)?;
+    let counted = count_degrees(store, threads, bytes.degrees, progress)?;
+    let split = |name: &str| {
+        manifest
+            .splits
+            .iter()
+            .find(|split| split.name == name)
+            .map(|split| split.nodes)
+    };
+    Ok(Info {
+        nodes: manifest.nodes,
+        edges: manifest.edges,
+        chunks: store.chunks().chunks(),
+        chunks_present: store.present_chunks().count() as u32,
+        bits_per_edge: (manifest.edges > 0).then(|| counted.row_bytes as f64 * 8.0 / manifest.edges as f64),
+        bytes,
+        degree_histogram: counted.histogram(),
+        degree_max: counted.max,
+        degree_mean: (counted.nodes > 0).then(|| manifest.edges as f64 / counted.nodes as f64),
+        features: manifest.features.as_ref().map(|spec| FeaturesInfo {
+            dim: spec.dim,
+            dtype: spec.dtype.name(),
+            bytes: bytes.features,
+            source: match spec.source {
+                FeatureSource::Stored => "stored",
+                FeatureSource::Procedural => "procedural",
+            },
+        }),
+        classes: manifest.labels.map(|labels| labels.classes),
+        labels: manifest.labels.map(|labels| match labels.kind {
+            LabelKind::Single => "single",
+            LabelKind::Multi => "multi",
+        }),
+        splits: SplitsInfo {
+            train: split("train"),
+            val: split("val"),
+            test: split("test"),
+        },
+        generation: store.generation(),
+        partitions: store.assignment().partitions(),
+        schedule: store.assignment().schedule().to_owned(),
+        ids: match manifest.ids.external {
+            ExternalIds::Dense => "dense",
+            ExternalIds::Sparse => "sparse",
+            ExternalIds::String => "string",
+        },
+        order: match manifest.ids.order {
+            OrderSpec::Identity => "range",
+            OrderSpec::Feistel(_) => "random",
+            OrderSpec::Table => "table",
+        },
+        seed: match manifest.ids.order {
+            OrderSpec::Feistel(seed) => Some(seed),
+            _ => None,
+        },
+        weighted: manifest.weighted,
+        undirected: manifest.edge_options.undirected,
+        dedup: manifest.edge_options.dedup,
+        self_loops: match manifest.edge_options.self_loops {
+            SelfLoops::Keep => "keep",
+            SelfLoops::Drop => "drop",
+            SelfLoops::Add => "add",
+        },
+        edges_read: manifest.edges_read,
+        rejected: manifest.rejected,
+        // What is no JSON is shown as it is.
+        generator: (!manifest.generator.is_empty())
+            .then(|| serde_json::from_str(&manifest.generator).unwrap_or_else(|_| manifest.generator.clone().into())),
+        writer: manifest.writer.clone(),
+    })
+}
+
+fn bytes(store: &Store) -> Result<Bytes> {
+    let mut bytes = Bytes::default();
+    for file in &store.manifest().files {
+        let part = match files::kind_of(&file.path) {
+            Some(FileKind::ROWS) => &mut bytes.edges,
+            Some(FileKind::DEGREES) => &mut bytes.degrees,
+            Some(FileKind::WEIGHTS) => &mut bytes.weights,
+            Some(FileKind::FEATURES) => &mut bytes.features,
+            Some(FileKind::LABELS) => &mut bytes.labels,
+            Some(FileKind::SPLIT) => &mut bytes.splits,
+            Some(FileKind::DICTIONARY | FileKind::ORDER) => &mut bytes.ids,
+            _ => &mut bytes.other,
+        };
+        *part += file.bytes;
+        bytes.total += file.bytes;
+    }
+    let folder = store.path().join(files::ASSIGNMENTS);
+    let mut others = vec![store.path().join(files::MANIFEST)];
+    for entry in fs::read_dir(&folder).map_err(Error::io("list", &folder))? {
+        others.push(entry.map_err(Error::io("list", &folder))?.path());
+    }
+    for path in others {
+        let length = match fs::metadata(&path) {
+            Ok(file) => file.len(),
+            // An old generation, removed by a repartitioning meanwhile.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
+            Err(e) => return Err(Error::io("read the length of", path)(e)),
+        };
+        bytes.other += length;
+        bytes.total += length;
+    }
+    Ok(bytes)
+}
+
+/// What is counted of some chunks.
+struct Counted {
+    nodes: u64,
+    /// Bytes of rows and directories, without headers and checksums.
+    row_bytes: u64,
+    max: u64,
+    /// Nodes of degree 0, then of those with a degree of one bit, two bits, ...
+    by_bits: [u64; BUCKETS_MAX],
+}
+
+fn count_degrees(store: &Store, threads: usize, bytes: u64, progress: &dyn Progress) -> Result<Counted> {
+    progress.stage("counting degrees", Some(bytes));
+    let chunks: Vec<ChunkId> = store.present_chunks().collect();
+    let total = Mutex::new(Counted::default());
+    workers::for_each(threads, &chunks, |chunk| {
+        let counted = Counted::of_chunk(store, chunk)?;
+        progress.advance(store.file_entry(&files::of_chunk(chunk, "degrees")).bytes, 0);
+        total.lock().unwrap_or_else(PoisonError::into_inner).add(&counted);
+        Ok(())
+    })?;
+    Ok(total.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        Self {
+            nodes: 0,
+            row_bytes: 0,
+            max: 0,
+            by_bits: [0; BUCKETS_MAX],
+        }
+    }
+}
+
+impl Counted {
+    fn of_chunk(store: &Store, chunk: ChunkId) -> Result<Self> {
+        let chunk = store.chunk_in_order(chunk)?;
+        let rows = chunk.rows();
+        let mut counted = Self {
+            nodes: rows.rows(),
+            row_bytes: rows.meta().edges_payload_bytes() + rows.meta().degrees_payload_bytes(),
+            ..Self::default()
+        };
+        let mut row = 0;
+        while row < rows.rows() {
+            let end = rows.rows().min(row + RELEASE_ROWS);
+            for row in rows.range(row..end) {
+                let degree = row?.degree();
+                counted.max = counted.max.max(degree);
+                // A damaged degree may have more bits than a sound one.
+                counted.by_bits[(u64::BITS - degree.leading_zeros()).min(BUCKETS_MAX as u32 - 1) as usize] += 1;
+            }
+            chunk.release_rows(row..end);
+            row = end;
+        }
+        Ok(counted)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.nodes += other.nodes;
+        self.row_bytes += other.row_bytes;
+        self.max = self.max.max(other.max);
+        for (sum, nodes) in self.by_bits.iter_mut().zip(other.by_bits) {
+            *sum += nodes;
+        }
+    }
+
+    fn histogram(&self) -> Vec<DegreeBucket> {
+        let last = self.by_bits.iter().rposition(|&nodes| nodes > 0);
+        let buckets = last.map_or(0, |last| last + 1);
+        (0..)
+            .zip(&self.by_bits[..buckets])
+            .map(|(bits, &nodes)| DegreeBucket {
+                from: 1 << bits >> 1,
+                to: (1 << bits) - 1,
+                nodes,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_double_and_end_with_the_largest_degree() {
+        let mut counted = Counted::default();
+        counted.by_bits[..4].copy_from_slice(&[5, 1, 0, 2]);
+        let histogram: Vec<_> = counted.histogram().iter().map(|b| (b.from, b.to, b.nodes)).collect();
+        assert_eq!(histogram, [(0, 0, 5), (1, 1, 1), (2, 3, 0), (4, 7, 2)]);
+        assert!(Counted::default().histogram().is_empty());
+    }
+}

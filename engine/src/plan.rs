@@ -1,0 +1,551 @@
+//! What a store will take, before there is one: chunks, bytes, and the time to make it and to pass over it.
+//!
+//! Sizes follow from the formats: what a row takes in Elias-Fano code depends on its degree alone. Degrees are not known
+//! beforehand, so they are assumed ([`Degrees`]): as skewed as those of an R-MAT graph with the parameters of Graph500, as
+//! many graphs of people and pages are, or as even as those of a uniformly random graph, which takes most. Graphs whose
+//! ids have locality, ingested in the order of their ids, take less: gap code is not foreseen here.
+//!
+//! Times are those of whatever is slower in each pass, the disk or the processors:
+//!
+//! ```text
+//! ingest       pass 1: read the input, write spill files                 read_ns an edge and thread
+//!              pass 2: read spill files, write rows                      sort_ns an edge and thread
+//!              the same for features, by the byte
+//! super-epoch  read rows and features once, decode them                  decode_ns an edge and thread
+//! ```
+//!
+//! Input and store move between disk and memory once. Spill files do only as far as they do not fit the memory that is
+//! free: the kernel keeps what was written to read it back, and lets a fifth of free memory be written before it makes
+//! the writer wait for the disk (`vm.dirty_ratio`).
+//!
+//! [`Rates`] are measured and can be measured anew: `cargo run --release -p grappa-benches --bin plan`.
+
+use std::ops::RangeInclusive;
+
+use grappa_build::ingest::plan::{Budget, SpillPlan, check_buckets, chunk_map};
+use grappa_formats::{
+    NODES_MAX,
+    chunks::ChunkMap,
+    container::{FileKind, Header},
+    features::{DIM_MAX, FeatureLayout, FeaturesMeta},
+    labels::LabelsMeta,
+    manifest::{FeatureDtype, LabelKind, LabelSpec},
+    rows::{LINE_BYTES, LINE_ROWS, PADDING_BYTES, RowsMeta, elias_fano_bits},
+    weights::{ANCHOR_ROWS, WeightsMeta},
+};
+use grappa_io::{Error, Result, sort::bits_for};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of an edge in the input: a row of a `.npy` of 64-bit ids. A line of text of ids up to eight digits is no longer.
+const INPUT_EDGE_BYTES: u64 = 16;
+/// Bytes of a value of a feature in the input.
+const INPUT_VALUE_BYTES: u64 = 4;
+/// The part of free memory that may be written and not be on disk.
+const DIRTY_PART: u64 = 5;
+/// Bytes of a word of a spilled record.
+const WORD_BYTES: u64 = 8;
+/// Degrees from here on take an exception in the directory, of so many bytes.
+const EXCEPTION: (u64, u64) = (255, 6);
+/// Bytes of a manifest for each file it lists, with its name.
+const FILE_ENTRY_BYTES: u64 = 40;
+/// Bytes of a manifest for each chunk, without its edge buckets: its entry and its start, and of an assignment.
+const CHUNK_ENTRY_BYTES: u64 = 32 + 12;
+/// More edges than chunks, of which there are at most 2^13 for a manifest, could hold.
+const EDGES_MAX: u64 = 1 << 56;
+/// Means from here on are taken for the degree: the spread around them changes nothing.
+const MEAN_EXACT_MAX: f64 = 1000.0;
+
+/// The graph, and what it is to be made with.
+#[derive(Debug, Clone)]
+pub struct PlanOptions {
+    /// Number of nodes.
+    pub nodes: u64,
+    /// Number of edges in the store.
+    pub edges: u64,
+    /// How degrees are spread.
+    pub degrees: Degrees,
+    /// Values a node and their type, if there are features.
+    pub features: Option<(u32, FeatureDtype)>,
+    /// Number of classes, if there are labels, one a node.
+    pub classes: Option<u32>,
+    /// Whether edges have weights.
+    pub weighted: bool,
+    /// The number of chunks, if the user chooses one.
+    pub chunks: Option<u32>,
+    /// Bytes of memory to make the store in.
+    pub memory: u64,
+    /// Bytes a second that the disk reads or writes.
+    pub disk_bandwidth: f64,
+    /// Bytes of memory that are free for the kernel to keep files in.
+    pub free_memory: u64,
+    /// Worker threads.
+    pub threads: usize,
+    /// What the processors do in a second.
+    pub rates: Rates,
+}
+
+/// How in-degrees are spread over nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Degrees {
+    /// As in R-MAT with the parameters of Graph500: of the bits of a destination, 24 % are ones, and the number of ones
+    /// determines a node's mean.
+    Rmat,
+    /// As in a uniformly random graph: Poisson.
+    Even,
+}
+
+/// Processor time, of one thread.
+///
+/// Measured on two cores of a shared AMD EPYC (5th generation, L2 1 MiB), as processor time of grappa-ingest on R-MAT of
+/// scale 22, edge factor 16, from `.npy` with the number of nodes given, without and with 64 features a node, divided
+/// among passes as their times are; row decoding as in `benches/record`, 2026-11-20, row codecs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rates {
+    /// Nanoseconds to parse an edge, map its ids and spill it.
+    pub edge_read_ns: f64,
+    /// Nanoseconds to read back an edge, sort it and encode it.
+    pub edge_sort_ns: f64,
+    /// Nanoseconds to convert a byte of input features and spill it.
+    pub feature_read_ns: f64,
+    /// Nanoseconds to read back a byte of stored features, place and write it.
+    pub feature_write_ns: f64,
+    /// Nanoseconds to decode an edge.
+    pub edge_decode_ns: f64,
+    /// Nanoseconds to decode a byte of stored features.
+    pub feature_decode_ns: f64,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self {
+            edge_read_ns: 18.0,
+            edge_sort_ns: 17.0,
+            feature_read_ns: 0.55,
+            feature_write_ns: 0.9,
+            edge_decode_ns: 3.2,
+            feature_decode_ns: 0.25,
+        }
+    }
+}
+
+/// What a store will take. The fields' names are those of the JSON object that `grappa-store plan --json` prints.
+#[derive(Debug, Clone, Serialize)]
+pub struct Plan {
+    /// Nodes of the graph.
+    pub nodes: u64,
+    /// Edges in the store.
+    pub edges: u64,
+    /// How degrees were taken to be spread.
+    pub degrees: Degrees,
+    /// Number of chunks.
+    pub chunks: u32,
+    /// Bits that an edge takes, with its share of the row directory; `None` if there are no edges.
+    pub bits_per_edge: Option<f64>,
+    /// Length of the files, by what they hold.
+    pub bytes: PlannedBytes,
+    /// Scratch files.
+    pub spill: SpillBytes,
+    /// Parts of a chunk that are sorted in memory one by one.
+    pub shards_per_chunk: u32,
+    /// Bytes of memory for all of it.
+    pub memory: u64,
+    /// Making the store.
+    pub ingest: PlannedTime,
+    /// One pass over rows and features.
+    pub super_epoch: PlannedTime,
+    /// What the times follow from.
+    pub rates: Rates,
+}
+
+/// Length of files in bytes, by what they hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct PlannedBytes {
+    /// Rows.
+    pub edges: u64,
+    /// Row directories.
+    pub degrees: u64,
+    /// Edge weights.
+    pub weights: u64,
+    /// Feature rows.
+    pub features: u64,
+    /// Labels.
+    pub labels: u64,
+    /// Manifest and assignment.
+    pub other: u64,
+    /// All of them.
+    pub total: u64,
+}
+
+/// Scratch files in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SpillBytes {
+    /// While edges are sorted.
+    pub edges: u64,
+    /// While features are put in order.
+    pub features: u64,
+    /// The most there are at a time.
+    pub peak: u64,
+}
+
+/// How long something takes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PlannedTime {
+    /// In all.
+    pub seconds: f64,
+    /// For the disk alone.
+    pub disk_seconds: f64,
+    /// For the processors alone.
+    pub processor_seconds: f64,
+}
+
+/// Says what a store will take.
+///
+/// # Errors
+/// If there is no such store, or the memory is too little to make it.
+///
+/// # Panics
+/// If there are no threads, or the disk moves nothing.
+pub fn plan(options: &PlanOptions) -> Result<Plan> {
+    assert!(options.threads > 0 && options.disk_bandwidth > 0.0);
+    if options.nodes > NODES_MAX || options.edges > EDGES_MAX {
+        return Err(Error::Options(format!(
+            "{} nodes and {} edges are too many: a store has at most 2^40 nodes, and its chunks 2^48 bits of rows",
+            options.nodes, options.edges
+        )));
+    }
+    if options.features.is_some_and(|(dim, _)| !(1..=DIM_MAX).contains(&dim)) {
+        return Err(Error::Options(format!("features have 1 to {DIM_MAX} values a node")));
+    }
+    if options.classes == Some(0) {
+        return Err(Error::Options("labels need at least 1 class".into()));
+    }
+    let chunks = chunk_map(options.nodes, options.chunks)?;
+    check_buckets(&chunks, u64::from(chunks.chunks()))?;
+    let budget = Budget {
+        memory: options.memory,
+        share: 1,
+        threads: options.threads,
+        reserved: 0,
+    };
+    let record_words = if options.weighted { 2 } else { 1 };
+    let spill_plan = SpillPlan::of_edges(&chunks, options.edges, record_words, bits_for(options.nodes), &budget)?;
+
+    let layout = options.features.map(|(dim, dtype)| FeatureLayout::new(dtype, dim));
+    let bytes = bytes(options, &chunks, layout);
+    let spill_edges = options.edges * record_words * WORD_BYTES;
+    let spill_features = layout.map_or(0, |layout| {
+        options.nodes * (1 + u64::from(layout.stride).div_ceil(WORD_BYTES)) * WORD_BYTES
+    });
+    Ok(Plan {
+        nodes: options.nodes,
+        edges: options.edges,
+        degrees: options.degrees,
+        chunks: chunks.chunks(),
+        bits_per_edge: (options.edges > 0).then(|| (bytes.edges + bytes.degrees) as f64 * 8.0 / options.edges as f64),
+        bytes,
+        spill: SpillBytes {
+            edges: spill_edges,
+            features: spill_features,
+            peak: spill_edges.max(spill_features),
+        },
+        shards_per_chunk: spill_plan.shards_per_chunk,
+        memory: options.memory,
+        ingest: ingest_time(options, &bytes, spill_edges, spill_features),
+        super_epoch: super_epoch_time(options, &bytes),
+        rates: options.rates,
+    })
+}
+
+fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>) -> PlannedBytes {
+    let sizes = RowSizes::of(options);
+    let mut bytes = PlannedBytes::default();
+    let (nodes, files) = (options.nodes, u64::from(chunks.chunks()));
+    // Chunks differ by a node at most, or are random samples: each has its share.
+    let per_chunk = |amount: f64| (amount / files as f64).ceil() as u64;
+    let rows = nodes.div_ceil(files);
+    let mut names = 2;
+    bytes.edges = files
+        * file_bytes(
+            FileKind::ROWS,
+            RowsMeta::BYTES,
+            per_chunk(sizes.bits / 8.0) + PADDING_BYTES as u64,
+        );
+    let directory = rows.div_ceil(LINE_ROWS) * LINE_BYTES as u64 + per_chunk(sizes.exceptions) * EXCEPTION.1;
+    bytes.degrees = files * file_bytes(FileKind::DEGREES, RowsMeta::BYTES, directory);
+    if options.weighted {
+        let payload = per_chunk(options.edges as f64) * 4 + rows.div_ceil(ANCHOR_ROWS) * 8;
+        bytes.weights = files * file_bytes(FileKind::WEIGHTS, WeightsMeta::BYTES, payload);
+        names += 1;
+    }
+    if let Some(layout) = layout {
+        bytes.features = files * file_bytes(FileKind::FEATURES, FeaturesMeta::BYTES, rows * u64::from(layout.stride));
+        names += 1;
+    }
+    if let Some(classes) = options.classes {
+        let spec = LabelSpec {
+            classes,
+            kind: LabelKind::Single,
+        };
+        bytes.labels = files * file_bytes(FileKind::LABELS, LabelsMeta::BYTES, rows * u64::from(spec.row_bytes()));
+        names += 1;
+    }
+    bytes.other = 512 + files * (8 * files + CHUNK_ENTRY_BYTES + names * FILE_ENTRY_BYTES);
+    bytes.total = bytes.edges + bytes.degrees + bytes.weights + bytes.features + bytes.labels + bytes.other;
+    bytes
+}
+
+/// Length of a container file.
+fn file_bytes(kind: FileKind, meta: usize, payload: u64) -> u64 {
+    Header::payload_offset(kind, meta) + payload + payload.div_ceil(kind.block_bytes() as u64) * 8
+}
+
+/// What the rows of all nodes take together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct RowSizes {
+    /// Bits of the rows.
+    bits: f64,
+    /// Rows whose degree does not fit the directory.
+    exceptions: f64,
+}
+
+impl RowSizes {
+    fn of(options: &PlanOptions) -> Self {
+        let (nodes, edges) = (options.nodes as f64, options.edges as f64);
+        let mut sum = Self {
+            bits: 0.0,
+            exceptions: 0.0,
+        };
+        if options.nodes == 0 {
+            return sum;
+        }
+        let source_max = options.nodes - 1;
+        let mut add = |nodes: f64, mean: f64| {
+            let (bits, exceptions) = expected(mean, |degree| {
+                let is_exception = degree >= EXCEPTION.0;
+                (
+                    elias_fano_bits(degree, source_max) as f64,
+                    f64::from(u8::from(is_exception)),
+                )
+            });
+            sum.bits += nodes * bits;
+            sum.exceptions += nodes * exceptions;
+        };
+        match options.degrees {
+            Degrees::Even => add(nodes, edges / nodes),
+            Degrees::Rmat => {
+                // Of the bits of a destination that many are ones, each with this probability.
+                let (one, scale) = (0.24f64, options.nodes.ilog2());
+                let mut ln_choose = 0.0;
+                for ones in 0..=scale {
+                    let share_of_nodes = (ln_choose - f64::from(scale) * 2f64.ln()).exp();
+                    let share_of_edges =
+                        (ln_choose + f64::from(ones) * one.ln() + f64::from(scale - ones) * (1.0 - one).ln()).exp();
+                    add(nodes * share_of_nodes, edges / nodes * share_of_edges / share_of_nodes);
+                    ln_choose += f64::from(scale - ones).ln() - f64::from(ones + 1).ln();
+                }
+            }
+        }
+        sum
+    }
+}
+
+/// The expected values of two functions of a Poisson number.
+fn expected(mean: f64, of: impl Fn(u64) -> (f64, f64)) -> (f64, f64) {
+    if mean > MEAN_EXACT_MAX {
+        return of(mean as u64);
+    }
+    // Beyond ten standard deviations is nothing.
+    let spread = 10.0 * mean.sqrt() + 10.0;
+    let degrees: RangeInclusive<u64> = 0..=(mean + spread) as u64;
+    let (mut sum, mut ln_factorial) = ((0.0, 0.0), 0.0);
+    for degree in degrees {
+        if degree > 1 {
+            ln_factorial += (degree as f64).ln();
+        }
+        // Without edges, all of the probability is on 0.
+        let ln_power = if degree == 0 { 0.0 } else { degree as f64 * mean.ln() };
+        let probability = (ln_power - mean - ln_factorial).exp();
+        let (first, second) = of(degree);
+        sum.0 += probability * first;
+        sum.1 += probability * second;
+    }
+    sum
+}
+
+fn ingest_time(options: &PlanOptions, bytes: &PlannedBytes, spill_edges: u64, spill_features: u64) -> PlannedTime {
+    let (rates, edges) = (&options.rates, options.edges as f64);
+    let spill_written = |spill: u64| spill.saturating_sub(options.free_memory / DIRTY_PART);
+    let spill_read = |spill: u64| spill.saturating_sub(options.free_memory);
+    let mut time = Passes::new(options);
+    time.pass(
+        options.edges * INPUT_EDGE_BYTES + spill_written(spill_edges),
+        edges * rates.edge_read_ns,
+    );
+    time.pass(
+        spill_read(spill_edges) + bytes.edges + bytes.degrees + bytes.weights,
+        edges * rates.edge_sort_ns,
+    );
+    if let Some((dim, _)) = options.features {
+        let input = options.nodes * u64::from(dim) * INPUT_VALUE_BYTES;
+        time.pass(
+            input + spill_written(spill_features),
+            input as f64 * rates.feature_read_ns,
+        );
+        time.pass(
+            spill_read(spill_features) + bytes.features,
+            bytes.features as f64 * rates.feature_write_ns,
+        );
+    }
+    time.sum
+}
+
+fn super_epoch_time(options: &PlanOptions, bytes: &PlannedBytes) -> PlannedTime {
+    let rates = &options.rates;
+    let mut time = Passes::new(options);
+    time.pass(
+        bytes.edges + bytes.degrees + bytes.weights,
+        options.edges as f64 * rates.edge_decode_ns,
+    );
+    time.pass(bytes.features, bytes.features as f64 * rates.feature_decode_ns);
+    time.sum
+}
+
+/// Adds up passes, each of which takes as long as the slower of disk and processors.
+struct Passes<'a> {
+    options: &'a PlanOptions,
+    sum: PlannedTime,
+}
+
+impl<'a> Passes<'a> {
+    fn new(options: &'a PlanOptions) -> Self {
+        let sum = PlannedTime {
+            seconds: 0.0,
+            disk_seconds: 0.0,
+            processor_seconds: 0.0,
+        };
+        Self { options, sum }
+    }
+
+    /// A pass that moves so many bytes and takes so much processor time, over all threads.
+    fn pass(&mut self, bytes: u64, processor_ns: f64) {
+        let disk = bytes as f64 / self.options.disk_bandwidth;
+        let processor = processor_ns / 1e9 / self.options.threads as f64;
+        self.sum.disk_seconds += disk;
+        self.sum.processor_seconds += processor;
+        self.sum.seconds += disk.max(processor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(nodes: u64, edges: u64) -> PlanOptions {
+        PlanOptions {
+            nodes,
+            edges,
+            degrees: Degrees::Rmat,
+            features: None,
+            classes: None,
+            weighted: false,
+            chunks: None,
+            memory: 2 << 30,
+            disk_bandwidth: 1e9,
+            free_memory: 0,
+            threads: 2,
+            rates: Rates::default(),
+        }
+    }
+
+    #[test]
+    fn expected_values_are_those_of_poisson_numbers() {
+        for mean in [0.0, 0.3, 1.0, 16.0, 700.0, 1e6] {
+            let (first, second) = expected(mean, |degree| (degree as f64, (degree as f64).powi(2)));
+            assert!((first - mean).abs() <= 1e-6 * mean, "{first} of {mean}");
+            let square = mean * mean + mean;
+            assert!((second - square).abs() <= 2e-3 * square, "{second} of {square}");
+        }
+    }
+
+    /// R-MAT 22 with edge factor 16, parallel edges kept, takes 15.98 bits an edge, and a uniformly random graph more.
+    #[test]
+    fn skew_makes_rows_smaller() {
+        let rmat = plan(&options(1 << 22, 1 << 26)).unwrap().bits_per_edge.unwrap();
+        let even = PlanOptions {
+            degrees: Degrees::Even,
+            ..options(1 << 22, 1 << 26)
+        };
+        let even = plan(&even).unwrap().bits_per_edge.unwrap();
+        assert!((15.0..17.0).contains(&rmat), "{rmat}");
+        assert!((20.0..21.0).contains(&even), "{even}");
+    }
+
+    #[test]
+    fn the_slower_of_disk_and_processors_sets_the_time() {
+        let slow_disk = PlanOptions {
+            disk_bandwidth: 1e6,
+            ..options(1 << 20, 1 << 24)
+        };
+        let time = plan(&slow_disk).unwrap().ingest;
+        assert!(time.seconds == time.disk_seconds && time.seconds > time.processor_seconds);
+        let fast_disk = PlanOptions {
+            disk_bandwidth: 1e12,
+            ..options(1 << 20, 1 << 24)
+        };
+        let time = plan(&fast_disk).unwrap().ingest;
+        assert_eq!(time.seconds, time.processor_seconds);
+        let rates = Rates::default();
+        let expected = f64::from(1 << 24) * (rates.edge_read_ns + rates.edge_sort_ns) / 1e9 / 2.0;
+        assert!((time.seconds - expected).abs() < 1e-9);
+    }
+
+    #[test]
+    fn spill_files_that_fit_free_memory_stay_off_the_disk() {
+        let disk_seconds = |free_memory| {
+            let options = PlanOptions {
+                free_memory,
+                ..options(1 << 20, 1 << 24)
+            };
+            plan(&options).unwrap().ingest.disk_seconds
+        };
+        let spill = 8.0 * f64::from(1 << 24) / 1e9;
+        let (none, all) = (disk_seconds(0), disk_seconds(1 << 40));
+        assert!((none - all - 2.0 * spill).abs() < 1e-9, "{none} {all}");
+        // It is kept for reading, but written all the same, but for a fifth.
+        let kept = disk_seconds(8 << 24);
+        assert!((kept - all - 0.8 * spill).abs() < 1e-6, "{kept} {all}");
+    }
+
+    #[test]
+    fn graphs_of_any_size_have_a_plan_and_impossible_ones_an_error() {
+        for (nodes, edges) in [(0, 0), (1, 0), (3, 100), (1 << 36, 1 << 40), (1 << 40, 1 << 44)] {
+            let with_all = PlanOptions {
+                features: Some((100, FeatureDtype::Int8)),
+                classes: Some(70_000),
+                weighted: true,
+                memory: 64 << 30,
+                ..options(nodes, edges)
+            };
+            let plan = plan(&with_all).unwrap();
+            let bytes = plan.bytes;
+            let parts = bytes.edges + bytes.degrees + bytes.weights + bytes.features + bytes.labels + bytes.other;
+            assert_eq!(parts, bytes.total);
+            assert!(bytes.features >= nodes * 104 && bytes.labels >= nodes * 4, "{bytes:?}");
+        }
+        let error = plan(&PlanOptions {
+            memory: 1 << 20,
+            ..options(1 << 36, 1 << 40)
+        });
+        assert!(error.unwrap_err().to_string().contains("--memory"));
+        for (nodes, edges) in [(u64::MAX, 1), ((1 << 40) + 1, 1), (1, u64::MAX)] {
+            assert!(
+                plan(&options(nodes, edges))
+                    .unwrap_err()
+                    .to_string()
+                    .contains("too many")
+            );
+        }
+    }
+}

@@ -1,8 +1,0 @@
-//! Tests of opening, verifying, describing and exporting stores; and what others need to damage them.
-
-mod aggregates;
-mod export;
-pub(crate) mod forge;
-mod open;
-mod sample;
-mod verify;

@@ -1,0 +1,240 @@
+//! Pre-aggregated features: made, interrupted, continued, replaced, damaged.
+
+use std::{fs, path::Path};
+
+use grappa_formats::{
+    aggregates::AggregateKind,
+    features::FeatureLayout,
+    manifest::{ExternalIds, FeatureDtype},
+};
+use grappa_io::progress::{Progress, Silent};
+use grappa_storage::{Store, aggregates::Aggregates};
+
+use super::sample::{DIM, NODES, Sample};
+use crate::{
+    aggregate::Budget,
+    derive::preaggregate::{AggregateOptions, preaggregate},
+    verify::verify,
+};
+
+const OPTIONS: AggregateOptions = AggregateOptions {
+    kind: AggregateKind::Mean,
+    dtype: None,
+    budget: Budget {
+        memory: 3 << 20,
+        threads: 2,
+    },
+    replace: false,
+};
+
+fn sample(folder: &Path) -> Store {
+    let sample = Sample {
+        ids: ExternalIds::Dense,
+        dtype: FeatureDtype::F32,
+        ..Sample::STRINGS
+    };
+    Store::open(&sample.write(folder)).unwrap()
+}
+
+fn rows(aggregates: &Aggregates) -> Vec<f32> {
+    let layout: FeatureLayout = aggregates.layout();
+    let mut all = Vec::new();
+    for file in aggregates.files() {
+        let payload = file.open().unwrap().read_payload().unwrap();
+        let mut values = vec![0.0; payload.len() / layout.stride as usize * DIM as usize];
+        layout.decode_rows(&payload, &mut values);
+        all.extend(values);
+    }
+    all
+}
+
+fn expected(kind: AggregateKind) -> Vec<f32> {
+    (0..NODES)
+        .flat_map(|node| {
+            let sources = Sample::sources(node);
+            let degree = |node| Sample::sources(node).len() as f32 + 1.0;
+            (0..u64::from(DIM)).map(move |i| {
+                let sum: f32 = sources.iter().map(|&source| Sample::feature(source, i)).sum();
+                match kind {
+                    AggregateKind::Sum => sum,
+                    AggregateKind::Mean => sum / (sources.len().max(1) as f32),
+                    AggregateKind::Gcn => {
+                        let terms = sources.iter();
+                        let term = |&u: &u64| Sample::feature(u, i) / (degree(u) * degree(node)).sqrt();
+                        terms.map(term).sum()
+                    }
+                }
+            })
+        })
+        .collect()
+}
+
+#[test]
+fn every_kind_is_what_its_name_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sample(folder.path());
+    for kind in AggregateKind::ALL {
+        assert!(Aggregates::open(&store, kind).unwrap().is_none());
+        let made = preaggregate(&store, &AggregateOptions { kind, ..OPTIONS }, &Silent).unwrap();
+        let opened = Aggregates::open(&store, kind).unwrap().expect("just made");
+        assert_eq!((made.nodes, made.bytes, made.chunks_kept), (NODES, opened.bytes(), 0));
+        for (found, expected) in rows(&opened).iter().zip(expected(kind)) {
+            assert!((found - expected).abs() < 1e-4, "{kind}: {found} for {expected}");
+        }
+    }
+    // The store opens as before.
+    Store::open(store.path()).unwrap();
+}
+
+#[test]
+fn another_dtype_rounds_the_same_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sample(folder.path());
+    let options = AggregateOptions {
+        dtype: Some(FeatureDtype::F16),
+        ..OPTIONS
+    };
+    preaggregate(&store, &options, &Silent).unwrap();
+    let opened = Aggregates::open(&store, AggregateKind::Mean).unwrap().unwrap();
+    assert_eq!(opened.layout().dtype, FeatureDtype::F16);
+    for (found, expected) in rows(&opened).iter().zip(expected(AggregateKind::Mean)) {
+        assert!(
+            (found - expected).abs() <= expected.abs() / 1024.0,
+            "{found} for {expected}"
+        );
+    }
+}
+
+/// Panics when so many tiles were aggregated.
+struct Stop(std::sync::atomic::AtomicU32);
+
+impl Progress for Stop {
+    fn stage(&self, _name: &str, _bytes: Option<u64>) {}
+
+    fn advance(&self, _bytes: u64, _edges: u64) {
+        if self.0.fetch_sub(1, std::sync::atomic::Ordering::SeqCst) == 1 {
+            std::panic::resume_unwind(Box::new("stopped"));
+        }
+    }
+}
+
+#[test]
+fn a_stopped_run_is_continued_and_ends_with_the_same_bytes() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [whole, stopped] = folders.each_ref().map(|folder| sample(folder.path()));
+    // A budget of several tiles, beyond what the writer takes.
+    let options = AggregateOptions {
+        budget: Budget {
+            memory: (1 << 20) + 256 * 20 + 4000,
+            threads: 2,
+        },
+        ..OPTIONS
+    };
+    preaggregate(&whole, &options, &Silent).unwrap();
+    let stop = Stop(1.into());
+    let run = std::panic::AssertUnwindSafe(|| preaggregate(&stopped, &options, &stop));
+    assert!(std::panic::catch_unwind(run).is_err(), "it was stopped");
+    assert!(Aggregates::open(&stopped, AggregateKind::Mean).unwrap().is_none());
+    let partial = stopped.path().join("aggregates/mean.partial");
+    assert!(partial.join("chunk-0").exists() && !partial.join("chunk-2").exists());
+
+    let made = preaggregate(&stopped, &options, &Silent).unwrap();
+    assert!(made.chunks_kept >= 1);
+    for name in ["index", "chunk-0", "chunk-1", "chunk-2"] {
+        let [whole, stopped] =
+            [&whole, &stopped].map(|store| fs::read(store.path().join("aggregates/mean").join(name)).unwrap());
+        // The index names the manifests, which are the same.
+        assert!(whole == stopped, "{name}");
+    }
+    assert!(!partial.exists());
+}
+
+#[test]
+fn a_damaged_chunk_of_a_stopped_run_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sample(folder.path());
+    preaggregate(&store, &OPTIONS, &Silent).unwrap();
+    let [done, partial] = ["mean", "mean.partial"].map(|name| store.path().join("aggregates").join(name));
+    let index = fs::read(done.join("index")).unwrap();
+    fs::rename(&done, &partial).unwrap();
+    let truncated = fs::File::options().write(true).open(partial.join("chunk-1")).unwrap();
+    truncated.set_len(5000).unwrap();
+    let made = preaggregate(&store, &OPTIONS, &Silent).unwrap();
+    assert_eq!(made.chunks_kept, 1);
+    assert!(fs::read(done.join("index")).unwrap() == index);
+}
+
+#[test]
+fn what_exists_is_replaced_only_when_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sample(folder.path());
+    preaggregate(&store, &OPTIONS, &Silent).unwrap();
+    let error = preaggregate(&store, &OPTIONS, &Silent).unwrap_err().to_string();
+    assert!(error.contains("--replace"), "{error}");
+    let replace = AggregateOptions {
+        replace: true,
+        dtype: Some(FeatureDtype::Bf16),
+        ..OPTIONS
+    };
+    preaggregate(&store, &replace, &Silent).unwrap();
+    let opened = Aggregates::open(&store, AggregateKind::Mean).unwrap().unwrap();
+    assert_eq!(opened.layout().dtype, FeatureDtype::Bf16);
+}
+
+#[test]
+fn files_that_do_not_belong_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sample(folder.path());
+    for kind in [AggregateKind::Mean, AggregateKind::Sum] {
+        preaggregate(&store, &AggregateOptions { kind, ..OPTIONS }, &Silent).unwrap();
+    }
+    let at = |path: &str| store.path().join("aggregates").join(path);
+    let open = |kind| Aggregates::open(&store, kind).unwrap_err().to_string();
+    fs::rename(at("mean/chunk-1"), at("mean/moved")).unwrap();
+    assert!(open(AggregateKind::Mean).contains("missing"));
+    fs::copy(at("sum/chunk-1"), at("mean/chunk-1")).unwrap();
+    assert!(open(AggregateKind::Mean).contains("not the file that the index lists"));
+    fs::copy(at("sum/index"), at("mean/index")).unwrap();
+    assert!(open(AggregateKind::Mean).contains("were folders swapped?"));
+    fs::remove_file(at("sum/index")).unwrap();
+    assert!(open(AggregateKind::Sum).contains("missing"));
+}
+
+#[test]
+fn verification_finds_what_is_wrong_with_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sample(folder.path());
+    for kind in [AggregateKind::Mean, AggregateKind::Sum] {
+        preaggregate(&store, &AggregateOptions { kind, ..OPTIONS }, &Silent).unwrap();
+    }
+    let problems = || {
+        let report = verify(store.path(), 2, &Silent).unwrap();
+        let problems = report
+            .problems
+            .into_iter()
+            .map(|p| format!("{} at {}: {}", p.file, p.offset, p.what));
+        problems.collect::<Vec<_>>()
+    };
+    assert_eq!(problems(), [""; 0]);
+    // What a stopped run left is no part of the store, and not wrong.
+    fs::create_dir(store.path().join("aggregates/gcn.partial")).unwrap();
+    assert_eq!(problems(), [""; 0]);
+
+    let at = |path: &str| store.path().join("aggregates").join(path);
+    let mut bytes = fs::read(at("mean/chunk-1")).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    fs::write(at("mean/chunk-1"), &bytes).unwrap();
+    fs::remove_file(at("sum/chunk-2")).unwrap();
+    fs::write(at("sum/chunk-9"), "").unwrap();
+    let found = problems();
+    let starts = [
+        "aggregates/mean/chunk-1 at ",
+        "aggregates/sum/chunk-2 at 0: this file",
+        "aggregates/sum/chunk-9 at 0: this is no",
+    ];
+    assert_eq!(found.len(), starts.len(), "{found:?}");
+    for (found, start) in found.iter().zip(starts) {
+        assert!(found.starts_with(start), "{found}");
+    }
+}

@@ -1,0 +1,359 @@
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use grappa_build::ingest::{IngestOptions, SplitFile, ingest};
+use grappa_formats::{
+    NodeId,
+    features::{FeatureLayout, SourceDtype},
+    manifest::{FeatureDtype, LabelKind, OrderSpec},
+};
+use grappa_io::{npy, progress::Silent};
+use grappa_storage::Store;
+
+use super::sample::{DIM, NODES, Sample};
+use crate::export::{
+    ExportBudget,
+    columns::{export_features, export_labels},
+    edges::{EdgeFormat, export_edges, print_edges},
+    made::MadeRows,
+    splits::export_split,
+};
+
+/// So little memory that there are several shards.
+const BUDGET: ExportBudget = ExportBudget {
+    threads: 2,
+    memory: 4 << 10,
+};
+
+/// The external id of a node, as text.
+fn id_of(store: &Store, node: u64) -> String {
+    store.external_id(NodeId(node)).unwrap().to_string()
+}
+
+/// Source, destination and weight of all edges, in the order of the store.
+fn edges_of(store: &Store) -> Vec<(String, String, f32)> {
+    let row = |node| {
+        Sample::sources(node)
+            .into_iter()
+            .map(move |source| (source, node, Sample::weight(node, source)))
+    };
+    let edges = (0..NODES).flat_map(row);
+    edges
+        .map(|(source, target, weight)| (id_of(store, source), id_of(store, target), weight))
+        .collect()
+}
+
+#[test]
+fn text_has_a_line_for_each_edge_in_external_ids() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
+    let path = folder.path().join("edges.tsv");
+    let exported = export_edges(&store, &path, EdgeFormat::Tsv, &BUDGET, &Silent).unwrap();
+    let expected: String = edges_of(&store)
+        .iter()
+        .map(|(source, target, weight)| format!("{source}\t{target}\t{weight}\n"))
+        .collect();
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(text, expected);
+    assert_eq!(
+        (exported.rows, exported.bytes),
+        (store.manifest().edges, text.len() as u64)
+    );
+
+    let mut printed = Vec::new();
+    print_edges(&store, &mut printed, &BUDGET, &Silent).unwrap();
+    assert_eq!(printed, text.as_bytes());
+
+    let path = folder.path().join("edges.csv");
+    export_edges(&store, &path, EdgeFormat::Csv, &BUDGET, &Silent).unwrap();
+    let expected = format!("source,target,weight\n{}", expected.replace('\t', ","));
+    assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+}
+
+#[test]
+fn arrays_have_a_row_for_each_edge() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&Sample::ALL_PARTS.write(folder.path())).unwrap();
+    let (edges, weights) = (folder.path().join("edges.npy"), folder.path().join("weights.npy"));
+    export_edges(&store, &edges, EdgeFormat::Npy, &BUDGET, &Silent).unwrap();
+    export_edges(&store, &weights, EdgeFormat::NpyWeights, &BUDGET, &Silent).unwrap();
+    let expected = edges_of(&store);
+    let mut pairs = npy::header("<i8", &[expected.len() as u64, 2]).to_vec();
+    let mut values = npy::header("<f4", &[expected.len() as u64]).to_vec();
+    for (source, target, weight) in expected {
+        pairs.extend(source.parse::<u64>().unwrap().to_le_bytes());
+        pairs.extend(target.parse::<u64>().unwrap().to_le_bytes());
+        values.extend(weight.to_le_bytes());
+    }
+    assert!(fs::read(&edges).unwrap() == pairs);
+    assert!(fs::read(&weights).unwrap() == values);
+}
+
+#[test]
+fn string_ids_are_written_as_text_and_not_as_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&Sample::STRINGS.write(folder.path())).unwrap();
+    let path = folder.path().join("edges.tsv");
+    export_edges(&store, &path, EdgeFormat::Tsv, &BUDGET, &Silent).unwrap();
+    let lines: String = edges_of(&store).iter().map(|(s, t, _)| format!("{s}\t{t}\n")).collect();
+    assert_eq!(fs::read_to_string(&path).unwrap(), format!("source\ttarget\n{lines}"));
+
+    let path = folder.path().join("edges.npy");
+    let error = export_edges(&store, &path, EdgeFormat::Npy, &BUDGET, &Silent).unwrap_err();
+    assert!(error.to_string().contains("ids are strings"), "{error}");
+    assert!(!path.exists());
+
+    let path = folder.path().join("val.txt");
+    assert_eq!(export_split(&store, "val", &path, &Silent).unwrap().rows, 30);
+    let mut expected: Vec<_> = (0..NODES)
+        .filter(|n| n % 5 == 1)
+        .map(|n| id_of(&store, n) + "\n")
+        .collect();
+    expected.sort();
+    assert_eq!(fs::read_to_string(&path).unwrap(), expected.concat());
+}
+
+#[test]
+fn columns_come_in_the_order_of_external_ids() {
+    for dtype in [
+        FeatureDtype::F32,
+        FeatureDtype::F16,
+        FeatureDtype::Bf16,
+        FeatureDtype::Int8,
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let label_kind = if dtype == FeatureDtype::F16 {
+            LabelKind::Multi
+        } else {
+            LabelKind::Single
+        };
+        let sample = Sample {
+            dtype,
+            label_kind,
+            ..Sample::ALL_PARTS
+        };
+        let store = Store::open(&sample.write(folder.path())).unwrap();
+        let path = folder.path().join("x.npy");
+        export_features(&store, &path, &BUDGET, &Silent).unwrap();
+        let file = fs::read(&path).unwrap();
+        let (descr, width) = if dtype == FeatureDtype::F16 {
+            ("<f2", 2)
+        } else {
+            ("<f4", 4)
+        };
+        assert_eq!(file[..128], npy::header(descr, &[NODES, DIM.into()]));
+        let of = if width == 2 { SourceDtype::F16 } else { SourceDtype::F32 };
+        let mut values = vec![0.0; (NODES * u64::from(DIM)) as usize];
+        of.to_f32(&file[128..], &mut values);
+        for (at, value) in (0u64..).zip(values) {
+            let (rank, i) = (at / u64::from(DIM), at % u64::from(DIM));
+            let expected = Sample::feature(Sample::table_node(rank), i);
+            assert!(
+                (value - expected).abs() < 0.11,
+                "{value}, not {expected}, at rank {rank} in {dtype:?}"
+            );
+        }
+
+        let path = folder.path().join("y.npy");
+        export_labels(&store, &path, &BUDGET, &Silent).unwrap();
+        let file = fs::read(&path).unwrap();
+        let classes = (0..NODES).map(|rank| Sample::class(Sample::table_node(rank)));
+        let expected: Vec<u8> = match label_kind {
+            LabelKind::Single => classes.flat_map(|c| c.map_or(-1, i64::from).to_le_bytes()).collect(),
+            LabelKind::Multi => classes
+                .flat_map(|class| [0, 1, 2, 3].map(|c| class.map_or(u8::MAX, |class| u8::from(c == class))))
+                .collect(),
+        };
+        assert!(file[128..] == expected, "{dtype:?}");
+
+        let mut left: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["sample.grappa", "x.npy", "y.npy"]);
+    }
+}
+
+#[test]
+fn rows_that_were_made_come_in_the_order_of_external_ids() {
+    for sample in [Sample::ALL_PARTS, Sample::STRINGS] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&sample.write(folder.path())).unwrap();
+        let made = MadeRows::create(folder.path(), "numbers", 12).unwrap();
+        for node in 0..NODES {
+            let row = [node as u32, 7, !(node as u32)];
+            made.write(node, bytemuck::cast_slice(&row)).unwrap();
+        }
+        let row = |rank| {
+            let node = store.ids().node_at(rank).unwrap().0 as u32;
+            [node, 7, !node]
+        };
+        let expected: Vec<u32> = (0..NODES).flat_map(row).collect();
+
+        let ordered = made.by_rank(&store, &BUDGET, &Silent).unwrap();
+        let mut rows = vec![0u32; 3 * NODES as usize];
+        ordered.read(0, bytemuck::cast_slice_mut(&mut rows)).unwrap();
+        assert!(rows == expected);
+
+        let path = folder.path().join("made.npy");
+        let exported = made.export(&store, &path, ("<u4", Some(3)), &BUDGET, &Silent).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!((exported.rows, exported.bytes), (NODES, bytes.len() as u64));
+        assert_eq!(bytes[..npy::HEADER_BYTES], npy::header("<u4", &[NODES, 3]));
+        assert!(bytes[npy::HEADER_BYTES..] == *bytemuck::cast_slice::<u32, u8>(&expected));
+        // Nothing is left but the file and the store.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}
+
+#[test]
+fn what_is_not_there_cannot_be_exported_and_existing_files_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let slice = Sample {
+        without: Some(1),
+        weighted: false,
+        ..Sample::ALL_PARTS
+    };
+    let store = Store::open(&slice.write(folder.path())).unwrap();
+    let path = folder.path().join("out");
+    let error = export_features(&store, &path, &BUDGET, &Silent).unwrap_err();
+    assert!(error.to_string().contains("2 of 3 chunks"), "{error}");
+    let error = export_edges(&store, &path, EdgeFormat::NpyWeights, &BUDGET, &Silent).unwrap_err();
+    assert!(error.to_string().contains("no weights"), "{error}");
+    let error = export_split(&store, "valid", &path, &Silent).unwrap_err();
+    assert!(error.to_string().contains("the store has train, val, test"), "{error}");
+    assert!(!path.exists());
+    fs::write(&path, "mine").unwrap();
+    let error = export_edges(&store, &path, EdgeFormat::Tsv, &BUDGET, &Silent).unwrap_err();
+    assert!(error.to_string().contains("exists"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+}
+
+/// Exports read what was not verified. Whatever is there must end in lines or an error.
+#[test]
+fn damaged_rows_are_never_followed_out_of_range() {
+    for sample in [Sample::ALL_PARTS, Sample::STRINGS] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&sample.write(folder.path())).unwrap();
+        let mut errors = 0;
+        for name in ["edges", "degrees", "weights"] {
+            let path = store.path().join("chunk-1").join(name);
+            let Ok(sound) = fs::read(&path) else { continue };
+            let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            for (at, &byte) in sound.iter().enumerate().take(sound.len() - 8).skip(128) {
+                for bit in [1, 0x80, 0xff] {
+                    file.write_all_at(&[byte ^ bit], at as u64).unwrap();
+                    errors += u64::from(print_edges(&store, &mut Vec::new(), &BUDGET, &Silent).is_err());
+                }
+                file.write_all_at(&[byte], at as u64).unwrap();
+            }
+        }
+        assert!(errors > 0);
+        print_edges(&store, &mut Vec::new(), &BUDGET, &Silent).unwrap();
+    }
+}
+
+/// Every file of a store, by name.
+fn files_of(store: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![store.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.insert(path.strip_prefix(store).unwrap().to_owned(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn what_is_exported_and_ingested_again_is_the_same_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // With a row that is longer than a block of edges.
+    let hub = (0..70_000).map(|i| (i * 7 % 500, 3, i as f32 / 8.0));
+    let edges = (0..5000u64).map(|i| (i * i % 499, i * 31 % 500, -(i as f32)));
+    let text: String = edges.chain(hub).map(|(s, t, w)| format!("{s} {t} {w}\n")).collect();
+    fs::write(at("edges.txt"), text).unwrap();
+    let mut features = npy::header("<f2", &[500, 3]).to_vec();
+    let layout = FeatureLayout::new(FeatureDtype::F16, 1);
+    let mut row = [0; 4];
+    for i in 0..1500 {
+        layout.encode_row(&[i as f32 / 4.0], &mut row);
+        features.extend(&row[..2]);
+    }
+    fs::write(at("x.npy"), features).unwrap();
+    let labels: String = (0..500)
+        .map(|i| {
+            if i % 9 == 0 {
+                "\n".into()
+            } else {
+                format!("{}\n", i % 300)
+            }
+        })
+        .collect();
+    fs::write(at("y.csv"), labels).unwrap();
+    fs::write(
+        at("train.txt"),
+        (0..50).map(|i| format!("{}\n", i * 3)).collect::<String>(),
+    )
+    .unwrap();
+
+    let options = IngestOptions {
+        nodes: Some(500),
+        features: Some(at("x.npy")),
+        labels: Some(at("y.csv")),
+        splits: vec![SplitFile {
+            name: "train",
+            path: at("train.txt"),
+        }],
+        chunks: Some(7),
+        seed: 7,
+        ..IngestOptions::new(vec![at("edges.txt")], at("first.grappa"))
+    };
+    ingest(&options, &Silent).unwrap();
+    let first = Store::open(&options.out).unwrap();
+    assert_eq!(first.manifest().ids.order, OrderSpec::Feistel(7));
+
+    export_features(&first, &at("x2.npy"), &BUDGET, &Silent).unwrap();
+    export_labels(&first, &at("y2.npy"), &BUDGET, &Silent).unwrap();
+    export_split(&first, "train", &at("train2.npy"), &Silent).unwrap();
+    export_edges(&first, &at("weights.npy"), EdgeFormat::NpyWeights, &BUDGET, &Silent).unwrap();
+    let (before, after) = (files_of(&options.out), |edges: &str, format, weights: Option<&str>| {
+        export_edges(&first, &at(edges), format, &BUDGET, &Silent).unwrap();
+        let again = IngestOptions {
+            edges: vec![at(edges)],
+            weights: weights.map(at),
+            out: at(&format!("{edges}.grappa")),
+            features: Some(at("x2.npy")),
+            labels: Some(at("y2.npy")),
+            splits: vec![SplitFile {
+                name: "train",
+                path: at("train2.npy"),
+            }],
+            ..options.clone()
+        };
+        ingest(&again, &Silent).unwrap();
+        files_of(&again.out)
+    });
+    for (edges, format, weights) in [
+        ("e.tsv", EdgeFormat::Tsv, None),
+        ("e.csv", EdgeFormat::Csv, None),
+        ("e.npy", EdgeFormat::Npy, Some("weights.npy")),
+    ] {
+        let after = after(edges, format, weights);
+        assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+        for (name, bytes) in &before {
+            assert!(*bytes == after[name], "{edges}: {}", name.display());
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Tests of opening, verifying, describing and exporting stores; and what others need to damage them.
+
+mod aggregates;
+mod export;
+mod open;
+mod sample;
+mod verify;

@@ -1,0 +1,256 @@
+//! A small store with every kind of file, and what is in it.
+
+use std::path::{Path, PathBuf};
+
+use grappa_formats::{
+    ChunkId, ChunkSpan,
+    chunks::ChunkMap,
+    container::FileKind,
+    dictionary::{IntegerDictionaryBuilder, StringDictionaryBuilder},
+    features::{FeatureLayout, FeaturesMeta},
+    labels::LabelsMeta,
+    manifest::{
+        EdgeOptions, ExternalIds, FeatureDtype, FeatureSource, FeatureSpec, FileEntry, IdSpec, LabelKind, LabelSpec,
+        Manifest, OrderSpec, SelfLoops, SplitEntry,
+    },
+    order_table::{self, OrderMeta},
+    splits,
+};
+use grappa_io::container::{ContainerWriter, WrittenFile};
+use grappa_storage::{
+    files,
+    writer::{ChunkRowsWriter, StoreFolder},
+};
+
+pub const NODES: u64 = 150;
+pub const CHUNKS: u32 = 3;
+pub const DIM: u32 = 5;
+
+/// What varies between samples.
+#[derive(Clone, Copy)]
+pub struct Sample {
+    pub ids: ExternalIds,
+    pub order: OrderSpec,
+    pub weighted: bool,
+    pub dtype: FeatureDtype,
+    pub label_kind: LabelKind,
+    /// A slice lacks this chunk.
+    pub without: Option<u32>,
+}
+
+impl Sample {
+    pub const ALL_PARTS: Self = Self {
+        ids: ExternalIds::Sparse,
+        order: OrderSpec::Table,
+        weighted: true,
+        dtype: FeatureDtype::Int8,
+        label_kind: LabelKind::Single,
+        without: None,
+    };
+
+    pub const STRINGS: Self = Self {
+        ids: ExternalIds::String,
+        order: OrderSpec::Feistel(7),
+        weighted: false,
+        dtype: FeatureDtype::F32,
+        label_kind: LabelKind::Multi,
+        without: None,
+    };
+
+    /// The sources of a node: ascending, without self-loops.
+    pub fn sources(node: u64) -> Vec<u64> {
+        (0..node % 7)
+            .map(|k| (node * 13 + k * k * 29) % NODES)
+            .filter(|&s| s != node)
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .collect()
+    }
+
+    pub fn weight(node: u64, source: u64) -> f32 {
+        (node * NODES + source) as f32 / 16.0
+    }
+
+    pub fn feature(node: u64, i: u64) -> f32 {
+        ((node + i) % 50) as f32 - 25.0
+    }
+
+    pub fn class(node: u64) -> Option<u32> {
+        (!node.is_multiple_of(11)).then_some((node % 4) as u32)
+    }
+
+    /// The sparse id, or its string, at a rank.
+    pub fn sparse_id(rank: u64) -> u64 {
+        rank * rank * 1_000_003 + 17
+    }
+
+    pub fn string_id(rank: u64) -> String {
+        format!("node/{rank:05}")
+    }
+
+    /// The node at a rank, if the order is a table.
+    pub fn table_node(rank: u64) -> u64 {
+        (rank * 7 + 3) % NODES
+    }
+
+    /// Writes the store into `folder`.
+    pub fn write(&self, folder: &Path) -> PathBuf {
+        let path = folder.join("sample.grappa");
+        self.write_with(&path, |_| {});
+        path
+    }
+
+    /// Writes the store, with a manifest that was tampered with.
+    pub fn write_with(&self, path: &Path, tamper: impl FnOnce(&mut Manifest)) {
+        let (store, _) = StoreFolder::begin(path, None, false).unwrap();
+        let map = ChunkMap::uniform(NODES, CHUNKS);
+        let layout = FeatureLayout::new(self.dtype, DIM);
+        let labels = LabelSpec {
+            classes: 4,
+            kind: self.label_kind,
+        };
+        let mut manifest = Manifest {
+            writer: "test 1".into(),
+            nodes: NODES,
+            edges: 0,
+            chunk_starts: map.starts().to_vec(),
+            chunks: Vec::new(),
+            ids: IdSpec {
+                external: self.ids,
+                order: self.order,
+            },
+            features: Some(FeatureSpec {
+                dim: DIM,
+                dtype: self.dtype,
+                row_stride: layout.stride,
+                source: FeatureSource::Stored,
+            }),
+            labels: Some(labels),
+            splits: Vec::new(),
+            weighted: self.weighted,
+            edge_options: EdgeOptions {
+                undirected: false,
+                dedup: true,
+                self_loops: SelfLoops::Drop,
+            },
+            edges_read: 0,
+            rejected: 0,
+            generator: String::new(),
+            files: Vec::new(),
+        };
+        for chunk in (0..CHUNKS).map(ChunkId) {
+            if self.without == Some(chunk.0) {
+                manifest.chunks.push(grappa_formats::manifest::ChunkEntry {
+                    present: false,
+                    edges: 0,
+                    bucket_edges: Vec::new(),
+                });
+                continue;
+            }
+            let mut rows = ChunkRowsWriter::create(&store, &map, chunk, self.weighted).unwrap();
+            for node in map.range(chunk) {
+                let sources = Self::sources(node);
+                let weights: Vec<_> = sources.iter().map(|&s| Self::weight(node, s)).collect();
+                rows.push(&sources, if self.weighted { &weights } else { &[] }).unwrap();
+            }
+            let (entry, files) = rows.finish().unwrap();
+            manifest.edges += entry.edges;
+            manifest.chunks.push(entry);
+            manifest.files.extend(files.iter().map(|file| store.entry(file)));
+            let span = ChunkSpan::of(&map, chunk);
+            let files = [self.features(&store, span, layout), self.labels(&store, span, labels)];
+            manifest.files.extend(files.iter().map(|file| store.entry(file)));
+        }
+        manifest.edges_read = manifest.edges;
+        self.ids(&store, &mut manifest);
+        self.splits(&store, &mut manifest);
+        manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
+        tamper(&mut manifest);
+        store.commit(&manifest).unwrap();
+    }
+
+    fn features(&self, store: &StoreFolder, span: ChunkSpan, layout: FeatureLayout) -> WrittenFile {
+        let meta = FeaturesMeta { span, layout }.encode();
+        let path = store.chunk(span.chunk).unwrap().join("features");
+        let mut file = ContainerWriter::create(&path, FileKind::FEATURES, meta.len()).unwrap();
+        for node in span.first_node.0..span.first_node.0 + span.rows {
+            let values: Vec<_> = (0..u64::from(DIM)).map(|i| Self::feature(node, i)).collect();
+            let mut row = vec![0; layout.stride as usize];
+            layout.encode_row(&values, &mut row);
+            file.write(&row).unwrap();
+        }
+        file.finish(meta).unwrap()
+    }
+
+    fn labels(&self, store: &StoreFolder, span: ChunkSpan, spec: LabelSpec) -> WrittenFile {
+        let meta = LabelsMeta { span, spec }.encode();
+        let path = store.chunk(span.chunk).unwrap().join("labels");
+        let mut file = ContainerWriter::create(&path, FileKind::LABELS, meta.len()).unwrap();
+        let mut payload = Vec::new();
+        for node in span.first_node.0..span.first_node.0 + span.rows {
+            let class = Self::class(node);
+            match self.label_kind {
+                LabelKind::Single => spec.encode_single(class, &mut payload),
+                LabelKind::Multi => spec.encode_multi(class.as_ref().map(std::slice::from_ref), &mut payload),
+            }
+        }
+        file.write(&payload).unwrap();
+        file.finish(meta).unwrap()
+    }
+
+    fn ids(&self, store: &StoreFolder, manifest: &mut Manifest) {
+        let folder = store.folder("ids").unwrap();
+        let mut add = |path: &str, kind, meta: Vec<u8>, payload: &[u8]| {
+            let path = folder.join(path.strip_prefix("ids/").unwrap());
+            let mut file = ContainerWriter::create(&path, kind, meta.len()).unwrap();
+            file.write(payload).unwrap();
+            let entry: FileEntry = store.entry(&file.finish(meta).unwrap());
+            manifest.files.push(entry);
+        };
+        match self.ids {
+            ExternalIds::Dense => {}
+            ExternalIds::Sparse => {
+                let mut keys = IntegerDictionaryBuilder::new();
+                (0..NODES).for_each(|rank| keys.push(Self::sparse_id(rank)));
+                let (meta, payload) = keys.finish();
+                add(files::DICTIONARY, FileKind::DICTIONARY, meta.encode(), &payload);
+            }
+            ExternalIds::String => {
+                let mut keys = StringDictionaryBuilder::new();
+                (0..NODES).for_each(|rank| keys.push(Self::string_id(rank).as_bytes()));
+                let (meta, tail) = keys.finish();
+                let payload: Vec<u8> = tail.flatten().collect();
+                add(files::DICTIONARY, FileKind::DICTIONARY, meta.encode(), &payload);
+            }
+        }
+        if self.order == OrderSpec::Table {
+            let nodes: Vec<_> = (0..NODES).map(Self::table_node).collect();
+            let mut ranks = vec![0; NODES as usize];
+            (0..NODES).for_each(|rank| ranks[nodes[rank as usize] as usize] = rank);
+            let mut payload = Vec::new();
+            order_table::encode_entries(&nodes, &mut payload);
+            order_table::encode_entries(&ranks, &mut payload);
+            add(
+                files::ORDER,
+                FileKind::ORDER,
+                OrderMeta { nodes: NODES }.encode(),
+                &payload,
+            );
+        }
+    }
+
+    fn splits(&self, store: &StoreFolder, manifest: &mut Manifest) {
+        store.folder("splits").unwrap();
+        for (third, name) in (0..).zip(["train", "val", "test"]) {
+            let set = (0..NODES).filter(|node| node % 5 == third).collect();
+            let file = store
+                .write_file(&files::split(name), splits::encode(name, NODES, &set))
+                .unwrap();
+            manifest.files.push(file);
+            manifest.splits.push(SplitEntry {
+                name: name.into(),
+                nodes: set.len(),
+            });
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Pre-aggregated features: whether they belong to the store, and to each other. That they are the aggregates of its
+//! features is not computed again.
+
+use std::fs;
+
+use grappa_formats::{ChunkId, aggregates::AggregateKind, chunks::ChunkMap, manifest::Manifest};
+use grappa_io::{Error, Result};
+use grappa_storage::{aggregates, files};
+
+use crate::verify::Check;
+
+impl Check<'_> {
+    pub(super) fn aggregates(&self, manifest: &Manifest, chunks: &ChunkMap, kind: AggregateKind) {
+        let name = |file: &str| format!("{}/{kind}/{file}", files::AGGREGATES);
+        let folder = self.root.join(files::AGGREGATES).join(kind.name());
+        self.looked_at(fs::metadata(folder.join(files::AGGREGATE_INDEX)).map_or(0, |m| m.len()));
+        let index = match aggregates::read_index(self.root, kind, chunks) {
+            Ok(index) => index,
+            Err(error) => return self.failed(&name(files::AGGREGATE_INDEX), error),
+        };
+        let mut layouts = Vec::new();
+        for (chunk, entry) in (0..).map(ChunkId).zip(&index.files) {
+            let path = name(&files::aggregate(chunk));
+            match aggregates::open_file(&folder, chunks, chunk, entry) {
+                Err(error) => self.failed(&path, error),
+                Ok((file, layout)) => {
+                    if let Some(file) = self.checksums(&path, Ok(file)) {
+                        self.result(&path, self.feature_rows(layout, &file));
+                    }
+                    layouts.push((path, layout));
+                }
+            }
+        }
+        let dim = manifest.features.as_ref().map(|spec| spec.dim);
+        let first = layouts.first().map(|(_, layout)| *layout);
+        for (path, layout) in &layouts {
+            if Some(layout.dim) != dim || Some(*layout) != first {
+                let what =
+                    format!("the file has {layout:?}, but chunk 0 has {first:?}, and features have {dim:?} values");
+                self.problem(path, 88, what);
+            }
+        }
+        if let Err(error) = self.only_known(&folder, &index.files, kind) {
+            self.failed(&name(files::AGGREGATE_INDEX), error);
+        }
+    }
+
+    /// Files that the index does not list.
+    fn only_known<T>(&self, folder: &std::path::Path, listed: &[T], kind: AggregateKind) -> Result<()> {
+        for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
+            let found = entry.map_err(Error::io("list", folder))?.file_name();
+            let found = found.to_string_lossy();
+            let is_listed = (0..listed.len() as u32).any(|chunk| files::aggregate(ChunkId(chunk)) == found);
+            if !is_listed && found != files::AGGREGATE_INDEX {
+                let path = format!("{}/{kind}/{found}", files::AGGREGATES);
+                self.problem(&path, 0, "this is no part of the store; remove it".to_owned());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,552 @@
+//! The full check of a store: every checksum, and whether the files say what the manifest and each other say.
+//!
+//! ```text
+//! manifest and CURRENT, and which files there are
+//! each file: header and length against the manifest, then every block against its checksum     read once, by pread
+//! each file that passed: does its payload make sense?
+//!     rows       decode, ascend, have no other encoding; degrees, edges and bucket counts as the manifest has them
+//!     aggregates the index against the manifest, the files against the index
+//!     others     classes, scales, anchors, order of ids, splits within the graph and apart
+//! ```
+//!
+//! A problem is noted and the check goes on, so that one run tells all. What checksums find wrong is not looked into
+//! further: its payload means nothing.
+//!
+//! Cost: the bytes once from the disk, and encoding all rows anew. Memory: some megabytes and a bit more than a byte for
+//! each row of a chunk, per thread, however large the store; splits are decoded as a whole.
+
+mod aggregates;
+mod rows;
+
+use std::{
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use grappa_formats::{
+    ChunkId, ChunkSpan, FormatError,
+    aggregates::AggregateKind,
+    chunks::ChunkMap,
+    dictionary::{DictionaryMeta, IntegerDictionary, KeyKind, StringDictionary},
+    features::{FeatureLayout, FeaturesMeta},
+    labels::{Labels, LabelsMeta},
+    manifest::{ExternalIds, FeatureDtype, FeatureSource, FileEntry, Manifest},
+    order_table::{OrderMeta, OrderTable},
+    splits,
+};
+use grappa_io::{
+    Error, Position, Result,
+    container::{ContainerFile, MappedPayload},
+    map::Access,
+    progress::Progress,
+    regular, workers,
+};
+use grappa_storage::{
+    assignments::{self, read_current},
+    files, read_manifest,
+};
+use grappa_synthetic::Recipe;
+use roaring::RoaringTreemap;
+
+use self::rows::RowsCheck;
+
+/// Problems of one file that are told one by one; of a disk gone bad there would be a million.
+const PROBLEMS_MAX: usize = 100;
+/// Mapped bytes that may be read before they are given back.
+const RELEASE_BYTES: u64 = 16 << 20;
+/// Feature bytes read at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// What a verification found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VerifyReport {
+    /// Number of files looked at.
+    pub files: u64,
+    /// Their length in bytes.
+    pub bytes: u64,
+    /// What is wrong, sorted by file and offset.
+    pub problems: Vec<Problem>,
+}
+
+impl VerifyReport {
+    /// Whether nothing is wrong.
+    pub fn is_ok(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// Something that is wrong with a store.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// The file, relative to the store.
+    pub file: String,
+    /// Where in it, in bytes, as near as is known.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Checks the store at `path` on `threads` threads.
+///
+/// # Errors
+/// If there is no store to check. Whatever is wrong with a store is in the report.
+pub fn verify(path: &Path, threads: usize, progress: &dyn Progress) -> Result<VerifyReport> {
+    let check = Check {
+        root: path,
+        progress,
+        found: Mutex::default(),
+    };
+    match read_manifest(path) {
+        Ok(manifest) => check.store(&manifest, threads)?,
+        // Nobody knows what should be here, but what is here has checksums.
+        Err(error @ Error::Format { .. }) => {
+            check.failed(files::MANIFEST, error);
+            check.stray_files(threads)?;
+        }
+        Err(error) => return Err(error),
+    }
+    let mut found = check.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.problems.sort();
+    Ok(found)
+}
+
+struct Check<'a> {
+    root: &'a Path,
+    progress: &'a dyn Progress,
+    found: Mutex<VerifyReport>,
+}
+
+/// What one thread checks at a time.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    Chunk(ChunkId),
+    Dictionary,
+    Order,
+    Splits,
+    Assignment(&'a str),
+    Aggregates(AggregateKind),
+    /// A file that the manifest lists and does not call for: its checksums.
+    Other(&'a FileEntry),
+}
+
+impl Check<'_> {
+    fn store(&self, manifest: &Manifest, threads: usize) -> Result<()> {
+        for what in files::disagreements(manifest) {
+            self.problem(files::MANIFEST, 64, what);
+        }
+        if manifest.generator.is_empty() {
+            let source = manifest.features.as_ref().map(|features| &features.source);
+            if source == Some(&FeatureSource::Procedural) {
+                self.problem(
+                    files::MANIFEST,
+                    64,
+                    "features are to be computed, but there is no recipe".into(),
+                );
+            }
+        } else if let Err(error) = Recipe::from_json(&manifest.generator) {
+            self.problem(files::MANIFEST, 64, error.to_string());
+        }
+        let manifest_bytes = fs::metadata(self.root.join(files::MANIFEST)).map_or(0, |m| m.len());
+        self.looked_at(manifest_bytes);
+        let is_listed = |path: &str| entry_of(manifest, path).is_some();
+        let stray = self.list(is_listed)?;
+        let assignments: Vec<&str> = stray.iter().filter_map(|found| self.is_assignment(found)).collect();
+        self.current(&assignments);
+        for found in &stray {
+            let is_known = found == files::MANIFEST
+                || found == files::CURRENT
+                || files::is_left_over(found)
+                || files::is_unlisted_feature_file(manifest, found)
+                || files::aggregates_of(found).is_some();
+            if !is_known && self.is_assignment(found).is_none() {
+                let what = "this is no part of the store; remove it".to_owned();
+                self.problem(found, 0, what);
+            }
+        }
+
+        let chunks = manifest.chunk_map();
+        let called_for = files::called_for(manifest);
+        let mut parts: Vec<Part<'_>> = (0..)
+            .map(ChunkId)
+            .zip(&manifest.chunks)
+            .filter_map(|(chunk, entry)| entry.present.then_some(Part::Chunk(chunk)))
+            .collect();
+        // The long ones that can't be divided first.
+        parts.splice(0..0, [Part::Dictionary, Part::Order, Part::Splits]);
+        parts.extend(
+            stray
+                .iter()
+                .filter_map(|found| files::aggregates_of(found))
+                .map(Part::Aggregates),
+        );
+        parts.extend(assignments.iter().map(|name| Part::Assignment(name)));
+        let others = manifest
+            .files
+            .iter()
+            .filter(|file| !called_for.contains_key(&file.path));
+        parts.extend(others.map(Part::Other));
+        let total = manifest
+            .files
+            .iter()
+            .map(|file| file.bytes)
+            .fold(0, u64::saturating_add);
+        self.progress.stage("verifying", Some(total));
+        workers::for_each(threads, &parts, |part| {
+            match part {
+                Part::Chunk(chunk) => self.chunk(manifest, &chunks, chunk),
+                Part::Dictionary => self.dictionary(manifest),
+                Part::Order => self.order(manifest),
+                Part::Splits => self.splits(manifest),
+                Part::Assignment(path) => self.assignment(path, chunks.chunks()),
+                Part::Aggregates(kind) => self.aggregates(manifest, &chunks, kind),
+                Part::Other(entry) => drop(self.file(entry)),
+            }
+            Ok(())
+        })
+    }
+
+    /// Without a manifest: the checksums of whatever is there.
+    fn stray_files(&self, threads: usize) -> Result<()> {
+        let found = self.list(|_| false)?;
+        self.progress.stage("verifying checksums", None);
+        let paths: Vec<&str> = found.iter().map(String::as_str).collect();
+        workers::for_each(threads, &paths, |path| {
+            let whole = self.root.join(path);
+            match files::kind_of(path) {
+                _ if path == files::MANIFEST => self.looked_at(fs::metadata(whole).map_or(0, |m| m.len())),
+                _ if path == files::CURRENT => self.current(&[]),
+                Some(kind) => {
+                    let opened = ContainerFile::open(&whole, kind);
+                    self.checksums(path, opened);
+                }
+                // Without a manifest nobody knows which aggregates are the store's.
+                None if files::is_left_over(path) || files::aggregates_of(path).is_some() => {}
+                None => self.problem(path, 0, "no file of a store is called that".into()),
+            }
+            Ok(())
+        })
+    }
+
+    /// The files in the store's folder and one level below that `is_known` does not know, relative to the store.
+    fn list(&self, is_known: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        let names = |folder: &Path| -> Result<Vec<(String, PathBuf)>> {
+            let entries = fs::read_dir(folder).map_err(Error::io("list", folder))?;
+            entries
+                .map(|entry| {
+                    let entry = entry.map_err(Error::io("list", folder))?;
+                    Ok((entry.file_name().to_string_lossy().into_owned(), entry.path()))
+                })
+                .collect()
+        };
+        for (name, path) in names(self.root)? {
+            if !path.is_dir() {
+                found.push(name);
+                continue;
+            }
+            for (inner, _) in names(&path)? {
+                found.push(format!("{name}/{inner}"));
+            }
+        }
+        found.retain(|path| !is_known(path));
+        found.sort();
+        Ok(found)
+    }
+
+    fn is_assignment<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let name = path.strip_prefix(files::ASSIGNMENTS)?.strip_prefix('/')?;
+        files::generation_of(name).map(|_| path)
+    }
+
+    /// `CURRENT`, which must name an assignment that is there.
+    fn current(&self, assignments: &[&str]) {
+        self.looked_at(fs::metadata(self.root.join(files::CURRENT)).map_or(0, |m| m.len()));
+        match read_current(self.root) {
+            Err(error) => self.failed(files::CURRENT, error),
+            Ok(generation) => {
+                let path = files::assignment(generation);
+                if !assignments.contains(&path.as_str()) && !self.root.join(&path).exists() {
+                    self.problem(&path, 0, "CURRENT names this assignment, and it is missing".into());
+                }
+            }
+        }
+    }
+
+    /// Header, length and checksums of a file that the manifest lists. Returns the file if all are right.
+    fn file(&self, entry: &FileEntry) -> Option<ContainerFile> {
+        self.checksums(&entry.path, files::open(self.root, entry))
+    }
+
+    fn checksums(&self, path: &str, opened: Result<ContainerFile>) -> Option<ContainerFile> {
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) => {
+                self.failed(path, error);
+                return None;
+            }
+        };
+        self.looked_at(file.bytes());
+        let mut count = 0;
+        let on_problem = |error| {
+            count += 1;
+            if count <= PROBLEMS_MAX {
+                self.failed(path, error);
+            }
+        };
+        if let Err(error) = file.verify(|bytes| self.progress.advance(bytes, 0), on_problem) {
+            count += 1;
+            self.failed(path, error);
+        }
+        if count > PROBLEMS_MAX {
+            let what = format!("{} more blocks of this file are damaged", count - PROBLEMS_MAX);
+            self.problem(path, file.bytes(), what);
+        }
+        (count == 0).then_some(file)
+    }
+
+    fn chunk(&self, manifest: &Manifest, chunks: &ChunkMap, chunk: ChunkId) {
+        let span = ChunkSpan::of(chunks, chunk);
+        let file = |name: &str| {
+            let path = files::of_chunk(chunk, name);
+            Some((self.listed(manifest, &path)?, path))
+        };
+        let (edges, degrees, weights) = (file("edges"), file("degrees"), file("weights"));
+        if let (Some((edges, _)), Some((degrees, _))) = (&edges, &degrees) {
+            let rows = RowsCheck {
+                check: self,
+                manifest,
+                chunks,
+                span,
+            };
+            rows.run(edges, degrees, weights.as_ref().map(|(file, _)| file));
+        }
+        if let Some((file, path)) = file("features") {
+            self.result(&path, self.features(manifest, span, &file));
+        }
+        if let Some((file, path)) = file("labels") {
+            self.result(&path, self.labels(manifest, span, &file));
+        }
+    }
+
+    fn features(&self, manifest: &Manifest, span: ChunkSpan, file: &ContainerFile) -> Result<()> {
+        let in_file = || Error::format(file.path());
+        let meta = FeaturesMeta::decode(file.header()).map_err(in_file())?;
+        meta.span.expect(&span).map_err(in_file())?;
+        let layout = meta.layout;
+        let expected = manifest.features.as_ref().map(|spec| FeatureLayout {
+            dtype: spec.dtype,
+            dim: spec.dim,
+            stride: spec.row_stride,
+        });
+        if expected != Some(layout) {
+            let what = format!("the file has {layout:?}, the manifest {expected:?}");
+            return Err(in_file()(FormatError::invalid(88, what)));
+        }
+        self.feature_rows(layout, file)
+    }
+
+    /// Whether feature rows are what writers make.
+    fn feature_rows(&self, layout: FeatureLayout, file: &ContainerFile) -> Result<()> {
+        let in_file = || Error::format(file.path());
+        if layout.dtype != FeatureDtype::Int8 && layout.row_bytes() == layout.stride as usize {
+            return Ok(()); // any bits are values
+        }
+        let stride = layout.stride as usize;
+        let mut buffer = vec![0; (READ_BYTES / stride).max(1) * stride];
+        let mut at = 0;
+        while at < file.header().payload_bytes {
+            let bytes = (file.header().payload_bytes - at).min(buffer.len() as u64) as usize;
+            file.read_at(&mut buffer[..bytes], at)?;
+            layout
+                .check_rows(&buffer[..bytes], file.header().payload_offset + at)
+                .map_err(in_file())?;
+            at += bytes as u64;
+        }
+        Ok(())
+    }
+
+    fn labels(&self, manifest: &Manifest, span: ChunkSpan, file: &ContainerFile) -> Result<()> {
+        let in_file = || Error::format(file.path());
+        let meta = LabelsMeta::decode(file.header()).map_err(in_file())?;
+        meta.span.expect(&span).map_err(in_file())?;
+        if manifest.labels != Some(meta.spec) {
+            let what = format!("the file has {:?}, the manifest {:?}", meta.spec, manifest.labels);
+            return Err(in_file()(FormatError::invalid(88, what)));
+        }
+        let mapped = MappedPayload::new(file, Access::Sequential)?;
+        Labels::new(mapped.header(), mapped.unchecked())
+            .and_then(|labels| labels.check())
+            .map_err(in_file())
+    }
+
+    fn dictionary(&self, manifest: &Manifest) {
+        if let Some(file) = self.listed(manifest, files::DICTIONARY) {
+            self.result(files::DICTIONARY, self.check_dictionary(manifest, &file));
+        }
+    }
+
+    fn check_dictionary(&self, manifest: &Manifest, file: &ContainerFile) -> Result<()> {
+        let in_file = || Error::format(file.path());
+        let meta = DictionaryMeta::decode(file.header()).map_err(in_file())?;
+        let kind = match manifest.ids.external {
+            ExternalIds::String => KeyKind::Strings,
+            _ => KeyKind::Integers,
+        };
+        if (meta.kind, meta.keys) != (kind, manifest.nodes) {
+            let what = format!(
+                "{} keys of kind {:?}, but the graph has {} nodes with {kind:?}",
+                meta.keys, meta.kind, manifest.nodes
+            );
+            return Err(in_file()(FormatError::invalid(64, what)));
+        }
+        let mapped = MappedPayload::new(file, Access::Sequential)?;
+        match kind {
+            KeyKind::Integers => {
+                let keys = IntegerDictionary::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
+                in_parts(keys.len(), RELEASE_BYTES / 8, &mapped, |ranks| keys.check_ranks(ranks)).map_err(in_file())
+            }
+            KeyKind::Strings => {
+                let keys = StringDictionary::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
+                // Blocks of paths and the like take a few hundred bytes.
+                let blocks_per_release = RELEASE_BYTES / 256;
+                in_parts(keys.blocks(), blocks_per_release, &mapped, |blocks| {
+                    keys.check_blocks(blocks)
+                })
+                .map_err(in_file())
+            }
+        }
+    }
+
+    fn order(&self, manifest: &Manifest) {
+        if let Some(file) = self.listed(manifest, files::ORDER) {
+            self.result(files::ORDER, self.check_order(manifest, &file));
+        }
+    }
+
+    fn check_order(&self, manifest: &Manifest, file: &ContainerFile) -> Result<()> {
+        let in_file = || Error::format(file.path());
+        let meta = OrderMeta::decode(file.header()).map_err(in_file())?;
+        if meta.nodes != manifest.nodes {
+            let what = format!("an order of {} nodes, but the graph has {}", meta.nodes, manifest.nodes);
+            return Err(in_file()(FormatError::invalid(64, what)));
+        }
+        let mapped = MappedPayload::new(file, Access::Random)?;
+        let table = OrderTable::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
+        // Each lookup of the way back may bring in another page.
+        in_parts(meta.nodes, RELEASE_BYTES / 4096, &mapped, |ranks| table.check(ranks)).map_err(in_file())
+    }
+
+    fn splits(&self, manifest: &Manifest) {
+        let mut before: Vec<(&str, RoaringTreemap)> = Vec::new();
+        for entry in &manifest.splits {
+            let path = files::split(&entry.name);
+            if self.listed(manifest, &path).is_none() {
+                continue;
+            }
+            let decoded = regular::read(&self.root.join(&path))
+                .and_then(|bytes| splits::decode(&bytes, &entry.name, manifest.nodes).map_err(Error::format(&path)));
+            let set = match decoded {
+                Ok(set) => set,
+                Err(error) => {
+                    self.failed(&path, error);
+                    continue;
+                }
+            };
+            if set.len() != entry.nodes {
+                let what = format!("{} nodes, but the manifest says {}", set.len(), entry.nodes);
+                self.problem(&path, 80, what);
+            }
+            for (name, other) in &before {
+                let shared = set.intersection_len(other);
+                if shared > 0 {
+                    let what = format!("{shared} nodes are in {name} too; splits must not overlap");
+                    self.problem(&path, 0, what);
+                }
+            }
+            before.push((&entry.name, set));
+        }
+    }
+
+    fn assignment(&self, path: &str, chunks: u32) {
+        let generation = path.rsplit('/').next().and_then(files::generation_of);
+        let generation = generation.expect("the name is that of an assignment");
+        let read = assignments::read(self.root, generation, chunks);
+        if read.as_ref().is_err_and(assignments::is_gone) {
+            // Removed by a repartitioning meanwhile; the one that counts is missed elsewhere.
+            return;
+        }
+        self.looked_at(fs::metadata(self.root.join(path)).map_or(0, |m| m.len()));
+        self.result(path, read.map(drop));
+    }
+
+    /// A file that the manifest may list, if its checksums are right.
+    fn listed(&self, manifest: &Manifest, path: &str) -> Option<ContainerFile> {
+        self.file(entry_of(manifest, path)?)
+    }
+
+    fn looked_at(&self, bytes: u64) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.files += 1;
+        found.bytes += bytes;
+    }
+
+    fn result(&self, path: &str, result: Result<()>) {
+        if let Err(error) = result {
+            self.failed(path, error);
+        }
+    }
+
+    fn failed(&self, path: &str, error: Error) {
+        let (offset, what) = match error {
+            Error::Format { source, .. } => {
+                let offset = source.offset();
+                match source {
+                    FormatError::Invalid { what, .. } => (offset, what),
+                    other => (offset, other.to_string()),
+                }
+            }
+            Error::Input { what, position, .. } => match position {
+                Position::Offset(offset) => (offset, what),
+                _ => (0, what),
+            },
+            Error::Io { action, source, .. } => (0, format!("cannot {action} it: {source}")),
+            other => (0, other.to_string()),
+        };
+        self.problem(path, offset, what);
+    }
+
+    fn problem(&self, path: &str, offset: u64, what: String) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.problems.push(Problem {
+            file: path.to_owned(),
+            offset,
+            what,
+        });
+    }
+}
+
+/// Checks `0..end` in parts of `step`, and gives back the memory of the file after each.
+fn in_parts(
+    end: u64,
+    step: u64,
+    file: &MappedPayload,
+    check: impl Fn(Range<u64>) -> grappa_formats::Result<()>,
+) -> grappa_formats::Result<()> {
+    let mut start = 0;
+    loop {
+        let part = start..end.min(start + step);
+        start = part.end;
+        check(part)?;
+        if start == end {
+            return Ok(());
+        }
+        file.release(0..u64::MAX);
+    }
+}
+
+fn entry_of<'m>(manifest: &'m Manifest, path: &str) -> Option<&'m FileEntry> {
+    let at = manifest.files.binary_search_by(|file| file.path.as_str().cmp(path));
+    Some(&manifest.files[at.ok()?])
+}

@@ -1,0 +1,156 @@
+//! Rows: decoded, counted, and compared with what the manifest says was done to edges.
+
+use grappa_formats::{
+    ChunkSpan, FormatError, NodeId,
+    chunks::ChunkMap,
+    manifest::{Manifest, SelfLoops},
+    rows::{RowSizes, Rows, RowsMeta, RowsPart},
+    weights::{Weights, WeightsMeta},
+};
+use grappa_io::{
+    Error, Result,
+    container::{ContainerFile, MappedPayload},
+    map::Access,
+};
+use grappa_storage::{expect_rows, files};
+
+use crate::verify::{Check, RELEASE_BYTES};
+
+/// Edges between two reports of progress.
+const PROGRESS_EDGES: u64 = 1 << 18;
+
+/// The rows of a chunk, whose checksums are right.
+pub(super) struct RowsCheck<'a> {
+    pub check: &'a Check<'a>,
+    pub manifest: &'a Manifest,
+    pub chunks: &'a ChunkMap,
+    pub span: ChunkSpan,
+}
+
+impl RowsCheck<'_> {
+    pub fn run(&self, edges: &ContainerFile, degrees: &ContainerFile, weights: Option<&ContainerFile>) {
+        let path = |name: &str| files::of_chunk(self.span.chunk, name);
+        if let Err(error) = self.rows(edges, degrees, weights) {
+            // The error knows which of the files it is about.
+            let name = match &error {
+                Error::Format { path, .. } | Error::Io { path, .. } | Error::Input { path, .. } => path.file_name(),
+                _ => None,
+            };
+            let name = name.map_or("edges".into(), |name| name.to_string_lossy());
+            self.check.failed(&path(&name), error);
+        }
+    }
+
+    fn rows(&self, edges: &ContainerFile, degrees: &ContainerFile, weights: Option<&ContainerFile>) -> Result<()> {
+        let in_edges = || Error::format(edges.path());
+        let meta = RowsMeta::decode(&edges.header().meta).map_err(in_edges())?;
+        expect_rows(&meta, self.span, self.manifest.nodes).map_err(in_edges())?;
+        if degrees.header().meta != edges.header().meta {
+            let what = "the file describes other rows than the chunk's `edges`";
+            return Err(Error::format(degrees.path())(FormatError::invalid(64, what)));
+        }
+        let entry = &self.manifest.chunks[self.span.chunk.0 as usize];
+        if meta.edges != entry.edges {
+            let what = format!("{} edges, but the manifest says {}", meta.edges, entry.edges);
+            return Err(in_edges()(FormatError::invalid(96, what)));
+        }
+        let edges_map = MappedPayload::new(edges, Access::Sequential)?;
+        let degrees_map = MappedPayload::new(degrees, Access::Sequential)?;
+        let sizes = RowSizes::of(&meta);
+        let rows = Rows::new(&meta, &sizes, edges_map.unchecked(), degrees_map.unchecked()).map_err(in_edges())?;
+
+        let mut bucket_edges = vec![0u64; self.chunks.chunks() as usize];
+        let mut wrong_row = None;
+        let (mut released, mut told) = (0, 0);
+        let mut edges_seen = 0;
+        let checked = rows.check(|row, sources| {
+            self.count(sources, &mut bucket_edges);
+            if wrong_row.is_none() {
+                wrong_row = self.wrong_row(row, sources).map(|what| (row, what));
+            }
+            edges_seen += sources.len() as u64;
+            if edges_seen - told >= PROGRESS_EDGES {
+                self.check.progress.advance(0, edges_seen - told);
+                told = edges_seen;
+            }
+            let at = rows.locate(row).extent().start;
+            if at - released >= RELEASE_BYTES {
+                edges_map.release(0..at);
+                degrees_map.release(0..rows.directory_line(row).start as u64);
+                released = at;
+            }
+        });
+        self.check.progress.advance(0, edges_seen - told);
+        checked.map_err(|problem| {
+            let file = match problem.part {
+                RowsPart::Edges => edges,
+                RowsPart::Degrees => degrees,
+            };
+            let what = match problem.error {
+                FormatError::Invalid { ref what, .. } => what.clone(),
+                ref other => other.to_string(),
+            };
+            let offset = file.header().payload_offset + problem.error.offset();
+            Error::format(file.path())(FormatError::invalid(offset, what))
+        })?;
+        if let Some((row, what)) = wrong_row {
+            let offset = edges.header().payload_offset + rows.locate(row).extent().start;
+            return Err(in_edges()(FormatError::invalid(offset, what)));
+        }
+        if bucket_edges != entry.bucket_edges {
+            let differs = bucket_edges.iter().zip(&entry.bucket_edges).position(|(a, b)| a != b);
+            let j = differs.expect("as many buckets as chunks");
+            let what = format!(
+                "{} edges come from chunk {j}, but the manifest says {}",
+                bucket_edges[j], entry.bucket_edges[j]
+            );
+            return Err(in_edges()(FormatError::invalid(64, what)));
+        }
+        match weights {
+            Some(weights) => self.weights(&rows, weights),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds the sources of a row to the edge counts of their chunks.
+    fn count(&self, sources: &[u64], bucket_edges: &mut [u64]) {
+        let mut rest = sources;
+        while let Some(&first) = rest.first() {
+            let chunk = self.chunks.chunk_of(NodeId(first));
+            let end = self.chunks.range(chunk).end;
+            let here = rest.iter().take_while(|&&source| source < end).count();
+            bucket_edges[chunk.0 as usize] += here as u64;
+            rest = &rest[here..];
+        }
+    }
+
+    /// What is wrong with a row, given what was done to the edges on the way in.
+    fn wrong_row(&self, row: u64, sources: &[u64]) -> Option<String> {
+        let options = self.manifest.edge_options;
+        let node = self.span.first_node.0 + row;
+        if options.dedup && sources.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Some(format!(
+                "node {node} has parallel edges, which the manifest says were merged"
+            ));
+        }
+        let loops = || {
+            let from = sources.partition_point(|&source| source < node);
+            sources[from..].iter().take_while(|&&source| source == node).count()
+        };
+        match options.self_loops {
+            SelfLoops::Keep => None,
+            SelfLoops::Drop => (loops() != 0).then(|| format!("node {node} has a self-loop, which were dropped")),
+            SelfLoops::Add => (loops() != 1).then(|| format!("node {node} has {} self-loops, not one", loops())),
+        }
+    }
+
+    fn weights(&self, rows: &Rows<'_>, file: &ContainerFile) -> Result<()> {
+        let in_file = || Error::format(file.path());
+        let meta = WeightsMeta::decode(file.header()).map_err(in_file())?;
+        meta.span.expect(&self.span).map_err(in_file())?;
+        let mapped = MappedPayload::new(file, Access::Sequential)?;
+        let weights = Weights::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
+        let degrees = rows.range(0..rows.rows()).map(|row| row.degree());
+        weights.check(degrees).map_err(in_file())
+    }
+}

@@ -1,0 +1,88 @@
+//! The assignments of a store: which of them counts, and what it says.
+
+use std::{io, path::Path};
+
+use grappa_formats::assignment::{Assignment, Current};
+use grappa_io::{Error, Result, regular};
+
+use crate::files;
+
+/// Reads which generation counts.
+pub fn read_current(store: &Path) -> Result<u64> {
+    let file = store.join(files::CURRENT);
+    let bytes = regular::read(&file).map_err(files::missing)?;
+    let current = Current::decode(&bytes).map_err(Error::format(file))?;
+    Ok(current.generation)
+}
+
+/// Reads and fully checks the assignment of a generation, of a store of `chunks` chunks.
+pub fn read(store: &Path, generation: u64, chunks: u32) -> Result<Assignment> {
+    let path = store.join(files::assignment(generation));
+    let bytes = regular::read(&path)?;
+    Assignment::decode(&bytes, generation, chunks)
+        .and_then(|assignment| assignment.check_owners().map(|()| assignment))
+        .map_err(Error::format(path))
+}
+
+/// Reads and fully checks the assignment that counts.
+pub(super) fn read_counting(store: &Path, chunks: u32) -> Result<Assignment> {
+    counting(|| read_current(store), |generation| read(store, generation, chunks))
+}
+
+fn counting<T>(current: impl Fn() -> Result<u64>, read: impl Fn(u64) -> Result<T>) -> Result<T> {
+    let mut generation = current()?;
+    loop {
+        let error = match read(generation) {
+            Ok(assignment) => return Ok(assignment),
+            Err(error) => error,
+        };
+        // A generation stays until the second one after it counts. So if it is gone, the store was repartitioned twice
+        // in between, and another one counts; or it is missing.
+        let counts = if is_gone(&error) { current()? } else { generation };
+        if counts == generation {
+            return Err(files::missing(error));
+        }
+        generation = counts;
+    }
+}
+
+/// Whether a file is not there.
+pub fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn gone(generation: u64) -> Error {
+        Error::io("read", files::assignment(generation))(io::ErrorKind::NotFound.into())
+    }
+
+    /// `CURRENT` names 3, 5 and 7, one after the other, and generations go two after they counted.
+    #[test]
+    fn a_generation_that_went_while_it_was_looked_for_is_not_missed() {
+        let current = Cell::new(1);
+        let next = || {
+            current.set(current.get() + 2);
+            Ok(current.get())
+        };
+        let read = |generation| {
+            if generation < 7 {
+                Err(gone(generation))
+            } else {
+                Ok(generation)
+            }
+        };
+        assert_eq!(counting(next, read).unwrap(), 7);
+    }
+
+    #[test]
+    fn a_generation_that_counts_and_is_not_there_is_missing() {
+        let error = counting(|| Ok(4), |generation| Err::<(), _>(gone(generation))).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("assignments/4") && error.contains("missing"), "{error}");
+    }
+}

@@ -1,0 +1,283 @@
+//! What the payloads of a chunk say, with the checksums of what is read of them.
+//!
+//! Decoders of `grappa_formats` hold whole payloads. These hold a decoder and its files, and compare the blocks that a call
+//! will touch with their checksums before it decodes: so damage is an error that names file and offset, and never a row.
+
+use std::{ops::Range, path::Path};
+
+use grappa_formats::{
+    features::FeaturesMeta,
+    labels::{ClassSet, Labels, LabelsMeta},
+    rows::{LINE_BYTES, LINE_ROWS, Row, RowPlace, Rows, RowsMeta},
+    weights::{ANCHOR_ROWS, Weights, WeightsMeta},
+};
+use grappa_io::{Error, Result, container::MappedPayload};
+
+/// Rows that are checked at a time, before the first of them is decoded: whole lines of the directory.
+const ROWS_AT_A_TIME: u64 = 64 * LINE_ROWS;
+/// The most bytes that the exceptions of a line of the directory take.
+const EXCEPTIONS_BYTES: u64 = 6 * LINE_ROWS;
+
+/// The in-edges of a chunk's nodes.
+#[derive(Debug, Clone)]
+pub struct CheckedRows<'a> {
+    rows: Rows<'a>,
+    edges: &'a MappedPayload,
+    degrees: &'a MappedPayload,
+}
+
+impl<'a> CheckedRows<'a> {
+    pub(super) fn new(rows: Rows<'a>, edges: &'a MappedPayload, degrees: &'a MappedPayload) -> Self {
+        Self { rows, edges, degrees }
+    }
+
+    /// What the rows are.
+    pub fn meta(&self) -> &RowsMeta {
+        self.rows.meta()
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> u64 {
+        self.rows.rows()
+    }
+
+    /// The number of edges of all rows together.
+    pub fn edges(&self) -> u64 {
+        self.rows.edges()
+    }
+
+    /// The sources of a row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, row: u64) -> Result<Row<'a>> {
+        let place = self.locate(row)?;
+        self.check_row(&place)?;
+        Ok(self.rows.row_at(&place))
+    }
+
+    /// The bytes in the payload of `edges` that a row has a part in.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn extent(&self, row: u64) -> Result<Range<u64>> {
+        Ok(self.locate(row)?.extent())
+    }
+
+    /// The number of sources of a row. In Elias-Fano code the row itself is not touched.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn degree(&self, row: u64) -> Result<u64> {
+        if self.has_degrees_in_rows() {
+            return Ok(self.row(row)?.degree());
+        }
+        self.locate(row)?;
+        Ok(self.rows.degree(row))
+    }
+
+    /// Successive rows, in less time than by one [`CheckedRows::row`] each. After an error, what follows is of no use.
+    ///
+    /// # Panics
+    /// If there are not so many rows.
+    pub fn range(&self, rows: Range<u64>) -> impl Iterator<Item = Result<Row<'a>>> + '_ {
+        assert!(rows.end <= self.rows(), "rows {rows:?} of {}", self.rows());
+        let mut next = rows.start;
+        let parts = std::iter::from_fn(move || {
+            let end = rows.end.min((next / ROWS_AT_A_TIME + 1) * ROWS_AT_A_TIME);
+            let part = next..end;
+            next = end;
+            (!part.is_empty()).then_some(part)
+        });
+        parts.flat_map(|part| {
+            let checked = self.check_range(part.clone());
+            let rows = if checked.is_ok() { part } else { 0..0 };
+            checked.err().map(Err).into_iter().chain(self.rows.range(rows).map(Ok))
+        })
+    }
+
+    /// Checks what decoding successive rows touches.
+    fn check_range(&self, rows: Range<u64>) -> Result<()> {
+        let (first, last) = (rows.start, rows.end - 1);
+        self.check_lines(first, last)?;
+        let (start, end) = (
+            self.rows.locate(first).extent().start,
+            self.rows.locate(last).extent().end,
+        );
+        self.edges.check(start..end)
+    }
+
+    /// Checks the lines of the directory from that of row `first` to that of row `last`, and their exceptions.
+    fn check_lines(&self, first: u64, last: u64) -> Result<()> {
+        let line = |row: u64| row / LINE_ROWS * LINE_BYTES as u64;
+        self.degrees.check(line(first)..line(last) + LINE_BYTES as u64)?;
+        let exceptions = |row: u64| self.rows.directory_touches(row) as u64;
+        self.degrees
+            .check(exceptions(first)..exceptions(last) + EXCEPTIONS_BYTES)
+    }
+
+    fn locate(&self, row: u64) -> Result<RowPlace> {
+        assert!(row < self.rows(), "row {row} of {}", self.rows());
+        self.check_lines(row, row)?;
+        Ok(self.rows.locate(row))
+    }
+
+    /// Whether a degree is at the start of its row, and not in the directory.
+    fn has_degrees_in_rows(&self) -> bool {
+        !matches!(self.meta().codec, grappa_formats::rows::RowCodec::EliasFano)
+    }
+
+    /// Checks what [`Rows::locate`] of these rows touches, and the rows too if their degrees are in them.
+    fn check_degrees(&self, rows: Range<u64>) -> Result<()> {
+        if self.has_degrees_in_rows() {
+            return self.check_range(rows);
+        }
+        self.check_lines(rows.start, rows.end - 1)
+    }
+
+    /// The decoder. Whoever uses it checks first: [`CheckedRows::check_line`], [`CheckedRows::check_exceptions`],
+    /// [`CheckedRows::check_row`].
+    pub fn unchecked(&self) -> &Rows<'a> {
+        &self.rows
+    }
+
+    /// Checks the line of a row in the directory, which [`Rows::directory_touches`] reads.
+    #[inline(always)]
+    pub fn check_line(&self, row: u64) -> Result<()> {
+        let start = row / LINE_ROWS * LINE_BYTES as u64;
+        self.degrees.check(start..start + LINE_BYTES as u64)
+    }
+
+    /// Checks the exceptions of the line of a row, which is checked: what else [`Rows::locate`] reads.
+    #[inline(always)]
+    pub fn check_exceptions(&self, row: u64) -> Result<()> {
+        let start = self.rows.directory_touches(row) as u64;
+        self.degrees.check(start..start + EXCEPTIONS_BYTES)
+    }
+
+    /// Checks a row.
+    #[inline(always)]
+    pub fn check_row(&self, place: &RowPlace) -> Result<()> {
+        self.edges.check(place.extent())
+    }
+}
+
+/// The weights of a chunk's edges.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckedWeights<'a> {
+    weights: Weights<'a>,
+    file: &'a MappedPayload,
+}
+
+impl<'a> CheckedWeights<'a> {
+    pub(super) fn new(weights: Weights<'a>, file: &'a MappedPayload) -> Self {
+        Self { weights, file }
+    }
+
+    /// What the file says about itself.
+    pub fn meta(&self) -> &WeightsMeta {
+        self.weights.meta()
+    }
+
+    /// The edges of a row of `rows`, which are of the same chunk.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn range(&self, row: u64, rows: &CheckedRows<'_>) -> Result<Range<u64>> {
+        let anchor = row / ANCHOR_ROWS;
+        let anchors = self.meta().place_of_anchors();
+        let entry = anchors.start + 8 * anchor;
+        self.file.check(entry..entry + 8)?;
+        rows.check_degrees(anchor * ANCHOR_ROWS..row + 1)?;
+        self.weights
+            .range(row, |row| rows.unchecked().degree(row))
+            .map_err(Error::format(self.path()))
+    }
+
+    /// Copies the weights of edges into a slice of as many.
+    ///
+    /// # Panics
+    /// If there are no such edges, or the slice has another length.
+    pub fn copy(&self, edges: Range<u64>, out: &mut [f32]) -> Result<()> {
+        self.file.check(self.meta().place_of(edges.clone()))?;
+        self.weights.copy(edges, out);
+        Ok(())
+    }
+
+    /// The file.
+    pub fn path(&self) -> &'a Path {
+        self.file.path()
+    }
+}
+
+/// The labels of a chunk's nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckedLabels<'a> {
+    labels: Labels<'a>,
+    file: &'a MappedPayload,
+}
+
+impl<'a> CheckedLabels<'a> {
+    pub(super) fn new(labels: Labels<'a>, file: &'a MappedPayload) -> Self {
+        Self { labels, file }
+    }
+
+    /// What the file says about itself.
+    pub fn meta(&self) -> &LabelsMeta {
+        self.labels.meta()
+    }
+
+    /// The class of the node in `row`, if it has one.
+    ///
+    /// # Panics
+    /// If there is no such row, or nodes have sets of classes.
+    #[inline]
+    pub fn single(&self, row: u64) -> Result<Option<u32>> {
+        self.check(row)?;
+        self.labels.single(row).map_err(Error::format(self.file.path()))
+    }
+
+    /// The classes of the node in `row`, if it is labelled.
+    ///
+    /// # Panics
+    /// If there is no such row, or nodes have one class.
+    #[inline]
+    pub fn multi(&self, row: u64) -> Result<Option<ClassSet<'a>>> {
+        self.check(row)?;
+        Ok(self.labels.multi(row))
+    }
+
+    #[inline]
+    fn check(&self, row: u64) -> Result<()> {
+        let width = u64::from(self.meta().spec.row_bytes());
+        self.file.check(row * width..(row + 1) * width)
+    }
+}
+
+/// Feature rows, as they are in the file.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckedFeatures<'a> {
+    meta: &'a FeaturesMeta,
+    file: &'a MappedPayload,
+}
+
+impl<'a> CheckedFeatures<'a> {
+    pub(super) fn new(meta: &'a FeaturesMeta, file: &'a MappedPayload) -> Self {
+        Self { meta, file }
+    }
+
+    /// What the file says about itself; its layout decodes rows.
+    pub fn meta(&self) -> &'a FeaturesMeta {
+        self.meta
+    }
+
+    /// A row, without padding.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline]
+    pub fn row(&self, row: u64) -> Result<&'a [u8]> {
+        let start = self.meta.row_offset(row);
+        self.file.get(start..start + self.meta.layout.row_bytes() as u64)
+    }
+}

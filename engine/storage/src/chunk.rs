@@ -1,0 +1,248 @@
+//! The files of one chunk, mapped.
+
+use std::{ops::Range, sync::Arc};
+
+use grappa_formats::{
+    ChunkSpan, FormatError,
+    features::FeaturesMeta,
+    labels::Labels,
+    manifest::FeatureSource,
+    rows::{RowSizes, Rows, RowsMeta},
+    weights::{Weights, WeightsMeta},
+};
+use grappa_io::{
+    Error, Result,
+    container::{ContainerFile, MappedPayload},
+    map::Access,
+};
+
+use crate::{
+    Store,
+    checked::{CheckedFeatures, CheckedLabels, CheckedRows, CheckedWeights},
+    files,
+};
+
+/// The files of a chunk's rows, open. Their headers are checked against the manifest and each other.
+#[derive(Debug)]
+pub struct RowFiles {
+    /// The encoded adjacency lists.
+    pub edges: ContainerFile,
+    /// The in-degrees, from which the place of each adjacency list follows.
+    pub degrees: ContainerFile,
+    /// The edge weights, and how they are laid out.
+    pub weights: Option<(ContainerFile, WeightsMeta)>,
+    /// How the adjacency lists are laid out.
+    pub meta: RowsMeta,
+    /// Sizes of adjacency lists by degree.
+    pub sizes: Arc<RowSizes>,
+}
+
+impl RowFiles {
+    /// Opens them; `weights` only if they are wanted, and then there must be some.
+    pub fn open(store: &Store, span: ChunkSpan, weights: bool) -> Result<Self> {
+        let file = |name: &str| store.file(&files::of_chunk(span.chunk, name));
+        let edges = file("edges")?;
+        let meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
+        expect_rows(&meta, span, store.manifest().nodes).map_err(Error::format(edges.path()))?;
+        let degrees = file("degrees")?;
+        if degrees.header().meta != edges.header().meta {
+            let what = "the file describes other rows than the chunk's `edges`";
+            return Err(Error::format(degrees.path())(FormatError::invalid(64, what)));
+        }
+        for (file, what, expected) in [
+            (&edges, "the rows", meta.edges_payload_bytes()),
+            (&degrees, "the row directory", meta.degrees_payload_bytes()),
+        ] {
+            let found = file.header().payload_bytes;
+            if found != expected {
+                return Err(Error::format(file.path())(FormatError::Length {
+                    what,
+                    expected,
+                    found,
+                }));
+            }
+        }
+        let weights = weights.then(|| {
+            let file = file("weights")?;
+            let meta = WeightsMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+            meta.span.expect(&span).map_err(Error::format(file.path()))?;
+            Ok((file, meta))
+        });
+        Ok(Self {
+            edges,
+            degrees,
+            weights: weights.transpose()?,
+            sizes: store.row_sizes(meta.codec),
+            meta,
+        })
+    }
+}
+
+/// One chunk of a store: its files, mapped. Dropping it unmaps them.
+///
+/// The files' headers are checked against the manifest. What is read of a payload is compared with its checksums at first;
+/// what the bytes say is then believed as far as that is safe, and checked by `grappa-store verify`.
+#[derive(Debug)]
+pub struct Chunk {
+    span: ChunkSpan,
+    rows_meta: RowsMeta,
+    sizes: Arc<RowSizes>,
+    edges: MappedPayload,
+    degrees: MappedPayload,
+    weights: Option<MappedPayload>,
+    features: Option<(FeaturesMeta, MappedPayload)>,
+    labels: Option<MappedPayload>,
+}
+
+impl Chunk {
+    pub(super) fn open(store: &Store, span: ChunkSpan, access: Access) -> Result<Self> {
+        let manifest = store.manifest();
+        let file = |name: &str| store.file(&files::of_chunk(span.chunk, name));
+        let mapped = |file: &ContainerFile| MappedPayload::new(file, access);
+
+        let RowFiles {
+            edges,
+            degrees,
+            weights,
+            meta: rows_meta,
+            sizes,
+        } = RowFiles::open(store, span, manifest.weighted)?;
+        let features = match &manifest.features {
+            Some(spec) if spec.source == FeatureSource::Stored => {
+                let file = file("features")?;
+                let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
+                meta.span.expect(&span).map_err(Error::format(file.path()))?;
+                Some((meta, mapped(&file)?))
+            }
+            _ => None,
+        };
+        let labels = manifest.labels.is_some().then(|| file("labels")).transpose()?;
+
+        let chunk = Self {
+            span,
+            rows_meta,
+            sizes,
+            edges: mapped(&edges)?,
+            degrees: mapped(&degrees)?,
+            weights: weights.as_ref().map(|(file, _)| mapped(file)).transpose()?,
+            features,
+            labels: labels.as_ref().map(mapped).transpose()?,
+        };
+        // What the accessors below expect to go well is tried once here.
+        chunk.try_rows().map_err(Error::format(edges.path()))?;
+        if let (Some(weights), Some((file, _))) = (chunk.try_weights(), &weights) {
+            weights.map_err(Error::format(file.path()))?;
+        }
+        if let (Some(labels), Some(file)) = (chunk.try_labels(), &labels) {
+            let check = || labels?.meta().span.expect(&span);
+            check().map_err(Error::format(file.path()))?;
+        }
+        Ok(chunk)
+    }
+
+    /// Which nodes the chunk has.
+    pub fn span(&self) -> ChunkSpan {
+        self.span
+    }
+
+    /// The in-edges of its nodes. Takes some nanoseconds: ask once, not for each row.
+    pub fn rows(&self) -> CheckedRows<'_> {
+        CheckedRows::new(self.unchecked_rows(), &self.edges, &self.degrees)
+    }
+
+    /// The weights of its edges, if they have any.
+    pub fn weights(&self) -> Option<CheckedWeights<'_>> {
+        let file = self.weights.as_ref()?;
+        let weights = self.try_weights()?.expect("checked when opened");
+        Some(CheckedWeights::new(weights, file))
+    }
+
+    /// The labels of its nodes, if they have any.
+    pub fn labels(&self) -> Option<CheckedLabels<'_>> {
+        let file = self.labels.as_ref()?;
+        let labels = self.try_labels()?.expect("checked when opened");
+        Some(CheckedLabels::new(labels, file))
+    }
+
+    /// The features of its nodes, if they are stored.
+    pub fn features(&self) -> Option<CheckedFeatures<'_>> {
+        let (meta, file) = self.features.as_ref()?;
+        Some(CheckedFeatures::new(meta, file))
+    }
+
+    fn unchecked_rows(&self) -> Rows<'_> {
+        self.try_rows().expect("checked when opened")
+    }
+
+    /// Gives back the memory of rows that were read: who passes over a large chunk calls it now and then.
+    ///
+    /// # Panics
+    /// If there are no such rows.
+    pub fn release_rows(&self, released: Range<u64>) {
+        let rows = self.unchecked_rows();
+        if released.is_empty() {
+            return;
+        }
+        let (first, last) = (released.start, released.end - 1);
+        self.edges
+            .release(rows.locate(first).extent().start..rows.locate(last).extent().end);
+        let (first, last) = (rows.directory_line(first), rows.directory_line(last));
+        self.degrees.release(first.start as u64..last.end as u64);
+    }
+
+    /// Has the system begin to read the files of rows, and of weights if `weights`, into its cache.
+    pub fn read_ahead(&self, weights: bool) {
+        self.row_files(weights).for_each(|file| file.read_ahead());
+    }
+
+    /// Gives back the memory of all rows and weights that were read.
+    pub fn release_all_rows(&self) {
+        self.row_files(true).for_each(|file| file.release_all());
+    }
+
+    /// Bytes of the files of rows, and of weights if `weights`.
+    pub fn row_bytes(&self, weights: bool) -> u64 {
+        self.row_files(weights).map(|file| file.bytes()).sum()
+    }
+
+    fn row_files(&self, weights: bool) -> impl Iterator<Item = &MappedPayload> {
+        let weights = self.weights.iter().filter(move |_| weights);
+        [&self.degrees, &self.edges].into_iter().chain(weights)
+    }
+
+    fn try_rows(&self) -> grappa_formats::Result<Rows<'_>> {
+        Rows::new(
+            &self.rows_meta,
+            &self.sizes,
+            self.edges.unchecked(),
+            self.degrees.unchecked(),
+        )
+    }
+
+    fn try_weights(&self) -> Option<grappa_formats::Result<Weights<'_>>> {
+        let file = self.weights.as_ref()?;
+        Some(Weights::new(file.header(), file.unchecked()))
+    }
+
+    fn try_labels(&self) -> Option<grappa_formats::Result<Labels<'_>>> {
+        let file = self.labels.as_ref()?;
+        Some(Labels::new(file.header(), file.unchecked()))
+    }
+}
+
+/// Checks that rows are those that belong in a place.
+pub fn expect_rows(meta: &RowsMeta, span: ChunkSpan, nodes: u64) -> grappa_formats::Result<()> {
+    let expected = (span.first_node.0, span.rows, nodes);
+    let found = (meta.first_node, meta.rows, meta.universe);
+    if found != expected {
+        return Err(FormatError::invalid(
+            64,
+            format!(
+                "the file has {} rows from node {} of a graph of {} nodes, but in its place belong {} from {} of {}; were \
+                 files swapped?",
+                found.1, found.0, found.2, expected.1, expected.0, expected.2
+            ),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! Stores on disk: opening and reading them, and writing them chunk by chunk.
+//!
+//! - [`Store`] is an open store. It maps its [`Chunk`]s one by one;
+//! - [`StoreIds`] translates between the user's ids and nodes, and [`Order`] between dense ids and nodes;
+//! - [`CheckedRows`] and its siblings read a chunk's files and compare each block with its checksum first;
+//! - [`aggregates`] opens pre-aggregated features;
+//! - [`writer`] makes the folder of a new store and the files of its chunks;
+//! - [`chunk_rows`] writes feature rows that are added to a finished store;
+//! - [`files`] names the files of a store.
+//!
+//! This crate does not parse input files, sort edges or draw samples. Opening a store costs some ten microseconds a file and
+//! reads no payload.
+
+#![forbid(unsafe_code)]
+
+pub mod aggregates;
+pub mod assignments;
+mod checked;
+mod chunk;
+pub mod chunk_rows;
+mod features;
+pub mod files;
+mod ids;
+mod open;
+mod order;
+pub mod writer;
+
+pub use checked::{CheckedFeatures, CheckedLabels, CheckedRows, CheckedWeights};
+pub use chunk::{Chunk, RowFiles, expect_rows};
+pub use features::no_features;
+pub use ids::{ExternalId, StoreIds};
+pub use open::{Store, read_manifest};
+pub use order::{NodeTable, Order};

@@ -1,0 +1,267 @@
+//! An open store.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+};
+
+use grappa_formats::{
+    ChunkId, ChunkSpan, FormatError, NodeId,
+    assignment::Assignment,
+    chunks::ChunkMap,
+    manifest::{FileEntry, Manifest},
+    rows::{RowCodec, RowSizes},
+    splits,
+};
+use grappa_io::{Error, Position, Result, container::ContainerFile, map::Access, regular, workers};
+use roaring::RoaringTreemap;
+
+use crate::{
+    assignments,
+    chunk::Chunk,
+    files,
+    ids::{ExternalId, StoreIds},
+    writer::with_suffix,
+};
+
+/// Files whose headers one thread checks while another would start.
+const FILES_PER_THREAD: usize = 64;
+/// Threads that help to check headers: what they wait for is the disk.
+const THREADS_MAX: usize = 8;
+
+/// A store that is open for reading.
+///
+/// Opening reads the manifest, the assignment that counts, and the header of every file, and no payload: a file that is
+/// missing, truncated, damaged in its header, or another one than the manifest lists, is an error here, and not a fault
+/// later when its mapping is read. It takes some ten microseconds a file, so milliseconds for a graph of 10^9 edges.
+///
+/// Chunks are mapped one by one, as they are asked for.
+///
+/// Nothing of an open store changes when somebody repartitions it: [`Store::assignment`] stays what it was, and all other
+/// files are as they were. If somebody adds features to it, this one goes on without. [`Store::newest_assignment`] tells
+/// what others made the assignment meanwhile.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    manifest: Manifest,
+    chunks: ChunkMap,
+    assignment: Assignment,
+    ids: Arc<StoreIds>,
+    elias_fano_sizes: Arc<RowSizes>,
+    gap_sizes: Arc<RowSizes>,
+}
+
+impl Store {
+    /// Opens the store at `path`.
+    pub fn open(path: &Path) -> Result<Self> {
+        let manifest = read_manifest(path)?;
+        if let Some(what) = files::disagreements(&manifest).into_iter().next() {
+            return Err(Error::format(path.join(files::MANIFEST))(FormatError::invalid(
+                64, what,
+            )));
+        }
+        check_headers(path, &manifest.files)?;
+        let chunks = manifest.chunk_map();
+        Ok(Self {
+            path: path.to_owned(),
+            assignment: assignments::read_counting(path, chunks.chunks())?,
+            chunks,
+            ids: Arc::new(StoreIds::open(path, &manifest)?),
+            elias_fano_sizes: Arc::new(RowSizes::new(true, manifest.nodes)),
+            gap_sizes: Arc::new(RowSizes::new(false, manifest.nodes)),
+            manifest,
+        })
+    }
+
+    /// The store's folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the store is made of.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Which chunk each node is in.
+    pub fn chunks(&self) -> &ChunkMap {
+        &self.chunks
+    }
+
+    /// The generation of [`Store::assignment`].
+    pub fn generation(&self) -> u64 {
+        self.assignment.generation()
+    }
+
+    /// The chunks whose files are there: all of them, but in a slice.
+    pub fn present_chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
+        (0..)
+            .map(ChunkId)
+            .zip(&self.manifest.chunks)
+            .filter_map(|(chunk, entry)| entry.present.then_some(chunk))
+    }
+
+    /// Maps the files of a chunk for access here and there.
+    pub fn chunk(&self, chunk: ChunkId) -> Result<Chunk> {
+        Chunk::open(self, self.span(chunk)?, Access::Random)
+    }
+
+    /// Maps the files of a chunk for one pass from front to back.
+    pub fn chunk_in_order(&self, chunk: ChunkId) -> Result<Chunk> {
+        Chunk::open(self, self.span(chunk)?, Access::Sequential)
+    }
+
+    /// The nodes of a chunk.
+    ///
+    /// # Errors
+    /// If the store has no such chunk, or is a slice without it.
+    pub fn span(&self, chunk: ChunkId) -> Result<ChunkSpan> {
+        match self.manifest.chunks.get(chunk.0 as usize) {
+            Some(entry) if entry.present => Ok(ChunkSpan::of(&self.chunks, chunk)),
+            Some(_) => {
+                let present: Vec<_> = self.present_chunks().map(|chunk| chunk.0).collect();
+                let what = format!(
+                    "chunk {chunk} is not here: the store is a slice of its graph and has only chunks {}; generate it with \
+                     --only-chunks that name this one too",
+                    ranges(&present)
+                );
+                Err(Error::input(&self.path, Position::Whole, what))
+            }
+            None => {
+                let what = format!("there is no chunk {chunk}; the store has {}", self.chunks.chunks());
+                Err(Error::input(&self.path, Position::Whole, what))
+            }
+        }
+    }
+
+    /// What it takes to find rows in files with this codec; all of them share it.
+    pub(super) fn row_sizes(&self, codec: RowCodec) -> Arc<RowSizes> {
+        Arc::clone(match codec {
+            RowCodec::EliasFano => &self.elias_fano_sizes,
+            RowCodec::Gap(_) => &self.gap_sizes,
+        })
+    }
+
+    /// Opens a file that the manifest lists, and checks its header once more.
+    pub fn file(&self, path: &str) -> Result<ContainerFile> {
+        files::open(&self.path, self.file_entry(path))
+    }
+
+    /// The manifest's entry for a file that it calls for.
+    pub fn file_entry(&self, path: &str) -> &FileEntry {
+        files::entry(&self.manifest, path)
+    }
+
+    /// The ids that the user's files give nodes.
+    pub fn ids(&self) -> &Arc<StoreIds> {
+        &self.ids
+    }
+
+    /// What the user's files call a node.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn external_id(&self, node: NodeId) -> Result<ExternalId> {
+        self.ids().external(node)
+    }
+
+    /// The node that the user's files call `id`, if there is one.
+    pub fn node(&self, id: &ExternalId) -> Result<Option<NodeId>> {
+        self.ids().node(id)
+    }
+
+    /// A named set of nodes, if the store has it. Reads and fully checks its file.
+    pub fn split(&self, name: &str) -> Result<Option<RoaringTreemap>> {
+        if !self.manifest.splits.iter().any(|entry| entry.name == name) {
+            return Ok(None);
+        }
+        let path = self.path.join(files::split(name));
+        let bytes = regular::read(&path)?;
+        splits::decode(&bytes, name, self.manifest.nodes)
+            .map(Some)
+            .map_err(Error::format(path))
+    }
+
+    /// Which partitions see each edge bucket: the assignment that counted when the store was opened. It is held in memory,
+    /// 8 bytes a bucket of each group of chunks with the same owners, so later repartitionings don't take it away.
+    pub fn assignment(&self) -> &Assignment {
+        &self.assignment
+    }
+
+    /// The assignment that counts now, which may be a later one. Reads and fully checks its file.
+    pub fn newest_assignment(&self) -> Result<Assignment> {
+        assignments::read_counting(&self.path, self.chunks.chunks())
+    }
+}
+
+/// Reads and checks the manifest of the store at `path` alone: cheaper than opening the store, for those who need no other
+/// file. If `path` is no store, the error says what it is.
+pub fn read_manifest(path: &Path) -> Result<Manifest> {
+    let unlike = |what: String| Error::input(path, Position::Whole, what);
+    let resume = "continue that run with --resume, or remove it and start again";
+    let partial = with_suffix(path, ".partial");
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(e) if e.kind() == io::ErrorKind::NotFound && partial.exists() => {
+            let what = format!("this store is not finished: a run left {}; {resume}", partial.display());
+            return Err(unlike(what));
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return Err(unlike(
+                "there is no such store; a store is a folder that grappa-ingest or grappa-gen made".into(),
+            ));
+        }
+        Err(e) => return Err(Error::io("open", path)(e)),
+    };
+    if !metadata.is_dir() {
+        return Err(unlike(
+            "this is a file, and a store is a folder that grappa-ingest or grappa-gen made".into(),
+        ));
+    }
+    if path.extension().is_some_and(|extension| extension == "partial") {
+        return Err(unlike(format!("this store is not finished; {resume}")));
+    }
+    let file = path.join(files::MANIFEST);
+    let Some(bytes) = regular::read_if_there(&file)? else {
+        return Err(unlike("this folder is no store: it has no file `manifest`".into()));
+    };
+    Manifest::decode(&bytes).map_err(Error::format(file))
+}
+
+/// Compares every file's header and length with the manifest.
+fn check_headers(path: &Path, entries: &[FileEntry]) -> Result<()> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let batches: Vec<&[FileEntry]> = entries.chunks(FILES_PER_THREAD).collect();
+    workers::for_each(threads, &batches, |batch| {
+        batch.iter().try_for_each(|entry| files::open(path, entry).map(drop))
+    })
+}
+
+/// Ascending numbers for people: `0-3, 7`.
+fn ranges(numbers: &[u32]) -> String {
+    let mut text = String::new();
+    for run in numbers.chunk_by(|a, b| a + 1 == *b) {
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        text.push_str(&run[0].to_string());
+        if run.len() > 1 {
+            text.push_str(&format!("-{}", run[run.len() - 1]));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_listed_short() {
+        assert_eq!(ranges(&[]), "");
+        assert_eq!(ranges(&[5]), "5");
+        assert_eq!(ranges(&[0, 1, 2, 3, 7, 9, 10]), "0-3, 7, 9-10");
+    }
+}

@@ -1,0 +1,182 @@
+//! The stochastic block model: classes, and sources that know of them.
+
+use grappa_io::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    poisson::{MEAN_MAX, Poisson},
+    random::{Purpose, Source, Stream, below},
+};
+
+/// Levels of expected in-degree. The last has one node in 2^19.
+const LEVELS: u32 = 20;
+
+/// A stochastic block model: nodes have classes, and prefer sources of their own class.
+///
+/// The class of label l is l mod `classes`. The source of an in-edge is of its destination's class with probability
+/// `homophily`, else of one of the others, each as likely; among the nodes of that class all are as likely. Expected
+/// in-degrees are alike, or spread by `degree_growth`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlockModel {
+    /// Number of nodes.
+    pub nodes: u64,
+    /// Expected edges per node.
+    pub edge_factor: f64,
+    /// Number of classes.
+    pub classes: u32,
+    /// Probability that a source is of its destination's class.
+    pub homophily: f64,
+    /// One half of the nodes, drawn by their labels' hashes, have the lowest expected in-degree, a quarter
+    /// `degree_growth` times that, an eighth its square times, and so on. 1 makes all alike; g above 1 gives in-degrees a
+    /// power-law tail of exponent 1 + ln 2 / ln g, so the square root of 2 gives exponent 3. Below 2.
+    pub degree_growth: f64,
+    /// Standard deviation of a feature value around its class's mean, in units of the standard deviation between the
+    /// means of classes.
+    pub noise: f64,
+}
+
+impl BlockModel {
+    /// Ten classes, homophily 0.7, in-degrees alike, and features that a network which sees them alone cannot tell
+    /// apart well (see [`super::Features`]).
+    pub fn new(nodes: u64, edge_factor: f64) -> Self {
+        Self {
+            nodes,
+            edge_factor,
+            classes: 10,
+            homophily: 0.7,
+            degree_growth: 1.0,
+            noise: 5.0,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let wrong = |what| Err(Error::Options(what));
+        if self.classes == 0 || u64::from(self.classes) > self.nodes {
+            return wrong(format!(
+                "{} nodes cannot be in {} classes; choose 1 to {0}",
+                self.nodes, self.classes
+            ));
+        }
+        if !(0.0..=1.0).contains(&self.homophily) {
+            return wrong(format!(
+                "homophily is a probability, from 0 to 1, not {}",
+                self.homophily
+            ));
+        }
+        if !(1.0..2.0).contains(&self.degree_growth) {
+            return wrong(format!(
+                "degree growth must be at least 1 and below 2, not {}",
+                self.degree_growth
+            ));
+        }
+        if !(0.0..=1e6).contains(&self.noise) {
+            return wrong(format!("feature noise must be from 0 to 1000000, not {}", self.noise));
+        }
+        let largest = self.means().into_iter().fold(0.0, f64::max);
+        if largest > MEAN_MAX {
+            return wrong(format!(
+                "the largest rows would have {largest:.3e} edges, of at most {MEAN_MAX:.3e}; choose a smaller edge \
+                 factor or degree growth"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The expected in-degree at each level.
+    fn means(&self) -> Vec<f64> {
+        if self.degree_growth == 1.0 {
+            return vec![self.edge_factor];
+        }
+        // Share and relative in-degree of each level; the last takes in all the levels that would follow.
+        let mut levels = vec![(0.5, 1.0)];
+        for level in 1..LEVELS {
+            let (share, relative): (f64, f64) = levels[level as usize - 1];
+            let share = if level + 1 < LEVELS { share / 2.0 } else { share };
+            levels.push((share, relative * self.degree_growth));
+        }
+        let mean: f64 = levels.iter().map(|(share, relative)| share * relative).sum();
+        levels
+            .iter()
+            .map(|(_, relative)| self.edge_factor * relative / mean)
+            .collect()
+    }
+}
+
+/// Draws rows of a [`BlockModel`].
+#[derive(Debug, Clone)]
+pub(super) struct BlockSampler {
+    nodes: u64,
+    classes: u64,
+    /// Below this, 32 uniform bits mean a source of the same class.
+    same_class: u64,
+    degrees: Vec<Poisson>,
+    levels: Source,
+}
+
+impl BlockSampler {
+    /// How many numbers of the stream a source takes: one for the class, one for the node in it.
+    pub(super) const NUMBERS_PER_EDGE: u64 = 2;
+
+    pub(super) fn new(model: &BlockModel, seed: u64) -> Self {
+        let same_class = if model.classes == 1 { 1.0 } else { model.homophily };
+        Self {
+            nodes: model.nodes,
+            classes: u64::from(model.classes),
+            same_class: (same_class * 2f64.powi(32)).round() as u64,
+            degrees: model.means().into_iter().map(Poisson::new).collect(),
+            levels: Source::new(seed, Purpose::DegreeLevel),
+        }
+    }
+
+    pub(super) fn class(&self, label: u64) -> u32 {
+        (label % self.classes) as u32
+    }
+
+    pub(super) fn degree(&self, label: u64) -> &Poisson {
+        let level = self.levels.at(label).trailing_zeros() as usize;
+        &self.degrees[level.min(self.degrees.len() - 1)]
+    }
+
+    pub(super) fn degrees(&self) -> &[Poisson] {
+        &self.degrees
+    }
+
+    pub(super) fn draw(&self, label: u64, degree: u64, stream: &mut Stream, out: &mut Vec<u64>) {
+        let own = label % self.classes;
+        // The first `larger` classes have one member more than the others.
+        let (members, larger) = (self.nodes / self.classes, self.nodes % self.classes);
+        out.extend((0..degree).map(|_| {
+            let choice = stream.next();
+            let class = if choice >> 32 < self.same_class {
+                own
+            } else {
+                let other = ((choice & u64::from(u32::MAX)) * (self.classes - 1)) >> 32;
+                other + u64::from(other >= own)
+            };
+            class + self.classes * below(members + u64::from(class < larger), stream.next())
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_keep_the_mean_in_degree() {
+        for growth in [1.0, 1.2, 2f64.sqrt(), 1.5] {
+            let model = BlockModel {
+                degree_growth: growth,
+                ..BlockModel::new(1 << 20, 10.0)
+            };
+            let sampler = BlockSampler::new(&model, 5);
+            let means = model.means();
+            let sum: f64 = (0..model.nodes)
+                .map(|label| means[(sampler.levels.at(label).trailing_zeros() as usize).min(means.len() - 1)])
+                .sum();
+            let error = (sum / model.nodes as f64 - 10.0).abs();
+            assert!(error < 0.2, "growth {growth}: off by {error}");
+        }
+    }
+}
