@@ -2,6 +2,7 @@
 //!
 //! - [`Store`] is an open store. It maps its [`Chunk`]s one by one;
 //! - [`StoreIds`] translates between the user's ids and nodes, and [`Order`] between dense ids and nodes;
+//! - [`Neighbours`] reads the in-neighbours of single nodes;
 //! - [`CheckedRows`] and its siblings read a chunk's files and compare each block with its checksum first;
 //! - [`aggregates`] opens pre-aggregated features;
 //! - [`writer`] makes the folder of a new store and the files of its chunks;
@@ -21,6 +22,7 @@ pub mod chunk_rows;
 mod features;
 pub mod files;
 mod ids;
+mod neighbours;
 mod open;
 mod order;
 pub mod writer;
@@ -29,5 +31,6 @@ pub use checked::{CheckedFeatures, CheckedLabels, CheckedRows, CheckedWeights};
 pub use chunk::{Chunk, RowFiles, expect_rows};
 pub use features::no_features;
 pub use ids::{ExternalId, StoreIds};
+pub use neighbours::Neighbours;
 pub use open::{Store, read_manifest};
 pub use order::{NodeTable, Order};

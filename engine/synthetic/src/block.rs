@@ -147,14 +147,14 @@ impl BlockSampler {
         // The first `larger` classes have one member more than the others.
         let (members, larger) = (self.nodes / self.classes, self.nodes % self.classes);
         out.extend((0..degree).map(|_| {
-            let choice = stream.next();
+            let choice = stream.next_number();
             let class = if choice >> 32 < self.same_class {
                 own
             } else {
                 let other = ((choice & u64::from(u32::MAX)) * (self.classes - 1)) >> 32;
                 other + u64::from(other >= own)
             };
-            class + self.classes * below(members + u64::from(class < larger), stream.next())
+            class + self.classes * below(members + u64::from(class < larger), stream.next_number())
         }));
     }
 }

@@ -268,7 +268,7 @@ impl Generator {
     #[inline]
     pub fn degree(&self, label: u64) -> u64 {
         assert!(label < self.nodes(), "label {label} of {} nodes", self.nodes());
-        self.degrees(label).draw(self.rows.stream(label).next())
+        self.degrees(label).draw(self.rows.stream(label).next_number())
     }
 
     /// The labels of the sources of `label`'s in-edges, as drawn: in no order, parallel edges and self-loops included.
@@ -318,7 +318,7 @@ impl Generator {
         let RowBuffer { sources, scratch, .. } = buffer;
         sources.clear();
         let mut stream = self.rows.stream(label);
-        let mut left = self.degrees(label).draw(stream.next());
+        let mut left = self.degrees(label).draw(stream.next_number());
         while left > 0 {
             let draws = left.min(WINDOW_DRAWS);
             scratch.clear();
@@ -390,7 +390,7 @@ impl Generator {
     fn draw_row(&self, label: u64, out: &mut Vec<u64>) {
         assert!(label < self.nodes(), "label {label} of {} nodes", self.nodes());
         let mut stream = self.rows.stream(label);
-        let degree = self.degrees(label).draw(stream.next());
+        let degree = self.degrees(label).draw(stream.next_number());
         self.draw(label, degree, &mut stream, out);
     }
 
@@ -399,7 +399,7 @@ impl Generator {
     fn draw(&self, label: u64, count: u64, stream: &mut random::Stream, out: &mut Vec<u64>) {
         match &self.sampler {
             Sampler::Rmat(rmat) => rmat.draw(label, count, stream, out),
-            Sampler::Er { nodes, .. } => out.extend((0..count).map(|_| below(*nodes, stream.next()))),
+            Sampler::Er { nodes, .. } => out.extend((0..count).map(|_| below(*nodes, stream.next_number()))),
             Sampler::Sbm(block) => block.draw(label, count, stream, out),
         }
     }

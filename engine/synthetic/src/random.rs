@@ -70,7 +70,7 @@ pub struct Stream {
 impl Stream {
     /// The next number.
     #[inline]
-    pub fn next(&mut self) -> u64 {
+    pub fn next_number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(self.gamma);
         mix(self.state)
     }
@@ -124,7 +124,7 @@ mod tests {
         let mut stream = Source::new(42, Purpose::Row).stream(7);
         let expected = [0xf279_1439_432b_3757, 0xc490_a6e9_affe_15df, 0x62c0_41b8_d043_c1c2];
         assert_eq!(stream.nth(2), expected[2]);
-        assert_eq!([(); 3].map(|()| stream.next()), expected);
+        assert_eq!([(); 3].map(|()| stream.next_number()), expected);
         assert_eq!(Source::new(42, Purpose::Split).at(7), 0x794f_5340_c6a9_8e82);
     }
 

@@ -5,20 +5,20 @@ use std::{sync::Arc, time::Instant};
 use anyhow::{Context, bail};
 use grappa_console::{ByteSize, Console, Summary, count, peak_rss_bytes};
 use grappa_engine::node_list::read_nodes;
-use grappa_formats::{ChunkId, PartitionId, assignment::Assignment};
+use grappa_formats::assignment::Assignment;
 use grappa_io::{Error, progress::Progress};
 use grappa_sampling::{
-    feed::{EpochOptions, Feed, FeedOptions, FeedStats, PartitionBatches, Seeded},
-    partition::{Owned, Schedule, SeedNodes, assignment, chunk_sizes},
+    Loader, LoaderOptions, Seeds,
+    feed::Feed,
+    partition::{Schedule, assignment, chunk_sizes},
     sample::Sampler,
-    view::{PartitionView, ViewKind, ViewOptions},
+    view::ViewKind,
 };
 use grappa_storage::Store;
-use roaring::RoaringTreemap;
 use serde::Serialize;
 
 use crate::{
-    args::{self, Seeds},
+    args,
     table::{Table, exact},
 };
 
@@ -64,13 +64,12 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
     let store = Arc::new(Store::open(&options.store)?);
     let threads = options.threads.get()?;
     let fanouts = options.fanouts.clone();
-    let sampler = Arc::new(if options.by_weight {
-        Sampler::by_weight(fanouts, options.replace)
-    } else {
-        Sampler::uniform(fanouts, options.replace)
-    });
+    let sampler = match options.by_weight {
+        true => Sampler::by_weight(fanouts, options.replace),
+        false => Sampler::uniform(fanouts, options.replace),
+    };
     let assignment = partitions(&store, options)?;
-    let wanted = Wanted::of(&store, &options.seeds)?;
+    let seeds = seeds(&store, &options.seeds)?;
     let has_features = store.manifest().features.is_some();
     if options.features && !has_features {
         bail!(
@@ -79,90 +78,56 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
         );
     }
     let features = has_features && !options.no_features;
-
-    let feature_bytes = match &store.manifest().features {
-        Some(spec) if features => store.manifest().nodes.saturating_mul(u64::from(spec.row_stride)),
-        _ => 0,
-    };
-    let chunks: Vec<ChunkId> = store.present_chunks().collect();
-    // No more of an epoch than is taken: what is prepared counts.
-    let batches = |parts: &[Seeded], epoch, left| {
-        let options = EpochOptions {
-            sampler: sampler.clone(),
+    let mut loader = Loader::new(
+        &store,
+        LoaderOptions {
             batch: options.batch.get(),
-            concurrent: parts.len(),
             seed: options.seed,
-            epoch,
-            shuffle: true,
-        };
-        Arc::new(PartitionBatches::new(parts.to_vec(), options).first(left))
-    };
-    let memory = options.memory.0.saturating_sub(PROGRAM_BYTES);
-    let open = |kind| {
-        let views = ViewOptions {
             halo: options.halo,
-            weights: sampler.needs_weights(),
-            kind,
-            memory,
+            view: options.view,
+            memory: options.memory.0.saturating_sub(PROGRAM_BYTES),
             threads,
-            engine: options.read_engine.into(),
-        };
-        let parts = open_views(&store, &assignment, &wanted, feature_bytes, &views);
-        let parts = parts.map_err(|error| with_program(error, options));
-        let parts = match kind {
-            ViewKind::Memory => {
-                parts.context("leave out --view memory to have rows mapped where --memory is too little")?
-            }
-            _ => parts?,
-        };
-        if parts.iter().all(|part| part.seeds.is_empty()) {
-            bail!("there are no seeds to sample from: the split is empty, or no chunk of the store has a node of it");
-        }
-        let first = batches(&parts, 0, options.batches);
-        let rows_bytes = parts.iter().map(|part| part.view.bytes()).sum();
-        let feed_options = FeedOptions {
-            memory_bytes: memory.saturating_sub(rows_bytes),
-            rows_bytes,
-            mapped_bytes: parts.iter().map(|part| part.view.mapped_bytes()).sum(),
             features,
-            threads,
             lookahead: options.lookahead,
-            engine: options.read_engine.into(),
-            ..FeedOptions::default()
-        };
-        let feed = Feed::open(&store, &chunks, &*first, &feed_options);
-        let feed = feed.map_err(|error| with_program(error, options))?;
-        Ok((parts, first, feed))
-    };
-    let (parts, first, mut feed) = match options.view {
-        // Rows that are mapped leave more to the feed.
-        ViewKind::Auto => open(ViewKind::Auto).or_else(|_| open(ViewKind::Mapped))?,
-        kind => open(kind)?,
-    };
-    let kind = parts[0].view.kind();
+            read_engine: options.read_engine.into(),
+            ..LoaderOptions::new(sampler)
+        },
+    );
+    let opened = loader.partition(&assignment, &seeds);
+    let opened = opened.map_err(|error| with_program(error, options));
+    match options.view {
+        ViewKind::Memory => {
+            opened.context("leave out --view memory to have adjacency lists mapped where --memory is too small")?;
+        }
+        _ => opened?,
+    }
+    // Only the batches that are taken: memory for their preparation counts.
+    let mut left = options.batches;
+    let mut batches = loader
+        .batches(0, |batches| batches.first(left))
+        .map_err(|error| with_program(error, options))?;
+    let kind = loader.parts()[0].view.kind();
     let seconds_to_open = begin.elapsed().as_secs_f64();
 
     let bars = console.bars();
     bars.stage("sampling", None);
     let begin = Instant::now();
-    let mut left = options.batches;
     let mut input_nodes = 0;
-    let mut epoch = first;
-    let mut number = 0;
+    let mut epoch = 0;
     while left > 0 {
-        for batch in feed.epoch(&epoch) {
+        for batch in loader.deliver(&batches) {
             let batch = batch.map_err(|error| with_program(error, options))?;
             input_nodes += batch.minibatch().nodes.len() as u64;
             let bytes = batch.features().map_or(0, |features| features.bytes().len() as u64);
             bars.advance(bytes, batch.minibatch().edges() as u64);
             left -= 1;
         }
-        number += 1;
-        epoch = batches(&parts, number, left);
+        epoch += 1;
+        batches = loader.batches(epoch, |batches| batches.first(left))?;
     }
     let seconds = begin.elapsed().as_secs_f64();
     drop(bars);
-    let stats: FeedStats = feed.stats();
+    let stats = loader.stats();
     console.answer(&Sampled {
         batches: options.batches,
         seconds,
@@ -173,7 +138,7 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
         bytes_wanted: stats.bytes_wanted,
         bytes_read: stats.bytes_read,
         read_amplification: stats.read_amplification(),
-        read_engine: feed.engine_name(),
+        read_engine: loader.feed().and_then(Feed::engine_name),
         view: kind.name(),
         stall_seconds: Stall {
             sample: stats.stall.sample,
@@ -184,7 +149,7 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
         hit_rate: stats.hit_rate(),
         windows: stats.windows,
         queue_depth: stats.queue_depth,
-        lookahead: feed.lookahead(),
+        lookahead: loader.feed().map_or(0, Feed::lookahead),
         partitions: assignment.partitions(),
         seconds_to_open,
         features,
@@ -206,35 +171,23 @@ fn partitions(store: &Store, options: &args::Sample) -> anyhow::Result<Assignmen
     })
 }
 
-/// The nodes to start from.
-enum Wanted {
-    All,
-    These(RoaringTreemap),
-}
-
-impl Wanted {
-    fn of(store: &Store, seeds: &Seeds) -> anyhow::Result<Self> {
-        Ok(Self::These(match seeds {
-            Seeds::All => return Ok(Self::All),
-            Seeds::Train => store.split("train")?.with_context(|| {
+fn seeds(store: &Store, wanted: &args::Seeds) -> anyhow::Result<Seeds> {
+    Ok(match wanted {
+        args::Seeds::All => Seeds::All,
+        args::Seeds::Train => {
+            let train = store.split("train")?.with_context(|| {
                 format!(
                     "{} has no split `train`; give --seeds all, or a file with the ids of nodes",
                     store.path().display()
                 )
-            })?,
-            Seeds::File(path) => read_nodes(store, path)?.into_iter().map(|node| node.0).collect(),
-        }))
-    }
-
-    fn seeds(&self, owned: &Owned) -> SeedNodes {
-        match self {
-            Self::All => owned.all_seeds(),
-            Self::These(nodes) => owned.seeds(nodes),
+            })?;
+            Seeds::Nodes(train)
         }
-    }
+        args::Seeds::File(path) => Seeds::Nodes(read_nodes(store, path)?.into_iter().map(|node| node.0).collect()),
+    })
 }
 
-/// Of the memory that the engine lacks, the program had a part.
+/// Adds to an error about too little memory what the program itself takes.
 fn with_program(error: Error, options: &args::Sample) -> Error {
     match error {
         Error::Budget {
@@ -247,25 +200,6 @@ fn with_program(error: Error, options: &args::Sample) -> Error {
         },
         other => other,
     }
-}
-
-/// The view of each partition, and its seeds.
-fn open_views(
-    store: &Store,
-    assignment: &Assignment,
-    wanted: &Wanted,
-    feature_bytes: u64,
-    options: &ViewOptions,
-) -> Result<Vec<Seeded>, Error> {
-    let owned = (0..assignment.partitions())
-        .map(|partition| Owned::of(assignment, store.chunks(), PartitionId(partition)))
-        .collect();
-    let views = PartitionView::open_all(store, owned, feature_bytes, options)?;
-    let seeded = |view: Arc<PartitionView>| Seeded {
-        seeds: wanted.seeds(view.owned()).into(),
-        view,
-    };
-    Ok(views.into_iter().map(seeded).collect())
 }
 
 impl Summary for Sampled {

@@ -213,13 +213,13 @@ fn assert_contains(message: &str, parts: &[&str]) {
 
 /// The files of Cora, which are bundled.
 fn cora() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/cora")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/cora")
 }
 
 /// The folder of a real graph beside the workspace; None, and a skipped part of the test, where this machine has it not.
 fn real_data(name: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../shared/data")
+        .join("../../../shared/data")
         .join(name);
     if folder.is_dir() {
         return Some(folder);

@@ -112,7 +112,7 @@ mod tests {
             return None;
         }
         let output = Command::new(std::env::current_exe().unwrap())
-            .args([&format!("io::map::faults::tests::{name}"), "--exact", "--nocapture"])
+            .args([&format!("map::faults::tests::{name}"), "--exact", "--nocapture"])
             .env(VARIABLE, name)
             .output();
         Some(output.unwrap())

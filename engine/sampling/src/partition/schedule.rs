@@ -146,7 +146,7 @@ fn deal(sizes: &[u64], balanced: bool, partitions: u32, seed: u64, super_epoch: 
     let mut random = Source::new(seed, Purpose::Grouping).stream(super_epoch);
     let mut shuffle = |cards: &mut [u32]| {
         for i in (1..cards.len()).rev() {
-            cards.swap(i, below(i as u64 + 1, random.next()) as usize);
+            cards.swap(i, below(i as u64 + 1, random.next_number()) as usize);
         }
     };
     let mut deck: Vec<u32> = (0..sizes.len() as u32).collect();

@@ -189,7 +189,7 @@ impl NodeRows for Projection<'_> {
         for (node, row) in nodes.map(NodeId).zip(out.chunks_exact_mut(self.width)) {
             let mut stream = self.source.stream(self.key(node, &mut text)?);
             for value in row {
-                *value = match below(DRAWS, stream.next()) {
+                *value = match below(DRAWS, stream.next_number()) {
                     0 => 1.0,
                     1 => -1.0,
                     _ => 0.0,

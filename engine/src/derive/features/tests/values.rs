@@ -66,7 +66,7 @@ fn embeddings_are_those_of_the_dense_algorithm() {
         .map(|node| {
             let mut stream = random.stream(store.ids().integer(NodeId(node)).unwrap());
             let factor = (sources[node as usize].len() as f64 + 1.0).sqrt().recip();
-            let draws = (0..DIM).map(|_| below(6, stream.next()));
+            let draws = (0..DIM).map(|_| below(6, stream.next_number()));
             draws
                 .map(|draw| [1.0, -1.0, 0.0, 0.0, 0.0, 0.0][draw as usize] * factor)
                 .collect()

@@ -1,0 +1,36 @@
+//! Builds a store from a program.
+//!
+//! ```text
+//! cargo run --example ingest -- tests/data/cora cora.grappa
+//! ```
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use grappa_engine::{IngestOptions, Silent, SplitFile, ingest};
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
+    let folder = arguments.next().context("usage: ingest FOLDER STORE")?;
+    let store = arguments.next().context("usage: ingest FOLDER STORE")?;
+
+    let mut options = IngestOptions::new(vec![folder.join("edges.tsv")], store);
+    options.features = Some(folder.join("features.npz"));
+    options.labels = Some(folder.join("labels.npy"));
+    options.splits = ["train", "val", "test"]
+        .map(|name| SplitFile {
+            name,
+            path: folder.join(format!("{name}.npy")),
+        })
+        .into();
+    options.edge_options.undirected = true;
+    options.edge_options.dedup = true;
+    options.memory = 256 << 20;
+
+    let summary = ingest(&options, &Silent)?;
+    println!(
+        "{} nodes, {} edges, {} bytes",
+        summary.nodes, summary.edges, summary.bytes_on_disk
+    );
+    Ok(())
+}
