@@ -11,12 +11,11 @@
 use std::{collections::HashMap, hint::black_box, time::Instant};
 
 use grappa_formats::NodeId;
+use grappa_run::model::{LayerKind, ModelOptions, NormKind, Precision, Task};
 use grappa_sampling::sample::{self, Minibatch};
 use grappa_synthetic::{Generator, Model as GraphModel, Recipe, Rmat, RowBuffer};
 use grappa_trainer::{
-    nn::{
-        Aggregate, Block, Input, LayerKind, Model, ModelOptions, NormKind, Pass, Precision, Scaling, Task, aggregate,
-    },
+    nn::{Aggregate, Block, Input, Model, Pass, Scaling, aggregate, losses},
     runtime,
 };
 use tch::{Device, Kind, Tensor, no_grad};
@@ -312,7 +311,7 @@ fn steps(minibatch: &Minibatch) {
                     ..Pass::default()
                 };
                 let logits = model.forward(&blocks, input, &[], pass);
-                let loss = Task::MultiClass.losses(&logits, &labels).mean(Kind::Float);
+                let loss = losses(Task::MultiClass, &logits, &labels).mean(Kind::Float);
                 let forward = start.elapsed();
                 loss.backward();
                 let backward = start.elapsed();

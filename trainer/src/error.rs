@@ -1,116 +1,77 @@
-//! What can go wrong in training, and what to do about it.
+//! Errors of the trainer.
 
-use std::{
-    io::ErrorKind,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 use thiserror::Error;
 
 /// The result of an operation of the trainer.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation of the trainer failed. Every message says what would help.
+/// Why an operation of the trainer failed. Every message says how to proceed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A text that names no device.
-    #[error("unknown device `{0}`: use auto, cpu, cuda or cuda:N")]
-    UnknownDevice(String),
-    /// A CUDA device was asked for where there is none.
-    #[error("CUDA can't be used: {reason}; `--device cpu` does without")]
+    /// A CUDA device was requested, and libtorch cannot use CUDA.
+    #[error("CUDA cannot be used: {reason}; `--device cpu` trains without it")]
     CudaUnusable {
-        /// What libtorch or the dynamic loader said.
+        /// The message of libtorch or of the dynamic loader.
         reason: String,
     },
-    /// A CUDA device was asked for beyond those that there are.
+    /// A CUDA device was requested that does not exist.
     #[error("there is no cuda:{index}: this machine has {devices} CUDA device(s), counted from cuda:0")]
     NoSuchDevice {
-        /// The index asked for.
+        /// The requested index.
         index: usize,
-        /// How many there are.
+        /// Number of devices.
         devices: usize,
     },
-    /// A text that names no kind of layer.
-    #[error("unknown model `{0}`: use sage, sage-max, gcn, gat, gatv2, gin or pinsage")]
-    UnknownLayer(String),
-    /// A text that names no norm.
-    #[error("unknown norm `{0}`: use none, batch or layer")]
-    UnknownNorm(String),
-    /// A model that can't be.
-    #[error("no such model: {0}")]
-    Model(String),
-    /// The device, or the processor's memory, has no room for what was to be computed.
+    /// The device, or the processor's memory, is too small for the computation.
     #[error("out of memory: {what}; {remedy}")]
     OutOfMemory {
-        /// What libtorch said.
+        /// The message of libtorch.
         what: String,
-        /// What would take less.
+        /// How to use less.
         remedy: &'static str,
     },
-    /// Training was asked to stop, and did.
+    /// Training stopped because it was asked to.
     #[error("training stopped {place}; {kept}")]
     Stopped {
-        /// `after step 12 of epoch 3`.
+        /// For example `after step 12 of epoch 3`.
         place: String,
         /// Whether a checkpoint could be written.
         kept: String,
     },
-    /// Options that contradict each other, the store or an earlier run; the message says which value would do.
+    /// Options contradict each other or the store. The message names a value that works.
     #[error("{0}")]
     Options(String),
-    /// A file of a run is damaged, truncated, foreign or too new.
-    #[error("{}: {what}", .path.display())]
-    RunFile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it, and what to do about it.
-        what: String,
-    },
+    /// The configuration, a file of the run, or the shape of the model.
+    #[error(transparent)]
+    Run(#[from] grappa_run::Error),
     /// A file, or an operation of the engine.
     #[error(transparent)]
     Engine(#[from] grappa_io::Error),
 }
 
 impl Error {
-    /// Whether it is for want of room on a disk.
-    pub fn is_of_full_disk(&self) -> bool {
+    /// Whether a disk is full, or a quota exceeded.
+    pub fn is_disk_full(&self) -> bool {
         match self {
-            Self::Engine(grappa_io::Error::Io { source, .. }) => {
-                matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
-            }
+            Self::Run(error) => error.is_disk_full(),
+            Self::Engine(error) => error.is_disk_full(),
             _ => false,
         }
     }
 
-    /// Whether it is because the caller asked the operation to stop.
+    /// Whether the operation ended because the caller asked it to stop.
     pub fn is_stopped(&self) -> bool {
-        matches!(self, Self::Stopped { .. } | Self::Engine(grappa_io::Error::Stopped))
+        matches!(
+            self,
+            Self::Stopped { .. }
+                | Self::Engine(grappa_io::Error::Stopped)
+                | Self::Run(grappa_run::Error::Engine(grappa_io::Error::Stopped))
+        )
     }
 
     pub(crate) fn run_file(path: &Path, what: impl Into<String>) -> Self {
-        Self::RunFile {
-            path: path.to_owned(),
-            what: what.into(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{fs::File, io::Write};
-
-    use super::*;
-
-    #[test]
-    fn a_full_disk_is_told_from_other_errors() {
-        let full = Path::new("/dev/full");
-        let written = File::options()
-            .write(true)
-            .open(full)
-            .and_then(|mut file| file.write_all(b"x"));
-        let error = |error| Error::from(grappa_io::Error::io("write", full)(error));
-        assert!(error(written.expect_err("it is full")).is_of_full_disk());
-        assert!(!error(ErrorKind::PermissionDenied.into()).is_of_full_disk());
-        assert!(!Error::Options("-".into()).is_of_full_disk());
+        grappa_run::Error::run_file(path, what).into()
     }
 }

@@ -19,18 +19,15 @@
 //!   `running_var` `[hidden]` and `num_batches_tracked`, which counts nothing here and is 0;
 //! - `residuals.N.weight` `[hidden, i]` of a `Linear` without bias, if there are residuals and i is not `hidden`.
 //!
-//! All values are f32. The file's metadata has, as JSON: `model`, the [`ModelOptions`](crate::nn::ModelOptions); `task`, `multi-class`
+//! All values are f32. The file's metadata has, as JSON: `model`, the [`ModelOptions`](grappa_run::model::ModelOptions); `task`, `multi-class`
 //! or `multi-label`; `class_names`, a list that is empty if nobody said what classes are called.
 
 use std::{collections::BTreeMap, path::Path};
 
+use grappa_run::checkpoint::{Dtype, NamedTensor};
 use serde::Serialize;
 
-use crate::{
-    Error, Result,
-    run::checkpoint::{Dtype, NamedTensor},
-    train::trained::Trained,
-};
+use crate::{Error, Result, train::trained::Trained};
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

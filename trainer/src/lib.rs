@@ -4,8 +4,10 @@
 //! - [`nn`] is layers and models;
 //! - [`train`] is the loop: partitions, gradients, exact inference;
 //! - [`export`] writes the model of a run for other programs;
-//! - [`predict`] applies the model of a run to a store;
-//! - [`run`] is everything around the training loop: configuration, scores, checkpoints, metrics, report.
+//! - [`predict`] applies the model of a run to a store.
+//!
+//! Everything around the training loop that needs no libtorch is in [`grappa_run`]: configuration, scores, checkpoints,
+//! metrics, report.
 //!
 //! `unsafe` lives in two private modules: `shim`, which calls what `tch` does not bind, and `kernels`, whose loops use vector
 //! instructions that not every processor has.
@@ -16,7 +18,6 @@ mod kernels;
 pub mod nn;
 pub mod predict;
 mod random;
-pub mod run;
 pub mod runtime;
 mod shim;
 pub mod train;

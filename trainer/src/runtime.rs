@@ -6,59 +6,15 @@
 
 use std::{
     any::Any,
-    fmt,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    str::FromStr,
     sync::OnceLock,
     thread,
 };
 
+use grappa_run::config::DeviceChoice;
 use tch::{Device, Tensor};
 
 use crate::{Error, Result, shim};
-
-/// The device a user asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DeviceChoice {
-    /// The first CUDA device if there is one, else the processor.
-    #[default]
-    Auto,
-    /// The processor.
-    Cpu,
-    /// The CUDA device of that index.
-    Cuda(usize),
-}
-
-impl FromStr for DeviceChoice {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let unknown = || Error::UnknownDevice(text.to_owned());
-        match text {
-            "auto" => Ok(Self::Auto),
-            "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda(0)),
-            other => {
-                let index = other.strip_prefix("cuda:").ok_or_else(unknown)?;
-                // `parse` alone would take "+1".
-                if !index.bytes().all(|byte| byte.is_ascii_digit()) {
-                    return Err(unknown());
-                }
-                index.parse().map(Self::Cuda).map_err(|_| unknown())
-            }
-        }
-    }
-}
-
-impl fmt::Display for DeviceChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Cpu => f.write_str("cpu"),
-            Self::Cuda(index) => write!(f, "cuda:{index}"),
-        }
-    }
-}
 
 /// Whether libtorch can use CUDA.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,35 +178,6 @@ mod tests {
     use tch::Kind;
 
     use super::*;
-
-    #[test]
-    fn devices_are_read_as_they_are_written() {
-        for choice in [
-            DeviceChoice::Auto,
-            DeviceChoice::Cpu,
-            DeviceChoice::Cuda(0),
-            DeviceChoice::Cuda(3),
-        ] {
-            assert_eq!(choice.to_string().parse::<DeviceChoice>().unwrap(), choice);
-        }
-        assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(0));
-        for text in [
-            "",
-            "gpu",
-            "CUDA",
-            "cuda:",
-            "cuda:x",
-            "cuda:-1",
-            "cuda:+1",
-            "cuda:99999999999999999999",
-        ] {
-            let error = text.parse::<DeviceChoice>();
-            assert!(
-                matches!(&error, Err(Error::UnknownDevice(named)) if named == text),
-                "{error:?}"
-            );
-        }
-    }
 
     #[test]
     fn a_cuda_device_that_is_not_there_is_an_error_and_auto_does_without() {

@@ -13,15 +13,16 @@ use grappa_engine::{
 };
 use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
 use grappa_io::progress::{Progress, Silent};
+use grappa_run::{
+    config::{Auto, Correction, FirstHop, HaloMode, TrainConfig},
+    folder::RunFolder,
+    journal::EpochRecord,
+    model::LayerKind,
+    summary::Summary,
+};
 use grappa_storage::Store;
 use grappa_synthetic::{BlockModel, Model, Recipe};
 use grappa_trainer::{
-    run::{
-        config::{Auto, Correction, FirstHop, HaloMode, LayerKind, TrainConfig},
-        folder::RunFolder,
-        journal::EpochRecord,
-        summary::Summary,
-    },
     runtime::{self, Cuda},
     train::{Watcher, train},
 };
@@ -123,7 +124,7 @@ fn parameters(folder: &RunFolder) -> Vec<(String, Vec<u8>)> {
         .unwrap()
         .found
         .expect("it was saved");
-    let of = |tensor: grappa_trainer::run::checkpoint::NamedTensor| (tensor.name, tensor.bytes);
+    let of = |tensor: grappa_run::checkpoint::NamedTensor| (tensor.name, tensor.bytes);
     checkpoint.parameters.into_iter().map(of).collect()
 }
 

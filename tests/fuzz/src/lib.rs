@@ -12,8 +12,6 @@
 //!
 //! A run is two processes: one decodes, under a limit of memory, and one looks on, and saves the input at which the first
 //! was killed or hung. Inputs that were found lie in `found/TARGET` of the package, which has a test that runs them all.
-//!
-//! Not here: what links libtorch, which `tests/fuzz/trainer` has.
 
 #![forbid(unsafe_code)]
 

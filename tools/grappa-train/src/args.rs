@@ -4,15 +4,12 @@ use std::{fmt::Display, path::PathBuf, str::FromStr};
 
 use clap::{Args, Command, builder::PossibleValuesParser};
 use grappa_console::{ByteSize, Summary};
-use grappa_sampling::{partition::Schedule, sample::Fanouts};
-use grappa_trainer::{
+use grappa_run::{
     Result,
-    run::config::{
-        Auto, Correction, FirstHop, HaloMode, LayerKind, LrSchedule, NormKind, Optimizer, Precision, ReadEngine,
-        TrainConfig,
-    },
-    runtime::DeviceChoice,
+    config::{Auto, Correction, DeviceChoice, FirstHop, HaloMode, LrSchedule, Optimizer, ReadEngine, TrainConfig},
+    model::{LayerKind, NormKind, Precision},
 };
+use grappa_sampling::{partition::Schedule, sample::Fanouts};
 use serde::Serialize;
 
 /// What to train on, and how.

@@ -1,9 +1,10 @@
 //! `grappa-train export RUN`: the model of a run for other programs.
 
 use grappa_console::{ByteSize, Console, Summary, count, printable, signals};
+use grappa_run::config::DeviceChoice;
 use grappa_trainer::{
     export::{Exported, export},
-    runtime::{self, DeviceChoice},
+    runtime,
     train::trained::Trained,
 };
 use serde::Serialize;

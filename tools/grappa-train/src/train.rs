@@ -5,9 +5,9 @@ use std::{path::Path, sync::Arc};
 use anyhow::{anyhow, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, print_line, printable, signals};
 use grappa_io::progress::Progress;
+use grappa_run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord, summary};
 use grappa_storage::Store;
 use grappa_trainer::{
-    run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord, summary},
     runtime,
     train::{Watcher, train},
 };

@@ -28,10 +28,9 @@ mod weights;
 pub use self::{
     aggregate::{Aggregate, History, Scaling, aggregate},
     graph::Block,
-    loss::Task,
-    model::{Input, LayerKind, Model, ModelOptions, Pass, Precision},
+    loss::losses,
+    model::{Input, Model, Pass},
     neighbour::Neighbour,
-    norm::NormKind,
     parameters::Parameters,
     reduction::{Attention, Reduction},
 };

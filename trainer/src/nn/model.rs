@@ -1,8 +1,6 @@
 //! Models: stacks of layers.
 
-use std::{fmt, str::FromStr};
-
-use serde::{Deserialize, Serialize};
+use grappa_run::model::{LayerKind, ModelOptions, NormKind, Precision};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{
@@ -10,90 +8,11 @@ use super::{
     aggregate::{Aggregate, History, Scaling},
     graph::Block,
     layers::{Gat, Gatv2, Gcn, Gin, Layer, PinSage, Sage},
-    norm::{Norm, NormKind},
+    norm::Norm,
     parameters::{Builder, Parameters, Start},
     reduction::Reduction,
 };
-use crate::{Error, Result, random};
-
-/// Which layers a model has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LayerKind {
-    /// GraphSAGE with the mean of neighbours.
-    #[default]
-    Sage,
-    /// GraphSAGE with the largest values of neighbours.
-    SageMax,
-    /// GCN.
-    Gcn,
-    /// GAT.
-    Gat,
-    /// GATv2.
-    Gatv2,
-    /// GIN.
-    Gin,
-    /// PinSAGE, for blocks whose edges have weights.
-    #[serde(rename = "pinsage")]
-    PinSage,
-}
-
-/// With which numbers a model computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Precision {
-    /// f32.
-    #[default]
-    F32,
-    /// bf16 for rows and products, f32 for parameters, their gradients, sums, norms and losses.
-    Bf16,
-}
-
-impl Precision {
-    /// All of them.
-    pub const ALL: &'static [Self] = &[Self::F32, Self::Bf16];
-
-    /// What users call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-        }
-    }
-
-    fn kind(self) -> Kind {
-        match self {
-            Self::F32 => Kind::Float,
-            Self::Bf16 => Kind::BFloat16,
-        }
-    }
-}
-
-/// What a model looks like.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ModelOptions {
-    /// Which layers.
-    pub layer: LayerKind,
-    /// Number of layers.
-    pub layers: usize,
-    /// Values in a row of the input.
-    pub inputs: usize,
-    /// Values of a node between layers, of all heads together.
-    pub hidden: usize,
-    /// Number of classes or labels.
-    pub outputs: usize,
-    /// Heads of GAT and GATv2, which share the hidden values; others have none.
-    pub heads: usize,
-    /// Part of the values that is dropped between layers in training.
-    pub dropout: f64,
-    /// The norm between layers.
-    pub norm: NormKind,
-    /// Whether each layer but the last adds its input, projected where widths differ.
-    pub residual: bool,
-    /// With which numbers to compute.
-    pub precision: Precision,
-}
+use crate::{Result, random};
 
 /// What the first layer works on.
 #[derive(Debug, Clone, Copy)]
@@ -170,7 +89,7 @@ impl Model {
                 options.hidden
             });
             layers.push(builder.scope(&format!("layers.{index}"), |builder| {
-                options.layer(builder, inputs, outputs, index == last)
+                layer(&options, builder, inputs, outputs, index == last)
             }));
             let inner = index < last;
             norms.push(builder.scope(&format!("norms.{index}"), |builder| {
@@ -324,7 +243,7 @@ impl Model {
 
     /// With which numbers it computes.
     pub(super) fn kind(&self) -> Kind {
-        self.options.precision.kind()
+        kind(self.options.precision)
     }
 
     /// A layer from own rows and aggregates on, with all that follows the convolution.
@@ -371,86 +290,23 @@ impl Model {
     }
 }
 
-impl ModelOptions {
-    /// How many parameters such a model has at least: a matrix for each layer.
-    pub fn parameters_least(&self) -> u64 {
-        let widths = std::iter::once(self.inputs)
-            .chain(std::iter::repeat_n(self.hidden, self.layers.saturating_sub(1)))
-            .chain([self.outputs])
-            .map(|width| width as u64);
-        let matrices = widths.clone().zip(widths.skip(1));
-        matrices.fold(0, |sum, (inputs, outputs)| {
-            inputs.saturating_mul(outputs).saturating_add(sum)
-        })
-    }
-
-    fn check(&self) -> Result<()> {
-        let sizes = [
-            ("layers", self.layers),
-            ("input values", self.inputs),
-            ("hidden values", self.hidden),
-            ("outputs", self.outputs),
-        ];
-        if let Some((what, _)) = sizes.iter().find(|(_, size)| *size == 0) {
-            return Err(Error::Model(format!("0 {what}; at least 1 is needed")));
-        }
-        if !(0.0..1.0).contains(&self.dropout) {
-            return Err(Error::Model(format!("dropout {} is not in [0, 1)", self.dropout)));
-        }
-        let attention = matches!(self.layer, LayerKind::Gat | LayerKind::Gatv2);
-        if attention && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
-            let (heads, hidden) = (self.heads, self.hidden);
-            return Err(Error::Model(format!(
-                "{heads} heads can't share {hidden} hidden values alike"
-            )));
-        }
-        Ok(())
-    }
-
-    fn layer(&self, builder: &mut Builder, inputs: i64, outputs: i64, last: bool) -> Box<dyn Layer> {
-        let heads = self.heads as i64;
-        match self.layer {
-            LayerKind::Sage => Box::new(Sage::new(builder, Aggregate::Mean, inputs, outputs)),
-            LayerKind::SageMax => Box::new(Sage::new(builder, Aggregate::Max, inputs, outputs)),
-            LayerKind::Gcn => Box::new(Gcn::new(builder, inputs, outputs)),
-            LayerKind::Gat => Box::new(Gat::new(builder, inputs, outputs, heads, last)),
-            LayerKind::Gatv2 => Box::new(Gatv2::new(builder, inputs, outputs, heads, last)),
-            LayerKind::Gin => Box::new(Gin::new(builder, inputs, outputs)),
-            LayerKind::PinSage => Box::new(PinSage::new(builder, inputs, outputs)),
-        }
+fn layer(options: &ModelOptions, builder: &mut Builder, inputs: i64, outputs: i64, last: bool) -> Box<dyn Layer> {
+    let heads = options.heads as i64;
+    match options.layer {
+        LayerKind::Sage => Box::new(Sage::new(builder, Aggregate::Mean, inputs, outputs)),
+        LayerKind::SageMax => Box::new(Sage::new(builder, Aggregate::Max, inputs, outputs)),
+        LayerKind::Gcn => Box::new(Gcn::new(builder, inputs, outputs)),
+        LayerKind::Gat => Box::new(Gat::new(builder, inputs, outputs, heads, last)),
+        LayerKind::Gatv2 => Box::new(Gatv2::new(builder, inputs, outputs, heads, last)),
+        LayerKind::Gin => Box::new(Gin::new(builder, inputs, outputs)),
+        LayerKind::PinSage => Box::new(PinSage::new(builder, inputs, outputs)),
     }
 }
 
-impl LayerKind {
-    /// All of them, with their names.
-    const NAMES: [(Self, &'static str); 7] = [
-        (Self::Sage, "sage"),
-        (Self::SageMax, "sage-max"),
-        (Self::Gcn, "gcn"),
-        (Self::Gat, "gat"),
-        (Self::Gatv2, "gatv2"),
-        (Self::Gin, "gin"),
-        (Self::PinSage, "pinsage"),
-    ];
-}
-
-impl FromStr for LayerKind {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let found = Self::NAMES.iter().find(|(_, name)| *name == text);
-        found
-            .map(|(kind, _)| *kind)
-            .ok_or_else(|| Error::UnknownLayer(text.to_owned()))
-    }
-}
-
-impl fmt::Display for LayerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::NAMES
-            .iter()
-            .find(|(kind, _)| kind == self)
-            .map_or("", |(_, name)| name);
-        f.write_str(name)
+/// The type of a model's activations.
+fn kind(precision: Precision) -> Kind {
+    match precision {
+        Precision::F32 => Kind::Float,
+        Precision::Bf16 => Kind::BFloat16,
     }
 }

@@ -1,52 +1,12 @@
 //! Norms between layers.
 
-use std::{fmt, str::FromStr};
-
-use serde::{Deserialize, Serialize};
+use grappa_run::model::NormKind;
 use tch::Tensor;
 
 use super::{
     affine::float,
     parameters::{Builder, Start},
 };
-use crate::Error;
-
-/// Which norm follows each layer but the last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NormKind {
-    /// None.
-    #[default]
-    None,
-    /// Over the nodes of a minibatch (Ioffe, Szegedy, 2015): PyTorch's BatchNorm1d, with momentum 0.1.
-    Batch,
-    /// Over the values of a node (Ba, Kiros, Hinton, 2016): PyTorch's LayerNorm, PyTorch Geometric's with `mode="node"`.
-    Layer,
-}
-
-impl FromStr for NormKind {
-    type Err = Error;
-
-    fn from_str(text: &str) -> crate::Result<Self> {
-        match text {
-            "none" => Ok(Self::None),
-            "batch" => Ok(Self::Batch),
-            "layer" => Ok(Self::Layer),
-            other => Err(Error::UnknownNorm(other.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for NormKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "none",
-            Self::Batch => "batch",
-            Self::Layer => "layer",
-        })
-    }
-}
-
 const EPSILON: f64 = 1e-5;
 const MOMENTUM: f64 = 0.1;
 

@@ -6,13 +6,14 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use grappa_run::{
+    checkpoint::{NamedTensor, read_tensors, write_tensors},
+    model::ModelOptions,
+};
 use tch::{Device, Tensor, no_grad};
 
-use super::model::{Model, ModelOptions};
-use crate::{
-    Error, Result,
-    run::checkpoint::{NamedTensor, read_tensors, write_tensors},
-};
+use super::model::Model;
+use crate::{Error, Result};
 
 /// The metadata key of the options.
 const OPTIONS: &str = "model";
@@ -40,7 +41,7 @@ impl Model {
         let tensors: Vec<NamedTensor> = self.tensors().map(named).chain(more.iter().cloned()).collect();
         let options = serde_json::to_string(self.options()).expect("options are plain data");
         metadata.insert(OPTIONS.to_owned(), options);
-        write_tensors(path, &tensors, &metadata)
+        Ok(write_tensors(path, &tensors, &metadata)?)
     }
 
     /// Reads a model that [`Model::save`] wrote.

@@ -22,12 +22,11 @@ use grappa_engine::{
 };
 use grappa_formats::NodeId;
 use grappa_io::{durable, progress::Progress};
+use grappa_run::{model::Task, scores::largest};
 use grappa_storage::Store;
 
 use crate::{
     Error, Result,
-    nn::Task,
-    run::scores::largest,
     train::{
         inference::values,
         labels::NodeLabels,

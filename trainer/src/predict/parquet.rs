@@ -9,6 +9,7 @@ use grappa_io::{
     durable::Temporary,
     progress::{Progress, check_stopped},
 };
+use grappa_run::class_names;
 use grappa_storage::Store;
 use parquet::{
     basic::Compression,
@@ -19,7 +20,7 @@ use parquet::{
     schema::parser::parse_message_type,
 };
 
-use crate::{Error, Result, run::class_names};
+use crate::{Error, Result};
 
 /// Bytes of a row in scratch: an i64, the class, -1 for none; and an f32, its probability.
 pub(super) const ROW_BYTES: usize = 12;

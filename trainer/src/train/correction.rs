@@ -32,10 +32,10 @@
 //! first hop that is pre-aggregated ([`super::first_hop`]) and history leave 4 % of the bias of isolation in 3 layers, and none
 //! in 2. So that is the default form of the correction, with weights of 1 (`none`); the paper's forms stay to be selected.
 
+use grappa_run::config::Correction;
 use grappa_sampling::sample::{Block, Minibatch};
 
 use super::exchange::Weights;
-use crate::run::config::Correction;
 
 /// The share of a step in the running mean of denominators.
 const SMOOTHING: f64 = 0.1;

@@ -4,14 +4,14 @@ use grappa_io::{
     machine::free_memory_bytes,
     size::{ByteSize, count},
 };
+use grappa_run::{
+    config::TrainConfig,
+    model::{LayerKind, ModelOptions},
+};
 use grappa_sampling::partition::Schedule;
 use grappa_storage::Store;
 
-use crate::{
-    Error, Result,
-    nn::{LayerKind, ModelOptions},
-    run::config::TrainConfig,
-};
+use crate::{Error, Result};
 
 /// Minibatches with fewer edges are computed soon enough, however many layers they pass.
 const EDGES_NOTED: f64 = 1e6;

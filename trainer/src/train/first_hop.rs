@@ -10,13 +10,13 @@ use grappa_engine::{
 };
 use grappa_formats::{aggregates::AggregateKind, manifest::FeatureSource};
 use grappa_io::{machine::free_disk_bytes, progress::Progress};
+use grappa_run::{
+    config::{FirstHop, TrainConfig},
+    model::LayerKind,
+};
 use grappa_storage::{Store, aggregates::Aggregates, no_features};
 
-use crate::{
-    Error, Result,
-    nn::LayerKind,
-    run::config::{FirstHop, TrainConfig},
-};
+use crate::{Error, Result};
 
 /// Of the free disk, what pre-aggregated features that nobody asked for may take: one part of so many.
 const DISK_SHARE: u64 = 2;

@@ -17,6 +17,7 @@
 
 use grappa_engine::aggregate::{NodeRows, ScratchRows};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
+use grappa_run::config::HaloMode;
 use grappa_sampling::sample;
 use tch::{Device, Kind, Tensor};
 
@@ -24,7 +25,6 @@ use super::{Trainer, inference::Degrees, mix};
 use crate::{
     Result,
     nn::{History, Neighbour},
-    run::config::HaloMode,
     runtime::send,
 };
 

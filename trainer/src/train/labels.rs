@@ -7,10 +7,11 @@ use grappa_formats::{
     chunks::ChunkMap,
     manifest::{LabelKind, LabelSpec},
 };
+use grappa_run::model::Task;
 use grappa_storage::{Chunk, Store, StoreIds};
 use tch::Tensor;
 
-use crate::{Error, Result, nn::Task};
+use crate::{Error, Result};
 
 /// The labels of a store, mapped.
 pub struct NodeLabels {

@@ -38,6 +38,13 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     size::ByteSize,
 };
+use grappa_run::{
+    checkpoint::PartialEpoch,
+    config::{HaloMode, TrainConfig},
+    folder::ASSIGNMENTS,
+    model::{ModelOptions, Precision, Task},
+    scores::ScoreReport,
+};
 use grappa_sampling::{
     feed::{EpochOptions, Feed, FeedOptions, FeedStats, OutputDtype, PartitionBatches, Seeded},
     partition::{self, Owned, RepartitionOptions, assign},
@@ -61,13 +68,7 @@ use self::{
 };
 use crate::{
     Error, Result,
-    nn::{Input, Model, ModelOptions, Pass, Scaling},
-    run::{
-        checkpoint::PartialEpoch,
-        config::{HaloMode, Precision, TrainConfig},
-        folder::ASSIGNMENTS,
-        scores::ScoreReport,
-    },
+    nn::{Input, Model, Pass, Scaling, losses},
 };
 
 /// Trains a model on a store.
@@ -400,7 +401,7 @@ impl Trainer {
         let time = partial.seconds_by_stage;
         EpochStats {
             loss: partial.loss / seeds,
-            train_accuracy: (self.labels.task() == crate::nn::Task::MultiClass).then_some(partial.right as f64 / seeds),
+            train_accuracy: (self.labels.task() == Task::MultiClass).then_some(partial.right as f64 / seeds),
             coverage: partial.coverage / seeds,
             steps: partial.steps,
             seeds: partial.seeds,
@@ -438,7 +439,7 @@ impl Trainer {
         };
         let logits = self.model.forward(&tensors.blocks, input, &tensors.history, pass);
         let labels = &tensors.labels;
-        let losses = self.labels.task().losses(&logits, labels);
+        let losses = losses(self.labels.task(), &logits, labels);
         let loss = losses.sum(Kind::Double).double_value(&[]);
         if !loss.is_finite() {
             let remedy = match self.not_finite(&batch) {
@@ -467,12 +468,12 @@ impl Trainer {
         step.weights.seeds += batch.factors.len() as f64;
         partial.bytes_sent += 4 * self.model.parameters().count() as u64 + Weights::BYTES;
         let right = match self.labels.task() {
-            crate::nn::Task::MultiClass => logits
+            Task::MultiClass => logits
                 .argmax(1, false)
                 .eq_tensor(labels)
                 .sum(Kind::Int64)
                 .int64_value(&[]),
-            crate::nn::Task::MultiLabel => 0,
+            Task::MultiLabel => 0,
         };
         Ok(Part {
             loss,
@@ -564,7 +565,7 @@ impl Trainer {
         };
         let assignment = assign(self.store.path(), self.store.manifest(), &options, super_epoch + 1)?;
         match partition::keep(&self.scratch.join(ASSIGNMENTS), &assignment).map_err(Error::from) {
-            Err(error) if error.is_of_full_disk() => self.warnings.push(format!(
+            Err(error) if error.is_disk_full() => self.warnings.push(format!(
                 "the assignment of chunks to partitions is not kept: {error}; training goes on"
             )),
             kept => kept?,
@@ -605,7 +606,7 @@ impl Trainer {
 fn check_memory(model: &ModelOptions) -> Result<()> {
     /// Of a parameter: itself, its gradient, and two moments of that.
     const BYTES: u64 = 4 * size_of::<f32>() as u64;
-    let needed = model.parameters_least().saturating_mul(BYTES);
+    let needed = model.parameters_min().saturating_mul(BYTES);
     match free_memory_bytes() {
         Some(free) if needed > free => Err(Error::Options(format!(
             "the model's parameters, their gradients and the optimizer's moments take at least {}, and {} are free: use a \

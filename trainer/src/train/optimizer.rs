@@ -1,8 +1,7 @@
 //! Optimizers, over the flat vector of all parameters: a few operators a step, whatever the model.
 
+use grappa_run::config::{Optimizer as Kind, TrainConfig};
 use tch::{Tensor, no_grad};
-
-use crate::run::config::{Optimizer as Kind, TrainConfig};
 
 /// As in PyTorch, whose defaults these are (Kingma and Ba: "Adam", arXiv 1412.6980).
 const BETAS: (f64, f64) = (0.9, 0.999);

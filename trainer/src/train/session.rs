@@ -9,26 +9,23 @@ use std::{
 
 use grappa_formats::{aggregates::AggregateKind, container::FileKind};
 use grappa_io::{container::ContainerFile, machine::peak_rss_bytes, progress::Progress};
+use grappa_run::{
+    checkpoint::{Best, Checkpoint, Checkpoints, Latest, RunState},
+    class_names,
+    config::{FirstHop, TrainConfig},
+    early_stopping::EarlyStopping,
+    folder::{RunFolder, class_names_of},
+    journal::{EpochRecord, StageSeconds},
+    learning_rate::LearningRate,
+    report::Report,
+    scores::ScoreReport,
+    summary::Summary,
+};
 use grappa_storage::Store;
 use tch::Device;
 
 use super::{EpochStats, Evaluation, Trainer, first_hop, state};
-use crate::{
-    Error, Result,
-    run::{
-        checkpoint::{Best, Checkpoint, Checkpoints, Latest, RunState},
-        class_names,
-        config::{FirstHop, TrainConfig},
-        early_stopping::EarlyStopping,
-        folder::{RunFolder, class_names_of},
-        journal::{EpochRecord, StageSeconds},
-        learning_rate::LearningRate,
-        report::Report,
-        scores::ScoreReport,
-        summary::Summary,
-    },
-    runtime,
-};
+use crate::{Error, Result, runtime};
 
 /// An evaluation that is expected to take longer than this is made after a checkpoint.
 const LONG_EVALUATION_SECONDS: f64 = 5.0;
@@ -246,7 +243,7 @@ fn scored(evaluation: &Evaluation) -> (ScoreReport, &'static str) {
 }
 
 /// What classes are called: what the user says, else what the run has kept.
-fn class_names(folder: &RunFolder, config: &TrainConfig, classes: u64) -> Result<Vec<String>> {
+fn class_names(folder: &RunFolder, config: &TrainConfig, classes: u64) -> grappa_run::Result<Vec<String>> {
     let Some(path) = &config.class_names else {
         return class_names_of(folder.path(), classes);
     };
@@ -256,7 +253,7 @@ fn class_names(folder: &RunFolder, config: &TrainConfig, classes: u64) -> Result
 }
 
 /// What can't be written is no reason to lose what was trained: what was there before stays, and the run goes on.
-fn survive<T>(watcher: &mut dyn Watcher, lack: &str, written: Result<T>) {
+fn survive<T>(watcher: &mut dyn Watcher, lack: &str, written: grappa_run::Result<T>) {
     if let Err(error) = written {
         watcher.warn(&format!(
             "{lack}: {error}; training goes on, and what was there before stays"
@@ -268,7 +265,7 @@ fn survive<T>(watcher: &mut dyn Watcher, lack: &str, written: Result<T>) {
 fn survive_full_disk<T>(watcher: &mut dyn Watcher, lack: &str, done: Result<T>) -> Result<Option<T>> {
     match done {
         Ok(done) => Ok(Some(done)),
-        Err(error) if error.is_of_full_disk() => {
+        Err(error) if error.is_disk_full() => {
             watcher.warn(&format!("{lack}: {error}; training goes on without"));
             Ok(None)
         }
@@ -315,10 +312,8 @@ fn resumed(
         ));
     }
     if state.config_digest != new.config_digest {
-        return Err(Error::RunFile {
-            path: path.to_owned(),
-            what: "the checkpoint was made with other options than those of the run; start a new one".into(),
-        });
+        let what = "the checkpoint was made with other options than those of the run; start a new one";
+        return Err(Error::run_file(path, what));
     }
     checkpoints.forget_after(state.step)?;
     trainer.restore(path, checkpoint)?;

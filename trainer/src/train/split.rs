@@ -6,15 +6,13 @@ use grappa_formats::{
     NodeId,
     manifest::{LabelKind, LabelSpec},
 };
+use grappa_run::scores::{Labels, ScoreReport, Scores};
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
 use tch::Tensor;
 
 use super::{inference::values, labels::NodeLabels};
-use crate::{
-    Error, Result,
-    run::scores::{Labels, ScoreReport, Scores},
-};
+use crate::{Error, Result};
 
 /// The splits of a store.
 #[derive(Debug, Clone)]

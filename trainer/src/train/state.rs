@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use grappa_io::progress::Progress;
+use grappa_run::{
+    checkpoint::{Checkpoint, NamedTensor, RunState},
+    model::Task,
+};
 use tch::{Kind, Tensor, no_grad};
 
 use super::{Denominator, Trainer, inference::values};
-use crate::{
-    Error, Result,
-    nn::Task,
-    run::checkpoint::{Checkpoint, NamedTensor, RunState},
-};
+use crate::{Error, Result};
 
 const OPTIMIZER_STEPS: &str = "optimizer_steps";
 /// 1 if the first layer takes pre-aggregated features.
@@ -141,10 +141,7 @@ fn to_named(name: &str, tensor: &Tensor) -> NamedTensor {
 
 /// Copies tensors of a checkpoint into those of the same names.
 pub(super) fn load(path: &Path, tensors: &[(String, Tensor)], from: &[NamedTensor]) -> Result<()> {
-    let wrong = |what: String| Error::RunFile {
-        path: path.to_owned(),
-        what: format!("{what}: the checkpoint is of another model"),
-    };
+    let wrong = |what: String| Error::run_file(path, format!("{what}: the checkpoint is of another model"));
     if tensors.len() != from.len() {
         return Err(wrong(format!(
             "{} tensors where {} are expected",

@@ -8,6 +8,13 @@ use std::{
 use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
 use grappa_formats::manifest::LabelKind;
 use grappa_io::progress::Progress;
+use grappa_run::{
+    checkpoint::{Checkpoints, RunState},
+    class_names,
+    config::TrainConfig,
+    folder,
+    model::Task,
+};
 use grappa_storage::Store;
 use tch::{Device, Tensor};
 
@@ -17,17 +24,7 @@ use super::{
     inference::Inference,
     state::{self, MULTI_LABEL, PREAGGREGATED},
 };
-use crate::{
-    Error, Result,
-    nn::{Model, Task},
-    run::{
-        checkpoint::{Checkpoints, RunState},
-        class_names,
-        config::TrainConfig,
-        folder,
-    },
-    runtime::catch_out_of_memory,
-};
+use crate::{Error, Result, nn::Model, runtime::catch_out_of_memory};
 
 /// The model of a run with the parameters of its best evaluation; where nothing was evaluated, with the last ones.
 #[derive(Debug)]

@@ -3,14 +3,11 @@
 use std::{fs, path::Path};
 
 use grappa_formats::container::{FileKind, Header};
+use grappa_run::{config::TrainConfig, folder::RunFolder, model::LayerKind};
 use grappa_storage::Store;
 use grappa_trainer::{
     Error,
     predict::{Values, predict_file},
-    run::{
-        config::{LayerKind, TrainConfig},
-        folder::RunFolder,
-    },
     train::train,
 };
 use tch::Device;

@@ -12,14 +12,15 @@ use grappa_engine::export::{
     edges::{EdgeFormat, export_edges},
 };
 use grappa_io::progress::Silent;
+use grappa_run::{
+    checkpoint::read_tensors,
+    config::{Auto, FirstHop, TrainConfig},
+    model::{LayerKind, NormKind},
+};
 use grappa_trainer::{
     export::export,
-    nn::{Model, NormKind},
+    nn::Model,
     predict::{Values, predict_file},
-    run::{
-        checkpoint::read_tensors,
-        config::{Auto, FirstHop, LayerKind, TrainConfig},
-    },
 };
 use tch::Device;
 

@@ -6,10 +6,8 @@ use std::{
 };
 
 use grappa_io::progress::{Progress, Silent};
-use grappa_trainer::{
-    run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord},
-    train::{Watcher, train},
-};
+use grappa_run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord};
+use grappa_trainer::train::{Watcher, train};
 use tch::Device;
 
 use crate::stores::{DENSE, config, store};

@@ -8,9 +8,10 @@ use grappa_engine::{
 };
 use grappa_formats::{NodeId, aggregates::AggregateKind};
 use grappa_io::progress::Silent;
+use grappa_run::model::{LayerKind, ModelOptions, NormKind, Precision};
 use grappa_storage::{Store, aggregates::Aggregates};
 use grappa_trainer::{
-    nn::{LayerKind, Model, ModelOptions, NormKind, Precision},
+    nn::Model,
     train::{
         history::{Keep, KeptHistory},
         inference::{Degrees, Inference},

@@ -5,13 +5,14 @@ use std::{collections::BTreeSet, fs, sync::Arc};
 use grappa_engine::aggregate::{Budget, StoreFeatures};
 use grappa_formats::NodeId;
 use grappa_io::progress::Silent;
+use grappa_run::{
+    config::{FirstHop, TrainConfig},
+    folder::RunFolder,
+    model::LayerKind,
+};
 use grappa_storage::Store;
 use grappa_trainer::{
-    nn::{LayerKind, Model},
-    run::{
-        config::{FirstHop, TrainConfig},
-        folder::RunFolder,
-    },
+    nn::Model,
     train::{history::Keep, inference::Inference, train},
 };
 use tch::{Device, Tensor};

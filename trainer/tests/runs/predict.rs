@@ -8,13 +8,10 @@ use std::{
 
 use grappa_formats::{NodeId, manifest::ExternalIds};
 use grappa_io::{npy, progress::Silent};
+use grappa_run::{config::TrainConfig, folder::RunFolder, model::LayerKind};
 use grappa_storage::Store;
 use grappa_trainer::{
     predict::{Values, predict_file, predict_nodes},
-    run::{
-        config::{LayerKind, TrainConfig},
-        folder::RunFolder,
-    },
     train::trained::Trained,
 };
 use parquet::{

@@ -2,17 +2,15 @@
 
 use std::{path::Path, process::Command, sync::Arc, thread};
 
+use grappa_run::{
+    checkpoint::NamedTensor,
+    config::{FirstHop, TrainConfig},
+    folder::RunFolder,
+    journal::EpochRecord,
+};
 use grappa_sampling::partition::Schedule;
 use grappa_storage::Store;
-use grappa_trainer::{
-    run::{
-        checkpoint::NamedTensor,
-        config::{FirstHop, TrainConfig},
-        folder::RunFolder,
-        journal::EpochRecord,
-    },
-    train::{Watcher, train},
-};
+use grappa_trainer::train::{Watcher, train};
 use tch::Device;
 
 use crate::stores::{DENSE, config, store};

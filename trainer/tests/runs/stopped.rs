@@ -10,16 +10,16 @@ use std::{
 };
 
 use grappa_io::progress::Progress;
+use grappa_run::{
+    checkpoint::Checkpoint,
+    config::{HaloMode, TrainConfig},
+    folder::RunFolder,
+    journal::{EpochRecord, read_records},
+    summary::Summary,
+};
 use grappa_storage::Store;
 use grappa_trainer::{
     Error,
-    run::{
-        checkpoint::Checkpoint,
-        config::{HaloMode, TrainConfig},
-        folder::RunFolder,
-        journal::{EpochRecord, read_records},
-        summary::Summary,
-    },
     train::{Watcher, train},
 };
 use tch::Device;

@@ -9,15 +9,16 @@ use grappa_io::{
     progress::{Progress, Silent},
     size::ByteSize,
 };
+use grappa_run::{
+    config::{HaloMode, TrainConfig},
+    folder::RunFolder,
+    journal::EpochRecord,
+    model::LayerKind,
+    summary::Summary,
+};
 use grappa_storage::Store;
 use grappa_trainer::{
     predict::PredictBudget,
-    run::{
-        config::{HaloMode, LayerKind, TrainConfig},
-        folder::RunFolder,
-        journal::EpochRecord,
-        summary::Summary,
-    },
     train::{Watcher, train, trained::Trained},
 };
 use tch::Device;

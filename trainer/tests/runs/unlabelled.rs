@@ -1,7 +1,8 @@
 //! Errors name nodes as the user's files do.
 
 use grappa_formats::manifest::ExternalIds;
-use grappa_trainer::{run::folder::RunFolder, train::train};
+use grappa_run::folder::RunFolder;
+use grappa_trainer::train::train;
 use tch::Device;
 
 use crate::stores::{DENSE, Shape, Unseen, config, id, store};

@@ -6,46 +6,15 @@ use grappa_io::journal::Journal;
 use grappa_synthetic::{Generator, Recipe};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::outcome;
-use crate::{Input, Target, target::no_repair};
-
-/// What JSON is made of.
-const JSON: &[&str] = &[
-    "{",
-    "}",
-    "[",
-    "]",
-    ":",
-    ",",
-    "\"",
-    "null",
-    "true",
-    "1e400",
-    "-0.0",
-    "\\u0000",
-    "\\ud800",
-    "\"model\"",
-    "\"seed\"",
-    "\"rmat\"",
-    "\"sbm\"",
-    "\"erdos-renyi\"",
-];
+use super::{JSON, outcome, small};
+use crate::{Input, Target};
 
 pub fn targets() -> Vec<Target> {
-    let target = |name, seeds, run| Target {
-        name,
-        seeds,
-        words: JSON,
-        repair: no_repair,
-        run,
-        memory_base: 4 << 20,
-        memory_per_byte: 256,
-    };
     vec![
-        target("recipe", recipe_seeds as fn() -> _, run_recipe as fn(&Input) -> _),
+        small("recipe", JSON, recipe_seeds, run_recipe),
         Target {
             repair: repair_journal,
-            ..target("journal", journal_seeds, run_journal)
+            ..small("journal", JSON, journal_seeds, run_journal)
         },
     ]
 }

@@ -1,13 +1,14 @@
 //! Models on blocks equal PyTorch Geometric's on whole graphs, values and gradients.
 
 use grappa_engine::aggregate::Reduce;
+use grappa_run::model::{ModelOptions, NormKind, Precision};
 use tch::{Device, Kind, Tensor};
 
 use super::{
     assert_close, devices,
     fixture::{Fixture, rows},
 };
-use crate::nn::{Input, Model, ModelOptions, NormKind, Pass, Precision, Scaling, aggregate};
+use crate::nn::{Input, Model, Pass, Scaling, aggregate};
 
 const TOLERANCE: f64 = 1e-5;
 

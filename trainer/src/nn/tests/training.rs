@@ -1,5 +1,6 @@
 //! Models learn, alike every time; history stands in for what is out of reach; losses are those by hand.
 
+use grappa_run::model::{LayerKind, ModelOptions, NormKind, Precision, Task};
 use grappa_sampling::sample::Minibatch;
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -7,10 +8,10 @@ use super::{
     assert_close, devices,
     fixture::{Fixture, rows},
     models::inference,
-    parameters::{KINDS, options},
+    parameters::options,
     random,
 };
-use crate::nn::{Block, History, Input, LayerKind, Model, ModelOptions, NormKind, Pass, Precision, Scaling, Task};
+use crate::nn::{self, Block, History, Input, Model, Pass, Scaling};
 
 /// A minibatch of all nodes of a small graph, with weights of edges.
 fn minibatch() -> (Fixture, Minibatch) {
@@ -35,7 +36,7 @@ fn train(options: ModelOptions, device: Device, seed: u64, steps: u64) -> (Model
             scaling: Scaling::HorvitzThompson,
         };
         let logits = model.forward(&blocks, Input::Features(&x), &[], pass);
-        let loss = Task::MultiClass.losses(&logits, &labels).mean(Kind::Float);
+        let loss = nn::losses(Task::MultiClass, &logits, &labels).mean(Kind::Float);
         loss.backward();
         losses.push(loss.double_value(&[]));
         no_grad(|| {
@@ -50,7 +51,7 @@ fn train(options: ModelOptions, device: Device, seed: u64, steps: u64) -> (Model
 #[test]
 fn every_kind_of_model_learns_on_every_device_and_with_either_precision() {
     for device in devices() {
-        for kind in KINDS {
+        for &kind in LayerKind::ALL {
             for precision in [Precision::F32, Precision::Bf16] {
                 for (norm, residual) in [
                     (NormKind::None, false),
@@ -78,7 +79,7 @@ fn every_kind_of_model_learns_on_every_device_and_with_either_precision() {
 
 #[test]
 fn training_twice_gives_the_same_bits_and_the_seed_of_a_step_matters() {
-    for kind in KINDS {
+    for &kind in LayerKind::ALL {
         let (model, losses) = train(options(kind), Device::Cpu, 1, 5);
         // libtorch's generator is not asked.
         tch::manual_seed(77);
@@ -109,7 +110,7 @@ fn training_twice_gives_the_same_bits_and_the_seed_of_a_step_matters() {
 #[test]
 fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
     let fixture = Fixture::read("sage-3");
-    for kind in KINDS {
+    for &kind in LayerKind::ALL {
         let options = ModelOptions {
             layers: 3,
             hidden: 6,
@@ -172,14 +173,14 @@ fn losses_are_those_by_hand_and_not_reduced() {
             .to_device(device);
         let classes = Tensor::from_slice(&[1i64, 0]).to_device(device);
         let expected = [2f32.ln(), (1.0 + (-2f32).exp()).ln()];
-        let losses = Task::MultiClass.losses(&logits, &classes);
+        let losses = nn::losses(Task::MultiClass, &logits, &classes);
         assert_close(&losses, &Tensor::from_slice(&expected), 1e-6, "cross-entropy");
 
         let labels = Tensor::from_slice(&[1.0f32, 0.0, 0.0, 1.0])
             .view([2, 2])
             .to_device(device);
         let expected = [2f32.ln(), ((1.0 + 2f32.exp()).ln() + 2f32.ln()) / 2.0];
-        let losses = Task::MultiLabel.losses(&logits, &labels);
+        let losses = nn::losses(Task::MultiLabel, &logits, &labels);
         assert_close(&losses, &Tensor::from_slice(&expected), 1e-6, "binary cross-entropy");
     }
 }

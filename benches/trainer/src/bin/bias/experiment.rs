@@ -6,6 +6,10 @@ use anyhow::{Context, Result, ensure};
 use grappa_engine::aggregate::{Budget, Mean, NodeRows, ScratchRows, StoreFeatures, aggregate};
 use grappa_formats::{NodeId, PartitionId};
 use grappa_io::{progress::Silent, read::Choice};
+use grappa_run::{
+    config::{Auto, TrainConfig},
+    model::Task,
+};
 use grappa_sampling::{
     partition::{Owned, Schedule, assignment, chunk_sizes},
     sample::{BatchKey, Fanouts, Minibatch, Sampler, Scratch},
@@ -13,8 +17,7 @@ use grappa_sampling::{
 };
 use grappa_storage::Store;
 use grappa_trainer::{
-    nn::{Block, History, Input, Pass, Task},
-    run::config::TrainConfig,
+    nn::{Block, History, Input, Pass, losses},
     runtime,
     train::{
         Trainer,
@@ -125,7 +128,7 @@ impl Experiment {
             hidden: setup.hidden,
             dropout: 0.0,
             epochs: setup.epochs,
-            threads: grappa_trainer::run::config::Auto::Value(setup.threads.try_into()?),
+            threads: Auto::Value(setup.threads.try_into()?),
             ..TrainConfig::default()
         };
         let mut trainer = Trainer::new(
@@ -323,7 +326,7 @@ impl Experiment {
         };
         let logits = model.forward(&blocks, input, &history, Pass::default());
         let wanted = self.labels.index_select(0, &ids.narrow(0, 0, minibatch.seeds as i64));
-        let losses = Task::MultiClass.losses(&logits, &wanted);
+        let losses = losses(Task::MultiClass, &logits, &wanted);
         let parameters: Vec<&Tensor> = model.parameters().named().iter().map(|(_, tensor)| tensor).collect();
         let gradients = weights.each_ref().map(|weights| {
             let loss = (&losses * Tensor::from_slice(weights)).sum(Kind::Float);

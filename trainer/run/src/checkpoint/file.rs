@@ -87,10 +87,7 @@ pub fn read_tensors(path: &Path) -> Result<(Vec<NamedTensor>, HashMap<String, St
 
 /// As [`read_tensors`], of the bytes of a file.
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<(Vec<NamedTensor>, HashMap<String, String>)> {
-    let damaged = |what: String| Error::RunFile {
-        path: path.to_owned(),
-        what,
-    };
+    let damaged = |what: String| Error::run_file(path, what);
     let broken = |error: SafeTensorError| damaged(format!("no whole safetensors file: {error}"));
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(broken)?;
     let parsed = SafeTensors::deserialize(bytes).map_err(broken)?;

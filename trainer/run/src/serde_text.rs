@@ -1,6 +1,6 @@
 //! Values that are written as text, or as the number that the text is.
 //!
-//! For `#[serde(with = "text")]`: whatever has `Display` and `FromStr` is read from a text, a number (`threads = 8`), or a
+//! For `#[serde(with = "serde_text")]`: whatever has `Display` and `FromStr` is read from a text, a number (`threads = 8`), or a
 //! list of numbers (`fanouts = [15, 10]`, which is `15,10`), and is written as a number where that reads back to the same.
 
 use std::{fmt, marker::PhantomData, str::FromStr};
@@ -11,7 +11,7 @@ use serde::{
 };
 
 /// Writes the value's text, or the number that it is.
-pub(super) fn serialize<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     let text = value.to_string();
     match text.parse::<i64>() {
         Ok(number) if number.to_string() == text => serializer.serialize_i64(number),
@@ -20,7 +20,7 @@ pub(super) fn serialize<T: fmt::Display, S: Serializer>(value: &T, serializer: S
 }
 
 /// Reads a text, a number, or a list of either.
-pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: FromStr,
     T::Err: fmt::Display,

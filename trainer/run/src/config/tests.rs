@@ -216,12 +216,12 @@ fn files_go_over_defaults_and_flags_over_files() {
 fn an_unknown_key_is_named_with_its_line_and_what_may_be_meant() {
     let text = error("layers = 2\n\nweight_decay = 0.1\n");
     assert!(
-        text.contains("RUN.toml:3: there is no option `weight_decay`; is `weight-decay` meant?"),
+        text.contains("RUN.toml:3: there is no option `weight_decay`; did you mean `weight-decay`?"),
         "{text}"
     );
     let text = error("hiden = 2");
     assert!(
-        text.contains("RUN.toml:1:") && text.contains("is `hidden` meant?"),
+        text.contains("RUN.toml:1:") && text.contains("did you mean `hidden`?"),
         "{text}"
     );
     let text = error("colour = 'red'");
@@ -435,4 +435,33 @@ fn a_configuration_is_a_small_regular_file() {
     let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
     assert!(made.success());
     assert!(error(&path).contains("this is a pipe"), "{}", error(&path));
+}
+
+#[test]
+fn devices_are_read_as_they_are_written() {
+    for choice in [
+        DeviceChoice::Auto,
+        DeviceChoice::Cpu,
+        DeviceChoice::Cuda(0),
+        DeviceChoice::Cuda(3),
+    ] {
+        assert_eq!(choice.to_string().parse::<DeviceChoice>().unwrap(), choice);
+    }
+    assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(0));
+    for text in [
+        "",
+        "gpu",
+        "CUDA",
+        "cuda:",
+        "cuda:x",
+        "cuda:-1",
+        "cuda:+1",
+        "cuda:99999999999999999999",
+    ] {
+        let error = text.parse::<DeviceChoice>();
+        assert!(
+            matches!(&error, Err(Error::UnknownDevice(named)) if named == text),
+            "{error:?}"
+        );
+    }
 }

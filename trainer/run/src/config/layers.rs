@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::TrainConfig;
-use crate::{Error, Result};
+use crate::{Error, Result, names};
 
 /// The options that a resumed run may change: those that change neither what was computed until the checkpoint, nor what
 /// its parameters and state mean.
@@ -160,31 +160,11 @@ fn read(file: &Path) -> Result<(TrainConfig, Table)> {
 }
 
 fn unknown(key: &str, options: &[String]) -> String {
-    let meant = key.to_lowercase().replace('_', "-");
-    let nearest = options
-        .iter()
-        .min_by_key(|option| distance(&meant, option))
-        .expect("there are options");
-    if distance(&meant, nearest) <= 2 {
-        format!("there is no option `{key}`; is `{nearest}` meant?")
-    } else {
-        format!("there is no option `{key}`; there are {}", options.join(", "))
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    match names::nearest(key, &options) {
+        Some(nearest) => format!("there is no option `{key}`; did you mean `{nearest}`?"),
+        None => format!("there is no option `{key}`; there are {}", options.join(", ")),
     }
-}
-
-/// The letters to insert, remove or replace to make `a` of `b` (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 fn one_line(error: &toml::de::Error) -> String {

@@ -1,74 +1,12 @@
-//! Options that are one of a few names.
+//! Options whose values are names.
 
 use std::{fmt, str::FromStr};
 
 use grappa_io::read;
 
-use crate::Error;
+use crate::{Error, names::named_enum};
 
-/// An enum whose variants have names: `Display`, `FromStr`, serde and a list of all come from one table.
-macro_rules! choices {
-    (
-        $(#[$attribute:meta])*
-        $what:literal $name:ident { $($(#[$variant_attribute:meta])* $variant:ident = $text:literal),+ $(,)? }
-    ) => {
-        $(#[$attribute])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-        pub enum $name {
-            $($(#[$variant_attribute])* $variant),+
-        }
-
-        impl $name {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// What users call it.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $text),+
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = Error;
-
-            fn from_str(text: &str) -> Result<Self, Error> {
-                let names: Vec<&str> = Self::ALL.iter().map(|choice| choice.name()).collect();
-                match names.iter().position(|name| *name == text) {
-                    Some(index) => Ok(Self::ALL[index]),
-                    None => Err(unknown($what, text, &names)),
-                }
-            }
-        }
-
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                super::text::serialize(self, serializer)
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                super::text::deserialize(deserializer)
-            }
-        }
-    };
-}
-
-/// A text that is none of the names.
-fn unknown(what: &str, text: &str, names: &[&str]) -> Error {
-    let (last, others) = names.split_last().expect("there are names");
-    Error::Options(format!("unknown {what} `{text}`: use {} or {last}", others.join(", ")))
-}
-
-choices! {
+named_enum! {
     /// How parameters follow from gradients.
     "optimizer" Optimizer {
         /// Adam (Kingma, Ba, 2015). Weight decay is added to the gradient.
@@ -81,7 +19,7 @@ choices! {
     }
 }
 
-choices! {
+named_enum! {
     /// How the learning rate changes while a run goes on.
     "learning-rate schedule" LrSchedule {
         /// It does not.
@@ -96,7 +34,7 @@ choices! {
     }
 }
 
-choices! {
+named_enum! {
     /// What becomes of in-neighbours that a partition does not own.
     "halo mode" HaloMode {
         /// The hop furthest from the seeds draws them too, for their features.
@@ -114,7 +52,7 @@ choices! {
     }
 }
 
-choices! {
+named_enum! {
     /// How gradients are weighted by how much of the graph their partition sees.
     "correction" Correction {
         /// All seeds alike.
@@ -127,7 +65,7 @@ choices! {
     }
 }
 
-choices! {
+named_enum! {
     /// Where the first layer's aggregates come from.
     "first hop" FirstHop {
         /// Pre-aggregated where the model allows it and the store has it, or has room for it.
@@ -140,7 +78,7 @@ choices! {
     }
 }
 
-choices! {
+named_enum! {
     /// What reads files.
     "read engine" ReadEngine {
         /// io_uring, or a pool of threads where it is refused.
@@ -159,6 +97,49 @@ impl From<ReadEngine> for read::Choice {
             ReadEngine::Auto => Self::Auto,
             ReadEngine::Uring => Self::Uring,
             ReadEngine::Pread => Self::Pread,
+        }
+    }
+}
+
+/// The device that the user asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceChoice {
+    /// The first CUDA device if there is one, else the processor.
+    #[default]
+    Auto,
+    /// The processor.
+    Cpu,
+    /// The CUDA device with this index.
+    Cuda(usize),
+}
+
+impl FromStr for DeviceChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let unknown = || Error::UnknownDevice(text.to_owned());
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            other => {
+                let index = other.strip_prefix("cuda:").ok_or_else(unknown)?;
+                // `parse` alone would take "+1".
+                if !index.bytes().all(|byte| byte.is_ascii_digit()) {
+                    return Err(unknown());
+                }
+                index.parse().map(Self::Cuda).map_err(|_| unknown())
+            }
+        }
+    }
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
         }
     }
 }

@@ -3,7 +3,7 @@ use std::process::Command;
 use tempfile::{TempDir, tempdir};
 
 use super::*;
-use crate::run::{early_stopping::EarlyStopping, learning_rate::LearningRate};
+use crate::{early_stopping::EarlyStopping, learning_rate::LearningRate};
 
 fn state(step: u64) -> RunState {
     RunState {

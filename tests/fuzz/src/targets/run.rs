@@ -1,12 +1,8 @@
-//! Fuzz targets of the files of runs: configurations, checkpoints, safetensors, metrics, names of classes. Their readers are
-//! in the crate that links libtorch; what runs them is in `grappa_fuzz`.
-
-#![forbid(unsafe_code)]
+//! The files of runs: configurations, checkpoints, safetensors, metrics, names of classes.
 
 use std::{fs, path::Path};
 
-use grappa_fuzz::{Input, Target, scratch::Scratch, target::no_repair};
-use grappa_trainer::run::{
+use grappa_run::{
     checkpoint::{Best, Checkpoint, NamedTensor, PartialEpoch, RunState, read_tensors, write_tensors},
     config::TrainConfig,
     early_stopping::EarlyStopping,
@@ -16,34 +12,10 @@ use grappa_trainer::run::{
 };
 use xxhash_rust::xxh3::Xxh3;
 
-/// What JSON and safetensors are made of.
-const JSON: &[&str] = &[
-    "{",
-    "}",
-    "[",
-    "]",
-    ":",
-    ",",
-    "\"",
-    "null",
-    "true",
-    "1e400",
-    "-0.0",
-    "\\u0000",
-    "\\ud800",
-    "\"dtype\"",
-    "\"F32\"",
-    "\"F16\"",
-    "\"BF16\"",
-    "\"I64\"",
-    "\"shape\"",
-    "\"data_offsets\"",
-    "\"__metadata__\"",
-    "[0,0]",
-    "18446744073709551615",
-];
+use super::{JSON, outcome, small};
+use crate::{Input, Target, scratch::Scratch};
 
-/// What configurations are made of.
+/// Words of configurations.
 const TOML: &[&str] = &[
     "=",
     "\n",
@@ -73,39 +45,22 @@ const TOML: &[&str] = &[
     "epochs = ",
 ];
 
-/// All targets, in the order in which they are run.
-pub fn all() -> Vec<Target> {
-    let target = |name, words, seeds, run| Target {
-        name,
-        seeds,
-        words,
-        repair: no_repair,
-        run,
-        memory_base: 4 << 20,
-        memory_per_byte: 256,
-    };
+pub fn targets() -> Vec<Target> {
     vec![
-        target("config", TOML, config_seeds as fn() -> _, run_config as fn(&Input) -> _),
-        target("safetensors", JSON, tensor_seeds, run_tensors),
+        small("config", TOML, config_seeds, run_config),
+        small("safetensors", JSON, tensor_seeds, run_tensors),
         Target {
             repair: repair_checkpoint,
-            ..target("checkpoint", JSON, checkpoint_seeds, run_checkpoint)
+            ..small("checkpoint", JSON, checkpoint_seeds, run_checkpoint)
         },
-        target("metrics", JSON, metrics_seeds, run_metrics),
-        target(
+        small("metrics", JSON, metrics_seeds, run_metrics),
+        small(
             "class-names",
             &["\n", "\r", "\t", "\u{feff}"],
             class_name_seeds,
             run_class_names,
         ),
     ]
-}
-
-fn outcome<T, E: std::fmt::Display>(result: Result<T, E>, accepted: impl FnOnce(T) -> String) -> String {
-    match result {
-        Ok(value) => accepted(value),
-        Err(error) => format!("error: {error}"),
-    }
 }
 
 fn config_seeds() -> Vec<Vec<u8>> {
@@ -138,7 +93,7 @@ fn run_config(input: &Input) -> String {
 
 /// Tensors of one of the models that tests compare with PyTorch's.
 fn tensor_seeds() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../trainer/tests/fixtures");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../trainer/tests/fixtures");
     let read = |name: &str| fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     vec![read("sage-1.safetensors"), read("gcn-1.safetensors")]
 }

@@ -76,10 +76,8 @@ impl Checkpoint {
         let tensors = self.prefixed();
         let state = serde_json::to_string(&self.state).expect("a state is representable");
         if !serde_json::from_str(&state).is_ok_and(|back: RunState| back == self.state) {
-            return Err(Error::RunFile {
-                path: path.to_owned(),
-                what: format!("not written, because the run's state has a number that is none: {state}"),
-            });
+            let what = format!("not written: the run's state contains a number that is not finite: {state}");
+            return Err(Error::run_file(path, what));
         }
         let metadata = BTreeMap::from([
             (VERSION_KEY.to_owned(), VERSION.to_string()),
@@ -99,10 +97,7 @@ impl Checkpoint {
     }
 
     fn parse(path: &Path, bytes: &[u8]) -> Result<Self> {
-        let damaged = |what: String| Error::RunFile {
-            path: path.to_owned(),
-            what,
-        };
+        let damaged = |what: String| Error::run_file(path, what);
         let (tensors, metadata) = file::parse(path, bytes)?;
         let entry = |key: &str| {
             metadata
@@ -280,10 +275,8 @@ impl Checkpoints {
         if warnings.is_empty() {
             return Ok(Latest { found: None, warnings });
         }
-        Err(Error::RunFile {
-            path: self.folder.clone(),
-            what: format!("no checkpoint is whole: {}; start a new run", warnings.join(", ")),
-        })
+        let what = format!("no checkpoint is intact: {}; start a new run", warnings.join(", "));
+        Err(Error::run_file(&self.folder, what))
     }
 
     /// The checkpoint of the best evaluation, of those up to `step`. None if there was no evaluation.

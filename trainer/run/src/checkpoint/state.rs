@@ -4,16 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Error, Result,
-    run::{early_stopping::EarlyStopping, journal::StageSeconds, learning_rate::LearningRate},
-};
+use crate::{Error, Result, early_stopping::EarlyStopping, journal::StageSeconds, learning_rate::LearningRate};
 
 /// Where a run stands: with the tensors of its checkpoint, all it takes to go on as if nothing had happened. Random numbers
 /// are functions of the seed, the epoch and the step, so there is no generator to be kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
-    /// Stands for the options that must not change ([`TrainConfig::digest`](crate::run::config::TrainConfig::digest)).
+    /// Stands for the options that must not change ([`TrainConfig::digest`](crate::config::TrainConfig::digest)).
     pub config_digest: u64,
     /// Stands for the store that is trained on.
     pub store_digest: u64,

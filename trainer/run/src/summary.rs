@@ -72,7 +72,7 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::journal::StageSeconds;
+    use crate::journal::StageSeconds;
 
     fn records() -> Vec<EpochRecord> {
         (1..=4)

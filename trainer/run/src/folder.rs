@@ -62,10 +62,7 @@ impl RunFolder {
             } else {
                 "it is not empty, and no run: give the run a folder of its own (--out)"
             };
-            return Err(Error::RunFile {
-                path: path.to_owned(),
-                what: what.to_owned(),
-            });
+            return Err(Error::run_file(path, what));
         }
         let run = Self {
             path: path.to_owned(),
@@ -81,10 +78,8 @@ impl RunFolder {
     /// If there is no run, or another process works on it.
     pub fn resume(path: &Path) -> Result<Self> {
         if !path.join(CONFIG).exists() {
-            return Err(Error::RunFile {
-                path: path.to_owned(),
-                what: format!("there is no run in it (no {CONFIG}): start one without --resume"),
-            });
+            let what = format!("there is no run in it (no {CONFIG}): start one without --resume");
+            return Err(Error::run_file(path, what));
         }
         Ok(Self {
             path: path.to_owned(),
@@ -201,10 +196,10 @@ fn lock(path: &Path) -> Result<Option<File>> {
     let folder = File::open(path).map_err(EngineError::io("open", path))?;
     match folder.try_lock() {
         Ok(()) => Ok(Some(folder)),
-        Err(TryLockError::WouldBlock) => Err(Error::RunFile {
-            path: path.to_owned(),
-            what: "another process works on this run: wait for it, or give a new run another folder (--out)".to_owned(),
-        }),
+        Err(TryLockError::WouldBlock) => {
+            let what = "another process works on this run: wait for it, or give a new run another folder (--out)";
+            Err(Error::run_file(path, what))
+        }
         Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => Ok(None),
         Err(TryLockError::Error(error)) => Err(EngineError::io("lock", path)(error).into()),
     }

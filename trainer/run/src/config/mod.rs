@@ -11,7 +11,6 @@ mod choices;
 mod layers;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
@@ -23,18 +22,20 @@ use grappa_sampling::{
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    choices::{Auto, Correction, FirstHop, HaloMode, LrSchedule, Optimizer, ReadEngine},
+    choices::{Auto, Correction, DeviceChoice, FirstHop, HaloMode, LrSchedule, Optimizer, ReadEngine},
     layers::MAY_CHANGE,
 };
-pub use crate::nn::{LayerKind, NormKind, Precision};
-use crate::{Error, Result, nn::ModelOptions, runtime::DeviceChoice};
+use crate::{
+    Error, Result,
+    model::{LayerKind, ModelOptions, NormKind, Precision},
+    serde_text,
+};
 
 /// Everything that a run can be told. Keys of the TOML file and flags are the names of the fields, with hyphens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TrainConfig {
     /// Which layers the model has.
-    #[serde(with = "text")]
     pub model: LayerKind,
     /// Number of layers, up to 256.
     pub layers: usize,
@@ -46,14 +47,14 @@ pub struct TrainConfig {
     pub dropout: f64,
     /// The norm between layers. `auto`: batch for GIN, whose sums would otherwise grow from layer to layer, and none for
     /// others. See [`TrainConfig::norm`].
-    #[serde(with = "text")]
+    #[serde(with = "serde_text")]
     pub norm: Auto<NormKind>,
     /// Whether each layer but the last adds its input.
     pub residual: bool,
 
     /// Neighbours kept per hop, from the seeds outwards; -1 keeps all. `auto`: 15,10,5,5,... for as many layers as there
     /// are, and 10 at each for PinSAGE. See [`TrainConfig::fanouts`].
-    #[serde(with = "text")]
+    #[serde(with = "serde_text")]
     pub fanouts: Auto<Fanouts>,
     /// Whether a neighbour may be drawn several times.
     pub replace: bool,
@@ -66,7 +67,7 @@ pub struct TrainConfig {
     pub walk_termination: f64,
     /// Seeds of a minibatch, per partition. `auto`: 1024 for all partitions of a step together. See
     /// [`TrainConfig::batch`].
-    #[serde(with = "text")]
+    #[serde(with = "serde_text")]
     pub batch: Auto<NonZeroUsize>,
     /// Whether a step works on all training nodes of a partition and all edges of its view, without sampling.
     pub full_graph: bool,
@@ -99,10 +100,10 @@ pub struct TrainConfig {
     /// K: partitions that the graph is trained in.
     pub partitions: u32,
     /// Q: partitions whose gradients make one step. `auto`: all of them. See [`TrainConfig::concurrent`].
-    #[serde(with = "text")]
+    #[serde(with = "serde_text")]
     pub concurrent: Auto<u32>,
     /// How partitions change from super-epoch to super-epoch.
-    #[serde(with = "text")]
+    #[serde(with = "serde_text")]
     pub schedule: Schedule,
     /// Epochs of a super-epoch; the graph is repartitioned between two of them.
     pub repartition_every: u64,
@@ -116,24 +117,24 @@ pub struct TrainConfig {
     pub first_hop: FirstHop,
 
     /// Memory for the graph and its features, beside the model.
-    #[serde(serialize_with = "exact_size", deserialize_with = "text::deserialize")]
+    #[serde(serialize_with = "exact_size", deserialize_with = "serde_text::deserialize")]
     pub memory: ByteSize,
     /// Worker threads. `auto`: one per processor. See [`TrainConfig::threads`].
-    #[serde(with = "text")]
+    #[serde(with = "serde_text")]
     pub threads: Auto<NonZeroUsize>,
     /// Minibatches whose reads are planned together, at most. `auto`: as many as pay for the memory that they wait in.
-    #[serde(with = "text")]
+    #[serde(with = "serde_text")]
     pub lookahead: Auto<NonZeroUsize>,
     /// What reads files.
     pub read_engine: ReadEngine,
 
     /// Selects initial parameters, partitions, minibatches and what is dropped.
-    #[serde(with = "text")]
+    #[serde(with = "serde_text")]
     pub seed: u64,
     /// With which numbers the model computes.
     pub precision: Precision,
     /// Where it computes.
-    #[serde(with = "text")]
+    #[serde(with = "serde_text")]
     pub device: DeviceChoice,
 
     /// Epochs between two evaluations; the last epoch is always evaluated.

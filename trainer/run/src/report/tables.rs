@@ -1,7 +1,7 @@
 //! The tables of a report: configuration, classes, confusion.
 
 use super::html::escape;
-use crate::run::{config::TrainConfig, scores::ScoreReport};
+use crate::{config::TrainConfig, scores::ScoreReport};
 
 /// The most classes in the confusion matrix.
 const CONFUSION_CLASSES_MAX: usize = 12;

@@ -273,7 +273,7 @@ impl ClassCounts {
 }
 
 /// The index of the largest value, the first one if several are equal; none if there is a NaN.
-pub(crate) fn largest(values: &[f32]) -> Option<usize> {
+pub fn largest(values: &[f32]) -> Option<usize> {
     let mut best = 0;
     for (index, value) in values.iter().enumerate() {
         if value.is_nan() {

@@ -9,7 +9,7 @@ use grappa_formats::manifest::{LabelKind, LabelSpec};
 use serde_json::Value;
 
 use super::*;
-use crate::run::{
+use crate::{
     checkpoint::Best,
     config::TrainConfig,
     scores::{Labels, Scores},

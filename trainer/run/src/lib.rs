@@ -1,0 +1,34 @@
+//! Everything around the training loop that needs no libtorch.
+//!
+//! - [`config`]: the options of a run, from files and flags;
+//! - [`model`]: the kinds of layers, norms and numbers, and the shape of a model;
+//! - [`scores`]: how good predictions are;
+//! - [`learning_rate`] and [`early_stopping`]: decisions after each step or evaluation;
+//! - [`class_names`]: names of classes;
+//! - [`folder`]: the run's folder and its files;
+//! - [`checkpoint`]: the state that a killed run continues from;
+//! - [`journal`]: metrics of each epoch, for programs and TensorBoard;
+//! - [`summary`]: the result of a run, as JSON;
+//! - [`report`]: the result of a run, as a page of HTML.
+//!
+//! The training loop itself, and everything else that computes with tensors, is in `grappa-trainer`, which depends on this
+//! crate. Nothing here may depend on that one.
+
+#![forbid(unsafe_code)]
+
+pub mod checkpoint;
+pub mod class_names;
+pub mod config;
+pub mod early_stopping;
+mod error;
+pub mod folder;
+pub mod journal;
+pub mod learning_rate;
+pub mod model;
+mod names;
+pub mod report;
+pub mod scores;
+mod serde_text;
+pub mod summary;
+
+pub use error::{Error, Result};

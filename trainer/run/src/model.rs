@@ -1,0 +1,175 @@
+//! The shape of a model: kinds of layers, norms and numbers, and sizes. `grappa_trainer::nn` builds models of this shape.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result, names::named_enum};
+
+named_enum! {
+    /// The kind of a model's layers.
+    "model" LayerKind {
+        /// GraphSAGE that aggregates the mean of the neighbours (Hamilton, Ying, Leskovec, 2017).
+        #[default]
+        Sage = "sage",
+        /// GraphSAGE that aggregates the maximum of the neighbours, value by value.
+        SageMax = "sage-max",
+        /// GCN (Kipf, Welling, 2017).
+        Gcn = "gcn",
+        /// GAT (Veličković et al., 2018).
+        Gat = "gat",
+        /// GATv2 (Brody, Alon, Yahav, 2022).
+        Gatv2 = "gatv2",
+        /// GIN (Xu, Hu, Leskovec, Jegelka, 2019).
+        Gin = "gin",
+        /// PinSAGE (Ying et al., 2018). Its blocks have edge weights.
+        PinSage = "pinsage",
+    }
+}
+
+named_enum! {
+    /// The normalization after each layer but the last.
+    "norm" NormKind {
+        /// None.
+        #[default]
+        None = "none",
+        /// Over the nodes of a minibatch (Ioffe, Szegedy, 2015): PyTorch's BatchNorm1d, with momentum 0.1.
+        Batch = "batch",
+        /// Over the values of a node (Ba, Kiros, Hinton, 2016): PyTorch's LayerNorm, PyTorch Geometric's with `mode="node"`.
+        Layer = "layer",
+    }
+}
+
+named_enum! {
+    /// The type of numbers that a model computes with.
+    "precision" Precision {
+        /// f32.
+        #[default]
+        F32 = "f32",
+        /// bf16 for activations and products; f32 for parameters, their gradients, sums, norms and losses.
+        Bf16 = "bf16",
+    }
+}
+
+/// What a model predicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// One class per node: outputs are logits of classes.
+    MultiClass,
+    /// A set of labels per node: outputs are independent logits, one per label.
+    MultiLabel,
+}
+
+/// The shape of a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelOptions {
+    /// The kind of layers.
+    pub layer: LayerKind,
+    /// Number of layers.
+    pub layers: usize,
+    /// Width of the input: features per node.
+    pub inputs: usize,
+    /// Hidden dimension, of all heads together.
+    pub hidden: usize,
+    /// Width of the output: number of classes or labels.
+    pub outputs: usize,
+    /// Attention heads of GAT and GATv2, which share the hidden dimension. Other layers have none.
+    pub heads: usize,
+    /// Probability that dropout sets a value between layers to 0, in training.
+    pub dropout: f64,
+    /// The normalization between layers.
+    pub norm: NormKind,
+    /// Whether each layer but the last adds its input to its output, projected where widths differ.
+    pub residual: bool,
+    /// The type of numbers to compute with.
+    pub precision: Precision,
+}
+
+impl ModelOptions {
+    /// A lower bound of the number of parameters: one matrix per layer.
+    pub fn parameters_min(&self) -> u64 {
+        let widths = std::iter::once(self.inputs)
+            .chain(std::iter::repeat_n(self.hidden, self.layers.saturating_sub(1)))
+            .chain([self.outputs])
+            .map(|width| width as u64);
+        let matrices = widths.clone().zip(widths.skip(1));
+        matrices.fold(0, |sum, (inputs, outputs)| {
+            inputs.saturating_mul(outputs).saturating_add(sum)
+        })
+    }
+
+    /// Checks that a model of this shape can exist.
+    ///
+    /// # Errors
+    /// [`Error::Model`] if a size is 0, the dropout is not in [0, 1), or the heads do not divide the hidden dimension.
+    pub fn check(&self) -> Result<()> {
+        let sizes = [
+            ("layers", self.layers),
+            ("features per node", self.inputs),
+            ("hidden dimensions", self.hidden),
+            ("outputs", self.outputs),
+        ];
+        if let Some((what, _)) = sizes.iter().find(|(_, size)| *size == 0) {
+            return Err(Error::Model(format!("0 {what}; at least 1 is needed")));
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            return Err(Error::Model(format!("dropout {} is not in [0, 1)", self.dropout)));
+        }
+        let attention = matches!(self.layer, LayerKind::Gat | LayerKind::Gatv2);
+        if attention && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
+            return Err(Error::Model(format!(
+                "{} heads do not divide the hidden dimension, {}",
+                self.heads, self.hidden
+            )));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_that_cannot_be_are_refused() {
+        let options = |layer| ModelOptions {
+            layer,
+            layers: 2,
+            inputs: 5,
+            hidden: 8,
+            outputs: 3,
+            heads: 2,
+            dropout: 0.5,
+            norm: NormKind::Batch,
+            residual: true,
+            precision: Precision::F32,
+        };
+        let refused = |options: ModelOptions| options.check().expect_err("no such model").to_string();
+        let sage = || options(LayerKind::Sage);
+        sage().check().expect("a model");
+        assert!(refused(ModelOptions { hidden: 0, ..sage() }).contains("0 hidden dimensions"));
+        assert!(refused(ModelOptions { layers: 0, ..sage() }).contains("0 layers"));
+        assert!(refused(ModelOptions { dropout: 1.0, ..sage() }).contains("dropout 1"));
+        let heads = ModelOptions {
+            heads: 3,
+            ..options(LayerKind::Gat)
+        };
+        assert!(refused(heads).contains("3 heads do not divide the hidden dimension, 8"));
+    }
+
+    #[test]
+    fn names_of_kinds_are_read_as_they_are_written() {
+        for kind in LayerKind::ALL {
+            assert_eq!(kind.to_string().parse::<LayerKind>().ok(), Some(*kind));
+            // In configurations, too.
+            let json = serde_json::to_string(&kind).expect("JSON");
+            assert_eq!(json, format!("\"{kind}\""));
+        }
+        for norm in NormKind::ALL {
+            assert_eq!(norm.to_string().parse::<NormKind>().ok(), Some(*norm));
+            assert_eq!(serde_json::to_string(&norm).expect("JSON"), format!("\"{norm}\""));
+        }
+        assert!("sages".parse::<LayerKind>().is_err());
+        assert!("Batch".parse::<NormKind>().is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! Enums whose variants have names that users type.
+
+/// Defines an enum with a table of names, from which follow `Display`, `FromStr`, serde and a list of all variants.
+macro_rules! named_enum {
+    (
+        $(#[$attribute:meta])*
+        $what:literal $name:ident { $($(#[$variant_attribute:meta])* $variant:ident = $text:literal),+ $(,)? }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+        pub enum $name {
+            $($(#[$variant_attribute])* $variant),+
+        }
+
+        impl $name {
+            /// All variants.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name that users type.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text),+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = crate::Error;
+
+            fn from_str(text: &str) -> std::result::Result<Self, crate::Error> {
+                let names: Vec<&str> = Self::ALL.iter().map(|choice| choice.name()).collect();
+                match names.iter().position(|name| *name == text) {
+                    Some(index) => Ok(Self::ALL[index]),
+                    None => Err(crate::names::unknown($what, text, &names)),
+                }
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+                crate::serde_text::serialize(self, serializer)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+                crate::serde_text::deserialize(deserializer)
+            }
+        }
+    };
+}
+pub(crate) use named_enum;
+
+use crate::Error;
+
+/// The error for a text that is none of the names. It suggests the name that the user probably meant.
+pub(crate) fn unknown(what: &str, text: &str, names: &[&str]) -> Error {
+    let (last, others) = names.split_last().expect("an enum has variants");
+    let suggestion = nearest(text, names).map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"));
+    Error::Options(format!(
+        "unknown {what} `{text}`{suggestion}: use {} or {last}",
+        others.join(", ")
+    ))
+}
+
+/// The name that the user probably meant: the longest one that `text` contains (`graphsage`, `GATv2Conv`), or else the one
+/// with the fewest typing errors, if they are at most 2 and at most half of the text. Case, hyphens and underscores don't
+/// count.
+pub(crate) fn nearest<'a>(text: &str, names: &[&'a str]) -> Option<&'a str> {
+    let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
+    let text = plain(text);
+    let contained = names.iter().filter(|name| text.contains(&plain(name)));
+    if let Some(name) = contained.max_by_key(|name| name.len()) {
+        return Some(*name);
+    }
+    let errors = |name: &str| distance(&text, &plain(name));
+    let name = names.iter().min_by_key(|name| errors(name))?;
+    (errors(name) <= 2.min(text.len() / 2)).then_some(*name)
+}
+
+/// The number of letters to insert, remove or replace to turn `a` into `b` (Levenshtein distance).
+fn distance(a: &str, b: &str) -> usize {
+    // One row of the table of distances between prefixes. Row i holds those between the first i letters of `a` and all
+    // prefixes of `b`; `diagonal` is the entry of row i - 1 that the update of the row has already overwritten.
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_spellings_of_a_name_suggest_it() {
+        let models = ["sage", "sage-max", "gcn", "gat", "gatv2", "gin", "pinsage"];
+        for (text, expected) in [
+            ("graphsage", "sage"),
+            ("graph-sage", "sage"),
+            ("GraphSAGE", "sage"),
+            ("SAGEConv", "sage"),
+            ("sgae", "sage"),
+            ("sage_max", "sage-max"),
+            ("graphsage-max", "sage-max"),
+            ("gat-v2", "gatv2"),
+            ("GATv2Conv", "gatv2"),
+            ("gats", "gat"),
+            ("GCN", "gcn"),
+            ("pin-sage", "pinsage"),
+        ] {
+            assert_eq!(nearest(text, &models), Some(expected), "{text}");
+        }
+        for text in ["", "x", "transformer", "mlp"] {
+            assert_eq!(nearest(text, &models), None, "{text}");
+        }
+        let error = unknown("model", "graphsage", &models).to_string();
+        assert_eq!(
+            error,
+            "unknown model `graphsage` (did you mean `sage`?): use sage, sage-max, gcn, gat, gatv2, gin or pinsage"
+        );
+        let error = unknown("model", "mlp", &models[..3]).to_string();
+        assert_eq!(error, "unknown model `mlp`: use sage, sage-max or gcn");
+    }
+}
