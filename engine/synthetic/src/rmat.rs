@@ -197,7 +197,11 @@ impl RmatSampler {
             let mut source = 0;
             let mut uniform = 0;
             for (i, (table, width)) in groups.iter().enumerate() {
-                uniform = if i % 2 == 0 { stream.next_number() } else { uniform >> 32 };
+                uniform = if i % 2 == 0 {
+                    stream.next_number()
+                } else {
+                    uniform >> 32
+                };
                 source = source << width | u64::from(draw_alias(table, uniform as u32));
             }
             source
