@@ -52,19 +52,28 @@ pub use summary::{Built, Summary};
 #[global_allocator]
 static HEAP: Heap = Heap;
 
+const HEADING: &str = "Messages";
+
 /// The options that every program has.
 #[derive(Debug, Clone, Copy, clap::Args)]
 // clap names a group after the struct, and a program's own options may well be called `Args` too.
 #[group(skip)]
 pub struct Args {
     /// Show no progress, no summary and no warnings
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = HEADING)]
     quiet: bool,
-    /// Print one JSON object on stdout at the end, for programs to read
-    #[arg(long, global = true)]
+    /// Print the result as one JSON object on stdout
+    #[arg(long, global = true, help_heading = HEADING)]
     json: bool,
-    /// Log more to stderr; give it twice or three times for more still
-    #[arg(long, short, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    /// Write a log to stderr; -vv and -vvv log more
+    #[arg(
+        long,
+        short,
+        global = true,
+        help_heading = HEADING,
+        action = clap::ArgAction::Count,
+        conflicts_with = "quiet"
+    )]
     verbose: u8,
 }
 

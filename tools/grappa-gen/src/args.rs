@@ -1,4 +1,4 @@
-//! The command line, and what it means to the engine.
+//! The command line, and its translation to the options of the engine.
 
 use std::{ffi::OsString, num::NonZeroUsize, ops::RangeInclusive, path::PathBuf};
 
@@ -18,9 +18,29 @@ use grappa_formats::{
 };
 use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat};
 
-/// Make a synthetic graph of any size: the same for the same options, on any machine and any number of threads.
+const EXAMPLES: &str = "\
+Examples:
+  A graph with skewed degrees: 2^20 nodes, about 16 million edges:
+    grappa-gen rmat --scale 20 --edge-factor 16 --out rmat.grappa
+
+  A graph that a model can be trained on, with 16 classes and 64 features per node:
+    grappa-gen sbm --nodes 1000000 --edge-factor 20 --classes 16 --feature-dim 64 --out sbm.grappa
+
+  The same kind of graph as files for other programs: edges.npy, edges.features.npy, edges.labels.npy, ...:
+    grappa-gen sbm --nodes 100000 --feature-dim 64 --as npy --out edges.npy";
+
+const GRAPH: &str = "Graph";
+const MODEL: &str = "Model";
+const EDGES: &str = "Changes to edges";
+const FEATURES: &str = "Features";
+const OUTPUT: &str = "Output";
+const RESOURCES: &str = "Resources";
+
+/// Generate a synthetic graph of any size
+///
+/// The same options and seed give the same graph on any machine, for any number of threads and any memory limit.
 #[derive(Debug, Parser)]
-#[command(name = "grappa-gen", version, subcommand_required = true)]
+#[command(name = "grappa-gen", version, subcommand_required = true, after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
     model: ModelArgs,
@@ -30,19 +50,26 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum ModelArgs {
-    /// Recursive matrix (Graph500): skewed degrees, communities within communities
+    /// R-MAT (Graph500): skewed degrees, communities within communities
+    #[command(after_long_help = "Example: grappa-gen rmat --scale 20 --edge-factor 16 --out rmat.grappa")]
     Rmat {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
         quadrants: Quadrants,
     },
-    /// Erdos-Renyi: every edge as likely as every other
+    /// Erdos-Renyi: all edges have the same probability
+    #[command(after_long_help = "Example: grappa-gen er --nodes 1000000 --edge-factor 8 --out er.grappa")]
     Er {
         #[command(flatten)]
         common: Common,
     },
-    /// Stochastic block model: classes, and features and edges to learn them from
+    /// Stochastic block model: classes with labels, features and splits, to train on
+    ///
+    /// Edges prefer nodes of the same class, and features are noisy points around a center of each class.
+    #[command(
+        after_long_help = "Example: grappa-gen sbm --nodes 1000000 --classes 16 --feature-dim 64 --out sbm.grappa"
+    )]
     Sbm {
         #[command(flatten)]
         common: Common,
@@ -55,127 +82,159 @@ enum ModelArgs {
 struct Common {
     #[command(flatten)]
     size: Size,
-    /// Expected edges per node
-    #[arg(long, value_name = "F", default_value_t = 16.0)]
+    /// Expected number of edges per node
+    #[arg(long, help_heading = GRAPH, value_name = "F", default_value_t = 16.0)]
     edge_factor: f64,
-    /// Selects the graph, and the random order of its nodes
-    #[arg(long, default_value_t = 0)]
+    /// Seed of the graph and of the random node permutation
+    #[arg(long, help_heading = GRAPH, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// What to make. Node files of an edge list are named after it: edges.npy, edges.labels.npy, edges.train.npy, ...
-    #[arg(long, value_name = "PATH")]
-    out: PathBuf,
-    /// A store, or a list of edges, source before destination, to be ingested here or elsewhere
-    #[arg(long = "as", value_enum, default_value_t = OutputKind::Store)]
-    kind: OutputKind,
-    /// Number of chunks, or auto
-    #[arg(long, value_name = "C", default_value = "auto", value_parser = parse_chunks)]
-    chunks: Chunks,
-    /// Make these chunks alone, such as 0,5-7: a slice of the same graph
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
-    only_chunks: Option<Vec<RangeInclusive<u32>>>,
-    /// How nodes are spread over chunks: at random, or in order of their ids
-    #[arg(long, value_enum, default_value_t = Assign::Random)]
-    assign: Assign,
+
     /// Merge parallel edges
-    #[arg(long)]
+    #[arg(long, help_heading = EDGES)]
     dedup: bool,
-    /// What to do with edges from a node to itself; `add` gives every node exactly one
-    #[arg(long, value_enum, default_value_t = Loops::Keep)]
+    /// Treatment of edges from a node to itself
+    #[arg(long, help_heading = EDGES, value_enum, default_value_t = Loops::Keep)]
     self_loops: Loops,
-    /// Give each node a feature vector of so many values
-    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=i64::from(DIM_MAX)))]
+
+    /// Features per node [default: no features]
+    #[arg(
+        long,
+        help_heading = FEATURES,
+        value_name = "D",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(DIM_MAX))
+    )]
     feature_dim: Option<u32>,
-    /// How a feature value is stored
-    #[arg(long, value_enum, default_value_t = Dtype::F32, requires = "feature_dim")]
+    /// Type of a stored feature value
+    #[arg(long, help_heading = FEATURES, value_enum, default_value_t = Dtype::F32, requires = "feature_dim")]
     feature_dtype: Dtype,
-    /// Store features, or leave them to be computed by whoever reads them
-    #[arg(long, value_enum, default_value_t = Features::Stored, requires = "feature_dim")]
+    /// Whether the store contains the features
+    #[arg(long, help_heading = FEATURES, value_enum, default_value_t = Features::Stored, requires = "feature_dim")]
     features: Features,
-    /// Memory to use, such as 512MiB or 2GiB
-    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
-    memory: ByteSize,
-    /// Worker threads; by default one per processor
-    #[arg(long, value_name = "T")]
-    threads: Option<NonZeroUsize>,
-    /// Go on with a run that was killed
-    #[arg(long)]
+
+    /// Store or file to write; it must not exist
+    ///
+    /// With --as tsv or npy, the files of node data are named after it: edges.npy has edges.labels.npy, edges.train.npy and
+    /// so on beside it.
+    #[arg(long, help_heading = OUTPUT, value_name = "PATH")]
+    out: PathBuf,
+    /// Kind of output
+    #[arg(long = "as", help_heading = OUTPUT, value_enum, default_value_t = OutputKind::Store)]
+    kind: OutputKind,
+    /// Number of chunks of the store; partitions are groups of chunks
+    ///
+    /// auto: one per 4 million nodes, at least 64 and at most 1024; fewer for graphs below 2048 nodes.
+    #[arg(long, help_heading = OUTPUT, value_name = "C", default_value = "auto", value_parser = parse_chunks)]
+    chunks: Chunks,
+    /// Generate only these chunks, such as 0,5-7 [default: all]
+    ///
+    /// The chunks have exactly the edges that they have in the whole graph.
+    #[arg(long, help_heading = OUTPUT, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    only_chunks: Option<Vec<RangeInclusive<u32>>>,
+    /// Assignment of nodes to chunks
+    #[arg(long, help_heading = OUTPUT, value_enum, default_value_t = Assign::Random)]
+    assign: Assign,
+    /// Continue a run that was stopped or killed, with the same options
+    #[arg(long, help_heading = OUTPUT)]
     resume: bool,
+
+    /// Memory limit, such as 512MiB or 2GiB
+    #[arg(long, help_heading = RESOURCES, value_name = "SIZE", default_value = "2GiB")]
+    memory: ByteSize,
+    /// Number of worker threads [default: one per processor]
+    #[arg(long, help_heading = RESOURCES, value_name = "T")]
+    threads: Option<NonZeroUsize>,
 }
 
 #[derive(Debug, ClapArgs)]
 #[group(required = true, multiple = false)]
 struct Size {
-    /// Make 2^S nodes
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(0..=40))]
+    /// Number of nodes, as a power of two: 2^S nodes
+    #[arg(long, help_heading = GRAPH, value_name = "S", value_parser = clap::value_parser!(u32).range(0..=40))]
     scale: Option<u32>,
-    /// Make N nodes
-    #[arg(long, value_name = "N")]
+    /// Number of nodes; a power of two for rmat
+    #[arg(long, help_heading = GRAPH, value_name = "N")]
     nodes: Option<u64>,
 }
 
 #[derive(Debug, ClapArgs)]
 struct Quadrants {
-    /// Probability that a bit of the source is 0 and the same bit of the destination 0
-    #[arg(long, value_name = "P", default_value_t = 0.57)]
+    /// Probability that a bit of the source id is 0 and the same bit of the destination id is 0
+    ///
+    /// The four probabilities add up to 1.
+    #[arg(long, help_heading = MODEL, value_name = "P", default_value_t = 0.57)]
     a: f64,
-    /// ... that the source's is 0 and the destination's 1
-    #[arg(long, value_name = "P", default_value_t = 0.19)]
+    /// Probability of 0 in the source and 1 in the destination
+    #[arg(long, help_heading = MODEL, value_name = "P", default_value_t = 0.19)]
     b: f64,
-    /// ... that the source's is 1 and the destination's 0
-    #[arg(long, value_name = "P", default_value_t = 0.19)]
+    /// Probability of 1 in the source and 0 in the destination
+    #[arg(long, help_heading = MODEL, value_name = "P", default_value_t = 0.19)]
     c: f64,
-    /// ... that both are 1
-    #[arg(long, value_name = "P", default_value_t = 0.05)]
+    /// Probability of 1 in both
+    #[arg(long, help_heading = MODEL, value_name = "P", default_value_t = 0.05)]
     d: f64,
 }
 
 #[derive(Debug, ClapArgs)]
 struct Blocks {
     /// Number of classes
-    #[arg(long, value_name = "K", default_value_t = 10)]
+    #[arg(long, help_heading = MODEL, value_name = "K", default_value_t = 10)]
     classes: u32,
-    /// Probability that an edge is between nodes of one class
-    #[arg(long, value_name = "H", default_value_t = 0.7)]
+    /// Probability that an edge connects nodes of the same class
+    #[arg(long, help_heading = MODEL, value_name = "H", default_value_t = 0.7)]
     homophily: f64,
-    /// Spread of in-degrees: 1 makes them alike, 1.41 gives them a power-law tail of exponent 3
-    #[arg(long, value_name = "G", default_value_t = 1.0)]
+    /// Skew of in-degrees, from 1 to below 2: 1 makes them similar, 1.41 gives a power law with exponent 3
+    #[arg(long, help_heading = MODEL, value_name = "G", default_value_t = 1.0)]
     degree_growth: f64,
-    /// How much features vary within a class, relative to how much classes differ
-    #[arg(long, value_name = "SIGMA", default_value_t = 5.0)]
+    /// Standard deviation of features within a class, relative to the one between the means of classes
+    #[arg(long, help_heading = MODEL, value_name = "SIGMA", default_value_t = 5.0)]
     noise: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OutputKind {
+    /// A store, ready to train on
     Store,
+    /// A text file of edges, source before destination
     Tsv,
+    /// A NumPy array of edges, source before destination
     Npy,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Assign {
+    /// Each chunk is a random sample of the nodes
     Random,
+    /// By id: nodes with close ids share a chunk
     Range,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Loops {
+    /// Keep them as they are
     Keep,
+    /// Remove them
     Drop,
+    /// Give every node exactly one
     Add,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Dtype {
+    /// 32-bit float
     F32,
+    /// 16-bit float (IEEE half precision)
     F16,
+    /// 16-bit float with the exponent range of f32
     Bf16,
+    /// 8-bit integer, with a scale for each row
     Int8,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Features {
+    /// Write them to disk
     Stored,
+    /// Compute them whenever they are read
     Procedural,
 }
 
@@ -183,7 +242,7 @@ enum Features {
 #[derive(Debug, Clone, Copy)]
 struct Chunks(Option<u32>);
 
-/// What the engine is to make.
+/// A job for the engine.
 #[derive(Debug)]
 pub enum Output {
     /// A store.
@@ -199,15 +258,15 @@ pub struct FileOptions {
     pub recipe: Recipe,
     /// The file of edges.
     pub edges: PathBuf,
-    /// How edges are written.
+    /// Format of the edges.
     pub format: EdgeListFormat,
-    /// Values of a node's features, if nodes have any.
+    /// Features per node, if nodes have features.
     pub feature_dim: Option<u32>,
     /// Worker threads.
     pub threads: usize,
 }
 
-/// Options that have no meaning for edge lists.
+/// Options that only stores have.
 const OF_STORES: [&str; 8] = [
     "chunks",
     "only_chunks",
@@ -220,7 +279,7 @@ const OF_STORES: [&str; 8] = [
 ];
 
 impl Args {
-    /// The command line of this process. Whoever wrote it wrongly is told, and the process ends.
+    /// Parses the command line of this process. Ends the process with a usage error if it is wrong.
     pub fn of_process() -> (Self, Output) {
         Self::read(std::env::args_os()).unwrap_or_else(|error| error.exit())
     }
@@ -236,14 +295,14 @@ impl Args {
         {
             let option = id.replace('_', "-");
             return Err(wrong(&format!(
-                "--{option} is for stores; leave it out, or make one with --as store"
+                "--{option} is for stores only: leave it out, or use --as store"
             )));
         }
         let output = args.output().map_err(|error| wrong(&error))?;
         Ok((args, output))
     }
 
-    /// What the engine is to make.
+    /// The job that the options describe.
     fn output(&self) -> anyhow::Result<Output> {
         let common = self.model.common();
         let recipe = Recipe::new(self.model.model()?, common.seed);
@@ -327,8 +386,7 @@ impl ModelArgs {
             } => {
                 if !nodes.is_power_of_two() {
                     bail!(
-                        "R-MAT graphs have a power of two of nodes, not {nodes}; give --scale, or make another model: er \
-                         or sbm"
+                        "an R-MAT graph has a power of two of nodes, not {nodes}: use --scale, or another model (er, sbm)"
                     );
                 }
                 Model::Rmat(Rmat {
@@ -441,8 +499,11 @@ mod tests {
             ("sbm --nodes 100 --homophily 1.5", "from 0 to 1"),
             ("sbm --nodes 100 --classes 101", "101 classes"),
             ("er --nodes 0", "nodes"),
-            ("er --nodes 9 --as tsv --chunks 2", "--chunks is for stores"),
-            ("er --nodes 9 --as npy --self-loops drop", "--self-loops is for stores"),
+            ("er --nodes 9 --as tsv --chunks 2", "--chunks is for stores only"),
+            (
+                "er --nodes 9 --as npy --self-loops drop",
+                "--self-loops is for stores only",
+            ),
             ("sbm --nodes 9 --as npy --classes 10", "10 classes"),
         ] {
             let error = parse(&format!("grappa-gen {line} --out x"))

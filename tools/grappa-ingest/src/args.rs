@@ -1,4 +1,4 @@
-//! The command line, and what it means to the engine.
+//! The command line, and its translation to the options of the engine.
 
 use std::path::PathBuf;
 
@@ -11,127 +11,202 @@ use grappa_input::{
     ogb::{self, OgbLayout},
 };
 
-/// Make a compressed, verified graph store of edge lists, within a memory budget.
+const EXAMPLES: &str = "\
+Examples:
+  A list of edges, with everything that training needs:
+    grappa-ingest --edges edges.tsv.gz --undirected --dedup --features features.npy --labels labels.npy \\
+        --train train.npy --val val.npy --test test.npy --out web.grappa
+
+  Edges between named nodes, several files, within 512 MiB of memory:
+    grappa-ingest --edges part-*.csv --ids string --memory 512MiB --out web.grappa
+
+  A dataset of the Open Graph Benchmark:
+    grappa-ingest --ogb dataset/ogbn_arxiv --undirected --out arxiv.grappa";
+
+const INPUT: &str = "Edges";
+const NODES: &str = "Node data";
+const CHANGES: &str = "Changes to edges";
+const STORE: &str = "Store";
+const RESOURCES: &str = "Resources";
+
+/// Build a graph store from edge lists, features, labels and splits
+///
+/// The store is compressed and checksummed. It appears under its name only when it is complete. Memory stays within
+/// --memory for graphs of any size: edges are sorted in scratch files on disk.
 #[derive(Debug, Parser)]
-#[command(name = "grappa-ingest", version)]
+#[command(name = "grappa-ingest", version, after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Files of edges, source before destination: text (.gz and .zst too), .npy, raw integers, Parquet
-    #[arg(long, num_args = 1.., required_unless_present = "ogb", value_name = "FILE")]
+    /// Files with edges, source before destination
+    ///
+    /// Text (separated by tabs, spaces or commas; .gz and .zst too), .npy or .npz of shape (E, 2) or (2, E), raw integers, or
+    /// Parquet.
+    #[arg(long, help_heading = INPUT, num_args = 1.., required_unless_present = "ogb", value_name = "FILE")]
     edges: Vec<PathBuf>,
-    /// A dataset's folder as OGB unpacks it, instead of --edges, --features, --labels, --train, --val and --test
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["edges", "features", "labels", "train", "val", "test"])]
+    /// Dataset folder in the layout of the Open Graph Benchmark (OGB)
+    ///
+    /// Replaces --edges, --features, --labels, --train, --val and --test.
+    #[arg(
+        long,
+        help_heading = INPUT,
+        value_name = "DIR",
+        conflicts_with_all = ["edges", "features", "labels", "train", "val", "test"]
+    )]
     ogb: Option<PathBuf>,
-    /// The store to make
-    #[arg(long, value_name = "STORE")]
-    out: PathBuf,
-    /// How the files are written; by default each is told by its name and first bytes
-    #[arg(long, value_enum, default_value_t = Format::Auto)]
+    /// Format of the edge files
+    #[arg(long, help_heading = INPUT, value_enum, default_value_t = Format::Auto)]
     format: Format,
-    /// What node ids are: integers from 0 with few gaps, any integers, or any text
-    #[arg(long, value_enum, default_value_t = Ids::Dense)]
+    /// Kind of node ids in all input files
+    #[arg(long, help_heading = INPUT, value_enum, default_value_t = Ids::Dense)]
     ids: Ids,
-    /// Number of nodes, ids 0..N; saves reading the edges once more to find it, and is needed if nearly all nodes have no
-    /// edge
-    #[arg(long, value_name = "N")]
+    /// Number of nodes, for --ids dense: ids are 0 to N - 1 [default: largest id in the edges + 1]
+    ///
+    /// Without it, the edges are read once more to find the largest id. It is required if nearly all nodes have no edge.
+    #[arg(long, help_heading = INPUT, value_name = "N")]
     nodes: Option<u64>,
-    /// A .npy of one weight per edge
-    #[arg(long, value_name = "FILE")]
+    /// Edge weights: a .npy with one number per edge, for edges that are not text
+    ///
+    /// Numbers are in the order of the edges. Text edges have the weight in a third column; Parquet may have it in a column
+    /// named weight.
+    #[arg(long, help_heading = INPUT, value_name = "FILE")]
     weights: Option<PathBuf>,
-    /// One row of features per node: .npy, .npz (sparse too), or text
-    #[arg(long, value_name = "FILE")]
+    /// Action for lines and rows that are not an edge
+    #[arg(long, help_heading = INPUT, value_enum, default_value_t = BadLine::Fail)]
+    on_bad_line: BadLine,
+
+    /// Node features: .npy, .npz (dense or sparse), or text, with one row of numbers per node
+    #[arg(long, help_heading = NODES, value_name = "FILE")]
     features: Option<PathBuf>,
-    /// How features are stored; by default as precisely as the file has them, up to f32
-    #[arg(long, value_enum, value_name = "DTYPE")]
+    /// Type of a stored feature value [default: f16 if the file has float16, else f32]
+    #[arg(long, help_heading = NODES, value_enum, value_name = "DTYPE")]
     feature_dtype: Option<Dtype>,
-    /// Let features be NaN or infinite
-    #[arg(long)]
+    /// Accept features that are NaN or infinite
+    #[arg(long, help_heading = NODES)]
     allow_nan: bool,
-    /// One label, or one row of 0 and 1, per node: .npy, .npz or text; negative or NaN is no label
-    #[arg(long, value_name = "FILE")]
+    /// Node labels: .npy, .npz or text, with one row per node
+    ///
+    /// A row is a class number from 0, or one 0 or 1 per class if a node can have several classes. A negative number or NaN
+    /// means that the node has no label.
+    #[arg(long, help_heading = NODES, value_name = "FILE")]
     labels: Option<PathBuf>,
-    /// Ids of the nodes to train on: .npy or text
-    #[arg(long, value_name = "FILE")]
+    /// Ids of the training nodes: .npy, or text with one id per line
+    #[arg(long, help_heading = NODES, value_name = "FILE")]
     train: Option<PathBuf>,
-    /// Ids of the nodes to validate on
-    #[arg(long, value_name = "FILE")]
+    /// Ids of the validation nodes
+    #[arg(long, help_heading = NODES, value_name = "FILE")]
     val: Option<PathBuf>,
-    /// Ids of the nodes to test on
-    #[arg(long, value_name = "FILE")]
+    /// Ids of the test nodes
+    #[arg(long, help_heading = NODES, value_name = "FILE")]
     test: Option<PathBuf>,
-    /// Enter each edge in both directions
-    #[arg(long)]
+
+    /// Add the reverse of each edge
+    #[arg(long, help_heading = CHANGES)]
     undirected: bool,
     /// Merge parallel edges; their weights are added
-    #[arg(long)]
+    #[arg(long, help_heading = CHANGES)]
     dedup: bool,
-    /// What to do with edges from a node to itself; `add` gives every node exactly one
-    #[arg(long, value_enum, default_value_t = Loops::Keep)]
+    /// Treatment of edges from a node to itself
+    #[arg(long, help_heading = CHANGES, value_enum, default_value_t = Loops::Keep)]
     self_loops: Loops,
-    /// Number of chunks, or auto
-    #[arg(long, value_name = "C", default_value = "auto", value_parser = parse_chunks)]
+
+    /// Store to write, usually NAME.grappa; it must not exist
+    #[arg(long, help_heading = STORE, value_name = "STORE")]
+    out: PathBuf,
+    /// Number of chunks; partitions are groups of chunks
+    ///
+    /// auto: one per 4 million nodes, at least 64 and at most 1024; fewer for graphs below 2048 nodes.
+    #[arg(long, help_heading = STORE, value_name = "C", default_value = "auto", value_parser = parse_chunks)]
     chunks: Chunks,
-    /// How nodes are spread over chunks: random, range (in order of their ids), or by the parts in a file (METIS: a line
-    /// for each node in order of their ids, or .npy)
-    #[arg(long, value_name = "random|range|file:PATH", default_value = "random", value_parser = parse_assign)]
+    /// Assignment of nodes to chunks: random, range or file:PATH
+    ///
+    /// random: each chunk is a random sample of the nodes.
+    /// range: by id, so that nodes with close ids share a chunk.
+    /// file:PATH: by the part numbers in a file, such as the output of METIS: text with one line per node, in the order of
+    /// ids, or .npy.
+    #[arg(
+        long,
+        help_heading = STORE,
+        value_name = "random|range|file:PATH",
+        default_value = "random",
+        value_parser = parse_assign,
+        verbatim_doc_comment
+    )]
     assign: Assign,
-    /// Selects the random order
-    #[arg(long, default_value_t = 0)]
+    /// Seed of --assign random
+    #[arg(long, help_heading = STORE, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Memory to use, such as 512MiB or 2GiB
-    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
-    memory: ByteSize,
-    /// Worker threads; by default one per processor
-    #[arg(long, value_name = "T")]
-    threads: Option<std::num::NonZeroUsize>,
-    /// What to do with lines that are no edges
-    #[arg(long, value_enum, default_value_t = BadLine::Fail)]
-    on_bad_line: BadLine,
-    /// Go on with a run that was killed
-    #[arg(long)]
+    /// Continue a run that was stopped or killed, with the same options
+    #[arg(long, help_heading = STORE)]
     resume: bool,
-    /// Where scratch files go; by default beside the store
-    #[arg(long, value_name = "DIR")]
+
+    /// Memory limit, such as 512MiB or 2GiB
+    #[arg(long, help_heading = RESOURCES, value_name = "SIZE", default_value = "2GiB")]
+    memory: ByteSize,
+    /// Number of worker threads [default: one per processor]
+    #[arg(long, help_heading = RESOURCES, value_name = "T")]
+    threads: Option<std::num::NonZeroUsize>,
+    /// Folder for scratch files [default: beside the store]
+    #[arg(long, help_heading = RESOURCES, value_name = "DIR")]
     tmp: Option<PathBuf>,
+
     #[command(flatten)]
     pub console: grappa_console::Args,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
+    /// Recognize each file by its name and first bytes
     Auto,
+    /// Text: columns separated by tabs, spaces or commas
     Tsv,
+    /// Text: columns separated by commas, strings may be quoted, the first line may be a header
     Csv,
+    /// NumPy array of integers
     Npy,
+    /// Pairs of 32-bit little-endian integers
     U32,
+    /// Pairs of 64-bit little-endian integers
     U64,
+    /// Parquet: columns named like src and dst, else the first two
     Parquet,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Ids {
+    /// Integers from 0 with few gaps
     Dense,
+    /// Any integers from 0 to 2^64 - 1
     Sparse,
+    /// Any text
     String,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Dtype {
+    /// 32-bit float
     F32,
+    /// 16-bit float (IEEE half precision)
     F16,
+    /// 16-bit float with the exponent range of f32
     Bf16,
+    /// 8-bit integer, with a scale for each row
     Int8,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Loops {
+    /// Keep them as they are
     Keep,
+    /// Remove them
     Drop,
+    /// Give every node exactly one
     Add,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum BadLine {
+    /// Stop with an error that names file and line
     Fail,
+    /// Leave them out, count them, and list them in STORE.rejects
     Skip,
 }
 
@@ -207,7 +282,7 @@ impl Args {
 }
 
 impl Args {
-    /// The input files: those named, or those of the OGB folder.
+    /// The input files: those named by options, or those in the OGB folder.
     fn files(&self) -> anyhow::Result<OgbLayout> {
         Ok(match &self.ogb {
             Some(folder) => ogb::discover(folder)?,

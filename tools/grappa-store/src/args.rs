@@ -4,7 +4,7 @@ use std::{error::Error, num::NonZeroUsize, path::PathBuf, str::FromStr};
 
 use clap::{
     Parser, Subcommand, ValueEnum,
-    builder::{PossibleValuesParser, TypedValueParser},
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use grappa_console::{ByteSize, ByteSizeError};
 use grappa_formats::{aggregates::AggregateKind, features::DIM_MAX, manifest::FeatureDtype};
@@ -15,9 +15,25 @@ use grappa_sampling::{
     view::{Halo, ViewKind},
 };
 
-/// Look into a graph store.
+const EXAMPLES: &str = "\
+Examples:
+  Show what a store contains:
+    grappa-store info web.grappa
+
+  Check every byte of a store:
+    grappa-store verify web.grappa
+
+Each command has its own help: grappa-store sample --help";
+
+const SAMPLING: &str = "Sampling";
+const READING: &str = "Reading";
+const GRAPH: &str = "Graph";
+const ESTIMATE: &str = "Estimate";
+const RESOURCES: &str = "Resources";
+
+/// Inspect, verify and export graph stores, and prepare them for training
 #[derive(Debug, Parser)]
-#[command(name = "grappa-store", version)]
+#[command(name = "grappa-store", version, after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -27,21 +43,46 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show what a store holds: counts, sizes, degrees, partitions
+    /// Show the contents of a store: counts, sizes on disk, degrees, partitions
+    #[command(after_long_help = "Example: grappa-store info web.grappa --coverage")]
     Info(Info),
-    /// Check every byte of a store, and whether its files agree; exits with 1 if anything is wrong
+    /// Check every byte of a store, and that its files agree
+    ///
+    /// Prints file, offset and description of each problem. The exit code is 1 if there is one.
+    #[command(after_long_help = "Example: grappa-store verify web.grappa")]
     Verify(Store),
-    /// Write edges, labels, features and splits to files, in the ids of the input
+    /// Export edges, labels, features and splits to files, with the ids of the input
+    #[command(
+        after_long_help = "Example: grappa-store export web.grappa --edges edges.tsv --features features.npy --split train \
+                           train.npy"
+    )]
     Export(Export),
-    /// Group the chunks of a store into partitions for the next super-epoch; takes milliseconds, and moves no edges
+    /// Group the chunks of a store into partitions for the next super-epoch
+    ///
+    /// Takes milliseconds for any number of edges: it writes a new assignment and moves no edges. Training does not need
+    /// it: a run keeps assignments of its own.
+    #[command(after_long_help = "Example: grappa-store repartition web.grappa --partitions 16")]
     Repartition(Repartition),
-    /// Sample minibatches and gather their features, without a model: what disk and processors can feed
+    /// Sample minibatches and gather their features, without a model
+    ///
+    /// Measures how many minibatches per second disk and processors deliver, and where the time goes.
+    #[command(
+        after_long_help = "Example: grappa-store sample web.grappa --fanouts 15,10 --batch 1024 --batches 200 --memory 2GiB"
+    )]
     Sample(Sample),
-    /// Reduce the features of each node's in-neighbours once, so that a model's first hop need not be sampled
+    /// Aggregate the features of each node's in-neighbors once, and store the result
+    ///
+    /// Training then takes the first layer's aggregates from the store and samples one hop less. `grappa-train` does this by
+    /// itself where it pays (see its --first-hop).
+    #[command(after_long_help = "Example: grappa-store preaggregate web.grappa --kind mean")]
     Preaggregate(Preaggregate),
     /// Compute features from the graph and add them to a store that has none
+    #[command(after_long_help = "Example: grappa-store add-features web.grappa --kind fastrp --dim 64 --dtype f16")]
     AddFeatures(AddFeatures),
-    /// Say beforehand what a store of a graph will take: chunks, bytes, time
+    /// Estimate chunks, bytes and time for a graph before ingesting it
+    #[command(
+        after_long_help = "Example: grappa-store plan --nodes 111M --edges 1.6G --dim 128 --dtype f16 --disk-bandwidth 2GB/s"
+    )]
     Plan(Plan),
 }
 
@@ -58,11 +99,11 @@ pub struct Store {
 pub struct Info {
     #[command(flatten)]
     pub store: Store,
-    /// Count the halo nodes of each partition, and how its nodes are covered: reads all edges
+    /// Also count each partition's halo nodes and the share of in-edges that its nodes see; reads all edges
     #[arg(long)]
     pub coverage: bool,
-    /// Memory to count halo nodes in, such as 512MiB or 2GiB; with less, edges are read more often
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", requires = "coverage")]
+    /// Memory limit of --coverage, such as 512MiB or 2GiB; with less, edges are read several times
+    #[arg(long, help_heading = RESOURCES, value_name = "SIZE", default_value = "1GiB", requires = "coverage")]
     pub memory: ByteSize,
 }
 
@@ -71,16 +112,16 @@ pub struct Repartition {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
-    /// Number of partitions, at most as many as chunks
+    /// Number of partitions, at most the number of chunks
     #[arg(long, value_name = "K")]
     pub partitions: u32,
-    /// How partitions change: `sweep` keeps a base and rotates the rest, `shuffle` groups anew, `fixed` never changes
-    #[arg(long, value_name = "NAME", default_value = "sweep", value_parser = named(Schedule::ALL, Schedule::name))]
+    /// How partitions change from one super-epoch to the next
+    #[arg(long, value_name = "NAME", default_value = "sweep", value_parser = explained(Schedule::ALL, Schedule::name, schedule_help))]
     pub schedule: Schedule,
-    /// Selects the random groups
-    #[arg(long, default_value_t = 0)]
+    /// Seed of the random groups
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// The super-epoch to group for; by default the next one, which is the number of repartitionings so far
+    /// Super-epoch to group for [default: the number of repartitionings so far]
     #[arg(long, value_name = "N")]
     pub super_epoch: Option<u64>,
 }
@@ -90,54 +131,79 @@ pub struct Sample {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
-    /// Neighbours to draw for each node, from the seeds outwards; -1 keeps all
-    #[arg(long, value_name = "N,N,...", allow_hyphen_values = true, value_parser = parse_fanouts)]
+
+    /// Neighbors to sample per node and hop, from the seeds outwards; -1 takes all
+    #[arg(
+        long,
+        help_heading = SAMPLING,
+        value_name = "N,N,...",
+        allow_hyphen_values = true,
+        value_parser = parse_fanouts
+    )]
     pub fanouts: Fanouts,
-    /// Seeds in a batch
-    #[arg(long, value_name = "B")]
+    /// Seeds per minibatch
+    #[arg(long, help_heading = SAMPLING, value_name = "B")]
     pub batch: NonZeroUsize,
-    /// Batches to make; when all seeds had their turn, they are shuffled anew
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Number of minibatches; when all seeds were used, they are shuffled again
+    #[arg(long, help_heading = SAMPLING, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub batches: u64,
-    /// Sample from so many partitions, all of which take part in a step; by default, from those of the store
-    #[arg(long, value_name = "K")]
+    /// Seed nodes: `train` (the training split), `all`, or a file of ids (.npy, or text)
+    #[arg(
+        long,
+        help_heading = SAMPLING,
+        value_name = "train|all|FILE",
+        default_value = "train",
+        value_parser = parse_seeds
+    )]
+    pub seeds: Seeds,
+    /// Number of partitions to sample from, all of them in each step [default: those of the store]
+    #[arg(long, help_heading = SAMPLING, value_name = "K")]
     pub partitions: Option<u32>,
-    /// What becomes of neighbours that a partition does not own: `features` draws them in the last hop, `stop` in any, and
-    /// does not expand them
-    #[arg(long, value_name = "MODE", default_value = "features", value_parser = named(Halo::ALL, Halo::name))]
+    /// Treatment of halo nodes: in-neighbors that the partition does not own
+    #[arg(
+        long,
+        help_heading = SAMPLING,
+        value_name = "MODE",
+        default_value = "features",
+        value_parser = explained(Halo::ALL, Halo::name, halo_help)
+    )]
     pub halo: Halo,
-    /// Draw with replacement
-    #[arg(long)]
+    /// Sample neighbors with replacement
+    #[arg(long, help_heading = SAMPLING)]
     pub replace: bool,
-    /// Draw neighbours by the weights of edges
-    #[arg(long)]
+    /// Sample neighbors with probabilities proportional to edge weights
+    #[arg(long, help_heading = SAMPLING)]
     pub by_weight: bool,
-    /// Memory to use, such as 512MiB or 2GiB
-    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
-    pub memory: ByteSize,
-    /// Gather features; an error if there are none
-    #[arg(long, conflicts_with = "no_features")]
+    /// Random seed
+    #[arg(long, help_heading = SAMPLING, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+
+    /// Gather features; an error if the store has none [default: gather them if there are some]
+    #[arg(long, help_heading = READING, conflicts_with = "no_features")]
     pub features: bool,
-    /// Sample only
-    #[arg(long)]
+    /// Do not gather features
+    #[arg(long, help_heading = READING)]
     pub no_features: bool,
+    /// How files are read
+    #[arg(long, help_heading = READING, value_enum, default_value_t = ReadEngine::Auto)]
+    pub read_engine: ReadEngine,
+    /// Minibatches whose feature reads are planned together, at most [default: as many as memory allows]
+    #[arg(long, help_heading = READING, value_name = "L", value_parser = parse_lookahead)]
+    pub lookahead: Option<usize>,
+    /// Where the adjacency lists are during sampling
+    #[arg(
+        long,
+        help_heading = READING,
+        value_name = "KIND",
+        default_value = "auto",
+        value_parser = explained(ViewKind::ALL, ViewKind::name, view_help)
+    )]
+    pub view: ViewKind,
+    /// Memory limit, such as 512MiB or 2GiB
+    #[arg(long, help_heading = RESOURCES, value_name = "SIZE", default_value = "2GiB")]
+    pub memory: ByteSize,
     #[command(flatten)]
     pub threads: Threads,
-    /// What reads features
-    #[arg(long, value_enum, default_value_t = ReadEngine::Auto)]
-    pub read_engine: ReadEngine,
-    /// The most batches whose features are read together; by default as many as memory pays for
-    #[arg(long, value_name = "L", value_parser = parse_lookahead)]
-    pub lookahead: Option<usize>,
-    /// Where the rows of the graph are: in memory if the budget allows, or mapped
-    #[arg(long, value_name = "KIND", default_value = "auto", value_parser = named(ViewKind::ALL, ViewKind::name))]
-    pub view: ViewKind,
-    /// Nodes to start from: the split `train`, `all`, or a file of ids (.npy, or text)
-    #[arg(long, value_name = "train|all|FILE", default_value = "train", value_parser = parse_seeds)]
-    pub seeds: Seeds,
-    /// Selects the samples
-    #[arg(long, default_value_t = 0)]
-    pub seed: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,11 +215,11 @@ pub enum Seeds {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum ReadEngine {
-    /// io_uring, or threads where it is refused
+    /// io_uring, or a pool of threads where io_uring is not permitted
     Auto,
-    /// io_uring
+    /// io_uring, or an error
     Uring,
-    /// A pool of threads
+    /// A pool of threads with pread
     Pread,
 }
 
@@ -172,18 +238,18 @@ pub struct Preaggregate {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
-    /// How rows are reduced: `mean` for GraphSAGE, `gcn` for GCN, `sum` for GIN
-    #[arg(long, value_name = "KIND", value_parser = named(AggregateKind::ALL, AggregateKind::name))]
+    /// Reduction over the in-neighbors
+    #[arg(long, value_name = "KIND", value_parser = explained(AggregateKind::ALL, AggregateKind::name, aggregate_help))]
     pub kind: AggregateKind,
-    /// How values are stored; by default as the features are
+    /// Type of a stored value [default: that of the features]
     #[arg(long, value_enum)]
     pub dtype: Option<Dtype>,
-    /// Memory to use, such as 512MiB or 2GiB; with less, features are read more often
-    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
-    pub memory: ByteSize,
-    /// Make them again where there are some
+    /// Replace existing aggregates of this kind
     #[arg(long)]
     pub replace: bool,
+    /// Memory limit, such as 512MiB or 2GiB; with less, features are read more often
+    #[arg(long, help_heading = RESOURCES, value_name = "SIZE", default_value = "2GiB")]
+    pub memory: ByteSize,
     #[command(flatten)]
     pub threads: Threads,
 }
@@ -193,20 +259,19 @@ pub struct AddFeatures {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
-    /// What is computed: `degrees`, 18 values of the in-degree and 18 of the out-degree (if edges have a direction);
-    /// `fastrp`, embeddings of the graph by random projection, of which similar neighbourhoods have similar ones
+    /// Features to compute
     #[arg(long, value_enum)]
     pub kind: FeatureKind,
-    /// Values a node; with `fastrp`, 128 by default
+    /// Features per node, for fastrp [default: 128]
     #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=i64::from(DIM_MAX)))]
     pub dim: Option<u32>,
-    /// How values are stored
+    /// Type of a stored value
     #[arg(long, value_enum, default_value_t = Dtype::F32)]
     pub dtype: Dtype,
-    /// Hops that `fastrp` looks away, each of which counts alike; 3 by default
+    /// Number of hops, all with weight 1, for fastrp [default: 3]
     #[arg(long, value_name = "H", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub hops: Option<u32>,
-    /// How much each hop of `fastrp` counts, from the first on, such as 0,1,1
+    /// Weight of each hop from the first on, such as 0,1,1, for fastrp
     #[arg(
         long,
         value_name = "W,W,...",
@@ -215,11 +280,11 @@ pub struct AddFeatures {
         conflicts_with = "hops"
     )]
     pub hop_weights: Vec<f32>,
-    /// Selects the random projection of `fastrp`; 1 by default
-    #[arg(long)]
+    /// Seed of the random projection, for fastrp [default: 1]
+    #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Memory to use, such as 512MiB or 2GiB; with less, rows are read more often
-    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    /// Memory limit, such as 512MiB or 2GiB; with less, rows are read more often
+    #[arg(long, help_heading = RESOURCES, value_name = "SIZE", default_value = "2GiB")]
     pub memory: ByteSize,
     #[command(flatten)]
     pub threads: Threads,
@@ -227,16 +292,55 @@ pub struct AddFeatures {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum FeatureKind {
+    /// Functions of the in-degree and, in directed graphs, of the out-degree: 18 values for each
     Degrees,
+    /// Node embeddings by random projection: similar neighborhoods get similar vectors
     Fastrp,
 }
 
-/// One of these, by its name.
-fn named<T, const N: usize>(all: [T; N], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
+fn schedule_help(schedule: Schedule) -> &'static str {
+    match schedule {
+        Schedule::Sweep => "each partition keeps half of its nodes and rotates the rest, until all edges were visible",
+        Schedule::Shuffle => "all chunks are grouped anew at random",
+        Schedule::Fixed => "partitions never change",
+    }
+}
+
+fn halo_help(halo: Halo) -> &'static str {
+    match halo {
+        Halo::Features => "only the last hop samples them, for their features",
+        Halo::Stop => "every hop samples them, but never their neighbors",
+        Halo::None => "never sampled",
+    }
+}
+
+fn view_help(view: ViewKind) -> &'static str {
+    match view {
+        ViewKind::Auto => "in memory if they fit, else mapped",
+        ViewKind::Memory => "decoded in memory: fastest, takes about 4 bytes per edge",
+        ViewKind::Mapped => "in the files, decoded when they are sampled",
+    }
+}
+
+fn aggregate_help(kind: AggregateKind) -> &'static str {
+    match kind {
+        AggregateKind::Mean => "mean, for GraphSAGE",
+        AggregateKind::Gcn => "sum, normalized by degrees, for GCN",
+        AggregateKind::Sum => "sum, for GIN",
+    }
+}
+
+/// Parses one of `all` by its name; the long help explains each.
+fn explained<T, const N: usize>(
+    all: [T; N],
+    name: fn(T) -> &'static str,
+    help: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T>
 where
-    T: FromStr<Err: Into<Box<dyn Error + Send + Sync>>> + Clone + Send + Sync + 'static,
+    T: FromStr<Err: Into<Box<dyn Error + Send + Sync>>> + Copy + Send + Sync + 'static,
 {
-    PossibleValuesParser::new(all.map(name)).try_map(|name| name.parse::<T>())
+    let values = all.map(|value| PossibleValue::new(name(value)).help(help(value)));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<T>())
 }
 
 fn parse_fanouts(text: &str) -> Result<Fanouts, grappa_io::Error> {
@@ -265,23 +369,23 @@ pub struct Export {
     /// The store
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
-    /// Edges, source before destination: .npy, .csv, or text with tabs (`-`: on stdout)
+    /// Export edges, source before destination: .npy, .csv, or other names for text with tabs; - prints the text
     #[arg(long, value_name = "FILE")]
     pub edges: Option<PathBuf>,
-    /// Edge weights, a .npy in the order of the edges; text has them in a third column
+    /// Export edge weights, in the order of the edges; text edges have them in a third column
     #[arg(long, value_name = "FILE.npy")]
     pub weights: Option<PathBuf>,
-    /// Features, a .npy of one row a node
+    /// Export features, one row per node in the order of sorted ids
     #[arg(long, value_name = "FILE.npy")]
     pub features: Option<PathBuf>,
-    /// Labels, a .npy of one row a node
+    /// Export labels, one row per node in the order of sorted ids
     #[arg(long, value_name = "FILE.npy")]
     pub labels: Option<PathBuf>,
-    /// The ids of the nodes in a split: train, val or test, and a file
+    /// Export the node ids of a split: train, val or test; may be repeated
     #[arg(long, num_args = 2, value_names = ["NAME", "FILE"], action = clap::ArgAction::Append)]
     pub split: Vec<String>,
-    /// Memory to put rows in order with, such as 512MiB or 2GiB
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    /// Memory limit, such as 512MiB or 2GiB
+    #[arg(long, help_heading = RESOURCES, value_name = "SIZE", default_value = "1GiB")]
     pub memory: ByteSize,
     #[command(flatten)]
     pub threads: Threads,
@@ -290,56 +394,69 @@ pub struct Export {
 #[derive(Debug, clap::Args)]
 pub struct Plan {
     /// Number of nodes, such as 4194304, 2.5M or 1G
-    #[arg(long, value_name = "N", value_parser = parse_count)]
+    #[arg(long, help_heading = GRAPH, value_name = "N", value_parser = parse_count)]
     pub nodes: u64,
-    /// Number of edges in the store; twice those of the input with --undirected
-    #[arg(long, value_name = "E", value_parser = parse_count)]
+    /// Number of edges in the store; with --undirected that is twice the number in the input
+    #[arg(long, help_heading = GRAPH, value_name = "E", value_parser = parse_count)]
     pub edges: u64,
-    /// How in-degrees are spread: as skewed as in R-MAT, or even, which takes most
-    #[arg(long, value_enum, default_value_t = Degrees::Rmat)]
+    /// Distribution of in-degrees
+    #[arg(long, help_heading = GRAPH, value_enum, default_value_t = Degrees::Rmat)]
     pub degrees: Degrees,
-    /// Feature values a node
-    #[arg(long, value_name = "D")]
+    /// Features per node [default: no features]
+    #[arg(long, help_heading = GRAPH, value_name = "D")]
     pub dim: Option<u32>,
-    /// How features are stored
-    #[arg(long, value_enum, default_value_t = Dtype::F32, requires = "dim")]
+    /// Type of a stored feature value
+    #[arg(long, help_heading = GRAPH, value_enum, default_value_t = Dtype::F32, requires = "dim")]
     pub dtype: Dtype,
-    /// Number of classes
-    #[arg(long, value_name = "K")]
+    /// Number of classes [default: no labels]
+    #[arg(long, help_heading = GRAPH, value_name = "K")]
     pub classes: Option<u32>,
     /// Edges have weights
-    #[arg(long)]
+    #[arg(long, help_heading = GRAPH)]
     pub weighted: bool,
-    /// Number of chunks; by default as many as grappa-ingest would choose
-    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Number of chunks [default: as grappa-ingest chooses]
+    #[arg(long, help_heading = GRAPH, value_name = "C", value_parser = clap::value_parser!(u32).range(1..))]
     pub chunks: Option<u32>,
-    /// Memory to make the store in, such as 512MiB or 2GiB
-    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+
+    /// Memory limit of the ingest, such as 512MiB or 2GiB
+    #[arg(long, help_heading = ESTIMATE, value_name = "SIZE", default_value = "2GiB")]
     pub memory: ByteSize,
-    /// What the disk reads or writes in a second
-    #[arg(long, value_name = "SIZE/s", default_value = "1GB/s", value_parser = parse_bandwidth)]
+    /// Bytes that the disk reads or writes per second
+    #[arg(
+        long,
+        help_heading = ESTIMATE,
+        value_name = "SIZE/s",
+        default_value = "1GB/s",
+        value_parser = parse_bandwidth
+    )]
     pub disk_bandwidth: ByteSize,
-    /// Memory that the system is free to keep scratch files in; by default what this machine has free
-    #[arg(long, value_name = "SIZE")]
+    /// Memory that the system can use as page cache for scratch files [default: what is free on this machine]
+    #[arg(long, help_heading = ESTIMATE, value_name = "SIZE")]
     pub free_memory: Option<ByteSize>,
+    /// JSON file with processor times, as the bench `plan` prints them [default: built-in times]
+    #[arg(long, help_heading = ESTIMATE, value_name = "FILE")]
+    pub rates: Option<PathBuf>,
     #[command(flatten)]
     pub threads: Threads,
-    /// A JSON object of processor times that replace the built-in ones, as the bench `plan` prints them
-    #[arg(long, value_name = "FILE")]
-    pub rates: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Degrees {
+    /// Skewed, as in R-MAT graphs
     Rmat,
+    /// All similar; edges take the most space
     Even,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Dtype {
+    /// 32-bit float
     F32,
+    /// 16-bit float (IEEE half precision)
     F16,
+    /// 16-bit float with the exponent range of f32
     Bf16,
+    /// 8-bit integer, with a scale for each row
     Int8,
 }
 
@@ -354,7 +471,7 @@ impl From<Dtype> for FeatureDtype {
     }
 }
 
-/// A number of things: digits, or a number with k, M, G or T.
+/// Parses a count: digits, or a number with k, M, G or T.
 fn parse_count(text: &str) -> Result<u64, String> {
     let (number, factor) = match text.char_indices().last() {
         Some((at, 'k')) => (&text[..at], 1e3),
@@ -380,15 +497,15 @@ fn parse_bandwidth(text: &str) -> Result<ByteSize, String> {
         .parse()
         .map_err(|e: ByteSizeError| e.to_string())?;
     match size.0 {
-        0 => Err("a disk that moves nothing makes no store".to_owned()),
+        0 => Err("expected more than 0 bytes per second".to_owned()),
         _ => Ok(size),
     }
 }
 
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Threads {
-    /// Worker threads; by default one per processor
-    #[arg(long, value_name = "T")]
+    /// Number of worker threads [default: one per processor]
+    #[arg(long, help_heading = RESOURCES, value_name = "T")]
     threads: Option<NonZeroUsize>,
 }
 

@@ -1,8 +1,18 @@
-//! The options of training: flags that map one to one to the keys of a configuration file.
+//! The options of training: each flag is a key of the configuration file. Their texts are the only description for users.
 
-use std::{fmt::Display, path::PathBuf, str::FromStr};
+use std::{
+    ffi::OsStr,
+    fmt::Display,
+    marker::PhantomData,
+    num::{NonZero, NonZeroUsize},
+    path::PathBuf,
+    str::FromStr,
+};
 
-use clap::{Args, Command, builder::PossibleValuesParser};
+use clap::{
+    Arg, Args, Command,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 use grappa_console::{ByteSize, Summary};
 use grappa_run::{
     Result,
@@ -12,24 +22,29 @@ use grappa_run::{
 use grappa_sampling::{partition::Schedule, sample::Fanouts};
 use serde::Serialize;
 
-/// What to train on, and how.
+/// The store, and how to train on it.
 #[derive(Debug, Args)]
 pub struct Train {
-    /// The store to train on
+    /// Store to train on
     #[arg(value_name = "STORE", required = true)]
     pub store: Option<PathBuf>,
-    /// Go on with an earlier run, from its last checkpoint
-    #[arg(long)]
+    /// Continue a run from its last checkpoint, with the same options
+    ///
+    /// The run is the folder --out, or else the last run on this store in the current folder. Options that do not change the
+    /// result so far may be given anew, such as --epochs, --memory or --threads.
+    #[arg(long, help_heading = RUN)]
     pub resume: bool,
     #[command(flatten)]
     pub sources: Sources,
 }
 
-/// Where options come from: a file, and flags over it.
+/// Where options come from: a file, and flags that override it.
 #[derive(Debug, Args)]
 pub struct Sources {
-    /// A TOML file of options, named as the flags; flags go over it
-    #[arg(long, value_name = "RUN.toml")]
+    /// TOML file with options, named like the flags; flags override it
+    ///
+    /// `grappa-train config` prints such a file, and the folder of each run contains one.
+    #[arg(long, help_heading = RUN, value_name = "RUN.toml")]
     config: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
@@ -41,148 +56,224 @@ impl Sources {
         TrainConfig::layered(self.config.as_deref(), &self.options)
     }
 
-    /// The configuration of a run that goes on, which was started with `before`.
+    /// The configuration of a resumed run that was started with `before`.
     pub fn resumed(&self, before: &TrainConfig) -> Result<TrainConfig> {
         before.resumed(self.config.as_deref(), &self.options)
     }
 }
 
-/// What the user gave; the rest is left to files and defaults. Serialises to the keys of a configuration file.
+/// The options that the user gave. Files and defaults fill in the others. Serializes to the keys of a configuration file.
 #[derive(Debug, Default, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Options {
-    /// Which layers the model has: sage, sage-max, gcn, gat, gatv2, gin or pinsage
-    #[arg(long, help_heading = MODEL, value_name = "LAYER", value_parser = checked::<LayerKind>)]
+    /// Type of the model's layers
+    #[arg(long, help_heading = MODEL, value_name = "LAYER", value_parser = explained::<LayerKind>(LAYERS))]
     model: Option<String>,
-    /// Number of layers, up to 256
+    /// Number of layers, 1 to 256
     #[arg(long, help_heading = MODEL, value_name = "L")]
     layers: Option<usize>,
-    /// Values of a node between layers, of all heads together
+    /// Hidden dimension: size of a node's embedding between layers; all heads together for gat and gatv2
     #[arg(long, help_heading = MODEL, value_name = "N")]
     hidden: Option<usize>,
-    /// Attention heads, of gat and gatv2
+    /// Number of attention heads, for gat and gatv2; must divide --hidden
     #[arg(long, help_heading = MODEL, value_name = "N")]
     heads: Option<usize>,
-    /// Part of the values that is dropped between layers
+    /// Dropout probability after each layer but the last
     #[arg(long, help_heading = MODEL, value_name = "P")]
     dropout: Option<f64>,
-    /// The norm between layers: none, batch or layer; auto: batch for gin, none for others
-    #[arg(long, help_heading = MODEL, value_parser = checked::<Auto<NormKind>>)]
+    /// Normalization after each layer but the last
+    #[arg(long, help_heading = MODEL, value_name = "NORM", value_parser = explained::<Auto<NormKind>>(NORMS))]
     norm: Option<String>,
-    /// Let each layer but the last add its input
-    #[arg(long, help_heading = MODEL, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    /// Add the input of each layer but the last to its output (residual connection)
+    #[arg(
+        long,
+        help_heading = MODEL,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
     residual: Option<bool>,
 
-    /// Neighbours kept per hop, from the seeds outwards, such as 15,10,5; -1 keeps all; auto: 15,10,5,5,..., or 10,10,... for pinsage
-    #[arg(long, help_heading = MINIBATCHES, value_name = "N,N,...", allow_hyphen_values = true, value_parser = checked::<Auto<Fanouts>>)]
+    /// Neighbors to sample per node and layer, from the seeds outwards, such as 15,10,5; -1 takes all
+    ///
+    /// auto: 15,10,5,5,... as many as there are layers; 10,10,... for pinsage.
+    #[arg(
+        long,
+        help_heading = MINIBATCHES,
+        value_name = "N,N,...",
+        allow_hyphen_values = true,
+        value_parser = checked::<Auto<Fanouts>>
+    )]
     fanouts: Option<String>,
-    /// Let a neighbour be drawn several times
-    #[arg(long, help_heading = MINIBATCHES, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    /// Sample neighbors with replacement
+    #[arg(
+        long,
+        help_heading = MINIBATCHES,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
     replace: Option<bool>,
-    /// Random walks from each node, of pinsage: its neighbours are the nodes that they visit most often
+    /// Random walks per node, for pinsage: the neighbors are the nodes visited most often
     #[arg(long, help_heading = MINIBATCHES, value_name = "N")]
     walks: Option<u32>,
-    /// The most steps of a walk; evaluation takes all in-neighbours alike, which is what walks of one step come to
+    /// Largest number of steps per walk, for pinsage
+    ///
+    /// Evaluation and prediction take all in-neighbors with equal weights, as walks of one step would.
     #[arg(long, help_heading = MINIBATCHES, value_name = "N")]
     walk_steps: Option<u32>,
-    /// Probability that a walk ends before its next step
+    /// Probability that a walk ends after each step, for pinsage
     #[arg(long, help_heading = MINIBATCHES, value_name = "P")]
     walk_termination: Option<f64>,
-    /// Seeds of a minibatch, per partition; auto: 1024 for all partitions of a step together
-    #[arg(long, help_heading = MINIBATCHES, value_name = "N", value_parser = checked::<Auto<std::num::NonZeroUsize>>)]
+    /// Seeds per minibatch and partition
+    ///
+    /// auto: 1024 divided by the number of partitions per step.
+    #[arg(long, help_heading = MINIBATCHES, value_name = "N", value_parser = checked::<Auto<NonZeroUsize>>)]
     batch: Option<String>,
-    /// Work on all training nodes of a partition and all edges that it sees in each step, without sampling
-    #[arg(long, help_heading = MINIBATCHES, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    /// Train without sampling: each step uses all training nodes of a partition and all edges that it sees
+    #[arg(
+        long,
+        help_heading = MINIBATCHES,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
     full_graph: Option<bool>,
 
-    /// The learning rate, after the warmup
+    /// Number of epochs
+    #[arg(long, help_heading = OPTIMIZER, value_name = "N")]
+    epochs: Option<u64>,
+    /// Optimizer
+    #[arg(
+        long,
+        help_heading = OPTIMIZER,
+        value_name = "NAME",
+        value_parser = possible(named(Optimizer::ALL, Optimizer::name, optimizer_help))
+    )]
+    optimizer: Option<String>,
+    /// Learning rate
     #[arg(long, help_heading = OPTIMIZER, value_name = "RATE")]
     lr: Option<f64>,
-    /// How the learning rate changes
-    #[arg(long, help_heading = OPTIMIZER, value_name = "SCHEDULE", value_parser = names(LrSchedule::ALL, LrSchedule::name))]
+    /// Learning rate schedule
+    #[arg(
+        long,
+        help_heading = OPTIMIZER,
+        value_name = "SCHEDULE",
+        value_parser = possible(named(LrSchedule::ALL, LrSchedule::name, lr_schedule_help))
+    )]
     lr_schedule: Option<String>,
-    /// Epochs over which the learning rate rises from 0; may be a fraction
+    /// Epochs of linear warmup from 0 to the learning rate; may be a fraction
     #[arg(long, help_heading = OPTIMIZER, value_name = "EPOCHS")]
     warmup: Option<f64>,
-    /// Epochs between two changes, of --lr-schedule step
+    /// Epochs between two reductions, for --lr-schedule step
     #[arg(long, help_heading = OPTIMIZER, value_name = "EPOCHS")]
     lr_step: Option<u64>,
-    /// By what --lr-schedule step and plateau multiply the learning rate
+    /// Factor of each reduction, for --lr-schedule step and plateau
     #[arg(long, help_heading = OPTIMIZER, value_name = "FACTOR")]
     lr_factor: Option<f64>,
-    /// Evaluations without a better one that --lr-schedule plateau waits for
+    /// Evaluations without improvement before a reduction, for --lr-schedule plateau
     #[arg(long, help_heading = OPTIMIZER, value_name = "N")]
     lr_patience: Option<u64>,
-    /// The learning rate that no schedule goes below
+    /// Smallest learning rate of all schedules
     #[arg(long, help_heading = OPTIMIZER, value_name = "RATE")]
     lr_min: Option<f64>,
-    /// How parameters follow from gradients
-    #[arg(long, help_heading = OPTIMIZER, value_parser = names(Optimizer::ALL, Optimizer::name))]
-    optimizer: Option<String>,
     /// Weight decay
     #[arg(long, help_heading = OPTIMIZER, value_name = "DECAY")]
     weight_decay: Option<f64>,
-    /// Momentum, of --optimizer sgd
+    /// Momentum, for --optimizer sgd
     #[arg(long, help_heading = OPTIMIZER, value_name = "M")]
     momentum: Option<f64>,
-    /// The largest norm of a gradient; longer ones are scaled down; 0: no limit
+    /// Largest norm of a step's gradient; larger ones are scaled down; 0: no clipping
     #[arg(long, help_heading = OPTIMIZER, value_name = "NORM")]
     clip: Option<f64>,
-    /// Epochs to train
-    #[arg(long, help_heading = OPTIMIZER, value_name = "N")]
-    epochs: Option<u64>,
 
-    /// Partitions that the graph is trained in
+    /// Number of partitions; 1 trains on the whole graph
     #[arg(long, help_heading = PARTITIONS, value_name = "K")]
     partitions: Option<u32>,
-    /// Partitions whose gradients make one step; auto: all of them
+    /// Partitions whose gradients are combined in one step; auto: all
     #[arg(long, help_heading = PARTITIONS, value_name = "Q", value_parser = checked::<Auto<u32>>)]
     concurrent: Option<String>,
-    /// How partitions change
-    #[arg(long, help_heading = PARTITIONS, value_parser = names(&Schedule::ALL, Schedule::name))]
+    /// How partitions change when the graph is repartitioned
+    #[arg(
+        long,
+        help_heading = PARTITIONS,
+        value_name = "NAME",
+        value_parser = possible(named(&Schedule::ALL, Schedule::name, schedule_help))
+    )]
     schedule: Option<String>,
-    /// Epochs between two changes of partitions
+    /// Epochs between two repartitionings
     #[arg(long, help_heading = PARTITIONS, value_name = "EPOCHS")]
     repartition_every: Option<u64>,
-    /// What becomes of in-neighbours that a partition does not own
-    #[arg(long, help_heading = PARTITIONS, value_name = "MODE", value_parser = names(HaloMode::ALL, HaloMode::name))]
+    /// Treatment of halo nodes: in-neighbors that the partition does not own
+    #[arg(
+        long,
+        help_heading = PARTITIONS,
+        value_name = "MODE",
+        value_parser = possible(named(HaloMode::ALL, HaloMode::name, halo_help))
+    )]
     halo: Option<String>,
-    /// How gradients are weighted by how much their partition sees
-    #[arg(long, help_heading = PARTITIONS, value_name = "FORM", value_parser = names(Correction::ALL, Correction::name))]
+    /// Loss weights by coverage, the share of its neighborhood that a seed sees in its partition
+    #[arg(
+        long,
+        help_heading = PARTITIONS,
+        value_name = "FORM",
+        value_parser = possible(named(Correction::ALL, Correction::name, correction_help))
+    )]
     correction: Option<String>,
-    /// How much of the correction is applied, from 0 to 1
+    /// Strength of --correction, from 0 (none) to 1 (full)
     #[arg(long, help_heading = PARTITIONS, value_name = "LAMBDA")]
     shrinkage: Option<f64>,
-    /// Where the first layer's aggregates come from
-    #[arg(long, help_heading = PARTITIONS, value_name = "FROM", value_parser = names(FirstHop::ALL, FirstHop::name))]
+    /// Source of the first layer's aggregates: the features of in-neighbors, reduced
+    #[arg(
+        long,
+        help_heading = PARTITIONS,
+        value_name = "FROM",
+        value_parser = possible(named(FirstHop::ALL, FirstHop::name, first_hop_help))
+    )]
     first_hop: Option<String>,
 
-    /// Memory for the graph and its features, such as 512MiB or 4GiB
+    /// Memory limit for the graph and its features, such as 512MiB or 4GiB; the model's memory is extra
     #[arg(long, help_heading = MACHINE, value_name = "SIZE", value_parser = checked::<ByteSize>)]
     memory: Option<String>,
-    /// Worker threads; auto: one per processor
-    #[arg(long, help_heading = MACHINE, value_name = "T", value_parser = checked::<Auto<std::num::NonZeroUsize>>)]
+    /// Number of worker threads; auto: one per processor
+    #[arg(long, help_heading = MACHINE, value_name = "T", value_parser = checked::<Auto<NonZeroUsize>>)]
     threads: Option<String>,
-    /// Minibatches whose reads are planned together, at most: auto is as many as pay for the memory that they wait in
-    #[arg(long, help_heading = MACHINE, value_name = "N", value_parser = checked::<Auto<std::num::NonZeroUsize>>)]
+    /// Minibatches whose feature reads are planned together, at most; auto: as many as memory allows
+    #[arg(long, help_heading = MACHINE, value_name = "N", value_parser = checked::<Auto<NonZeroUsize>>)]
     lookahead: Option<String>,
-    /// What reads files
-    #[arg(long, help_heading = MACHINE, value_name = "ENGINE", value_parser = names(ReadEngine::ALL, ReadEngine::name))]
+    /// How files are read
+    #[arg(
+        long,
+        help_heading = MACHINE,
+        value_name = "ENGINE",
+        value_parser = possible(named(ReadEngine::ALL, ReadEngine::name, read_engine_help))
+    )]
     read_engine: Option<String>,
-    /// Selects initial parameters, partitions, minibatches and what is dropped
+    /// Random seed of initial parameters, partitions, sampling and dropout
     #[arg(long, help_heading = MACHINE, value_name = "N", value_parser = checked::<u64>)]
     seed: Option<String>,
-    /// With which numbers the model computes
-    #[arg(long, help_heading = MACHINE, value_parser = names(Precision::ALL, Precision::name))]
+    /// Number format of the model's computations
+    #[arg(
+        long,
+        help_heading = MACHINE,
+        value_name = "DTYPE",
+        value_parser = possible(named(Precision::ALL, Precision::name, precision_help))
+    )]
     precision: Option<String>,
-    /// Where the model computes: auto, cpu, cuda or cuda:N
-    #[arg(long, help_heading = MACHINE, value_parser = checked::<DeviceChoice>)]
+    /// Device of the model: auto, cpu, cuda or cuda:N; auto: CUDA if there is a device, else the processor
+    #[arg(long, help_heading = MACHINE, value_name = "DEVICE", value_parser = checked::<DeviceChoice>)]
     device: Option<String>,
 
-    /// Epochs between two evaluations
+    /// Folder of the run; it must not exist [default: STORE.run in the current folder, numbered if it exists]
+    #[arg(long, help_heading = RUN, value_name = "RUN")]
+    out: Option<PathBuf>,
+    /// Epochs between two evaluations; the last epoch is always evaluated
     #[arg(long, help_heading = RUN, value_name = "EPOCHS")]
     eval_every: Option<u64>,
-    /// Evaluations without a better one after which the run ends; 0: never
+    /// Evaluations without improvement before training ends; 0: never
     #[arg(long, help_heading = RUN, value_name = "N")]
     early_stopping: Option<u64>,
     /// Epochs between two checkpoints; 0: only by time and at the end
@@ -191,15 +282,12 @@ struct Options {
     /// Minutes between two checkpoints; 0: only by epochs and at the end
     #[arg(long, help_heading = RUN, value_name = "MINUTES")]
     checkpoint_minutes: Option<f64>,
-    /// How many checkpoints are kept, beside the best
+    /// Number of checkpoints to keep, besides the best
     #[arg(long, help_heading = RUN, value_name = "N")]
     keep: Option<usize>,
-    /// What classes are called: a file with a line for each, in the order of their numbers
+    /// File with the names of the classes, one per line, in the order of their numbers
     #[arg(long, help_heading = RUN, value_name = "FILE")]
     class_names: Option<PathBuf>,
-    /// The run's folder; by default it is named after the store
-    #[arg(long, help_heading = RUN, value_name = "RUN")]
-    out: Option<PathBuf>,
 }
 
 const MODEL: &str = "Model";
@@ -209,55 +297,148 @@ const PARTITIONS: &str = "Partitions";
 const MACHINE: &str = "Machine";
 const RUN: &str = "Run";
 
-/// What to predict, and where it goes.
+const LAYERS: [(&str, &str); 7] = [
+    (
+        "sage",
+        "GraphSAGE, mean of the neighbors (PyTorch Geometric's SAGEConv)",
+    ),
+    ("sage-max", "GraphSAGE, maximum of the neighbors"),
+    ("gcn", "GCN (GCNConv)"),
+    ("gat", "GAT (GATConv)"),
+    ("gatv2", "GATv2 (GATv2Conv)"),
+    ("gin", "GIN (GINConv)"),
+    ("pinsage", "PinSAGE: neighbors by random walks, weighted by visits"),
+];
+
+const NORMS: [(&str, &str); 4] = [
+    ("auto", "batch for gin, none for other models"),
+    ("none", "no normalization"),
+    ("batch", "batch normalization (BatchNorm1d)"),
+    ("layer", "layer normalization (LayerNorm)"),
+];
+
+fn optimizer_help(optimizer: Optimizer) -> &'static str {
+    match optimizer {
+        Optimizer::Adam => "Adam; weight decay is added to the gradient",
+        Optimizer::AdamW => "Adam with decoupled weight decay",
+        Optimizer::Sgd => "stochastic gradient descent, with --momentum",
+    }
+}
+
+fn lr_schedule_help(schedule: LrSchedule) -> &'static str {
+    match schedule {
+        LrSchedule::Constant => "no change",
+        LrSchedule::Cosine => "cosine annealing to --lr-min at the last epoch",
+        LrSchedule::Step => "multiply by --lr-factor every --lr-step epochs",
+        LrSchedule::Plateau => "multiply by --lr-factor after --lr-patience evaluations without improvement",
+    }
+}
+
+fn schedule_help(schedule: Schedule) -> &'static str {
+    match schedule {
+        Schedule::Sweep => "each partition keeps half of its nodes and rotates the rest, until all edges were visible",
+        Schedule::Shuffle => "all chunks are grouped anew at random; partitions have half as many nodes as with sweep",
+        Schedule::Fixed => "the first partitions of sweep, which never change",
+    }
+}
+
+fn halo_help(halo: HaloMode) -> &'static str {
+    match halo {
+        HaloMode::Features => "only the last hop samples them, for their features",
+        HaloMode::Stop => "every hop samples them, but never their neighbors",
+        HaloMode::None => "never sampled, as if their edges were missing",
+        HaloMode::History => {
+            "as stop; deeper layers take their aggregates from the last evaluation (historical embeddings), corrected by \
+             one freshly computed neighbor. For sage, gcn and gin with pre-aggregated features; else the same as stop"
+        }
+        HaloMode::Aggregates => "as history, without the correction",
+    }
+}
+
+fn correction_help(correction: Correction) -> &'static str {
+    match correction {
+        Correction::None => "equal weights",
+        Correction::Batch => "one weight per minibatch: the mean coverage of its seeds",
+        Correction::Node => "one weight per seed: its coverage",
+    }
+}
+
+fn first_hop_help(first_hop: FirstHop) -> &'static str {
+    match first_hop {
+        FirstHop::Auto => {
+            "preaggregated for sage, gcn and gin if the store has the aggregates, or they fit in half of the free disk \
+             space; else sampled"
+        }
+        FirstHop::Sampled => "the sampled neighbors, in each minibatch",
+        FirstHop::Preaggregated => "all neighbors, aggregated once and stored with the graph; for sage, gcn and gin",
+    }
+}
+
+fn read_engine_help(engine: ReadEngine) -> &'static str {
+    match engine {
+        ReadEngine::Auto => "io_uring, or a pool of threads where io_uring is not permitted",
+        ReadEngine::Uring => "io_uring, or an error",
+        ReadEngine::Pread => "a pool of threads with pread",
+    }
+}
+
+fn precision_help(precision: Precision) -> &'static str {
+    match precision {
+        Precision::F32 => "32-bit float",
+        Precision::Bf16 => "bfloat16 for activations and products, 32-bit float for parameters, gradients and sums",
+    }
+}
+
+/// A run, the nodes to predict, and where the predictions go.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["out", "nodes", "ids"])))]
 pub struct Predict {
-    /// The folder of the run; its model is as it was at the best evaluation
+    /// Folder of the run; its parameters are those of the best evaluation
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The store to predict the nodes of
+    /// Store with the nodes to predict
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
-    /// Predict all nodes and write them to this file, in the order of their sorted ids: .npy (the class of each) or .parquet
-    /// (id, class, probability)
+    /// Predict all nodes and write the file, one row per node in the order of sorted ids
+    ///
+    /// NAME.npy has the class of each node; NAME.parquet has the columns id, class and probability.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Predict these nodes, named by their ids, and print them
+    /// Predict the nodes with these ids and print them
     #[arg(long, value_name = "ID,ID,...", value_delimiter = ',')]
     pub nodes: Vec<String>,
-    /// Predict the nodes whose ids this file lists, and print them: text with one id a line, or .npy
+    /// Predict the nodes whose ids are in a file and print them: text with one id per line, or .npy
     #[arg(long, value_name = "FILE")]
     pub ids: Option<PathBuf>,
-    /// Write a value for each class instead of classes (.npy)
+    /// Write logits instead of classes (.npy)
     #[arg(long, requires = "out")]
     pub logits: bool,
-    /// Write what the last layer works on instead of classes (.npy)
+    /// Write the input of the last layer (node embeddings) instead of classes (.npy)
     #[arg(long, requires = "out", conflicts_with = "logits")]
     pub embeddings: bool,
-    /// Memory for rows, such as 512MiB or 4GiB; with less, features are read more often
-    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
+    /// Memory limit, such as 512MiB or 4GiB; with less, features are read more often
+    #[arg(long, help_heading = MACHINE, value_name = "SIZE", default_value = "4GiB")]
     pub memory: ByteSize,
-    /// Worker threads; auto: one per processor
-    #[arg(long, value_name = "T", default_value = "auto")]
-    pub threads: Auto<std::num::NonZeroUsize>,
-    /// Where the model computes: auto, cpu, cuda or cuda:N
-    #[arg(long, default_value = "auto")]
+    /// Number of worker threads; auto: one per processor
+    #[arg(long, help_heading = MACHINE, value_name = "T", default_value = "auto")]
+    pub threads: Auto<NonZero<usize>>,
+    /// Device of the model: auto, cpu, cuda or cuda:N; auto: CUDA if there is a device, else the processor
+    #[arg(long, help_heading = MACHINE, value_name = "DEVICE", default_value = "auto")]
     pub device: DeviceChoice,
 }
 
-/// What to export, and where it goes.
+/// A run, and the file to export its model to.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// The folder of the run; its model is as it was at the best evaluation
+    /// Folder of the run; its parameters are those of the best evaluation
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// The new file, safetensors
+    /// File to write, in the safetensors format; it must not exist
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 }
 
-/// A configuration, as a result of the program.
+/// A configuration as the result of the program.
 #[derive(Serialize)]
 #[serde(transparent)]
 pub struct Shown(pub TrainConfig);
@@ -268,25 +449,77 @@ impl Summary for Shown {
     }
 }
 
-/// Lets the help say what options are by default.
+/// Adds the defaults of a configuration to the help of its flags.
 pub fn with_defaults(command: Command) -> Command {
     let defaults = TrainConfig::default().table();
     command.mut_args(|arg| match arg.get_long().and_then(|option| defaults.get(option)) {
         None => arg,
         Some(value) => {
             let default = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let help = arg.get_help().cloned().unwrap_or_default();
-            arg.help(format!("{help} [default: {default}]"))
+            let with_default = |help: &clap::builder::StyledStr| format!("{help} [default: {default}]");
+            let [short, long] = [arg.get_help(), arg.get_long_help()].map(|help| help.map(with_default));
+            let arg = arg.help(short.unwrap_or_default());
+            match long {
+                Some(long) => arg.long_help(long),
+                None => arg,
+            }
         }
     })
 }
 
-/// Takes the names of choices.
-fn names<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> PossibleValuesParser {
-    PossibleValuesParser::new(all.iter().map(|choice| name(*choice)))
+/// The names of `all`, with their explanations.
+fn named<T: Copy>(
+    all: &[T],
+    name: fn(T) -> &'static str,
+    help: fn(T) -> &'static str,
+) -> impl Iterator<Item = (&'static str, &'static str)> {
+    all.iter().map(move |value| (name(*value), help(*value)))
 }
 
-/// Takes what reads as a `T`.
+/// Accepts what parses as a `T`. The long help lists the names, each with its explanation.
+fn explained<T>(names: impl IntoIterator<Item = (&'static str, &'static str)>) -> Explained<T> {
+    let value = |(name, help)| PossibleValue::new(name).help(help);
+    Explained {
+        values: names.into_iter().map(value).collect(),
+        parsed: PhantomData,
+    }
+}
+
+/// Accepts only the names; the long help explains each.
+fn possible(names: impl IntoIterator<Item = (&'static str, &'static str)>) -> PossibleValuesParser {
+    let value = |(name, help)| PossibleValue::new(name).help(help);
+    PossibleValuesParser::new(names.into_iter().map(value))
+}
+
+/// See [`explained`].
+#[derive(Clone)]
+struct Explained<T> {
+    values: Vec<PossibleValue>,
+    parsed: PhantomData<fn() -> T>,
+}
+
+impl<T> TypedValueParser for Explained<T>
+where
+    T: FromStr<Err: Display> + Clone + 'static,
+{
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> std::result::Result<String, clap::Error> {
+        let parser: fn(&str) -> std::result::Result<String, String> = checked::<T>;
+        parser.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.values.iter().cloned()))
+    }
+}
+
+/// Accepts text that parses as a `T`.
 fn checked<T: FromStr<Err: Display>>(text: &str) -> std::result::Result<String, String> {
     match text.parse::<T>() {
         Ok(_) => Ok(text.to_owned()),
@@ -383,7 +616,7 @@ mod tests {
         let args: Vec<String> = given.iter().map(|(flag, value)| format!("--{flag}={value}")).collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let table = parse(&args).unwrap().table();
-        // What it does, flags for sampling would contradict.
+        // Not with the others, because it excludes the options of sampling.
         let full_graph = parse(&["--full-graph"]).unwrap().table();
         assert_eq!(full_graph["full-graph"].as_bool(), Some(true));
         assert_eq!(table.len(), given.len() + 1);
@@ -433,8 +666,34 @@ mod tests {
     }
 
     #[test]
+    fn every_name_in_the_help_is_a_value_and_is_explained() {
+        for arg in Cli::command().get_arguments() {
+            let option = arg.get_long().unwrap_or_default();
+            for value in arg.get_possible_values().iter().filter(|_| option != "config") {
+                assert!(value.get_help().is_some(), "--{option} {}", value.get_name());
+                let parsed = parse(&[&format!("--{option}={}", value.get_name())]);
+                let parsed = parsed.unwrap_or_else(|error| panic!("--{option}: {error}"));
+                let set = parsed.table()[option].to_string();
+                assert_eq!(set.trim_matches('"'), value.get_name(), "--{option}");
+            }
+        }
+    }
+
+    #[test]
     fn the_help_says_what_is_by_default() {
         let help = with_defaults(Cli::command()).render_help().to_string();
+        let long = with_defaults(Cli::command()).render_long_help().to_string();
+        // Each key but those that have no default has one in both.
+        for (option, value) in TrainConfig::default().table() {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            for text in [&help, &long] {
+                let names = [format!("--{option} <"), format!("--{option}[=")];
+                let own = names.iter().find_map(|name| text.split_once(name)).expect(&option).1;
+                let (own, _) = own.split_once("\n      --").unwrap_or((own, ""));
+                let own = own.split_whitespace().collect::<Vec<_>>().join(" ");
+                assert!(own.contains(&format!("[default: {value}]")), "{option}: {own}");
+            }
+        }
         for part in [
             "[default: 128]",
             "[default: sage]",

@@ -13,12 +13,29 @@ use std::{panic, process::ExitCode};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use grappa_trainer::runtime;
 
+const EXAMPLES: &str = "\
+Examples:
+  Train GraphSAGE on the whole graph:
+    grappa-train web.grappa --epochs 20 --out run
+
+  Train 3 layers in 16 partitions, within 8 GiB for the graph:
+    grappa-train web.grappa --layers 3 --partitions 16 --memory 8GiB --out run
+
+  Continue a run that was stopped or killed:
+    grappa-train web.grappa --out run --resume
+
+  Predict the classes of all nodes:
+    grappa-train predict run web.grappa --out classes.parquet";
+
+/// Train graph neural networks on a graph store
+///
+/// The folder of a run contains report.html, summary.json, checkpoints and TensorBoard events.
 #[derive(Parser)]
 #[command(
     version,
-    about,
     args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true
+    subcommand_negates_reqs = true,
+    after_long_help = EXAMPLES
 )]
 struct Cli {
     #[command(subcommand)]
@@ -32,26 +49,38 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Predict the classes of nodes with the model of a run
+    ///
+    /// Uses all neighbors of each node, whatever the model was trained with.
+    #[command(after_long_help = "\
+Examples:
+  All nodes:  grappa-train predict run web.grappa --out classes.parquet
+  A few:      grappa-train predict run web.grappa --nodes apt,bash,vim")]
     Predict(args::Predict),
-    /// Write the model of a run to a file that PyTorch Geometric can load
+    /// Export the model of a run to a file for PyTorch Geometric
+    #[command(after_long_help = "Example: grappa-train export run --out model.safetensors")]
     Export(args::Export),
-    /// Say which libtorch this program uses, on which devices and with how many threads
+    /// Show the version of libtorch, its devices and the number of threads
     Env,
-    /// Print the configuration that training with these options has, as a file for --config
+    /// Print the configuration that training has with these options, as a file for --config
+    #[command(after_long_help = "Example: grappa-train config --partitions 16 --layers 3 > run.toml")]
     Config(Box<args::Sources>),
+}
+
+/// The command line, with the defaults of training in its help.
+fn command() -> clap::Command {
+    args::with_defaults(Cli::command()).mut_subcommand("config", args::with_defaults)
 }
 
 fn main() -> ExitCode {
     grappa_console::run(|| {
-        // What becomes an error is not told as a panic, too.
+        // A panic that becomes an error is not reported twice.
         let tell = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             if !runtime::is_out_of_memory(info.payload()) {
                 tell(info);
             }
         }));
-        let command = Cli::command().mut_subcommand("config", args::with_defaults);
-        let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
+        let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
         let console = cli.console.open();
         match cli.command {
             None => match &cli.train.store {
@@ -64,4 +93,14 @@ fn main() -> ExitCode {
             Some(Command::Config(sources)) => console.answer(&args::Shown(sources.configuration()?)),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_do_not_contradict_each_other() {
+        command().debug_assert();
+    }
 }
