@@ -1,20 +1,24 @@
-//! What the end-to-end tests share: finding and running the built programs, and making the files they are fed.
+//! Shared parts of the end-to-end tests: they find and run the built programs, and make input files.
 //!
-//! The tests themselves are in `tests/tests`, one program per subject:
+//! The tests are in `tests/tests/programs`, one module per subject. Run those of one subject with
+//! `cargo nextest run --workspace --test programs crash::`.
 //!
 //! ```text
 //! formats      one graph in every accepted format gives one store
-//! input        what is wrong with the input is told, with the place and the remedy, and leaves nothing behind
-//! concurrent   two processes on one output: one wins, and the other says why it does not go on
-//! crash        a run killed at any moment goes on to the same store
-//! planted      links and folders that somebody planted are neither followed nor emptied
-//! disk         a full disk leaves nothing in vain, and the error says what would help
+//! input        bad input is an error with place and remedy, and leaves nothing behind
+//! features     add-features makes the right features and survives a kill
+//! concurrent   of two processes on one output, one works and the other says why it stops
+//! crash        a run killed at any moment is resumed to the same store
+//! signals      SIGINT and SIGTERM end programs in order, with the right exit code
+//! planted      planted links and folders are neither followed nor emptied
+//! hostile      inputs cannot make a program wait, fill the disk, act on the terminal, or abort
+//! disk         a full disk leaves nothing useless behind, and the error names the remedy
 //! damage       every damaged byte of a store is found, and nothing panics
 //! descriptors  a store of more files than a process may have open is usable
-//! repartition  assignments are replaced whole, however a run ends, and tell what they make
-//! sample       minibatches come as they were promised and within the budget, or an error says why not
+//! repartition  assignments are replaced as a whole, however a run ends
+//! sample       minibatches are right and stay within the budget, or an error says why not
 //! store        a sound store is described, and exported so that it can be ingested again
-//! real         real graphs, if they are there, come out with the numbers their sources state
+//! real         real graphs, if present, have the numbers that their sources state
 //! ```
 //!
 //! Everything here panics if it fails: these are tests.

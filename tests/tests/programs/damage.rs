@@ -2,7 +2,7 @@
 //! newer version. Nothing panics, whether it verifies a damaged store or reads it; and who reads a store with a flipped byte
 //! gets what was written, or an error.
 //!
-//! `GRAPPA_FLIPS=1000000 cargo test -p grappa-tests --test damage` flips more bytes than are flipped by default.
+//! `GRAPPA_FLIPS=1000000 cargo test -p grappa-tests damage` flips more bytes than by default.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,0 +1,17 @@
+//! The end-to-end tests, one module per subject. They are one program, because each test program takes seconds to link.
+
+mod concurrent;
+mod crash;
+mod damage;
+mod descriptors;
+mod disk;
+mod features;
+mod formats;
+mod hostile;
+mod input;
+mod planted;
+mod real;
+mod repartition;
+mod sample;
+mod signals;
+mod store;
