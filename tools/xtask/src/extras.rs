@@ -57,9 +57,8 @@ fn install_pyg() -> Result<()> {
     if pyg_python().is_some() {
         return Ok(());
     }
-    // PyTorch can only be imported with the libraries that it has for GPUs.
     let venv = venv();
-    setup::install(&venv, true)?;
+    setup::install(&venv)?;
     run(setup::pip(&venv.join("bin/python3")).args(PYG_PACKAGES))
 }
 
