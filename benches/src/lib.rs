@@ -1,11 +1,12 @@
-//! What the measuring programs share: children and what they take, the page cache, the disk, tables and records.
+//! Shared code of the benches: their frame ([`bench`]), child processes, the page cache, the disk, tables and records.
 //!
-//! Each program in `src/bin` answers one question and is run with one command; `benches/README.md` lists them. What is
-//! measured runs in a child process of its own, whose processor time and peak memory the kernel counts
-//! ([`child`]); the measuring process itself stays small, because on Linux a child starts with its parent's peak.
+//! Each program in `src/bin` answers one question with one command; `benches/README.md` lists them. Measured programs run
+//! in child processes, and the kernel counts their processor time and peak memory ([`child`]). The measuring process stays
+//! small, because on Linux the peak memory of a child starts with that of its parent.
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod cache;
 pub mod child;
 pub mod disk;
@@ -18,5 +19,6 @@ pub mod peers;
 pub mod programs;
 pub mod record;
 pub mod stats;
+pub mod stores;
 pub mod training;
 pub mod turns;

@@ -1,4 +1,4 @@
-//! Grappa's own programs, built as users build them.
+//! Grappa's programs, built as users build them.
 
 use std::{
     env,
@@ -11,22 +11,22 @@ use anyhow::{Context, Result, bail};
 /// Set by `cargo xtask benches`, which runs each bench at a tiny size to see that it works.
 const TRIAL: &str = "GRAPPA_BENCH_TRIAL";
 
-/// Whether this is a trial: its programs need not be optimised, and its figures mean nothing and are not recorded.
+/// Whether this is a trial. Its programs need not be optimized; its figures mean nothing and are not recorded.
 pub fn is_trial() -> bool {
     env::var_os(TRIAL).is_some()
 }
 
-/// Builds the packages `names` in release mode, and returns the folder where their programs are. In a trial, they are
-/// there already, beside this program.
+/// Builds the packages `names` in release mode and returns the folder of their programs. In a trial they exist already,
+/// beside this program.
 ///
 /// # Errors
-/// If the measuring program was not built in release mode, or cargo fails.
+/// If this program was not built in release mode, or cargo fails.
 pub fn build(names: &[&str]) -> Result<PathBuf> {
     if is_trial() {
         return folder();
     }
     if cfg!(debug_assertions) {
-        bail!("measure with optimised programs: cargo run --release");
+        bail!("measure with optimized programs: cargo run --release");
     }
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -42,17 +42,22 @@ pub fn build(names: &[&str]) -> Result<PathBuf> {
     folder()
 }
 
-/// Where this program is, and with it all others of the workspace.
+/// The folder of this program, and of all others of the workspace.
 ///
 /// # Errors
-/// If the system does not tell.
+/// If the system does not name this program.
 pub fn folder() -> Result<PathBuf> {
-    let this = env::current_exe().context("cannot tell where this program is")?;
+    let this = env::current_exe().context("cannot find this program")?;
     Ok(this.parent().expect("a program is in a folder").to_owned())
 }
 
-/// What this program was started with, as a person would type it; the folders of this machine are left out.
-pub fn command_line(bin: &str) -> String {
+/// The command that started this program, of `package`, as a person would type it. Folders of this machine are left out.
+///
+/// # Errors
+/// If the system does not name this program.
+pub fn command_line(package: &str) -> Result<String> {
+    let this = env::current_exe().context("cannot find this program")?;
+    let bin = this.file_name().unwrap_or_default().to_string_lossy();
     let arguments: Vec<String> = env::args()
         .skip(1)
         .map(|argument| {
@@ -68,10 +73,9 @@ pub fn command_line(bin: &str) -> String {
             }
         })
         .collect();
-    format!(
-        "cargo run --release -p grappa-benches --bin {bin} -- {}",
+    let command = format!(
+        "cargo run --release -p {package} --bin {bin} -- {}",
         arguments.join(" ")
-    )
-    .trim_end()
-    .to_owned()
+    );
+    Ok(command.trim_end().to_owned())
 }

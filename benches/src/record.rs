@@ -1,4 +1,4 @@
-//! Markdown: the tables, and the pages of `benches/record` they go to.
+//! Markdown tables and the pages of `benches/record`.
 
 use std::{
     fmt::{self, Write as _},
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{machine, programs};
 
-/// A table whose first column is text, and all others numbers.
+/// A table. The first column has text, the others have numbers.
 #[derive(Debug)]
 pub struct Table {
     header: Vec<String>,
@@ -19,7 +19,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// No rows yet.
+    /// A table without rows.
     pub fn new(header: &[&str]) -> Self {
         Self {
             header: header.iter().map(|&cell| cell.to_owned()).collect(),
@@ -27,8 +27,10 @@ impl Table {
         }
     }
 
+    /// Adds a row.
+    ///
     /// # Panics
-    /// If the row has not as many cells as the header.
+    /// If the number of cells differs from the header's.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<_> = cells.into_iter().collect();
         assert_eq!(cells.len(), self.header.len(), "cells of {cells:?}");
@@ -47,7 +49,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// So many bytes in MiB, for a cell.
+/// `bytes` in MiB, for a cell.
 pub fn mebibytes(bytes: f64) -> String {
     format!("{:.0}", bytes / f64::from(1 << 20))
 }
@@ -57,14 +59,15 @@ pub fn mebibytes(bytes: f64) -> String {
 pub struct Record {
     title: String,
     text: String,
+    is_discarded: bool,
 }
 
 impl Record {
-    /// `title` is that of the page, `question` says what is asked, `command` what answers it, and `work` is the folder where it
-    /// runs, which is made if it is not there.
+    /// Starts a section: the page's `title`, the `question`, and the `command` that answers it. Creates `work`, the folder
+    /// that the bench runs in; the record names its file system.
     ///
     /// # Errors
-    /// If the folder can't be made, or the machine can't be told.
+    /// If the folder can't be created, or the machine can't be described.
     pub fn new(title: &str, question: &str, command: &str, work: &Path) -> Result<Self> {
         fs::create_dir_all(work).with_context(|| format!("cannot create {}", work.display()))?;
         let date = machine::date()?;
@@ -72,24 +75,33 @@ impl Record {
         Ok(Self {
             title: title.to_owned(),
             text: format!("## {date}\n\n{question}\n\n    {command}\n\nDate: {date}\n\nMachine: {machine}\n"),
+            is_discarded: false,
         })
     }
 
     /// Adds a paragraph or a table.
     pub fn add(&mut self, paragraph: impl fmt::Display) {
-        write!(self.text, "\n{}\n", paragraph.to_string().trim_end()).expect("strings take all that is written");
+        write!(self.text, "\n{}\n", paragraph.to_string().trim_end()).expect("writing to a string succeeds");
     }
 
-    /// Prints the section, and appends it to the page `path`, if there is to be one.
+    /// Drops the section, because nothing was measured.
+    pub fn discard(&mut self) {
+        self.is_discarded = true;
+    }
+
+    /// Prints the section, and appends it to the page `path`, if any. Does neither if it was discarded.
     ///
     /// # Errors
     /// If the page can't be written, or this is a trial.
     pub fn finish(&self, path: Option<&Path>) -> Result<()> {
+        if self.is_discarded {
+            return Ok(());
+        }
         grappa_console::print_line(&self.text)?;
         let Some(path) = path else { return Ok(()) };
         ensure!(
             !programs::is_trial(),
-            "the figures of a trial mean nothing: they are not recorded in {}",
+            "a trial measures nothing, so it is not recorded in {}",
             path.display()
         );
         let write = || -> std::io::Result<()> {

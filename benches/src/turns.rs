@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use anyhow::{Context, Result};
 
-/// Runs every contender once, then every one again, `turns` times, and says on stderr what each run came to, as `told` puts
-/// it. Returns the runs of each contender.
+/// Runs every contender once, then every one again, `turns` times. Prints the result of each run to stderr, formatted by
+/// `told`. Returns the runs of each contender.
 ///
 /// # Errors
 /// If a run fails.

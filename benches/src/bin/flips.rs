@@ -1,9 +1,9 @@
-//! What becomes of flipped bytes: in stores, runs and inputs, met by every program that reads them.
+//! The outcome of flipped bytes in stores, runs and inputs, for every program that reads them.
 //!
-//! A small graph is ingested, trained on, and exported from. Then, again and again, a byte of one file is flipped in a copy,
-//! and a program is run on it. It is *found* if the program fails and *harmless* if its result is the one of the sound files:
-//! the byte was of no use to it. It is *silent* if the program succeeds with another result, which must not happen where
-//! there is a checksum. Plain text and `.npy` have none, and are counted apart.
+//! A small graph is ingested, trained on and exported. Then a byte of one file is flipped in a copy, and a program is run on it,
+//! many times. The flip is *found* if the program fails, and *harmless* if the result equals that of the sound files, because the
+//! program does not use the byte. It is *silent* if the program succeeds with another result. That must not happen to data with a
+//! checksum. Plain text and `.npy` have none, and are counted separately.
 
 use std::{
     fs::{self, File},
@@ -18,44 +18,38 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use flate2::{Compression, write::GzEncoder};
 use grappa_benches::{
+    bench::{self, Bench, Files},
     folder, programs,
     record::{Record, Table},
 };
 use grappa_tests::{archive::write_npz, files::copy_folder, graph::Graph, parquet::write_parquet, random::Random};
 use serde_json::Value;
 
-const QUESTION: &str = "Bytes are flipped in stores, runs and inputs, one at a time, and a program is run on each. How many are found (the \
-    program fails), harmless (the result is the same), silent (the program succeeds with another result)?";
-
-/// Count what becomes of flipped bytes
+/// Flip bytes of files, and count which flips are found
 #[derive(Debug, Parser)]
 struct Args {
-    /// A folder for stores, runs and inputs, which is emptied first
-    #[arg(long, value_name = "DIR")]
-    work: PathBuf,
+    #[command(flatten)]
+    files: Files,
     /// Flips in files with checksums
     #[arg(long, default_value_t = 2000)]
     flips: u64,
-    /// Which bytes are flipped
+    /// Selects the bytes
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only readers with this in their names
+    /// Only readers whose name contains this
     #[arg(long, value_name = "PART", default_value = "")]
     only: String,
-    /// Programs that are built already; by default they are built in release mode
+    /// The folder of programs that are already built; by default they are built in release mode
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
-    /// Append the result to this page
-    #[arg(long, value_name = "PAGE")]
-    record: Option<PathBuf>,
 }
 
-/// What is damaged.
+/// The data that is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Thing {
+enum Data {
     /// A store: dense ids, features, labels, splits.
     Dense,
-    /// A store: string ids in a given order, weights.
+    /// A store: string ids in a given order, edge weights.
     Named,
     /// The run.
     Run,
@@ -67,10 +61,10 @@ enum Thing {
 #[derive(Debug, Clone, Copy)]
 struct Reader {
     name: &'static str,
-    thing: Thing,
-    /// How many of so many flips it meets, next to the others: programs that start fast meet more.
+    data: Data,
+    /// Its share of the flips, relative to the other readers. Programs that start fast get more.
     share: u64,
-    /// Its arguments, and where its result is.
+    /// Its command, and where its result is.
     command: fn(&Setup, &Path) -> Run,
 }
 
@@ -81,11 +75,11 @@ struct Run {
     results: Vec<PathBuf>,
 }
 
-/// What became of flips.
+/// Outcomes of flips.
 #[derive(Debug, Default)]
 struct Count {
     found: u64,
-    /// Of these, errors that name the file and an offset or line.
+    /// The part of `found` whose errors name the file and an offset or line.
     named: u64,
     harmless: u64,
     silent: u64,
@@ -96,41 +90,41 @@ struct Setup {
     work: PathBuf,
 }
 
-/// Readers of what has checksums.
+/// Readers of data with checksums.
 const CHECKED: [Reader; 13] = [
     Reader {
         name: "store export, edges",
-        thing: Thing::Dense,
+        data: Data::Dense,
         share: 4,
         command: |setup, store| setup.export(store, &["--edges"], "edges.tsv"),
     },
     Reader {
         name: "store export, edges, names and weights",
-        thing: Thing::Named,
+        data: Data::Named,
         share: 4,
         command: |setup, store| setup.export(store, &["--edges"], "edges.tsv"),
     },
     Reader {
         name: "store export, features",
-        thing: Thing::Dense,
+        data: Data::Dense,
         share: 3,
         command: |setup, store| setup.export(store, &["--features"], "features.npy"),
     },
     Reader {
         name: "store export, labels",
-        thing: Thing::Dense,
+        data: Data::Dense,
         share: 3,
         command: |setup, store| setup.export(store, &["--labels"], "labels.npy"),
     },
     Reader {
         name: "store export, split",
-        thing: Thing::Dense,
+        data: Data::Dense,
         share: 2,
         command: |setup, store| setup.export(store, &["--split", "train"], "train.npy"),
     },
     Reader {
         name: "store preaggregate",
-        thing: Thing::Dense,
+        data: Data::Dense,
         share: 3,
         command: |setup, store| {
             let mut command = setup.program("grappa-store");
@@ -146,37 +140,37 @@ const CHECKED: [Reader; 13] = [
     },
     Reader {
         name: "store sample, mapped",
-        thing: Thing::Named,
+        data: Data::Named,
         share: 3,
         command: |setup, store| setup.sample(store, "mapped"),
     },
     Reader {
         name: "train",
-        thing: Thing::Dense,
+        data: Data::Dense,
         share: 3,
         command: |setup, store| setup.train(store, &[]),
     },
     Reader {
         name: "train, 2 partitions",
-        thing: Thing::Dense,
+        data: Data::Dense,
         share: 3,
         command: |setup, store| setup.train(store, &["--partitions", "2"]),
     },
     Reader {
         name: "train predict, of a store",
-        thing: Thing::Dense,
+        data: Data::Dense,
         share: 2,
         command: |setup, store| setup.predict(&setup.work.join("run"), store),
     },
     Reader {
         name: "train predict, of a run",
-        thing: Thing::Run,
+        data: Data::Run,
         share: 2,
         command: |setup, run| setup.predict(run, &setup.work.join("dense.grappa")),
     },
     Reader {
         name: "train --resume",
-        thing: Thing::Run,
+        data: Data::Run,
         share: 2,
         command: |setup, run| {
             let mut command = setup.program("grappa-train");
@@ -191,17 +185,17 @@ const CHECKED: [Reader; 13] = [
     },
     Reader {
         name: "ingest, .tsv.gz",
-        thing: Thing::Input("edges.tsv.gz"),
+        data: Data::Input("edges.tsv.gz"),
         share: 3,
         command: |setup, input| setup.ingest(input, &[]),
     },
 ];
 
-/// Readers of formats whose checksums, if any, are their own.
+/// Readers of foreign formats, which have checksums of their own.
 const FOREIGN: [Reader; 2] = [
     Reader {
         name: "ingest, .npz of features",
-        thing: Thing::Input("features.npz"),
+        data: Data::Input("features.npz"),
         share: 3,
         command: |setup, input| {
             let edges = setup.work.join("edges.tsv");
@@ -212,89 +206,95 @@ const FOREIGN: [Reader; 2] = [
     },
     Reader {
         name: "ingest, .npz of edges",
-        thing: Thing::Input("edges.npz"),
+        data: Data::Input("edges.npz"),
         share: 3,
         command: |setup, input| setup.ingest(input, &[]),
     },
 ];
 
-/// Readers of what has no checksums: not detectable.
+/// Readers of data without checksums: flips are not detectable.
 const UNCHECKED: [Reader; 3] = [
     Reader {
         name: "ingest, .tsv",
-        thing: Thing::Input("edges.tsv"),
+        data: Data::Input("edges.tsv"),
         share: 1,
         command: |setup, input| setup.ingest(input, &[]),
     },
     Reader {
         name: "ingest, .npy",
-        thing: Thing::Input("edges.npy"),
+        data: Data::Input("edges.npy"),
         share: 1,
         command: |setup, input| setup.ingest(input, &[]),
     },
     Reader {
         name: "ingest, Parquet without page checksums",
-        thing: Thing::Input("edges.parquet"),
+        data: Data::Input("edges.parquet"),
         share: 1,
         command: |setup, input| setup.ingest(input, &[]),
     },
 ];
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    grappa_console::run(|| measure(&args))
+    bench::main::<Args>()
 }
 
-fn measure(args: &Args) -> Result<()> {
-    let programs = match &args.programs {
-        Some(folder) => folder.clone(),
-        None => programs::build(&["grappa-ingest", "grappa-store", "grappa-train"])?,
-    };
-    folder::remove(&args.work)?;
-    let command = programs::command_line("flips");
-    let mut record = Record::new("Flipped bytes", QUESTION, &command, &args.work)?;
-    let setup = Setup {
-        programs,
-        work: args.work.clone(),
-    };
-    setup.prepare()?;
-    let mut silent = Vec::new();
-    for (title, readers) in [
-        ("With checksums", CHECKED.iter().chain(&FOREIGN).collect::<Vec<_>>()),
-        (
-            "Not detectable: these formats have no checksums",
-            UNCHECKED.iter().collect(),
-        ),
-    ] {
-        let readers: Vec<&Reader> = readers
-            .into_iter()
-            .filter(|reader| reader.name.contains(&args.only))
-            .collect();
-        let shares: u64 = readers.iter().map(|reader| reader.share).sum();
-        let wanted = if title.starts_with("With") {
-            args.flips
-        } else {
-            args.flips / 20
+impl Bench for Args {
+    const TITLE: &'static str = "Flipped bytes";
+    const QUESTION: &'static str = "Bytes are flipped in stores, runs and inputs, one at a time, and a program is run on each. How many are found (the \
+        program fails), harmless (the result is the same), silent (the program succeeds with another result)?";
+
+    fn files(&self) -> &Files {
+        &self.files
+    }
+
+    fn measure(&self, record: &mut Record) -> Result<()> {
+        let programs = match &self.programs {
+            Some(folder) => folder.clone(),
+            None => programs::build(&["grappa-ingest", "grappa-store", "grappa-train"])?,
         };
-        let mut table = Table::new(&[title, "flips", "found", "file and place named", "harmless", "silent"]);
-        let mut total = Count::default();
-        for reader in readers {
-            let flips = (wanted * reader.share).div_ceil(shares);
-            let count = setup.flip(reader, flips, args.seed, &mut silent)?;
-            table.row(count.cells(reader.name));
-            total.add(&count);
+        let work = self.files.work.join("flips");
+        folder::remove(&work)?;
+        fs::create_dir(&work).with_context(|| format!("cannot create {}", work.display()))?;
+        let setup = Setup { programs, work };
+        setup.prepare()?;
+        let mut silent = Vec::new();
+        for (title, readers) in [
+            ("With checksums", CHECKED.iter().chain(&FOREIGN).collect::<Vec<_>>()),
+            (
+                "Not detectable: these formats have no checksums",
+                UNCHECKED.iter().collect(),
+            ),
+        ] {
+            let readers: Vec<&Reader> = readers
+                .into_iter()
+                .filter(|reader| reader.name.contains(&self.only))
+                .collect();
+            let shares: u64 = readers.iter().map(|reader| reader.share).sum();
+            let wanted = if title.starts_with("With") {
+                self.flips
+            } else {
+                self.flips / 20
+            };
+            let mut table = Table::new(&[title, "flips", "found", "file and place named", "harmless", "silent"]);
+            let mut total = Count::default();
+            for reader in readers {
+                let flips = (wanted * reader.share).div_ceil(shares);
+                let count = setup.flip(reader, flips, self.seed, &mut silent)?;
+                table.row(count.cells(reader.name));
+                total.add(&count);
+            }
+            table.row(total.cells("all"));
+            record.add(table);
         }
-        table.row(total.cells("all"));
-        record.add(table);
+        if !silent.is_empty() {
+            record.add(format_args!("Silent:\n\n{}", silent.join("\n")));
+        }
+        record.add(
+            "A flip is harmless if the program does not read the byte: it is in another file or column, in a block without rows of the result, \
+             or in data that the program rewrites. Resumed training skips a damaged checkpoint with a warning and continues from the one before.",
+        );
+        Ok(())
     }
-    if !silent.is_empty() {
-        record.add(format_args!("Silent:\n\n{}", silent.join("\n")));
-    }
-    record.add(
-        "A byte is harmless that the program does not read: of another file or column, of a block that no row of the result is in, \
-         or of what the program writes anew. Resumed training passes over a damaged checkpoint, says so, and goes on from the one before.",
-    );
-    record.finish(args.record.as_deref())
 }
 
 impl Setup {
@@ -305,7 +305,7 @@ impl Setup {
     /// Makes inputs, stores and a run.
     fn prepare(&self) -> Result<()> {
         let mut graph = Graph::random(5, 1200, 12_000, 9);
-        // Who trains wants a label of each node.
+        // Training needs a label for each node.
         graph.labels.iter_mut().for_each(|label| *label = (*label).max(0));
         let files = graph.write(&self.work);
         let text = graph.text('\t');
@@ -325,7 +325,7 @@ impl Setup {
         ingest.args(["--chunks", "3", "--nodes", "1200", "--quiet"]);
         succeed(files.node_arguments(&mut ingest))?;
 
-        // Names in an order of their own, and weights.
+        // String ids in a given order, and edge weights.
         let named = self.work.join("named.tsv");
         let line = |(k, (source, target)): (usize, &(u64, u64))| format!("node {source}\tnode {target}\t{}\n", k % 7);
         fs::write(&named, graph.edges.iter().enumerate().map(line).collect::<String>())?;
@@ -421,19 +421,19 @@ impl Setup {
         }
     }
 
-    /// Where a thing is.
-    fn place(&self, thing: Thing) -> PathBuf {
-        self.work.join(match thing {
-            Thing::Dense => "dense.grappa",
-            Thing::Named => "named.grappa",
-            Thing::Run => "run",
-            Thing::Input(name) => name,
+    /// The path of the data.
+    fn path(&self, data: Data) -> PathBuf {
+        self.work.join(match data {
+            Data::Dense => "dense.grappa",
+            Data::Named => "named.grappa",
+            Data::Run => "run",
+            Data::Input(name) => name,
         })
     }
 
-    /// Flips so many bytes of what a reader reads, one at a time, in each file as often.
+    /// Flips bytes in the reader's data, one at a time, `flips` in total, equally often in each file.
     fn flip(&self, reader: &Reader, flips: u64, seed: u64, silent: &mut Vec<String>) -> Result<Count> {
-        let original = self.place(reader.thing);
+        let original = self.path(reader.data);
         let name = reader
             .name
             .as_bytes()
@@ -477,7 +477,7 @@ impl Setup {
         Ok(count)
     }
 
-    /// Runs a reader on a copy of a thing, with a byte flipped; a hash of its result, and what it said.
+    /// Runs a reader on a copy of its data with one byte flipped. Returns a hash of the result, and the output.
     fn outcome(&self, reader: &Reader, original: &Path, flip: Option<(&PathBuf, u64, u8)>) -> Result<(u64, Output)> {
         let out = self.work.join("out");
         folder::remove(&out)?;
@@ -501,7 +501,7 @@ impl Setup {
             sampled(&output.stdout).hash(&mut hash);
         }
         for result in results.iter().filter(|result| result.exists()) {
-            // A run that goes on leaves the checkpoint of its best epoch as it is, and whoever reads that checks it.
+            // A resumed run keeps the checkpoint of its best epoch. Readers of that checkpoint verify it.
             let is_kept = |file: &PathBuf| file.to_string_lossy().starts_with("best-");
             for file in files_below(result)?.into_iter().filter(|file| !is_kept(file)) {
                 file.hash(&mut hash);
@@ -526,7 +526,7 @@ fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of a file that a result consists of. Of a checkpoint, those are the tensors: its header has the time it took.
+/// The bytes of a result file that must not change. For a checkpoint these are the tensors, because its header has timings.
 fn contents(path: &Path) -> Result<Vec<u8>> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     if path.extension().is_some_and(|extension| extension == "safetensors")
@@ -538,7 +538,7 @@ fn contents(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What a summary of sampling says that does not depend on time.
+/// The parts of a summary of sampling that do not depend on time.
 fn sampled(stdout: &[u8]) -> String {
     let told: Value = serde_json::from_slice(stdout).unwrap_or_default();
     ["batches", "sampled_edges", "input_nodes"]
@@ -546,7 +546,7 @@ fn sampled(stdout: &[u8]) -> String {
         .join(" ")
 }
 
-/// The files of a folder that have bytes, by their paths in it, or the one file, by an empty path; sorted.
+/// The relative paths of the nonempty files in a folder, sorted; for a file, one empty path.
 fn files_below(path: &Path) -> Result<Vec<PathBuf>> {
     if path.is_file() {
         return Ok(vec![PathBuf::new()]);
@@ -558,12 +558,12 @@ fn files_below(path: &Path) -> Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// A file of a folder; or the one file, whose path in itself is empty.
-fn file_in(thing: &Path, file: &Path) -> PathBuf {
-    if thing.is_dir() {
-        thing.join(file)
+/// A file of a folder; or the file itself, whose relative path is empty.
+fn file_in(data: &Path, file: &Path) -> PathBuf {
+    if data.is_dir() {
+        data.join(file)
     } else {
-        thing.to_owned()
+        data.to_owned()
     }
 }
 

@@ -1,11 +1,11 @@
-//! Ingest next to its peers: edges per second from `.npy` and from text, cold, and the memory it takes.
+//! Ingest next to its peers: edges per second from `.npy` and from text, cold, and peak memory.
 //!
-//! All contenders read the same R-MAT graph and take turns, so that a slow minute of the machine meets all of them. The
-//! input is not cached, as far as the system lets us see to that. Each contender is timed as is best for it: a Python
-//! peer without the start of the interpreter and its imports, the others from start to exit; ours with all that makes a
-//! store durable.
+//! All contenders read the same R-MAT graph and take turns, so that a slow minute of the machine affects all of them. The input is
+//! not cached, as far as the system allows. Python peers are timed without the start of the interpreter and imports, the others from
+//! start to exit. Grappa's time includes all syncs.
 
 use std::{
+    fmt,
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -14,6 +14,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use grappa_benches::{
+    bench::{self, Bench, Budget, Files},
     cache,
     child::{self, Measured},
     disk::Disk,
@@ -22,11 +23,10 @@ use grappa_benches::{
     peers, programs,
     record::{Record, Table, mebibytes},
     stats::{median, range},
+    stores::Ingest,
+    turns::in_turns,
 };
 use grappa_console::ByteSize;
-
-const QUESTION: &str = "How fast do edges become a store, from `.npy` and from text that is not cached, and in how much memory? \
-    R-MAT, edge factor 16. Median of the runs; contenders take turns.";
 
 const GET_PYTHON_PEERS: &str = "with Python 3.11, `python3 -m venv peers && peers/bin/pip install dgl==2.1.0 torch==2.2.1 torchdata==0.7.1 \
     'numpy<2' scipy pandas pyyaml pydantic`, then `--peers-python peers/bin/python`";
@@ -36,33 +36,25 @@ const GET_WEBGRAPH: &str =
 /// Measure grappa-ingest next to GraphBolt, SciPy, pandas and webgraph
 #[derive(Debug, Parser)]
 struct Args {
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    budget: Budget,
     /// The graph has 2^SCALE nodes
     #[arg(long, default_value_t = 22)]
     scale: u32,
-    /// A folder for inputs (kept, and used again) and outputs (removed)
-    #[arg(long, value_name = "DIR")]
-    work: PathBuf,
     /// Runs of each contender
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// What to read
+    /// Forms of the input
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Form::Npy, Form::Tsv])]
     inputs: Vec<Form>,
-    /// grappa-ingest's budget
-    #[arg(long, default_value = "512MiB")]
-    memory: ByteSize,
-    /// Threads of whoever can be told
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
-    /// A Python that has the Python peers; without it they are left out
+    /// A Python with the Python peers; without it they are left out
     #[arg(long, value_name = "PYTHON")]
     peers_python: Option<PathBuf>,
-    /// webgraph's command line program
+    /// The program of webgraph-cli
     #[arg(long, value_name = "PROGRAM", default_value = "webgraph")]
     webgraph: PathBuf,
-    /// Append the result to this page
-    #[arg(long, value_name = "PAGE")]
-    record: Option<PathBuf>,
 }
 
 /// A kind of edge list.
@@ -72,19 +64,26 @@ enum Form {
     Tsv,
 }
 
-/// Who makes a graph of an edge list.
+/// A program that makes a graph of an edge list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Contender {
-    /// We, told the number of nodes.
+enum Program {
+    /// grappa-ingest, told the number of nodes.
     Grappa,
-    /// We, finding it.
+    /// grappa-ingest, which has to find it.
     GrappaFindingNodes,
     GraphBolt,
     Scipy,
     WebGraph,
 }
 
-/// What all runs on one input share.
+/// A program and its input.
+#[derive(Debug, Clone, Copy)]
+struct Contender {
+    program: Program,
+    form: Form,
+}
+
+/// Shared by all runs on one input.
 struct Setup<'a> {
     args: &'a Args,
     programs: &'a Path,
@@ -96,7 +95,7 @@ struct Setup<'a> {
 /// One run of one contender.
 struct Run {
     measured: Measured,
-    /// What it is timed at.
+    /// As the contender is timed.
     seconds: f64,
     edges: u64,
     output_bytes: u64,
@@ -105,60 +104,64 @@ struct Run {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    grappa_console::run(|| measure(&args))
+    bench::main::<Args>()
 }
 
-fn measure(args: &Args) -> Result<()> {
-    let programs = programs::build(&["grappa-ingest"])?;
-    let command = programs::command_line("ingest");
-    let mut record = Record::new("Ingest next to its peers", QUESTION, &command, &args.work)?;
-    let edges = inputs::edges_in_npy(&Input::Npy.in_folder(&args.work, args.scale, 0)?.path)?;
-    for &form in &args.inputs {
-        let input = match form {
-            Form::Npy => Input::Npy,
-            Form::Tsv => Input::Tsv,
-        };
-        let setup = Setup {
-            args,
-            programs: &programs,
-            form,
-            input: input.in_folder(&args.work, args.scale, 0)?,
-            edges,
-        };
-        setup.measure(&mut record)?;
+impl Bench for Args {
+    const TITLE: &'static str = "Ingest next to its peers";
+    const QUESTION: &'static str = "How fast do edges become a store, from `.npy` and from text that is not cached, and in how much memory? \
+        R-MAT, edge factor 16. Median of the runs; contenders take turns.";
+
+    fn files(&self) -> &Files {
+        &self.files
     }
-    record.add(
-        "Seconds of Python peers leave out the interpreter's start and imports; their processor time and peak memory are those of \
-         the whole process. Ours include all that makes a store durable. \"Edges\" are those in the result: some merge parallel \
-         edges. Rates count the edges read.",
-    );
-    record.finish(args.record.as_deref())
+
+    fn measure(&self, record: &mut Record) -> Result<()> {
+        let programs = programs::build(&["grappa-ingest"])?;
+        let edges = inputs::edges_in_npy(&Input::Npy.in_folder(&self.files.work, self.scale, 0)?.path)?;
+        for &form in &self.inputs {
+            let input = match form {
+                Form::Npy => Input::Npy,
+                Form::Tsv => Input::Tsv,
+            };
+            let setup = Setup {
+                args: self,
+                programs: &programs,
+                form,
+                input: input.in_folder(&self.files.work, self.scale, 0)?,
+                edges,
+            };
+            setup.measure(record)?;
+        }
+        record.add(
+            "Seconds of Python peers exclude the start of the interpreter and imports; their processor time and peak memory are those of \
+             the whole process. Grappa's seconds include all syncs. \"Edges\" are those in the result: some contenders merge parallel \
+             edges. Rates count the edges read.",
+        );
+        Ok(())
+    }
 }
 
 impl Setup<'_> {
     fn measure(&self, record: &mut Record) -> Result<()> {
         let disk = Disk::measure(&self.input.path)?;
-        let (contenders, skipped): (Vec<_>, Vec<_>) = Contender::of(self.form)
-            .iter()
-            .map(|&c| (c, c.missing(self)))
-            .partition(|(_, why)| why.is_none());
-        for &(contender, _) in &contenders {
-            contender.prepare(self)?;
-        }
-        let mut runs: Vec<Vec<Run>> = contenders.iter().map(|_| Vec::new()).collect();
-        for turn in 1..=self.args.runs {
-            for ((contender, _), runs) in contenders.iter().zip(&mut runs) {
-                let name = contender.name(self.form);
-                let run = contender.run(self).with_context(|| format!("measuring {name}"))?;
-                eprintln!(
-                    "run {turn}: {name}: {:.2} s, {}",
-                    run.seconds,
-                    ByteSize(run.measured.peak_rss_bytes)
-                );
-                runs.push(run);
+        let (mut contenders, mut missing) = (Vec::new(), Vec::new());
+        for contender in Contender::all(self.form) {
+            match contender.program.missing(self) {
+                None => contenders.push(contender),
+                Some(why) => missing.push((contender, why)),
             }
         }
+        for contender in &contenders {
+            contender.program.prepare(self)?;
+        }
+        let told = |run: &Run| format!("{:.2} s, {}", run.seconds, ByteSize(run.measured.peak_rss_bytes));
+        let runs = in_turns(
+            &contenders,
+            self.args.runs,
+            |contender| contender.program.run(self),
+            told,
+        )?;
         self.check(&runs)?;
 
         record.add(format_args!(
@@ -168,33 +171,29 @@ impl Setup<'_> {
             self.edges,
             ByteSize(self.input.bytes)
         ));
-        record.add(self.table(&contenders.iter().map(|&(c, _)| c).collect::<Vec<_>>(), &runs));
+        record.add(self.table(&contenders, &runs));
         let cold = runs.iter().flatten().all(|run| run.cold);
         record.add(if cold {
             "The input was not cached when a run began (checked by sampling its pages)."
         } else {
             "WARM: the input could not be removed from the page cache before every run."
         });
-        for (contender, why) in skipped {
-            record.add(format_args!(
-                "Left out: {}: {}",
-                contender.name(self.form),
-                why.unwrap_or_default()
-            ));
+        for (contender, why) in missing {
+            record.add(format_args!("Left out: {contender}: {why}"));
         }
         record.add(self.floor(&disk, &runs[0]));
         Ok(())
     }
 
-    /// Who keeps parallel edges must have all; who merges them must agree with the others who do.
+    /// A contender that keeps parallel edges must have all edges. Those that merge them must agree on the number.
     fn check(&self, runs: &[Vec<Run>]) -> Result<()> {
         let mut merged = None;
         for run in runs.iter().flatten().filter(|run| run.edges != self.edges) {
             ensure!(
                 run.edges < self.edges && *merged.get_or_insert(run.edges) == run.edges,
-                "a result has {} edges, of {} read; {merged:?} are distinct",
-                run.edges,
-                self.edges
+                "expected {} edges, or as many distinct ones as the other contenders ({merged:?}), found {}",
+                self.edges,
+                run.edges
             );
         }
         Ok(())
@@ -221,7 +220,7 @@ impl Setup<'_> {
                 .as_ref()
                 .map_or(String::new(), |version| format!(" ({version})"));
             table.row([
-                contender.name(self.form) + &version,
+                format!("{contender}{version}"),
                 format!("{seconds:.2}"),
                 range(runs.iter().map(|run| run.seconds)),
                 format!("{:.1}", self.edges as f64 / seconds / 1e6),
@@ -235,7 +234,7 @@ impl Setup<'_> {
         table
     }
 
-    /// What the disk alone would take.
+    /// The time that the disk alone would take.
     fn floor(&self, disk: &Disk, ours: &[Run]) -> String {
         let (read, store) = (self.input.bytes, ours[0].output_bytes);
         let spill = 8 * self.edges;
@@ -243,8 +242,8 @@ impl Setup<'_> {
         let (once, spilled) = (disk.seconds(read, store), disk.seconds(read + spill, store + spill));
         format!(
             "Floor: the disk read {:.2} GB/s and wrote {:.2} GB/s, sequentially, in this run. Reading {read} bytes and writing the \
-             store's {store} takes {once:.2} s ({:.1} M edges/s); with 8 bytes an edge spilled, written to disk and read back, \
-             {spilled:.2} s ({:.1} M edges/s). Where memory is left, the page cache spares some of the spill's.",
+             store's {store} takes {once:.2} s ({:.1} M edges/s). With 8 bytes per edge spilled, written to disk and read back, it takes \
+             {spilled:.2} s ({:.1} M edges/s). If memory is free, the page cache saves some of the spill.",
             disk.read / 1e9,
             disk.write / 1e9,
             rate(once),
@@ -263,9 +262,9 @@ impl Setup<'_> {
         }
     }
 
-    /// Where a contender's result goes.
+    /// The output of a contender.
     fn out(&self) -> PathBuf {
-        self.args.work.join("out")
+        self.args.files.work.join("out")
     }
 
     fn graphbolt_folder(&self) -> PathBuf {
@@ -277,39 +276,48 @@ impl Setup<'_> {
 
     fn python(&self, script: &str) -> Command {
         let python = self.args.peers_python.as_deref().unwrap_or(Path::new("python3"));
-        peers::script(python, script, self.args.threads)
+        peers::script(python, script, self.args.budget.threads)
     }
 }
 
 impl Contender {
-    /// Ours first: the others are compared with it.
-    fn of(form: Form) -> &'static [Self] {
-        match form {
-            Form::Npy => &[Self::Grappa, Self::GrappaFindingNodes, Self::GraphBolt, Self::Scipy],
-            Form::Tsv => &[
-                Self::Grappa,
-                Self::GrappaFindingNodes,
-                Self::GraphBolt,
-                Self::Scipy,
-                Self::WebGraph,
+    /// All for one form. Grappa is first: the others are compared with it.
+    fn all(form: Form) -> impl Iterator<Item = Self> {
+        let programs: &[Program] = match form {
+            Form::Npy => &[
+                Program::Grappa,
+                Program::GrappaFindingNodes,
+                Program::GraphBolt,
+                Program::Scipy,
             ],
-        }
+            Form::Tsv => &[
+                Program::Grappa,
+                Program::GrappaFindingNodes,
+                Program::GraphBolt,
+                Program::Scipy,
+                Program::WebGraph,
+            ],
+        };
+        programs.iter().map(move |&program| Self { program, form })
     }
+}
 
-    fn name(self, form: Form) -> String {
-        match (self, form) {
-            (Self::Grappa, _) => "grappa-ingest --nodes",
-            (Self::GrappaFindingNodes, _) => "grappa-ingest",
-            (Self::GraphBolt, Form::Npy) => "GraphBolt",
-            (Self::GraphBolt, Form::Tsv) => "GraphBolt, CSV",
-            (Self::Scipy, Form::Npy) => "SciPy, in memory",
-            (Self::Scipy, Form::Tsv) => "pandas + SciPy, in memory",
-            (Self::WebGraph, _) => "webgraph from arcs",
-        }
-        .to_owned()
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.program, self.form) {
+            (Program::Grappa, _) => "grappa-ingest --nodes",
+            (Program::GrappaFindingNodes, _) => "grappa-ingest",
+            (Program::GraphBolt, Form::Npy) => "GraphBolt",
+            (Program::GraphBolt, Form::Tsv) => "GraphBolt, CSV",
+            (Program::Scipy, Form::Npy) => "SciPy, in memory",
+            (Program::Scipy, Form::Tsv) => "pandas + SciPy, in memory",
+            (Program::WebGraph, _) => "webgraph from arcs",
+        })
     }
+}
 
-    /// Why it can't run here, and what would help.
+impl Program {
+    /// Why it can't run here, with a remedy.
     fn missing(self, setup: &Setup<'_>) -> Option<String> {
         let python = |modules: &str| {
             let mut command = Command::new(setup.args.peers_python.as_ref()?);
@@ -330,7 +338,7 @@ impl Contender {
         (!works).then(|| format!("it is not installed; {remedy}"))
     }
 
-    /// Makes what it needs and is not measured.
+    /// Makes inputs of its own, which is not measured.
     fn prepare(self, setup: &Setup<'_>) -> Result<()> {
         let folder = setup.graphbolt_folder();
         if self == Self::GraphBolt && !folder.exists() {
@@ -376,27 +384,18 @@ impl Contender {
     }
 
     fn command(self, setup: &Setup<'_>) -> Result<Command> {
-        let threads = setup.args.threads.to_string();
+        let threads = setup.args.budget.threads.to_string();
         Ok(match self {
             Self::Grappa | Self::GrappaFindingNodes => {
-                let mut command = Command::new(setup.programs.join("grappa-ingest"));
-                command
-                    .arg("--edges")
-                    .arg(&setup.input.path)
-                    .arg("--out")
-                    .arg(setup.out());
-                command.args([
-                    "--threads",
-                    &threads,
-                    "--memory",
-                    &setup.args.memory.0.to_string(),
-                    "--json",
-                    "--quiet",
-                ]);
-                if self == Self::Grappa {
-                    command.args(["--nodes", &setup.nodes()]);
-                }
-                command
+                let ingest = Ingest {
+                    programs: setup.programs,
+                    budget: &setup.args.budget,
+                    nodes: (self == Self::Grappa).then_some(1 << setup.args.scale),
+                    edges: &setup.input,
+                    features: None,
+                    store: setup.out(),
+                };
+                ingest.command()
             }
             Self::GraphBolt => {
                 let mut command = setup.python("graphbolt.py");
@@ -409,18 +408,20 @@ impl Contender {
                 command
             }
             Self::WebGraph => {
-                // It sorts in the folder for temporary files, which might be in memory.
+                // It sorts in the folder for temporary files, which is in memory on some machines.
                 fs::create_dir(setup.out())?;
                 let mut command = Command::new(&setup.args.webgraph);
                 command.args(["from", "arcs", "--num-threads", &threads, "--num-nodes", &setup.nodes()]);
-                command.arg(setup.out().join("graph")).env("TMPDIR", &setup.args.work);
+                command
+                    .arg(setup.out().join("graph"))
+                    .env("TMPDIR", &setup.args.files.work);
                 command.stdin(File::open(&setup.input.path)?);
                 command
             }
         })
     }
 
-    /// Where its result goes.
+    /// Its output.
     fn output(self, setup: &Setup<'_>) -> PathBuf {
         match self {
             Self::GraphBolt => setup.graphbolt_folder().join("preprocessed"),
@@ -428,7 +429,7 @@ impl Contender {
         }
     }
 
-    /// 0 of who writes nothing.
+    /// 0 if it writes nothing.
     fn output_bytes(self, setup: &Setup<'_>) -> Result<u64> {
         let output = self.output(setup);
         if !output.exists() {
@@ -447,7 +448,7 @@ impl Contender {
     }
 }
 
-/// The number of arcs that webgraph says it wrote.
+/// The number of arcs in the properties that webgraph wrote.
 fn arcs(properties: &Path) -> Result<u64> {
     let text = fs::read_to_string(properties).with_context(|| format!("cannot read {}", properties.display()))?;
     text.lines()

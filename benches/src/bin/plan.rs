@@ -1,112 +1,97 @@
-//! How well `grappa-store plan` foretells what an ingest takes, and the rates by which it would foretell it best here.
+//! The estimate of `grappa-store plan` next to an ingest, and the rates that would estimate best on this machine.
 
-use std::{
-    path::{Path, PathBuf},
-    process::{Command, ExitCode},
-};
+use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 use clap::Parser;
 use grappa_benches::{
-    cache,
-    child::{self, Measured},
+    bench::{self, Bench, Budget, Files},
+    child,
     disk::Disk,
     folder,
-    inputs::{self, Input, InputFile},
+    inputs::{self, Input},
     programs,
     record::{Record, Table},
     stats::median,
+    stores::Ingest,
 };
-use grappa_console::ByteSize;
 use serde_json::{Value, json};
-
-const QUESTION: &str = "Does `grappa-store plan` foretell bytes and time of an ingest within 25 %? R-MAT, edge factor 16, from `.npy` that is \
-    not cached. Median of the runs.";
 
 /// Measure ingest next to its plan
 #[derive(Debug, Parser)]
 struct Args {
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    budget: Budget,
     /// The graphs have 2^SCALE nodes
     #[arg(long, value_delimiter = ',', default_values_t = [22, 24])]
     scales: Vec<u32>,
-    /// Feature values a node, in the runs that have features
+    /// Values of a feature row, in the runs with features
     #[arg(long, default_value_t = 64)]
     dim: usize,
-    /// A folder for inputs (kept, and used again) and outputs (removed)
-    #[arg(long, value_name = "DIR")]
-    work: PathBuf,
-    /// Runs of each kind
+    /// Runs of each scale, with features and without
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// grappa-ingest's budget
-    #[arg(long, default_value = "512MiB")]
-    memory: ByteSize,
-    /// Threads of both
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
-    /// Append the result to this page
-    #[arg(long, value_name = "PAGE")]
-    record: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    grappa_console::run(|| measure(&args))
+    bench::main::<Args>()
 }
 
-fn measure(args: &Args) -> Result<()> {
-    let programs = programs::build(&["grappa-ingest", "grappa-store"])?;
-    let command = programs::command_line("plan");
-    let mut record = Record::new("Plans and what came of them", QUESTION, &command, &args.work)?;
-    let mut table = Table::new(&[
-        "scale",
-        "features",
-        "MiB planned",
-        "made",
-        "ratio",
-        "s planned",
-        "measured",
-        "ratio",
-        "cpu s planned",
-        "measured",
-        "ratio",
-    ]);
-    let mut rates = Value::Null;
-    for &scale in &args.scales {
-        let edges = Input::Npy.in_folder(&args.work, scale, 0)?;
-        let features = Input::Features.in_folder(&args.work, scale, args.dim)?;
-        let [without, with] = [None, Some(&features)].map(|features| {
-            let case = Case {
-                args,
-                programs: &programs,
-                scale,
-                edges: &edges,
-                features,
-            };
-            case.measure()
-        });
-        let (without, with) = (without?, with?);
-        table.row(without.cells(scale, "none"));
-        table.row(with.cells(scale, &args.dim.to_string()));
-        rates = recalibrated(&without, &with);
+impl Bench for Args {
+    const TITLE: &'static str = "Plans and their ingests";
+    const QUESTION: &'static str = "Does `grappa-store plan` estimate bytes and time of an ingest within 25 %? R-MAT, edge factor 16, from \
+        `.npy` that is not cached. Median of the runs.";
+
+    fn files(&self) -> &Files {
+        &self.files
     }
-    record.add(table);
-    record.add(format_args!(
-        "Rates that would have foretold the processor time of the largest scale, for `grappa-store plan --rates FILE`: `{rates}`"
-    ));
-    record.finish(args.record.as_deref())
+
+    fn measure(&self, record: &mut Record) -> Result<()> {
+        let programs = programs::build(&["grappa-ingest", "grappa-store"])?;
+        let mut table = Table::new(&[
+            "scale",
+            "features",
+            "MiB planned",
+            "made",
+            "ratio",
+            "s planned",
+            "measured",
+            "ratio",
+            "cpu s planned",
+            "measured",
+            "ratio",
+        ]);
+        let mut rates = Value::Null;
+        for &scale in &self.scales {
+            let edges = Input::Npy.in_folder(&self.files.work, scale, 0)?;
+            let features = Input::Features.in_folder(&self.files.work, scale, self.dim)?;
+            let [without, with] = [None, Some(&features)].map(|features| {
+                let ingest = Ingest {
+                    programs: &programs,
+                    budget: &self.budget,
+                    nodes: Some(1 << scale),
+                    edges: &edges,
+                    features,
+                    store: self.files.work.join("plan.grappa"),
+                };
+                self.measure_ingest(&ingest, scale)
+            });
+            let (without, with) = (without?, with?);
+            table.row(without.cells(scale, "none"));
+            table.row(with.cells(scale, &self.dim.to_string()));
+            rates = recalibrated(&without, &with);
+        }
+        record.add(table);
+        record.add(format_args!(
+            "Rates that would have estimated the processor time of the largest scale, for `grappa-store plan --rates FILE`: `{rates}`"
+        ));
+        Ok(())
+    }
 }
 
-/// A graph, with or without features.
-struct Case<'a> {
-    args: &'a Args,
-    programs: &'a Path,
-    scale: u32,
-    edges: &'a InputFile,
-    features: Option<&'a InputFile>,
-}
-
-/// What was foretold, and what came of it.
+/// The plan of an ingest, and the medians of its runs.
 struct Outcome {
     plan: Value,
     bytes: u64,
@@ -114,14 +99,15 @@ struct Outcome {
     cpu_seconds: f64,
 }
 
-impl Case<'_> {
-    fn measure(&self) -> Result<Outcome> {
+impl Args {
+    fn measure_ingest(&self, ingest: &Ingest, scale: u32) -> Result<Outcome> {
         let (mut runs, mut disks) = (Vec::new(), Vec::new());
-        for turn in 1..=self.args.runs {
-            // Shared disks are not the same from one minute to the next.
-            disks.push(Disk::measure(&self.edges.path)?);
-            let run = self.ingest()?;
-            eprintln!("scale {}, run {turn}: {:.2} s", self.scale, run.wall.as_secs_f64());
+        for turn in 1..=self.runs {
+            // The speed of a shared disk changes from one minute to the next.
+            disks.push(Disk::measure(&ingest.edges.path)?);
+            let run = ingest.run()?;
+            folder::remove(&ingest.store)?;
+            eprintln!("scale {scale}, run {turn}: {:.2} s", run.wall.as_secs_f64());
             runs.push(run);
         }
         let disk = Disk {
@@ -135,58 +121,33 @@ impl Case<'_> {
         );
         let bytes = runs[0].count("bytes_on_disk")?;
         Ok(Outcome {
-            plan: self.plan(&disk, bytes)?,
+            plan: self.plan(ingest, scale, &disk, bytes)?,
             bytes,
             seconds: median(runs.iter().map(|run| run.wall.as_secs_f64())),
             cpu_seconds: median(runs.iter().map(|run| run.cpu.as_secs_f64())),
         })
     }
 
-    fn ingest(&self) -> Result<Measured> {
-        let store = self.args.work.join("plan.grappa");
-        folder::remove(&store)?;
-        let mut inputs = vec![self.edges.path.clone()];
-        let mut command = Command::new(self.programs.join("grappa-ingest"));
-        command.arg("--edges").arg(&self.edges.path).arg("--out").arg(&store);
-        command.args(["--nodes", &(1_u64 << self.scale).to_string(), "--json", "--quiet"]);
-        command.args(self.budget());
-        if let Some(features) = self.features {
-            command.arg("--features").arg(&features.path);
-            inputs.push(features.path.clone());
-        }
-        cache::forget(&inputs)?;
-        let run = child::run(&mut command)?;
-        folder::remove(&store)?;
-        Ok(run)
-    }
-
-    fn plan(&self, disk: &Disk, written: u64) -> Result<Value> {
-        let edges = inputs::edges_in_npy(&self.edges.path)?;
-        let read = self.edges.bytes + self.features.map_or(0, |features| features.bytes);
-        // One number for both directions: that of this ingest, scratch files aside.
+    /// The estimate for an ingest that wrote `written` bytes.
+    fn plan(&self, ingest: &Ingest, scale: u32, disk: &Disk, written: u64) -> Result<Value> {
+        let edges = inputs::edges_in_npy(&ingest.edges.path)?;
+        let read = ingest.input_bytes();
+        // `plan` takes one bandwidth for both directions: that of this ingest without scratch files.
         let bandwidth = (read + written) as f64 / disk.seconds(read, written);
-        let mut command = Command::new(self.programs.join("grappa-store"));
-        command.args(["plan", "--json", "--nodes", &(1_u64 << self.scale).to_string()]);
-        command.args([
-            "--edges",
-            &edges.to_string(),
-            "--disk-bandwidth",
-            &(bandwidth as u64).to_string(),
-        ]);
-        command.args(self.budget());
-        if self.features.is_some() {
-            command.args(["--dim", &self.args.dim.to_string(), "--dtype", "f32"]);
+        let mut command = Command::new(ingest.programs.join("grappa-store"));
+        command.args(["plan", "--json", "--nodes", &(1_u64 << scale).to_string()]);
+        command.args(["--edges", &edges.to_string()]);
+        command.args(["--disk-bandwidth", &(bandwidth as u64).to_string()]);
+        self.budget.apply(&mut command);
+        if ingest.features.is_some() {
+            command.args(["--dim", &self.dim.to_string(), "--dtype", "f32"]);
         }
         child::run(&mut command)?.json()
-    }
-
-    fn budget(&self) -> [String; 4] {
-        let (threads, memory) = (self.args.threads.to_string(), self.args.memory.0.to_string());
-        ["--threads".into(), threads, "--memory".into(), memory]
     }
 }
 
 impl Outcome {
+    /// A number of the plan.
     fn planned(&self, pointer: &str) -> f64 {
         self.plan.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN)
     }
@@ -217,7 +178,7 @@ impl Outcome {
     }
 }
 
-/// The rates of the plans, those of each kind of work scaled alike so that its processor time is what was measured.
+/// The rates of the plans, scaled so that each kind of work takes the measured processor time.
 fn recalibrated(without: &Outcome, with: &Outcome) -> Value {
     let edges = without.cpu_seconds / without.planned_cpu();
     let features = (with.cpu_seconds - without.cpu_seconds) / (with.planned_cpu() - without.planned_cpu());

@@ -1,4 +1,4 @@
-//! How fast the read engines read a file that is not cached: scattered pages, and front to back.
+//! Speed of the read engines on a file that is not cached: scattered pages, and sequentially.
 
 use std::{
     fs::{self, File},
@@ -12,46 +12,38 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use grappa_benches::{
+    bench::{self, Bench, Files},
     cache,
     disk::Disk,
-    programs,
     record::{Record, Table},
     stats::{median, range},
 };
 use grappa_io::read::{self, Choice, FileIndex, Options, Read, ReadFile};
 use rustix::time::{ClockId, clock_gettime};
 
-const QUESTION: &str = "How many scattered pages of 4 KiB, and how many bytes in sequence, does a read engine bring a second, from a file that \
-     is not cached? Contenders take turns in one process on one thread; medians of the rounds. No page is read twice in a round. Processor \
-     time is the process's, the threads of pread and the kernel's work for it included.";
-
 const PAGE_BYTES: u32 = 4096;
 
 /// Measure the read engines
 #[derive(Debug, Parser)]
 struct Args {
-    /// A folder for the file that is read, which is kept
-    #[arg(long, value_name = "DIR")]
-    work: PathBuf,
+    #[command(flatten)]
+    files: Files,
     /// Read a file of 2^N bytes
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(20..=40))]
     scale: u32,
-    /// Seconds a contender reads for in a round, unless the file ends before
+    /// Seconds that a contender reads in a round, unless the file ends before
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Rounds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Append the result to this page
-    #[arg(long, value_name = "PAGE")]
-    record: Option<PathBuf>,
 }
 
-/// Who reads, and how.
+/// A way to read.
 #[derive(Debug, Clone, Copy)]
 struct Contender {
     engine: Engine,
-    /// Reads under way at once.
+    /// Reads in flight.
     depth: usize,
     read_bytes: u32,
     order: Order,
@@ -66,12 +58,12 @@ enum Engine {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// All over the file, no place twice.
+    /// In random order, no place twice.
     Scattered,
     Sequential,
 }
 
-/// What one round of a contender came to.
+/// The figures of one round of a contender.
 #[derive(Debug, Clone, Copy)]
 struct Round {
     reads_per_second: f64,
@@ -80,71 +72,79 @@ struct Round {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    grappa_console::run(|| measure(&args))
+    bench::main::<Args>()
 }
 
-fn measure(args: &Args) -> Result<()> {
-    let command = programs::command_line("read_engine");
-    let mut record = Record::new("Reading by io_uring and by threads", QUESTION, &command, &args.work)?;
-    let path = written(&args.work, args.scale)?;
+impl Bench for Args {
+    const TITLE: &'static str = "Reading by io_uring and by threads";
+    const QUESTION: &'static str = "How many scattered pages of 4 KiB, and how many bytes in sequence, does a read engine bring a second, from a file that \
+        is not cached? Contenders take turns in one process on one thread; medians of the rounds. No page is read twice in a round. Processor \
+        time is the process's, the threads of pread and the kernel's work for it included.";
 
-    let contenders = contenders();
-    let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); contenders.len()];
-    let (mut sequential, mut cold) = (Vec::new(), true);
-    for _ in 0..args.runs {
-        sequential.push(Disk::measure(&path)?.read);
-        for (contender, rounds) in contenders.iter().zip(&mut rounds) {
-            cold &= cache::forget(std::slice::from_ref(&path))?;
-            rounds.push(contender.read(&path, Duration::from_secs_f64(args.seconds))?);
+    fn files(&self) -> &Files {
+        &self.files
+    }
+
+    fn measure(&self, record: &mut Record) -> Result<()> {
+        let path = written(&self.files.work, self.scale)?;
+
+        let contenders = contenders();
+        let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); contenders.len()];
+        let (mut sequential, mut cold) = (Vec::new(), true);
+        for _ in 0..self.runs {
+            sequential.push(Disk::measure(&path)?.read);
+            for (contender, rounds) in contenders.iter().zip(&mut rounds) {
+                cold &= cache::forget(std::slice::from_ref(&path))?;
+                rounds.push(contender.read(&path, Duration::from_secs_f64(self.seconds))?);
+            }
         }
-    }
 
-    let floor = median(sequential.iter().copied());
-    record.add(format_args!(
-        "A file of {} MiB. `read` of 4 MiB after the other brings {:.2} GB/s ({}), which is what ratios are to.",
-        (1u64 << args.scale) >> 20,
-        floor / 1e9,
-        range(sequential.iter().map(|rate| rate / 1e9)),
-    ));
-    if !cold {
-        record.add("The page cache could not be made to forget the file: buffered reads are too fast.");
-    }
-    for order in [Order::Scattered, Order::Sequential] {
-        record.add(match order {
-            Order::Scattered => "Scattered:",
-            Order::Sequential => "In sequence:",
-        });
-        let mut table = Table::new(&[
-            "engine",
-            "KiB a read",
-            "at once",
-            "reads/s",
-            "range",
-            "MB/s",
-            "to sequential",
-            "us of processor a read",
-        ]);
-        for (contender, rounds) in contenders
-            .iter()
-            .zip(&rounds)
-            .filter(|(contender, _)| contender.order == order)
-        {
-            let bytes = median(rounds.iter().map(|round| round.bytes_per_second));
-            table.row([
-                contender.engine.title().to_owned(),
-                format!("{}", f64::from(contender.read_bytes) / 1024.0),
-                contender.depth.to_string(),
-                format!("{:.0}", median(rounds.iter().map(|round| round.reads_per_second))),
-                range(rounds.iter().map(|round| round.reads_per_second)),
-                format!("{:.0}", bytes / 1e6),
-                format!("{:.2}", bytes / floor),
-                format!("{:.1}", median(rounds.iter().map(|round| round.processor_us_per_read))),
+        let floor = median(sequential.iter().copied());
+        record.add(format_args!(
+            "A file of {} MiB. Sequential `read` calls of 4 MiB bring {:.2} GB/s ({}); ratios are relative to that.",
+            (1u64 << self.scale) >> 20,
+            floor / 1e9,
+            range(sequential.iter().map(|rate| rate / 1e9)),
+        ));
+        if !cold {
+            record.add("WARM: the file could not be dropped from the page cache, so buffered reads are too fast.");
+        }
+        for order in [Order::Scattered, Order::Sequential] {
+            record.add(match order {
+                Order::Scattered => "Scattered:",
+                Order::Sequential => "In sequence:",
+            });
+            let mut table = Table::new(&[
+                "engine",
+                "KiB a read",
+                "at once",
+                "reads/s",
+                "range",
+                "MB/s",
+                "to sequential",
+                "us of processor a read",
             ]);
+            for (contender, rounds) in contenders
+                .iter()
+                .zip(&rounds)
+                .filter(|(contender, _)| contender.order == order)
+            {
+                let bytes = median(rounds.iter().map(|round| round.bytes_per_second));
+                table.row([
+                    contender.engine.title().to_owned(),
+                    format!("{}", f64::from(contender.read_bytes) / 1024.0),
+                    contender.depth.to_string(),
+                    format!("{:.0}", median(rounds.iter().map(|round| round.reads_per_second))),
+                    range(rounds.iter().map(|round| round.reads_per_second)),
+                    format!("{:.0}", bytes / 1e6),
+                    format!("{:.2}", bytes / floor),
+                    format!("{:.1}", median(rounds.iter().map(|round| round.processor_us_per_read))),
+                ]);
+            }
+            record.add(table);
         }
-        record.add(table);
+        Ok(())
     }
-    record.finish(args.record.as_deref())
 }
 
 fn contenders() -> Vec<Contender> {
@@ -192,7 +192,7 @@ impl Contender {
         let options = Options {
             depth: self.depth,
             read_bytes_max: self.read_bytes.max(PAGE_BYTES),
-            // As deep as it is wide: its threads are what reads at once.
+            // `pread` has one read in flight per thread.
             threads: self.depth,
             direct: self.engine == Engine::Direct,
             ..Options::default()
@@ -226,7 +226,7 @@ impl Contender {
             }
         }
         let seconds = begin.elapsed().as_secs_f64();
-        ensure!(sum > 0, "the file's bytes are random");
+        ensure!(sum > 0, "expected random bytes in the file, found zeros");
         Ok(Round {
             reads_per_second: reads as f64 / seconds,
             bytes_per_second: (reads * u64::from(self.read_bytes)) as f64 / seconds,
@@ -245,7 +245,7 @@ impl Engine {
     }
 }
 
-/// The `number`-th of 2^`bits` places, in an order without a pattern: an invertible function.
+/// The `number`-th of 2^`bits` places in a pseudo-random order: an invertible function.
 fn scattered(number: u64, bits: u32) -> u64 {
     let mask = (1 << bits) - 1;
     let mut z = number;
@@ -261,7 +261,7 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The file of 2^`scale` random bytes; made first if it is not there.
+/// The file of 2^`scale` random bytes; made first if it does not exist.
 fn written(work: &Path, scale: u32) -> Result<PathBuf> {
     let path = work.join(format!("random-{scale}"));
     if !path.exists() {

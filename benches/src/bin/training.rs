@@ -1,14 +1,15 @@
-//! Seconds that training takes for 50 minibatches, all in memory, next to DGL, GraphBolt and PyG.
+//! Seconds for 50 training steps in memory, next to DGL, GraphBolt and PyG.
 //!
-//! Two threads, three layers of GraphSAGE with means, 128 wide, on R-MAT with 128 features a node; fanouts 15, 10, 5, batches of 1024
-//! seeds. Ours is the second epoch of two, over all seeds, so that what is loaded once is not part of it; peers run 50 batches after
-//! three to warm up. Nobody's evaluation counts.
+//! Two threads; GraphSAGE with means, 3 layers, hidden dimension 128; R-MAT with 128 features per node; fanouts 15, 10, 5; batches
+//! of 1024 seeds. Grappa is measured in the second of two epochs over all seeds, so one-time loading does not count. Peers run 50
+//! batches after three to warm up. Evaluation is not measured.
 
 use std::{fmt, path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::Parser;
 use grappa_benches::{
+    bench::{self, Bench, Files},
     child,
     labelled::Labelled,
     machine, peers, programs,
@@ -18,42 +19,35 @@ use grappa_benches::{
     turns::in_turns,
 };
 
-const QUESTION: &str = "How long do 50 steps of training take, from seeds to changed parameters, everything in memory? Three layers of \
-    GraphSAGE-mean, hidden 128, 32 classes, dropout 0.5, Adam, R-MAT of edge factor 16, 128 features of f32, fanouts 15,10,5, batches of \
-    1024, two threads. Medians; contenders take turns.";
 const BATCH: u64 = 1024;
 const BATCHES: u64 = 50;
 
 /// Measure training in memory
 #[derive(Debug, Parser)]
 struct Args {
-    /// The graph has 2^SCALE nodes
+    #[command(flatten)]
+    files: Files,
+    /// The graph has 2^SCALE nodes and takes 8 GB of disk at scale 22
     #[arg(long, default_value_t = 22, value_parser = clap::value_parser!(u32).range(12..))]
     scale: u32,
-    /// A folder for the graph, which is kept: 8 GB at scale 22
-    #[arg(long, value_name = "DIR")]
-    work: PathBuf,
     /// Runs of each contender
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Threads of each contender
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
-    /// Only contenders with this in their names
+    /// Only contenders whose name contains this
     #[arg(long, value_name = "PART", default_value = "")]
     only: String,
-    /// A Python that has DGL with GraphBolt; without it they are left out
+    /// A Python with DGL and GraphBolt; without it they are left out
     #[arg(long, value_name = "PYTHON")]
     dgl_python: Option<PathBuf>,
-    /// A Python that has PyG, with pyg-lib or torch-sparse; without it PyG is left out
+    /// A Python with PyG and pyg-lib or torch-sparse; without it PyG is left out
     #[arg(long, value_name = "PYTHON")]
     pyg_python: Option<PathBuf>,
-    /// Append the result to this page
-    #[arg(long, value_name = "PAGE")]
-    record: Option<PathBuf>,
 }
 
-/// Who trains.
+/// A program that trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contender {
     Ours {
@@ -63,11 +57,11 @@ enum Contender {
     Peer(&'static str),
 }
 
-/// What a run came to.
+/// The figures of a run.
 struct Ran {
-    /// Of 50 batches.
+    /// For 50 batches.
     seconds: f64,
-    /// Ours: of the same batches, what the training loop spent on each stage.
+    /// Grappa only: the time of each stage, for the same batches.
     stages: Option<String>,
     peak_rss_bytes: u64,
 }
@@ -79,50 +73,58 @@ struct Setup<'a> {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    grappa_console::run(|| measure(&args))
+    bench::main::<Args>()
 }
 
-fn measure(args: &Args) -> Result<()> {
-    let programs = programs::build(&["grappa-ingest", "grappa-store", "grappa-train"])?;
-    let command = programs::command_line("training");
-    let mut record = Record::new("Training in memory", QUESTION, &command, &args.work)?;
-    let setup = Setup {
-        args,
-        graph: Labelled::in_folder(&args.work, args.scale, &programs)?,
-        programs,
-    };
-    let contenders: Vec<Contender> = Contender::all(args)
-        .into_iter()
-        .filter(|contender| contender.to_string().contains(&args.only))
-        .collect();
-    if contenders
-        .iter()
-        .any(|contender| contender.to_string().contains("preaggregated"))
-    {
-        training::preaggregate(&setup.programs, &setup.graph.store)?;
+impl Bench for Args {
+    const TITLE: &'static str = "Training in memory";
+    const QUESTION: &'static str = "How long do 50 steps of training take, from seeds to changed parameters, everything in memory? Three layers of \
+        GraphSAGE-mean, hidden 128, 32 classes, dropout 0.5, Adam, R-MAT of edge factor 16, 128 features of f32, fanouts 15,10,5, batches of \
+        1024, two threads. Medians; contenders take turns.";
+
+    fn files(&self) -> &Files {
+        &self.files
     }
-    let load = machine::load()?;
-    let told = |ran: &Ran| format!("{:.2} s", ran.seconds);
-    let runs = in_turns(&contenders, args.runs, |contender| setup.run(*contender), told)?;
-    record.add(table(&contenders, &runs));
-    for (peer, python, needs) in [
-        ("DGL and GraphBolt", &args.dgl_python, "--dgl-python"),
-        ("PyG", &args.pyg_python, "--pyg-python"),
-    ] {
-        if python.is_none() {
-            record.add(format_args!(
-                "Left out: {peer} ({needs}; benches/README.md says how to install them)."
-            ));
+
+    fn measure(&self, record: &mut Record) -> Result<()> {
+        let programs = programs::build(&["grappa-ingest", "grappa-store", "grappa-train"])?;
+        let setup = Setup {
+            args: self,
+            graph: Labelled::in_folder(&self.files.work, self.scale, &programs)?,
+            programs,
+        };
+        let contenders: Vec<Contender> = Contender::all(self)
+            .into_iter()
+            .filter(|contender| contender.to_string().contains(&self.only))
+            .collect();
+        if contenders
+            .iter()
+            .any(|contender| contender.to_string().contains("preaggregated"))
+        {
+            training::preaggregate(&setup.programs, &setup.graph.store)?;
         }
+        let load = machine::load()?;
+        let told = |ran: &Ran| format!("{:.2} s", ran.seconds);
+        let runs = in_turns(&contenders, self.runs, |contender| setup.run(*contender), told)?;
+        record.add(table(&contenders, &runs));
+        for (peer, python, needs) in [
+            ("DGL and GraphBolt", &self.dgl_python, "--dgl-python"),
+            ("PyG", &self.pyg_python, "--pyg-python"),
+        ] {
+            if python.is_none() {
+                record.add(format_args!(
+                    "Left out: {peer} ({needs}; benches/README.md says how to install them)."
+                ));
+            }
+        }
+        record.add(format_args!(
+            "Grappa's figures are of the second epoch, over all {} seeds, scaled to {BATCHES} steps. Its stages are the time that the training loop \
+             spent on each or waited for it. \"Over\" is the ratio to the fastest peer. Load {load} before and {} after.",
+            setup.graph.seed_count,
+            machine::load()?
+        ));
+        Ok(())
     }
-    record.add(format_args!(
-        "Ours are the steps of a whole epoch of {} seeds, the second, as if there were {BATCHES} of them; its stages are what the training loop \
-         spent or waited on each. \"Over\" is to the fastest peer. Load {load} before and {} after.",
-        setup.graph.seed_count,
-        machine::load()?
-    ));
-    record.finish(args.record.as_deref())
 }
 
 fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
@@ -194,7 +196,7 @@ impl Setup<'_> {
         command.args(["--first-hop", first_hop, "--precision", precision]);
         command.args(["--epochs", "2", "--eval-every", "2"]);
         command.args(["--threads", &self.args.threads.to_string()]);
-        let trained = training::train(command, &self.args.work.join("training-run"), None)?;
+        let trained = training::train(command, &self.args.files.work.join("training-run"), None)?;
         let batches = self.graph.seed_count as f64 / BATCH as f64;
         let scale = BATCHES as f64 / batches;
         let stages = trained.stages().map(|seconds| format!("{:.2}", seconds * scale));
@@ -210,7 +212,7 @@ impl Setup<'_> {
             "pyg" => &self.args.pyg_python,
             _ => &self.args.dgl_python,
         };
-        let python = python.as_ref().expect("who measures it has one");
+        let python = python.as_ref().expect("a peer is a contender only if it has a Python");
         let mut command = peers::script(python, "training.py", self.args.threads as usize);
         command.arg(peer);
         let graph = &self.graph;

@@ -29,7 +29,7 @@ const PROGRAMS: [(&str, &str); 16] = [
         "accuracy",
         "--stores WORK --datasets cora --layers 2 --seeds 1 --partitions 1 --first-hop sampled --epochs 1 --jobs 1 --work WORK",
     ),
-    ("flips", "--flips 4 --work WORK/flips"),
+    ("flips", "--flips 4 --work WORK"),
     ("faults", "pairs --pairs 2 --apart 0.5"),
     ("faults", "kills --random 1 --every 25"),
     ("training", "--scale 12 --runs 1 --work WORK"),
@@ -39,7 +39,7 @@ const PROGRAMS: [(&str, &str); 16] = [
     ),
     (
         "bias",
-        "WORK/cora.grappa --layers 2 --hidden 4 --partitions 2 --repartitions 2 --seeds 16 --epochs 1 --threads 2",
+        "WORK/cora.grappa --work WORK --layers 2 --hidden 4 --partitions 2 --repartitions 2 --seeds 16 --epochs 1 --threads 2",
     ),
 ];
 

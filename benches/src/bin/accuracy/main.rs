@@ -1,13 +1,13 @@
-//! Test accuracy of training in isolated partitions, next to training on the whole graph: which part contributes what.
+//! Test accuracy of training in isolated partitions, next to training on the whole graph, and the contribution of each method.
 //!
-//! A grid of runs of `grappa-train`: datasets x layers x variants x seeds. Each run that ends is noted in a file, a JSON object
-//! a line, and is not run again, so that the program can be stopped at any time and goes on where it was; the table is of all
-//! runs noted. Lists of options choose what is run, each with each:
+//! The bench is a grid of runs of `grappa-train`: datasets x layers x variants x seeds. Finished runs are recorded in a file, one
+//! JSON object per line, and are not repeated, so the bench can be stopped at any time and continues when it is run again. The
+//! table has all recorded runs. Options with lists select the runs, in all combinations:
 //!
 //! ```text
 //! accuracy --work DIR                                              halo modes x first hops, sweep, without correction
-//! accuracy --work DIR --schedule fixed --halo stop,history         adds what repartitioning contributes
-//! accuracy --work DIR --halo history --correction batch,node       adds what weights contribute
+//! accuracy --work DIR --schedule fixed --halo stop,history         adds the contribution of repartitioning
+//! accuracy --work DIR --halo history --correction batch,node       adds the contribution of loss weights
 //! ```
 
 mod grid;
@@ -17,7 +17,6 @@ mod table;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
     sync::Mutex,
@@ -27,7 +26,13 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use grappa_benches::{machine, programs, record::Record, stats::median, training};
+use grappa_benches::{
+    bench::{self, Bench, Files},
+    machine, programs,
+    record::Record,
+    stats::median,
+    training,
+};
 use grappa_console::duration;
 
 use self::{
@@ -36,22 +41,15 @@ use self::{
     stores::Stores,
 };
 
-const QUESTION: &str = "Which test accuracy does training in partitions reach that exchange nothing but gradients, next to the same \
-    model trained on the whole graph, and what does each part contribute? GraphSAGE-mean, hidden 128, fanouts 15,10(,5)(,5), 1024 \
-    seeds a step (64 for each of 16 partitions), Adam 0.003, dropout 0.5, undirected graphs; test accuracy, in %, at the best \
-    validation, by exact inference: mean ± standard deviation over seeds (number of seeds), and the difference to unpartitioned \
-    training with a sampled first hop.";
-
 /// Measure test accuracy with and without partitions
 #[derive(Debug, Parser)]
 struct Args {
-    /// A folder for stores and for what the runs came to
-    #[arg(long, value_name = "DIR")]
-    work: PathBuf,
-    /// Where the datasets are, a folder for each
+    #[command(flatten)]
+    files: Files,
+    /// The folder with the datasets, a folder each
     #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data"))]
     data: PathBuf,
-    /// Where DATASET.grappa are, if they are ready, to which first hops are added; else they are made
+    /// A folder with stores DATASET.grappa, to use instead of ingesting datasets; first hops are added to them
     #[arg(long, value_name = "DIR")]
     stores: Option<PathBuf>,
     /// Graphs to train on
@@ -59,84 +57,92 @@ struct Args {
     datasets: Vec<Dataset>,
     #[command(flatten)]
     lists: Lists,
-    /// Runs at a time, of a thread each [default: as many as processors]
+    /// Runs at a time, with one thread each [default: number of processors]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Run no more than so many
+    /// Run at most this many
     #[arg(long, value_name = "N")]
     runs_max: Option<usize>,
-    /// Only say what would be run, and how long it would take
+    /// Print the missing runs and the time that they would take; run nothing
     #[arg(long)]
     plan: bool,
-    /// Append the table to this page
-    #[arg(long, value_name = "PAGE")]
-    record: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    grappa_console::run(|| measure(&args))
+    bench::main::<Args>()
 }
 
-fn measure(args: &Args) -> Result<()> {
-    fs::create_dir_all(&args.work).with_context(|| format!("cannot create {}", args.work.display()))?;
-    let mut state = State::open(&args.work.join("accuracy.jsonl"))?;
-    let wanted = args.lists.runs(&args.datasets);
-    let mut missing: Vec<Run> = wanted.iter().filter(|run| !state.has(run)).cloned().collect();
-    missing.truncate(args.runs_max.unwrap_or(usize::MAX));
-    let jobs = match args.jobs {
-        Some(jobs) => jobs.max(1),
-        None => thread::available_parallelism()?.get(),
-    };
-    eprintln!(
-        "{} runs wanted, {} to be run, {jobs} at a time{}",
-        wanted.len(),
-        missing.len(),
-        match state.expected_seconds(&missing) {
-            Some(seconds) => format!(
-                ", about {} if they take as long as those before",
-                duration(Duration::from_secs_f64(seconds / jobs as f64))
-            ),
-            None => String::new(),
-        }
-    );
-    if args.plan {
-        missing.iter().for_each(|run| println!("{run}"));
-        return Ok(());
+impl Bench for Args {
+    const TITLE: &'static str = "Accuracy";
+    const QUESTION: &'static str = "Which test accuracy does training in partitions reach that exchange nothing but gradients, next to the same \
+        model trained on the whole graph, and what does each part contribute? GraphSAGE-mean, hidden 128, fanouts 15,10(,5)(,5), 1024 \
+        seeds a step (64 for each of 16 partitions), Adam 0.003, dropout 0.5, undirected graphs; test accuracy, in %, at the best \
+        validation, by exact inference: mean ± standard deviation over seeds (number of seeds), and the difference to unpartitioned \
+        training with a sampled first hop.";
+
+    fn files(&self) -> &Files {
+        &self.files
     }
 
-    let load_before = machine::load()?;
-    if !missing.is_empty() {
-        let programs = programs::build(&["grappa-ingest", "grappa-store", "grappa-train"])?;
-        let stores = Stores {
-            programs: &programs,
-            work: &args.work,
-            ready: args.stores.as_deref(),
-            data: &args.data,
+    fn measure(&self, record: &mut Record) -> Result<()> {
+        let mut state = State::open(&self.files.work.join("accuracy.jsonl"))?;
+        let wanted = self.lists.runs(&self.datasets);
+        let mut missing: Vec<Run> = wanted.iter().filter(|run| !state.has(run)).cloned().collect();
+        missing.truncate(self.runs_max.unwrap_or(usize::MAX));
+        let jobs = match self.jobs {
+            Some(jobs) => jobs.max(1),
+            None => thread::available_parallelism()?.get(),
         };
-        let trainings = trainings(missing, &stores)?;
-        run_all(trainings, jobs, &programs, &args.work, &mut state)?;
-    }
-
-    let command = programs::command_line("accuracy");
-    let mut record = Record::new("Accuracy", QUESTION, &command, &args.work)?;
-    for &dataset in &args.datasets {
-        if state.of(dataset).next().is_some() {
-            record.add(format_args!("### {dataset}\n\n{}", table::of(&state, dataset)));
+        eprintln!(
+            "{} runs selected, {} missing, {jobs} at a time{}",
+            wanted.len(),
+            missing.len(),
+            match state.expected_seconds(&missing) {
+                Some(seconds) => format!(
+                    ", about {} if they take as long as earlier ones",
+                    duration(Duration::from_secs_f64(seconds / jobs as f64))
+                ),
+                None => String::new(),
+            }
+        );
+        if self.plan {
+            missing.iter().for_each(|run| println!("{run}"));
+            record.discard();
+            return Ok(());
         }
+
+        let load_before = machine::load()?;
+        if !missing.is_empty() {
+            let programs = programs::build(&["grappa-ingest", "grappa-store", "grappa-train"])?;
+            let stores = Stores {
+                programs: &programs,
+                work: &self.files.work,
+                ready: self.stores.as_deref(),
+                data: &self.data,
+            };
+            let trainings = trainings(missing, &stores)?;
+            run_all(trainings, jobs, &programs, &self.files.work, &mut state)?;
+        }
+
+        for &dataset in &self.datasets {
+            if state.of(dataset).next().is_some() {
+                record.add(format_args!("### {dataset}\n\n{}", table::of(&state, dataset)));
+            }
+        }
+        record.add(format_args!(
+            "{} PyG is quoted from measurements on a machine of this kind: one seed, mini-batches of 1024, evaluation with all neighbours. Load \
+             {load_before} before and {} after.",
+            table::notes(&state),
+            machine::load()?
+        ));
+        Ok(())
     }
-    record.add(format_args!(
-        "{} PyG is quoted from measurements on such a machine: one seed, mini-batches of 1024, evaluation with all neighbours. Load {load_before} before and {} after.",
-        table::notes(&state),
-        machine::load()?
-    ));
-    record.finish(args.record.as_deref())
 }
 
 /// A run, and the store it is on.
 type Training = (Run, PathBuf);
 
-/// The runs whose datasets are there, and their stores, which are made first.
+/// The runs whose datasets exist, with their stores, which are made first.
 fn trainings(missing: Vec<Run>, stores: &Stores) -> Result<Vec<Training>> {
     let mut made = BTreeMap::new();
     for &dataset in missing.iter().map(|run| &run.dataset).collect::<BTreeSet<_>>() {
@@ -154,7 +160,7 @@ fn trainings(missing: Vec<Run>, stores: &Stores) -> Result<Vec<Training>> {
     Ok(missing.into_iter().filter_map(with_store).collect())
 }
 
-/// Runs them, several at a time, and notes each when it has ended.
+/// Runs them, several at a time, and records each when it has finished.
 fn run_all(trainings: Vec<Training>, jobs: usize, programs: &Path, work: &Path, state: &mut State) -> Result<()> {
     let total = trainings.len();
     let begin = Instant::now();
@@ -191,7 +197,7 @@ fn run_all(trainings: Vec<Training>, jobs: usize, programs: &Path, work: &Path, 
     })
 }
 
-/// Trains once.
+/// Trains one run.
 fn train(run: &Run, store: &Path, programs: &Path, out: &Path) -> Result<Ended> {
     let mut command = Command::new(programs.join("grappa-train"));
     command.arg(store).args(run.options());

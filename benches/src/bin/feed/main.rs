@@ -1,8 +1,8 @@
-//! Minibatches a second: sampling alone, with features in memory, and out of core under a limit that counts the page cache.
+//! Minibatches per second: sampling alone, with features in memory, and out of core under a limit that includes the page cache.
 //!
-//! Two cores, R-MAT, 128 values a node, 5 % of the nodes as seeds, fanouts 15, 10, 5, batches of 1024 seeds: DGL's
-//! minibatches, in which every node is expanded again at each hop. Out of core, the limit is below the size of the f32
-//! features, and nothing is cached when a run begins. Peers are GraphBolt, DGL and PyG in memory, and GraphBolt out of core.
+//! Two cores; R-MAT with 128 features per node; 5 % of the nodes as seeds; fanouts 15, 10, 5; batches of 1024 seeds. As in DGL,
+//! every node is expanded again at each hop. Out of core, the limit is below the size of the f32 features, and nothing is cached
+//! when a run begins. Peers are GraphBolt, DGL and PyG in memory, and GraphBolt out of core.
 
 mod peer;
 
@@ -15,71 +15,67 @@ use std::{
 use anyhow::{Context, Result};
 use clap::Parser;
 use grappa_benches::{
+    bench::{self, Bench, Files},
     cache,
     child::{self, Measured},
     disk::Disk,
-    inputs,
+    inputs::{EDGE_FACTOR, SEED},
     limit::MemoryLimit,
     programs,
     record::{Record, Table, mebibytes},
     stats::{median, range},
+    stores,
     turns::in_turns,
 };
 use grappa_console::ByteSize;
 
 use self::peer::{Checked, Peer, PeerRun};
 
-const QUESTION: &str = "How many minibatches a second come with their features, in memory, and out of core under a control group whose \
-    limit counts the page cache? R-MAT, edge factor 16, 128 values a node, seeds 5 % of the nodes, fanouts 15,10,5, batches of 1024. \
-    Medians; contenders take turns.";
 const DIM: u32 = 128;
 
 /// Measure the feature feed in memory and out of core
 #[derive(Debug, Parser)]
 struct Args {
-    /// The graph has 2^SCALE nodes
+    #[command(flatten)]
+    files: Files,
+    /// The graph has 2^SCALE nodes and takes 9 GB of disk at scale 22
     #[arg(long, default_value_t = 22)]
     scale: u32,
-    /// A folder for stores and the peers' arrays, which are kept: 9 GB at scale 22
-    #[arg(long, value_name = "DIR")]
-    work: PathBuf,
     /// Runs of each contender
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Batches of a run: an epoch has 205
     #[arg(long, default_value_t = 205)]
     batches: u64,
-    /// Batches of a peer's run out of core
+    /// Batches of a peer's out-of-core run
     #[arg(long, default_value_t = 5)]
     peer_batches: u64,
-    /// The limit of memory, page cache included
+    /// The memory limit, including the page cache
     #[arg(long, default_value = "1.5GB")]
     limit: ByteSize,
-    /// What of it Grappa is told to use; the rest is for the program itself and cached pages of the graph
+    /// The part of the limit that Grappa is told to use. The rest is for the program itself and cached pages of the graph
     #[arg(long, default_value = "1.2GB")]
     memory: ByteSize,
-    /// A Python that has DGL with GraphBolt; without it they are left out
+    /// A Python with DGL and GraphBolt; without it they are left out
     #[arg(long, value_name = "PYTHON")]
     peers_python: Option<PathBuf>,
-    /// A Python that has PyG, with pyg-lib or torch-sparse; without it PyG is left out
+    /// A Python with PyG and pyg-lib or torch-sparse; without it PyG is left out
     #[arg(long, value_name = "PYTHON")]
     pyg_python: Option<PathBuf>,
-    /// Append the result to this page
-    #[arg(long, value_name = "PAGE")]
-    record: Option<PathBuf>,
 }
 
-/// Who feeds.
+/// A source of minibatches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contender {
-    /// We, without features, with so many threads and the rows of the graph there.
+    /// Grappa without features: threads, and where the adjacency lists are.
     Sampling(usize, &'static str),
-    /// We, all in memory.
+    /// Grappa, everything in memory.
     InMemory,
-    /// We, features of that type, out of core.
+    /// Grappa out of core, with features of this type.
     OutOfCore(&'static str),
-    /// We, out of core, of several partitions.
+    /// Grappa out of core, with this number of partitions.
     Partitions(u32),
+    /// Another library.
     Peer(PeerRun),
 }
 
@@ -91,57 +87,65 @@ struct Setup<'a> {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    grappa_console::run(|| measure(&args))
+    bench::main::<Args>()
 }
 
-fn measure(args: &Args) -> Result<()> {
-    let programs = programs::build(&["grappa-gen", "grappa-store"])?;
-    let command = programs::command_line("feed");
-    let mut record = Record::new("The feature feed", QUESTION, &command, &args.work)?;
-    let (limit, refusal) = match MemoryLimit::new(args.limit.0) {
-        Ok(limit) => (Some(limit), None),
-        Err(why) => (None, Some(why)),
-    };
-    let setup = Setup {
-        args,
-        programs,
-        seeds: seeds(args)?,
-        limit,
-    };
-    let peers = Peer::ALL.map(|peer| peer.check(args.python(peer)));
-    let contenders = setup.contenders(&peers);
-    for dtype in ["f32", "f16", "int8"] {
-        setup.store(dtype)?;
+impl Bench for Args {
+    const TITLE: &'static str = "The feature feed";
+    const QUESTION: &'static str = "How many minibatches a second come with their features, in memory, and out of core under a control group whose \
+        limit counts the page cache? R-MAT, edge factor 16, 128 values a node, seeds 5 % of the nodes, fanouts 15,10,5, batches of 1024. \
+        Medians; contenders take turns.";
+
+    fn files(&self) -> &Files {
+        &self.files
     }
-    let disk = Disk::measure(&largest(&setup.store("f32")?)?)?;
-    let told = |run: &Measured| {
-        run.number("batches_per_second")
-            .map_or_else(|e| e.to_string(), |rate| format!("{rate:.2} batches/s"))
-    };
-    let runs = in_turns(&contenders, args.runs, |contender| setup.run(*contender), told)?;
-    record.add(setup.table(&contenders, &runs, &disk)?);
-    if let Some(why) = refusal {
-        record.add(format_args!("Left out: everything out of core: {why}"));
-    }
-    for Checked { peer, version } in &peers {
-        match version {
-            Ok(version) => record.add(format_args!("{peer}: {version}.")),
-            Err(why) => record.add(format_args!("Left out: {peer}: {why}.")),
+
+    fn measure(&self, record: &mut Record) -> Result<()> {
+        let programs = programs::build(&["grappa-gen", "grappa-store"])?;
+        let (limit, refusal) = match MemoryLimit::new(self.limit.0) {
+            Ok(limit) => (Some(limit), None),
+            Err(why) => (None, Some(why)),
+        };
+        let setup = Setup {
+            args: self,
+            programs,
+            seeds: seeds(self)?,
+            limit,
+        };
+        let peers = Peer::ALL.map(|peer| peer.check(self.python(peer)));
+        let contenders = setup.contenders(&peers);
+        for dtype in ["f32", "f16", "int8"] {
+            setup.store(dtype)?;
         }
+        let disk = Disk::measure(&largest(&setup.store("f32")?)?)?;
+        let told = |run: &Measured| {
+            run.number("batches_per_second")
+                .map_or_else(|e| e.to_string(), |rate| format!("{rate:.2} batches/s"))
+        };
+        let runs = in_turns(&contenders, self.runs, |contender| setup.run(*contender), told)?;
+        record.add(setup.table(&contenders, &runs, &disk)?);
+        if let Some(why) = refusal {
+            record.add(format_args!("Left out: everything out of core: {why}"));
+        }
+        for Checked { peer, version } in &peers {
+            match version {
+                Ok(version) => record.add(format_args!("{peer}: {version}.")),
+                Err(why) => record.add(format_args!("Left out: {peer}: {why}.")),
+            }
+        }
+        record.add(format_args!(
+            "The disk read {} per second sequentially in this run. Limit {}, `--memory {}`. \"Disk\" is the read rate relative to that. Grappa's rates \
+             include filling the empty pool, but not opening the store or, in memory, loading it. Peers hold the graph in memory; in memory they are \
+             timed after three batches. DGL's sampler is used without its loader. PyG's sampler has one thread, so for two threads its loader has \
+             two worker processes. PyG expands a node once, not at each hop, so its batches have fewer edges. Out of core, GraphBolt maps the \
+             features with MADV_RANDOM, samples and gathers with two threads, and runs {} batches.",
+            ByteSize(disk.read as u64),
+            self.limit,
+            self.memory,
+            self.peer_batches
+        ));
+        Ok(())
     }
-    record.add(format_args!(
-        "The disk read {} a second front to back in this run. Limit {}, `--memory {}`. \"Disk\" is bytes read a second over that. Ours \
-         includes filling the pool from nothing; opening the store and, in memory, loading it are not part of the rate. Peers hold the graph \
-         in memory, and in memory are timed after three batches. DGL's sampler is used without its loader. PyG's has one thread, so for two \
-         its loader has two worker processes; it expands a node once, not at each hop, so its batches have fewer edges. Out of core, \
-         GraphBolt maps the features with MADV_RANDOM, samples and gathers with two threads, and runs {} batches.",
-        ByteSize(disk.read as u64),
-        args.limit,
-        args.memory,
-        args.peer_batches
-    ));
-    record.finish(args.record.as_deref())
 }
 
 impl Args {
@@ -169,7 +173,7 @@ impl Contender {
 impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sampling(threads, view) => write!(f, "sampling, rows {view}, {threads} thread(s)"),
+            Self::Sampling(threads, view) => write!(f, "sampling, adjacency lists {view}, {threads} thread(s)"),
             Self::InMemory => f.write_str("in memory, f32, 2 threads"),
             Self::OutOfCore(dtype) => write!(f, "out of core, {dtype}"),
             Self::Partitions(count) => write!(f, "out of core, f32, {count} partitions, 64 seeds each"),
@@ -179,7 +183,7 @@ impl fmt::Display for Contender {
 }
 
 impl Setup<'_> {
-    /// All that can run here, peers next to us.
+    /// All contenders that can run here.
     fn contenders(&self, peers: &[Checked]) -> Vec<Contender> {
         let peers = |threads, features| {
             let able = peers.iter().filter(|checked| checked.version.is_ok());
@@ -208,16 +212,13 @@ impl Setup<'_> {
         contenders
     }
 
-    /// The store with features of that type; made first if it is not there.
+    /// The store with features of this type; made first if it does not exist.
     fn store(&self, dtype: &str) -> Result<PathBuf> {
-        let scale = self.args.scale.to_string();
-        let store = self.args.work.join(format!("feed-{scale}-{dtype}.grappa"));
-        if !store.exists() {
-            let mut command = Command::new(self.programs.join("grappa-gen"));
-            command.args(["rmat", "--scale", &scale, "--edge-factor", "16", "--seed", "1"]);
-            command.args(["--feature-dim", &DIM.to_string(), "--feature-dtype", dtype, "--quiet"]);
-            child::run(command.arg("--out").arg(&store))?;
-        }
+        let scale = self.args.scale;
+        let store = self.args.files.work.join(format!("feed-{scale}-{dtype}.grappa"));
+        let mut command = stores::rmat(&self.programs, scale, EDGE_FACTOR);
+        command.args(["--feature-dim", &DIM.to_string(), "--feature-dtype", dtype]);
+        stores::make_once(&store, command)?;
         Ok(store)
     }
 
@@ -225,7 +226,7 @@ impl Setup<'_> {
         let store = self.store(contender.dtype())?;
         match contender {
             Contender::Peer(run) => return run.run(self),
-            // What is sampled from the mapping is to be in the page cache.
+            // Mapped adjacency lists are sampled from the page cache, not from disk.
             Contender::Sampling(..) => {}
             _ => drop(cache::forget(&cache::files_below(&store)?)?),
         }
@@ -270,10 +271,7 @@ impl Setup<'_> {
     }
 
     fn limited(&self, command: &Command) -> Result<Measured> {
-        self.limit
-            .as_ref()
-            .expect("who runs out of core has a limit")
-            .run(command)
+        self.limit.as_ref().expect("out of core there is a limit").run(command)
     }
 
     fn table(&self, contenders: &[Contender], runs: &[Vec<Measured>], disk: &Disk) -> Result<Table> {
@@ -334,13 +332,13 @@ impl Setup<'_> {
     }
 }
 
-/// The seeds of all contenders: every twentieth node in a random order of their ids, which is that of the store's seed.
+/// The seeds of all contenders: a pseudo-random twentieth of the nodes.
 fn seeds(args: &Args) -> Result<PathBuf> {
-    let path = args.work.join(format!("feed-{}-seeds.txt", args.scale));
+    let path = args.files.work.join(format!("feed-{}-seeds.txt", args.scale));
     let nodes = 1u64 << args.scale;
     // An odd factor makes a permutation of the ids.
     let ids: Vec<String> = (0..nodes / 20)
-        .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(inputs::SEED) % nodes).to_string())
+        .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(SEED) % nodes).to_string())
         .collect();
     fs::write(&path, ids.join("\n")).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)

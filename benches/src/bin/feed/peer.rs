@@ -1,4 +1,4 @@
-//! Peers that make minibatches, by `benches/peers/feed.py`.
+//! Peers that make minibatches with `benches/peers/feed.py`.
 
 use std::{
     fmt, fs,
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::Setup;
 
-/// Batches of a run in memory: rates are steady after few, and peers are slow.
+/// Batches of a run in memory. Rates are steady after few batches, and peers are slow.
 const BATCHES_IN_MEMORY: u64 = 30;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Peer {
 /// Whether a peer can run here.
 pub struct Checked {
     pub peer: Peer,
-    /// Its version, or why it can't run and what would help.
+    /// Its version, or why it can't run, with a remedy.
     pub version: Result<String, String>,
 }
 
@@ -38,14 +38,14 @@ pub struct Checked {
 pub struct PeerRun {
     pub peer: Peer,
     pub threads: usize,
-    /// Where they are.
+    /// Where the features are: `none`, `memory` or `mapped`.
     pub features: &'static str,
 }
 
 impl Peer {
     pub const ALL: [Self; 3] = [Self::GraphBolt, Self::Dgl, Self::Pyg];
 
-    /// What `feed.py` calls it.
+    /// Its name in `feed.py`.
     fn name(self) -> &'static str {
         match self {
             Self::GraphBolt => "graphbolt",
@@ -54,10 +54,10 @@ impl Peer {
         }
     }
 
-    /// Samples a tiny graph with it.
+    /// Tries it on a tiny graph.
     pub fn check(self, python: Option<&Path>) -> Checked {
         let checked = match python {
-            None => Err("there is no Python that has it".to_owned()),
+            None => Err("no Python with it was given".to_owned()),
             Some(python) => peers::check(peers::script(python, "feed.py", 1).args(["check", self.name()])),
         };
         let version = checked
@@ -103,7 +103,7 @@ impl fmt::Display for PeerRun {
 }
 
 impl PeerRun {
-    /// Measures it; mapped features within the limit, after they were forgotten.
+    /// Measures it. Mapped features are read within the limit, from a cold page cache.
     pub fn run(self, setup: &Setup) -> Result<Measured> {
         let folder = self.arrays(setup)?;
         let is_mapped = self.features == "mapped";
@@ -122,9 +122,9 @@ impl PeerRun {
         setup.limited(&command)
     }
 
-    /// The graph's arrays, for all peers; made first if they are not there.
+    /// The graph's arrays, for all peers; made first if they do not exist.
     fn arrays(self, setup: &Setup) -> Result<PathBuf> {
-        let folder = setup.args.work.join(format!("feed-{}-peer", setup.args.scale));
+        let folder = setup.args.files.work.join(format!("feed-{}-peer", setup.args.scale));
         if !folder.join("indptr.npy").exists() {
             fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
             let mut export = Command::new(setup.programs.join("grappa-store"));
@@ -137,7 +137,10 @@ impl PeerRun {
     }
 
     fn script(self, setup: &Setup) -> Command {
-        let python = setup.args.python(self.peer).expect("who measures it has one");
+        let python = setup
+            .args
+            .python(self.peer)
+            .expect("a peer is a contender only if it has a Python");
         peers::script(python, "feed.py", self.threads)
     }
 }

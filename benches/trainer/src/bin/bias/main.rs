@@ -1,18 +1,18 @@
-//! By how much the gradient that isolated partitions come to is off, on average over repartitionings.
+//! The bias of the gradient of isolated partitions, on average over repartitionings.
 //!
-//! At fixed parameters, the exact gradient of the mean loss of the seeds, over all neighbours, is compared with what K partitions make of
-//! it: each computes the gradients of its seeds from what it sees, again over all neighbours, so that nothing is left to chance but
-//! the partitions. With G the exact gradient, and G_1 ... G_S those of S independent repartitionings, of mean M:
+//! Parameters are fixed. The exact gradient of the mean loss of the seeds, over all neighbours, is compared with the gradient of K
+//! partitions. Each partition computes the gradients of its seeds from the edges that it sees, also over all neighbours. So the
+//! partitions are the only randomness. With G the exact gradient, and G_1 ... G_S those of S independent repartitionings, with mean M:
 //!
 //! ```text
 //! relative variance    V = 1/(S-1) sum_s |G_s - M|^2 / |G|^2         of one repartitioning
-//! relative bias        B = sqrt(max(0, |M - G|^2 / |G|^2 - V / S))   of the expectation: what the mean is off by chance is taken away
+//! relative bias        B = sqrt(max(0, |M - G|^2 / |G|^2 - V / S))   of the expectation: the random error of the mean is subtracted
 //! cosine               M.G / (|M| |G|)
 //! ```
 //!
-//! Forms of weighting a seed by its coverage c are compared on the same passes. Those of the trainer are `none`, `batch` and `node`, with
-//! shrinkage; others are candidates that it does not have: `1/c`, which counts more what sees less; and `strata`, which is `node` within each
-//! range of degrees, so that nodes of few neighbours don't vanish.
+//! Loss weights that depend on the coverage c of a seed are compared on the same passes. The trainer has `none`, `batch` and `node`,
+//! with shrinkage. It does not have these candidates: `1/c`, which gives more weight to seeds that see less; and `strata`, which is
+//! `node` within each range of degrees, so that nodes with few neighbours keep their weight.
 
 mod experiment;
 mod forms;
@@ -22,7 +22,8 @@ use std::{path::PathBuf, process::ExitCode, time::Instant};
 use anyhow::Result;
 use clap::Parser;
 use grappa_benches::{
-    machine, programs,
+    bench::{self, Bench, Files},
+    machine,
     record::{Record, Table},
 };
 use grappa_sampling::{partition::Schedule, view::Halo};
@@ -33,93 +34,98 @@ use self::{
     forms::Form,
 };
 
-const QUESTION: &str = "By how much is the expected gradient of isolated partitions off, what does each way of weighting seeds change, and what \
-    does knowing more of halo nodes? Relative bias of the mean over repartitionings, its cosine with the exact gradient, and the relative \
-    variance of one repartitioning; all neighbours, so that only the partitions are left to chance.";
-
 /// Measure the bias of isolated gradients
 #[derive(Debug, Parser)]
 struct Args {
+    #[command(flatten)]
+    files: Files,
     /// A store with features, labels and seeds
     #[arg(value_name = "STORE")]
     store: PathBuf,
     /// Numbers of layers
     #[arg(long, value_delimiter = ',', default_values_t = [2, 3], value_parser = clap::value_parser!(u32).range(1..=4))]
     layers: Vec<u32>,
-    /// Values of a node between layers
+    /// Hidden dimension
     #[arg(long, value_name = "N", default_value_t = 32)]
     hidden: usize,
-    /// Partitions, all of which make a step
+    /// Number of partitions; all of them make a step
     #[arg(long, value_name = "K", default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..))]
     partitions: u32,
-    /// How partitions are made
+    /// Schedule of the partitions
     #[arg(long, default_value = "sweep")]
     schedule: Schedule,
     /// Repartitionings
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(2..))]
     repartitions: u64,
-    /// Seeds: the first so many of the nodes to train on, in the random order of the store
+    /// Number of seeds: the first training nodes in the random order of the store
     #[arg(long, value_name = "N", default_value_t = 1024)]
     seeds: usize,
-    /// Epochs of training, unpartitioned, before the parameters that are looked at
+    /// Epochs of training on the whole graph before the gradients are compared
     #[arg(long, value_name = "EPOCHS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: u64,
-    /// Threads [default: as many as processors]
+    /// Threads [default: number of processors]
     #[arg(long, value_name = "T")]
     threads: Option<usize>,
-    /// Append the result to this page
-    #[arg(long, value_name = "PAGE")]
-    record: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    grappa_console::run(|| measure(&Args::parse()))
+    bench::main::<Args>()
 }
 
-fn measure(args: &Args) -> Result<()> {
-    let work = std::env::temp_dir();
-    let command = programs::command_line("bias").replace("-p grappa-benches", "-p grappa-trainer-benches");
-    let mut record = Record::new("The bias of isolated gradients", QUESTION, &command, &work)?;
-    let load = machine::load()?;
-    let begin = Instant::now();
-    for &layers in &args.layers {
-        let setup = Setup {
-            layers: layers as usize,
-            hidden: args.hidden,
-            partitions: args.partitions,
-            schedule: args.schedule,
-            seeds: args.seeds,
-            epochs: args.epochs,
-            repartitions: args.repartitions,
-            threads: match args.threads {
-                Some(threads) => threads,
-                None => std::thread::available_parallelism()?.get(),
-            },
-        };
-        let experiment = Experiment::new(&args.store, setup)?;
-        record.add(format_args!(
-            "{layers} layers, hidden {}, {} of {} nodes to train on, after {} epochs of training on the whole graph; {} partitions ({}), {} \
-             repartitionings. History is of the epoch before.",
-            args.hidden,
-            experiment.seeds(),
-            experiment.train_nodes(),
-            args.epochs,
-            args.partitions,
-            args.schedule.name(),
-            args.repartitions
-        ));
-        record.add(table(&experiment, layers)?);
+impl Bench for Args {
+    const TITLE: &'static str = "The bias of isolated gradients";
+    const QUESTION: &'static str = "By how much is the expected gradient of isolated partitions off, what does each way of weighting seeds change, and what \
+        does knowing more of halo nodes? Relative bias of the mean over repartitionings, its cosine with the exact gradient, and the relative \
+        variance of one repartitioning; all neighbours, so that only the partitions are left to chance.";
+    const PACKAGE: &'static str = "grappa-trainer-benches";
+
+    fn files(&self) -> &Files {
+        &self.files
     }
-    record.add(format_args!(
-        "\"To none\" is the bias over that of the row `none` with the same halo and first hop; \"to isolation\" over that of halo `stop` with \
-         a sampled first hop and no weights. A bias of 0 beside a variance that is none: what the mean is off by, chance explains. Took {:.0} s; load {load} before and {} after.",
-        begin.elapsed().as_secs_f64(),
-        machine::load()?
-    ));
-    record.finish(args.record.as_deref())
+
+    fn measure(&self, record: &mut Record) -> Result<()> {
+        let load = machine::load()?;
+        let begin = Instant::now();
+        for &layers in &self.layers {
+            let setup = Setup {
+                layers: layers as usize,
+                hidden: self.hidden,
+                partitions: self.partitions,
+                schedule: self.schedule,
+                seeds: self.seeds,
+                epochs: self.epochs,
+                repartitions: self.repartitions,
+                threads: match self.threads {
+                    Some(threads) => threads,
+                    None => std::thread::available_parallelism()?.get(),
+                },
+            };
+            let experiment = Experiment::new(&self.store, setup)?;
+            record.add(format_args!(
+                "{layers} layers, hidden {}, {} of {} nodes to train on, after {} epochs of training on the whole graph; {} partitions ({}), {} \
+                 repartitionings. Historical embeddings are of the previous epoch.",
+                self.hidden,
+                experiment.seeds(),
+                experiment.train_nodes(),
+                self.epochs,
+                self.partitions,
+                self.schedule.name(),
+                self.repartitions
+            ));
+            record.add(table(&experiment, layers)?);
+        }
+        record.add(format_args!(
+            "\"To none\" is the ratio to the bias of the row `none` with the same halo mode and first hop; \"to isolation\" is the ratio to halo \
+             `stop` with a sampled first hop and no loss weights. A bias of 0 with a nonzero variance means that chance explains the error of the \
+             mean. Took {:.0} s; load {load} before and {} after.",
+            begin.elapsed().as_secs_f64(),
+            machine::load()?
+        ));
+        Ok(())
+    }
 }
 
-/// The ways in which a partition may see its halo.
+/// Ways to handle halo nodes.
 fn modes(layers: u32) -> Vec<Mode> {
     let mut modes = Vec::new();
     for preaggregated in [false, true] {
@@ -130,8 +136,8 @@ fn modes(layers: u32) -> Vec<Mode> {
             (Halo::Stop, Keep::Aggregates, "aggregates"),
             (Halo::Stop, Keep::Neighbours { seed: 0 }, "history"),
         ] {
-            // A single layer whose aggregates are known has nothing left to see; what halo nodes remember are aggregates of
-            // layers between the first and the last; and neighbours come with those of the first.
+            // A single layer with pre-aggregated features has no halo. Historical embeddings exist for layers between the
+            // first and the last. Their neighbours need pre-aggregated features.
             let has_neighbours = matches!(history, Keep::Neighbours { .. });
             if (layers == 1 && preaggregated)
                 || (layers < 3 && history != Keep::Nothing)
@@ -150,7 +156,7 @@ fn modes(layers: u32) -> Vec<Mode> {
     modes
 }
 
-/// A ratio, unless it is to what is nothing but rounding.
+/// A ratio, or `-` if the divisor is only rounding error.
 fn ratio(value: f64, to: f64) -> String {
     if to < ROUNDING {
         "-".to_owned()
@@ -159,12 +165,12 @@ fn ratio(value: f64, to: f64) -> String {
     }
 }
 
-/// Relative errors of gradients in f32 that are equal.
+/// Relative difference of f32 gradients that are equal except for rounding.
 const ROUNDING: f64 = 1e-4;
 
 fn table(experiment: &Experiment, layers: u32) -> Result<Table> {
     let mut table = Table::new(&[
-        "halo, first hop, weights",
+        "halo, first hop, loss weights",
         "relative bias",
         "to none",
         "to isolation",
@@ -181,7 +187,7 @@ fn table(experiment: &Experiment, layers: u32) -> Result<Table> {
     }
     let bias = |wanted: &dyn Fn(&Mode) -> bool| {
         let row = rows.iter().find(|(mode, form, _)| *form == Form::None && wanted(mode));
-        row.expect("all modes are there, with and without weights").2.bias
+        row.expect("each mode has a row without loss weights").2.bias
     };
     let isolation = bias(&|mode| mode.name == "stop" && !mode.preaggregated);
     for (mode, form, seen) in &rows {
