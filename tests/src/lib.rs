@@ -28,6 +28,7 @@
 pub mod archive;
 pub mod files;
 pub mod graph;
+pub mod held;
 pub mod kills;
 pub mod npy;
 pub mod pairs;

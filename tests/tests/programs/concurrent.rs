@@ -1,16 +1,11 @@
 //! Two processes on one output: one of them makes it, and the other leaves it alone and says so.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path, process::Command, time::Instant};
 
 use grappa_tests::{
     files::{memory_folder, names_in},
     graph::Graph,
+    held::{self, Held},
     kills::tree_of,
     pairs,
     program::{self, Ran, command, run},
@@ -72,84 +67,70 @@ fn one_of_two_generators_makes_the_store() {
     });
 }
 
-/// A generator that takes long enough to look at what others do meanwhile.
-fn slow(out: &Path) -> Command {
-    generator("20", out)
-}
-
-/// A generator that takes so long that it must be killed.
-fn slower(out: &Path) -> Command {
-    generator("23", out)
-}
-
-fn generator(scale: &str, out: &Path) -> Command {
+fn generator(out: &Path) -> Command {
     let mut command = command("grappa-gen");
-    command
-        .args(["rmat", "--scale", scale, "--threads", "1", "--quiet", "--out"])
-        .arg(out);
+    command.args(["rmat", "--scale", "12", "--quiet", "--out"]).arg(out);
     command
 }
 
-fn spawn_until(command: &mut Command, appears: &Path) -> Child {
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let begin = Instant::now();
-    while !appears.exists() {
-        assert!(
-            begin.elapsed() < Duration::from_secs(60),
-            "{} does not appear",
-            appears.display()
-        );
-        thread::sleep(Duration::from_millis(1));
-    }
-    child
+/// A generator of a store.
+fn chunks(out: &Path) -> Command {
+    let mut command = generator(out);
+    command.args(["--chunks", "4"]);
+    command
 }
 
-fn killed(mut child: Child) {
-    child.kill().unwrap();
-    assert_eq!(child.wait().unwrap().code(), None, "it ended before it was killed");
+/// A generator of a file.
+fn edge_list(out: &Path) -> Command {
+    let mut command = generator(out);
+    command.args(["--as", "tsv"]);
+    command
 }
 
 #[test]
 fn whoever_is_late_hears_who_makes_the_store_and_of_resume_only_when_nobody_does() {
+    if !held::IS_POSSIBLE {
+        grappa_skip::skip!("{}", held::WHY_NOT);
+    }
     let folder = memory_folder();
     let store = folder.path().join("graph.grappa");
-    let child = spawn_until(&mut slower(&store), &folder.path().join("graph.grappa.partial/journal"));
-    let pid = format!("pid {}", child.id());
+    let mut first = Held::before("create chunk-1/edges", &mut chunks(&store));
+    let pid = format!("pid {}", first.id());
     for more in [None, Some("--resume")] {
-        let late: Ran = run(slower(&store).args(more)).failure(&["graph.grappa.partial", "another process", &pid]);
+        let late: Ran = run(chunks(&store).args(more)).failure(&["graph.grappa.partial", "another process", &pid]);
         assert!(!late.stderr.contains("--resume"), "{}", late.stderr);
     }
-    killed(child);
-    run(&mut slower(&store)).failure(&["graph.grappa.partial", "--resume"]);
+    assert!(first.kill());
+    run(&mut chunks(&store)).failure(&["graph.grappa.partial", "--resume"]);
     assert_eq!(names_in(folder.path()), ["graph.grappa.partial"]);
 }
 
 #[test]
 fn two_processes_do_not_write_one_file() {
+    if !held::IS_POSSIBLE {
+        grappa_skip::skip!("{}", held::WHY_NOT);
+    }
     let folder = memory_folder();
     let edges = folder.path().join("edges.tsv");
-    let list = || {
-        let mut command = slow(&edges);
-        command.args(["--as", "tsv"]);
-        command
-    };
-    let mut child = spawn_until(&mut list(), &folder.path().join("edges.tsv.tmp"));
-    run(&mut list()).failure(&["edges.tsv.tmp", "another process"]);
-    assert!(child.wait().unwrap().success(), "the first one is not disturbed");
+    let first = Held::before("sync edges.tsv.tmp", &mut edge_list(&edges));
+    run(&mut edge_list(&edges)).failure(&["edges.tsv.tmp", "another process"]);
+    first.release();
+    first.wait().success();
     let bytes = fs::metadata(&edges).unwrap().len();
     assert!(bytes > 0);
-    run(&mut list()).failure(&["exists"]);
+    run(&mut edge_list(&edges)).failure(&["exists"]);
     assert_eq!(names_in(folder.path()), ["edges.tsv"]);
 }
 
 #[test]
 fn a_file_that_a_killed_process_left_is_replaced() {
+    if !held::IS_POSSIBLE {
+        grappa_skip::skip!("{}", held::WHY_NOT);
+    }
     let folder = memory_folder();
     let edges = folder.path().join("edges.tsv");
-    let mut list = slow(&edges);
-    list.args(["--as", "tsv"]);
-    killed(spawn_until(&mut list, &folder.path().join("edges.tsv.tmp")));
+    assert!(Held::before("sync edges.tsv.tmp", &mut edge_list(&edges)).kill());
     assert_eq!(names_in(folder.path()), ["edges.tsv.tmp"]);
-    run(list.stdout(Stdio::piped()).stderr(Stdio::piped())).success();
+    run(&mut edge_list(&edges)).success();
     assert_eq!(names_in(folder.path()), ["edges.tsv"]);
 }

@@ -4,47 +4,23 @@ use std::{
     fs,
     io::Read,
     path::Path,
-    process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    process::{Command, Stdio},
 };
 
 use grappa_tests::{
     files::{assert_same, files_of, memory_folder, names_in},
     graph::{Graph, GraphFiles},
+    held::{self, Held, wait_until},
     program::{self, Ran, run},
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Starts a command, sends a signal when `is_time`, and returns what the program said and how long it took to end.
-fn interrupt(command: &mut Command, signal: Signal, is_time: impl Fn() -> bool) -> (Ran, Duration) {
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let begin = Instant::now();
-    while !is_time() {
-        assert!(
-            child.try_wait().unwrap().is_none(),
-            "it ended early: {}",
-            stderr(&mut child)
-        );
-        assert!(begin.elapsed() < Duration::from_secs(60), "the moment never comes");
-        thread::sleep(Duration::from_millis(1));
-    }
-    kill_process(Pid::from_child(&child), signal).unwrap();
-    let begin = Instant::now();
-    let code = child.wait().unwrap().code();
-    let took = begin.elapsed();
-    let ran = Ran {
-        code,
-        stdout: String::new(),
-        stderr: stderr(&mut child),
-    };
-    (ran, took)
-}
-
-fn stderr(child: &mut Child) -> String {
-    let mut text = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-    text
+/// Starts a command, sends a signal when the command is about to make `change`, and returns what the program said. The
+/// thread that makes the change never continues.
+fn interrupt(command: &mut Command, signal: Signal, change: &str) -> Ran {
+    let held = Held::before(change, command);
+    held.signal(signal);
+    held.wait()
 }
 
 fn graph_files(folder: &Path) -> GraphFiles {
@@ -70,6 +46,9 @@ fn generator(store: &Path) -> Command {
 
 #[test]
 fn an_interrupted_store_is_completed_by_resume() {
+    if !held::IS_POSSIBLE {
+        grappa_skip::skip!("{}", held::WHY_NOT);
+    }
     let folder = memory_folder();
     let files = graph_files(folder.path());
     let ingest = ingest_of(&files);
@@ -81,7 +60,8 @@ fn an_interrupted_store_is_completed_by_resume() {
         run(&mut command(&whole)).success();
         let store = folder.path().join(format!("{name}.grappa"));
         let partial = store.with_extension("grappa.partial");
-        let (ran, _) = interrupt(&mut command(&store), signal, || partial.join("chunk-0").exists());
+        // Other chunks are made meanwhile, but this one cannot be.
+        let ran = interrupt(&mut command(&store), signal, "create chunk-9/edges");
         assert_eq!(ran.code, Some(code), "{}", ran.stderr);
         let expected = format!("interrupted: what is finished is kept in {}", partial.display());
         assert!(
@@ -100,8 +80,7 @@ fn a_program_that_has_nothing_to_lose_ends_at_once() {
     let store = folder.path().join("graph.grappa");
     run(&mut generator(&store)).success();
     let mut command = program::command("grappa-store");
-    let begin = Instant::now();
-    // A batch for each node takes long enough.
+    // It makes no change to be held before, but a batch for each node takes long: many times what a signal does.
     command.args([
         "sample",
         "--seeds",
@@ -113,20 +92,35 @@ fn a_program_that_has_nothing_to_lose_ends_at_once() {
         "--batches",
         "100000",
     ]);
-    command.arg(&store);
-    let (ran, _) = interrupt(&mut command, Signal::TERM, || {
-        begin.elapsed() > Duration::from_millis(500)
-    });
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(143), "interrupted\n"));
+    command.arg(&store).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    wait_until("a handler of SIGTERM", || catches(child.id(), Signal::TERM));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(
+        (child.wait().unwrap().code(), stderr.as_str()),
+        (Some(143), "interrupted\n")
+    );
+}
+
+/// Whether a process has a handler for a signal.
+fn catches(pid: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+    mask >> (signal.as_raw() - 1) & 1 == 1
 }
 
 #[test]
 fn files_that_are_not_finished_are_removed() {
+    if !held::IS_POSSIBLE {
+        grappa_skip::skip!("{}", held::WHY_NOT);
+    }
     let folder = memory_folder();
     let store = folder.path().join("graph.grappa");
     run(&mut generator(&store)).success();
     let out = folder.path().join("out");
-    let is_begun = || out.exists() && !names_in(&out).is_empty();
     let export = |arguments: &[&str]| {
         let mut command = program::command("grappa-store");
         command.arg("export").arg(&store).args(["--threads", "1"]);
@@ -142,35 +136,46 @@ fn files_that_are_not_finished_are_removed() {
         command
     };
     for (name, mut command) in [
-        ("edges", export(&["--edges", "edges.tsv"])),
-        ("features", export(&["--features", "features.npy"])),
-        ("generated", edges()),
+        ("edges.tsv", export(&["--edges", "edges.tsv"])),
+        ("features.npy", export(&["--features", "features.npy"])),
+        ("edges.tsv", edges()),
     ] {
         fs::create_dir(&out).unwrap();
-        let (ran, took) = interrupt(&mut command, Signal::INT, is_begun);
-        assert_eq!(ran.code, Some(130), "{name}: {}", ran.stderr);
-        assert!(
-            ran.stderr.starts_with("interrupted: removing"),
-            "{name}: {}",
-            ran.stderr
-        );
+        let mut held = Held::before(&format!("create {name}.tmp"), &mut command);
+        held.signal(Signal::INT);
+        let line = held.line();
+        assert!(line.starts_with("interrupted: removing"), "{name}: {line}");
+        // Only now, when it knows of the signal, it makes the file.
+        held.release();
+        wait_until("its end", || held.has_ended());
+        let made = |action: &str| {
+            let change = format!("{action} {}", out.join(format!("{name}.tmp")).display());
+            held.changes().contains(&change)
+        };
+        assert!(made("create") && made("remove"), "{name}: {:?}", held.changes());
+        assert!(!made("sync"), "{name} is complete: {:?}", held.changes());
+        assert_eq!(held.wait().code, Some(130), "{name}");
         assert_eq!(names_in(&out), [""; 0], "{name}");
-        assert!(took < Duration::from_secs(2), "{name}: {took:?}");
         fs::remove_dir(&out).unwrap();
     }
 }
 
 #[test]
 fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
+    if !held::IS_POSSIBLE {
+        grappa_skip::skip!("{}", held::WHY_NOT);
+    }
     let folder = memory_folder();
     let store = folder.path().join("graph.grappa");
-    let partial = store.with_extension("grappa.partial");
     // As `nohup` and shells do for what runs in the background.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' INT; exec \"$@\"", "sh"]);
     let generator = generator(&store);
     command.arg(generator.get_program()).args(generator.get_args());
-    let (ran, _) = interrupt(&mut command, Signal::INT, || partial.join("chunk-0").exists());
+    let held = Held::before("create chunk-9/edges", &mut command);
+    held.signal(Signal::INT);
+    held.release();
+    let ran = held.wait();
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(store.exists());
 }

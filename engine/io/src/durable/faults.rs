@@ -1,9 +1,12 @@
-//! Fault injection: ends the process just before a change of the file system, as SIGKILL at that moment does.
+//! Fault injection: kills the process just before a change of the file system, or holds a thread there.
 //!
-//! Two environment variables steer it, which tests set for the programs that they start:
+//! Environment variables steer it, which tests set for the programs that they start:
 //!
 //! - `GRAPPA_KILL_AT=N`: the process dies before its Nth change, counted from 1;
-//! - `GRAPPA_KILL_LOG=FILE`: each change is noted in the file, one a line, before it is made.
+//! - `GRAPPA_KILL_LOG=FILE`: each change is noted in the file, one a line, before it is made;
+//! - `GRAPPA_HOLD_AT=CHANGE` and `GRAPPA_HOLD=FILE`: the first thread that is about to make the change makes the file, and
+//!   waits until somebody removes it. A change is an action and the end of a path, such as `create chunk-1/edges`. Other
+//!   threads continue, so that the process can handle signals.
 //!
 //! Only builds with debug assertions have this module.
 
@@ -11,12 +14,13 @@ use std::{
     env,
     fs::{self, File, OpenOptions},
     io::Write,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         LazyLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use rustix::process::{Signal, getpid, kill_process};
@@ -24,6 +28,42 @@ use rustix::process::{Signal, getpid, kill_process};
 struct Plan {
     kill_at: Option<u64>,
     log: Option<File>,
+    hold: Option<Hold>,
+}
+
+/// A change that a thread waits before.
+struct Hold {
+    action: String,
+    /// The end of the path.
+    path: PathBuf,
+    /// Is there for as long as the thread waits.
+    file: PathBuf,
+    was_reached: AtomicBool,
+}
+
+impl Hold {
+    fn from_env() -> Option<Self> {
+        let change = env::var("GRAPPA_HOLD_AT").ok()?;
+        let (action, path) = change.split_once(' ').expect("GRAPPA_HOLD_AT is an action and a path");
+        Some(Self {
+            action: action.to_owned(),
+            path: path.into(),
+            file: env::var_os("GRAPPA_HOLD").expect("GRAPPA_HOLD names a file").into(),
+            was_reached: AtomicBool::new(false),
+        })
+    }
+
+    /// Waits if this is the change, for the first time.
+    fn reach(&self, action: &str, path: &Path) {
+        let is_it = action == self.action && path.ends_with(&self.path);
+        if !is_it || self.was_reached.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        File::create(&self.file).expect("GRAPPA_HOLD can be made");
+        while self.file.exists() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 static PLAN: LazyLock<Plan> = LazyLock::new(|| {
@@ -35,12 +75,13 @@ static PLAN: LazyLock<Plan> = LazyLock::new(|| {
             let file = OpenOptions::new().create(true).append(true).open(path);
             file.expect("GRAPPA_KILL_LOG can be written to")
         }),
+        hold: Hold::from_env(),
     }
 });
 
 static REACHED: AtomicU64 = AtomicU64::new(0);
 
-/// Counts a change that is about to be made, and dies if it is the one.
+/// Counts a change that is about to be made, and dies or waits if it is the one.
 pub fn reach(action: &str, path: &Path) {
     let plan = &*PLAN;
     let number = REACHED.fetch_add(1, Ordering::Relaxed) + 1;
@@ -54,6 +95,9 @@ pub fn reach(action: &str, path: &Path) {
         loop {
             thread::park();
         }
+    }
+    if let Some(hold) = &plan.hold {
+        hold.reach(action, path);
     }
 }
 

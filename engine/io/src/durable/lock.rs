@@ -176,11 +176,22 @@ mod tests {
         let held = FolderLock::wait(&path).unwrap();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| FolderLock::of(&path, Patience::Forever).unwrap());
-            thread::sleep(Duration::from_millis(20));
+            while !is_waited_for(&path) {
+                thread::sleep(POLL);
+            }
             fs::rename(&path, &renamed).unwrap();
             drop(held);
             assert!(waiting.join().unwrap().is_none());
         });
+    }
+
+    /// Whether a process waits for the lock: the kernel lists it as `3: -> FLOCK  ADVISORY  WRITE ...`.
+    fn is_waited_for(path: &Path) -> bool {
+        let inode = format!(":{} ", fs::metadata(path).unwrap().ino());
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        locks
+            .lines()
+            .any(|line| line.contains("-> FLOCK") && line.contains(&inode))
     }
 
     #[test]
