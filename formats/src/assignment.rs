@@ -1,31 +1,30 @@
-//! Which partitions see an edge bucket in a super-epoch.
+//! The assignment of edge buckets to partitions for one super-epoch.
 //!
-//! Each chunk is in the *base* of one partition, and in the *variable* part of at most one other. A partition *owns* the
-//! chunks of both, and sees edge bucket (i, j) if it owns chunk i and chunk j. So a bucket (i, j) can be seen by the owners
-//! of chunk i at most: one of its two entries is for the partition whose base has chunk i, the other for the one whose
-//! variable part has it, and either is none if that partition does not own chunk j. On the diagonal, where i = j, the table
-//! says who owns a chunk, and that decides the rest ([`Assignment::from_owners`]).
+//! Each chunk is in the *base* of exactly one partition, and may be in the *variable* part of one other. A partition *owns*
+//! the chunks of both parts. It sees edge bucket (i, j) if it owns chunk i and chunk j. Only the owners of chunk i can see
+//! bucket (i, j), so a bucket has two entries: the partition with chunk i in its base, and the partition with chunk i in its
+//! variable part. An entry is none if that partition does not own chunk j. The diagonal (i, i) lists the owners of each
+//! chunk and determines all other entries ([`Assignment::from_owners`]).
 //!
 //! ```text
-//! meta    offset  bytes  what
+//! meta    offset  bytes  content
 //!              0      8  generation
 //!              8      4  C: number of chunks
 //!             12      4  K: number of partitions
-//!             16      4  D: number of distinct rows
+//!             16      4  D: number of distinct table rows
 //!             20      4  zeros
 //!             24     16  name of the schedule, ASCII, then zeros
-//! payload    4*i      4  which of the distinct rows is row i of the table, the buckets (i, 0..C)
-//!   4*C + 2*w*(d*C+j)  w  distinct row d, bucket j: the partition with its destinations in the base; all ones: none
-//!                  +w  w  the partition with its destinations in the variable part; all ones: none
+//! payload    4*i      4  number of the distinct table row that is row i, the buckets (i, 0..C)
+//!   4*C + 2*w*(d*C+j)  w  distinct table row d, bucket j: the partition with chunk i in its base; all ones: none
+//!                  +w  w  the partition with chunk i in its variable part; all ones: none
 //!                         w is 2 if K < 65,535, else 4
 //! ```
 //!
-//! Destination chunks with the same owners share a row, so a table of C x C takes the space of as many rows as there
-//! are groups of chunks. Distinct rows are numbered in the order in which the table first uses them: the same table is
-//! always the same bytes.
+//! Destination chunks with the same owners have the same table row, which is stored once. So the table takes C entries per
+//! group of chunks instead of C x C. Distinct rows are numbered in order of first use, so equal tables have equal bytes.
 //!
-//! Assignments are written by repartitioning, one file a generation. The text file `CURRENT` beside them names the
-//! generation that counts, and is replaced by renaming another over it.
+//! Each repartitioning writes one file, the next generation. The text file `CURRENT` names the generation in use, and is
+//! replaced by a rename.
 
 use std::collections::HashMap;
 
@@ -44,36 +43,46 @@ const NONE: u32 = u32::MAX;
 /// The partitions that see an edge bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Serves {
-    /// The partition that has its destinations in the base, if that one has its sources at all.
+    /// The partition whose base has the destinations, if it also owns the sources.
     pub base: Option<PartitionId>,
-    /// The partition, another one, that has its destinations in the variable part, if that one has its sources at all.
+    /// The partition whose variable part has the destinations, if it also owns the sources. Never the same as `base`.
     pub variable: Option<PartitionId>,
 }
 
 /// The partitions that own a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owners {
-    /// The partition in whose base it is.
+    /// The partition whose base has the chunk.
     pub base: PartitionId,
-    /// The partition, another one, in whose variable part it is.
+    /// The partition whose variable part has the chunk, if any. Never the same as `base`.
     pub variable: Option<PartitionId>,
 }
 
-/// Edge bucket -> partitions, for one super-epoch.
+/// The partitions that see each edge bucket, for one super-epoch.
+///
+/// ```
+/// use grappa_formats::{ChunkId, PartitionId, assignment::{Assignment, Owners}};
+///
+/// // Two chunks, each in the base of one partition. No partition sees the edges between them.
+/// let owners = [0, 1].map(|partition| Owners { base: PartitionId(partition), variable: None });
+/// let assignment = Assignment::from_owners(1, 2, "fixed", &owners);
+/// assert_eq!(assignment.bucket(ChunkId(0), ChunkId(0)).base, Some(PartitionId(0)));
+/// assert_eq!(assignment.bucket(ChunkId(0), ChunkId(1)).base, None);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
     generation: u64,
     chunks: u32,
     partitions: u32,
     schedule: String,
-    /// For each destination chunk, which of the rows is its.
+    /// For each destination chunk, the number of its distinct table row.
     row_of: Vec<u32>,
-    /// Distinct rows, one after another: base and variable of each bucket, `NONE` for none.
+    /// The distinct table rows, one after another: base and variable entry of each bucket, `NONE` for none.
     rows: Vec<[u32; 2]>,
 }
 
 impl Assignment {
-    /// Generation 0: one partition that owns everything. For a store that was not partitioned.
+    /// Generation 0 of a store that was not partitioned: one partition owns everything.
     ///
     /// # Panics
     /// If there are no chunks.
@@ -89,12 +98,12 @@ impl Assignment {
         }
     }
 
-    /// The assignment that follows from who owns each chunk: a partition sees the buckets between the chunks it owns.
+    /// The assignment with these owners of chunks: a partition sees the buckets between the chunks it owns.
     ///
-    /// Takes the time and the space of the table: C buckets for each group of chunks with the same owners.
+    /// Time and space are those of the table: C buckets for each group of chunks with the same owners.
     ///
     /// # Panics
-    /// As [`Assignment::from_fn`].
+    /// As for [`Assignment::from_fn`].
     pub fn from_owners(generation: u64, partitions: u32, schedule: &str, owners: &[Owners]) -> Self {
         let (mut row_of, mut rows) = (Vec::with_capacity(owners.len()), Vec::new());
         let mut distinct: HashMap<Owners, u32> = HashMap::new();
@@ -121,12 +130,12 @@ impl Assignment {
         }
     }
 
-    /// The assignment in which bucket (i, j) serves `serves(i, j)`, whatever that is. For tests: a table is one that
-    /// partitions can be made from if it passes [`Assignment::check_owners`].
+    /// The assignment in which bucket (i, j) serves `serves(i, j)`. For tests: the result is usable for partitions only if it
+    /// passes [`Assignment::check_owners`].
     ///
     /// # Panics
-    /// If there are no chunks or no partitions, 2^32 - 1 partitions, a partition that is not below their number or
-    /// that a bucket serves twice, or the schedule's name is not 1 to 16 of a-z, 0-9 and `-`.
+    /// If the number of chunks or partitions is 0, there are 2^32 - 1 partitions, a partition does not exist, a bucket serves
+    /// a partition twice, or the name of the schedule is not 1 to 16 characters of a-z, 0-9 and `-`.
     pub fn from_fn(
         generation: u64,
         chunks: u32,
@@ -166,7 +175,7 @@ impl Assignment {
         }
     }
 
-    /// Counts the repartitionings.
+    /// The generation: the number of repartitionings before this one.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -181,12 +190,12 @@ impl Assignment {
         self.partitions
     }
 
-    /// What made the assignment, such as `whole`, `sweep`, `shuffle` or `fixed`.
+    /// The name of the schedule that made the assignment, such as `whole`, `sweep`, `shuffle` or `fixed`.
     pub fn schedule(&self) -> &str {
         &self.schedule
     }
 
-    /// What edge bucket (i, j), with destinations in chunk `i` and sources in chunk `j`, serves.
+    /// The partitions that see edge bucket (i, j), with destinations in chunk `i` and sources in chunk `j`.
     ///
     /// # Panics
     /// If there is no such chunk.
@@ -199,7 +208,7 @@ impl Assignment {
         Serves { base, variable }
     }
 
-    /// The partitions that own a chunk, as the table says it: which see the bucket from the chunk to itself.
+    /// The owners of a chunk according to the table: the partitions that see the bucket from the chunk to itself.
     ///
     /// # Panics
     /// If there is no such chunk.
@@ -207,9 +216,8 @@ impl Assignment {
         self.bucket(chunk, chunk)
     }
 
-    /// Fails unless the table follows from who owns each chunk, and each is in the base of one partition.
-    ///
-    /// Takes the time of the table.
+    /// Fails unless each chunk is in the base of a partition, and the table is the one that follows from the owners of the
+    /// chunks. Reads the table once.
     pub fn check_owners(&self) -> Result<()> {
         let wrong = |row: u32, j: usize, what: String| {
             let cell = u64::from(row) * u64::from(self.chunks) + j as u64;
@@ -232,7 +240,8 @@ impl Assignment {
                 }
             }
         }
-        // Chunks with the same owners have the same row, and no others can: each row is compared once, or is wrong.
+        // Chunks share a table row exactly if they have the same owners. So comparing a row for the first of its chunks
+        // suffices; a later chunk with other owners is compared too, and fails.
         let mut checked: Vec<Option<Owners>> = vec![None; self.rows.len() / self.chunks as usize];
         for (i, &row) in self.row_of.iter().enumerate() {
             if checked[row as usize].replace(owners[i]) == Some(owners[i]) {
@@ -258,7 +267,7 @@ impl Assignment {
         Ok(())
     }
 
-    /// The bytes of the file `assignments/<generation>`, and their digest.
+    /// Encodes the file `assignments/<generation>`. Returns its bytes and its digest.
     pub fn encode(&self) -> (Vec<u8>, u64) {
         let distinct = (self.rows.len() / self.chunks as usize) as u32;
         let mut meta = Vec::with_capacity(META_BYTES);
@@ -280,7 +289,7 @@ impl Assignment {
         container::encode_file(FileKind::ASSIGNMENT, meta, &payload)
     }
 
-    /// Decodes and fully checks the bytes of the file `assignments/<generation>` of a store of `chunks` chunks.
+    /// Decodes and fully checks the file `assignments/<generation>` of a store with `chunks` chunks.
     pub fn decode(file: &[u8], generation: u64, chunks: u32) -> Result<Self> {
         let (header, payload) = container::decode_file(file, FileKind::ASSIGNMENT)?;
         let (mut assignment, distinct) = Self::decode_meta(&header)?;
@@ -288,8 +297,8 @@ impl Assignment {
             return Err(FormatError::invalid(
                 HEADER_BYTES as u64,
                 format!(
-                    "the assignment is generation {} of {} chunks, but in the place of generation {generation} of \
-                     {chunks}; were files swapped?",
+                    "the assignment is generation {} of {} chunks, expected generation {generation} of {chunks}; were files \
+                     swapped?",
                     assignment.generation, assignment.chunks
                 ),
             ));
@@ -306,7 +315,7 @@ impl Assignment {
                 return Err(FormatError::invalid(
                     header.payload_offset + 4 * i as u64,
                     format!(
-                        "row {i} of the assignment is number {row} of {distinct}, of which {used} were used before"
+                        "table row {i} is distinct row {row} of {distinct}, but only the first {used} are in use so far"
                     ),
                 ));
             }
@@ -316,7 +325,7 @@ impl Assignment {
         if used != distinct {
             return Err(FormatError::invalid(
                 header.payload_offset,
-                format!("the assignment has {distinct} rows and uses {used}"),
+                format!("the assignment has {distinct} distinct table rows but uses only {used}"),
             ));
         }
         assignment.rows.reserve_exact(cells.len() / (2 * width));
@@ -333,7 +342,7 @@ impl Assignment {
                 return Err(FormatError::invalid(
                     header.payload_offset + 4 * chunks + (2 * width * n) as u64,
                     format!(
-                        "row {} of the assignment gives bucket {} to partitions {} and {} of {partitions}",
+                        "distinct table row {} gives bucket {} to partitions {} and {} of {partitions}",
                         n as u64 / chunks,
                         n as u64 % chunks,
                         cell[0],
@@ -346,7 +355,7 @@ impl Assignment {
         Ok(assignment)
     }
 
-    /// What the meta says: an assignment without its table, and the number of distinct rows.
+    /// Decodes the meta: an assignment without its table, and the number of distinct table rows.
     fn decode_meta(header: &Header) -> Result<(Self, u32)> {
         let mut fields = Fields::of(header, META_BYTES)?;
         let generation = fields.u64();
@@ -358,7 +367,9 @@ impl Assignment {
         if chunks == 0 || partitions == 0 || partitions == NONE || distinct == 0 || distinct > chunks {
             return Err(FormatError::invalid(
                 at,
-                format!("{chunks} chunks, {partitions} partitions and {distinct} rows make no assignment"),
+                format!(
+                    "{chunks} chunks, {partitions} partitions and {distinct} distinct table rows make no assignment"
+                ),
             ));
         }
         let length = padded.iter().position(|&byte| byte == 0).unwrap_or(SCHEDULE_BYTES);
@@ -367,7 +378,7 @@ impl Assignment {
         if !is_schedule(name) || zeros.iter().any(|&byte| byte != 0) {
             return Err(FormatError::invalid(
                 schedule_at,
-                format!("no schedule is named {schedule:?}"),
+                format!("{schedule:?} is not a valid name of a schedule"),
             ));
         }
         let assignment = Self {
@@ -382,24 +393,24 @@ impl Assignment {
     }
 }
 
-/// The text file `assignments/CURRENT`: `generation <decimal> <XXH3-64 of what is before the last space, 16 hexadecimal digits>` and
-/// a line feed.
+/// The text file `assignments/CURRENT`: `generation <decimal> <checksum>` and a line feed. The checksum is the XXH3-64 of
+/// the text before the last space, in 16 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Current {
-    /// The assignment that counts is `assignments/<generation>`.
+    /// The generation in use. Its file is `assignments/<generation>`.
     pub generation: u64,
 }
 
 impl Current {
-    /// The bytes of the file.
+    /// Encodes the file.
     pub fn encode(&self) -> String {
         let said = format!("generation {}", self.generation);
         format!("{said} {:016x}\n", xxh3_64(said.as_bytes()))
     }
 
-    /// Decodes and checks the bytes of the file.
+    /// Decodes and checks the file.
     pub fn decode(file: &[u8]) -> Result<Self> {
-        // It is right if it is what would be written for the generation that it seems to name.
+        // The file is valid if encoding the generation that it names gives the same bytes.
         let generation = std::str::from_utf8(file)
             .ok()
             .and_then(|line| line.split(' ').nth(1)?.parse().ok());
@@ -407,21 +418,23 @@ impl Current {
             Some(current) if current.encode().as_bytes() == file => Ok(current),
             _ => Err(FormatError::invalid(
                 0,
-                "CURRENT must be the line `generation <number> <checksum>`, and its checksum must be right; write it \
-                 anew with the generation that is to count",
+                "CURRENT must be the line `generation <number> <checksum>` with a matching checksum; write it again with \
+                 the generation to use",
             )),
         }
     }
 }
 
-/// Which of the owners of a destination, `NONE` for none, own the source too.
+/// The owners of a destination chunk that also own the source chunk, `NONE` for the others.
 fn seen(of_destination: [u32; 2], of_source: &Owners) -> [u32; 2] {
     let owns = |p: u32| p == of_source.base.0 || of_source.variable.is_some_and(|variable| p == variable.0);
     of_destination.map(|p| if owns(p) { p } else { NONE })
 }
 
+/// Checks the arguments of a new assignment.
+///
 /// # Panics
-/// If no assignment has this shape.
+/// If they are invalid.
 fn check_shape(chunks: u64, partitions: u32, schedule: &str) {
     assert!(
         (1..=u64::from(u32::MAX)).contains(&chunks) && (1..NONE).contains(&partitions),
@@ -430,7 +443,7 @@ fn check_shape(chunks: u64, partitions: u32, schedule: &str) {
     assert!(is_schedule(schedule.as_bytes()), "a schedule named {schedule:?}");
 }
 
-/// An entry of the table, for people.
+/// Displays an entry of the table.
 struct Entry(u32);
 
 impl std::fmt::Display for Entry {
@@ -442,11 +455,12 @@ impl std::fmt::Display for Entry {
     }
 }
 
+/// Bytes per entry of the table.
 fn entry_bytes(partitions: u32) -> usize {
     if partitions < 0xffff { 2 } else { 4 }
 }
 
-/// Whether a bucket can serve these: partitions that exist, and no partition twice.
+/// Whether the entries of a bucket are valid: the partitions exist, and none is named twice.
 fn is_cell([base, variable]: [u32; 2], partitions: u32) -> bool {
     let is_entry = |p| p == NONE || p < partitions;
     is_entry(base) && is_entry(variable) && (base != variable || base == NONE)

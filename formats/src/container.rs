@@ -1,7 +1,7 @@
-//! The file around every payload: header, payload, table of checksums.
+//! Container files: a header, a payload, and a table of checksums.
 //!
 //! ```text
-//! offset  bytes  what
+//! offset  bytes  content
 //!      0      8  magic 89 'GRAPPA' 0A
 //!      8      4  kind, four ASCII letters ("ROWS", "FEAT", ...)
 //!     12      4  format version
@@ -9,20 +9,21 @@
 //!     24      8  L: payload length
 //!     32      4  M: meta length
 //!     36      4  B: checksum block length
-//!     40      8  XXH3-64 of bytes 64..P (meta and the zeros after it)
+//!     40      8  XXH3-64 of bytes 64..P (the meta and the zeros after it)
 //!     48      8  XXH3-64 of the checksum table
 //!     56      8  XXH3-64 of bytes 0..56: the file's digest
-//!     64      M  meta, whose layout depends on the kind
+//!     64      M  meta; its layout depends on the kind
 //!   64+M         zeros up to P
 //!      P      L  payload
 //!    P+L  8*ceil(L/B)  checksum table: XXH3-64 of each B bytes of payload
 //! ```
 //!
-//! All integers are little-endian. Every byte of the file is covered by exactly one checksum, and the digest covers the
-//! other checksums, so it stands for the whole file; the manifest records it. Opening reads the header and compares
-//! the length of the file; only [`Header::check_block`] looks at the payload.
+//! All integers are little-endian. Exactly one checksum covers each byte of the file, and the digest covers the other
+//! checksums. So the digest identifies the whole file; the manifest records it. Opening a file reads the header and checks
+//! the length of the file. Payload blocks are checked when they are read ([`Header::check_block`]).
 //!
-//! A writer streams: it feeds the payload to a [`BlockHasher`], appends the table, and writes the header last.
+//! Writers stream: they pass the payload to a [`BlockHasher`], append the table, and write the header last.
+//! [`encode_file`] and [`decode_file`] do everything in memory, for small files.
 
 use std::{fmt, ops::Range};
 
@@ -30,58 +31,58 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::{FormatError, Result};
 
-/// What every container file starts with. The first byte is no ASCII, the last a line feed, so that transfers as text
-/// break it visibly.
+/// The first bytes of every container file. The first byte is not ASCII and the last one is a line feed, so a transfer in
+/// text mode damages them.
 pub const MAGIC: [u8; 8] = *b"\x89GRAPPA\n";
 
-/// The format version this code writes, and the newest it reads.
+/// The format version that this crate writes, and the newest one that it reads.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// Length of the fixed part of the header in bytes.
 pub const HEADER_BYTES: usize = 64;
 
-/// Payload bytes per checksum in files that are read whole.
+/// Payload bytes per checksum in files that are read as a whole.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
-/// The longest checksum block a reader must expect, so that it may allocate one.
+/// The maximum length of a checksum block, so that readers may allocate one.
 pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
 
-/// The latest start of the payload a reader must expect, so that it may allocate what comes before.
+/// The maximum start of the payload, so that readers may allocate the bytes before it.
 pub const PREFIX_BYTES_MAX: u64 = 16 << 20;
 
-/// Length of a page. In files that are read at random, the payload starts at a multiple of it and each page has its own
-/// checksum, so that a reader checks a page that it touches and reads no other page for that.
+/// Length of a page in bytes. In files with random reads, the payload starts at a multiple of it and each page has a
+/// checksum. A reader can therefore check the pages that it needs without reading others.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// What a container file holds.
+/// The kind of a container file, four ASCII letters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileKind(pub [u8; 4]);
 
 impl FileKind {
     /// `manifest`.
     pub const MANIFEST: Self = Self(*b"MANI");
-    /// `chunk-<i>/edges`: the rows of a chunk.
+    /// `chunk-<i>/edges`: the adjacency lists of a chunk.
     pub const ROWS: Self = Self(*b"ROWS");
-    /// `chunk-<i>/degrees`: where each row starts and how long it is.
+    /// `chunk-<i>/degrees`: start and degree of each adjacency list.
     pub const DEGREES: Self = Self(*b"DEGR");
-    /// `chunk-<i>/weights`: one f32 an edge.
+    /// `chunk-<i>/weights`: edge weights, one f32 per edge.
     pub const WEIGHTS: Self = Self(*b"WGHT");
-    /// `chunk-<i>/features` and `aggregates/<kind>/chunk-<i>`: one vector a node.
+    /// `chunk-<i>/features` and `aggregates/<kind>/chunk-<i>`: one vector per node.
     pub const FEATURES: Self = Self(*b"FEAT");
-    /// `chunk-<i>/labels`: one label, or one set of labels, a node.
+    /// `chunk-<i>/labels`: one class, or one set of classes, per node.
     pub const LABELS: Self = Self(*b"LABL");
     /// `splits/<name>.roaring`: a set of nodes.
     pub const SPLIT: Self = Self(*b"SPLT");
     /// `ids/dictionary`: the external ids, sorted.
     pub const DICTIONARY: Self = Self(*b"DICT");
-    /// `ids/order`: the node at each rank and the rank of each node.
+    /// `ids/order`: the node permutation, as a table in both directions.
     pub const ORDER: Self = Self(*b"ORDR");
-    /// `assignments/<generation>`: edge bucket to partitions.
+    /// `assignments/<generation>`: the partitions that see each edge bucket.
     pub const ASSIGNMENT: Self = Self(*b"ASGN");
-    /// `aggregates/<kind>/index`: which files hold pre-aggregated features.
+    /// `aggregates/<kind>/index`: the files with pre-aggregated features.
     pub const AGGREGATES: Self = Self(*b"AGGR");
 
-    /// Whether readers of such files want single pages of the payload.
+    /// Whether readers need single pages of the payload.
     fn is_read_at_random(self) -> bool {
         let whole = [Self::MANIFEST, Self::SPLIT, Self::ASSIGNMENT, Self::AGGREGATES];
         !whole.contains(&self)
@@ -96,7 +97,7 @@ impl FileKind {
         }
     }
 
-    /// The payload of new files of this kind starts at a multiple of so many bytes.
+    /// Alignment of the payload in new files of this kind, in bytes.
     pub fn payload_align(self) -> u64 {
         if self.is_read_at_random() { PAGE_BYTES } else { 64 }
     }
@@ -117,27 +118,27 @@ impl fmt::Debug for FileKind {
 /// The decoded header of a container file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// What the file holds.
+    /// The kind of the file.
     pub kind: FileKind,
-    /// Where the payload starts, in bytes from the start of the file.
+    /// Start of the payload, in bytes from the start of the file.
     pub payload_offset: u64,
     /// Length of the payload in bytes.
     pub payload_bytes: u64,
     /// Payload bytes per checksum.
     pub block_bytes: u32,
-    /// The kind's own description of its payload.
+    /// The description of the payload, in the layout of the kind.
     pub meta: Vec<u8>,
     /// XXH3-64 of the checksum table.
     pub table_checksum: u64,
 }
 
 impl Header {
-    /// Where the payload of a new file of this kind with `meta_bytes` of meta starts.
+    /// Start of the payload in a new file of this kind with `meta_bytes` bytes of meta.
     pub fn payload_offset(kind: FileKind, meta_bytes: usize) -> u64 {
         (HEADER_BYTES as u64 + meta_bytes as u64).next_multiple_of(kind.payload_align())
     }
 
-    /// The bytes before the payload: header, meta, zeros; `payload_offset` of them.
+    /// Encodes the `payload_offset` bytes before the payload: header, meta and zeros.
     ///
     /// # Panics
     /// If the meta does not fit before the payload.
@@ -165,9 +166,10 @@ impl Header {
         bytes
     }
 
-    /// How many bytes from the start of the file [`Header::decode`] needs, given the first [`HEADER_BYTES`] of them.
+    /// The number of bytes, from the start of the file, that [`Header::decode`] needs. `fixed` is the first
+    /// [`HEADER_BYTES`] bytes.
     ///
-    /// Checks magic, version and header checksum, so that a length that is believed is one that was written.
+    /// Checks magic bytes, version and header checksum first, so a damaged length is an error.
     pub fn prefix_bytes(fixed: &[u8; HEADER_BYTES]) -> Result<u64> {
         let magic: [u8; 8] = array(fixed, 0);
         if magic != MAGIC {
@@ -205,10 +207,10 @@ impl Header {
         Ok(payload_offset)
     }
 
-    /// Decodes the header from the start of a file of `file_bytes` bytes, and checks all of it: magic, version, kind,
-    /// checksums of header and meta, and the length of the file.
+    /// Decodes and fully checks the header of a file of `file_bytes` bytes: magic bytes, version, kind, checksums of header
+    /// and meta, and the length of the file.
     ///
-    /// `prefix` holds at least the bytes before the payload ([`Header::prefix_bytes`]).
+    /// `prefix` is the start of the file, at least up to the payload ([`Header::prefix_bytes`]).
     pub fn decode(prefix: &[u8], kind: FileKind, file_bytes: u64) -> Result<Self> {
         let Some(fixed) = prefix.first_chunk::<HEADER_BYTES>() else {
             return Err(FormatError::Length {
@@ -268,7 +270,7 @@ impl Header {
         })
     }
 
-    /// The number that stands for the whole file: the checksum of a header that holds the other checksums.
+    /// The digest of the file: the checksum of the header, which contains the other checksums.
     pub fn digest(&self) -> u64 {
         let bytes = self.encode();
         u64_at(bytes.first_chunk::<HEADER_BYTES>().expect("a header is longer"), 56)
@@ -279,26 +281,26 @@ impl Header {
         self.payload_bytes.div_ceil(u64::from(self.block_bytes))
     }
 
-    /// The bytes of block `index` in the payload.
+    /// The byte range of block `index` in the payload.
     pub fn block(&self, index: u64) -> Range<u64> {
         let block_bytes = u64::from(self.block_bytes);
         let start = index * block_bytes;
         start..self.payload_bytes.min(start + block_bytes)
     }
 
-    /// Where the checksum table starts, in bytes from the start of the file.
+    /// Start of the checksum table, in bytes from the start of the file.
     pub fn table_offset(&self) -> u64 {
         self.payload_offset + self.payload_bytes
     }
 
-    /// Length of the whole file in bytes; `None` if that overflows, which no written file does.
+    /// Length of the whole file in bytes. `None` if it overflows, which only happens for damaged headers.
     pub fn file_bytes(&self) -> Option<u64> {
         self.payload_offset
             .checked_add(self.payload_bytes)?
             .checked_add(self.blocks().checked_mul(8)?)
     }
 
-    /// Checks the checksum table itself.
+    /// Checks the checksum table against the header.
     pub fn check_table(&self, table: &[u8]) -> Result<()> {
         let found = xxh3_64(table);
         if found != self.table_checksum {
@@ -312,7 +314,7 @@ impl Header {
         Ok(())
     }
 
-    /// Checks one block of payload, `bytes`, against its entry in the table.
+    /// Checks `bytes`, block `index` of the payload, against its entry in the checksum table.
     ///
     /// # Panics
     /// If the table has no entry for block `index`.
@@ -333,7 +335,7 @@ impl Header {
     }
 }
 
-/// Computes the checksum table of a payload that arrives in pieces of any size.
+/// Computes the checksum table of a payload that arrives in pieces of any length.
 pub struct BlockHasher {
     block_bytes: usize,
     current: Xxh3,
@@ -343,7 +345,7 @@ pub struct BlockHasher {
 }
 
 impl BlockHasher {
-    /// A hasher of an empty payload, with a checksum for each `block_bytes`.
+    /// A hasher for a new payload, with one checksum per `block_bytes` bytes.
     ///
     /// # Panics
     /// If `block_bytes` is not in `1..=BLOCK_BYTES_MAX`.
@@ -387,12 +389,12 @@ impl BlockHasher {
         self.current_bytes = 0;
     }
 
-    /// Payload bytes so far.
+    /// Number of payload bytes so far.
     pub fn payload_bytes(&self) -> u64 {
         self.payload_bytes
     }
 
-    /// The header that goes before the payload, and the table that goes after it.
+    /// Ends the payload. Returns the header that precedes it and the table that follows it.
     pub fn finish(mut self, kind: FileKind, meta: Vec<u8>, payload_offset: u64) -> (Header, Vec<u8>) {
         if self.current_bytes > 0 {
             self.end_block();
@@ -409,7 +411,17 @@ impl BlockHasher {
     }
 }
 
-/// A whole container file in memory, for payloads that are small. Returns the file and its digest.
+/// Encodes a container file in memory, for small payloads. Returns its bytes and its digest.
+///
+/// ```
+/// use grappa_formats::container::{FileKind, decode_file, encode_file};
+///
+/// let (file, digest) = encode_file(FileKind::SPLIT, b"meta".to_vec(), b"payload");
+/// let (header, payload) = decode_file(&file, FileKind::SPLIT)?;
+/// assert_eq!((&header.meta[..], payload), (&b"meta"[..], &b"payload"[..]));
+/// assert_eq!(header.digest(), digest);
+/// # Ok::<(), grappa_formats::FormatError>(())
+/// ```
 pub fn encode_file(kind: FileKind, meta: Vec<u8>, payload: &[u8]) -> (Vec<u8>, u64) {
     let mut hasher = BlockHasher::new(kind.block_bytes());
     hasher.update(payload);
@@ -421,10 +433,10 @@ pub fn encode_file(kind: FileKind, meta: Vec<u8>, payload: &[u8]) -> (Vec<u8>, u
     (file, header.digest())
 }
 
-/// Decodes and fully checks a container file in memory. Returns its header and payload.
+/// Decodes a container file in memory and checks every byte of it. Returns its header and payload.
 pub fn decode_file(file: &[u8], kind: FileKind) -> Result<(Header, &[u8])> {
     let header = Header::decode(file, kind, file.len() as u64)?;
-    // The length of the file was checked against the header, so all of these ranges are inside it.
+    // The length of the file was checked against the header, so these ranges are inside it.
     let (payload_at, table_at) = (header.payload_offset as usize, header.table_offset() as usize);
     let (payload, table) = (&file[payload_at..table_at], &file[table_at..]);
     header.check_table(table)?;

@@ -1,9 +1,9 @@
-//! The manifest: what the store is, and which files make it up.
+//! The manifest: the description of a store and the list of its files.
 //!
-//! It is the payload of the container file `manifest`, archived with rkyv 0.8 (little-endian, aligned, 32-bit relative
-//! pointers) and validated with bytecheck before anything is believed. It is written last, when every file it names is
-//! on disk, and never modified; it is replaced when a store without features gets some. What changes afterwards (the
-//! assignment of edge buckets to partitions) lies beside it.
+//! The manifest is the payload of the container file `manifest`. It is archived with rkyv 0.8 (little-endian, aligned,
+//! 32-bit relative pointers), and validated with bytecheck before any field is used. It is written last, when every file in
+//! it is on disk, and is never modified. It is replaced in one case: when features are added to a store that has none. The
+//! assignment of edge buckets to partitions changes later, so it is not in the manifest.
 
 use rkyv::{Archive, Deserialize, Serialize, rancor, util::AlignedVec};
 
@@ -18,107 +18,108 @@ pub use crate::{
     labels::{LabelKind, LabelSpec},
 };
 
-/// Everything there is to know about a store before its chunks are opened.
+/// The contents of the manifest: everything about a store except the contents of its chunks.
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The program and version that wrote the store, such as `grappa-ingest 0.1.0`, and what added features to it.
+    /// The program and version that wrote the store, such as `grappa-ingest 0.1.0`. If features were added later, also the
+    /// program that added them.
     pub writer: String,
-    /// Number of nodes N of the graph, also those of chunks that are not present.
+    /// Number of nodes of the graph, N. Includes the nodes of chunks that are not present.
     pub nodes: u64,
     /// Number of edges in the chunks that are present.
     pub edges: u64,
-    /// C + 1 node ids: chunk `i` is `chunk_starts[i]..chunk_starts[i + 1]`.
+    /// C + 1 node ids: chunk `i` has the nodes `chunk_starts[i]..chunk_starts[i + 1]`.
     pub chunk_starts: Vec<u64>,
     /// One entry per chunk.
     pub chunks: Vec<ChunkEntry>,
-    /// How external ids become nodes.
+    /// The mapping from external ids to nodes.
     pub ids: IdSpec,
-    /// Feature vectors, if there are any.
+    /// The features, if the store has any.
     pub features: Option<FeatureSpec>,
-    /// Labels, if there are any.
+    /// The labels, if the store has any.
     pub labels: Option<LabelSpec>,
-    /// Named sets of nodes, in the order `train`, `val`, `test` as far as present.
+    /// Named sets of nodes, in the order `train`, `val`, `test`. Any of them may be missing.
     pub splits: Vec<SplitEntry>,
-    /// Whether each edge has an f32 weight.
+    /// Whether edges have weights.
     pub weighted: bool,
-    /// What was done to the edges on the way in.
+    /// Changes that ingest made to the edges.
     pub edge_options: EdgeOptions,
-    /// Number of edges in the input, before that; of a generated graph, those that were drawn.
+    /// Number of edges in the input, before these changes. For a generated graph, the number of edges drawn.
     pub edges_read: u64,
-    /// Number of lines or rows of the input that were no edges and were skipped.
+    /// Number of input lines or table rows that were skipped because they were not edges.
     pub rejected: u64,
-    /// The model the graph was generated from, as JSON; empty for ingested graphs.
+    /// The recipe of a generated graph, as JSON. Empty for an ingested graph.
     pub generator: String,
-    /// Every immutable file of the store but this one, sorted by path.
+    /// All immutable files of the store except the manifest, sorted by path.
     pub files: Vec<FileEntry>,
 }
 
-/// The most edge buckets whose counts a manifest holds: present chunks times chunks.
+/// The maximum number of edge buckets in a manifest: present chunks times chunks.
 ///
-/// It is read as a whole when a store is opened, and what is in it must be reachable with 32-bit relative pointers.
+/// The manifest is read as a whole when a store is opened, and 32-bit relative pointers must reach all of it.
 pub const BUCKETS_MAX: u64 = 1 << 26;
 
-/// One chunk.
+/// A chunk, as the manifest records it.
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct ChunkEntry {
-    /// Whether the chunk's files are there. A slice of a generated graph (`--only-chunks`) lacks the others.
+    /// Whether the chunk's files are in the store. A slice of a generated graph (`--only-chunks`) has only some chunks.
     pub present: bool,
-    /// Edges whose destination is in this chunk.
+    /// Number of edges whose destination is in this chunk.
     pub edges: u64,
-    /// Row i of the C x C matrix of edge counts: edges of bucket (i, j) at `j`. Empty if the chunk is not present.
+    /// Number of edges of bucket (i, j) for each chunk j, where i is this chunk. Empty if the chunk is not present.
     pub bucket_edges: Vec<u64>,
 }
 
-/// External id -> rank in `0..nodes` -> node.
+/// The mapping from external ids to nodes, in two steps: external id -> dense id -> node.
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct IdSpec {
-    /// What external ids are.
+    /// The kind of external ids. It determines their dense ids.
     pub external: ExternalIds,
-    /// How ranks are put in the store's order.
+    /// The permutation from dense ids to nodes.
     pub order: OrderSpec,
 }
 
-/// What external ids are, and so how they get their rank.
+/// The kind of external ids. It determines how an external id gets its dense id, a number in `0..nodes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub enum ExternalIds {
-    /// Integers `0..nodes`, which are the ranks.
+    /// Integers in `0..nodes`. The dense id is the external id.
     Dense,
-    /// Any integers below 2^64: the rank is the position in the sorted dictionary `ids/dictionary`.
+    /// Any integers below 2^64. The dense id is the position in the sorted dictionary `ids/dictionary`.
     Sparse,
-    /// Strings, which are any bytes: the rank is the position in the dictionary `ids/dictionary`, sorted by bytes.
+    /// Strings of any bytes. The dense id is the position in the dictionary `ids/dictionary`, which is sorted by bytes.
     String,
 }
 
-/// How ranks are put in the store's order.
+/// The node permutation: which node a dense id has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub enum OrderSpec {
-    /// Node = rank.
+    /// The node is the dense id.
     Identity,
-    /// Node = [`crate::order::Feistel`] of the rank, with this seed.
+    /// The node is [`crate::order::Feistel`] of the dense id, with this seed.
     Feistel(u64),
-    /// The table `ids/order`.
+    /// The node is in the table `ids/order`.
     Table,
 }
 
-/// Feature vectors of all nodes.
+/// The features of a store's nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct FeatureSpec {
     /// Values per node.
     pub dim: u32,
-    /// How a value is stored.
+    /// The type of the stored values.
     pub dtype: FeatureDtype,
-    /// Bytes from one node's row to the next one's.
+    /// Bytes from one feature row to the next.
     pub row_stride: u32,
-    /// Whether rows are on disk or computed.
+    /// Whether feature rows are on disk or computed.
     pub source: FeatureSource,
 }
 
-/// Where feature rows come from.
+/// The origin of feature rows.
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub enum FeatureSource {
-    /// The files `chunk-<i>/features`.
+    /// They are in the files `chunk-<i>/features`.
     Stored,
-    /// The generator of `Manifest::generator`, from seed and external id; nothing is on disk.
+    /// They are computed from the recipe in [`Manifest::generator`], its seed and the external id. Nothing is on disk.
     Procedural,
 }
 
@@ -131,48 +132,48 @@ pub struct SplitEntry {
     pub nodes: u64,
 }
 
-/// What was done to the edges on the way in; by default, nothing.
+/// Changes that ingest made to the edges. The default is none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct EdgeOptions {
-    /// Each edge was entered in both directions.
+    /// Each edge was added in both directions.
     pub undirected: bool,
     /// Parallel edges were merged.
     pub dedup: bool,
-    /// What was done to self-loops.
+    /// Treatment of self-loops.
     pub self_loops: SelfLoops,
 }
 
-/// What is done to self-loops.
+/// The treatment of self-loops.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub enum SelfLoops {
-    /// They stay as they are.
+    /// They are kept.
     #[default]
     Keep,
     /// They are removed.
     Drop,
-    /// Every node gets exactly one.
+    /// Every node has exactly one.
     Add,
 }
 
-/// One immutable file.
+/// An immutable file, as the manifest records it.
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct FileEntry {
-    /// Relative to the store, with `/` between names.
+    /// Path relative to the store, with `/` between names.
     pub path: String,
     /// Length in bytes.
     pub bytes: u64,
-    /// The checksum in its header, which covers the whole file.
+    /// The digest in its header. It covers the whole file.
     pub digest: u64,
 }
 
 impl Manifest {
-    /// The bytes of the file `manifest`.
+    /// Encodes the file `manifest`.
     pub fn encode(&self) -> Vec<u8> {
         let payload = rkyv::to_bytes::<rancor::Error>(self).expect("a manifest is plain data, which always archives");
         container::encode_file(FileKind::MANIFEST, Vec::new(), &payload).0
     }
 
-    /// Decodes and checks the bytes of the file `manifest`: container, archive, and agreement of the parts.
+    /// Decodes and fully checks the file `manifest`: the container, the archive, and that its parts agree.
     pub fn decode(file: &[u8]) -> Result<Self> {
         let (header, payload) = container::decode_file(file, FileKind::MANIFEST)?;
         let mut aligned = AlignedVec::<16>::with_capacity(payload.len());
@@ -190,17 +191,17 @@ impl Manifest {
     /// The division of nodes into chunks.
     ///
     /// # Panics
-    /// If the manifest was neither decoded nor checked.
+    /// If `chunk_starts` is invalid. Manifests from [`Manifest::decode`] are valid.
     pub fn chunk_map(&self) -> ChunkMap {
         ChunkMap::from_starts(self.chunk_starts.clone()).expect("checked when decoded")
     }
 
-    /// Whether every chunk is present.
+    /// Whether all chunks are present.
     pub fn is_whole(&self) -> bool {
         self.chunks.iter().all(|chunk| chunk.present)
     }
 
-    /// Checks that the parts agree: counts, starts, sums, names.
+    /// Checks that the parts of the manifest agree: counts, starts, sums and names.
     pub fn check(&self) -> Result<()> {
         let map = ChunkMap::from_starts(self.chunk_starts.clone())?;
         let wrong = |what: String| Err(FormatError::invalid(0, what));

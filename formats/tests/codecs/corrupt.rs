@@ -443,9 +443,19 @@ fn assignments_say_what_is_wrong_with_them() {
     changed(name, |p| p.meta[16] = 5, 72, "4 chunks, 2 partitions and 5 rows");
     changed(name, |p| p.put_meta(12, [0xff; 4]), 72, "make no assignment");
     changed(name, |p| p.meta[20] = 1, 84, "reserved byte");
-    changed(name, |p| p.meta[24] = b'S', 88, "no schedule is named \"Sweep\"");
-    changed(name, |p| p.meta[39] = b'x', 88, "no schedule is named");
-    changed(name, |p| p.put_meta(24, [0; 16]), 88, "no schedule is named");
+    changed(
+        name,
+        |p| p.meta[24] = b'S',
+        88,
+        "\"Sweep\" is not a valid name of a schedule",
+    );
+    changed(name, |p| p.meta[39] = b'x', 88, "is not a valid name of a schedule");
+    changed(
+        name,
+        |p| p.put_meta(24, [0; 16]),
+        88,
+        "is not a valid name of a schedule",
+    );
     changed(
         name,
         |p| p.meta[16] = 1,
@@ -456,19 +466,19 @@ fn assignments_say_what_is_wrong_with_them() {
         name,
         |p| p.payload[0] = 1,
         PAYLOAD,
-        "row 0 of the assignment is number 1 of 2, of which 0 were used",
+        "table row 0 is distinct row 1 of 2, but only the first 0 are in use",
     );
     changed(
         name,
         |p| p.payload[12] = 2,
         PAYLOAD + 12,
-        "row 3 of the assignment is number 2 of 2",
+        "table row 3 is distinct row 2 of 2",
     );
     changed(
         name,
         |p| (p.payload[8], p.payload[12]) = (0, 0),
         PAYLOAD,
-        "has 2 rows and uses 1",
+        "has 2 distinct table rows but uses only 1",
     );
     changed(
         name,
