@@ -31,6 +31,7 @@ use dsi_bitstream::traits::BE;
 use dsi_progress_logger::no_logging;
 use grappa_formats::{
     order::Feistel,
+    random::{SplitMix64, scale},
     rows::{RowCodec, RowPlace, RowSizes, Rows, RowsEncoder, RowsMeta, SizeEstimator},
 };
 use lender::Lender;
@@ -179,12 +180,12 @@ fn measure<E: Encoded>(name: &str, graph: &Csr, encode: impl Fn() -> E) {
     let codec = encoded.view();
     let mut out = Vec::new();
     check(graph, &codec);
-    let mut random = Random(1);
+    let mut random = SplitMix64::new(1);
     let all: Vec<u64> = (0..graph.nodes()).collect();
     let full: Vec<u64> = (0..graph.nodes()).filter(|&row| !graph.row(row).is_empty()).collect();
     let fractions: Vec<[u32; FANOUT]> = (0..1024)
         .map(|_| {
-            let mut fractions = std::array::from_fn(|_| random.next() as u32);
+            let mut fractions = std::array::from_fn(|_| random.draw() as u32);
             fractions.sort_unstable();
             fractions
         })
@@ -192,8 +193,8 @@ fn measure<E: Encoded>(name: &str, graph: &Csr, encode: impl Fn() -> E) {
     for _ in 0..3 {
         best[1] = best[1].min(timed(|| codec.decode_all(&mut out)).1);
         for (kind, pool) in [(2, &all), (3, &full)] {
-            let mut random = Random(2);
-            let mut draw = || std::array::from_fn(|_| pool[random.below(pool.len() as u64) as usize]);
+            let mut random = SplitMix64::new(2);
+            let mut draw = || std::array::from_fn(|_| pool[scale(random.draw(), pool.len() as u64) as usize]);
             let (edges, time) = timed(|| {
                 let mut edges = 0;
                 let mut groups = 0;
@@ -768,12 +769,12 @@ impl Csr {
 fn rmat(scale: u32, edge_factor: usize) -> Csr {
     let nodes = 1usize << scale;
     let order = Feistel::new(nodes as u64, 1);
-    let mut random = Random(7);
+    let mut random = SplitMix64::new(7);
     let edges: Vec<(u32, u32)> = (0..nodes * edge_factor)
         .map(|_| {
             let (mut source, mut target) = (0u64, 0u64);
             for _ in 0..scale {
-                let draw = random.next() >> 32;
+                let draw = random.draw() >> 32;
                 // 0.57, 0.19, 0.19, 0.05 of 2^32.
                 let (down, right) = match draw {
                     0..2448131358 => (0, 0),
@@ -804,22 +805,4 @@ fn read_npy(path: &Path) -> Option<Csr> {
     let edges: Vec<(u32, u32)> = bytes[10 + header_bytes..].chunks_exact(16).map(pair).collect();
     let nodes = edges.iter().map(|&(source, target)| source.max(target)).max()? as usize + 1;
     Some(Csr::new(nodes, &edges))
-}
-
-/// Random numbers (splitmix64).
-struct Random(u64);
-
-impl Random {
-    #[inline]
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    #[inline]
-    fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
-    }
 }

@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use grappa_formats::random::GOLDEN;
 use grappa_io::npy;
 
 use crate::{
@@ -59,7 +60,7 @@ impl Labelled {
             seed_count: nodes / NODES_PER_SEED,
         };
         // An odd factor makes a permutation of the numbers, so no seed comes twice.
-        let scattered = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(SEED) % nodes;
+        let scattered = |i: u64| i.wrapping_mul(GOLDEN).wrapping_add(SEED) % nodes;
         write(&graph.labels, nodes, |i| scattered(i) as i64 % CLASSES)?;
         write(&graph.seeds, graph.seed_count, |i| scattered(i) as i64)?;
         if !graph.store.exists() {

@@ -1,13 +1,13 @@
-//! Randomness that is a function of a key: dropout masks and initial values.
+//! Keys of random numbers: what dropout masks, initial values and minibatches are functions of.
 
-/// Mixes 64 bits well: the finaliser of SplitMix64.
-pub(crate) fn mix(mut bits: u64) -> u64 {
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
+use grappa_formats::random::{GOLDEN, hash, mix};
+
+/// A key made from `key` and a number. Every bit of both affects every bit of the result.
+pub(crate) fn combine(key: u64, number: u64) -> u64 {
+    grappa_formats::random::combine(key, mix(number))
 }
 
-/// A key made of two.
-pub(crate) fn combine(key: u64, other: u64) -> u64 {
-    mix(key.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ mix(other))
+/// A key made from several numbers. Every bit of each affects every bit of the result.
+pub(crate) fn key_of<const N: usize>(parts: [u64; N]) -> u64 {
+    parts.iter().fold(GOLDEN, |key, part| hash(key ^ part))
 }

@@ -18,6 +18,7 @@ use grappa_benches::{
     record::{Record, Table},
     stats::{median, range},
 };
+use grappa_formats::random::GOLDEN;
 use grappa_io::read::{self, Choice, FileIndex, Options, Read, ReadFile};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -250,7 +251,7 @@ fn scattered(number: u64, bits: u32) -> u64 {
     let mask = (1 << bits) - 1;
     let mut z = number;
     for _ in 0..3 {
-        z = z.wrapping_mul(0x9E37_79B9_7F4A_7C15) & mask;
+        z = z.wrapping_mul(GOLDEN) & mask;
         z ^= z >> (bits / 2 + 1);
     }
     z

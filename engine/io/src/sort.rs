@@ -288,6 +288,7 @@ fn order_payloads<P: Payload>(lanes: &mut Lanes<'_, P>) {
 
 #[cfg(test)]
 mod tests {
+    use grappa_formats::random::GOLDEN;
     use proptest::prelude::*;
 
     use super::*;
@@ -316,7 +317,7 @@ mod tests {
         let mut state = seed;
         let mut draw = || {
             state = state.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
-            (state ^ state >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            (state ^ state >> 32).wrapping_mul(GOLDEN)
         };
         (0..n)
             .map(|_| {

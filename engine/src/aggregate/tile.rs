@@ -9,7 +9,7 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_sampling::sample::below;
+use grappa_sampling::sample::draw_below;
 use grappa_storage::{Chunk, Store};
 
 use super::{Blocks, Budget, NodeRows, Reduce, rows::pieces};
@@ -205,7 +205,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                 sources.clear();
                 match draws {
                     Some(_) if row.is_empty() => {}
-                    Some(seed) => sources.push(row.get(below(seed, first + u64::from(number), row.degree()))),
+                    Some(seed) => sources.push(row.get(draw_below(seed, first + u64::from(number), row.degree()))),
                     None => row.decode_into(&mut sources),
                 }
                 each(number, &sources);

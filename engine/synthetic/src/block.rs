@@ -1,11 +1,12 @@
 //! The stochastic block model: classes, and sources that know of them.
 
+use grappa_formats::random::scale;
 use grappa_io::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{
     poisson::{MEAN_MAX, Poisson},
-    random::{Purpose, Source, Stream, below},
+    random::{Purpose, Source, Stream},
 };
 
 /// Levels of expected in-degree. The last has one node in 2^19.
@@ -154,7 +155,7 @@ impl BlockSampler {
                 let other = ((choice & u64::from(u32::MAX)) * (self.classes - 1)) >> 32;
                 other + u64::from(other >= own)
             };
-            class + self.classes * below(members + u64::from(class < larger), stream.next_number())
+            class + self.classes * scale(stream.next_number(), members + u64::from(class < larger))
         }));
     }
 }

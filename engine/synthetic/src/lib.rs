@@ -36,6 +36,7 @@ use grappa_formats::{
     NODES_MAX,
     manifest::{EdgeOptions, SelfLoops},
     order::Feistel,
+    random::scale,
 };
 use grappa_io::{
     Error, Result,
@@ -47,7 +48,7 @@ pub use self::{block::BlockModel, features::Features, rmat::Rmat};
 use self::{
     block::BlockSampler,
     poisson::{MEAN_MAX, Poisson},
-    random::{Purpose, Source, below},
+    random::{Purpose, Source},
     rmat::RmatSampler,
 };
 
@@ -361,7 +362,7 @@ impl Generator {
     /// The split that `label` falls into, by its hash.
     #[inline]
     pub fn split(&self, label: u64) -> Split {
-        match below(5, self.splits.at(label)) {
+        match scale(self.splits.at(label), 5) {
             0..3 => Split::Train,
             3 => Split::Val,
             _ => Split::Test,
@@ -399,7 +400,7 @@ impl Generator {
     fn draw(&self, label: u64, count: u64, stream: &mut random::Stream, out: &mut Vec<u64>) {
         match &self.sampler {
             Sampler::Rmat(rmat) => rmat.draw(label, count, stream, out),
-            Sampler::Er { nodes, .. } => out.extend((0..count).map(|_| below(*nodes, stream.next_number()))),
+            Sampler::Er { nodes, .. } => out.extend((0..count).map(|_| scale(stream.next_number(), *nodes))),
             Sampler::Sbm(block) => block.draw(label, count, stream, out),
         }
     }

@@ -6,8 +6,7 @@
 //! `mix(state + (i + 1) * gamma)`, so two streams that happen to meet part again at once. All of it is integer
 //! arithmetic: the numbers are the same on every machine, and graphs on disk depend on their never changing.
 
-/// 2^64 divided by the golden ratio, made odd: the default gamma.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+use grappa_formats::random::{GOLDEN, draw_at, hash, mix};
 
 /// What numbers are for. Each purpose has numbers of its own, so that adding features does not change the edges. The
 /// values are part of the format of generated graphs.
@@ -39,14 +38,14 @@ impl Source {
     /// The numbers of `seed` for `purpose`.
     pub fn new(seed: u64, purpose: Purpose) -> Self {
         Self {
-            base: mix(mix(seed.wrapping_add(GOLDEN)) ^ purpose as u64),
+            base: mix(hash(seed) ^ purpose as u64),
         }
     }
 
     /// The number at `index`: uniform over all u64, and different for different indices.
     #[inline]
     pub fn at(self, index: u64) -> u64 {
-        mix(self.base.wrapping_add(index.wrapping_mul(GOLDEN)))
+        draw_at(self.base, index)
     }
 
     /// The sequence at `index`.
@@ -85,20 +84,6 @@ impl Stream {
     pub fn nth(&self, i: u64) -> u64 {
         mix(self.state.wrapping_add(self.gamma.wrapping_mul(i + 1)))
     }
-}
-
-/// A number below `end` from a uniform one. A value's probability is off by less than `end` / 2^64 of itself.
-#[inline]
-pub fn below(end: u64, uniform: u64) -> u64 {
-    ((u128::from(uniform) * u128::from(end)) >> 64) as u64
-}
-
-/// The finaliser of SplitMix64: a bijection of u64 (variant 13 of Stafford's "Better Bit Mixing").
-#[inline(always)]
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 /// An odd number with many changes between neighbouring bits, from any number (`mixGamma` of the paper).

@@ -3,6 +3,7 @@
 //! Statistical tests compare fixed samples (fixed seeds), so they pass or fail for good. Their thresholds are those that
 //! a correct generator exceeds once in a million samples.
 
+use grappa_formats::random::GOLDEN;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
@@ -37,7 +38,7 @@ fn edges(generator: &Generator) -> Vec<Edge> {
 /// The plain R-MAT generator: one edge after the other descends into quadrants, driven by an ordinary sequential
 /// generator (xorshift64*).
 fn reference_edges(rmat: &Rmat, seed: u64) -> Vec<Edge> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut state = seed.wrapping_mul(GOLDEN) | 1;
     let mut uniform = || {
         state ^= state >> 12;
         state ^= state << 25;

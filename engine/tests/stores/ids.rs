@@ -15,6 +15,7 @@ use grappa_formats::{
     dictionary::{IntegerDictionary, StringDictionary},
     manifest::{ExternalIds, Manifest, OrderSpec},
     order::Feistel,
+    random::GOLDEN,
 };
 use grappa_input::{EdgeFormat, OnBadLine};
 use grappa_io::progress::Silent;
@@ -92,7 +93,7 @@ fn strings_of(store: &Path) -> Vec<String> {
 
 /// Many edges among `nodes` scattered integers; a few nodes have most of them.
 fn scattered(nodes: u64, edges: u64) -> Vec<(u64, u64)> {
-    let id = |n: u64| (n % nodes + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (n % nodes % 40);
+    let id = |n: u64| (n % nodes + 1).wrapping_mul(GOLDEN) >> (n % nodes % 40);
     (0..edges)
         .map(|k| (id(k * k % 1_000_003), id(if k % 3 == 0 { k % 7 } else { k })))
         .collect()
@@ -326,7 +327,7 @@ proptest! {
         let mut named: Vec<_> = edges.iter().map(|&(a, b)| (name(a), name(b))).collect();
         write_edges(folder.path(), &named, false);
         // Parts 3 and 4 are empty.
-        let part_of = |rank: u64| match (rank ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) % parts {
+        let part_of = |rank: u64| match (rank ^ seed).wrapping_mul(GOLDEN) % parts {
             part if part > 2 => part + 2,
             part => part,
         };

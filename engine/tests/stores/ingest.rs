@@ -10,6 +10,7 @@ use grappa_formats::{
     labels::Labels,
     manifest::{EdgeOptions, FeatureDtype, Manifest, OrderSpec, SelfLoops},
     order::Feistel,
+    random::GOLDEN,
     rows::{RowSizes, Rows, RowsMeta},
     weights::Weights,
 };
@@ -298,7 +299,7 @@ proptest! {
 /// A graph that does not fit a small budget: most edges crowd on few nodes of one chunk.
 fn crowded(nodes: u64, edges: u64) -> Vec<Edge> {
     let edge = |i: u64| {
-        let hash = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        let hash = i.wrapping_mul(GOLDEN) >> 20;
         let target = if i.is_multiple_of(3) { hash % nodes } else { hash % 7 };
         ((hash >> 9) % nodes, target, 1.0)
     };

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::random::GOLDEN;
 
 /// Rows and what they are rows of.
 #[derive(Debug, Clone)]
@@ -465,9 +466,7 @@ fn random_order_gets_elias_fano_and_locality_gets_gaps() {
     let near: Vec<Vec<u64>> = (0..1000).map(|i| (i..i + 20).collect()).collect();
     let far: Vec<Vec<u64>> = (0..1000u64)
         .map(|i| {
-            let mut row: Vec<u64> = (0..20)
-                .map(|k| (i * 20 + k).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40)
-                .collect();
+            let mut row: Vec<u64> = (0..20).map(|k| (i * 20 + k).wrapping_mul(GOLDEN) >> 40).collect();
             row.sort_unstable();
             row
         })

@@ -439,7 +439,12 @@ fn assignments_say_what_is_wrong_with_them() {
     let name = "assignment";
     changed(name, |p| p.meta[0] = 3, 64, "is generation 3 of 4 chunks");
     changed(name, |p| p.meta[8] = 3, 64, "is generation 2 of 3 chunks");
-    changed(name, |p| p.meta[12] = 0, 72, "4 chunks, 0 partitions and 2 rows");
+    changed(
+        name,
+        |p| p.meta[12] = 0,
+        72,
+        "4 chunks, 0 partitions and 2 distinct table rows",
+    );
     changed(name, |p| p.meta[16] = 5, 72, "4 chunks, 2 partitions and 5 rows");
     changed(name, |p| p.put_meta(12, [0xff; 4]), 72, "make no assignment");
     changed(name, |p| p.meta[20] = 1, 84, "reserved byte");

@@ -2,6 +2,7 @@
 //!
 //! On the processor that is one pass over the rows: see [`crate::kernels::affine`]. Elsewhere it is libtorch's operators.
 
+use grappa_formats::random::mix;
 use half::bf16;
 use tch::{Device, Kind, Tensor};
 
@@ -12,7 +13,7 @@ use crate::{
         affine::{Gradients, Number, Term, Wanted},
     },
     nn::aggregate::Backend,
-    random, shim,
+    shim,
 };
 
 /// The sum of products `x wᵀ` for each term (x, w), with x of `[rows, inputs]` and w of `[outputs, inputs]`, plus the bias
@@ -169,7 +170,7 @@ fn mask(values: &Tensor, dropout: Dropout) -> Tensor {
         return mask.to_kind(values.kind());
     }
     // libtorch's generator, started anew: nothing depends on what was drawn from it before.
-    tch::manual_seed(random::mix(dropout.key).cast_signed());
+    tch::manual_seed(mix(dropout.key).cast_signed());
     let keep = 1.0 - dropout.probability;
     (values.empty_like().detach().bernoulli_float_(keep) / keep).to_kind(values.kind())
 }

@@ -5,6 +5,7 @@
 //!
 //! Initial values depend on the seed and the order of parameters alone: not on libtorch's generator, nor on the device.
 
+use grappa_formats::random::SplitMix64;
 use tch::{Device, Kind, Tensor, no_grad};
 
 use crate::shim;
@@ -63,7 +64,7 @@ impl Parameters {
 #[derive(Debug)]
 pub(crate) struct Builder {
     device: Device,
-    random: u64,
+    random: SplitMix64,
     prefix: String,
     named: Vec<(String, Tensor)>,
     buffers: Vec<(String, Tensor)>,
@@ -95,7 +96,7 @@ impl Builder {
     pub(crate) fn new(seed: u64, device: Device) -> Self {
         Self {
             device,
-            random: seed,
+            random: SplitMix64::new(seed),
             prefix: String::new(),
             named: Vec::new(),
             buffers: Vec::new(),
@@ -139,10 +140,9 @@ impl Builder {
         Tensor::from_slice(&values).view(shape).to_device(self.device)
     }
 
-    /// A number in [0, 1): SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+    /// A uniform number in [0, 1): a multiple of 2^-53.
     fn uniform(&mut self) -> f64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        (crate::random::mix(self.random) >> 11) as f64 / (1u64 << 53) as f64
+        (self.random.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Moves the values of all parameters into one tensor.

@@ -21,10 +21,11 @@ use grappa_run::config::HaloMode;
 use grappa_sampling::sample;
 use tch::{Device, Kind, Tensor};
 
-use super::{Trainer, inference::Degrees, mix};
+use super::{Trainer, inference::Degrees};
 use crate::{
     Result,
     nn::{History, Neighbour},
+    random::key_of,
     runtime::send,
 };
 
@@ -130,7 +131,7 @@ impl Trainer {
         match self.config.halo {
             HaloMode::History if has_use && self.aggregates.is_some() && self.model.has_neighbours() => {
                 Keep::Neighbours {
-                    seed: mix([self.config.seed, self.step]),
+                    seed: key_of([self.config.seed, self.step]),
                 }
             }
             HaloMode::History | HaloMode::Aggregates if has_use => Keep::Aggregates,

@@ -69,6 +69,7 @@ use self::{
 use crate::{
     Error, Result,
     nn::{Input, Model, Pass, Scaling, losses},
+    random::key_of,
 };
 
 /// Trains a model on a store.
@@ -434,7 +435,7 @@ impl Trainer {
             rows => Input::Features(&rows[0]),
         };
         let pass = Pass {
-            training: Some(mix([self.config.seed, epoch, place.partition.0.into(), place.batch])),
+            training: Some(key_of([self.config.seed, epoch, place.partition.0.into(), place.batch])),
             scaling: Scaling::HorvitzThompson,
         };
         let logits = self.model.forward(&tensors.blocks, input, &tensors.history, pass);
@@ -642,14 +643,4 @@ fn add_feed(partial: &mut PartialEpoch, before: &FeedStats, after: &FeedStats) {
     seconds.sample += after.stall.sample - before.stall.sample;
     seconds.read += after.stall.read - before.stall.read;
     seconds.assemble += after.stall.assemble - before.stall.assemble;
-}
-
-/// One number of several, each of which changes all of it.
-fn mix<const N: usize>(parts: [u64; N]) -> u64 {
-    parts.iter().fold(0x9e37_79b9_7f4a_7c15, |state, part| {
-        let z = (state ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    })
 }

@@ -28,6 +28,7 @@ use grappa_benches::{
     turns::in_turns,
 };
 use grappa_console::ByteSize;
+use grappa_formats::random::GOLDEN;
 
 use self::peer::{Checked, Peer, PeerRun};
 
@@ -338,7 +339,7 @@ fn seeds(args: &Args) -> Result<PathBuf> {
     let nodes = 1u64 << args.scale;
     // An odd factor makes a permutation of the ids.
     let ids: Vec<String> = (0..nodes / 20)
-        .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(SEED) % nodes).to_string())
+        .map(|i| (i.wrapping_mul(GOLDEN).wrapping_add(SEED) % nodes).to_string())
         .collect();
     fs::write(&path, ids.join("\n")).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)

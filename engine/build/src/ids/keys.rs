@@ -7,17 +7,14 @@
 
 use std::collections::BTreeSet;
 
+use grappa_formats::random;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// The key of an integer: a bijection whose results are spread evenly (the finaliser of SplitMix64, Steele, Lea and
-/// Flood 2014).
+/// The key of an integer: a bijection with evenly spread results.
 #[inline]
 pub fn integer_key(id: u64) -> u64 {
-    let mut z = id.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
+    random::hash(id)
 }
 
 /// How strings become keys.

@@ -229,6 +229,7 @@ impl<'a> DictionaryWriter<'a> {
 
 #[cfg(test)]
 mod tests {
+    use grappa_formats::random::GOLDEN;
     use grappa_input::EdgeSourceOptions;
     use grappa_io::progress::Silent;
     use grappa_storage::{Order, writer::StoreFolder};
@@ -310,9 +311,7 @@ mod tests {
     #[test]
     fn integers_are_found_with_and_without_a_table() {
         let folder = tempfile::tempdir().unwrap();
-        let mut all: Vec<u64> = (0..2001u64)
-            .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (i % 50))
-            .collect();
+        let mut all: Vec<u64> = (0..2001u64).map(|i| i.wrapping_mul(GOLDEN) >> (i % 50)).collect();
         all.push(u64::MAX - 1);
         let text: String = all
             .chunks(2)

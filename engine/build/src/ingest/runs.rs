@@ -22,7 +22,10 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use grappa_formats::dictionary::{KEY_BYTES_MAX, KeyKind};
+use grappa_formats::{
+    dictionary::{KEY_BYTES_MAX, KeyKind},
+    random::GOLDEN,
+};
 use grappa_io::{Error, Result, durable, heap, sort::sort_keys};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -392,7 +395,7 @@ impl<'a> IntegerCollector<'a> {
     /// Adds an id below 2^64 - 1.
     #[inline]
     pub fn add(&mut self, id: u64) -> Result<()> {
-        let place = (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SEEN_BITS)) as usize;
+        let place = (id.wrapping_mul(GOLDEN) >> (64 - SEEN_BITS)) as usize;
         if self.seen[place] == id {
             return Ok(());
         }

@@ -15,6 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use grappa_formats::random::GOLDEN;
 use grappa_io::{Error, Position, Result, durable, heap};
 use serde::{Deserialize, Serialize};
 
@@ -188,7 +189,7 @@ impl SpillWriter {
 /// both show.
 pub fn sum(words: &[u64]) -> u64 {
     words.iter().fold(0, |sum, word| {
-        let mixed = (word ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let mixed = (word ^ GOLDEN).wrapping_mul(0xd6e8_feb8_6659_fd93);
         sum.wrapping_add(mixed ^ mixed >> 32)
     })
 }

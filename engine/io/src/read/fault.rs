@@ -13,6 +13,7 @@ use std::{
     },
 };
 
+use grappa_formats::random::draw_at;
 use rustix::io::Errno;
 
 use super::{FileIndex, Options, Read, ReadEngine};
@@ -113,12 +114,9 @@ fn refusal(random: u64) -> io::Error {
     [Errno::INTR, Errno::AGAIN, Errno::NOBUFS][(random % 3) as usize].into()
 }
 
-/// SplitMix64's output function, of a counter.
+/// Draw `number` of the sequence of `seed`.
 fn random(seed: u64, number: u64) -> u64 {
-    let mut z = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+    draw_at(seed, number.wrapping_add(1))
 }
 
 /// An engine whose completions come late and in another order.

@@ -13,6 +13,7 @@
 
 use std::time::{Duration, Instant};
 
+use grappa_formats::random::GOLDEN;
 use grappa_io::{
     Result,
     read::{FileIndex, Read, ReadEngine},
@@ -74,7 +75,7 @@ fn seconds_a_read(
         return Ok(None);
     }
     let read = |number: u64| {
-        let random = (round * reads + number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let random = (round * reads + number + 1).wrapping_mul(GOLDEN);
         let (file, last) = long_enough[((random >> 40) % long_enough.len() as u64) as usize];
         Read {
             file,

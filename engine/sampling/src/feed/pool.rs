@@ -31,7 +31,7 @@
 
 use std::collections::HashMap;
 
-use grappa_formats::NodeId;
+use grappa_formats::{NodeId, random};
 use grappa_io::prefetch::prefetch;
 
 /// Places of a bucket, whose entries fill a cache line.
@@ -154,7 +154,7 @@ impl Geometry {
 
     #[inline]
     fn choices(self, node: u64) -> [usize; 2] {
-        let hash = mix(node);
+        let hash = random::hash(node);
         let scale = |half: u64| ((half * self.buckets as u64) >> 32) as usize;
         [scale(hash & u64::from(u32::MAX)), scale(hash >> 32)]
     }
@@ -372,15 +372,6 @@ fn find(bucket: &Bucket, node: NodeId) -> Option<usize> {
         found | u32::from(entry >> (STAMP_BITS + COUNT_BITS) == node.0 + 1) << way
     });
     (found != 0).then(|| found.trailing_zeros() as usize)
-}
-
-/// The finaliser of SplitMix64. Nodes are mostly in random order already, but need not be.
-#[inline(always)]
-pub(super) fn mix(node: u64) -> u64 {
-    let mut z = node.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 #[cfg(test)]

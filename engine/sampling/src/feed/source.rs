@@ -1,9 +1,8 @@
 //! Where minibatches come from.
 
-use grappa_formats::NodeId;
+use grappa_formats::{NodeId, random};
 use grappa_io::Result;
 
-use super::pool::mix;
 use crate::sample::{Block, Minibatch};
 
 /// Makes the minibatches of an epoch, any of them, on any thread, any number of times: always the same ones.
@@ -103,7 +102,7 @@ impl Demand {
                 kept_share = expected.div_ceil(kept_nodes) as u64;
             }
             // Which nodes are kept depends on the node alone, so among these as many differ as among all.
-            let is_kept = |node: &NodeId| mix(node.0).is_multiple_of(kept_share);
+            let is_kept = |node: &NodeId| random::hash(node.0).is_multiple_of(kept_share);
             kept.extend(minibatch.nodes.iter().copied().filter(is_kept));
             nodes += minibatch.nodes.len();
             probes += 1;
@@ -124,8 +123,7 @@ impl Demand {
     /// Number `probe` of a series that soon has members everywhere below `end`, in each class of remainders (partitions take
     /// turns): multiples of the golden section, less whole numbers.
     fn spread(probe: u64, end: u64) -> u64 {
-        let part = probe.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        ((u128::from(part) * u128::from(end)) >> 64) as u64
+        random::scale(probe.wrapping_mul(random::GOLDEN), end)
     }
 
     fn cover(&mut self, minibatch: &Minibatch) {
@@ -275,8 +273,8 @@ mod tests {
         fn sample(&self, index: u64, (): &mut (), out: &mut Minibatch) -> Result<()> {
             out.clear();
             let node = |i: u64| match i % 2 {
-                0 => mix(index << 20 | i) % 15_000,
-                _ => 15_000 + mix(index << 20 | i) % 1_000_000,
+                0 => random::hash(index << 20 | i) % 15_000,
+                _ => 15_000 + random::hash(index << 20 | i) % 1_000_000,
             };
             out.nodes.extend((0..20_000).map(node).map(NodeId));
             out.nodes.sort_unstable();

@@ -18,6 +18,7 @@ use grappa_formats::{
     ChunkId, NodeId,
     features::FeatureLayout,
     manifest::{FeatureDtype, FeatureSource},
+    random,
 };
 use grappa_io::progress::Silent;
 use grappa_synthetic::{Model, Rmat};
@@ -105,10 +106,7 @@ impl Wishes {
     }
 
     fn random(&self, index: u64, i: u64) -> u64 {
-        let mut z = (self.seed << 40 | index << 20 | i).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        random::draw_at(0, self.seed << 40 | index << 20 | i)
     }
 
     /// The minibatch, made in the simplest way.

@@ -14,9 +14,10 @@ use grappa_formats::{
     PartitionId,
     assignment::{Assignment, Owners},
     manifest::Manifest,
+    random::scale,
 };
 use grappa_io::{Error, Result};
-use grappa_synthetic::random::{Purpose, Source, below};
+use grappa_synthetic::random::{Purpose, Source};
 
 /// How partitions change from super-epoch to super-epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -146,7 +147,7 @@ fn deal(sizes: &[u64], balanced: bool, partitions: u32, seed: u64, super_epoch: 
     let mut random = Source::new(seed, Purpose::Grouping).stream(super_epoch);
     let mut shuffle = |cards: &mut [u32]| {
         for i in (1..cards.len()).rev() {
-            cards.swap(i, below(i as u64 + 1, random.next_number()) as usize);
+            cards.swap(i, scale(random.next_number(), i as u64 + 1) as usize);
         }
     };
     let mut deck: Vec<u32> = (0..sizes.len() as u32).collect();

@@ -46,7 +46,7 @@ mod weighted;
 pub use fanouts::Fanouts;
 pub use minibatch::{Block, Minibatch};
 pub use random::BatchKey;
-pub use random::below;
+pub use random::draw_below;
 #[cfg(test)]
 pub(crate) use relabel::PLACES_MAX;
 pub use sampler::{Sampler, Scratch};

@@ -7,14 +7,11 @@
 //! ```
 //!
 //! So a destination's draws depend on nothing that was drawn before: not on threads, not on the kind of the view, not on
-//! how destinations are grouped. `mix` is the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom
-//! Number Generators", 2014); `fold` is one multiplication to 128 bits whose halves are combined, as in wyrand (Wang Yi,
+//! how destinations are grouped. `mix` is SplitMix64's ([`grappa_formats::random`]); `fold` is one multiplication to 128 bits whose halves are combined, as in wyrand (Wang Yi,
 //! "wyhash", 2019), which takes a third of the time and is made many times for each `mix`.
 
-use grappa_formats::PartitionId;
+use grappa_formats::{PartitionId, random};
 
-/// 2^64 divided by the golden ratio, made odd.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The step and the second factor of wyrand: odd, with as many ones as zeros.
 const STEP: u64 = 0xa076_1d64_78bd_642f;
 const FOLD: u64 = 0xe703_7ed1_a0b4_28db;
@@ -46,18 +43,14 @@ impl BatchKey {
     /// What the draws of a hop start from.
     pub(super) fn hop(&self, hop: usize) -> HopKey {
         let parts = [self.epoch, self.partition.0.into(), self.batch, hop as u64];
-        let start = mix(self.seed.wrapping_add(GOLDEN));
-        HopKey(
-            parts
-                .iter()
-                .fold(start, |key, part| mix(key.wrapping_add(GOLDEN) ^ part)),
-        )
+        let start = random::hash(self.seed);
+        HopKey(parts.into_iter().fold(start, random::combine))
     }
 }
 
-/// A uniform number below `end`, which is not 0, that depends on a seed and a number alone.
-pub fn below(seed: u64, number: u64, end: u64) -> u64 {
-    HopKey(mix(seed.wrapping_add(GOLDEN))).draws(number).below(end)
+/// An unbiased number below `end`, which is not 0. A function of `seed` and `number`.
+pub fn draw_below(seed: u64, number: u64, end: u64) -> u64 {
+    HopKey(random::hash(seed)).draws(number).below(end)
 }
 
 /// What the draws of a hop start from.
@@ -68,7 +61,7 @@ impl HopKey {
     /// The draws of a destination, or of a walk.
     #[inline(always)]
     pub(super) fn draws(self, number: u64) -> Draws {
-        Draws(mix(self.0.wrapping_add(number.wrapping_mul(GOLDEN))))
+        Draws(random::draw_at(self.0, number))
     }
 }
 
@@ -85,15 +78,10 @@ impl Draws {
         (product >> 64) as u64 ^ product as u64
     }
 
-    /// A uniform number below `end`, which is not 0. (Lemire, "Fast Random Integer Generation in an Interval", 2019.)
+    /// An unbiased number below `end`, which is not 0.
     #[inline(always)]
     pub(super) fn below(&mut self, end: u64) -> u64 {
-        let product = u128::from(self.next()) * u128::from(end);
-        // Of the 2^64 numbers, 2^64 % end are one too many for some results: they have a low half below that.
-        if (product as u64) < end {
-            return self.below_exactly(end, product);
-        }
-        (product >> 64) as u64
+        random::below(end, || self.next())
     }
 
     /// A uniform number above 0 and at most 1: a multiple of 2^-53.
@@ -101,23 +89,6 @@ impl Draws {
     pub(super) fn unit(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
-
-    #[cold]
-    fn below_exactly(&mut self, end: u64, mut product: u128) -> u64 {
-        let surplus = end.wrapping_neg() % end;
-        while (product as u64) < surplus {
-            product = u128::from(self.next()) * u128::from(end);
-        }
-        (product >> 64) as u64
-    }
-}
-
-/// The finaliser of SplitMix64: a bijection of u64.
-#[inline(always)]
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //! - [`Hashed`]: open addressing, whose slots hold places, so that a table for a batch is as small as the batch. Two loads
 //!   an edge.
 
-use grappa_formats::NodeId;
+use grappa_formats::{NodeId, random::GOLDEN};
 use grappa_io::prefetch::prefetch;
 
 /// How many edges ahead a table is asked for.
@@ -129,7 +129,7 @@ impl Default for Hashed {
 impl Hashed {
     #[inline(always)]
     fn slot(node: NodeId, shift: u32) -> usize {
-        (node.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize
+        (node.0.wrapping_mul(GOLDEN) >> shift) as usize
     }
 
     /// Bytes of memory that it takes once it had this number of `places` in a batch.

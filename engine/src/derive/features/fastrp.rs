@@ -22,13 +22,14 @@ use grappa_formats::{
     ChunkId, NodeId,
     features::FeatureLayout,
     manifest::{ExternalIds, FeatureDtype},
+    random::scale,
 };
 use grappa_io::{Error, Result, progress::Progress};
 use grappa_storage::{
     Store,
     chunk_rows::{self, ChunkRows, ENCODE_ROWS},
 };
-use grappa_synthetic::random::{Purpose, Source, below};
+use grappa_synthetic::random::{Purpose, Source};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
@@ -189,7 +190,7 @@ impl NodeRows for Projection<'_> {
         for (node, row) in nodes.map(NodeId).zip(out.chunks_exact_mut(self.width)) {
             let mut stream = self.source.stream(self.key(node, &mut text)?);
             for value in row {
-                *value = match below(DRAWS, stream.next_number()) {
+                *value = match scale(stream.next_number(), DRAWS) {
                     0 => 1.0,
                     1 => -1.0,
                     _ => 0.0,

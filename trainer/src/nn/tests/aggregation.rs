@@ -1,5 +1,6 @@
 //! Our loops equal libtorch's operators; sampled sums have the full sum as expectation; history is taken as it is.
 
+use grappa_formats::random::mix;
 use grappa_sampling::sample;
 use tch::{Device, Kind, Tensor};
 
@@ -10,7 +11,6 @@ use crate::{
         Aggregate, Block, History, Scaling,
         aggregate::{Backend, aggregate, own_and_aggregate},
     },
-    random::mix,
 };
 
 const KINDS: [Aggregate; 5] = [

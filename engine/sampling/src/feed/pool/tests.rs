@@ -15,7 +15,7 @@ fn at(batch: u64, pinned_from: u64) -> Now {
 /// Skewed wishes: node n is wanted with a probability like 1/n.
 fn skewed(batch: u64, rows: usize, nodes: f64) -> Vec<NodeId> {
     let mut wanted: Vec<u64> = (0..2 * rows as u64)
-        .map(|i| mix(batch << 32 | i) as f64 / u64::MAX as f64)
+        .map(|i| random::hash(batch << 32 | i) as f64 / u64::MAX as f64)
         .map(|uniform| nodes.powf(uniform) as u64 - 1)
         .collect();
     wanted.sort_unstable();

@@ -1,8 +1,8 @@
 //! Against a naive count and a dense computation, in any memory, by any number of threads.
 
 use grappa_build::ingest::{IngestOptions, ingest};
-use grappa_formats::{NodeId, manifest::ExternalIds};
-use grappa_synthetic::random::{Purpose, Source, below};
+use grappa_formats::{NodeId, manifest::ExternalIds, random::scale};
+use grappa_synthetic::random::{Purpose, Source};
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn embeddings_are_those_of_the_dense_algorithm() {
         .map(|node| {
             let mut stream = random.stream(store.ids().integer(NodeId(node)).unwrap());
             let factor = (sources[node as usize].len() as f64 + 1.0).sqrt().recip();
-            let draws = (0..DIM).map(|_| below(6, stream.next_number()));
+            let draws = (0..DIM).map(|_| scale(stream.next_number(), 6));
             draws
                 .map(|draw| [1.0, -1.0, 0.0, 0.0, 0.0, 0.0][draw as usize] * factor)
                 .collect()
