@@ -210,16 +210,21 @@ pub struct PlannedTime {
 pub fn plan(options: &PlanOptions) -> Result<Plan> {
     assert!(options.threads > 0 && options.disk_bandwidth > 0.0);
     if options.nodes > NODES_MAX || options.edges > EDGES_MAX {
-        return Err(Error::Options(format!(
-            "{} nodes and {} edges are too many: a store has at most 2^40 nodes, and its chunks 2^48 bits of rows",
-            options.nodes, options.edges
-        )));
+        return Err(Error::limit(
+            format!("the graph has {} nodes and {} edges", options.nodes, options.edges),
+            "2^40 nodes, and 2^48 bits of adjacency lists in a chunk",
+            "plan a smaller graph",
+        ));
     }
     if options.features.is_some_and(|(dim, _)| !(1..=DIM_MAX).contains(&dim)) {
-        return Err(Error::Options(format!("features have 1 to {DIM_MAX} values a node")));
+        return Err(Error::out_of_range(
+            "features",
+            format!("1 to {DIM_MAX} values per node"),
+            options.features.map_or(0, |(dim, _)| dim),
+        ));
     }
     if options.classes == Some(0) {
-        return Err(Error::Options("labels need at least 1 class".into()));
+        return Err(Error::out_of_range("the number of classes", "at least 1", 0));
     }
     let chunks = chunk_map(options.nodes, options.chunks)?;
     check_buckets(&chunks, u64::from(chunks.chunks()))?;

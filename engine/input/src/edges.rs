@@ -171,9 +171,7 @@ impl EdgeSource {
     pub fn open(paths: &[PathBuf], options: EdgeSourceOptions) -> Result<Self> {
         assert!(options.block_bytes > 0, "a block needs at least one byte");
         if paths.is_empty() {
-            return Err(Error::Options(
-                "no file with edges is given; name some with --edges".to_owned(),
-            ));
+            return Err(Error::out_of_range("--edges", "at least one file", "none"));
         }
         let mut files = Vec::with_capacity(paths.len());
         let mut rows_before = Some(0);

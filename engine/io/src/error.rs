@@ -113,9 +113,87 @@ pub enum Error {
     /// The caller asked the operation to stop ([`Progress::is_stopped`](crate::progress::Progress::is_stopped)).
     #[error("stopped")]
     Stopped,
-    /// Options that contradict each other, the input or the machine; the message says which value would do.
-    #[error("{0}")]
-    Options(String),
+    /// A value is outside the range that the operation accepts.
+    #[error("{what}: expected {expected}, found {found}")]
+    OutOfRange {
+        /// The option or quantity, as its user names it.
+        what: String,
+        /// The accepted values.
+        expected: String,
+        /// The value that was given.
+        found: String,
+    },
+    /// A name stands for nothing that the program has.
+    #[error("no {kind} is named {name:?}; use {known}")]
+    UnknownName {
+        /// The kind of thing that is named.
+        kind: &'static str,
+        /// The unknown name.
+        name: String,
+        /// The known names.
+        known: &'static str,
+    },
+    /// Two requests contradict each other, or one contradicts the input or an earlier run.
+    #[error("{what}; {remedy}")]
+    Conflict {
+        /// Both sides of the contradiction.
+        what: String,
+        /// What to change.
+        remedy: String,
+    },
+    /// A request exceeds a limit of the file formats or of the program.
+    #[error("{what}, but the limit is {limit}; {remedy}")]
+    Limit {
+        /// The request with its size: a clause.
+        what: String,
+        /// The largest size that is possible.
+        limit: String,
+        /// What to change.
+        remedy: String,
+    },
+    /// A store lacks data that the operation needs.
+    #[error("{} has no {what}; {remedy}", .place.display())]
+    Missing {
+        /// The missing data: a noun phrase.
+        what: String,
+        /// The store.
+        place: PathBuf,
+        /// How to add the data, or do without.
+        remedy: String,
+    },
+    /// The kernel or the container refuses a capability that was asked for by name.
+    #[error("{what} is refused: {cause}; {remedy}")]
+    Unsupported {
+        /// The capability.
+        what: &'static str,
+        /// Why it is refused.
+        cause: String,
+        /// What to use instead.
+        remedy: &'static str,
+    },
+    /// The recipe of a generated graph cannot be used.
+    #[error("the recipe of the generated graph {what}; {remedy}")]
+    Recipe {
+        /// What is wrong with it: a verb phrase.
+        what: String,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+    /// The name of an output is taken.
+    #[error("{} exists; remove it or choose another name", .path.display())]
+    Exists {
+        /// The existing file.
+        path: PathBuf,
+    },
+    /// The disk has no room for the result of an operation, whose unfinished files were removed.
+    #[error("{source}; {remedy}")]
+    DiskFull {
+        /// The write that failed. Its message is part of this one's.
+        #[source]
+        source: Box<Error>,
+        /// How much room is needed, or what needs less.
+        remedy: String,
+    },
 }
 
 /// What helps against an error of the operating system, where that is not plain from what it says.
@@ -193,6 +271,41 @@ impl Error {
         move |source| Self::Format {
             path: path.as_ref().to_owned(),
             source,
+        }
+    }
+
+    /// A value is outside the range that the operation accepts.
+    pub fn out_of_range(what: impl Into<String>, expected: impl Into<String>, found: impl fmt::Display) -> Self {
+        Self::OutOfRange {
+            what: what.into(),
+            expected: expected.into(),
+            found: found.to_string(),
+        }
+    }
+
+    /// Two requests contradict each other, or one contradicts the input or an earlier run.
+    pub fn conflict(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Conflict {
+            what: what.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// A request exceeds a limit of the file formats or of the program.
+    pub fn limit(what: impl Into<String>, limit: impl fmt::Display, remedy: impl Into<String>) -> Self {
+        Self::Limit {
+            what: what.into(),
+            limit: limit.to_string(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// A store lacks data that the operation needs.
+    pub fn missing(what: impl Into<String>, place: impl AsRef<Path>, remedy: impl Into<String>) -> Self {
+        Self::Missing {
+            what: what.into(),
+            place: place.as_ref().to_owned(),
+            remedy: remedy.into(),
         }
     }
 

@@ -44,9 +44,11 @@ pub const THREADS_MAX: usize = 4096;
 /// Fails if so many threads cannot be started.
 pub fn check_threads(threads: usize) -> Result<()> {
     if threads > THREADS_MAX {
-        return Err(Error::Options(format!(
-            "cannot start {threads} threads; give --threads {THREADS_MAX} or less"
-        )));
+        return Err(Error::limit(
+            format!("the run asks for {threads} threads"),
+            THREADS_MAX,
+            format!("give --threads {THREADS_MAX} or less"),
+        ));
     }
     Ok(())
 }
@@ -115,13 +117,9 @@ mod tests {
         let done = AtomicU32::new(0);
         let result = for_each(2, &items, |item| {
             done.fetch_add(1, Ordering::Relaxed);
-            if item == 5 {
-                Err(Error::Options("five".into()))
-            } else {
-                Ok(())
-            }
+            if item == 5 { Err(Error::Stopped) } else { Ok(()) }
         });
-        assert_eq!(result.unwrap_err().to_string(), "five");
+        assert!(matches!(result, Err(Error::Stopped)));
         assert!(done.into_inner() < 1_000_000);
     }
 }

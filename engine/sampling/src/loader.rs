@@ -389,9 +389,9 @@ impl Loader {
         };
         let parts: Vec<_> = views.into_iter().map(seeded).collect();
         if parts.iter().all(|part| part.seeds.is_empty()) {
-            return Err(Error::Options(
-                "there are no seeds to sample from: the split is empty, or no chunk of the store has a node of it"
-                    .into(),
+            return Err(Error::conflict(
+                "there are no seeds to sample from: the split is empty, or no chunk of the store has a node of it",
+                "name another split, or the nodes",
             ));
         }
         Ok(parts)
@@ -399,10 +399,11 @@ impl Loader {
 
     fn split(&self, name: &str) -> Result<RoaringTreemap> {
         self.store.split(name)?.ok_or_else(|| {
-            Error::Options(format!(
-                "{} has no split `{name}`; sample from all nodes, or name the nodes",
-                self.store.path().display()
-            ))
+            Error::missing(
+                format!("split `{name}`"),
+                self.store.path(),
+                "sample from all nodes, or name the nodes",
+            )
         })
     }
 

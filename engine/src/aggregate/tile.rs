@@ -135,12 +135,15 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                     if node > self.next_node {
                         break 'tile;
                     }
-                    return Err(Error::Options(format!(
-                        "{} bytes of memory do not hold the row of {}, which has {degree} edges; give at least {}",
-                        self.memory,
-                        self.store.ids().name(NodeId(node)),
-                        2 * (row_needs + bytes) + 2 * 4 * self.blocks.width as u64
-                    )));
+                    return Err(Error::Budget {
+                        what: format!(
+                            "the adjacency list of {}, which has {degree} edges",
+                            self.store.ids().name(NodeId(node))
+                        ),
+                        given: self.memory,
+                        least: 2 * (row_needs + bytes) + 2 * 4 * self.blocks.width as u64,
+                        remedy: "raise --memory",
+                    });
                 }
                 bytes += row_needs;
                 cost += 1 + degree;

@@ -105,7 +105,10 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
         Err(error) if error.is_disk_full() => {
             drop(writer);
             durable::remove_folder(&partial)?;
-            return Err(Error::Options(format!("{error}; {}", full_disk_remedy(store, layout))));
+            return Err(Error::DiskFull {
+                source: Box::new(error),
+                remedy: full_disk_remedy(store, layout),
+            });
         }
         made => made?,
     };

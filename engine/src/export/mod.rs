@@ -17,6 +17,8 @@ pub mod made;
 mod spill;
 pub mod splits;
 
+use std::io;
+
 use grappa_formats::manifest::ExternalIds;
 use grappa_io::{Error, Position, Result, workers};
 use grappa_storage::Store;
@@ -45,7 +47,9 @@ fn pool(threads: usize) -> Result<ThreadPool> {
     ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()
-        .map_err(|e| Error::Options(format!("cannot start {threads} threads: {e}; give fewer --threads")))
+        .map_err(|error| Error::Thread {
+            source: io::Error::other(error),
+        })
 }
 
 /// NumPy's name for the type of external ids, which are integers: signed where that suffices, as most programs expect it.

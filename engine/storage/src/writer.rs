@@ -293,12 +293,11 @@ impl StoreFolder {
             drop(to_sync);
             let result = workers::for_each(threads, chunks, |chunk| {
                 // If a syncer failed, its error is the one to tell; this one only ends the work.
-                let gone = || Error::Options("files could not be synced".into());
                 if failed.load(Ordering::Relaxed) {
-                    return Err(gone());
+                    return Err(Error::Stopped);
                 }
                 let (result, files) = write(chunk)?;
-                written.send((chunk, result, files)).map_err(|_| gone())
+                written.send((chunk, result, files)).map_err(|_| Error::Stopped)
             });
             drop(written);
             let synced: Vec<Result<()>> = syncers.into_iter().map(workers::join).collect();
@@ -429,11 +428,13 @@ pub fn same_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTre
     for (name, value) in now {
         let earlier = before.get(name).map_or("not given", |v| v.as_str());
         if earlier != value {
-            return Err(Error::Options(format!(
-                "cannot resume {}: the run that began it had {name} = {earlier}, this one has {value}; give the same \
-                 options, or remove that folder and start again",
-                folder.display()
-            )));
+            return Err(Error::conflict(
+                format!(
+                    "cannot resume {}: the run that began it had {name} = {earlier}, this one has {value}",
+                    folder.display()
+                ),
+                "give the same options, or remove that folder and start again",
+            ));
         }
     }
     Ok(())

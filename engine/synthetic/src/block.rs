@@ -52,33 +52,36 @@ impl BlockModel {
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        let wrong = |what| Err(Error::Options(what));
         if self.classes == 0 || u64::from(self.classes) > self.nodes {
-            return wrong(format!(
-                "{} nodes cannot be in {} classes; choose 1 to {0}",
-                self.nodes, self.classes
+            return Err(Error::out_of_range(
+                "the number of classes",
+                format!("1 to {}, the number of nodes", self.nodes),
+                self.classes,
             ));
         }
         if !(0.0..=1.0).contains(&self.homophily) {
-            return wrong(format!(
-                "homophily is a probability, from 0 to 1, not {}",
-                self.homophily
+            return Err(Error::out_of_range(
+                "homophily",
+                "a probability from 0 to 1",
+                self.homophily,
             ));
         }
         if !(1.0..2.0).contains(&self.degree_growth) {
-            return wrong(format!(
-                "degree growth must be at least 1 and below 2, not {}",
-                self.degree_growth
+            return Err(Error::out_of_range(
+                "degree growth",
+                "at least 1 and below 2",
+                self.degree_growth,
             ));
         }
         if !(0.0..=1e6).contains(&self.noise) {
-            return wrong(format!("feature noise must be from 0 to 1000000, not {}", self.noise));
+            return Err(Error::out_of_range("feature noise", "0 to 1000000", self.noise));
         }
         let largest = self.means().into_iter().fold(0.0, f64::max);
         if largest > MEAN_MAX {
-            return wrong(format!(
-                "the largest rows would have {largest:.3e} edges, of at most {MEAN_MAX:.3e}; choose a smaller edge \
-                 factor or degree growth"
+            return Err(Error::limit(
+                format!("the largest adjacency lists would have {largest:.3e} edges"),
+                format!("{MEAN_MAX:.3e}"),
+                "choose a smaller edge factor or degree growth",
             ));
         }
         Ok(())

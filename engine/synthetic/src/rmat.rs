@@ -57,27 +57,31 @@ impl Rmat {
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        let wrong = |what| Err(Error::Options(what));
         if !(1..=40).contains(&self.scale) {
-            return wrong(format!(
-                "R-MAT has 2^scale nodes, with a scale from 1 to 40, not {}",
-                self.scale
+            return Err(Error::out_of_range(
+                "the scale of R-MAT, which has 2^scale nodes",
+                "1 to 40",
+                self.scale,
             ));
         }
         let probabilities = [self.a, self.b, self.c, self.d];
         let sum: f64 = probabilities.iter().sum();
         if !probabilities.iter().all(|p| (0.0..=1.0).contains(p)) || (sum - 1.0).abs() > 1e-6 {
-            return wrong(format!(
-                "the probabilities of the four quadrants must be from 0 to 1 and add up to 1; a = {}, b = {}, c = {}, \
-                 d = {} add up to {sum}",
-                self.a, self.b, self.c, self.d
+            return Err(Error::out_of_range(
+                "the probabilities of the four quadrants",
+                "numbers from 0 to 1 that add up to 1",
+                format!(
+                    "a = {}, b = {}, c = {}, d = {}, which add up to {sum}",
+                    self.a, self.b, self.c, self.d
+                ),
             ));
         }
         let largest = self.means().into_iter().fold(0.0, f64::max);
         if largest > MEAN_MAX {
-            return wrong(format!(
-                "the largest row would have {largest:.3e} edges, of at most {MEAN_MAX:.3e}; choose a smaller edge \
-                 factor or scale, or more even probabilities"
+            return Err(Error::limit(
+                format!("the largest adjacency list would have {largest:.3e} edges"),
+                format!("{MEAN_MAX:.3e}"),
+                "choose a smaller edge factor or scale, or more even probabilities",
             ));
         }
         Ok(())

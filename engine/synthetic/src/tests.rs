@@ -446,21 +446,21 @@ fn impossible_options_are_refused_with_the_possible_ones() {
                 d: 0.0,
                 ..UNEVEN
             }),
-            "largest row",
+            "largest adjacency list",
         ),
         (er(0, 1.0), "1 to 1099511627776 nodes"),
         (er((1 << 40) + 1, 1.0), "1 to 1099511627776 nodes"),
         (er(10, -1.0), "edge factor"),
         (er(10, f64::NAN), "edge factor"),
         (er(10, 1e10), "edge factor"),
-        (sbm(|block| block.classes = 0), "choose 1 to 1000"),
-        (sbm(|block| block.classes = 1001), "choose 1 to 1000"),
+        (sbm(|block| block.classes = 0), "1 to 1000,"),
+        (sbm(|block| block.classes = 1001), "1 to 1000,"),
         (sbm(|block| block.homophily = 1.1), "from 0 to 1"),
         (sbm(|block| block.degree_growth = 2.0), "below 2"),
         (sbm(|block| block.noise = f64::INFINITY), "noise"),
         (
             sbm(|block| (block.edge_factor, block.degree_growth) = (1e8, 1.9)),
-            "largest rows",
+            "largest adjacency lists",
         ),
     ] {
         let error = Generator::new(Recipe::new(model.clone(), 1))

@@ -338,7 +338,7 @@ fn a_budget_that_is_too_small_for_a_row_names_one_that_would_do() {
         generate_store(&options, &Silent)
     };
     let error = make(64 << 20, None).unwrap_err().to_string();
-    let named = error.split("--memory ").nth(1).unwrap().split("MiB").next().unwrap();
+    let named = error.split("at least ").nth(1).unwrap().split(" MiB").next().unwrap();
     let named: u64 = named.parse().unwrap();
     assert!((160..300).contains(&named), "{error}");
     assert!(make((named - 1) << 20, None).is_err());

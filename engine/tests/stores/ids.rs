@@ -421,7 +421,7 @@ fn parts_that_are_wrong_or_do_not_fit_are_refused() {
     options.nodes = Some(1 << 20);
     options.memory = 8 << 20;
     let error = ingest(&options, &Silent).unwrap_err().to_string();
-    assert!(error.contains("--memory 10MiB"), "{error}");
+    assert!(error.contains("at least 10 MiB is needed"), "{error}");
     (options.nodes, options.memory) = (None, 64 << 20);
     let array = grappa_io::npy::header("<f4", &[3]).to_vec();
     fs::write(folder.path().join("parts.npy"), [array, vec![0; 12]].concat()).unwrap();

@@ -340,10 +340,10 @@ fn a_row_too_large_for_the_budget_names_one_that_would_do() {
     (options.memory, options.threads, options.chunks) = (1 << 20, 1, Some(2));
     let error = ingest(&options, &Silent).unwrap_err().to_string();
     let wanted = error
-        .split("--memory ")
+        .split("at least ")
         .nth(1)
         .expect(&error)
-        .split("MiB")
+        .split(" MiB")
         .next()
         .unwrap();
     assert!(

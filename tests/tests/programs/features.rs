@@ -125,7 +125,7 @@ fn what_does_not_go_together_is_refused() {
     .misuse(&["--hops"]);
     run(&mut add(&store, &["--kind", "degrees", "--dim", "7"])).failure(&["--dim", "--kind fastrp"]);
     run(&mut add(&store, &["--kind", "fastrp", "--hop-weights", "1,0"])).failure(&["--hop-weights"]);
-    run(&mut add(&store, &["--kind", "fastrp", "--memory", "1KiB"])).failure(&["give at least"]);
+    run(&mut add(&store, &["--kind", "fastrp", "--memory", "1KiB"])).failure(&["at least 1 MiB is needed"]);
     run(&mut add(&folder.path().join("nothing.grappa"), &["--kind", "degrees"])).failure(&["no such store"]);
     verified(&store);
     // Also root can't put a file where a folder is.

@@ -135,7 +135,7 @@ fn wrong_wishes_are_refused_with_what_would_do() {
     let refusals: [(&[&str], &str); 5] = [
         (&["--view", "memory", "--memory", "64KiB"], "leave out --view memory"),
         (&["--partitions", "13"], "take at most 12 partitions"),
-        (&["--partitions", "0"], "give at least 1"),
+        (&["--partitions", "0"], "at least 1"),
         (&["--seeds", &unknown], "20000"),
         (&["--by-weight"], "weights"),
     ];
@@ -305,5 +305,5 @@ fn aggregates_are_made_once_verified_and_replaced_when_asked() {
         .success()
         .json();
     assert!(replaced["bytes"].as_u64().unwrap() < 20_000 * 100);
-    preaggregate(&["--kind", "gcn", "--replace", "--memory", "1KiB"]).failure(&["give at least"]);
+    preaggregate(&["--kind", "gcn", "--replace", "--memory", "1KiB"]).failure(&["at least 1 MiB is needed"]);
 }

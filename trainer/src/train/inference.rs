@@ -116,7 +116,7 @@ impl Inference<'_> {
                 };
                 work().map_err(|error| {
                     failure = Some(error);
-                    grappa_io::Error::Options("stopped".into())
+                    grappa_io::Error::Stopped
                 })
             };
             let result = match self.first_hop.filter(|_| layer == 0) {

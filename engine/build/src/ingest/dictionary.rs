@@ -171,7 +171,11 @@ impl<'a> DictionaryWriter<'a> {
 
     fn push(&mut self, id: &[u8]) -> Result<()> {
         if self.keys == NODES_MAX {
-            return Err(Error::Options("there are more than 2^40 different ids".into()));
+            return Err(Error::limit(
+                "the edges have more different ids than a graph may have nodes",
+                format!("{NODES_MAX} (2^40)"),
+                "ingest fewer edges",
+            ));
         }
         self.keys += 1;
         let ready = match &mut self.builder {

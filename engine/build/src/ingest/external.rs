@@ -35,11 +35,14 @@ impl Run<'_> {
         if let Some(nodes) = self.options.nodes
             && nodes != scan.nodes
         {
-            return Err(Error::Options(format!(
-                "--nodes {nodes} was given, but the edges have {} different ids, and with --ids sparse or string these \
-                 are the nodes; omit --nodes",
-                scan.nodes
-            )));
+            return Err(Error::conflict(
+                format!(
+                    "--nodes {nodes} was given, but the edges have {} different ids, and with --ids sparse or string \
+                     these are the nodes",
+                    scan.nodes
+                ),
+                "omit --nodes",
+            ));
         }
         state.listed(scan, file)?;
         Ok(scan)
@@ -57,13 +60,12 @@ impl Run<'_> {
                 // The other half of what the user gave is for this.
                 let wanted = order::memory(nodes);
                 if wanted > self.budget.memory {
-                    return Err(Error::Options(format!(
-                        "the order of {nodes} nodes takes {} MiB, for which half of the memory budget of {} MiB is too \
-                         small; give --memory {}MiB or more, or another --assign, which takes none",
-                        wanted.div_ceil(1 << 20),
-                        self.options.memory >> 20,
-                        (2 * wanted).div_ceil(1 << 20)
-                    )));
+                    return Err(Error::Budget {
+                        what: format!("the permutation of {nodes} nodes, which may take half of the memory"),
+                        given: self.options.memory,
+                        least: 2 * wanted,
+                        remedy: "raise --memory, or choose another --assign, which takes none",
+                    });
                 }
                 let parts = match state.order() {
                     Some(parts) => parts,

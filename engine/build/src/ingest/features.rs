@@ -31,8 +31,10 @@ impl FeatureInput {
             _ => FeatureDtype::F32,
         });
         if allow_nan && dtype == FeatureDtype::Int8 {
-            let what = "int8 features cannot hold NaN or infinity; omit --allow-nan, or choose another --feature-dtype";
-            return Err(Error::Options(what.into()));
+            return Err(Error::conflict(
+                "int8 features cannot hold NaN or infinity",
+                "omit --allow-nan, or choose another --feature-dtype",
+            ));
         }
         let layout = FeatureLayout::new(dtype, matrix.dim() as u32);
         Ok(Self {

@@ -88,9 +88,11 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
         .nodes
         .or_else(|| node_files.rows().filter(|_| options.ids == ExternalIds::Dense));
     if let Some(nodes) = nodes.filter(|&nodes| nodes > NODES_MAX) {
-        return Err(Error::Options(format!(
-            "{nodes} nodes are more than the {NODES_MAX} that a graph may have; give a smaller --nodes"
-        )));
+        return Err(Error::limit(
+            format!("the graph has {nodes} nodes"),
+            format!("{NODES_MAX} (2^40)"),
+            "give a smaller --nodes",
+        ));
     }
     let source = open_edges(options, nodes, budget.block_bytes())?;
     let fingerprint = fingerprint(options)?;

@@ -40,15 +40,19 @@ pub fn chunks_auto(nodes: u64) -> u32 {
 pub fn chunk_map(nodes: u64, chunks: Option<u32>) -> Result<ChunkMap> {
     let chunks = chunks.unwrap_or_else(|| chunks_auto(nodes));
     if u64::from(chunks) > nodes.max(1) {
-        return Err(Error::Options(format!(
-            "{nodes} nodes cannot make {chunks} chunks; give --chunks {nodes} or less"
-        )));
+        return Err(Error::limit(
+            format!("the graph would have {chunks} chunks"),
+            format!("{nodes}, one for each node"),
+            format!("give --chunks {nodes} or less"),
+        ));
     }
     let least = nodes.div_ceil(ChunkMap::CHUNK_NODES_MAX);
     if u64::from(chunks) < least {
-        return Err(Error::Options(format!(
-            "{nodes} nodes need at least {least} chunks; give --chunks {least} or more"
-        )));
+        return Err(Error::out_of_range(
+            "--chunks",
+            format!("{least} or more for {nodes} nodes"),
+            chunks,
+        ));
     }
     Ok(ChunkMap::uniform(nodes, chunks))
 }
@@ -59,10 +63,10 @@ pub fn chunk_map_of_parts(sizes: &[u64], chunks: Option<u32>) -> Result<ChunkMap
     let (parts, nodes) = (sizes.len() as u64, sizes.iter().sum());
     let wanted = u64::from(chunks.unwrap_or_else(|| chunks_auto(nodes)));
     if chunks.is_some() && wanted < parts {
-        return Err(Error::Options(format!(
-            "there are {parts} parts, which cannot be joined to make {wanted} chunks; give --chunks {parts} or more, or \
-             auto"
-        )));
+        return Err(Error::conflict(
+            format!("there are {parts} parts, which cannot be joined to make {wanted} chunks"),
+            format!("give --chunks {parts} or more, or auto"),
+        ));
     }
     let per_part = wanted.div_ceil(parts.max(1));
     let mut starts = vec![0];
@@ -73,7 +77,7 @@ pub fn chunk_map_of_parts(sizes: &[u64], chunks: Option<u32>) -> Result<ChunkMap
         starts.extend((1..=pieces).map(end));
         start += size;
     }
-    ChunkMap::from_starts(starts).map_err(|error| Error::Options(error.to_string()))
+    ChunkMap::from_starts(starts).map_err(|error| Error::conflict(error.to_string(), "assign the nodes to other parts"))
 }
 
 /// Fails if the edge buckets of so many `present` chunks are too many for a manifest.
@@ -83,14 +87,15 @@ pub fn check_buckets(chunks: &ChunkMap, present: u64) -> Result<()> {
         return Ok(());
     }
     let most = BUCKETS_MAX.isqrt();
-    Err(Error::Options(if present == chunks {
-        format!("{chunks} chunks are too many for one manifest; give --chunks {most} or less")
-    } else {
-        format!(
-            "{present} of {chunks} chunks are too many for one manifest; make {} or fewer of them",
-            BUCKETS_MAX / chunks
-        )
-    }))
+    Err(Error::limit(
+        format!("{present} of {chunks} chunks have {} edge buckets", present * chunks),
+        format!("{BUCKETS_MAX} in a manifest"),
+        if present == chunks {
+            format!("give --chunks {most} or less")
+        } else {
+            format!("make {} or fewer of the chunks", BUCKETS_MAX / chunks)
+        },
+    ))
 }
 
 /// What a run was given, and may not exceed.
@@ -147,13 +152,12 @@ impl SpillPlan {
                 0 => (threads * buffers * 4 / 3).max(threads * least),
                 _ => (threads * buffers * 4).max(threads * least * 2),
             };
-            return Err(Error::Options(format!(
-                "a memory budget of {} MiB is too small for {shards} buffers in each of {} threads; give --memory {}MiB \
-                 or fewer --threads",
-                (budget.memory * budget.share) >> 20,
-                budget.threads,
-                (wanted * budget.share).div_ceil(1 << 20)
-            )));
+            return Err(Error::Budget {
+                what: format!("{shards} buffers in each of {} threads", budget.threads),
+                given: budget.memory * budget.share,
+                least: wanted * budget.share,
+                remedy: "raise --memory, or give fewer --threads",
+            });
         }
         let buffer_bytes = buffer_bytes.min(BUFFER_BYTES_MAX) as usize;
         Ok(Self {
@@ -230,10 +234,10 @@ mod tests {
             .unwrap_err()
             .to_string();
         let wanted: u64 = error
-            .split("--memory ")
+            .split("at least ")
             .nth(1)
             .unwrap()
-            .split("MiB")
+            .split(" MiB")
             .next()
             .unwrap()
             .parse()

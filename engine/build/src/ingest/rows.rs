@@ -213,11 +213,15 @@ impl Gather<'_> {
         let rows = part.rows.end - part.rows.start;
         if rows <= 1 {
             let bytes = records * record_words as u64 * SORT_COST;
-            return Err(Error::Options(format!(
-                "node {} has {records} in-edges, whose row must fit memory to be sorted; give --memory {}MiB or more",
-                part.first_node + part.rows.start,
-                (bytes * self.share).div_ceil(1 << 20)
-            )));
+            return Err(Error::Budget {
+                what: format!(
+                    "sorting the adjacency list of node {}, which has {records} in-edges",
+                    part.first_node + part.rows.start
+                ),
+                given: self.gate.total() * self.share,
+                least: bytes * self.share,
+                remedy: "raise --memory",
+            });
         }
         let groups = rows.min(SPLIT_GROUPS);
         let group_of = |key: u64| ((self.keys.row(key) - part.rows.start) * groups / rows) as usize;

@@ -73,10 +73,7 @@ impl<'a> Temporary<'a> {
         let temporary = Self::replace(name)?;
         // Only now, because whoever was making it had its temporary name until it had its own.
         if name.symlink_metadata().is_ok() {
-            return Err(Error::Options(format!(
-                "{} exists; remove it or choose another name",
-                name.display()
-            )));
+            return Err(Error::Exists { path: name.to_owned() });
         }
         Ok(temporary)
     }

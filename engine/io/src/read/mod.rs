@@ -25,7 +25,7 @@ use std::{
 
 pub use self::files::ReadFile;
 use self::{fault::Interference, pread::Pread, transfer::Transfer, uring::Uring};
-use crate::{Error, Result};
+use crate::{Error, Result, size::ByteSize};
 
 /// A file that an engine reads, by its place in the list that the engine was made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,26 +137,33 @@ impl Options {
     }
 
     fn check(&self) -> Result<()> {
-        let wrong = |what| Err(Error::Options(what));
         if !(1..=DEPTH_MAX).contains(&self.depth) {
-            return wrong(format!("a read depth of {} is not in 1..={DEPTH_MAX}", self.depth));
+            return Err(Error::out_of_range(
+                "the read depth",
+                format!("1 to {DEPTH_MAX} reads in flight"),
+                self.depth,
+            ));
         }
         if !(1..=READ_BYTES_MAX).contains(&self.read_bytes_max) {
-            return wrong(format!(
-                "reads of up to {} bytes are not in 1..={READ_BYTES_MAX}",
-                self.read_bytes_max
+            return Err(Error::out_of_range(
+                "the longest read",
+                format!("1 B to {}", ByteSize(READ_BYTES_MAX.into())),
+                ByteSize(self.read_bytes_max.into()),
             ));
         }
         if self.threads == 0 {
-            return wrong("no thread reads; at least one must".to_owned());
+            return Err(Error::out_of_range("the number of reading threads", "at least 1", 0));
         }
         if self.memory_bytes() > BUFFER_BYTES_MAX {
-            return wrong(format!(
-                "{} reads of {} bytes at once take {} bytes of buffers, and more than {BUFFER_BYTES_MAX} are not possible; \
-                 choose a smaller depth or shorter reads",
-                self.depth,
-                self.read_bytes_max,
-                self.memory_bytes()
+            return Err(Error::limit(
+                format!(
+                    "{} reads of {} in flight need {} of buffers",
+                    self.depth,
+                    ByteSize(self.read_bytes_max.into()),
+                    ByteSize(self.memory_bytes())
+                ),
+                ByteSize(BUFFER_BYTES_MAX),
+                "choose a smaller depth or shorter reads",
             ));
         }
         Ok(())
@@ -216,9 +223,11 @@ pub fn open(choice: Choice, files: Arc<[ReadFile]>, options: Options) -> Result<
     }
     match Uring::new(files.clone(), options.clone())? {
         Ok(engine) => Ok(Box::new(engine)),
-        Err(refusal) if choice == Choice::Uring => Err(Error::Options(format!(
-            "io_uring is refused: {refusal}; or read by threads (pread), which is slower"
-        ))),
+        Err(refusal) if choice == Choice::Uring => Err(Error::Unsupported {
+            what: "io_uring",
+            cause: refusal.to_string(),
+            remedy: "or read with threads (pread), which is slower",
+        }),
         Err(refusal) => {
             TOLD.call_once(|| tracing::warn!("io_uring is refused: {refusal}; threads read instead, which is slower"));
             Ok(Box::new(Pread::new(files, options)?))

@@ -77,9 +77,7 @@ impl Pread {
                         }
                     }
                 })
-                .map_err(|error| {
-                    Error::Options(format!("cannot start a thread that reads: {error}; use fewer threads"))
-                })?;
+                .map_err(|error| Error::Thread { source: error })?;
             engine.threads.push(thread);
         }
         Ok(engine)

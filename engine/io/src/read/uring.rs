@@ -274,7 +274,11 @@ impl Uring {
     fn error(&self, source: io::Error) -> Error {
         match self.slots.iter().flatten().next() {
             Some(slot) => self.descriptors.error(&slot.transfer.read, source),
-            None => Error::Options(format!("io_uring failed: {source}; choose pread")),
+            None => Error::Unsupported {
+                what: "io_uring",
+                cause: source.to_string(),
+                remedy: "read with threads (pread)",
+            },
         }
     }
 

@@ -164,11 +164,13 @@ impl RowFiles {
 
     /// Why there is no row of `node`.
     pub fn absent(&self, node: NodeId) -> Error {
-        Error::Options(format!(
-            "the features of {} are wanted, and the store is a slice without chunk {}; generate it with --only-chunks that \
-             name that one too, or sample without halo",
-            self.ids.name(node),
-            self.chunks.chunk_of(node)
-        ))
+        Error::conflict(
+            format!(
+                "the features of {} are wanted, and the store is a slice without chunk {}",
+                self.ids.name(node),
+                self.chunks.chunk_of(node)
+            ),
+            "generate the store with that chunk in --only-chunks, or sample without halo",
+        )
     }
 }

@@ -117,7 +117,7 @@ impl Feed {
         open_engine: impl FnOnce(&RowFiles, &FeedOptions) -> Result<Box<dyn ReadEngine>>,
     ) -> Result<Self> {
         if options.threads == 0 {
-            return Err(Error::Options("no thread feeds; at least one must".into()));
+            return Err(Error::out_of_range("the number of feed threads", "at least 1", 0));
         }
         // Budgets are divided for reads as they were asked for: with another budget they would be other ones.
         let asked = options;
@@ -304,16 +304,24 @@ impl Core {
 /// The pre-aggregated features of a kind.
 fn aggregates(store: &Store, kind: AggregateKind, is_stored: bool) -> Result<Aggregates> {
     if !is_stored {
-        return Err(Error::Options(format!(
-            "{}: pre-aggregated features are delivered with stored features, and here they are computed, or not wanted",
-            store.path().display()
-        )));
+        return Err(Error::conflict(
+            format!(
+                "{}: pre-aggregated features are delivered with stored features, and here features are computed, or not \
+                 wanted",
+                store.path().display()
+            ),
+            "sample without pre-aggregated features",
+        ));
     }
     Aggregates::open(store, kind)?.ok_or_else(|| {
-        Error::Options(format!(
-            "{0} has no pre-aggregated features of kind {kind}; make them with `grappa-store preaggregate {0} --kind {kind}`",
-            store.path().display()
-        ))
+        Error::missing(
+            format!("pre-aggregated features of kind {kind}"),
+            store.path(),
+            format!(
+                "make them with `grappa-store preaggregate {} --kind {kind}`",
+                store.path().display()
+            ),
+        )
     })
 }
 

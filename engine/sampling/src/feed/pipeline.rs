@@ -325,10 +325,10 @@ impl Core {
     }
 
     fn pool_too_small(&self, rows: usize) -> Error {
-        Error::Options(format!(
-            "the {rows} feature rows of a minibatch do not fit the feed's row pool; give it more memory, or sample with \
-             smaller batches or fanouts"
-        ))
+        Error::conflict(
+            format!("the {rows} feature rows of a minibatch do not fit the feed's row pool"),
+            "give it more memory, or sample with smaller batches or fanouts",
+        )
     }
 
     fn assemble(&self, index: u64, sheet: Sheet, mut buffer: Option<FeatureBuffer>, scratch: Option<&mut RowScratch>) {

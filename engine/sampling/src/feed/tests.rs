@@ -172,7 +172,7 @@ impl BatchSource for Wishes {
 
     fn sample(&self, index: u64, (): &mut (), out: &mut Minibatch) -> Result<()> {
         match self.mishap {
-            Some((at, Mishap::Fails)) if at == index => return Err(Error::Options("this batch fails".into())),
+            Some((at, Mishap::Fails)) if at == index => return Err(Error::conflict("this batch fails", "try another")),
             Some((at, Mishap::Panics)) if at == index => panic!("this batch panics"),
             Some((_, Mishap::Sleeps(time))) => std::thread::sleep(time),
             _ => {}

@@ -106,10 +106,12 @@ pub fn coverage(
         "the assignment is of other chunks"
     );
     if options.memory < MEMORY_MIN {
-        return Err(Error::Options(format!(
-            "{} bytes of memory are too few to count halo nodes with; give at least 1 MiB",
-            options.memory
-        )));
+        return Err(Error::Budget {
+            what: "counting halo nodes".into(),
+            given: options.memory,
+            least: MEMORY_MIN,
+            remedy: "raise --memory",
+        });
     }
     count(
         store,

@@ -59,10 +59,10 @@ impl FromStr for Schedule {
         Self::ALL
             .into_iter()
             .find(|schedule| schedule.name() == name)
-            .ok_or_else(|| {
-                Error::Options(format!(
-                    "no schedule is named {name:?}; there are sweep, shuffle and fixed"
-                ))
+            .ok_or_else(|| Error::UnknownName {
+                kind: "schedule",
+                name: name.to_owned(),
+                known: "sweep, shuffle or fixed",
             })
     }
 }
@@ -87,15 +87,20 @@ pub fn assignment(
 ) -> Result<Assignment> {
     assert!(!sizes.is_empty(), "no chunks");
     if partitions == 0 {
-        return Err(Error::Options("0 partitions own nothing; give at least 1".into()));
+        return Err(Error::out_of_range("the number of partitions", "at least 1", 0));
     }
     if partitions as usize > sizes.len() {
-        return Err(Error::Options(format!(
-            "the store has {} chunks, too few for {partitions} partitions: each needs one of its own; take at most {} \
-             partitions, or make the store again with more chunks (--chunks of grappa-ingest and grappa-gen)",
-            sizes.len(),
-            sizes.len()
-        )));
+        return Err(Error::conflict(
+            format!(
+                "the store has {} chunks, too few for {partitions} partitions, each of which needs its own",
+                sizes.len()
+            ),
+            format!(
+                "take at most {} partitions, or make the store again with more chunks (--chunks of grappa-ingest and \
+                 grappa-gen)",
+                sizes.len()
+            ),
+        ));
     }
     let base_of = match schedule {
         Schedule::Shuffle => deal(sizes, false, partitions, seed, super_epoch),

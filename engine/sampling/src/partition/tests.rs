@@ -223,7 +223,7 @@ fn what_cannot_be_partitioned_is_told_and_stays_as_it_was() {
         }
         assert_eq!(names_of(store.path()), ["0", "CURRENT"]);
     };
-    expect(&store, 0, &["give at least 1"]);
+    expect(&store, 0, &["at least 1"]);
     expect(&store, 8, &["has 7 chunks", "at most 7", "--chunks"]);
     repartition_of(
         &store,

@@ -16,8 +16,10 @@ impl Fanouts {
     /// `fanouts[h]` neighbours at hop `h`; -1 stands for all of them.
     pub fn new(fanouts: &[i64]) -> Result<Self> {
         if fanouts.is_empty() {
-            return Err(Error::Options(
-                "no fanouts; name one for each hop, such as 15,10,5".into(),
+            return Err(Error::out_of_range(
+                "fanouts",
+                "one for each hop, such as 15,10,5",
+                "none",
             ));
         }
         fanouts
@@ -53,11 +55,11 @@ impl Fanouts {
 }
 
 fn wrong(hop: usize, found: &str) -> Error {
-    Error::Options(format!(
-        "fanout {} of the list is {found}; write a number from 1 to {}, or -1 for all neighbours",
-        hop + 1,
-        u32::MAX
-    ))
+    Error::out_of_range(
+        format!("fanout {} of the list", hop + 1),
+        format!("a number from 1 to {}, or -1 for all neighbours", u32::MAX),
+        found,
+    )
 }
 
 impl FromStr for Fanouts {

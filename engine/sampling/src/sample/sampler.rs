@@ -193,16 +193,19 @@ fn begin<L: Relabel>(
     out.blocks.resize_with(hops, Block::default);
     out.seeds = seeds.len();
     if let Some(seed) = seeds.iter().find(|seed| seed.0 >= view.nodes()) {
-        return Err(Error::Options(format!(
-            "seed {seed} is not a node of the graph, which has {}; seeds are nodes of the store, not external ids",
-            view.nodes()
-        )));
+        return Err(Error::conflict(
+            format!("seed {seed} is not a node of the graph, which has {}", view.nodes()),
+            "give node ids of the store, not external ids",
+        ));
     }
     if let Some(seed) = seeds.iter().find(|seed| !view.owned().contains(**seed)) {
-        return Err(Error::Options(format!(
-            "seed {seed} is not in partition {}, which has its features at most; seeds are nodes that their partition owns",
-            view.owned().partition()
-        )));
+        return Err(Error::conflict(
+            format!(
+                "seed {seed} is not in partition {}, which has its features at most",
+                view.owned().partition()
+            ),
+            "give seeds that the partition owns",
+        ));
     }
     check_size(0, seeds.len())?;
     relabel.begin();
@@ -212,10 +215,13 @@ fn begin<L: Relabel>(
     if out.nodes.len() < seeds.len() {
         let second = (0..).zip(&*places).position(|(seed, &place): (u32, _)| place < seed);
         let second = second.expect("a seed has the place of an earlier one");
-        return Err(Error::Options(format!(
-            "seed {} is number {} and number {second} of the batch; a batch has each seed once",
-            seeds[second], places[second]
-        )));
+        return Err(Error::conflict(
+            format!(
+                "seed {} is number {} and number {second} of the batch",
+                seeds[second], places[second]
+            ),
+            "give each seed of a batch once",
+        ));
     }
     Ok(())
 }
@@ -232,10 +238,11 @@ pub(super) fn check_size(edges: usize, nodes: usize) -> Result<()> {
 
 #[cold]
 fn too_large(edges: usize, nodes: usize) -> Error {
-    Error::Options(format!(
-        "a minibatch with {edges} edges in a block and up to {nodes} nodes is too large: a block's edges and its nodes \
-         together must be fewer than 2^32, and a minibatch has at most 2^31 nodes; sample smaller batches, or fewer neighbours"
-    ))
+    Error::limit(
+        format!("a minibatch has a block with {edges} edges and up to {nodes} nodes"),
+        "2^31 nodes, and fewer than 2^32 edges and nodes together in a block",
+        "sample smaller batches, or fewer neighbours",
+    )
 }
 
 /// Memory that a thread samples with, reused from batch to batch. Any sampler and any view may be used with it, in turn.

@@ -52,14 +52,21 @@ pub struct RandomWalks {
 impl RandomWalks {
     /// Fails if a number makes no sense.
     pub(super) fn check(&self) -> Result<()> {
-        let wrong = |what: &str| Err(Error::Options(format!("random walks: {what}")));
         if self.hops == 0 || self.walks == 0 || self.steps == 0 || self.neighbours == 0 {
-            return wrong("there must be at least one hop, walk, step and neighbour");
+            return Err(Error::out_of_range(
+                "random walks",
+                "at least 1 hop, walk, step and neighbour",
+                format!(
+                    "{} hops, {} walks, {} steps and {} neighbours",
+                    self.hops, self.walks, self.steps, self.neighbours
+                ),
+            ));
         }
         if !(0.0..=1.0).contains(&self.termination) {
-            return wrong(&format!(
-                "the probability that a walk ends is {}; give a number from 0 to 1",
-                self.termination
+            return Err(Error::out_of_range(
+                "random walks: the probability that a walk ends",
+                "a number from 0 to 1",
+                self.termination,
             ));
         }
         Ok(())

@@ -12,11 +12,13 @@ pub(super) fn check(weights: &[f32], name: impl FnOnce() -> String) -> Result<()
     // One comparison a weight finds all kinds: what is not a number is not at least 0.
     match weights.iter().find(|&&weight| !(0.0..f32::INFINITY).contains(&weight)) {
         None => Ok(()),
-        Some(weight) => Err(Error::Options(format!(
-            "an edge to {} has weight {weight}, by which nothing can be drawn: weights must be 0 or more; sample \
-             uniformly, or ingest other weights",
-            name()
-        ))),
+        Some(weight) => Err(Error::conflict(
+            format!(
+                "an edge to {} has weight {weight}, and weights to sample by must be 0 or more",
+                name()
+            ),
+            "sample uniformly, or ingest other edge weights",
+        )),
     }
 }
 

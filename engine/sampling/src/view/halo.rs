@@ -53,10 +53,10 @@ impl FromStr for Halo {
 
     fn from_str(name: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|halo| halo.name() == name);
-        found.ok_or_else(|| {
-            Error::Options(format!(
-                "no halo mode is named {name:?}; there are features, stop and none"
-            ))
+        found.ok_or_else(|| Error::UnknownName {
+            kind: "halo mode",
+            name: name.to_owned(),
+            known: "features, stop or none",
         })
     }
 }

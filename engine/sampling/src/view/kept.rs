@@ -84,10 +84,11 @@ impl Kept<'_> {
     /// Fails if the view is to have weights and the store has none.
     pub(super) fn check(&self) -> Result<()> {
         if self.weights && !self.store.manifest().weighted {
-            return Err(Error::Options(format!(
-                "{} has no edge weights; sample uniformly, or ingest weighted edges",
-                self.store.path().display()
-            )));
+            return Err(Error::missing(
+                "edge weights",
+                self.store.path(),
+                "sample uniformly, or ingest weighted edges",
+            ));
         }
         Ok(())
     }

@@ -43,10 +43,10 @@ impl FromStr for ViewKind {
 
     fn from_str(name: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| {
-            Error::Options(format!(
-                "no kind of view is named {name:?}; there are auto, memory and mapped"
-            ))
+        found.ok_or_else(|| Error::UnknownName {
+            kind: "kind of view",
+            name: name.to_owned(),
+            known: "auto, memory or mapped",
         })
     }
 }

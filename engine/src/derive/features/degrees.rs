@@ -49,11 +49,12 @@ fn has_direction(manifest: &Manifest) -> bool {
 pub fn make(store: &Store, out: &mut ChunkRows<'_>, first: u64, budget: Budget, progress: &dyn Progress) -> Result<()> {
     let memory = budget.memory.saturating_sub(out.memory());
     if memory < MEMORY_MIN {
-        return Err(Error::Options(format!(
-            "{} bytes of memory are too few to count edges with; give at least {}",
-            budget.memory,
-            out.memory() + MEMORY_MIN
-        )));
+        return Err(Error::Budget {
+            what: "counting edges".into(),
+            given: budget.memory,
+            least: out.memory() + MEMORY_MIN,
+            remedy: "raise --memory",
+        });
     }
     make_by(store, out, first, memory / COUNTER_BYTES, budget.threads, progress)
 }

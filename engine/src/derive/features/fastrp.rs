@@ -55,21 +55,23 @@ pub struct FastRp {
 
 impl FastRp {
     pub(super) fn check(&self) -> Result<()> {
-        let no = |what: String| Err(Error::Options(what));
         if !(1..=DIM_MAX).contains(&self.dim) {
-            return no(format!("rows of {} values: --dim must be 1 to {DIM_MAX}", self.dim));
+            return Err(Error::out_of_range(
+                "--dim",
+                format!("1 to {DIM_MAX} values per node"),
+                self.dim,
+            ));
         }
         if let Some(weight) = self.hop_weights.iter().find(|weight| !weight.is_finite()) {
-            return no(format!(
-                "a hop can't have the weight {weight}: --hop-weights must be finite"
-            ));
+            return Err(Error::out_of_range("--hop-weights", "finite numbers", weight));
         }
         match self.hop_weights.last() {
             Some(&last) if last != 0.0 => Ok(()),
-            Some(_) => {
-                no("the last hop has the weight 0, so it need not be made: leave it out of --hop-weights".into())
-            }
-            None => no("embeddings of no hops say nothing of the graph: give at least 1 of --hops".into()),
+            Some(_) => Err(Error::conflict(
+                "the last hop has weight 0, so it adds nothing",
+                "leave it out of --hop-weights",
+            )),
+            None => Err(Error::out_of_range("--hops", "at least 1", 0)),
         }
     }
 }

@@ -169,7 +169,10 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
             let (files, chunks_kept) = match partial.make(store, options, progress) {
                 Err(error) if error.is_disk_full() => {
                     partial.remove();
-                    return Err(Error::Options(format!("{error}; {}", full_disk_remedy(store, options))));
+                    return Err(Error::DiskFull {
+                        source: Box::new(error),
+                        remedy: full_disk_remedy(store, options),
+                    });
                 }
                 made => made?,
             };

@@ -202,19 +202,23 @@ impl<'a> Run<'a> {
         };
         if !self.share.holds_row(largest) {
             let memory = Share::memory_for_row(largest, self.options.threads, self.wanted.len());
-            return Err(Error::Options(format!(
-                "a node has up to {largest} in-edges, whose row must fit memory; give --memory {memory}MiB or more"
-            )));
+            return Err(Error::Budget {
+                what: format!("the adjacency list of a node with up to {largest} in-edges"),
+                given: self.options.memory,
+                least: memory << 20,
+                remedy: "raise --memory",
+            });
         }
         if self.labels.is_some() {
             let nodes: u64 = self.wanted.iter().map(|&chunk| self.chunks.len(ChunkId(chunk))).sum();
             let bytes = nodes.div_ceil(8) * SPLIT_COST;
             if bytes > self.options.memory {
-                return Err(Error::Options(format!(
-                    "the splits of {nodes} nodes take {} MiB of memory; give --memory {0}MiB or more, or make fewer \
-                     chunks with --only-chunks",
-                    bytes.div_ceil(1 << 20)
-                )));
+                return Err(Error::Budget {
+                    what: format!("the splits of {nodes} nodes"),
+                    given: self.options.memory,
+                    least: bytes,
+                    remedy: "raise --memory, or make fewer chunks with --only-chunks",
+                });
             }
         }
         Ok(())

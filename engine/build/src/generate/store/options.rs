@@ -64,13 +64,15 @@ impl StoreOptions {
             } else {
                 format!("{start}-{end}")
             };
-            return Err(Error::Options(format!(
-                "--only-chunks {named}: the graph has chunks 0 to {last}; name some of those, or give more --chunks"
-            )));
+            return Err(Error::out_of_range(
+                "--only-chunks",
+                format!("some of the chunks 0 to {last} of the graph (--chunks makes more)"),
+                named,
+            ));
         }
         let wanted: BTreeSet<_> = only.iter().cloned().flatten().collect();
         if wanted.is_empty() {
-            return Err(Error::Options("--only-chunks names no chunk".into()));
+            return Err(Error::out_of_range("--only-chunks", "at least one chunk", "none"));
         }
         plan::check_buckets(chunks, wanted.len() as u64)?;
         Ok(wanted)

@@ -91,7 +91,7 @@ fn a_feed_goes_on_after_an_error_and_after_an_early_end() {
                 for at in 0..source.batches {
                     let failing = source.clone().with(at, Mishap::Fails);
                     let (taken, error) = consume(&mut feed, &failing, &rows);
-                    assert_eq!(error.unwrap().to_string(), "this batch fails");
+                    assert_eq!(error.unwrap().to_string(), "this batch fails; try another");
                     assert!(taken <= at);
                     {
                         let mut epoch = feed.epoch(&Arc::new(source.clone()));
