@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use crate::{
     benches,
     command::{BUILD, cargo, run, target_folder},
-    extras, fuzz, lint,
+    examples, extras, fuzz, lint,
     quickstart::{self, Dataset, Profile},
     setup, test,
 };
@@ -37,6 +37,7 @@ pub fn ci(with_tests: bool) -> Result<()> {
     stages.run("build", || run(&mut cargo(&BUILD)))?;
     stages.run("lint", lint::code)?;
     stages.run("benches", benches::benches)?;
+    stages.run("examples", examples::examples)?;
     stages.run("quickstart", || quickstart::quickstart(Dataset::Auto, Profile::Dev))?;
     stages.run("fuzz", || fuzz::fuzz(None, FUZZ_SECONDS))?;
     if !with_tests {

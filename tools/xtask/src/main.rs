@@ -9,8 +9,10 @@ mod benches;
 mod ci;
 mod command;
 mod data;
+mod examples;
 mod extras;
 mod fuzz;
+mod layers;
 mod lint;
 mod quickstart;
 mod rust_version;
@@ -53,6 +55,8 @@ enum Task {
     },
     /// Run each bench once, at a tiny size, to see that it works
     Benches,
+    /// Run the examples of the library
+    Examples,
     /// Fuzz parsers and decoders with mutated files
     Fuzz {
         /// The target; all of them, one after another, if none is named
@@ -89,6 +93,7 @@ fn main() -> ExitCode {
         Task::Test => test::test(|_| String::new()),
         Task::Ci { no_tests } => ci::ci(!no_tests),
         Task::Benches => benches::benches(),
+        Task::Examples => examples::build().and_then(|()| examples::examples()),
         Task::Fuzz { target, seconds } => fuzz::fuzz(target.as_deref(), seconds),
         Task::Lint => lint::lint(),
         Task::Tidy => tidy::tidy(),

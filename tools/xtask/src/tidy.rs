@@ -8,7 +8,10 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::command::{output, program, root};
+use crate::{
+    command::{output, program, root},
+    layers,
+};
 
 /// The largest file that belongs in the repository.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -36,6 +39,7 @@ pub fn tidy() -> Result<()> {
     }
     check_formats(&files, &mut problems)?;
     check_promises(&files, &mut problems)?;
+    layers::check(&files, &mut problems)?;
     if problems.is_empty() {
         eprintln!("tidy: {} files", files.len());
         return Ok(());

@@ -1,0 +1,56 @@
+//! `cargo xtask examples`: runs the examples of the library, on Cora.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
+
+use crate::command::{cargo, program, root, run, target_folder};
+
+/// Each example with its arguments, in an order in which the first makes the store for the others. STORE is that store.
+const EXAMPLES: [(&str, &[&str]); 3] = [
+    ("ingest", &["tests/data/cora", "STORE"]),
+    ("neighbours", &["STORE", "35"]),
+    ("minibatches", &["STORE"]),
+];
+
+/// Builds them alone, without libtorch.
+pub fn build() -> Result<()> {
+    run(&mut cargo(&["build", "--examples"]))
+}
+
+/// Runs all of them, as they were built.
+pub fn examples() -> Result<()> {
+    let work = target_folder().join("examples");
+    if work.exists() {
+        fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
+    }
+    fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
+    let store = work.join("cora.grappa");
+    for (name, arguments) in EXAMPLES {
+        let arguments = arguments.iter().map(|argument| match *argument {
+            "STORE" => store.as_path(),
+            other => Path::new(other),
+        });
+        run(program(target_folder().join("debug/examples").join(name))
+            .args(arguments)
+            .current_dir(root()))?;
+    }
+    fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_is_run() {
+        let files = fs::read_dir(root().join("engine/examples")).unwrap();
+        let mut names: Vec<_> = files
+            .map(|file| file.unwrap().path().file_stem().unwrap().to_owned())
+            .collect();
+        names.sort();
+        let mut run = EXAMPLES.map(|(name, _)| name);
+        run.sort_unstable();
+        assert_eq!(names, run);
+    }
+}

@@ -1,0 +1,331 @@
+//! The layers of the workspace: which crate may depend on which, and which module of a crate may import from which.
+//!
+//! Cargo forbids cycles between crates, but not a new dependency; within a crate nothing forbids a cycle. So both are listed
+//! here, and `cargo xtask tidy` compares them with the code. A new line is a change of the design.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Component, Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use crate::command::root;
+
+/// A crate of the workspace.
+struct Layer {
+    folder: &'static str,
+    /// The crates of the workspace that it may depend on, apart from tests.
+    dependencies: &'static [&'static str],
+    /// Its modules. Each may import only from those before it. Empty if nobody needs an order.
+    modules: &'static [&'static str],
+}
+
+const LAYERS: [Layer; 10] = [
+    Layer {
+        folder: "formats",
+        dependencies: &[],
+        modules: &[
+            "error",
+            "id",
+            "random",
+            "container",
+            "bytes",
+            "dtype",
+            "chunks",
+            "span",
+            "order",
+            "order_table",
+            "rows",
+            "weights",
+            "dictionary",
+            "features",
+            "labels",
+            "splits",
+            "aggregates",
+            "assignment",
+            "manifest",
+        ],
+    },
+    Layer {
+        folder: "engine/io",
+        dependencies: &["grappa-formats"],
+        modules: &[
+            "text",
+            "size",
+            "error",
+            "progress",
+            "machine",
+            "workers",
+            "memory",
+            "sort",
+            "prefetch",
+            "heap",
+            "unnamed",
+            "regular",
+            "durable",
+            "journal",
+            "identity",
+            "map",
+            "arena",
+            "slots",
+            "npy",
+            "container",
+            "read",
+            "blocks",
+        ],
+    },
+    Layer {
+        folder: "engine/input",
+        dependencies: &["grappa-formats", "grappa-io"],
+        modules: &[],
+    },
+    Layer {
+        folder: "engine/synthetic",
+        dependencies: &["grappa-formats", "grappa-io"],
+        modules: &[],
+    },
+    Layer {
+        folder: "engine/storage",
+        dependencies: &["grappa-formats", "grappa-io"],
+        modules: &[],
+    },
+    Layer {
+        folder: "engine/build",
+        dependencies: &[
+            "grappa-formats",
+            "grappa-input",
+            "grappa-io",
+            "grappa-storage",
+            "grappa-synthetic",
+        ],
+        modules: &["ids", "ingest", "generate"],
+    },
+    Layer {
+        folder: "engine/sampling",
+        dependencies: &["grappa-formats", "grappa-io", "grappa-storage", "grappa-synthetic"],
+        modules: &["partition", "view", "sample", "feed", "loader"],
+    },
+    Layer {
+        folder: "engine",
+        dependencies: &[
+            "grappa-build",
+            "grappa-formats",
+            "grappa-input",
+            "grappa-io",
+            "grappa-sampling",
+            "grappa-storage",
+            "grappa-synthetic",
+        ],
+        modules: &["node_list", "aggregate", "derive", "export", "info", "plan", "verify"],
+    },
+    Layer {
+        folder: "trainer/run",
+        dependencies: &["grappa-formats", "grappa-io", "grappa-sampling", "grappa-storage"],
+        modules: &[],
+    },
+    Layer {
+        folder: "trainer",
+        dependencies: &[
+            "grappa-engine",
+            "grappa-formats",
+            "grappa-io",
+            "grappa-run",
+            "grappa-sampling",
+            "grappa-storage",
+        ],
+        modules: &[
+            "error", "shim", "runtime", "random", "kernels", "nn", "train", "predict", "export",
+        ],
+    },
+];
+
+/// Adds what contradicts the table.
+pub fn check(files: &[PathBuf], problems: &mut Vec<String>) -> Result<()> {
+    for layer in &LAYERS {
+        layer.check_dependencies(problems)?;
+        if !layer.modules.is_empty() {
+            layer.check_modules(files, problems)?;
+        }
+    }
+    Ok(())
+}
+
+impl Layer {
+    fn check_dependencies(&self, problems: &mut Vec<String>) -> Result<()> {
+        let path = Path::new(self.folder).join("Cargo.toml");
+        let text = fs::read_to_string(root().join(&path)).with_context(|| format!("cannot read {}", path.display()))?;
+        for name in dependencies(&text).filter(|name| !self.dependencies.contains(name)) {
+            problems.push(format!(
+                "{}: the layers do not let this crate depend on {name} (tools/xtask/src/layers.rs)",
+                path.display()
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_modules(&self, files: &[PathBuf], problems: &mut Vec<String>) -> Result<()> {
+        let source = Path::new(self.folder).join("src");
+        for file in files {
+            let Ok(relative) = file.strip_prefix(&source) else {
+                continue;
+            };
+            let module = module_of(relative);
+            let is_test = module.iter().any(|part| part.contains("tests"));
+            if is_test || module.is_empty() || relative.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            let rank = |name: &str| self.modules.iter().position(|module| *module == name);
+            let Some(own) = rank(&module[0]) else {
+                problems.push(format!(
+                    "{}: the module `{}` has no place in tools/xtask/src/layers.rs",
+                    file.display(),
+                    module[0]
+                ));
+                continue;
+            };
+            let text = fs::read_to_string(root().join(file))?;
+            for import in imports(&text, &module) {
+                if rank(&import).is_some_and(|other| other > own) {
+                    problems.push(format!(
+                        "{}: `{}` imports from `{import}`, which is a layer above it (tools/xtask/src/layers.rs)",
+                        file.display(),
+                        module[0]
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The crates of the workspace under `[dependencies]` of a Cargo.toml.
+fn dependencies(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .skip_while(|line| *line != "[dependencies]")
+        .skip(1)
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .filter(|name| name.starts_with("grappa-"))
+}
+
+/// The path of the module in a file, relative to the crate: empty for `lib.rs`.
+fn module_of(file: &Path) -> Vec<String> {
+    let mut module: Vec<String> = file
+        .with_extension("")
+        .components()
+        .filter_map(|part| match part {
+            Component::Normal(name) => name.to_str().map(str::to_owned),
+            _ => None,
+        })
+        .collect();
+    if matches!(module.last().map(String::as_str), Some("mod" | "lib" | "main")) {
+        module.pop();
+    }
+    module
+}
+
+/// The modules at the root of the crate from which the code of `module` imports. What follows `mod tests {` is a test.
+fn imports(text: &str, module: &[String]) -> BTreeSet<String> {
+    let code: String = text
+        .lines()
+        .take_while(|line| !line.starts_with("mod tests {"))
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .collect::<Vec<_>>()
+        .join(" ");
+    let mut found = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        if !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            first_names(&code[at + "crate::".len()..], &mut found);
+        }
+    }
+    // As many times `super::` as the module is deep lead to the root.
+    let to_root = "super::".repeat(module.len());
+    for (at, _) in code.match_indices(&to_root) {
+        if !code[..at].ends_with("super::") {
+            first_names(&code[at + to_root.len()..], &mut found);
+        }
+    }
+    found
+}
+
+/// The first name of each path of a use tree: `a` and `b` of `{a::{c, d}, b}`.
+fn first_names(tree: &str, found: &mut BTreeSet<String>) {
+    let name_of = |text: &str| -> String {
+        let name = |c: &char| c.is_alphanumeric() || *c == '_';
+        text.trim_start().chars().take_while(name).collect()
+    };
+    let Some(tree) = tree.trim_start().strip_prefix('{') else {
+        found.insert(name_of(tree));
+        return;
+    };
+    let (mut depth, mut start) = (0, 0);
+    for (at, c) in tree.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                found.insert(name_of(&tree[start..at]));
+                start = at + 1;
+                if c == '}' {
+                    return;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn imported(text: &str, module: &[&str]) -> Vec<String> {
+        let module: Vec<String> = module.iter().map(|part| (*part).to_owned()).collect();
+        imports(text, &module).into_iter().collect()
+    }
+
+    #[test]
+    fn imports_are_found_in_trees_paths_and_through_super() {
+        let text = "use crate::{a::{b, c}, d};\nuse super::super::{e::f, g};\nfn x() { crate::h::i() }\n";
+        assert_eq!(imported(text, &["feed", "pool"]), ["a", "d", "e", "g", "h"]);
+        assert_eq!(imported("use super::{a::b};", &["feed", "pool"]), [""; 0]);
+        assert_eq!(imported("use super::a;", &["feed"]), ["a"]);
+    }
+
+    #[test]
+    fn comments_tests_and_other_crates_are_no_imports() {
+        let text = "// crate::a\nuse other_crate::b;\nmod tests {\n    use crate::c;\n}\n";
+        assert_eq!(imported(text, &["feed"]), [""; 0]);
+    }
+
+    #[test]
+    fn dependencies_of_tests_do_not_count() {
+        let text = "[dependencies]\nbytes.workspace = true\ngrappa-io.workspace = true\n\n[dev-dependencies]\ngrappa-skip.workspace = true\n";
+        assert_eq!(dependencies(text).collect::<Vec<_>>(), ["grappa-io"]);
+    }
+
+    #[test]
+    fn an_import_from_a_layer_above_is_a_problem() {
+        let folder = "formats";
+        let layer = Layer {
+            folder,
+            dependencies: &[],
+            modules: &["container", "bytes"],
+        };
+        let mut problems = Vec::new();
+        layer
+            .check_modules(&[PathBuf::from("formats/src/bytes.rs")], &mut problems)
+            .unwrap();
+        assert_eq!(problems, [""; 0]);
+        let turned = Layer {
+            modules: &["bytes", "container"],
+            ..layer
+        };
+        turned
+            .check_modules(&[PathBuf::from("formats/src/bytes.rs")], &mut problems)
+            .unwrap();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+    }
+}
