@@ -1,22 +1,23 @@
-//! Size and speed of the row codecs next to plain CSR, bit-packed CSR and BVGraph (the crate `webgraph`).
+//! Size and speed of the codecs of adjacency lists, next to plain CSR, bit-packed CSR and BVGraph (the crate
+//! `webgraph`).
 //!
 //! ```text
 //! cargo bench -p grappa-benches --bench row_codec -- [--only SUBSTRING] [rmat:SCALE | EDGES.npy]...
 //! ```
 //!
 //! Graphs are R-MAT graphs (edge factor 16, Graph500's probabilities, ids permuted) and edge lists (int64 [E,2] in C order:
-//! source, target), by default R-MAT of scale 22 and `../shared/data/cnr-2000/edges.npy`. Rows are the sources of each
-//! target, sorted, parallel edges merged (BVGraph has none). `--only` restricts the codecs by name.
+//! source, target), by default R-MAT of scale 22 and `../shared/data/cnr-2000/edges.npy`. A row is an adjacency list:
+//! the sorted sources of a target, with parallel edges merged (BVGraph has none). `--only` selects codecs by name.
 //!
-//! Measured in time of one thread, best of three, in millions of edges a second:
-//! - bits: bits an edge, with all that it takes to find a row;
+//! Times are of one thread, best of three. Rates are millions of edges per second:
+//! - bits: bits per edge, including the index of rows;
 //! - encode: from sorted rows in memory (BVGraph: into files);
 //! - decode: all rows in order, into a reused buffer;
-//! - rows: all of rows drawn uniformly among all rows;
-//! - k of d: up to 10 sources at random positions, ascending, of rows drawn uniformly among those that are not empty.
+//! - rows: whole rows, drawn uniformly among all rows;
+//! - k of d: up to 10 sources at random positions, ascending, in rows drawn uniformly among nonempty rows.
 //!
-//! The last two draw rows in groups of 32 and touch the memory of a group before reading it, as the sampler does, where
-//! the codec can say which memory that is (BVGraph can not).
+//! The last two draw rows in groups of 32. As the sampler does, they touch the memory of a group before they read it,
+//! if the codec knows the addresses (BVGraph does not).
 
 use std::{
     env, fs,
@@ -49,7 +50,7 @@ const GROUP: usize = 32;
 /// Sources drawn per row.
 const FANOUT: usize = 10;
 
-/// How many sources are to be read in one measurement of random access.
+/// Sources that one measurement of random access reads.
 const RANDOM_EDGES: u64 = 10_000_000;
 
 fn main() {
@@ -57,7 +58,7 @@ fn main() {
     let (mut graphs, mut only) = (Vec::new(), String::new());
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--only" => only = args.next().expect("--only takes a part of a name"),
+            "--only" => only = args.next().expect("--only needs a part of a name"),
             _ => graphs.push(arg),
         }
     }
@@ -72,14 +73,14 @@ fn main() {
         };
         match graph {
             Some(graph) => measure_all(&name, &graph, &only),
-            None => println!("{name}: SKIPPED, there is no such file"),
+            None => println!("{name}: SKIPPED, the file does not exist"),
         }
     }
 }
 
 fn measure_all(name: &str, graph: &Csr, only: &str) {
     println!(
-        "\n{name}: {} nodes, {} edges; information bound {:.2} bits an edge",
+        "\n{name}: {} nodes, {} edges; information bound {:.2} bits per edge",
         graph.nodes(),
         graph.sources.len(),
         graph.bound() / graph.sources.len() as f64
@@ -128,7 +129,7 @@ fn measure_all(name: &str, graph: &Csr, only: &str) {
     }
 }
 
-/// What encoding gives.
+/// The result of encoding.
 trait Encoded {
     type View<'a>: Codec
     where
@@ -137,31 +138,32 @@ trait Encoded {
     fn view(&self) -> Self::View<'_>;
 }
 
-/// What is measured.
+/// A codec that is measured.
 trait Codec {
     fn bits(&self) -> u64;
 
     /// Decodes all rows in order, one at a time, into `out`.
     fn decode_all(&self, out: &mut Vec<u64>);
 
-    /// What says where a row is.
+    /// The location of a row.
     type Place: Copy;
 
-    /// Reads, if that is possible, a byte of the memory that says where rows are.
+    /// Reads a byte of the index entries of rows, if possible.
     fn touch_places(&self, _rows: &[u64; GROUP]) -> u64 {
         0
     }
 
     fn locate(&self, row: u64) -> Self::Place;
 
-    /// Reads, if that is possible, a byte of each cache line of rows, up to a limit.
+    /// Reads a byte of each cache line of rows, if possible, up to a limit.
     fn touch_rows(&self, _places: &[Self::Place; GROUP]) -> u64 {
         0
     }
 
     fn decode_row(&self, place: Self::Place, out: &mut Vec<u64>);
 
-    /// Appends `FANOUT` sources at the positions that the ascending `fractions` of 2^32 name, or all if there are fewer.
+    /// Appends `FANOUT` sources, at the positions given by `fractions` of 2^32, which ascend; or all sources, if there
+    /// are fewer.
     fn sample(&self, place: Self::Place, fractions: &[u32; FANOUT], out: &mut Vec<u64>);
 }
 
@@ -226,7 +228,7 @@ fn measure<E: Encoded>(name: &str, graph: &Csr, encode: impl Fn() -> E) {
     println!();
 }
 
-/// Does work again and again for a while, and says what it gave the last time and how long it took on average.
+/// Repeats work for a while. Returns the last result and the mean time.
 fn timed<T>(mut work: impl FnMut() -> T) -> (T, Duration) {
     let start = thread_time();
     let mut times = 0;
@@ -240,8 +242,8 @@ fn timed<T>(mut work: impl FnMut() -> T) -> (T, Duration) {
     }
 }
 
-/// For how long this thread has had a processor, which a busy machine disturbs less than the clock. (Where the kernel does
-/// not say, the clock.)
+/// Processor time of this thread, which other load disturbs less than wall time. If the kernel does not provide it,
+/// wall time.
 fn thread_time() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let nanoseconds = fs::read_to_string("/proc/thread-self/schedstat").ok();
@@ -249,7 +251,7 @@ fn thread_time() -> Duration {
     nanoseconds.map_or_else(|| START.elapsed(), Duration::from_nanos)
 }
 
-/// A codec that gives other sources is fast for nothing.
+/// The speed of a codec counts only if its sources are right.
 fn check(graph: &Csr, codec: &impl Codec) {
     let mut out = Vec::new();
     for row in (0..graph.nodes()).step_by(997) {
@@ -291,7 +293,7 @@ impl std::ops::Deref for Positions {
     }
 }
 
-/// Our codecs.
+/// Grappa's codecs.
 struct Compressed {
     meta: RowsMeta,
     sizes: RowSizes,
@@ -454,7 +456,7 @@ impl<T: Copy + Into<u64>> Codec for &Plain<T> {
     }
 }
 
-/// Offsets and sources of the fewest bits that hold all of them.
+/// Offsets and sources with the smallest sufficient number of bits.
 struct Packed {
     offsets: FixedWidth,
     sources: FixedWidth,
@@ -649,7 +651,7 @@ impl<G: RandomAccessGraph, S: SequentialLabeling<Label = usize>> Codec for &BvRo
     }
 
     fn sample(&self, row: u64, fractions: &[u32; FANOUT], out: &mut Vec<u64>) {
-        // There is no access inside a row: it is decoded as far as needed.
+        // There is no random access inside a row, so it is decoded up to the last position.
         let positions = positions(self.random.outdegree(row as usize) as u64, fractions);
         let mut sources = (0..).zip(self.random.successors(row as usize));
         let mut last = (u64::MAX, 0);
@@ -662,9 +664,9 @@ impl<G: RandomAccessGraph, S: SequentialLabeling<Label = usize>> Codec for &BvRo
     }
 }
 
-/// Prints the size alone of Elias-Fano over the range of each row, which has to store that range: the first source and the
-/// distance of the last one from it, with as many bits as the largest node has. The size of a row no longer follows from
-/// its degree, so that the directory needs sizes and the row its degree (in gamma code).
+/// Prints the size of Elias-Fano over the range of each row. This code stores the range: the first source and the
+/// distance to the last one, each with the bits of the largest node. The size of a row then does not follow from its
+/// degree, so the directory needs sizes, and the row its degree (in gamma code).
 fn own_range(graph: &Csr) {
     let width = u64::from(64 - (graph.nodes() - 1).leading_zeros());
     let elias_fano = |degree: u64, max: u64| {
@@ -753,7 +755,7 @@ impl Csr {
         }
     }
 
-    /// The bits that tell a graph from all others of the same degrees: the sum of log2 C(N, d).
+    /// Bits that distinguish a graph from all others with the same degrees: the sum of log2 C(N, d).
     fn bound(&self) -> f64 {
         let mut log_factorials = vec![0.0f64; self.offsets.len()];
         for n in 1..log_factorials.len() {

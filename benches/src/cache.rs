@@ -1,7 +1,7 @@
-//! Making the page cache forget files, so that a run reads from the disk.
+//! Drops files from the page cache, so that a run reads from the disk.
 //!
-//! Files are forgotten one by one (`posix_fadvise`): it needs no rights, and leaves programs and their libraries cached,
-//! whose loading is not what is measured. Only where that has no effect is the whole cache dropped, if we may.
+//! Files are dropped one by one (`posix_fadvise`). That needs no privileges, and programs and libraries stay cached;
+//! their loading is not measured. If it has no effect, the whole cache is dropped, if permitted.
 
 use std::{
     fs::{self, File},
@@ -16,11 +16,11 @@ use rustix::{
     io::{Errno, ReadWriteFlags},
 };
 
-/// Places looked at in a file to see whether it is cached.
+/// Pages that are probed in a file, to find out whether it is cached.
 const PROBES: u64 = 32;
 
-/// Writes back all that is dirty, so that the next run does not wait for the last one's output, then makes the cache
-/// forget `files`. Returns whether it did, as far as a sample of pages tells.
+/// Writes back dirty pages, so that the next run does not wait for them, then drops `files` from the cache. Returns
+/// whether that worked for a sample of pages.
 ///
 /// # Errors
 /// If a file can't be opened.
@@ -42,7 +42,7 @@ pub fn forget(files: &[PathBuf]) -> Result<bool> {
     Ok(cold)
 }
 
-/// Drops the whole page cache, and what is cached of folders and inodes. Returns whether we may: it takes root.
+/// Drops the whole page cache, folders and inodes. Returns whether that was permitted: it needs root.
 pub fn drop_all() -> bool {
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
@@ -71,18 +71,18 @@ pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn forget_opened(files: &[File]) -> Result<()> {
     for file in files {
-        rustix::fs::fadvise(file, 0, None, Advice::DontNeed).context("cannot make the page cache forget a file")?;
+        rustix::fs::fadvise(file, 0, None, Advice::DontNeed).context("cannot drop a file from the page cache")?;
     }
     Ok(())
 }
 
-/// At most one page in ten that were looked at is cached.
+/// Whether at most one in ten probed pages is cached.
 fn all_cold(files: &[File]) -> Result<bool> {
     let (mut looked_at, mut cached) = (0, 0);
     for file in files {
         let bytes = file.metadata()?.len();
         let step = (bytes / PROBES).max(4096);
-        // From the end, because a read starts a read-ahead of what follows.
+        // From the end, because a read starts a read-ahead of the following pages.
         for offset in (0..bytes.div_ceil(step)).rev().map(|probe| probe * step) {
             looked_at += 1;
             cached += u64::from(is_cached(file, offset)?);
@@ -96,7 +96,7 @@ fn is_cached(file: &File, offset: u64) -> Result<bool> {
     match rustix::io::preadv2(file, &mut [IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT) {
         Ok(_) => Ok(true),
         Err(Errno::AGAIN) => Ok(false),
-        // A file system that can't tell: count it as cached, so that the record says so.
+        // The file system can't tell: count the page as cached, so that the record says so.
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
             file.read_at(&mut byte, offset)?;
             Ok(true)
@@ -109,7 +109,7 @@ fn is_cached(file: &File, offset: u64) -> Result<bool> {
 mod tests {
     use super::*;
 
-    /// The number by which statfs knows tmpfs.
+    /// tmpfs in statfs.
     const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
     #[test]
@@ -119,8 +119,8 @@ mod tests {
         fs::write(&path, vec![1; 8 << 20]).unwrap();
         fs::read(&path).unwrap();
         assert!(!all_cold(&[File::open(&path).unwrap()]).unwrap());
-        // A file system without a disk forgets nothing, and `forget` says so. Looking at pages can start a read-ahead, so
-        // what is cached is not looked at a second time without forgetting first.
+        // A file system in memory drops nothing, and `forget` says so. Probing can start a read-ahead, so pages are
+        // dropped again before a second probe.
         let in_memory = rustix::fs::statfs(&path).unwrap().f_type == TMPFS;
         assert_eq!(forget(std::slice::from_ref(&path)).unwrap(), !in_memory);
     }

@@ -1,4 +1,4 @@
-//! Running a program and counting what it took.
+//! Runs a program and measures its time and memory.
 
 use std::{
     io::Read,
@@ -10,20 +10,20 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use wait4::Wait4;
 
-/// What a finished program took.
+/// Time, memory and output of a finished program.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// Wall time from start to end.
     pub wall: Duration,
-    /// Processor time, user and system, of the program and of its children.
+    /// Processor time, user and system, of the program and its children.
     pub cpu: Duration,
-    /// The most memory resident at one time, in bytes, of the program or the largest of its children.
+    /// Peak resident memory in bytes, of the program or the largest of its children.
     pub peak_rss_bytes: u64,
-    /// What it wrote to stdout.
+    /// Its standard output.
     pub stdout: String,
 }
 
-/// Runs a program to its end. Its stderr goes to ours.
+/// Runs a program to its end. Its standard error is inherited.
 ///
 /// # Errors
 /// If it can't be started or fails.
@@ -59,7 +59,7 @@ impl Measured {
     /// The JSON object on the last line of stdout.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the last line is not JSON.
     pub fn json(&self) -> Result<Value> {
         let line = self.stdout.trim_end().lines().next_back().unwrap_or_default();
         serde_json::from_str(line).with_context(|| format!("expected a JSON object at the end, found {line:?}"))

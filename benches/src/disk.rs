@@ -1,4 +1,4 @@
-//! How fast the disk is, measured in the run whose floor it gives.
+//! Bandwidth of the disk, measured in the same run as the bench, for its floor.
 
 use std::{
     fs::{self, File},
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::cache;
 
-/// Enough for a steady rate, little enough to take seconds.
+/// Enough for a steady rate, and read in seconds.
 const BYTES_MAX: u64 = 1 << 30;
 const BLOCK_BYTES: usize = 4 << 20;
 
@@ -20,15 +20,15 @@ const BLOCK_BYTES: usize = 4 << 20;
 pub struct Disk {
     /// Reading a file that is not cached.
     pub read: f64,
-    /// Writing a new file, until it is on disk.
+    /// Writing and syncing a new file.
     pub write: f64,
 }
 
 impl Disk {
-    /// Reads the start of `file`, after the page cache forgot it, and writes as much beside it: a gigabyte at most.
+    /// Drops `file` from the page cache, reads its start, at most 1 GiB, and writes as much to a file beside it.
     ///
     /// # Errors
-    /// If the disk refuses.
+    /// If a read or write fails.
     pub fn measure(file: &Path) -> Result<Self> {
         cache::forget(&[file.to_owned()])?;
         let mut block = vec![0; BLOCK_BYTES];
@@ -55,18 +55,18 @@ impl Disk {
         Ok(Self { read, write })
     }
 
-    /// Seconds it takes to read and write so many bytes, one after the other.
+    /// Seconds for reading and then writing this many bytes.
     pub fn seconds(&self, read_bytes: u64, written_bytes: u64) -> f64 {
         read_bytes as f64 / self.read + written_bytes as f64 / self.write
     }
 }
 
-/// Removed when it is no longer needed, whatever happens.
+/// A file that is removed when this is dropped.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left behind is a file in a scratch folder; there is nobody to tell.
+        // An error leaves a file in a scratch folder, and can't be reported here.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! The graphs that are ingested: R-MAT with the parameters of Graph500, written once and kept.
+//! Input files of R-MAT graphs with the parameters of Graph500. They are written once and kept.
 
 use std::{
     fs,
@@ -16,31 +16,31 @@ use crate::{child, programs};
 
 /// Edges per node.
 pub const EDGE_FACTOR: f64 = 16.0;
-/// Selects the graph.
+/// Seed of the graph.
 pub const SEED: u64 = 1;
 
 /// A file of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Input {
-    /// Edges as a NumPy array of int64, one row an edge.
+    /// Edges as a NumPy array of int64, one row per edge.
     Npy,
-    /// Edges as text, one line an edge.
+    /// Edges as text, one line per edge.
     Tsv,
-    /// Feature vectors as a NumPy array of f32.
+    /// Feature rows as a NumPy array of f32.
     Features,
 }
 
 /// An input on disk.
 #[derive(Debug, Clone)]
 pub struct InputFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
 }
 
 impl Input {
-    /// The name of the file for a graph of 2^`scale` nodes, and, of features, so many values a node.
+    /// The name of the file for a graph of 2^`scale` nodes. `dim` is the number of features per node.
     fn file_name(self, scale: u32, dim: usize) -> String {
         match self {
             Self::Npy => format!("rmat-{scale}.npy"),
@@ -49,7 +49,7 @@ impl Input {
         }
     }
 
-    /// The file of that graph in `work`; written first, by a child, if it is not there.
+    /// The file for that graph in `work`. A child process writes it first if it does not exist.
     ///
     /// # Errors
     /// If it can't be written.
@@ -70,7 +70,7 @@ impl Input {
         Ok(InputFile { path, bytes })
     }
 
-    /// Writes the file, in this process. It appears when it is complete.
+    /// Writes the file in this process. It appears when it is complete.
     ///
     /// # Errors
     /// If it can't be written.

@@ -1,7 +1,7 @@
-//! An R-MAT graph to train on: with features, labels and seeds, as arrays for peers and as a store for us.
+//! An R-MAT graph to train on, with features, labels and seeds: arrays for peers and a store for Grappa.
 //!
-//! Labels are a function of the node's number alone, so there is nothing to be learned from neighbours: it is for measuring how long
-//! training takes, not how good it gets.
+//! Labels depend on the node's id alone, so neighbours carry no information. The graph is for measuring the time of training, not its
+//! accuracy.
 
 use std::{
     fs::File,
@@ -23,7 +23,7 @@ use crate::{
 pub const DIM: usize = 128;
 /// Number of classes.
 pub const CLASSES: i64 = 32;
-/// One of so many nodes is a seed.
+/// 1 / NODES_PER_SEED of the nodes are seeds.
 const NODES_PER_SEED: u64 = 20;
 
 /// The files of a graph.
@@ -37,14 +37,14 @@ pub struct Labelled {
     pub labels: PathBuf,
     /// Nodes to train on, of int64.
     pub seeds: PathBuf,
-    /// All of that, in 64 chunks.
+    /// The store with all of that, in 64 chunks.
     pub store: PathBuf,
-    /// How many seeds there are.
+    /// Number of seeds.
     pub seed_count: u64,
 }
 
 impl Labelled {
-    /// The graph of 2^`scale` nodes in `work`, where what is not there is written first; `programs` has grappa-ingest.
+    /// The graph of 2^`scale` nodes in `work`. Missing files are written first. `programs` contains grappa-ingest.
     ///
     /// # Errors
     /// If it can't be written.
@@ -59,7 +59,7 @@ impl Labelled {
             store: path("labelled.grappa"),
             seed_count: nodes / NODES_PER_SEED,
         };
-        // An odd factor makes a permutation of the numbers, so no seed comes twice.
+        // An odd factor permutes the ids, so no seed occurs twice.
         let scattered = |i: u64| i.wrapping_mul(GOLDEN).wrapping_add(SEED) % nodes;
         write(&graph.labels, nodes, |i| scattered(i) as i64 % CLASSES)?;
         write(&graph.seeds, graph.seed_count, |i| scattered(i) as i64)?;
@@ -85,7 +85,7 @@ impl Labelled {
     }
 }
 
-/// Writes an array of `count` values of int64, if it is not there.
+/// Writes an array of `count` int64 values, unless it exists.
 fn write(path: &Path, count: u64, value: impl Fn(u64) -> i64) -> Result<()> {
     if path.exists() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A limit on the memory of a child, its page cache included: what an out-of-core run must do with.
+//! A memory limit for a child process that includes its page cache.
 
 use std::{
     fs,
@@ -11,13 +11,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::child::{self, Measured};
 
-/// A control group with a limit, removed when dropped. The kernel counts pages of files that a child reads, too.
+/// A control group with a memory limit, removed when dropped. The kernel also counts the page cache of files that the
+/// child reads.
 #[derive(Debug)]
 pub struct MemoryLimit {
     group: PathBuf,
 }
 
-/// Where control groups are, and what the file with the limit is called: version 1, then version 2.
+/// Folder of control groups, and name of the file with the limit: version 1, then version 2.
 const HIERARCHIES: [(&str, &str); 2] = [
     ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
     ("/sys/fs/cgroup", "memory.max"),
@@ -27,7 +28,7 @@ impl MemoryLimit {
     /// A group of `bytes`.
     ///
     /// # Errors
-    /// If this machine lets us make none: it takes root, and a control group file system that can be written to.
+    /// If none can be made. That needs root and a writable control group file system.
     pub fn new(bytes: u64) -> Result<Self> {
         let mut refusals = Vec::new();
         for (root, limit) in HIERARCHIES {
@@ -68,7 +69,7 @@ impl MemoryLimit {
         limited
     }
 
-    /// Runs a program in the group, of which nothing is left from the one before.
+    /// Runs a program in the group, after resetting the group.
     ///
     /// # Errors
     /// If the kernel refuses, or the program fails.
@@ -77,7 +78,7 @@ impl MemoryLimit {
         child::run(&mut self.around(command))
     }
 
-    /// Makes the kernel forget the group's pages and the most it has used.
+    /// Drops the group's cached pages and resets its peak memory.
     fn reset(&self) -> Result<()> {
         for (file, value) in [("memory.force_empty", "0"), ("memory.max_usage_in_bytes", "0")] {
             let path = self.group.join(file);
@@ -91,7 +92,7 @@ impl MemoryLimit {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        // A group that a child still is in stays; there is nobody to tell.
+        // A group that still has a process stays. The error can't be reported here.
         let _ = fs::remove_dir(&self.group);
     }
 }
@@ -113,7 +114,7 @@ mod tests {
             limit.run(&shell).map(|child| child.stdout.trim().to_owned())
         };
         assert_eq!(taking(8).unwrap(), (8 << 20).to_string());
-        // Swap, where there is some, would only make it slow.
+        // With swap, the child is slow but not killed.
         if fs::read_to_string("/proc/swaps").is_ok_and(|swaps| swaps.lines().count() > 1) {
             return grappa_skip::skip_part!("there is swap");
         }

@@ -1,4 +1,4 @@
-//! What a record says about where it was made.
+//! Description of the machine, for records.
 
 use std::{fs, path::Path, process::Command};
 
@@ -34,7 +34,7 @@ pub fn date() -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// How busy the machine has been in the last minute: processes that ran or wanted to, on average.
+/// The load average of the last minute: processes that ran or were ready to.
 ///
 /// # Errors
 /// If `/proc` is not there.
@@ -51,7 +51,7 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.trim())
 }
 
-/// Virtual machines often hide the model's name, but not these.
+/// Virtual machines often hide the name of the model, but not these numbers.
 fn generation(cpuinfo: &str) -> String {
     let number = |name| field(cpuinfo, name).unwrap_or("?");
     format!("family {} model {}", number("cpu family"), number("model"))

@@ -1,25 +1,25 @@
-//! Peers in Python: their scripts, and whether they can run here.
+//! Python peers: their scripts, and whether they can run on this machine.
 
 use std::{
     path::Path,
     process::{Command, Stdio},
 };
 
-/// The command that runs a script of `benches/peers` with so many threads, and without its warnings.
+/// The command that runs a script of `benches/peers` with `threads` threads, without warnings.
 pub fn script(python: &Path, name: &str, threads: usize) -> Command {
     let mut command = Command::new(python);
     command
         .args(["-W", "ignore"])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(name))
-        // What libraries read when they are loaded; before that, no script can tell them.
+        // Libraries read it when they are loaded, so a script can't set it.
         .env("OMP_NUM_THREADS", threads.to_string());
     command
 }
 
-/// Runs what tells whether a peer is there, and returns what it wrote to stdout.
+/// Runs a command that succeeds if a peer is installed. Returns its standard output.
 ///
 /// # Errors
-/// If it can't be started or fails: why, as the last line that it wrote to stderr, which is where Python names the error.
+/// If it can't be started or fails. The error is the last line of its standard error, where Python names the exception.
 pub fn check(command: &mut Command) -> Result<String, String> {
     let output = command
         .stdin(Stdio::null())

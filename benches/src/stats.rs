@@ -1,9 +1,9 @@
-//! Of several runs: what is reported of them.
+//! Statistics of several runs.
 
-/// The middle value; of an even number, the mean of the two in the middle.
+/// The median. For an even number of values, the mean of the two in the middle.
 ///
 /// # Panics
-/// If there are none, or one is no number.
+/// If there are no values, or one is NaN.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(|a, b| a.partial_cmp(b).expect("measured values are numbers"));
@@ -15,7 +15,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// The smallest and the largest value, as `1.20-1.35`.
+/// The smallest and the largest value, such as `1.20-1.35`.
 pub fn range(values: impl IntoIterator<Item = f64>) -> String {
     let (low, high) = values
         .into_iter()
@@ -28,16 +28,16 @@ pub fn range(values: impl IntoIterator<Item = f64>) -> String {
 /// The mean.
 ///
 /// # Panics
-/// If there are none.
+/// If there are no values.
 pub fn mean(values: &[f64]) -> f64 {
     assert!(!values.is_empty(), "a mean is of something");
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The standard deviation of what the values are a sample of; 0 of a single one.
+/// The sample standard deviation; 0 for a single value.
 ///
 /// # Panics
-/// If there are none.
+/// If there are no values.
 pub fn standard_deviation(values: &[f64]) -> f64 {
     let mean = mean(values);
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();

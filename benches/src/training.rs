@@ -1,4 +1,4 @@
-//! Runs of grappa-train, and what they came to.
+//! Runs of grappa-train and their results.
 
 use std::{fs, path::Path, process::Command};
 
@@ -13,29 +13,31 @@ use crate::{
     limit::MemoryLimit,
 };
 
-/// What the training loop spends its time on, as a header of [`Trained::stages`].
+/// Stages of the training loop: the header of [`Trained::stages`].
 pub const STAGES: &str = "sample / read / assemble / forward / backward / step, s";
 
-/// A run that ended.
+/// A finished run.
 #[derive(Debug)]
 pub struct Trained {
-    /// Of the last epoch, without its evaluation.
+    /// Time of the last epoch, without its evaluation.
     pub seconds: f64,
-    /// The line of `metrics.jsonl` about that epoch.
+    /// The line of that epoch in `metrics.jsonl`.
     pub epoch: Value,
-    /// What the program took.
+    /// Time and memory of the program.
     pub measured: Measured,
 }
 
 impl Trained {
-    /// Seconds of the last epoch that the training loop spent or waited on each stage, in the order of [`STAGES`].
+    /// Seconds that the training loop spent in each stage or waited for it, in the last epoch, in the order of
+    /// [`STAGES`].
     pub fn stages(&self) -> [f64; 6] {
         ["sample", "read", "assemble", "forward", "backward", "exchange"]
             .map(|stage| self.epoch["seconds_by_stage"][stage].as_f64().unwrap_or(0.0))
     }
 }
 
-/// The model that is trained to see how long it takes, on a store: three layers, 128 wide, fanouts 15, 10, 5, no checkpoints.
+/// The command that trains the model whose time is measured: GraphSAGE, 3 layers, hidden dimension 128, fanouts 15, 10,
+/// 5, no checkpoints.
 pub fn sage(programs: &Path, store: &Path) -> Command {
     let mut command = Command::new(programs.join("grappa-train"));
     command.arg(store);
@@ -44,10 +46,11 @@ pub fn sage(programs: &Path, store: &Path) -> Command {
     command
 }
 
-/// Trains with these options, within a limit if there is one. The run's folder is `out`, which is removed before and after.
+/// Runs the training command, within the limit if there is one. The folder of the run is `out`; it is removed before
+/// and after.
 ///
 /// # Errors
-/// If training fails, or tells of no epoch.
+/// If training fails, or has no epoch.
 pub fn train(mut command: Command, out: &Path, limit: Option<&MemoryLimit>) -> Result<Trained> {
     folder::remove(out)?;
     command.arg("--out").arg(out);
@@ -64,10 +67,10 @@ pub fn train(mut command: Command, out: &Path, limit: Option<&MemoryLimit>) -> R
     })
 }
 
-/// Adds the means of in-neighbours' features to a store, which has features, unless they are there; `programs` has grappa-store.
+/// Adds pre-aggregated features (means) to a store, unless it has them. `programs` contains grappa-store.
 ///
 /// # Errors
-/// If the store can't be opened, or they can't be made.
+/// If the store can't be opened, or grappa-store fails.
 pub fn preaggregate(programs: &Path, store: &Path) -> Result<()> {
     if Aggregates::open(&Store::open(store)?, AggregateKind::Mean)?.is_some() {
         return Ok(());
@@ -77,13 +80,18 @@ pub fn preaggregate(programs: &Path, store: &Path) -> Result<()> {
     child::run(command.args(["--kind", "mean", "--memory", "4GiB", "--quiet"])).map(drop)
 }
 
-/// What `metrics.jsonl` of a run says of its last epoch: seconds without evaluation, and the line.
+/// The last epoch in `metrics.jsonl` of a run: seconds without evaluation, and the line.
 fn last_epoch(run: &Path) -> Result<(f64, Value)> {
     let path = run.join("metrics.jsonl");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let line = text.lines().next_back().context("the run has no epoch")?;
+    let line = text
+        .lines()
+        .next_back()
+        .context("expected an epoch in metrics.jsonl, found none")?;
     let epoch: Value = serde_json::from_str(line)?;
-    let seconds = epoch["seconds"].as_f64().context("an epoch takes seconds")?;
+    let seconds = epoch["seconds"]
+        .as_f64()
+        .context("expected a number `seconds` in an epoch")?;
     let evaluation = epoch["seconds_by_stage"]["evaluate"].as_f64().unwrap_or(0.0);
     Ok((seconds - evaluation, epoch))
 }

@@ -1,4 +1,4 @@
-//! Contenders in turns, so that a slow minute of the machine meets all of them.
+//! Runs contenders in turns, so that a slow minute of the machine affects all of them.
 
 use std::fmt::Display;
 

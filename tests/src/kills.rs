@@ -1,8 +1,8 @@
-//! Programs that are killed and started again: what must come out of each, and what did.
+//! Programs that are killed and restarted: their expected results, and their outcomes.
 //!
-//! A [`Job`] is a command with everything that it needs. It is killed either after a time, or before its Nth change of the file
-//! system (the engine's fault injection, `GRAPPA_KILL_AT`, which debug builds have). Then it is started again as a user
-//! would, and what it leaves is compared, byte for byte, with what comes of a run that is not disturbed.
+//! A [`Job`] is a command with its inputs. It is killed after a delay, or before its Nth change of the file system (fault
+//! injection with `GRAPPA_KILL_AT`, in debug builds only). Then it is restarted as a user would restart it, and the result
+//! is compared, byte for byte, with that of an undisturbed run.
 
 use std::{
     collections::BTreeMap,
@@ -23,27 +23,27 @@ use crate::{
     random::Random,
 };
 
-/// Every file and folder of a folder.
+/// All files and folders in a folder.
 pub type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 /// SIGKILL.
 const KILL: i32 = 9;
 
-/// A command that works in a folder, and what a user does after it was killed.
+/// A command that works in a folder, and how a user restarts it.
 pub struct Job {
-    /// What it is called in reports.
+    /// Its name in reports.
     pub name: String,
-    /// What is in the folder before.
+    /// Initial contents of the folder.
     pub before: Option<PathBuf>,
-    /// The command, of a folder.
+    /// The command for a folder.
     pub command: Box<dyn Fn(&Path) -> Command + Send + Sync>,
-    /// Options that are added when it is started again in the folder.
+    /// Options to add when it is restarted in the folder.
     pub again: fn(&Path) -> &'static [&'static str],
-    /// Errors of the second run that say that the first one had finished.
+    /// Errors of the second run that mean that the first one had finished.
     pub finished: &'static [&'static str],
-    /// What of a file, whose path is relative to the folder, is part of the result.
+    /// Maps a file, with its path relative to the folder, to its part of the result.
     pub counts: fn(&Path, Vec<u8>) -> Option<Vec<u8>>,
-    /// What must come out: one of these.
+    /// The allowed results.
     pub expected: Vec<Files>,
 }
 
@@ -56,16 +56,16 @@ pub enum Moment {
     After(Duration),
 }
 
-/// What came of a job that was killed and started again.
+/// The outcome of a job that was killed and restarted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The expected bytes, and nothing else.
     Same,
-    /// The same, and the job was over before it could be killed.
+    /// The expected bytes, but the job ended before it was killed.
     NotKilled,
-    /// It cannot be finished.
+    /// The restarted job fails.
     Stuck(String),
-    /// Something else came out.
+    /// The result differs.
     Different(String),
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Same => f.write_str("the same bytes"),
-            Self::NotKilled => f.write_str("over before it was killed"),
+            Self::NotKilled => f.write_str("ended before it was killed"),
             Self::Stuck(why) => write!(f, "stuck: {why}"),
             Self::Different(what) => write!(f, "different: {what}"),
         }
@@ -81,7 +81,7 @@ impl fmt::Display for Outcome {
 }
 
 impl Job {
-    /// A job that begins in an empty folder, and whose result is all that it leaves there.
+    /// A job that starts in an empty folder, and whose result is everything in the folder.
     pub fn new(name: &str, command: impl Fn(&Path) -> Command + Send + Sync + 'static) -> Self {
         Self {
             name: name.to_owned(),
@@ -94,8 +94,8 @@ impl Job {
         }
     }
 
-    /// Runs the job without killing it, `runs` times in a row in one folder: what it leaves each time is what may come out.
-    /// Returns it, and how long the first run takes.
+    /// Runs the undisturbed job `runs` times in a row in one folder. The result of each run is an allowed result. Returns
+    /// the job and the time of the first run.
     ///
     /// # Panics
     /// If it fails.
@@ -114,8 +114,7 @@ impl Job {
         (self, took.expect("it ran"))
     }
 
-    /// How many changes of the file system a run makes, and which; numbers may change a little from run to run, as threads take
-    /// turns.
+    /// The changes of the file system that a run makes. Their number varies a little from run to run, because of threads.
     ///
     /// # Panics
     /// If it fails, or the program is a release build.
@@ -129,7 +128,7 @@ impl Job {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Kills the job at each of these moments, the second time it is started again, and so on; then lets it finish.
+    /// Kills the first run at the first moment, the restarted one at the second, and so on. Then lets the job finish.
     pub fn kill(&self, scratch: &Path, moments: &[Moment]) -> Outcome {
         let folder = self.prepare(scratch);
         let mut killed = false;
@@ -145,7 +144,7 @@ impl Job {
             }
         }
         let outcome = self.finish(&folder, killed);
-        // What went wrong is kept to be looked at.
+        // The folder of a failure is kept for inspection.
         if matches!(outcome, Outcome::Same | Outcome::NotKilled) {
             fs::remove_dir_all(&folder).unwrap();
         }
@@ -173,7 +172,7 @@ impl Job {
         Outcome::Different(format!("{paths:?}"))
     }
 
-    /// Whether the command was killed; an error if it failed by itself.
+    /// Whether the command was killed. It is an error if it failed by itself.
     fn kill_once(&self, command: &mut Command, moment: Moment) -> Result<bool, String> {
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         if let Moment::Change(number) = moment {
@@ -193,7 +192,7 @@ impl Job {
         }
     }
 
-    /// A folder as the job finds it.
+    /// A folder with the initial contents.
     fn prepare(&self, scratch: &Path) -> PathBuf {
         let folder = tempfile::Builder::new()
             .prefix("job-")
@@ -215,7 +214,7 @@ impl Job {
     }
 }
 
-/// Every file of a folder, and every folder in it, as if it were a file without bytes.
+/// All files in a folder, and all folders as empty files.
 pub fn tree_of(folder: &Path) -> Files {
     let mut tree = files_of(folder);
     let mut folders = vec![folder.to_owned()];
@@ -235,8 +234,8 @@ pub fn tree_of(folder: &Path) -> Files {
     tree
 }
 
-/// Numbers of changes to kill at: all of the last, where results get their names, and `others` of those before, which are
-/// drawn by `seed` and spread evenly.
+/// Selects changes to kill at: all of the `last` ones, in which results get their names, and `others` of the earlier ones,
+/// spread evenly and selected by `seed`.
 pub fn sample(changes: usize, last: usize, others: usize, seed: u64) -> Vec<u64> {
     let before = changes.saturating_sub(last);
     let mut random = Random::new(seed);
@@ -247,13 +246,13 @@ pub fn sample(changes: usize, last: usize, others: usize, seed: u64) -> Vec<u64>
         })
         .collect();
     at.dedup();
-    // One more, before which the run may be over.
+    // One more, which the run may not reach.
     at.extend(before as u64 + 1..=changes as u64 + 1);
     at
 }
 
-/// Ingests of every kind, on small graphs whose files are made in `inputs`. Each job comes with the number of its runs that
-/// say what may come out.
+/// Ingests of all kinds. Their small input graphs are written to `inputs`. Each job comes with the number of runs whose
+/// results are allowed.
 pub fn ingest_jobs(inputs: &Path) -> Vec<(Job, usize)> {
     let graph = Graph::random(1, 3000, 30_000, 8);
     let files = graph.write(inputs);
@@ -304,7 +303,7 @@ fn ingest_with_tmp(files: &GraphFiles) -> Job {
     resumed(job)
 }
 
-/// Ids that must be listed first; with weights, and with lines that are skipped.
+/// Ids that need a dictionary, with edge weights and with bad lines.
 fn ingest_listed(ids: &'static str, prefix: &str, graph: &Graph, inputs: &Path) -> Job {
     let edges = inputs.join(format!("{ids}.tsv"));
     let mut text: String = (0..)
@@ -330,7 +329,7 @@ fn ingest_listed(ids: &'static str, prefix: &str, graph: &Graph, inputs: &Path) 
     resumed(job)
 }
 
-/// Strings that do not fit the memory, so that edges are joined with them on disk.
+/// String ids that exceed the memory budget, so edges are joined with them on disk.
 fn ingest_joined(graph: &Graph, inputs: &Path) -> Job {
     let edges = inputs.join("joined.tsv");
     let line = |(source, target): &(u64, u64)| format!("a-{source}\tb-{target}\n");
@@ -344,27 +343,26 @@ fn ingest_joined(graph: &Graph, inputs: &Path) -> Job {
     resumed(job)
 }
 
+/// `grappa-gen sbm` for a graph of `nodes` nodes.
+fn sbm(nodes: u32, options: &[&str], out: &Path) -> Command {
+    let mut command = command("grappa-gen");
+    command.args(["sbm", "--nodes", &nodes.to_string()]).args(options);
+    command.arg("--quiet").arg("--out").arg(out);
+    command
+}
+
 fn generate() -> Job {
     let job = Job::new("gen, a store", |folder| {
-        let mut command = command("grappa-gen");
-        command.args([
-            "sbm",
-            "--nodes",
-            "3000",
-            "--feature-dim",
-            "8",
-            "--chunks",
-            "4",
-            "--threads",
-            "2",
-        ]);
-        command.arg("--quiet").arg("--out").arg(store_of(folder));
-        command
+        sbm(
+            3000,
+            &["--feature-dim", "8", "--chunks", "4", "--threads", "2"],
+            &store_of(folder),
+        )
     });
     resumed(job)
 }
 
-/// Files that are there must be removed first: those of a run that was killed are complete, but not all.
+/// Edge lists. Files of a killed run must be removed first: each is complete, but some are missing.
 fn generate_files() -> Job {
     Job::new("gen, files", |folder| {
         for name in crate::files::names_in(folder) {
@@ -372,24 +370,15 @@ fn generate_files() -> Job {
                 fs::remove_file(folder.join(name)).unwrap();
             }
         }
-        let mut command = command("grappa-gen");
-        command.args([
-            "sbm",
-            "--nodes",
-            "3000",
-            "--feature-dim",
-            "8",
-            "--threads",
-            "2",
-            "--as",
-            "npy",
-        ]);
-        command.arg("--quiet").arg("--out").arg(folder.join("edges.npy"));
-        command
+        sbm(
+            3000,
+            &["--feature-dim", "8", "--threads", "2", "--as", "npy"],
+            &folder.join("edges.npy"),
+        )
     })
 }
 
-/// A job whose second run has --resume.
+/// A job that is restarted with --resume.
 fn resumed(job: Job) -> Job {
     Job {
         again: |_| &["--resume"],
@@ -398,14 +387,13 @@ fn resumed(job: Job) -> Job {
     }
 }
 
-/// What is done with stores, which are made in `inputs`.
+/// Operations on stores, which are made in `inputs`.
 pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
     let make = |name: &str, options: &[&str]| {
         let before = inputs.join(name);
         fs::create_dir(&before).unwrap();
-        let mut gen_ = command("grappa-gen");
-        gen_.args(["sbm", "--nodes", "3000", "--chunks", "4", "--quiet", "--out"]);
-        run(gen_.arg(store_of(&before)).args(options)).success();
+        let options = [&["--chunks", "4"], options].concat();
+        run(&mut sbm(3000, &options, &store_of(&before))).success();
         before
     };
     let plain = make("plain", &[]);
@@ -455,7 +443,7 @@ pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
             ),
             1,
         ),
-        // Started again, it makes the generation after the one that it may have made.
+        // A restarted run makes the next generation if the killed one was complete.
         (
             job(
                 "repartition",
@@ -478,26 +466,19 @@ fn of_store(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Training by `program`, grappa-train, on two partitions of a store without aggregates, which it makes.
+/// Training with `program`, which is grappa-train, in two partitions. It also makes the pre-aggregated features.
 pub fn training_job(program: PathBuf, inputs: &Path) -> Job {
     let before = inputs.join("trained");
     fs::create_dir(&before).unwrap();
-    let mut generate = command("grappa-gen");
-    generate.args([
-        "sbm",
-        "--nodes",
-        "2000",
-        "--feature-dim",
-        "8",
-        "--chunks",
-        "4",
-        "--quiet",
-        "--out",
-    ]);
-    run(generate.arg(before.join("graph.grappa"))).success();
+    run(&mut sbm(
+        2000,
+        &["--feature-dim", "8", "--chunks", "4"],
+        &store_of(&before),
+    ))
+    .success();
     Job {
         before: Some(before),
-        // Before the configuration is there, no run has begun.
+        // Without a configuration there is no run to resume.
         again: |folder| match folder.join("run/config.toml").exists() {
             true => &["--resume"],
             false => &[],
@@ -505,10 +486,10 @@ pub fn training_job(program: PathBuf, inputs: &Path) -> Job {
         finished: &[],
         counts: |path, bytes| match path.extension() {
             Some(extension) if extension == "safetensors" => Some(without_times(&bytes)),
-            // Each run makes the next generation of assignments, and those of a resumed run have other numbers.
+            // Each run makes new generations of assignments, so a resumed run has other numbers.
             _ if path.starts_with("graph.grappa/assignments") => None,
             _ if path.starts_with("graph.grappa") || path.starts_with("run/checkpoints") => Some(bytes),
-            // Reports and metrics are of times, too.
+            // Reports and metrics contain times.
             _ => None,
         },
         ..Job::new("train", move |folder| {
@@ -535,7 +516,7 @@ pub fn training_job(program: PathBuf, inputs: &Path) -> Job {
     }
 }
 
-/// A checkpoint without the time that training took until then, the number of its assignment, and the digest that covers both.
+/// A checkpoint without its training time, its assignment number, and the digest that covers both.
 fn without_times(checkpoint: &[u8]) -> Vec<u8> {
     let (length, rest) = checkpoint
         .split_first_chunk()

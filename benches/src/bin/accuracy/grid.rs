@@ -1,4 +1,4 @@
-//! What is run: each dataset with each number of layers, each variant and each seed.
+//! The grid of runs: datasets x numbers of layers x variants x seeds.
 
 use std::fmt;
 
@@ -20,10 +20,10 @@ pub enum Dataset {
 }
 
 impl Dataset {
-    /// Those of the record.
+    /// The datasets of the record.
     pub const RECORDED: [Self; 3] = [Self::DebianBookworm, Self::Wordnet, Self::AmazonComputers];
 
-    /// What its folder is called.
+    /// The name of its folder.
     pub fn name(self) -> &'static str {
         match self {
             Self::DebianBookworm => "debian-bookworm",
@@ -33,7 +33,7 @@ impl Dataset {
         }
     }
 
-    /// PyG's test accuracy in %, of so many layers, where it was measured.
+    /// PyG's test accuracy in % with `layers` layers, if it was measured.
     pub fn of_pyg(self, layers: usize) -> Option<f64> {
         match (self, layers) {
             (Self::DebianBookworm, 2) => Some(76.3),
@@ -51,7 +51,7 @@ impl fmt::Display for Dataset {
     }
 }
 
-/// Lists of options, each of which is run with each of the others; those of partitions only where there are several.
+/// Lists of options. All combinations are run. Options of partitions apply only if there are several.
 #[derive(Debug, Args)]
 pub struct Lists {
     /// Numbers of layers
@@ -63,19 +63,19 @@ pub struct Lists {
     /// Numbers of partitions; all of them make one step
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64), default_values_t = [1, 16])]
     partitions: Vec<u32>,
-    /// What becomes of halo nodes
+    /// Values of grappa-train's `--halo`
     #[arg(long, value_delimiter = ',', default_values = ["none", "features", "stop", "aggregates", "history"])]
     halo: Vec<String>,
-    /// Where the first layer's aggregates come from
+    /// Values of grappa-train's `--first-hop`
     #[arg(long, value_delimiter = ',', default_values = ["sampled", "preaggregated"])]
     first_hop: Vec<String>,
-    /// How gradients are weighted
+    /// Values of grappa-train's `--correction`
     #[arg(long, value_delimiter = ',', default_values = ["none"])]
     correction: Vec<String>,
-    /// How partitions change
+    /// Values of grappa-train's `--schedule`
     #[arg(long, value_delimiter = ',', default_values = ["sweep"])]
     schedule: Vec<String>,
-    /// Epochs between two changes of partitions
+    /// Values of grappa-train's `--repartition-every`
     #[arg(long, value_delimiter = ',', default_values_t = [5])]
     repartition_every: Vec<u32>,
     /// More options of grappa-train for runs in partitions, such as "--shrinkage 0.5"
@@ -86,12 +86,12 @@ pub struct Lists {
     epochs: u32,
 }
 
-/// How a model is trained.
+/// Settings of the training.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Variant {
     pub partitions: u32,
     pub first_hop: String,
-    /// Empty without partitions, as all that follows.
+    /// Empty without partitions, like all fields after it.
     pub halo: String,
     pub correction: String,
     pub schedule: String,
@@ -99,7 +99,7 @@ pub struct Variant {
     pub also: String,
 }
 
-/// A run of the program.
+/// A run of grappa-train.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     pub dataset: Dataset,
@@ -111,7 +111,7 @@ pub struct Run {
 }
 
 impl Lists {
-    /// All combinations: seed by seed, so that a table that is not complete has each row, and the small ones first.
+    /// All combinations, seed by seed, so that an incomplete table has all rows. Small models come first.
     pub fn runs(&self, datasets: &[Dataset]) -> Vec<Run> {
         let mut runs = Vec::new();
         for &seed in &self.seeds {
@@ -156,7 +156,7 @@ impl Lists {
                                     halo: halo.clone(),
                                     correction: correction.clone(),
                                     schedule: schedule.clone(),
-                                    // Partitions that do not change, do not change at any rate.
+                                    // Fixed partitions have no rate of change.
                                     repartition_every: if schedule == "fixed" { 0 } else { repartition_every },
                                     also: self.also.clone(),
                                 });
@@ -172,7 +172,7 @@ impl Lists {
 }
 
 impl Variant {
-    /// Where it is in a table: what knows more of the graph is further down, and what is not among the known last.
+    /// The position in a table: variants with more information about the graph are further down, unknown ones last.
     pub fn rank(&self) -> (u32, [usize; 4], &str) {
         let place = |names: &[&str], name: &str| names.iter().position(|known| *known == name).unwrap_or(names.len());
         let places = [
@@ -184,7 +184,7 @@ impl Variant {
         (self.partitions, places, &self.also)
     }
 
-    /// Without partitions, and with a sampled first hop: what all others are compared with.
+    /// Whether it is the reference of all others: no partitions and a sampled first hop.
     pub fn is_reference(&self) -> bool {
         self.partitions == 1 && self.first_hop == "sampled"
     }
@@ -213,7 +213,7 @@ impl fmt::Display for Variant {
 }
 
 impl Run {
-    /// The options of grappa-train, but for where and with what.
+    /// The options of grappa-train, without paths and resources.
     pub fn options(&self) -> Vec<String> {
         let variant = &self.variant;
         let fanouts: Vec<&str> = ["15", "10"]
@@ -238,7 +238,7 @@ impl Run {
         .flat_map(|(name, value)| [name.to_owned(), value])
         .collect();
         if variant.partitions > 1 {
-            // More epochs than there are, so that what does not change is not made anew either.
+            // More than the number of epochs, so that fixed partitions are not rebuilt either.
             let every = if variant.repartition_every == 0 {
                 self.epochs
             } else {
@@ -294,7 +294,7 @@ pub mod tests {
 
     #[test]
     fn lists_are_combined_and_a_whole_graph_has_no_halo() {
-        // Unpartitioned twice, and five halo modes x two first hops.
+        // Two unpartitioned ones, and five halo modes x two first hops.
         assert_eq!(runs(&[]).len(), (2 + 10) * 9);
         let runs = runs(&[
             "--layers=2",

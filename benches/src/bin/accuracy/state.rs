@@ -1,4 +1,4 @@
-//! What runs came to, in a file that grows by a line each.
+//! Results of runs, in a file with one line per run.
 
 use std::{
     fs::{self, OpenOptions},
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::grid::{Dataset, Run};
 
-/// What a run came to. Accuracies are parts of 1.
+/// The result of a run. Accuracies are in [0, 1].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     pub test_accuracy: f64,
@@ -19,7 +19,7 @@ pub struct Ended {
     pub best_epoch: u64,
     /// Wall time of the program.
     pub seconds: f64,
-    /// Without evaluation.
+    /// Without the evaluation.
     pub seconds_per_epoch: f64,
     pub bytes_sent_per_step: f64,
     pub peak_rss_bytes: u64,
@@ -33,7 +33,7 @@ pub struct Noted {
     pub ended: Ended,
 }
 
-/// All runs that ended.
+/// All finished runs.
 #[derive(Debug)]
 pub struct State {
     path: PathBuf,
@@ -41,16 +41,16 @@ pub struct State {
 }
 
 impl State {
-    /// Those noted in a file, if it is there.
+    /// Reads the recorded runs, if the file exists.
     ///
     /// # Errors
-    /// If it can't be read, or has other things in it.
+    /// If the file can't be read, or has invalid lines.
     pub fn open(path: &Path) -> Result<Self> {
         let text = match fs::read_to_string(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             text => text.with_context(|| format!("cannot read {}", path.display()))?,
         };
-        // A line that was being written when the program was stopped has no end.
+        // An unfinished last line is from a bench that was stopped while it wrote.
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         if whole.len() < text.len() {
             fs::write(path, whole).with_context(|| format!("cannot write {}", path.display()))?;
@@ -58,7 +58,7 @@ impl State {
         let noted = (1..)
             .zip(whole.lines())
             .map(|(number, line)| {
-                serde_json::from_str(line).with_context(|| format!("{}, line {number}, is no run", path.display()))
+                serde_json::from_str(line).with_context(|| format!("{}, line {number}: expected a run", path.display()))
             })
             .collect::<Result<_>>()?;
         Ok(Self {
@@ -71,7 +71,7 @@ impl State {
         self.noted.iter().any(|noted| noted.run == *run)
     }
 
-    /// Notes a run, in one write.
+    /// Records a run with one write.
     pub fn add(&mut self, run: Run, ended: Ended) -> Result<()> {
         let noted = Noted { run, ended };
         let line = serde_json::to_string(&noted)? + "\n";
@@ -85,12 +85,12 @@ impl State {
         Ok(())
     }
 
-    /// Runs on a graph.
+    /// The runs on a dataset.
     pub fn of(&self, dataset: Dataset) -> impl Iterator<Item = &Noted> {
         self.noted.iter().filter(move |noted| noted.run.dataset == dataset)
     }
 
-    /// Seconds of a processor that runs would take, by those like them; none if nothing like one was run.
+    /// Estimated processor seconds of `runs`, from similar recorded ones. `None` if one has no similar run.
     pub fn expected_seconds(&self, runs: &[Run]) -> Option<f64> {
         let like = |run: &Run| {
             let alike: Vec<f64> = self

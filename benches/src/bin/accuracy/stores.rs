@@ -1,4 +1,4 @@
-//! The graphs, as stores of 64 chunks: one each, which all runs on it share.
+//! One store of 64 chunks per dataset, shared by all runs on it.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,15 +13,15 @@ use crate::grid::Dataset;
 pub struct Stores<'a> {
     pub programs: &'a Path,
     pub work: &'a Path,
-    /// Where stores are that were made before.
+    /// A folder with ready stores.
     pub ready: Option<&'a Path>,
-    /// Where the files of the datasets are.
+    /// The folder with the files of the datasets.
     pub data: &'a Path,
 }
 
 impl Stores<'_> {
-    /// The store of a dataset, made if it is not there, with its first hop aggregated if that is wanted; none if there is
-    /// nothing to make it of.
+    /// The store of a dataset, with pre-aggregated features if wanted. It is made if it does not exist. `None` if the
+    /// dataset is missing too.
     pub fn of(&self, dataset: Dataset, wants_first_hop: bool) -> Result<Option<PathBuf>> {
         let name = format!("{dataset}.grappa");
         let ready = self.ready.map(|ready| ready.join(&name)).filter(|ready| ready.exists());

@@ -1,4 +1,4 @@
-//! Runs as a table: a row a variant, a column a number of layers.
+//! Table of runs: one row per variant, one column per number of layers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::{
     state::State,
 };
 
-/// Runs of more or fewer epochs are rows of their own.
+/// Runs with another number of epochs have their own rows.
 type Row<'a> = (&'a Variant, u32);
 
 /// The table of a dataset.
@@ -69,7 +69,7 @@ pub fn of(state: &State, dataset: Dataset) -> Table {
     table
 }
 
-/// What is to be known of all runs together.
+/// Notes about all runs.
 pub fn notes(state: &State) -> String {
     let mut sent: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
     let (mut runs, mut seconds) = (0, 0.0);
@@ -84,14 +84,12 @@ pub fn notes(state: &State) -> String {
         }
     }
     let mut text = format!(
-        "{runs} runs of a thread each, {:.0} s on average.",
+        "{runs} runs with one thread each, {:.0} s on average.",
         seconds / f64::from(runs.max(1))
     );
     for (partitions, bytes) in sent {
         if let (Some(least), Some(most)) = (bytes.first(), bytes.last()) {
-            text += &format!(
-                " {partitions} partitions sent {least} to {most} bytes a step, all together: gradients of the model."
-            );
+            text += &format!(" {partitions} partitions together sent {least} to {most} bytes of gradients per step.");
         }
     }
     text

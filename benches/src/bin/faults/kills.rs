@@ -1,4 +1,4 @@
-//! Kills of every program.
+//! Kills every program at many moments.
 
 use std::{
     fs,
@@ -19,24 +19,24 @@ use grappa_tests::{
     random::Random,
 };
 
-const QUESTION: &str = "Does a program that is killed, by SIGKILL, make the same bytes when it is started again (with --resume, where \
-                        it has that)? Killed before each of its changes of the file system (file and folder made, synced, renamed, \
-                        removed, journal appended to), and at random moments, every third time twice. `stuck`: it cannot be \
-                        finished. `different`: other bytes, or something left over.";
+const QUESTION: &str = "Does a program that is killed by SIGKILL write the same bytes when it is restarted (with --resume, if it has that \
+                        option)? It is killed before each of its changes of the file system (creation, sync, rename or removal of a \
+                        file or folder, append to a journal), and at random moments, every third time twice. `stuck`: the restarted \
+                        program fails. `different`: other bytes, or files left over.";
 
-/// How many kills.
+/// Number of kills.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Kills at random moments, of each program
+    /// Kills of each program at random moments
     #[arg(long, default_value_t = 30)]
     random: u64,
-    /// Kills before every Nth change only
+    /// Kill before every Nth change of the file system only
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
-    /// Only programs whose name in the table has this in it
+    /// Only jobs whose name contains this
     #[arg(long, value_name = "NAME", default_value = "")]
     only: String,
-    /// Programs that are killed at a time
+    /// Jobs that run at the same time
     #[arg(long, default_value_t = 2)]
     at_once: usize,
     /// Selects the moments
@@ -62,7 +62,7 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
     let train = programs::folder()?.join("grappa-train");
     match train.exists() {
         true => jobs.push((training_job(train, inputs.path()), 1)),
-        false => eprintln!("{} is not there, so training is left out", train.display()),
+        false => eprintln!("{} does not exist, so training is left out", train.display()),
     }
     jobs.retain(|(job, _)| job.name.contains(&args.only));
     let jobs = Mutex::new((0u64..).zip(jobs));
@@ -83,7 +83,7 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|&(number, _)| number);
 
-    let mut table = Table::new(&["program", "changes", "killed", "over before", "stuck", "different"]);
+    let mut table = Table::new(&["program", "changes", "killed", "ended before", "stuck", "different"]);
     let mut row = |counts: &Counts| {
         let numbers = [
             counts.changes as u64,
@@ -127,7 +127,7 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
     }
 }
 
-/// Kills one job at all of its moments.
+/// Kills a job at all of its moments.
 fn campaign(args: &Args, job: Job, runs: usize, number: u64, folder: &Path) -> Counts {
     let scratch = folder.join(number.to_string());
     fs::create_dir(&scratch).expect("a folder in memory");

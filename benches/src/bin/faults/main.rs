@@ -1,7 +1,8 @@
-//! Whether programs that are killed, or started twice, leave what they should: the campaign behind `docs/reliability.md`.
+//! Whether programs that are killed, or started twice, leave the right bytes: the campaign behind
+//! `docs/reliability.md`.
 //!
-//! Programs must have debug assertions, which is what lets them be killed before any change of the file system: run this without
-//! `--release`. `grappa-train` takes part if it lies beside this program.
+//! Run it without `--release`. Only programs with debug assertions can be killed before any change of the file system.
+//! Training is included if `grappa-train` is beside this program.
 
 mod kills;
 mod pairs;
@@ -11,7 +12,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-/// Kill programs, and start them twice, and compare what they leave
+/// Kill programs, or start them twice, and compare their results
 #[derive(Debug, Parser)]
 struct Args {
     #[command(subcommand)]
@@ -23,9 +24,9 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Campaign {
-    /// Two ingests of one output, started a while apart, with and without --resume
+    /// Start two ingests of one output shortly after each other, with and without --resume
     Pairs(pairs::Args),
-    /// Kills at random moments, and before every change of the file system
+    /// Kill programs at random moments and before every change of the file system
     Kills(kills::Args),
 }
 

@@ -16,14 +16,14 @@ use grappa_tests::{
     random::Random,
 };
 
-const QUESTION: &str = "Do two ingests of one output, started up to two seconds apart, always make one store, the right one? One \
-                        of them must end well, the store must be that of an undisturbed run byte for byte, nothing else may be \
-                        left, and the other must fail with the reason.";
+const QUESTION: &str = "Do two ingests of one output, started up to two seconds apart, always make one correct store? One must succeed, \
+                        the store must equal that of an undisturbed run byte for byte, no other files may be left, and the other \
+                        ingest must fail with the reason.";
 
-/// How many pairs, and how far apart.
+/// Number of pairs, and time between the two starts.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Pairs
+    /// Number of pairs
     #[arg(long, default_value_t = 200)]
     pairs: u64,
     /// The longest time between the starts of a pair, in seconds
@@ -34,15 +34,15 @@ pub struct Args {
     seed: u64,
 }
 
-/// What pairs with the same options came to.
+/// Outcomes of pairs with the same options.
 #[derive(Default)]
 struct Counts {
     pairs: u64,
     first_won: u64,
     second_won: u64,
-    /// The other was told that a process is at work.
+    /// The loser's error says that another process is at work.
     at_once: u64,
-    /// The other was told that the store exists.
+    /// The loser's error says that the store exists.
     after: u64,
     wrong: u64,
 }
@@ -121,8 +121,8 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
     let mut page = Record::new("Faults", QUESTION, &line, folder.path())?;
     page.add(table);
     page.add(format_args!(
-        "The starts of a pair are up to {} s apart, at random; an undisturbed run took {:.1} s. `told`: what the one that lost \
-         said, that another process is at work, or that the store exists.",
+        "The starts of a pair are up to {} s apart, at random. An undisturbed run took {:.1} s. `told`: the error of the loser, \
+         which says that another process is at work, or that the store exists.",
         args.apart,
         took.as_secs_f64()
     ));

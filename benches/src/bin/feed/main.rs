@@ -337,7 +337,7 @@ impl Setup<'_> {
 fn seeds(args: &Args) -> Result<PathBuf> {
     let path = args.files.work.join(format!("feed-{}-seeds.txt", args.scale));
     let nodes = 1u64 << args.scale;
-    // An odd factor makes a permutation of the ids.
+    // An odd factor permutes the ids.
     let ids: Vec<String> = (0..nodes / 20)
         .map(|i| (i.wrapping_mul(GOLDEN).wrapping_add(SEED) % nodes).to_string())
         .collect();

@@ -31,12 +31,12 @@ use tempfile::TempDir;
 
 use crate::forms::{Form, Sums};
 
-/// Memory for views and inference; graphs of this experiment are small.
+/// Memory for views and for inference. The graphs of this experiment are small.
 const MEMORY_BYTES: u64 = 4 << 30;
-/// Seeds whose gradient is computed at once, where nothing depends on it.
+/// Seeds per gradient computation, where the result does not depend on it.
 const SEEDS_AT_ONCE: usize = 512;
 
-/// What is looked at.
+/// Settings of the experiment.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
     pub layers: usize,
@@ -49,18 +49,18 @@ pub struct Setup {
     pub threads: usize,
 }
 
-/// What a partition knows of halo nodes.
+/// What a partition knows about halo nodes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mode {
     pub halo: Halo,
-    /// Of the exact inference an epoch before; the neighbours' seed is the repartitioning's.
+    /// From the exact inference one epoch before. The seed of the neighbours is that of the repartitioning.
     pub history: Keep,
     pub preaggregated: bool,
-    /// What grappa-train calls it.
+    /// Its name in grappa-train.
     pub name: &'static str,
 }
 
-/// What came of a form.
+/// The result of a form.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen {
     pub bias: f64,
@@ -74,7 +74,7 @@ pub struct Experiment {
     store: Arc<Store>,
     setup: Setup,
     trainer: Trainer,
-    /// `[nodes, values]`, and the means over all in-neighbours.
+    /// Features `[nodes, values]`, and their means over all in-neighbours.
     features: Tensor,
     neighbours: Tensor,
     labels: Tensor,
@@ -82,14 +82,14 @@ pub struct Experiment {
     train_nodes: u64,
     degrees: Degrees,
     aggregates: KeptHistory,
-    /// For each repartitioning.
+    /// One per repartitioning.
     neighbours_kept: Vec<KeptHistory>,
     exact: Tensor,
     _scratch: TempDir,
 }
 
 impl Experiment {
-    /// Trains the model, and computes the exact gradient.
+    /// Trains the model and computes the exact gradient.
     pub fn new(path: &Path, setup: Setup) -> Result<Self> {
         let store = Arc::new(Store::open(path)?);
         runtime::set_threads(setup.threads);
@@ -141,7 +141,7 @@ impl Experiment {
         let (mut known, mut neighbours_kept) = (None, Vec::new());
         for epoch in 0..setup.epochs {
             if epoch + 1 == setup.epochs {
-                // What partitions would have been left by the last evaluation.
+                // The historical embeddings that the last evaluation would have left.
                 let inference = Inference {
                     store: &store,
                     features: &features,
@@ -204,7 +204,7 @@ impl Experiment {
         Ok(sum / self.seeds.len() as f64)
     }
 
-    /// What each of [`Form::ALL`] comes to over all repartitionings.
+    /// The result of each of [`Form::ALL`] over all repartitionings.
     pub fn run(&self, mode: Mode) -> Result<Vec<Seen>> {
         let repartitions = self.setup.repartitions;
         let mut gradients: Vec<Vec<Tensor>> = Form::ALL.iter().map(|_| Vec::new()).collect();
@@ -228,7 +228,7 @@ impl Experiment {
     /// The sums of each partition, and the mean coverage of seeds.
     fn repartition(&self, mode: Mode, number: u64) -> Result<(Vec<Sums>, f64)> {
         let sizes = chunk_sizes(self.store.manifest());
-        // A seed of its own each, because a sweep has only so many different partitions.
+        // Each repartitioning has its own seed, because a sweep has few different partitions.
         let made = assignment(self.setup.schedule, &sizes, self.setup.partitions, number, number, 1)?;
         let mut parts = Vec::new();
         for partition in 0..self.setup.partitions {
@@ -283,7 +283,7 @@ impl Experiment {
         Ok(PartitionView::open(&self.store, owned, &options)?)
     }
 
-    /// All neighbours of all seeds, as far as the view has them.
+    /// All neighbours of all seeds that the view has.
     fn minibatch(&self, view: &PartitionView, seeds: &[NodeId], mode: Mode) -> Result<Minibatch> {
         let hops = self.setup.layers - usize::from(mode.preaggregated);
         let sampler = Sampler::uniform(Fanouts::new(&vec![-1; hops])?, false);
@@ -298,7 +298,7 @@ impl Experiment {
         Ok(minibatch)
     }
 
-    /// The gradients of the sums of losses, weighted in several ways.
+    /// The gradients of the sum of losses, for several loss weights.
     fn gradients<const N: usize>(
         &self,
         minibatch: &Minibatch,
@@ -336,7 +336,7 @@ impl Experiment {
         Ok(gradients)
     }
 
-    /// What is known of the halo nodes of each block.
+    /// The historical embeddings of the halo nodes of each block.
     fn history(&self, kept: &KeptHistory, minibatch: &Minibatch) -> Result<Vec<Option<History>>> {
         let known = |(hop, block): (usize, &grappa_sampling::sample::Block)| {
             let layer = self.setup.layers - 1 - hop;
@@ -357,7 +357,7 @@ impl Experiment {
 }
 
 trait FlattenAll {
-    /// All values, one after the other.
+    /// All values as one vector.
     fn flatten_all(&self) -> Tensor;
 }
 
@@ -413,7 +413,7 @@ impl Strata {
     }
 }
 
-/// Whether a seed is in the base of a partition, so that it is nobody else's seed.
+/// Whether a seed is in the base of a partition, so that no other partition has it as a seed.
 fn is_base(owned: &Owned, store: &Store, seed: NodeId) -> bool {
     owned.base().contains(&store.chunks().chunk_of(seed))
 }

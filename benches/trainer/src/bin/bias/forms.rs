@@ -1,36 +1,37 @@
-//! Ways to weight the gradients of seeds by their coverage.
+//! Loss weights of seeds that depend on their coverage.
 
 use std::fmt;
 
 use tch::Tensor;
 
-/// What of a partition all forms are made of: sums over its seeds of gradients times a weight, and of the weights.
+/// Sums over the seeds of a partition, from which all forms are computed: gradients times loss weights, and loss
+/// weights.
 #[derive(Debug)]
 pub struct Sums {
-    /// Of gradients, weighted by: 1, c, 1/c (clipped), c over the mean of its stratum.
+    /// Gradients, weighted by 1, c, 1/c (clipped), and c / (mean of its stratum).
     pub gradients: [Tensor; Sums::WEIGHTS],
-    /// Of weights.
+    /// The loss weights.
     pub weights: [f64; Sums::WEIGHTS],
 }
 
-/// How a step makes one gradient of those of its partitions.
+/// The rule that combines the gradients of the partitions of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Form {
     None,
     Batch,
-    /// With the part of the weights that is used.
+    /// With the shrinkage of the loss weights.
     Node(f64),
     Inverse,
     Strata,
 }
 
-/// The most that a seed counts which sees little.
+/// The largest loss weight of a seed with low coverage.
 const INVERSE_MAX: f64 = 4.0;
 
 impl Sums {
     pub const WEIGHTS: usize = 4;
 
-    /// The weights of seeds, of which `coverage` is known and `strata` has the mean coverage in the range of degrees of each.
+    /// The loss weights of seeds. `coverage` is their coverage, `strata` the mean coverage in the degree range of each.
     pub fn weights(coverage: &[f32], strata: &[f64]) -> [Vec<f32>; Self::WEIGHTS] {
         let each = |weight: &dyn Fn(f64, f64) -> f64| {
             coverage
@@ -65,7 +66,7 @@ impl Form {
         let mut denominator = 0.0;
         for sums in partitions {
             let [seeds, covered, inverse, strata] = sums.weights;
-            // How much of each sum is used, and what that weighs.
+            // The factor of each sum, and its total loss weight.
             let (parts, weight) = match self {
                 Self::None => ([1.0, 0.0, 0.0, 0.0], seeds),
                 Self::Batch => ([covered / seeds, 0.0, 0.0, 0.0], covered),
@@ -101,7 +102,7 @@ impl fmt::Display for Form {
 mod tests {
     use super::*;
 
-    /// Of a partition whose seeds have gradients of one value.
+    /// The sums of a partition whose seeds have equal gradients.
     fn sums(gradients: &[f32], coverage: &[f32]) -> Sums {
         let strata = vec![0.5; coverage.len()];
         let weights = Sums::weights(coverage, &strata);
