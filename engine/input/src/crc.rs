@@ -24,7 +24,7 @@ use crc32fast::Hasher;
 
 /// What a member's CRC-32 should be, and what is known of it.
 #[derive(Debug)]
-pub(super) struct MemberCrc {
+pub(crate) struct MemberCrc {
     expected: u32,
     bytes: u64,
     /// Start, end and CRC of each span that was read. No two overlap or touch. One starts at 0, at first an empty one.
@@ -33,7 +33,7 @@ pub(super) struct MemberCrc {
 
 /// A member's bytes are not those that its archive was written with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CrcMismatch {
+pub(crate) struct CrcMismatch {
     pub expected: u32,
     pub found: u32,
 }

@@ -15,31 +15,23 @@
 
 #![forbid(unsafe_code)]
 
-mod batch;
 mod crc;
 mod edges;
+mod extent;
 mod file;
-mod labels;
-mod lines;
-mod matrix;
+mod line_reader;
+mod messages;
+mod nodes;
 mod npy;
 pub mod ogb;
-mod parquet;
-mod parts;
-mod rows;
-mod split;
-mod table;
-mod text;
 mod zip;
 
 #[cfg(test)]
 mod tests;
 
-pub use batch::{EdgeBatch, Keys, REJECT_BYTES_MAX, Reject, TextBatch};
-pub use edges::{BlockId, EdgeFormat, EdgeSource, EdgeSourceOptions, IdKind, OnBadLine, RawBlock};
-pub use labels::{LabelBatch, LabelSource};
-pub use lines::{BadEdge, IdLimit};
-pub use matrix::{MatrixSource, NonFinite};
+pub use edges::{
+    BadEdge, BlockId, EdgeBatch, EdgeFormat, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, Keys, OnBadLine,
+    REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
+};
+pub use nodes::{LabelBatch, LabelSource, MatrixSource, NonFinite, PartSource, SplitSource, read_split_ids};
 pub use npy::ElementType;
-pub use parts::PartSource;
-pub use split::{SplitSource, read_split_ids};

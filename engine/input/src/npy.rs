@@ -4,17 +4,26 @@
 //! literal with `descr`, `fortran_order` and `shape`, then the elements. Little-endian, C-ordered arrays of plain
 //! numbers are read; everything else is refused with the line of Python that converts it.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use grappa_formats::features::SourceDtype;
 use grappa_io::{Error, Result};
 
-use super::file::{Compression, Extent, ExtentReader, InputFile, shown};
+use crate::{
+    extent::{Compression, Extent, ExtentReader},
+    file::InputFile,
+    messages::shown,
+};
 
-pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
+pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// Headers are a few hundred bytes; a longer one is not a header.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
+
+/// Whether a file's name says that it is a `.npy` file.
+pub(crate) fn has_extension(path: &Path) -> bool {
+    path.extension().is_some_and(|other| other.eq_ignore_ascii_case("npy"))
+}
 
 /// What one element is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +108,7 @@ impl ElementType {
 
 /// An array in a file: what its header says, checked against the bytes that are there.
 #[derive(Debug, Clone)]
-pub(super) struct NpyArray {
+pub(crate) struct NpyArray {
     pub extent: Extent,
     /// Where the elements start in the unpacked bytes.
     pub data_offset: u64,

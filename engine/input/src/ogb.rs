@@ -18,10 +18,12 @@ use std::{
 
 use grappa_io::{Error, Position, Result};
 
-use super::{
-    file::{Compression, Extent, InputFile},
+use crate::{
+    extent::{Compression, Extent},
+    file::InputFile,
+    messages::shown,
+    nodes::lines_of,
     npy::ElementType,
-    rows::lines_of,
     zip::Npz,
 };
 
@@ -144,7 +146,7 @@ fn nodes_of(path: &Path) -> Result<u64> {
             Error::input(
                 path,
                 Position::Line(line.number),
-                format!("expected a number of nodes, found {}", super::file::shown(&line.bytes)),
+                format!("expected a number of nodes, found {}", shown(&line.bytes)),
             )
         })?);
     }

@@ -5,7 +5,8 @@
 //! byte, and a member whose bytes do not have the CRC-32 that the directory promises is an error.
 
 use std::{
-    io::{self, BufReader, Read, Seek, SeekFrom},
+    fs::File,
+    io::BufReader,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -15,29 +16,27 @@ use ::zip::{
 };
 use grappa_io::{Error, Position, Result};
 
-use super::{
+use crate::{
     crc::MemberCrc,
-    file::{Compression, Extent, InputFile},
+    extent::{Compression, Extent},
+    file::InputFile,
     npy::NpyArray,
 };
 
-pub(super) const MAGIC: &[u8] = b"PK\x03\x04";
+pub(crate) const MAGIC: &[u8] = b"PK\x03\x04";
 
 /// An open archive of arrays.
-pub(super) struct Npz {
+pub(crate) struct Npz {
     file: Arc<InputFile>,
     /// Locked while a member's local header is read.
-    archive: Mutex<ZipArchive<BufReader<Cursor>>>,
+    archive: Mutex<ZipArchive<BufReader<File>>>,
     /// Names of the arrays, without `.npy`, in the order of the directory.
     names: Vec<String>,
 }
 
 impl Npz {
     pub fn open(file: &Arc<InputFile>) -> Result<Self> {
-        let reader = BufReader::new(Cursor {
-            file: file.clone(),
-            at: 0,
-        });
+        let reader = BufReader::new(file.try_clone()?);
         // Looking for an archive that starts later would read all of the file.
         let config = Config {
             archive_offset: ArchiveOffset::Known(0),
@@ -135,36 +134,6 @@ impl Npz {
         }
         drop(member);
         Ok((extent, bytes))
-    }
-}
-
-/// Reads a file from a position of its own.
-struct Cursor {
-    file: Arc<InputFile>,
-    at: u64,
-}
-
-impl Read for Cursor {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let left = self.file.bytes().saturating_sub(self.at);
-        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(into.len());
-        self.file
-            .read_exact_at(&mut into[..wanted], self.at)
-            .map_err(io::Error::other)?;
-        self.at += wanted as u64;
-        Ok(wanted)
-    }
-}
-
-impl Seek for Cursor {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::End(by) => self.file.bytes().checked_add_signed(by),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
-        };
-        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(self.at)
     }
 }
 

@@ -1,9 +1,12 @@
 //! What readers promise, checked against files as users and their programs write them.
 
+mod arrays;
 mod damage;
-mod edges;
+mod naive;
 mod nodes;
 mod packed;
+mod sources;
+mod text;
 
 use std::{
     io::Write,
@@ -143,6 +146,14 @@ fn npz(members: &[(&str, Vec<u8>)], deflated: bool, zip64: bool) -> Vec<u8> {
     file.extend(short(offset));
     file.extend([0, 0]);
     file
+}
+
+fn skipping(block_bytes: usize) -> EdgeSourceOptions {
+    EdgeSourceOptions {
+        on_bad_line: OnBadLine::Skip,
+        block_bytes,
+        ..Default::default()
+    }
 }
 
 /// Everything a source yields, in file order.

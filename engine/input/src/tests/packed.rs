@@ -150,14 +150,6 @@ fn parquet_file(names: [&str; 3], groups: &[Rows<'_>], compression: Compression)
     file
 }
 
-fn skipping(block_bytes: usize) -> EdgeSourceOptions {
-    EdgeSourceOptions {
-        on_bad_line: OnBadLine::Skip,
-        block_bytes,
-        ..Default::default()
-    }
-}
-
 #[test]
 fn parquet_is_read_under_every_codec_and_block_size() {
     let folder = Folder::new();

@@ -4,13 +4,14 @@ use std::{path::Path, sync::Arc};
 
 use grappa_io::{Error, Position, Result};
 
-use super::{
-    file::{Compression, Extent, ExtentReader, InputFile, Lines, shown},
-    lines::trim,
-    matrix::has_extension,
+use super::{split::array_id, text_rows::lines_of};
+use crate::{
+    edges::trim,
+    extent::{Compression, Extent, ExtentReader},
+    file::InputFile,
+    line_reader::Lines,
+    messages::shown,
     npy::{self, NpyArray},
-    rows::lines_of,
-    split::array_id,
 };
 
 /// So many parts are read at a time.
@@ -40,7 +41,7 @@ impl PartSource {
     pub fn open(path: &Path) -> Result<Self> {
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
-        let content = if head.starts_with(npy::MAGIC) || has_extension(path, "npy") {
+        let content = if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
             let array = NpyArray::open(&file)?;
             if !matches!(*array.shape, [_] | [_, 1]) || array.element.is_float() || array.element.bytes() == 1 {
                 return Err(array.error(format!(

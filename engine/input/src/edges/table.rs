@@ -3,14 +3,18 @@
 //! Their rows can be read from anywhere, by every worker for itself. Only a deflated member of an archive must be unpacked
 //! front to back; of a deflated [2, E], two streams are unpacked side by side, one of which begins by skipping the sources.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    batch::EdgeBatch,
-    file::{Compression, Extent, ExtentReader, InputFile},
-    lines::{BadEdge, IdLimit},
+    EdgeBatch, IdLimit,
+    edge_weights::EdgeWeights,
+    row_check::{OnBadRow, RowCheck},
+};
+use crate::{
+    extent::{Compression, Extent, ExtentReader},
+    file::InputFile,
     npy::{ElementType, NpyArray},
 };
 
@@ -36,9 +40,6 @@ impl IdType {
     }
 }
 
-/// Hears of bad rows: the row's number in the file, the row written as a line, and what is wrong. An error ends the block.
-pub(super) type OnBadRow<'a> = dyn FnMut(u64, &[u8], BadEdge) -> Result<()> + 'a;
-
 /// A table of edges.
 pub(super) struct Table {
     /// Where sources are read from, and pairs.
@@ -53,7 +54,7 @@ pub(super) struct Table {
     halves: bool,
     /// Rows of the files before this one.
     first_row: u64,
-    weights: Option<Weights>,
+    weights: Option<EdgeWeights>,
     block_rows: u64,
 }
 
@@ -120,7 +121,7 @@ impl Table {
     }
 
     /// Says how many rows other files have before it, which weights go with all of them, and how to cut blocks.
-    pub fn attach(&mut self, first_row: u64, weights: Option<Weights>, block_bytes: usize) {
+    pub fn attach(&mut self, first_row: u64, weights: Option<EdgeWeights>, block_bytes: usize) {
         self.first_row = first_row;
         self.weights = weights;
         self.block_rows = (block_bytes / self.row_bytes()).max(1) as u64;
@@ -241,146 +242,7 @@ impl Table {
     }
 }
 
-/// How to tell good rows from bad ones in a batch of parsed integers.
-pub(super) struct RowCheck<'a> {
-    /// The number of the batch's first row in its file.
-    pub first_row: u64,
-    pub limit: IdLimit,
-    /// Whether sources, and targets, come from signed integers: then what is 2^63 or more was negative.
-    pub signed: [bool; 2],
-    /// For each row whether a value is missing, if any is.
-    pub missing: Option<&'a [bool]>,
-}
-
-impl RowCheck<'_> {
-    /// Removes the bad rows. When there is none, which is quickly seen, nothing is moved.
-    pub fn sift(&self, into: &mut EdgeBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
-        let largest = |ids: &[u64]| ids.iter().copied().fold(0, u64::max);
-        if self.missing.is_none()
-            && largest(&into.sources) < self.exclusive(0)
-            && largest(&into.targets) < self.exclusive(1)
-            && into.weights.iter().all(|weight| weight.is_finite())
-        {
-            return Ok(());
-        }
-        let mut kept = 0;
-        for row in 0..into.sources.len() {
-            let ids = [into.sources[row], into.targets[row]];
-            let weight = into.weights.get(row).copied();
-            if let Some(bad) = self.bad(row, ids, weight) {
-                let line = self.line(row, ids, weight);
-                on_bad(self.first_row + row as u64, line.as_bytes(), bad)?;
-                continue;
-            }
-            [into.sources[kept], into.targets[kept]] = ids;
-            if let Some(weight) = weight {
-                into.weights[kept] = weight;
-            }
-            kept += 1;
-        }
-        into.sources.truncate(kept);
-        into.targets.truncate(kept);
-        into.weights.truncate(kept);
-        Ok(())
-    }
-
-    /// The least id in a column that is bad, taken as unsigned.
-    fn exclusive(&self, column: usize) -> u64 {
-        let limit = self.limit.exclusive();
-        if self.signed[column] { limit.min(1 << 63) } else { limit }
-    }
-
-    fn is_missing(&self, row: usize) -> bool {
-        self.missing.is_some_and(|missing| missing[row])
-    }
-
-    fn bad(&self, row: usize, ids: [u64; 2], weight: Option<f32>) -> Option<BadEdge> {
-        if self.is_missing(row) {
-            return Some(BadEdge::Null);
-        }
-        for (column, id) in ids.into_iter().enumerate() {
-            if id >= self.exclusive(column) {
-                return Some(if self.signed[column] && id >= 1 << 63 {
-                    BadEdge::Negative
-                } else {
-                    BadEdge::TooLarge(self.limit)
-                });
-            }
-        }
-        weight
-            .filter(|weight| !weight.is_finite())
-            .map(|_| BadEdge::WeightNotFinite)
-    }
-
-    /// The row as a line of text.
-    fn line(&self, row: usize, ids: [u64; 2], weight: Option<f32>) -> String {
-        if self.is_missing(row) {
-            return "null".to_owned();
-        }
-        let [source, target] = [0, 1].map(|column| {
-            if self.signed[column] {
-                (ids[column] as i64).to_string()
-            } else {
-                ids[column].to_string()
-            }
-        });
-        match weight {
-            Some(weight) => format!("{source}\t{target}\t{weight}"),
-            None => format!("{source}\t{target}"),
-        }
-    }
-}
-
 /// How many of `total` belong to the first `rows` of `all` rows.
 pub(super) fn share(total: u64, rows: u64, all: u64) -> u64 {
     (u128::from(total) * u128::from(rows) / u128::from(all.max(1))) as u64
-}
-
-/// Edge weights in a `.npy` array of their own.
-#[derive(Clone)]
-pub(super) struct Weights {
-    array: Arc<NpyArray>,
-    reader: Arc<ExtentReader>,
-}
-
-impl Weights {
-    pub fn open(path: &Path) -> Result<Self> {
-        let array = NpyArray::open(&InputFile::open(path)?)?;
-        if !matches!(*array.shape, [_] | [_, 1]) {
-            return Err(array.error(format!(
-                "weights must have shape [E], one per edge, found {}",
-                array.shape_shown()
-            )));
-        }
-        Ok(Self {
-            reader: Arc::new(array.reader()),
-            array: Arc::new(array),
-        })
-    }
-
-    /// Refuses weights that are not one per edge.
-    pub fn expect_rows(&self, edges: u64) -> Result<()> {
-        if self.array.shape[0] == edges {
-            return Ok(());
-        }
-        Err(self.array.error(format!(
-            "expected {edges} weights, one per edge, found {}",
-            self.array.shape[0]
-        )))
-    }
-
-    pub fn element_bytes(&self) -> usize {
-        self.array.element.bytes()
-    }
-
-    /// Fills `into` with the bytes of the weights from `first`.
-    pub fn read(&self, first: u64, into: &mut [u8]) -> Result<()> {
-        self.reader.read_exact_at(into, self.array.offset_of(first))
-    }
-
-    /// Replaces `into` by the weights in `bytes`.
-    pub fn convert(&self, bytes: &[u8], into: &mut Vec<f32>) {
-        into.resize(bytes.len() / self.element_bytes(), 0.0);
-        self.array.element.source_dtype().to_f32(bytes, into);
-    }
 }

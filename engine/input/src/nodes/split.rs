@@ -1,17 +1,17 @@
 //! The ids of the nodes that are trained on, or validated or tested with.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use grappa_io::{Error, Position, Result};
 
-use super::{
-    batch::Keys,
-    edges::IdKind,
-    file::{Compression, Extent, ExtentReader, InputFile, Lines, shown},
-    lines::{IdLimit, integer, is_comment, trim},
-    matrix::has_extension,
+use super::text_rows::lines_of;
+use crate::{
+    edges::{IdKind, IdLimit, Keys, integer, is_comment, trim},
+    extent::{Compression, Extent, ExtentReader},
+    file::InputFile,
+    line_reader::Lines,
+    messages::shown,
     npy::{self, ElementType, NpyArray},
-    rows::lines_of,
 };
 
 /// So many ids are read at a time.
@@ -20,7 +20,7 @@ const BATCH: usize = 1 << 16;
 /// A list of node ids: `.npy` of shape `[M]` or `[M, 1]` of integers, `.npy` of shape `[N]` of truth values (a mask), or
 /// text, compressed or not, with one id a line and comments as in edge lists.
 pub struct SplitSource {
-    file: std::sync::Arc<InputFile>,
+    file: Arc<InputFile>,
     ids: IdKind,
     limit: IdLimit,
     content: Content,
@@ -42,7 +42,7 @@ impl SplitSource {
     pub fn open(path: &Path, ids: IdKind, limit: IdLimit) -> Result<Self> {
         let file = InputFile::open(path)?;
         let head = file.head(8)?;
-        let content = if head.starts_with(npy::MAGIC) || has_extension(path, "npy") {
+        let content = if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
             let array = NpyArray::open(&file)?;
             if ids == IdKind::String {
                 return Err(array.error(

@@ -3,7 +3,7 @@
 
 use grappa_io::Position;
 
-use super::lines::BadEdge;
+use super::BadEdge;
 
 /// Edges with integer ids, in external ids and file order: edge `k` goes from `sources[k]` to `targets[k]`.
 #[derive(Debug, Default)]

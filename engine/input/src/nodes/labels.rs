@@ -8,25 +8,21 @@ use std::path::Path;
 use grappa_formats::{labels::CLASSES_MAX, manifest::LabelKind};
 use grappa_io::{Error, Position, Result};
 
-use super::{
-    file::{ExtentReader, InputFile, shown},
-    matrix::{has_extension, wrong_rows},
-    npy::{self, ElementType, NpyArray},
-    rows::TextRows,
-    zip::{self, Npz},
+use super::node_file::{Content, Forms, NodeFile};
+use crate::{messages::shown, npy::ElementType};
+
+const FORMS: Forms = Forms {
+    name: "labels",
+    arrays: &["node_label", "labels", "label", "y"],
+    shapes: "shape [N], or [N, K] of zeros and ones",
+    columns_max: 1 << 24,
+    sparse: false,
+    blank_lines: true,
 };
 
 /// The labels of all nodes.
 pub struct LabelSource {
-    file: std::sync::Arc<InputFile>,
-    rows: Option<u64>,
-    columns: usize,
-    content: Content,
-}
-
-enum Content {
-    Array { array: NpyArray, reader: ExtentReader },
-    Text(TextRows),
+    file: NodeFile,
 }
 
 /// Labels of some nodes in a row.
@@ -106,47 +102,9 @@ impl LabelSource {
     /// Opens `path`: `.npy` of shape `[N]`, `[N, 1]` or `[N, K]`; the array `node_label`, `labels`, `label` or `y` of a `.npz` archive; or
     /// text, compressed or not, one node a line.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = InputFile::open(path)?;
-        let head = file.head(8)?;
-        if head.is_empty() {
-            return Err(Error::input(path, Position::Whole, "this file is empty"));
-        }
-        let (rows, columns, content) = if head.starts_with(zip::MAGIC) {
-            Self::array(Npz::open(&file)?.first_of(&["node_label", "labels", "label", "y"], "labels")?)?
-        } else if head.starts_with(npy::MAGIC) || has_extension(path, "npy") {
-            Self::array(NpyArray::open(&file)?)?
-        } else {
-            let text = TextRows::open(&file, true)?;
-            (None, text.columns() as u64, Content::Text(text))
-        };
-        if rows == Some(0) || columns == 0 || columns > 1 << 24 {
-            return Err(Error::input(
-                path,
-                Position::Whole,
-                "expected at least one row and 1 to 16777216 columns; these labels are empty or no labels",
-            ));
-        }
         Ok(Self {
-            file,
-            rows,
-            columns: columns as usize,
-            content,
+            file: NodeFile::open(path, &FORMS)?,
         })
-    }
-
-    fn array(array: NpyArray) -> Result<(Option<u64>, u64, Content)> {
-        let (rows, columns) = match *array.shape {
-            [rows] => (rows, 1),
-            [rows, columns] => (rows, columns),
-            _ => {
-                return Err(array.error(format!(
-                    "labels must have shape [N], or [N, K] of zeros and ones, found {}",
-                    array.shape_shown()
-                )));
-            }
-        };
-        let reader = array.reader();
-        Ok((Some(rows), columns, Content::Array { array, reader }))
     }
 
     /// The file.
@@ -156,12 +114,12 @@ impl LabelSource {
 
     /// Number of rows; not known beforehand of text.
     pub fn rows(&self) -> Option<u64> {
-        self.rows
+        self.file.rows()
     }
 
     /// Whether nodes have one class each or a set.
     pub fn kind(&self) -> LabelKind {
-        if self.columns == 1 {
+        if self.file.columns() == 1 {
             LabelKind::Single
         } else {
             LabelKind::Multi
@@ -170,54 +128,43 @@ impl LabelSource {
 
     /// The number of classes, if it shows: sets have a column for each.
     pub fn classes(&self) -> Option<u32> {
-        (self.columns > 1).then_some(self.columns as u32)
+        (self.file.columns() > 1).then_some(self.file.columns() as u32)
     }
 
     /// Size of the file in bytes.
     pub fn total_bytes(&self) -> u64 {
-        self.file.bytes()
+        self.file.total_bytes()
     }
 
     /// Whether reading is cheap only front to back, by one thread.
     pub fn is_sequential(&self) -> bool {
-        match &self.content {
-            Content::Array { reader, .. } => reader.is_sequential(),
-            Content::Text(_) => true,
-        }
+        self.file.is_sequential()
     }
 
     /// Refuses labels that are not one row for each of `nodes` nodes: now, or where rows are only counted as they are
     /// read, when the wrong end is met.
     pub fn expect_rows(&mut self, nodes: u64) -> Result<()> {
-        if let Content::Text(text) = &mut self.content {
-            text.expect_rows(nodes);
-        }
-        match self.rows {
-            Some(rows) if rows != nodes => Err(Error::input(self.path(), Position::Whole, wrong_rows(nodes, rows))),
-            _ => Ok(()),
-        }
+        self.file.expect_rows(nodes)
     }
 
     /// Fails unless the bytes of an archive's member have the CRC that they should have; bytes that were not read are
     /// read now. Nothing that was read may be believed before.
     pub fn check(&self) -> Result<()> {
-        match &self.content {
-            Content::Array { reader, .. } => reader.check(),
-            Content::Text(_) => Ok(()),
-        }
+        self.file.check()
     }
 
     /// Replaces `out` by the labels of rows `first..first + count`, and says how many there were: fewer only at the end.
     pub fn read_rows(&self, first: u64, count: usize, out: &mut LabelBatch) -> Result<usize> {
         out.clear();
-        let mut values = Vec::with_capacity(self.columns);
-        match &self.content {
-            Content::Array { array, reader } => {
+        let columns = self.file.columns();
+        let mut values = Vec::with_capacity(columns);
+        match &self.file.content {
+            Content::Dense { array, reader } => {
                 let rows = array.shape[0].saturating_sub(first);
                 let count = (count as u64).min(rows) as usize;
-                let row_bytes = self.columns * array.element.bytes();
+                let row_bytes = columns * array.element.bytes();
                 let mut bytes = vec![0; count * row_bytes];
-                reader.read_exact_at(&mut bytes, array.offset_of(first * self.columns as u64))?;
+                reader.read_exact_at(&mut bytes, array.offset_of(first * columns as u64))?;
                 for (row, bytes) in bytes.chunks_exact(row_bytes).enumerate() {
                     values.clear();
                     values.extend(
@@ -247,6 +194,7 @@ impl LabelSource {
                 }
                 add_row(&values, out)
             }),
+            Content::Sparse(_) => unreachable!("labels are never opened as a sparse matrix"),
         }
     }
 }

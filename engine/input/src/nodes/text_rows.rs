@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use grappa_io::{Error, Position, Result};
 
-use super::{
-    file::{Compression, Extent, InputFile, Line, Lines},
-    lines::trim,
+use crate::{
+    edges::trim,
+    extent::{Compression, Extent},
+    file::InputFile,
+    line_reader::{Line, Lines},
 };
 
 /// The longest line, in bytes: a million numbers of sixteen characters.
@@ -23,7 +25,7 @@ pub(super) struct TextRows {
 }
 
 /// The lines of a text file that may be compressed.
-pub(super) fn lines_of(extent: &Extent) -> Result<Lines> {
+pub(crate) fn lines_of(extent: &Extent) -> Result<Lines> {
     Ok(Lines::new(extent.stream()?, ROW_BYTES_MAX))
 }
 

@@ -1,0 +1,128 @@
+//! Why a line or row is not an edge.
+
+use grappa_formats::dictionary::KEY_BYTES_MAX;
+
+use crate::messages::shown;
+
+/// Below which ids must be, and who says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdLimit {
+    /// Dense ids: below 2^40.
+    Dense,
+    /// `--nodes`: dense ids below this.
+    Nodes(u64),
+    /// Sparse ids: anything in 64 bits but the last number.
+    Sparse,
+}
+
+impl IdLimit {
+    /// The least id that is too large.
+    pub fn exclusive(self) -> u64 {
+        match self {
+            Self::Dense => grappa_formats::NODES_MAX,
+            Self::Nodes(nodes) => nodes.min(grappa_formats::NODES_MAX),
+            Self::Sparse => u64::MAX,
+        }
+    }
+}
+
+/// Why a line or row is no edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadEdge {
+    /// Not as many columns as the first line.
+    Columns {
+        /// As in the first line.
+        expected: usize,
+        /// In this one.
+        found: usize,
+    },
+    /// An id without a character.
+    EmptyId,
+    /// An id of more bytes than a dictionary takes.
+    LongId,
+    /// An id that is not an integer.
+    NotInteger,
+    /// An id with a fraction or an exponent.
+    Decimal,
+    /// An id below zero.
+    Negative,
+    /// An id at or beyond the limit.
+    TooLarge(IdLimit),
+    /// A weight that is not a number.
+    Weight,
+    /// A weight that is NaN or infinite.
+    WeightNotFinite,
+    /// A quoted field that does not end, or has something after its end.
+    Quote,
+    /// A NUL byte.
+    Nul,
+    /// Bytes that are not UTF-8.
+    NotUtf8,
+    /// A missing value in a column (Parquet).
+    Null,
+}
+
+impl BadEdge {
+    /// What is wrong in one sentence, without the line and the remedy.
+    pub fn reason(self) -> String {
+        match self {
+            Self::Columns { expected, found } => {
+                let columns = if expected == 2 {
+                    "source, target"
+                } else {
+                    "source, target, weight"
+                };
+                format!("expected {expected} columns ({columns}), found {found}")
+            }
+            Self::EmptyId => "a node id is empty".to_owned(),
+            Self::LongId => format!("a node id is longer than {KEY_BYTES_MAX} bytes"),
+            Self::NotInteger => "a node id is not an integer".to_owned(),
+            Self::Decimal => "a node id is a decimal number, not an integer".to_owned(),
+            Self::Negative => "a node id is negative".to_owned(),
+            Self::TooLarge(IdLimit::Dense) => "a node id is too large: dense ids are below 2^40".to_owned(),
+            Self::TooLarge(IdLimit::Nodes(nodes)) => {
+                format!("a node id is not below the number of nodes, {nodes}")
+            }
+            Self::TooLarge(IdLimit::Sparse) => "a node id is too large for 64 bits".to_owned(),
+            Self::Weight => "the weight is not a number".to_owned(),
+            Self::WeightNotFinite => "the weight is not finite".to_owned(),
+            Self::Quote => "a quoted field is not closed, or does not end at a comma".to_owned(),
+            Self::Nul => "the line holds a NUL byte".to_owned(),
+            Self::NotUtf8 => "the line is not UTF-8".to_owned(),
+            Self::Null => "a value is missing".to_owned(),
+        }
+    }
+
+    /// What the user can do about it, besides mending the line or skipping it.
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::NotInteger => "names need --ids string, a header line needs --format csv; else ",
+            Self::Negative => "arbitrary keys need --ids string; else ",
+            Self::TooLarge(IdLimit::Dense) => "large scattered ids need --ids sparse; else ",
+            Self::TooLarge(IdLimit::Nodes(_)) => {
+                "raise or omit --nodes (without it, features and labels have a row for each node there is), or "
+            }
+            Self::TooLarge(IdLimit::Sparse) => "arbitrary keys need --ids string; else ",
+            Self::Nul => "a binary file needs --format (npy, u32, u64 or parquet), UTF-16 must become UTF-8; else ",
+            Self::NotUtf8 => "convert the file (iconv -t utf-8), or ",
+            Self::Columns { .. }
+            | Self::EmptyId
+            | Self::LongId
+            | Self::Decimal
+            | Self::Weight
+            | Self::WeightNotFinite
+            | Self::Quote
+            | Self::Null => "",
+        }
+    }
+
+    /// The whole message about `line`.
+    pub(super) fn message(self, line: &[u8]) -> String {
+        format!(
+            "{}: {}; {}mend it or leave it out with --on-bad-line skip",
+            self.reason(),
+            shown(line),
+            self.remedy()
+        )
+    }
+}

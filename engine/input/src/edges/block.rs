@@ -1,0 +1,210 @@
+//! A block of a source, read and then parsed.
+
+use std::sync::PoisonError;
+
+use grappa_io::{Error, Position, Result};
+
+use super::{
+    BadEdge, BlockId, EdgeBatch, EdgeFile, EdgeSource, IdKind, OnBadLine, Reject, TextBatch,
+    content::Content,
+    layout::TextLayout,
+    parse::{Lines, parse_edges, parse_keys},
+};
+
+/// A block's bytes, read and not yet parsed. Dropping it gives its buffer to the next.
+pub struct RawBlock<'a> {
+    pub(super) source: &'a EdgeSource,
+    pub(super) file: &'a EdgeFile,
+    pub(super) id: BlockId,
+    pub(super) input_bytes: u64,
+    pub(super) buffer: Vec<u8>,
+    pub(super) payload: Payload,
+}
+
+pub(super) enum Payload {
+    /// Whole lines in `buffer[start..end]`, the first of them at `offset` of the (unpacked) file.
+    Lines {
+        start: usize,
+        end: usize,
+        offset: u64,
+        /// Its number from 1, where that is known without counting.
+        first_line: Option<u64>,
+    },
+    /// What [`Table::read`](super::table::Table::read) left in the buffer; nothing for Parquet, which is read as it is parsed.
+    Rows,
+}
+
+impl Drop for RawBlock<'_> {
+    fn drop(&mut self) {
+        self.source
+            .buffers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(std::mem::take(&mut self.buffer));
+    }
+}
+
+impl RawBlock<'_> {
+    /// Its place in the input.
+    pub fn id(&self) -> BlockId {
+        self.id
+    }
+
+    /// Bytes of the input file it took, and those of skipped blocks before it: for progress.
+    pub fn input_bytes(&self) -> u64 {
+        self.input_bytes
+    }
+
+    /// That what is read now differs from what was read before.
+    pub fn changed(&self) -> Error {
+        let what =
+            "there are ids that were not there when the file was read first: something is changing it; start again";
+        Error::input(self.file.file.path(), Position::Whole, what)
+    }
+
+    /// Parses integer ids into `into`, which is emptied first.
+    ///
+    /// # Panics
+    /// If the source was opened with [`IdKind::String`].
+    pub fn parse(&self, into: &mut EdgeBatch) -> Result<()> {
+        assert_eq!(
+            self.source.options.ids,
+            IdKind::Integer,
+            "string ids are parsed by parse_text"
+        );
+        into.clear();
+        let limit = self.source.options.id_limit;
+        let mut rejected = std::mem::take(&mut into.rejected);
+        let result = match (&self.file.content, &self.payload) {
+            (Content::Parquet { parquet, .. }, _) => {
+                parquet.parse(self.id.block, limit, into, &mut |row, line, bad| {
+                    self.reject(Position::Row(row), line, bad, &mut rejected)
+                })
+            }
+            (Content::Table { table, .. }, _) => {
+                table.parse(self.id.block, &self.buffer, limit, into, &mut |row, line, bad| {
+                    self.reject(Position::Row(row), line, bad, &mut rejected)
+                })
+            }
+            (_, &Payload::Lines { start, end, .. }) => {
+                let mut lines = LineCounter::new(start);
+                parse_edges(
+                    Lines::new(&self.buffer, start, end),
+                    self.source.weighted,
+                    limit,
+                    into,
+                    &mut |at, line, bad| {
+                        let position = self.line(&mut lines, at)?;
+                        self.reject(position, line, bad, &mut rejected)
+                    },
+                    &|at, what| self.long(at, what),
+                )
+            }
+            (_, Payload::Rows) => unreachable!("text has lines"),
+        };
+        into.rejected = rejected;
+        result
+    }
+
+    /// Parses string ids into `into`, which is emptied first.
+    ///
+    /// # Panics
+    /// If the source was opened with [`IdKind::Integer`].
+    pub fn parse_text(&self, into: &mut TextBatch) -> Result<()> {
+        assert_eq!(
+            self.source.options.ids,
+            IdKind::String,
+            "integer ids are parsed by parse"
+        );
+        into.clear();
+        let mut rejected = std::mem::take(&mut into.rejected);
+        let result = match (&self.file.content, &self.payload) {
+            (Content::Parquet { parquet, .. }, _) => parquet.parse_text(self.id.block, into, &mut |row, line, bad| {
+                self.reject(Position::Row(row), line, bad, &mut rejected)
+            }),
+            (Content::Text { text, .. }, &Payload::Lines { start, end, .. }) => {
+                self.parse_keys(text.layout(), start, end, into, &mut rejected)
+            }
+            (Content::PackedText { layout, .. }, &Payload::Lines { start, end, .. }) => {
+                self.parse_keys(layout, start, end, into, &mut rejected)
+            }
+            (Content::Table { .. }, _) => unreachable!("tables of numbers are refused when opened for strings"),
+            (Content::Nothing, _) => unreachable!("nothing has no blocks"),
+            (_, Payload::Rows) => unreachable!("text has lines"),
+        };
+        into.rejected = rejected;
+        result
+    }
+
+    fn parse_keys(
+        &self,
+        layout: &TextLayout,
+        start: usize,
+        end: usize,
+        into: &mut TextBatch,
+        rejected: &mut Vec<Reject>,
+    ) -> Result<()> {
+        let mut lines = LineCounter::new(start);
+        parse_keys(
+            Lines::new(&self.buffer, start, end),
+            self.source.weighted,
+            layout.separator,
+            into,
+            &mut |at, line, bad| {
+                let position = self.line(&mut lines, at)?;
+                self.reject(position, line, bad, rejected)
+            },
+            &|at, what| self.long(at, what),
+        )
+    }
+
+    fn reject(&self, position: Position, line: &[u8], bad: BadEdge, rejected: &mut Vec<Reject>) -> Result<()> {
+        match self.source.options.on_bad_line {
+            OnBadLine::Fail => Err(Error::input(self.file.file.path(), position, bad.message(line))),
+            OnBadLine::Skip => {
+                rejected.push(Reject::new(position, bad, line));
+                Ok(())
+            }
+        }
+    }
+
+    fn long(&self, at: usize, what: String) -> Error {
+        let Payload::Lines { start, .. } = self.payload else {
+            unreachable!("rows have no length")
+        };
+        match self.line(&mut LineCounter::new(start), at) {
+            Ok(position) => Error::input(self.file.file.path(), position, what),
+            Err(error) => error,
+        }
+    }
+
+    /// The number of the line at `at` in the buffer. Later lines must be asked for later.
+    fn line(&self, counter: &mut LineCounter, at: usize) -> Result<Position> {
+        let &Payload::Lines { offset, first_line, .. } = &self.payload else {
+            unreachable!("rows have no line numbers")
+        };
+        if counter.line == 0 {
+            counter.line = match (first_line, &self.file.content) {
+                (Some(line), _) => line,
+                (None, Content::Text { text, .. }) => text.line_at(offset)?,
+                (None, _) => unreachable!("streams count lines as they go"),
+            };
+        }
+        counter.line += memchr::memchr_iter(b'\n', &self.buffer[counter.at..at]).count() as u64;
+        counter.at = at;
+        Ok(Position::Line(counter.line))
+    }
+}
+
+/// Counts the lines of a block on the way from one bad line to the next. Nothing is counted until there is one.
+struct LineCounter {
+    at: usize,
+    /// The number of the line at `at`; 0 as long as that of the block's first line is not known.
+    line: u64,
+}
+
+impl LineCounter {
+    fn new(start: usize) -> Self {
+        Self { at: start, line: 0 }
+    }
+}

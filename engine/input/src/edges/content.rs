@@ -1,0 +1,178 @@
+//! The content of one edge file, by format.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, atomic::AtomicU64},
+};
+
+use grappa_io::{Error, Position, Result};
+
+use super::{
+    EdgeFormat, EdgeSourceOptions, IdKind,
+    layout::TextLayout,
+    packed_text::TextStream,
+    parquet::ParquetFile,
+    table::{IdType, Table},
+    text::TextFile,
+};
+use crate::{
+    extent::Compression,
+    file::InputFile,
+    npy::{self, NpyArray},
+    zip::{self, Npz},
+};
+
+pub(super) enum Content {
+    /// No edges.
+    Nothing,
+    Text {
+        text: TextFile,
+        next: AtomicU64,
+    },
+    PackedText {
+        layout: TextLayout,
+        compression: Compression,
+        /// Opened when its turn comes, closed at its end.
+        stream: Mutex<Option<TextStream>>,
+    },
+    Table {
+        table: Table,
+        next: AtomicU64,
+        /// Held while reading a table that must be read front to back.
+        turn: Mutex<()>,
+    },
+    Parquet {
+        parquet: ParquetFile,
+        next: AtomicU64,
+    },
+}
+
+impl Content {
+    /// What is in `file`.
+    pub fn open(file: &Arc<InputFile>, options: &EdgeSourceOptions) -> Result<Self> {
+        let head = file.head(64 << 10)?;
+        if head.is_empty() {
+            return Ok(Self::Nothing);
+        }
+        let compression = Compression::of(&head);
+        let format = match options.format {
+            EdgeFormat::Auto => format_of(file.path(), &head, compression)?,
+            format => format,
+        };
+        if matches!(format, EdgeFormat::Tsv | EdgeFormat::Csv) {
+            let Some(layout) = TextLayout::sniff(file, compression, format == EdgeFormat::Csv, options)? else {
+                return Ok(Self::Nothing);
+            };
+            return Ok(if compression == Compression::None {
+                Self::Text {
+                    text: TextFile::new(file.clone(), layout, options.block_bytes),
+                    next: AtomicU64::new(0),
+                }
+            } else {
+                Self::PackedText {
+                    layout,
+                    compression,
+                    stream: Mutex::new(None),
+                }
+            });
+        }
+        let refuse = |what: &str| Err(Error::input(file.path(), Position::Whole, what));
+        // Raw pairs may begin with any bytes, so for them the name has to say it too.
+        let raw = matches!(format, EdgeFormat::U32 | EdgeFormat::U64);
+        if compression != Compression::None && (!raw || names_compression(file.path())) {
+            return refuse("a compressed binary file cannot be read from several places at once; unpack it first");
+        }
+        if format == EdgeFormat::Parquet {
+            let parquet = ParquetFile::open(file, options.ids)?;
+            if parquet.rows() == 0 {
+                return Ok(Self::Nothing);
+            }
+            return Ok(Self::Parquet {
+                parquet,
+                next: AtomicU64::new(0),
+            });
+        }
+        if options.ids == IdKind::String {
+            return refuse("the ids in this file are integers; omit --ids string (--ids sparse takes any integers)");
+        }
+        let table = match format {
+            EdgeFormat::Npy if head.starts_with(zip::MAGIC) => {
+                Table::npy(Npz::open(file)?.first_of(&["edge_index", "edges", "edge_list"], "edges")?)?
+            }
+            EdgeFormat::Npy => Table::npy(NpyArray::open(file)?)?,
+            EdgeFormat::U32 => Table::raw(file.clone(), IdType::U32)?,
+            EdgeFormat::U64 => Table::raw(file.clone(), IdType::U64)?,
+            EdgeFormat::Auto | EdgeFormat::Tsv | EdgeFormat::Csv | EdgeFormat::Parquet => {
+                unreachable!("decided above")
+            }
+        };
+        if table.rows() == 0 {
+            return Ok(Self::Nothing);
+        }
+        Ok(Self::Table {
+            table,
+            next: AtomicU64::new(0),
+            turn: Mutex::new(()),
+        })
+    }
+
+    pub fn weighted(&self) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Text { text, .. } => text.layout().weighted,
+            Self::PackedText { layout, .. } => layout.weighted,
+            Self::Table { .. } => false,
+            Self::Parquet { parquet, .. } => parquet.weighted(),
+        }
+    }
+
+    pub fn rows(&self) -> Option<u64> {
+        match self {
+            Self::Nothing => Some(0),
+            Self::Text { .. } | Self::PackedText { .. } => None,
+            Self::Table { table, .. } => Some(table.rows()),
+            Self::Parquet { parquet, .. } => Some(parquet.rows()),
+        }
+    }
+}
+
+/// Tells a file's format from its first bytes, then its name.
+fn format_of(path: &Path, head: &[u8], compression: Compression) -> Result<EdgeFormat> {
+    if head.starts_with(npy::MAGIC) || head.starts_with(zip::MAGIC) {
+        return Ok(EdgeFormat::Npy);
+    }
+    if head.starts_with(b"PAR1") {
+        return Ok(EdgeFormat::Parquet);
+    }
+    let mut name = PathBuf::from(path.file_name().unwrap_or_default());
+    if compression != Compression::None && names_compression(&name) {
+        name.set_extension("");
+    }
+    Ok(match extension(&name).as_str() {
+        "csv" => EdgeFormat::Csv,
+        "npy" | "npz" => EdgeFormat::Npy,
+        "parquet" | "pq" => EdgeFormat::Parquet,
+        "u32" => EdgeFormat::U32,
+        "u64" => EdgeFormat::U64,
+        _ if compression == Compression::None && head.contains(&0) => {
+            return Err(Error::input(
+                path,
+                Position::Offset(head.iter().position(|&byte| byte == 0).unwrap_or(0) as u64),
+                "a NUL byte: this is a binary file (name its --format: npy, u32, u64 or parquet) or text in UTF-16 \
+                 (convert it: iconv -t utf-8)",
+            ));
+        }
+        _ => EdgeFormat::Tsv,
+    })
+}
+
+/// A name's last extension, in lower case.
+fn extension(name: &Path) -> String {
+    name.extension()
+        .map(|extension| extension.to_string_lossy().to_ascii_lowercase())
+        .unwrap_or_default()
+}
+
+fn names_compression(name: &Path) -> bool {
+    matches!(extension(name).as_str(), "gz" | "zst" | "zstd" | "bgz")
+}

@@ -1,0 +1,56 @@
+//! Edge weights in a file of their own.
+
+use std::{path::Path, sync::Arc};
+
+use grappa_io::Result;
+
+use crate::{extent::ExtentReader, file::InputFile, npy::NpyArray};
+
+/// Edge weights in a `.npy` array of their own.
+#[derive(Clone)]
+pub(super) struct EdgeWeights {
+    array: Arc<NpyArray>,
+    reader: Arc<ExtentReader>,
+}
+
+impl EdgeWeights {
+    pub fn open(path: &Path) -> Result<Self> {
+        let array = NpyArray::open(&InputFile::open(path)?)?;
+        if !matches!(*array.shape, [_] | [_, 1]) {
+            return Err(array.error(format!(
+                "weights must have shape [E], one per edge, found {}",
+                array.shape_shown()
+            )));
+        }
+        Ok(Self {
+            reader: Arc::new(array.reader()),
+            array: Arc::new(array),
+        })
+    }
+
+    /// Refuses weights that are not one per edge.
+    pub fn expect_rows(&self, edges: u64) -> Result<()> {
+        if self.array.shape[0] == edges {
+            return Ok(());
+        }
+        Err(self.array.error(format!(
+            "expected {edges} weights, one per edge, found {}",
+            self.array.shape[0]
+        )))
+    }
+
+    pub fn element_bytes(&self) -> usize {
+        self.array.element.bytes()
+    }
+
+    /// Fills `into` with the bytes of the weights from `first`.
+    pub fn read(&self, first: u64, into: &mut [u8]) -> Result<()> {
+        self.reader.read_exact_at(into, self.array.offset_of(first))
+    }
+
+    /// Replaces `into` by the weights in `bytes`.
+    pub fn convert(&self, bytes: &[u8], into: &mut Vec<f32>) {
+        into.resize(bytes.len() / self.element_bytes(), 0.0);
+        self.array.element.source_dtype().to_f32(bytes, into);
+    }
+}

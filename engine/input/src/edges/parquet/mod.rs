@@ -1,0 +1,355 @@
+//! Edges in Apache Parquet: two columns of a flat table, and perhaps one of weights.
+//!
+//! A block is a range of rows within one row group. Blocks of a large row group are independent: each finds its first row
+//! by skipping pages by their headers. A worker reads the pages of its block's columns while it parses; beside them it
+//! holds the decoded columns before they become edges, about 16 bytes an edge more than other formats.
+
+mod pages;
+mod schema;
+
+use std::{ops::Range, sync::Arc};
+
+use grappa_io::{Error, Position, Result};
+use parquet::{
+    column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader},
+    data_type::{ByteArray, DataType},
+    errors::{ParquetError, Result as ParquetResult},
+    file::reader::{FileReader, SerializedFileReader},
+};
+
+use self::{
+    pages::{CheckedPages, Chunks, guarded, value_bytes},
+    schema::EdgeColumns,
+};
+use super::{
+    BadEdge, EdgeBatch, IdKind, IdLimit, TextBatch,
+    edge_weights::EdgeWeights,
+    row_check::{OnBadRow, RowCheck},
+    table::share,
+};
+use crate::file::InputFile;
+
+/// A Parquet file with edges.
+pub(super) struct ParquetFile {
+    file: Arc<InputFile>,
+    reader: SerializedFileReader<Chunks>,
+    columns: EdgeColumns,
+    rows: u64,
+    /// The row groups that have rows.
+    groups: Vec<Group>,
+    block_rows: u64,
+    blocks: u64,
+    first_row: u64,
+    weights: Option<EdgeWeights>,
+}
+
+struct Group {
+    index: usize,
+    first_row: u64,
+    rows: u64,
+    /// How many blocks are before it.
+    first_block: u64,
+}
+
+/// The rows of a block.
+struct BlockRows {
+    row_group: usize,
+    /// Rows before it in its row group.
+    skip: usize,
+    /// Its rows in the file.
+    rows: Range<u64>,
+}
+
+impl ParquetFile {
+    /// Reads the footer and picks the columns.
+    pub fn open(file: &Arc<InputFile>, ids: IdKind) -> Result<Self> {
+        let refuse = |what: String| Error::input(file.path(), Position::Whole, what);
+        let reader = guarded(|| SerializedFileReader::new(Chunks(file.clone())))
+            .map_err(|error| refuse(format!("this Parquet file cannot be read ({error}); write it again")))?;
+        let schema = reader.metadata().file_metadata().schema_descr_ptr();
+        let columns = EdgeColumns::pick(&schema, ids).map_err(refuse)?;
+        let mut rows = 0;
+        let mut groups = Vec::new();
+        for (index, group) in reader.metadata().row_groups().iter().enumerate() {
+            let damaged = || {
+                refuse(format!(
+                    "row group {index} makes no sense; the file is damaged: write it again"
+                ))
+            };
+            let group_rows = u64::try_from(group.num_rows()).map_err(|_| damaged())?;
+            if group_rows == 0 {
+                continue;
+            }
+            for &column in columns.ids.iter().chain(&columns.weight) {
+                // The reader asserts this much, and file contents must not make it panic.
+                let chunk = group.columns().get(column).ok_or_else(damaged)?;
+                let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
+                let end = start.checked_add(chunk.compressed_size()).ok_or_else(damaged)?;
+                if start < 0 || chunk.compressed_size() < 0 || end as u64 > file.bytes() {
+                    return Err(damaged());
+                }
+            }
+            groups.push(Group {
+                index,
+                first_row: rows,
+                rows: group_rows,
+                first_block: 0,
+            });
+            // Half of what 64 bits hold, so that sums of a few files do not overflow.
+            rows = Some(rows + group_rows)
+                .filter(|&rows| rows < 1 << 62)
+                .ok_or_else(damaged)?;
+        }
+        Ok(Self {
+            file: file.clone(),
+            reader,
+            columns,
+            rows,
+            groups,
+            block_rows: 1,
+            blocks: 0,
+            first_row: 0,
+            weights: None,
+        })
+    }
+
+    /// Says how many rows other files have before it, which weights go with all of them, and how to cut blocks.
+    pub fn attach(&mut self, first_row: u64, weights: Option<EdgeWeights>, block_bytes: usize) {
+        self.first_row = first_row;
+        self.weights = weights;
+        self.block_rows = (block_bytes / 16).max(1) as u64;
+        self.blocks = 0;
+        for group in &mut self.groups {
+            group.first_block = self.blocks;
+            self.blocks += group.rows.div_ceil(self.block_rows);
+        }
+    }
+
+    fn rows_of(&self, block: u64) -> BlockRows {
+        let after = self.groups.partition_point(|group| group.first_block <= block);
+        let group = &self.groups[after - 1];
+        let skip = (block - group.first_block) * self.block_rows;
+        let end = (skip + self.block_rows).min(group.rows);
+        BlockRows {
+            row_group: group.index,
+            skip: skip as usize,
+            rows: group.first_row + skip..group.first_row + end,
+        }
+    }
+
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub fn weighted(&self) -> bool {
+        self.columns.weight.is_some()
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// The block's share of the file.
+    pub fn input_bytes(&self, block: u64) -> u64 {
+        let Range { start, end } = self.rows_of(block).rows;
+        share(self.file.bytes(), end, self.rows) - share(self.file.bytes(), start, self.rows)
+    }
+
+    /// Reads and parses a block of integers.
+    pub fn parse(&self, block: u64, limit: IdLimit, into: &mut EdgeBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
+        let block = &self.rows_of(block);
+        let mut missing = Missing::default();
+        self.integers(block, 0, &mut missing, &mut into.sources)?;
+        self.integers(block, 1, &mut missing, &mut into.targets)?;
+        self.read_weights(block, &mut missing, &mut into.weights)?;
+        let check = RowCheck {
+            first_row: block.rows.start,
+            limit,
+            signed: self.columns.signed,
+            missing: missing.rows.as_deref(),
+        };
+        check.sift(into, on_bad)
+    }
+
+    /// Reads and parses a block of strings.
+    pub fn parse_text(&self, block: u64, into: &mut TextBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
+        let block = &self.rows_of(block);
+        let mut missing = Missing::default();
+        let sources = self.strings(block, 0, &mut missing)?;
+        let targets = self.strings(block, 1, &mut missing)?;
+        let mut weights = Vec::new();
+        self.read_weights(block, &mut missing, &mut weights)?;
+        for (row, (source, target)) in sources.iter().zip(&targets).enumerate() {
+            // A missing value has no bytes to look at.
+            let missing = missing.rows.as_ref().is_some_and(|missing| missing[row]);
+            let [source, target] = [source, target].map(|key| if missing { &[] } else { key.data() });
+            let weight = weights.get(row).copied();
+            let text = |key: &[u8]| std::str::from_utf8(key).is_ok();
+            let bad = if missing {
+                BadEdge::Null
+            } else if source.is_empty() || target.is_empty() {
+                BadEdge::EmptyId
+            } else if !text(source) || !text(target) {
+                BadEdge::NotUtf8
+            } else if weight.is_some_and(|weight| !weight.is_finite()) {
+                BadEdge::WeightNotFinite
+            } else {
+                into.sources.push(source);
+                into.targets.push(target);
+                into.weights.extend(weight);
+                continue;
+            };
+            let line = if missing {
+                b"null".to_vec()
+            } else {
+                [source, b"\t", target].concat()
+            };
+            on_bad(block.rows.start + row as u64, &line, bad)?;
+        }
+        Ok(())
+    }
+
+    fn integers(&self, block: &BlockRows, which: usize, missing: &mut Missing, into: &mut Vec<u64>) -> Result<()> {
+        let column = self.columns.ids[which];
+        let signed = self.columns.signed[which];
+        match self.column(block, column)? {
+            ColumnReader::Int32ColumnReader(reader) => {
+                let extend = |value: i32| {
+                    if signed {
+                        i64::from(value) as u64
+                    } else {
+                        u64::from(value as u32)
+                    }
+                };
+                self.read(block, column, reader, missing, |values| into.extend(values.map(extend)))
+            }
+            ColumnReader::Int64ColumnReader(reader) => self.read(block, column, reader, missing, |values| {
+                into.extend(values.map(|value| value as u64))
+            }),
+            _ => unreachable!("ids are read from columns of integers"),
+        }
+    }
+
+    fn strings(&self, block: &BlockRows, which: usize, missing: &mut Missing) -> Result<Vec<ByteArray>> {
+        let column = self.columns.ids[which];
+        let mut keys = Vec::new();
+        match self.column(block, column)? {
+            ColumnReader::ByteArrayColumnReader(reader) => {
+                self.read(block, column, reader, missing, |values| keys.extend(values))?;
+            }
+            _ => unreachable!("keys are read from columns of strings"),
+        }
+        Ok(keys)
+    }
+
+    /// The weights of a block's rows, from their column or their file; none if there are none.
+    fn read_weights(&self, block: &BlockRows, missing: &mut Missing, into: &mut Vec<f32>) -> Result<()> {
+        if let Some(weights) = &self.weights {
+            let rows = (block.rows.end - block.rows.start) as usize;
+            let mut bytes = vec![0; rows * weights.element_bytes()];
+            weights.read(self.first_row + block.rows.start, &mut bytes)?;
+            weights.convert(&bytes, into);
+        }
+        let Some(column) = self.columns.weight else {
+            return Ok(());
+        };
+        match self.column(block, column)? {
+            ColumnReader::FloatColumnReader(reader) => {
+                self.read(block, column, reader, missing, |values| into.extend(values))
+            }
+            ColumnReader::DoubleColumnReader(reader) => self.read(block, column, reader, missing, |values| {
+                into.extend(values.map(|value| value as f32))
+            }),
+            ColumnReader::Int32ColumnReader(reader) => self.read(block, column, reader, missing, |values| {
+                into.extend(values.map(|value| value as f32))
+            }),
+            ColumnReader::Int64ColumnReader(reader) => self.read(block, column, reader, missing, |values| {
+                into.extend(values.map(|value| value as f32))
+            }),
+            _ => unreachable!("weights are read from columns of numbers"),
+        }
+    }
+
+    fn column(&self, block: &BlockRows, column: usize) -> Result<ColumnReader> {
+        let open = || {
+            let group = self.reader.get_row_group(block.row_group)?;
+            let described = group.metadata().column(column).column_descr_ptr();
+            let pages = CheckedPages {
+                pages: group.get_column_page_reader(column)?,
+                value_bytes: value_bytes(described.physical_type()),
+            };
+            Ok(get_column_reader(described, Box::new(pages)))
+        };
+        guarded(open).map_err(|error| self.damaged(block, &error))
+    }
+
+    /// Gives all of a block's values of one column to `each`, defaults where they are missing.
+    fn read<T: DataType>(
+        &self,
+        block: &BlockRows,
+        column: usize,
+        mut reader: ColumnReaderImpl<T>,
+        missing: &mut Missing,
+        each: impl FnOnce(&mut dyn Iterator<Item = T::T>),
+    ) -> Result<()> {
+        let rows = (block.rows.end - block.rows.start) as usize;
+        let nullable = self
+            .reader
+            .metadata()
+            .file_metadata()
+            .schema_descr()
+            .column(column)
+            .max_def_level()
+            > 0;
+        let (mut values, mut levels) = (Vec::new(), Vec::new());
+        let mut read = 0;
+        let result = guarded(|| {
+            if reader.skip_records(block.skip)? < block.skip {
+                return Ok(());
+            }
+            while read < rows {
+                let levels = nullable.then_some(&mut levels);
+                let (records, _, _) = reader.read_records(rows - read, levels, None, &mut values)?;
+                if records == 0 {
+                    break;
+                }
+                read += records;
+            }
+            Ok(())
+        });
+        result.map_err(|error| self.damaged(block, &error))?;
+        let present = levels.iter().filter(|&&level| level > 0).count();
+        if read < rows || values.len() != if nullable { present } else { rows } || nullable && levels.len() != rows {
+            return Err(self.damaged(block, &ParquetError::EOF("a column has too few values".to_owned())));
+        }
+        if present == rows || !nullable {
+            each(&mut values.into_iter());
+            return Ok(());
+        }
+        let missing = missing.rows.get_or_insert_with(|| vec![false; rows]);
+        let mut values = values.into_iter();
+        each(&mut levels.iter().zip(missing).map(|(&level, missing)| {
+            if level > 0 {
+                values.next().unwrap_or_default()
+            } else {
+                *missing = true;
+                T::T::default()
+            }
+        }));
+        Ok(())
+    }
+
+    fn damaged(&self, block: &BlockRows, error: &ParquetError) -> Error {
+        Error::input(
+            self.file.path(),
+            Position::Row(block.rows.start),
+            format!("the Parquet data from here on cannot be read ({error}); write the file again"),
+        )
+    }
+}
+
+/// In which rows of a block a value is missing.
+#[derive(Default)]
+struct Missing {
+    rows: Option<Vec<bool>>,
+}

@@ -1,0 +1,137 @@
+//! Pages of a Parquet file, guarded against what a damaged file may claim.
+
+use std::{
+    io::BufReader,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use parquet::{
+    basic::Type,
+    column::page::{Page, PageMetadata, PageReader},
+    errors::{ParquetError, Result as ParquetResult},
+    file::reader::{ChunkReader, Length},
+};
+
+use crate::{
+    extent::{Compression, Extent, Pieces},
+    file::InputFile,
+};
+
+/// The pages of a column. The Parquet reader makes room for as many values of a dictionary as its page says that there are,
+/// so pages that are too short for them end here.
+pub(super) struct CheckedPages {
+    pub pages: Box<dyn PageReader>,
+    /// A value takes so many bytes at least.
+    pub value_bytes: usize,
+}
+
+impl CheckedPages {
+    fn checked(&self, page: Option<Page>) -> ParquetResult<Option<Page>> {
+        if let Some(Page::DictionaryPage { buf, num_values, .. }) = &page
+            && *num_values as usize > buf.len() / self.value_bytes
+        {
+            return Err(ParquetError::General(format!(
+                "a dictionary of {num_values} values has {} bytes",
+                buf.len()
+            )));
+        }
+        Ok(page)
+    }
+}
+
+impl Iterator for CheckedPages {
+    type Item = ParquetResult<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for CheckedPages {
+    fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
+        let page = self.pages.get_next_page()?;
+        self.checked(page)
+    }
+
+    fn peek_next_page(&mut self) -> ParquetResult<Option<PageMetadata>> {
+        self.pages.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> ParquetResult<()> {
+        self.pages.skip_next_page()
+    }
+
+    fn supports_deferred_dictionary(&self) -> bool {
+        self.pages.supports_deferred_dictionary()
+    }
+
+    fn take_deferred_dictionary(&mut self) -> ParquetResult<Option<Page>> {
+        let page = self.pages.take_deferred_dictionary()?;
+        self.checked(page)
+    }
+
+    fn at_record_boundary(&mut self) -> ParquetResult<bool> {
+        self.pages.at_record_boundary()
+    }
+}
+
+/// What a value takes in a dictionary, at least: one of bytes has its length before it.
+pub(super) fn value_bytes(physical: Type) -> usize {
+    match physical {
+        Type::INT64 | Type::DOUBLE => 8,
+        Type::INT32 | Type::FLOAT | Type::BYTE_ARRAY => 4,
+        // Not read.
+        Type::BOOLEAN | Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY => 1,
+    }
+}
+
+/// Turns a panic of the Parquet reader, which asserts some of what a file says, into an error about the file. What the
+/// panic left behind is given up with the error.
+pub(super) fn guarded<T>(work: impl FnOnce() -> ParquetResult<T>) -> ParquetResult<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let what = panic.downcast_ref::<&str>().map(|what| (*what).to_owned());
+        let what = what.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(ParquetError::General(
+            what.unwrap_or_else(|| "it makes no sense".to_owned()),
+        ))
+    })
+}
+
+/// The file as the Parquet reader wants it: read at offsets, so that threads do not share a position.
+pub(super) struct Chunks(pub Arc<InputFile>);
+
+impl Length for Chunks {
+    fn len(&self) -> u64 {
+        self.0.bytes()
+    }
+}
+
+impl ChunkReader for Chunks {
+    type T = BufReader<Pieces>;
+
+    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
+        let bytes = self.0.bytes().checked_sub(start).ok_or_else(|| beyond(start))?;
+        let mut extent = Extent::whole(&self.0, Compression::None);
+        extent.offset = start;
+        extent.bytes = bytes;
+        // Page headers are small, and pages are asked for by get_bytes.
+        Ok(BufReader::with_capacity(4 << 10, Pieces::new(extent)))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        if start.checked_add(length as u64).is_none_or(|end| end > self.0.bytes()) {
+            return Err(beyond(start));
+        }
+        let mut bytes = vec![0; length];
+        self.0
+            .read_exact_at(&mut bytes, start)
+            .map_err(|error| ParquetError::External(Box::new(error)))?;
+        Ok(bytes.into())
+    }
+}
+
+fn beyond(start: u64) -> ParquetError {
+    ParquetError::EOF(format!("bytes at offset {start} are beyond the end of the file"))
+}

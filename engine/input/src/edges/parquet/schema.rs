@@ -1,0 +1,133 @@
+//! Which columns of a Parquet file have the edges.
+
+use parquet::{
+    basic::{ConvertedType, LogicalType, Type},
+    schema::types::{ColumnDescriptor, SchemaDescriptor},
+};
+
+use super::super::{
+    IdKind,
+    layout::{SOURCE_NAMES, TARGET_NAMES},
+};
+
+const WEIGHT_NAMES: [&str; 3] = ["weight", "weights", "w"];
+
+/// The columns of a table that hold its edges.
+pub(super) struct EdgeColumns {
+    /// Sources, targets.
+    pub ids: [usize; 2],
+    /// Whether these come as signed integers.
+    pub signed: [bool; 2],
+    pub weight: Option<usize>,
+}
+
+impl EdgeColumns {
+    /// Finds the columns by name, else takes the first two whose type fits. An error says what was expected.
+    pub fn pick(schema: &SchemaDescriptor, ids: IdKind) -> Result<Self, String> {
+        let flat = |&column: &usize| {
+            schema.column(column).max_rep_level() == 0 && schema.column(column).path().parts().len() == 1
+        };
+        let columns: Vec<usize> = (0..schema.num_columns()).filter(flat).collect();
+        let named = |names: &[&str]| {
+            names.iter().find_map(|name| {
+                let found = |&&column: &&usize| schema.column(column).name().eq_ignore_ascii_case(name);
+                columns.iter().find(found).copied()
+            })
+        };
+        let is_id = |column: usize| match ids {
+            IdKind::Integer => is_integer(&schema.column(column)),
+            IdKind::String => is_string(&schema.column(column)),
+        };
+        let picked = match (named(&SOURCE_NAMES), named(&TARGET_NAMES)) {
+            (Some(source), Some(target)) => [source, target],
+            _ => {
+                let mut fitting = columns.iter().copied().filter(|&column| is_id(column));
+                let (Some(source), Some(target)) = (fitting.next(), fitting.next()) else {
+                    return Err(no_columns(schema, ids));
+                };
+                [source, target]
+            }
+        };
+        if let Some(&column) = picked.iter().find(|&&column| !is_id(column)) {
+            let column = described(&schema.column(column));
+            return Err(match ids {
+                IdKind::Integer => format!(
+                    "expected integers in column {column}; strings need --ids string, other types a cast to int64"
+                ),
+                IdKind::String => {
+                    format!("expected strings in column {column}; integers need --ids dense or sparse")
+                }
+            });
+        }
+        let weight = named(&WEIGHT_NAMES).filter(|column| !picked.contains(column));
+        if let Some(column) = weight
+            && !is_number(&schema.column(column))
+        {
+            return Err(format!(
+                "expected numbers in column {}; cast it to float, or rename it if it holds no weights",
+                described(&schema.column(column))
+            ));
+        }
+        Ok(Self {
+            ids: picked,
+            signed: picked.map(|column| is_signed(&schema.column(column))),
+            weight,
+        })
+    }
+}
+
+/// The message about a table without two columns of ids.
+fn no_columns(schema: &SchemaDescriptor, ids: IdKind) -> String {
+    let names: Vec<_> = schema.columns().iter().map(|column| described(column)).collect();
+    let (wanted, others) = match ids {
+        IdKind::Integer => ("integers", "strings need --ids string"),
+        IdKind::String => ("strings", "integers need --ids dense or sparse"),
+    };
+    format!(
+        "expected two columns of {wanted} (such as src and dst), found {}; {others}",
+        names.join(", ")
+    )
+}
+
+fn is_integer(column: &ColumnDescriptor) -> bool {
+    matches!(column.physical_type(), Type::INT32 | Type::INT64)
+        && match column.logical_type_ref() {
+            Some(logical) => matches!(logical, LogicalType::Integer(_)),
+            // Dates and decimals are integers too.
+            None => matches!(
+                column.converted_type(),
+                ConvertedType::NONE
+                    | ConvertedType::INT_8
+                    | ConvertedType::INT_16
+                    | ConvertedType::INT_32
+                    | ConvertedType::INT_64
+                    | ConvertedType::UINT_8
+                    | ConvertedType::UINT_16
+                    | ConvertedType::UINT_32
+                    | ConvertedType::UINT_64
+            ),
+        }
+}
+
+fn is_signed(column: &ColumnDescriptor) -> bool {
+    match column.logical_type_ref() {
+        Some(LogicalType::Integer(integer)) => integer.is_signed,
+        _ => !matches!(
+            column.converted_type(),
+            ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64
+        ),
+    }
+}
+
+fn is_string(column: &ColumnDescriptor) -> bool {
+    column.physical_type() == Type::BYTE_ARRAY && column.converted_type() != ConvertedType::DECIMAL
+}
+
+fn is_number(column: &ColumnDescriptor) -> bool {
+    matches!(column.physical_type(), Type::FLOAT | Type::DOUBLE) || is_integer(column)
+}
+
+/// A column's name and type for messages.
+fn described(column: &ColumnDescriptor) -> String {
+    format!("{} ({})", column.name(), column.physical_type())
+}

@@ -1,0 +1,230 @@
+//! Lines of text into edges, at more than half a gigabyte a second and thread.
+//!
+//! A line is `source target` or `source target weight`, separated by blanks, tabs or one comma; `#` and `%` begin a
+//! comment line; a line ends in LF or CRLF. Nearly every line of nearly every file is digits, a separator, digits, a
+//! line end, so that is what the fast path takes, eight digits at a time:
+//!
+//! ```text
+//! word   = the next eight bytes, first byte lowest
+//! digits = how many of them, from the first, are '0'..='9'      (one add, two masks, count trailing zeros)
+//! number = those digits shifted to the top, so that what is missing reads as leading zeros;
+//!          then pairs, fours and eights are combined by three multiplications
+//! ```
+//!
+//! Whatever does not fit goes to the slow path, which takes the line apart field by field and knows why it is bad. A
+//! bad line costs nothing until there is one.
+
+use grappa_io::Result;
+use memchr::memchr;
+
+use super::{
+    BadEdge, EdgeBatch, IdLimit, TextBatch,
+    fields::{KeySeparator, edge_of, float, is_blank, is_comment, keys_of, trim},
+};
+use crate::{line_reader::LINE_BYTES_MAX, messages::long_line};
+
+/// So many readable bytes follow the last line of a block, so that words can be loaded without looking where it ends.
+pub(super) const PADDING: usize = 32;
+
+/// Hears of bad lines: the line's offset in the block's bytes, its text, and what is wrong. An error ends the block.
+pub(super) type OnBad<'a> = dyn FnMut(usize, &[u8], BadEdge) -> Result<()> + 'a;
+
+/// Hears of a line that is too long to be one.
+pub(super) type OnLong<'a> = dyn Fn(usize, String) -> grappa_io::Error + 'a;
+
+/// Whole lines, each ended by LF, followed by [`PADDING`] readable bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Lines<'a> {
+    bytes: &'a [u8],
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// The lines in `bytes[start..end]`.
+    pub fn new(bytes: &'a [u8], start: usize, end: usize) -> Self {
+        assert!(bytes.len() >= end + PADDING, "a block needs padding behind it");
+        assert!(
+            start == end || bytes[end - 1] == b'\n',
+            "a block's last line must be ended"
+        );
+        Self { bytes, start, end }
+    }
+
+    /// How many lines there are at most.
+    fn lines(&self) -> usize {
+        memchr::memchr_iter(b'\n', &self.bytes[self.start..self.end]).count()
+    }
+}
+
+/// Parses integer ids.
+pub(super) fn parse_edges(
+    block: Lines<'_>,
+    weighted: bool,
+    limit: IdLimit,
+    into: &mut EdgeBatch,
+    on_bad: &mut OnBad<'_>,
+    on_long: &OnLong<'_>,
+) -> Result<()> {
+    // Counting first costs a thirtieth of the parsing, and keeps the batch as small as its edges.
+    into.reserve(block.lines(), weighted);
+    if weighted {
+        parse_integers::<true>(block, limit, into, on_bad, on_long)
+    } else {
+        parse_integers::<false>(block, limit, into, on_bad, on_long)
+    }
+}
+
+fn parse_integers<const WEIGHTED: bool>(
+    block: Lines<'_>,
+    limit: IdLimit,
+    into: &mut EdgeBatch,
+    on_bad: &mut OnBad<'_>,
+    on_long: &OnLong<'_>,
+) -> Result<()> {
+    let Lines { bytes, start, end } = block;
+    let exclusive = limit.exclusive();
+    let mut at = start;
+    while at < end {
+        if let Some((source, target, weight, next)) = fast_line::<WEIGHTED>(bytes, at)
+            && source.max(target) < exclusive
+        {
+            into.sources.push(source);
+            into.targets.push(target);
+            if WEIGHTED {
+                into.weights.push(weight);
+            }
+            at = next;
+            continue;
+        }
+        let (line, next) = line_at(bytes, at, end, on_long)?;
+        match edge_of(line, WEIGHTED, limit) {
+            Ok(None) => {}
+            Ok(Some((source, target, weight))) => {
+                into.sources.push(source);
+                into.targets.push(target);
+                if WEIGHTED {
+                    into.weights.push(weight);
+                }
+            }
+            Err(bad) => on_bad(at, line, bad)?,
+        }
+        at = next;
+    }
+    Ok(())
+}
+
+/// Parses string keys.
+pub(super) fn parse_keys(
+    block: Lines<'_>,
+    weighted: bool,
+    separator: KeySeparator,
+    into: &mut TextBatch,
+    on_bad: &mut OnBad<'_>,
+    on_long: &OnLong<'_>,
+) -> Result<()> {
+    let Lines { bytes, start, end } = block;
+    // One check of the block spares nearly all checks of lines.
+    let plain = std::str::from_utf8(&bytes[start..end]).is_ok() && memchr(0, &bytes[start..end]).is_none();
+    let mut at = start;
+    while at < end {
+        let (line, next) = line_at(bytes, at, end, on_long)?;
+        let line_trimmed = trim(line);
+        if !is_comment(line_trimmed) {
+            match keys_of(line_trimmed, weighted, separator, plain, into) {
+                Ok(()) => {}
+                Err(bad) => on_bad(at, line, bad)?,
+            }
+        }
+        at = next;
+    }
+    Ok(())
+}
+
+/// The line at `at` without its end, and where the next one starts.
+fn line_at<'a>(bytes: &'a [u8], at: usize, end: usize, on_long: &OnLong<'_>) -> Result<(&'a [u8], usize)> {
+    let length = memchr(b'\n', &bytes[at..end]).expect("a block's last line is ended");
+    if length > LINE_BYTES_MAX {
+        return Err(on_long(at, long_line(LINE_BYTES_MAX)));
+    }
+    let line = &bytes[at..at + length];
+    Ok((line.strip_suffix(b"\r").unwrap_or(line), at + length + 1))
+}
+
+/// Takes a plain line, or says none: not that it is bad, only that it wants a closer look.
+#[inline(always)]
+fn fast_line<const WEIGHTED: bool>(bytes: &[u8], at: usize) -> Option<(u64, u64, f32, usize)> {
+    let (source, mut at) = number(bytes, at)?;
+    at = separator(bytes, at)?;
+    let (target, mut at) = number(bytes, at)?;
+    let mut weight = 1.0;
+    if WEIGHTED {
+        at = separator(bytes, at)?;
+        let field = &bytes[at..];
+        let length = field
+            .iter()
+            .take(32)
+            .position(|byte| matches!(byte, b'\n' | b'\r' | b' ' | b'\t' | b','))?;
+        weight = float(&field[..length]).ok().filter(|weight| weight.is_finite())?;
+        at += length;
+    }
+    if *bytes.get(at)? == b'\r' {
+        at += 1;
+    }
+    (*bytes.get(at)? == b'\n').then_some((source, target, weight, at + 1))
+}
+
+/// Skips a blank, tab or comma, and blanks after it.
+#[inline(always)]
+fn separator(bytes: &[u8], at: usize) -> Option<usize> {
+    if !matches!(bytes.get(at)?, b'\t' | b' ' | b',') {
+        return None;
+    }
+    let mut at = at + 1;
+    while is_blank(*bytes.get(at)?) {
+        at += 1;
+    }
+    Some(at)
+}
+
+/// The number whose digits start at `at`, and where they end; none if there is no digit, or it exceeds 64 bits.
+#[inline(always)]
+fn number(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+    let (value, digits) = up_to_eight_digits(bytes, at)?;
+    match digits {
+        0 => None,
+        8 => long_number(bytes, at + 8, value),
+        _ => Some((value, at + digits)),
+    }
+}
+
+/// Goes on with a number of which eight digits are read.
+fn long_number(bytes: &[u8], at: usize, first: u64) -> Option<(u64, usize)> {
+    const TENS: [u64; 9] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+    let (value, digits) = up_to_eight_digits(bytes, at)?;
+    let (both, at) = (first * TENS[digits] + value, at + digits);
+    if digits < 8 {
+        return Some((both, at));
+    }
+    let (value, digits) = up_to_eight_digits(bytes, at)?;
+    let all = both.checked_mul(TENS[digits])?.checked_add(value)?;
+    (digits < 8).then_some((all, at + digits))
+}
+
+/// The value of the leading digits among the next eight bytes, and how many they are.
+#[inline(always)]
+fn up_to_eight_digits(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+    let word = u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().expect("eight bytes"));
+    let digits = word ^ 0x3030_3030_3030_3030;
+    // The top bit of a byte is set where it is above 9. A carry out of a byte only disturbs bytes after one that is set.
+    let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
+    let bits = others.trailing_zeros() & !7;
+    if bits == 0 {
+        return Some((0, 0));
+    }
+    let value = digits << (64 - bits);
+    let pairs = (value & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul((10 << 8) + 1) >> 8;
+    let fours = (pairs & 0x00ff_00ff_00ff_00ff).wrapping_mul((100 << 16) + 1) >> 16;
+    let eight = (fours & 0x0000_ffff_0000_ffff).wrapping_mul((10_000 << 32) + 1) >> 32;
+    Some((eight, bits as usize / 8))
+}

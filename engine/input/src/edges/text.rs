@@ -1,0 +1,161 @@
+//! Text files cut into blocks of whole lines.
+//!
+//! In a plain file, block `b` owns the lines that *start* in its range of bytes, `b * block_bytes..(b + 1) * block_bytes`;
+//! it looks one byte back to see whether a line starts exactly where the range does, and reads on past the end to finish
+//! its last line:
+//!
+//! ```text
+//! ....\n . . . . \n . . . . \n . . . . \n . . .
+//!          |<------- range b ------->|<- b+1
+//!                   [owned by b           ]
+//! ```
+//!
+//! A compressed file is cut after the first line end that makes a block `block_bytes` long. Either way the cuts depend on
+//! the file and `block_bytes` alone.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use grappa_io::{Error, Position, Result};
+use memchr::{memchr, memrchr};
+
+use super::{layout::TextLayout, parse::PADDING};
+use crate::{file::InputFile, line_reader::LINE_BYTES_MAX, messages::long_line};
+
+/// A file's last line is sought in steps of this size beyond a block's end.
+pub(super) const STEP_BYTES: usize = 64 << 10;
+
+/// Where in a buffer a block's lines are.
+pub(super) struct OwnedLines {
+    pub start: usize,
+    pub end: usize,
+    /// Offset of `start` in the file.
+    pub offset: u64,
+}
+
+/// A plain text file.
+pub(super) struct TextFile {
+    file: Arc<InputFile>,
+    layout: TextLayout,
+    block_bytes: u64,
+    /// Offsets of line starts, and how many lines are before each.
+    known_lines: Mutex<BTreeMap<u64, u64>>,
+}
+
+impl TextFile {
+    pub fn new(file: Arc<InputFile>, layout: TextLayout, block_bytes: usize) -> Self {
+        Self {
+            file,
+            layout,
+            block_bytes: block_bytes as u64,
+            known_lines: Mutex::new(BTreeMap::from([(0, 0)])),
+        }
+    }
+
+    pub fn layout(&self) -> &TextLayout {
+        &self.layout
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.file.bytes().div_ceil(self.block_bytes)
+    }
+
+    /// Size of the block's range.
+    pub fn input_bytes(&self, block: u64) -> u64 {
+        let start = block * self.block_bytes;
+        (start + self.block_bytes).min(self.file.bytes()) - start
+    }
+
+    /// Reads the lines that block `block` owns into `buffer`, ends the last one if the file does not, and pads.
+    pub fn read(&self, block: u64, buffer: &mut Vec<u8>) -> Result<OwnedLines> {
+        let data_start = self.layout.data_start;
+        let start = (block * self.block_bytes).max(data_start);
+        let end = ((block + 1) * self.block_bytes).min(self.file.bytes());
+        self.file.will_need(end, self.block_bytes);
+        if end <= start {
+            buffer.resize(buffer.len().max(PADDING), 0);
+            return Ok(OwnedLines {
+                start: 0,
+                end: 0,
+                offset: start,
+            });
+        }
+        // One byte earlier, to see a line end there. Where data starts, a line does.
+        let from = if start > data_start { start - 1 } else { start };
+        let mut length = (end - from) as usize;
+        buffer.resize(buffer.len().max(length + PADDING), 0);
+        self.file.read_exact_at(&mut buffer[..length], from)?;
+        let first = if from == start {
+            0
+        } else {
+            match memchr(b'\n', &buffer[..length]) {
+                Some(line_end) => line_end + 1,
+                None => length,
+            }
+        };
+        if first == length {
+            return Ok(OwnedLines {
+                start: 0,
+                end: 0,
+                offset: end,
+            });
+        }
+        if buffer[length - 1] != b'\n' {
+            length = self.finish_line(from, length, buffer)?;
+        }
+        Ok(OwnedLines {
+            start: first,
+            end: length,
+            offset: from + first as u64,
+        })
+    }
+
+    /// Reads on until the last line in `buffer[..length]`, which holds the file from `from`, is ended; gives the new length.
+    fn finish_line(&self, from: u64, length: usize, buffer: &mut Vec<u8>) -> Result<usize> {
+        let mut read = length;
+        loop {
+            let step = (self.file.bytes() - from - read as u64).min(STEP_BYTES as u64) as usize;
+            buffer.resize(buffer.len().max(read + step + 1 + PADDING), 0);
+            if step == 0 {
+                buffer[read] = b'\n';
+                return Ok(read + 1);
+            }
+            self.file
+                .read_exact_at(&mut buffer[read..read + step], from + read as u64)?;
+            if let Some(line_end) = memchr(b'\n', &buffer[read..read + step]) {
+                return Ok(read + line_end + 1);
+            }
+            read += step;
+            if read - length > LINE_BYTES_MAX {
+                let line_start = from + memrchr(b'\n', &buffer[..length]).map_or(0, |at| at as u64 + 1);
+                let line = self.line_at(line_start)?;
+                return Err(Error::input(
+                    self.file.path(),
+                    Position::Line(line),
+                    long_line(LINE_BYTES_MAX),
+                ));
+            }
+        }
+    }
+
+    /// The number, from 1, of the line that starts at `offset`. Reads the file from the nearest place where it is known.
+    pub fn line_at(&self, offset: u64) -> Result<u64> {
+        let mut known = self.known_lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let (&start, &lines) = known
+            .range(..=offset)
+            .next_back()
+            .expect("the start of the file is known");
+        let (mut at, mut lines) = (start, lines);
+        let mut piece = vec![0; STEP_BYTES.min((offset - at) as usize)];
+        while at < offset {
+            let length = piece.len().min((offset - at) as usize);
+            self.file.read_exact_at(&mut piece[..length], at)?;
+            lines += memchr::memchr_iter(b'\n', &piece[..length]).count() as u64;
+            at += length as u64;
+        }
+        known.insert(offset, lines);
+        Ok(lines + 1)
+    }
+}

@@ -1,0 +1,350 @@
+//! Parts of input files, read at offsets or unpacked front to back.
+
+use std::{
+    io::{self, BufReader, Read},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use grappa_io::{Error, Position, Result};
+
+use crate::{
+    crc::{CrcMismatch, MemberCrc},
+    file::InputFile,
+};
+
+/// Compressed bytes are read from the file in pieces of this size.
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
+
+/// How a file's bytes are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compression {
+    None,
+    Gzip,
+    Zstd,
+    /// A deflated member of a zip archive.
+    Deflate,
+}
+
+impl Compression {
+    /// Recognises a compressed file by its first bytes; names lie more often.
+    pub fn of(head: &[u8]) -> Self {
+        match head {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
+            // A Zstandard file may begin with a skippable frame.
+            [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            _ => Self::None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "plain",
+            Self::Gzip => "gzip",
+            Self::Zstd => "Zstandard",
+            Self::Deflate => "deflate",
+        }
+    }
+}
+
+/// A part of a file: all of it, or a member of an archive.
+#[derive(Debug, Clone)]
+pub(crate) struct Extent {
+    pub file: Arc<InputFile>,
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// How many bytes of the file it takes.
+    pub bytes: u64,
+    pub compression: Compression,
+    /// The member of the archive, for messages.
+    pub member: Option<Arc<str>>,
+    /// The CRC of the member's unpacked bytes. Everything that is read of them is checked.
+    pub crc: Option<Arc<MemberCrc>>,
+}
+
+impl Extent {
+    pub fn whole(file: &Arc<InputFile>, compression: Compression) -> Self {
+        Self {
+            offset: 0,
+            bytes: file.bytes(),
+            file: file.clone(),
+            compression,
+            member: None,
+            crc: None,
+        }
+    }
+
+    /// An error about the extent as a whole.
+    pub fn error(&self, what: impl AsRef<str>) -> Error {
+        Error::input(self.file.path(), Position::Whole, self.in_member(what.as_ref()))
+    }
+
+    /// An error at an offset of the unpacked bytes.
+    pub fn error_at(&self, offset: u64, what: impl AsRef<str>) -> Error {
+        let position = match self.compression {
+            Compression::None => Position::Offset(self.offset + offset),
+            // An offset that nobody can look at says nothing.
+            _ => Position::Whole,
+        };
+        Error::input(self.file.path(), position, self.in_member(what.as_ref()))
+    }
+
+    fn in_member(&self, what: &str) -> String {
+        match &self.member {
+            Some(member) => format!("in its member {member}: {what}"),
+            None => what.to_owned(),
+        }
+    }
+
+    /// Fills `into` from `offset` of a plain extent.
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<()> {
+        self.file.read_exact_at(into, self.offset + offset)?;
+        self.note(offset, into)
+    }
+
+    /// Takes into account for the CRC that these are the unpacked bytes at `offset`.
+    fn note(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        match &self.crc {
+            Some(crc) => crc.note(offset, bytes).map_err(|mismatch| self.mismatch(mismatch)),
+            None => Ok(()),
+        }
+    }
+
+    fn mismatch(&self, CrcMismatch { expected, found }: CrcMismatch) -> Error {
+        self.error(format!(
+            "the CRC-32 of its bytes is {found:08x}, but the archive says {expected:08x}: the file is damaged; fetch it \
+             again, or write it again with numpy.savez"
+        ))
+    }
+
+    fn ends_early(&self) -> Error {
+        self.error("its data ends earlier than announced; the file is damaged: write it again")
+    }
+
+    /// Fails if the member's bytes do not have the CRC that its archive says, and reads those that nobody has read. Call
+    /// it before believing what was read; where all was read, it costs nothing.
+    pub fn check(&self) -> Result<()> {
+        let Some(crc) = &self.crc else { return Ok(()) };
+        if self.compression == Compression::None {
+            let mut piece = Vec::new();
+            while let Some(gap) = crc.first_gap() {
+                piece.resize((gap.end - gap.start).min(PIECE_BYTES as u64) as usize, 0);
+                self.read_exact_at(&mut piece, gap.start)?;
+            }
+        } else if crc.first_gap().is_some() {
+            self.stream()?.skip(u64::MAX)?;
+            if crc.first_gap().is_some() {
+                return Err(self.ends_early());
+            }
+        }
+        crc.compare().map_err(|mismatch| self.mismatch(mismatch))
+    }
+
+    /// A reader of the unpacked bytes from their start.
+    pub fn stream(&self) -> Result<Stream> {
+        let consumed = Arc::new(AtomicU64::new(0));
+        let packed = BufReader::with_capacity(
+            PIECE_BYTES,
+            Pieces {
+                extent: self.clone(),
+                consumed: consumed.clone(),
+            },
+        );
+        let unpacked: Box<dyn Read + Send> = match self.compression {
+            Compression::None => Box::new(packed),
+            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
+            Compression::Zstd => Box::new(
+                zstd::stream::read::Decoder::with_buffer(packed).map_err(Error::io("decompress", self.file.path()))?,
+            ),
+            Compression::Deflate => Box::new(Checked {
+                unpacked: flate2::bufread::DeflateDecoder::new(packed),
+                extent: self.clone(),
+                at: 0,
+            }),
+        };
+        Ok(Stream {
+            unpacked,
+            extent: self.clone(),
+            consumed,
+        })
+    }
+}
+
+/// Reads an extent's packed bytes piece by piece.
+pub(crate) struct Pieces {
+    extent: Extent,
+    consumed: Arc<AtomicU64>,
+}
+
+impl Pieces {
+    pub fn new(extent: Extent) -> Self {
+        Self {
+            extent,
+            consumed: Arc::default(),
+        }
+    }
+}
+
+impl Read for Pieces {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let at = self.consumed.load(Ordering::Relaxed);
+        let wanted = (into.len() as u64).min(self.extent.bytes - at) as usize;
+        let read = self.extent.file.read_at(&mut into[..wanted], self.extent.offset + at)?;
+        self.consumed.fetch_add(read as u64, Ordering::Relaxed);
+        if self.extent.compression == Compression::None {
+            self.extent.note(at, &into[..read]).map_err(io::Error::other)?;
+        }
+        Ok(read)
+    }
+}
+
+/// Hands on what is unpacked of a member, and checks it.
+struct Checked<R> {
+    unpacked: R,
+    extent: Extent,
+    /// Unpacked so far.
+    at: u64,
+}
+
+impl<R: Read> Read for Checked<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.unpacked.read(into)?;
+        self.extent.note(self.at, &into[..read]).map_err(io::Error::other)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// Unpacked bytes, front to back.
+pub(crate) struct Stream {
+    unpacked: Box<dyn Read + Send>,
+    extent: Extent,
+    consumed: Arc<AtomicU64>,
+}
+
+impl Stream {
+    /// How many bytes of the file have been read, in whole pieces.
+    pub fn consumed(&self) -> u64 {
+        self.consumed.load(Ordering::Relaxed)
+    }
+
+    /// Fills `into` as far as there are bytes; says how far.
+    pub fn read_full(&mut self, into: &mut [u8]) -> Result<usize> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match self.unpacked.read(&mut into[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.error(error)),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Reads and drops `bytes` bytes; says how many there were.
+    pub fn skip(&mut self, bytes: u64) -> Result<u64> {
+        let mut piece = vec![0; PIECE_BYTES.min(bytes as usize)];
+        let mut skipped = 0;
+        while skipped < bytes {
+            let wanted = (bytes - skipped).min(piece.len() as u64) as usize;
+            let read = self.read_full(&mut piece[..wanted])?;
+            skipped += read as u64;
+            if read < wanted {
+                break;
+            }
+        }
+        Ok(skipped)
+    }
+
+    /// Says what is wrong with the packed bytes.
+    fn error(&self, error: io::Error) -> Error {
+        let error = match error.downcast::<Error>() {
+            Ok(error) => return error,
+            Err(error) => error,
+        };
+        let path = self.extent.file.path();
+        let at = Position::Offset(self.extent.offset + self.consumed());
+        let kind = self.extent.compression.name();
+        match error.kind() {
+            _ if error.raw_os_error().is_some() => Error::io("read", path)(error),
+            io::ErrorKind::UnexpectedEof => Error::input(
+                path,
+                at,
+                self.extent.in_member(&format!(
+                    "the {kind} data ends too early: the file is truncated; fetch or write it again"
+                )),
+            ),
+            _ => Error::input(
+                path,
+                at,
+                self.extent.in_member(&format!(
+                    "the {kind} data cannot be unpacked ({error}); fetch or write it again"
+                )),
+            ),
+        }
+    }
+}
+
+/// Reads an extent's unpacked bytes from anywhere.
+///
+/// A plain extent is read in place by any number of threads. A packed one is unpacked by one thread at a time; going on
+/// from where the last read ended costs nothing extra, going forward unpacks what is between, going back starts again
+/// from the beginning.
+pub(crate) struct ExtentReader {
+    extent: Extent,
+    /// The stream and how many bytes it has given.
+    stream: Mutex<Option<(Stream, u64)>>,
+}
+
+impl ExtentReader {
+    pub fn new(extent: Extent) -> Self {
+        Self {
+            extent,
+            stream: Mutex::new(None),
+        }
+    }
+
+    /// Fails unless the CRC is right: see [`Extent::check`].
+    pub fn check(&self) -> Result<()> {
+        self.extent.check()
+    }
+
+    pub fn extent(&self) -> &Extent {
+        &self.extent
+    }
+
+    /// Whether going forward is the only cheap way.
+    pub fn is_sequential(&self) -> bool {
+        self.extent.compression != Compression::None
+    }
+
+    /// Tells the kernel to start reading this range in the background.
+    pub fn will_need(&self, offset: u64, bytes: u64) {
+        if !self.is_sequential() {
+            let bytes = bytes.min(self.extent.bytes.saturating_sub(offset));
+            self.extent.file.will_need(self.extent.offset + offset, bytes);
+        }
+    }
+
+    /// Fills `into` from `offset`.
+    pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<()> {
+        if !self.is_sequential() {
+            return self.extent.read_exact_at(into, offset);
+        }
+        let mut guard = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut stream, at) = match guard.take() {
+            Some((stream, at)) if at <= offset => (stream, at),
+            _ => (self.extent.stream()?, 0),
+        };
+        let skipped = stream.skip(offset - at)?;
+        if skipped < offset - at || stream.read_full(into)? < into.len() {
+            return Err(self.extent.ends_early());
+        }
+        *guard = Some((stream, offset + into.len() as u64));
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! Lines of a stream, one after another.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use grappa_io::{Error, Position, Result};
+
+use crate::{
+    extent::{Extent, PIECE_BYTES, Stream},
+    messages::long_line,
+};
+
+/// The longest line of an edge list, in bytes. Longer ones come from binary files and from files that never end a line.
+pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// Lines of a stream with their offsets, for looking into a file before it is read in earnest.
+pub(crate) struct Lines {
+    reader: BufReader<StreamReader>,
+    offset: u64,
+    number: u64,
+    line_bytes_max: usize,
+}
+
+struct StreamReader(Stream);
+
+impl Read for StreamReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read_full(into).map_err(io::Error::other)
+    }
+}
+
+/// One line, without its end.
+pub(crate) struct Line {
+    /// Offset of its first byte in the unpacked bytes.
+    pub offset: u64,
+    /// Counted from 1.
+    pub number: u64,
+    pub bytes: Vec<u8>,
+}
+
+impl Lines {
+    /// Lines longer than `line_bytes_max` are an error.
+    pub fn new(stream: Stream, line_bytes_max: usize) -> Self {
+        Self {
+            reader: BufReader::with_capacity(PIECE_BYTES, StreamReader(stream)),
+            offset: 0,
+            number: 0,
+            line_bytes_max,
+        }
+    }
+
+    /// Offset of the next line.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next line, or none at the end.
+    pub fn next_line(&mut self) -> Result<Option<Line>> {
+        let mut bytes = Vec::new();
+        let limit = self.line_bytes_max as u64 + 1;
+        let read = (&mut self.reader)
+            .take(limit)
+            .read_until(b'\n', &mut bytes)
+            .map_err(|error| match error.downcast::<Error>() {
+                Ok(error) => error,
+                Err(error) => Error::io("read", self.reader.get_ref().0.extent.file.path())(error),
+            })?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        let offset = self.offset;
+        self.offset += read as u64;
+        if bytes.last() == Some(&b'\n') {
+            bytes.pop();
+        } else if read as u64 == limit {
+            return Err(Error::input(
+                self.reader.get_ref().0.extent.file.path(),
+                Position::Line(self.number),
+                long_line(self.line_bytes_max),
+            ));
+        }
+        if bytes.last() == Some(&b'\r') {
+            bytes.pop();
+        }
+        Ok(Some(Line {
+            offset,
+            number: self.number,
+            bytes,
+        }))
+    }
+}

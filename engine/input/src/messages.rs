@@ -1,0 +1,32 @@
+//! Messages that several readers give.
+
+/// The message about a line beyond `bytes_max`.
+pub(crate) fn long_line(bytes_max: usize) -> String {
+    format!(
+        "this line is longer than {bytes_max} bytes, so these are no lines of text; if it is a binary file of edges, name \
+         its --format (npy, u32, u64 or parquet)"
+    )
+}
+
+/// Bytes of the user's as a message can carry them: quoted, escaped and shortened.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    const CHARS_MAX: usize = 60;
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * CHARS_MAX)]);
+    let mut shown: String = text.chars().take(CHARS_MAX).flat_map(char::escape_debug).collect();
+    if bytes.len() > shown.len() && text.chars().count() > CHARS_MAX {
+        shown.push('…');
+    }
+    format!("\"{shown}\"")
+}
+
+/// The message about a file with another number of rows than there are nodes.
+pub(crate) fn wrong_rows(nodes: u64, rows: u64) -> String {
+    format!(
+        "expected {nodes} rows, one per node, found {rows}; {}",
+        if rows > nodes {
+            "give --nodes if nodes without edges follow the last one with"
+        } else {
+            "the file belongs to another graph, or is incomplete"
+        }
+    )
+}

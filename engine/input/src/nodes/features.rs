@@ -1,0 +1,215 @@
+//! One row of numbers per node: features.
+//!
+//! Read from `.npy` arrays, from an archive's array, from a sparse matrix as `scipy.sparse.save_npz` writes it (CSR), and
+//! from text such as OGB's `node-feat.csv.gz`. Rows come as f32.
+//!
+//! **Cost**: plain arrays are read in place, by any number of threads at once. Deflated arrays and text are unpacked front
+//! to back, by one thread at a time: [`MatrixSource::is_sequential`] says so; read these with one thread, in order. Memory
+//! is that of the rows asked for; a deflated sparse matrix is three streams unpacked side by side.
+
+use std::{
+    path::Path,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use grappa_formats::features::DIM_MAX;
+use grappa_io::{Error, Position, Result};
+
+use super::node_file::{Content, Forms, NodeFile};
+use crate::{messages::shown, npy::ElementType};
+
+/// Numbers of a dense matrix are read in pieces of so many.
+const DENSE_PIECE: usize = 1 << 16;
+
+const FORMS: Forms = Forms {
+    name: "features",
+    arrays: &["node_feat", "features", "feat", "x"],
+    shapes: "shape [N, D], a row per node",
+    columns_max: DIM_MAX as u64,
+    sparse: true,
+    blank_lines: false,
+};
+
+/// A matrix with one row per node.
+pub struct MatrixSource {
+    file: NodeFile,
+    dtype: ElementType,
+    non_finite_count: AtomicU64,
+    /// Row and column of the first one.
+    non_finite_first: Mutex<Option<(u64, usize)>>,
+}
+
+/// Numbers among those read that are NaN or infinite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NonFinite {
+    /// How many there are.
+    pub count: u64,
+    /// The row of the first, from 0.
+    pub row: u64,
+    /// Its column, from 0.
+    pub column: usize,
+}
+
+impl MatrixSource {
+    /// Opens the matrix in `path` and checks its shape and type.
+    ///
+    /// Of a `.npz` archive, a sparse matrix is taken if there is one, else the array `node_feat`, `features`, `feat` or
+    /// `x`, else the only array.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = NodeFile::open(path, &FORMS)?;
+        let dtype = match &file.content {
+            Content::Dense { array, .. } => array.element,
+            Content::Sparse(sparse) => sparse.element(),
+            Content::Text(_) => ElementType::F32,
+        };
+        Ok(Self {
+            file,
+            dtype,
+            non_finite_count: AtomicU64::new(0),
+            non_finite_first: Mutex::new(None),
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Number of rows; not known beforehand of text.
+    pub fn rows(&self) -> Option<u64> {
+        self.file.rows()
+    }
+
+    /// Numbers per row.
+    pub fn dim(&self) -> usize {
+        self.file.columns()
+    }
+
+    /// What the numbers are in the file. Text counts as f32.
+    pub fn dtype(&self) -> ElementType {
+        self.dtype
+    }
+
+    /// Size of the file in bytes.
+    pub fn total_bytes(&self) -> u64 {
+        self.file.total_bytes()
+    }
+
+    /// Whether reading is cheap only front to back, by one thread.
+    pub fn is_sequential(&self) -> bool {
+        self.file.is_sequential()
+    }
+
+    /// Refuses a matrix that does not have one row for each of `nodes` nodes: now, or where rows are only counted as they
+    /// are read, when the wrong end is met.
+    pub fn expect_rows(&mut self, nodes: u64) -> Result<()> {
+        self.file.expect_rows(nodes)
+    }
+
+    /// Fails unless the bytes of an archive's members have the CRCs that they should have; bytes that were not read are
+    /// read now. Nothing that was read may be believed before.
+    pub fn check(&self) -> Result<()> {
+        self.file.check()
+    }
+
+    /// Replaces `out` by rows `first..first + count`, one after another, and says how many rows these are: fewer than
+    /// `count` only at the end of the matrix.
+    pub fn read_rows(&self, first: u64, count: usize, out: &mut Vec<f32>) -> Result<usize> {
+        let count = match self.rows() {
+            Some(rows) => (count as u64).min(rows.saturating_sub(first)) as usize,
+            None => count,
+        };
+        out.clear();
+        let read = match &self.file.content {
+            Content::Dense { array, reader } => {
+                out.resize(count * self.dim(), 0.0);
+                // Piece by piece, so that the bytes are converted while they are still in the cache.
+                let mut bytes = Vec::new();
+                let mut element = first * self.dim() as u64;
+                for numbers in out.chunks_mut(DENSE_PIECE) {
+                    bytes.resize(numbers.len() * array.element.bytes(), 0);
+                    reader.read_exact_at(&mut bytes, array.offset_of(element))?;
+                    array.element.source_dtype().to_f32(&bytes, numbers);
+                    element += numbers.len() as u64;
+                }
+                count
+            }
+            Content::Sparse(sparse) => {
+                out.resize(count * self.dim(), 0.0);
+                sparse.read_rows(first, count, out)?;
+                count
+            }
+            Content::Text(text) => text.read(first, count, &mut |fields| {
+                for field in fields {
+                    out.push(
+                        field
+                            .parse()
+                            .map_err(|_| format!("expected a number, found {}", shown(field.as_bytes())))?,
+                    );
+                }
+                Ok(())
+            })?,
+        };
+        self.note_non_finite(first, out);
+        Ok(read)
+    }
+
+    /// As [`read_rows`](Self::read_rows), but leaves the numbers as they are in the file, little-endian: `out` becomes
+    /// the bytes of [`dtype`](Self::dtype) that `grappa_formats` converts. Nothing is checked for being finite.
+    ///
+    /// None, and nothing read, of a sparse matrix and of text, which have no such bytes.
+    pub fn read_raw(&self, first: u64, count: usize, out: &mut Vec<u8>) -> Result<Option<usize>> {
+        let Content::Dense { array, reader } = &self.file.content else {
+            return Ok(None);
+        };
+        let rows = array.shape[0].saturating_sub(first);
+        let count = (count as u64).min(rows) as usize;
+        out.resize(count * self.dim() * array.element.bytes(), 0);
+        reader.read_exact_at(out, array.offset_of(first * self.dim() as u64))?;
+        Ok(Some(count))
+    }
+
+    fn note_non_finite(&self, first: u64, rows: &[f32]) {
+        // Cheap while all is well: no branch but one per piece.
+        for (piece, numbers) in rows.chunks(4096).enumerate() {
+            let bad = numbers.iter().map(|number| u32::from(!number.is_finite())).sum::<u32>();
+            if bad == 0 {
+                continue;
+            }
+            let at = numbers.iter().position(|number| !number.is_finite()).unwrap_or(0) + piece * 4096;
+            let place = (first + (at / self.dim()) as u64, at % self.dim());
+            self.non_finite_count.fetch_add(u64::from(bad), Ordering::Relaxed);
+            let mut found = self.non_finite_first.lock().unwrap_or_else(PoisonError::into_inner);
+            *found = Some(found.map_or(place, |found| found.min(place)));
+        }
+    }
+
+    /// What was NaN or infinite (also: beyond f32) among all rows read so far.
+    pub fn non_finite(&self) -> Option<NonFinite> {
+        let first = *self.non_finite_first.lock().unwrap_or_else(PoisonError::into_inner);
+        first.map(|(row, column)| NonFinite {
+            count: self.non_finite_count.load(Ordering::Relaxed),
+            row,
+            column,
+        })
+    }
+
+    /// Refuses the matrix if any number read so far was NaN or infinite.
+    pub fn check_finite(&self) -> Result<()> {
+        let Some(NonFinite { count, row, column }) = self.non_finite() else {
+            return Ok(());
+        };
+        Err(Error::input(
+            self.path(),
+            Position::Row(row),
+            format!(
+                "column {column} is NaN, infinite or beyond 32-bit floats, and {} more like it; mend the features, or \
+                 let them pass with --allow-nan",
+                count - 1
+            ),
+        ))
+    }
+}

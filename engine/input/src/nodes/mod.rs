@@ -1,0 +1,17 @@
+//! Readers of per-node data: one row per node (features, labels, parts) or a list of nodes (splits).
+
+mod features;
+mod labels;
+mod node_file;
+mod parts;
+mod sparse;
+mod split;
+mod text_rows;
+
+pub(crate) use self::text_rows::lines_of;
+pub use self::{
+    features::{MatrixSource, NonFinite},
+    labels::{LabelBatch, LabelSource},
+    parts::PartSource,
+    split::{SplitSource, read_split_ids},
+};

@@ -1,0 +1,153 @@
+//! Files with one row of numbers per node: opening them, and the checks that features and labels share.
+
+use std::{path::Path, sync::Arc};
+
+use grappa_io::{Error, Position, Result};
+
+use super::{sparse::Sparse, text_rows::TextRows};
+use crate::{
+    extent::ExtentReader,
+    file::InputFile,
+    messages::wrong_rows,
+    npy::{self, NpyArray},
+    zip::{self, Npz},
+};
+
+/// An open file with one row of numbers per node.
+pub(super) struct NodeFile {
+    pub content: Content,
+    file: Arc<InputFile>,
+    rows: Option<u64>,
+    columns: usize,
+}
+
+pub(super) enum Content {
+    Dense { array: NpyArray, reader: ExtentReader },
+    Sparse(Box<Sparse>),
+    Text(TextRows),
+}
+
+/// The forms that one kind of node data may have.
+pub(super) struct Forms {
+    /// The kind of data, in messages.
+    pub name: &'static str,
+    /// Names of the array in a `.npz` archive, the preferred one first.
+    pub arrays: &'static [&'static str],
+    /// Accepted shapes, in messages.
+    pub shapes: &'static str,
+    pub columns_max: u64,
+    /// Whether an archive may hold a sparse matrix.
+    pub sparse: bool,
+    /// Whether a blank line of text is a row.
+    pub blank_lines: bool,
+}
+
+impl NodeFile {
+    /// Opens `path` and checks its shape.
+    pub fn open(path: &Path, forms: &Forms) -> Result<Self> {
+        let file = InputFile::open(path)?;
+        let head = file.head(8)?;
+        if head.is_empty() {
+            return Err(Error::input(path, Position::Whole, "this file is empty"));
+        }
+        let (rows, columns, content) = if head.starts_with(zip::MAGIC) {
+            let archive = Npz::open(&file)?;
+            let is_sparse = |archive: &Npz| ["indptr", "row", "offsets"].iter().any(|name| archive.contains(name));
+            if forms.sparse && is_sparse(&archive) {
+                let sparse = Sparse::open(&archive)?;
+                (Some(sparse.rows), sparse.columns, Content::Sparse(Box::new(sparse)))
+            } else {
+                dense(archive.first_of(forms.arrays, forms.name)?, forms)?
+            }
+        } else if head.starts_with(npy::MAGIC) || npy::has_extension(path) {
+            dense(NpyArray::open(&file)?, forms)?
+        } else {
+            let text = TextRows::open(&file, forms.blank_lines)?;
+            (None, text.columns() as u64, Content::Text(text))
+        };
+        if rows == Some(0) || !(1..=forms.columns_max).contains(&columns) {
+            return Err(Error::input(
+                path,
+                Position::Whole,
+                format!(
+                    "expected {} of at least one row and 1 to {} columns, found {} by {columns}",
+                    forms.name,
+                    forms.columns_max,
+                    rows.map_or_else(|| "some".to_owned(), |rows| rows.to_string())
+                ),
+            ));
+        }
+        Ok(Self {
+            content,
+            file,
+            rows,
+            columns: columns as usize,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Number of rows. It is not known beforehand for text.
+    pub fn rows(&self) -> Option<u64> {
+        self.rows
+    }
+
+    /// Numbers per row.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Size of the file in bytes.
+    pub fn total_bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+
+    /// Whether reading is cheap only front to back, by one thread.
+    pub fn is_sequential(&self) -> bool {
+        match &self.content {
+            Content::Dense { reader, .. } => reader.is_sequential(),
+            Content::Sparse(sparse) => sparse.is_sequential(),
+            Content::Text(_) => true,
+        }
+    }
+
+    /// Refuses a file that does not have one row for each of `nodes` nodes. The rows of text are counted only as they are
+    /// read, so for text the error comes from the read that meets the wrong end.
+    pub fn expect_rows(&mut self, nodes: u64) -> Result<()> {
+        if let Content::Text(text) = &mut self.content {
+            text.expect_rows(nodes);
+        }
+        match self.rows {
+            Some(rows) if rows != nodes => Err(Error::input(self.path(), Position::Whole, wrong_rows(nodes, rows))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails unless the members of an archive have their CRC-32. It reads the bytes that nobody has read.
+    pub fn check(&self) -> Result<()> {
+        match &self.content {
+            Content::Dense { reader, .. } => reader.check(),
+            Content::Sparse(sparse) => sparse.check(),
+            Content::Text(_) => Ok(()),
+        }
+    }
+}
+
+fn dense(array: NpyArray, forms: &Forms) -> Result<(Option<u64>, u64, Content)> {
+    let (rows, columns) = match *array.shape {
+        [rows] => (rows, 1),
+        [rows, columns] => (rows, columns),
+        _ => {
+            return Err(array.error(format!(
+                "{} must have {}, found {}: numpy.save(path, a.reshape(len(a), -1))",
+                forms.name,
+                forms.shapes,
+                array.shape_shown()
+            )));
+        }
+    };
+    let reader = array.reader();
+    Ok((Some(rows), columns, Content::Dense { array, reader }))
+}

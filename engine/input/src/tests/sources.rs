@@ -1,0 +1,199 @@
+//! Sources of several files: blocks, weights, compression.
+
+use super::*;
+
+#[test]
+fn skipped_blocks_are_left_out_and_the_others_keep_their_numbers() {
+    let folder = Folder::new();
+    let text: String = (0..500).map(|n| format!("{n} {}\n", n * 7)).collect();
+    let pairs = le(
+        &(0..500).flat_map(|n| [n, n * 7]).collect::<Vec<u64>>(),
+        u64::to_le_bytes,
+    );
+    let paths = [
+        folder.file("a.tsv", &text),
+        folder.file("b.tsv.gz", gzip(text.as_bytes())),
+        folder.file("c.u64", pairs),
+    ];
+    let options = EdgeSourceOptions {
+        block_bytes: 100,
+        ..Default::default()
+    };
+    let blocks = |skip: &dyn Fn(BlockId) -> bool| {
+        let source = EdgeSource::open(&paths, options.clone()).unwrap();
+        let (mut blocks, mut bytes) = (Vec::new(), 0);
+        while let Some(block) = source.next_block(skip).unwrap() {
+            let mut batch = EdgeBatch::default();
+            block.parse(&mut batch).unwrap();
+            bytes += block.input_bytes();
+            blocks.push((block.id(), batch.sources));
+        }
+        (blocks, bytes, source.total_bytes())
+    };
+    let (all, bytes, total) = blocks(&|_| false);
+    assert_eq!(bytes, total);
+    assert_eq!(all.iter().map(|(_, sources)| sources.len()).sum::<usize>(), 1500);
+    let skipped = |id: BlockId| id.block % 3 != 1;
+    let (some, bytes, _) = blocks(&skipped);
+    assert!(bytes <= total);
+    assert_eq!(
+        some,
+        all.into_iter().filter(|&(id, _)| !skipped(id)).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn weights_of_their_own_go_with_the_rows_of_all_files() {
+    let folder = Folder::new();
+    let a = folder.file("a.u64", le(&[1_u64, 2, 3, 4], u64::to_le_bytes));
+    let b = folder.file(
+        "b.npy",
+        npy("<i4", "(3, 2)", &le(&[5_i32, 6, 7, -8, 9, 10], i32::to_le_bytes)),
+    );
+    let weights = |numbers: &[f32]| {
+        let shape = format!("({},)", numbers.len());
+        Some(folder.file("w.npy", npy("<f4", &shape, &le(numbers, f32::to_le_bytes))))
+    };
+    for block_bytes in [1, 50, 1 << 20] {
+        let options = EdgeSourceOptions {
+            weights: weights(&[0.1, 0.2, 0.3, 0.4, 0.5]),
+            ..skipping(block_bytes)
+        };
+        let source = EdgeSource::open(&[a.clone(), b.clone()], options).unwrap();
+        assert!(source.weighted());
+        let read = read(&source, 2).unwrap();
+        assert_eq!(read.edges, [(1, 2), (3, 4), (5, 6), (9, 10)]);
+        assert_eq!(read.weights, [0.1, 0.2, 0.3, 0.5]);
+    }
+    let open = |paths: &[PathBuf], weights| {
+        let options = EdgeSourceOptions {
+            weights,
+            ..Default::default()
+        };
+        read(&EdgeSource::open(paths, options)?, 1)
+    };
+    let what = message(open(&[a.clone(), b.clone()], weights(&[1.0; 4])));
+    assert_contains(&what, &["w.npy", "expected 5 weights", "found 4"]);
+    let what = message(open(std::slice::from_ref(&a), weights(&[1.0, f32::INFINITY])));
+    assert_contains(&what, &["a.u64 at row 1", "weight is not finite"]);
+    let text = folder.file("c.tsv", "1 2\n");
+    assert_contains(&message(open(&[text], weights(&[1.0]))), &["c.tsv", "third column"]);
+    let text = folder.file("c.tsv", "1 2 3\n");
+    assert_contains(&message(open(&[text], weights(&[1.0]))), &["c.tsv", "omit --weights"]);
+}
+
+#[test]
+fn files_must_agree_on_having_weights() {
+    let folder = Folder::new();
+    let paths = [folder.file("a.tsv", "1 2 0.5\n"), folder.file("b.tsv", "1 2\n")];
+    let what = message(EdgeSource::open(&paths, EdgeSourceOptions::default()));
+    assert_contains(&what, &["b.tsv: edges here have no weight", "a.tsv have one"]);
+}
+
+#[test]
+fn empty_missing_and_odd_inputs_are_refused() {
+    let folder = Folder::new();
+    let open = |paths: &[PathBuf]| EdgeSource::open(paths, EdgeSourceOptions::default());
+    let empty = folder.file("empty.tsv", "");
+    let comments = folder.file("comments.tsv", "# nothing\n\n");
+    let no_rows = folder.file("none.npy", npy("<i8", "(0, 2)", &[]));
+    for path in [&empty, &comments, &no_rows] {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert_contains(&message(open(std::slice::from_ref(path))), &[name, "no edges"]);
+    }
+    // One empty part among others is what cluster programs write.
+    let some = folder.file("some.tsv", "1 2\n");
+    let rows = folder.file("some.npy", npy("<i4", "(1, 2)", &[0; 8]));
+    assert_eq!(open(&[no_rows, rows]).unwrap().edges_hint(), Some(1));
+    let source = open(&[empty.clone(), some, comments]).unwrap();
+    assert_eq!(read(&source, 1).unwrap().edges, [(1, 2)]);
+    assert_contains(
+        &message(open(&[folder.0.path().join("absent")])),
+        &["cannot open", "absent"],
+    );
+    assert_contains(&message(open(&[folder.0.path().to_owned()])), &["folder", "--ogb"]);
+    assert_contains(&message(open(&["/dev/null".into()])), &["/dev/null", "a device"]);
+    assert_contains(&message(open(&[])), &["--edges"]);
+}
+
+#[test]
+fn truncated_and_damaged_compressed_files_are_named() {
+    let folder = Folder::new();
+    let text: String = (0..200_000)
+        .map(|n: u64| format!("{} {}\n", n * 7919 % 99_991, n * 104_729 % 65_537))
+        .collect();
+    for (name, packed, kind) in [
+        ("a.gz", gzip(text.as_bytes()), "gzip"),
+        ("a.zst", zstd(text.as_bytes()), "Zstandard"),
+    ] {
+        let options = EdgeSourceOptions {
+            block_bytes: 1 << 16,
+            ..Default::default()
+        };
+        let whole = folder.file(name, &packed);
+        assert_eq!(read_path(&whole, options.clone()).unwrap().edges.len(), 200_000);
+        for cut in [packed.len() - 1, packed.len() - 9, packed.len() / 2] {
+            let path = folder.file(name, &packed[..cut]);
+            assert_contains(
+                &message(read_path(&path, options.clone())),
+                &[name, kind, "ends too early", "truncated"],
+            );
+        }
+        let mut damaged = packed.clone();
+        let middle = damaged.len() / 2;
+        damaged[middle..middle + 64].fill(0xa5);
+        let path = folder.file(name, &damaged);
+        // What the damage unpacks to may be a bad line before its checksum comes.
+        assert_contains(&message(read_path(&path, options)), &[name]);
+    }
+}
+
+#[test]
+fn several_compressed_files_are_read_by_several_threads() {
+    let folder = Folder::new();
+    let mut expected = Vec::new();
+    let paths: Vec<_> = (0..5_u64)
+        .map(|file| {
+            let text: String = (0..3000).map(|n| format!("{file} {n}\n")).collect();
+            expected.extend((0..3000).map(|n| (file, n)));
+            folder.file(&format!("{file}.gz"), gzip(text.as_bytes()))
+        })
+        .collect();
+    let options = EdgeSourceOptions {
+        block_bytes: 1000,
+        ..Default::default()
+    };
+    let source = EdgeSource::open(&paths, options).unwrap();
+    assert_eq!(read(&source, 4).unwrap().edges, expected);
+}
+
+#[test]
+fn real_edge_lists_agree_in_text_and_array() {
+    // The bundled graph is text alone: its array is written here.
+    let text = std::fs::read_to_string(cora().join("edges.tsv")).unwrap();
+    let ids: Vec<i64> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .flat_map(|line| line.split('\t').map(|id| id.parse().unwrap()))
+        .collect();
+    let folder = Folder::new();
+    let array = folder.file("edges.npy", npy("<i8", "(5278, 2)", &le(&ids, i64::to_le_bytes)));
+    let array = EdgeSource::open(&[array], skipping(1 << 12)).unwrap();
+    let array = read(&array, 2).unwrap();
+    assert_eq!(array.edges.len(), 5278);
+    let text = EdgeSource::open(&[cora().join("edges.tsv")], skipping(1 << 12)).unwrap();
+    assert_eq!(read(&text, 2).unwrap().edges, array.edges);
+
+    for (name, count) in [("debian-bookworm", 321_812), ("wordnet", 361_638)] {
+        let Some(data) = real_data(name) else { continue };
+        let options = EdgeSourceOptions {
+            block_bytes: 1 << 16,
+            ..Default::default()
+        };
+        let array = EdgeSource::open(&[data.join("edges.npy")], options.clone()).unwrap();
+        let array = read(&array, 2).unwrap();
+        assert_eq!(array.edges.len(), count);
+        let text = EdgeSource::open(&[data.join("edges.tsv.gz")], options).unwrap();
+        assert_eq!(read(&text, 2).unwrap(), array);
+    }
+}

@@ -1,0 +1,276 @@
+//! Edge lists in text: bad lines, headers, string keys.
+
+use grappa_io::Position;
+
+use super::*;
+
+#[test]
+fn bad_lines_are_errors_with_file_line_finding_and_remedy() {
+    let folder = Folder::new();
+    let cases: [(&str, &[u8], IdLimit, &[&str]); 18] = [
+        (
+            "a.tsv",
+            b"1 2\n3\n",
+            IdLimit::Dense,
+            &["a.tsv:2: expected 2 columns", "found 1", "\"3\"", "--on-bad-line skip"],
+        ),
+        (
+            "a.tsv",
+            b"# c\n\n1 2\n3 4 5\n",
+            IdLimit::Dense,
+            &["a.tsv:4: expected 2 columns", "found 3"],
+        ),
+        (
+            "a.tsv",
+            b"1 2 3\n3 4",
+            IdLimit::Dense,
+            &["a.tsv:2: expected 3 columns (source, target, weight), found 2"],
+        ),
+        (
+            "a.tsv",
+            b"1\n2\n",
+            IdLimit::Dense,
+            &["a.tsv:1: expected 2 columns", "found 1"],
+        ),
+        (
+            "a.tsv",
+            b"1 2 3 4\n",
+            IdLimit::Dense,
+            &["a.tsv:1: expected 3 columns", "found 4"],
+        ),
+        (
+            "a.tsv",
+            b"1 2\nbob alice\n",
+            IdLimit::Dense,
+            &[
+                "a.tsv:2",
+                "not an integer",
+                "\"bob alice\"",
+                "--ids string",
+                "--format csv",
+            ],
+        ),
+        (
+            "a.tsv",
+            b"src name\n1 2\n2 3\nx y\n",
+            IdLimit::Dense,
+            &["a.tsv:1", "not an integer"],
+        ),
+        ("a.tsv", b"1 2\n1.5 2\n", IdLimit::Dense, &["a.tsv:2", "decimal"]),
+        (
+            "a.tsv",
+            b"1 2\r\n7 -3\r\n",
+            IdLimit::Dense,
+            &["a.tsv:2", "negative", "\"7 -3\"", "--ids string"],
+        ),
+        (
+            "a.tsv",
+            b"1 2\n1099511627776 3\n",
+            IdLimit::Dense,
+            &["a.tsv:2", "below 2^40", "--ids sparse"],
+        ),
+        (
+            "a.tsv",
+            b"1 2\n3 10\n",
+            IdLimit::Nodes(10),
+            &["a.tsv:2", "not below the number of nodes, 10", "\"3 10\""],
+        ),
+        (
+            "a.tsv",
+            b"1 2\n3 99999999999999999999\n",
+            IdLimit::Sparse,
+            &["a.tsv:2", "64 bits", "--ids string"],
+        ),
+        ("a.csv", b"1,2\n3,\n", IdLimit::Dense, &["a.csv:2", "empty"]),
+        ("a.csv", b"1,2,nan\n", IdLimit::Dense, &["a.csv:1", "not finite"]),
+        (
+            "a.csv",
+            b"1,2,1\n1,2,heavy\n",
+            IdLimit::Dense,
+            &["a.csv:2", "weight is not a number"],
+        ),
+        (
+            "a.csv",
+            b"1,2\n\xff,2\n",
+            IdLimit::Dense,
+            &["a.csv:2", "UTF-8", "iconv"],
+        ),
+        (
+            "a.csv",
+            b"1,2\n1\0,2\n",
+            IdLimit::Dense,
+            &["a.csv:2", "NUL", "--format"],
+        ),
+        (
+            "a.csv",
+            b"1,2\n\x1b[2J,\"\n",
+            IdLimit::Dense,
+            &["a.csv:2", "\"\\u{1b}[2J,\\\"\""],
+        ),
+    ];
+    for (name, text, id_limit, parts) in cases {
+        for block_bytes in [1, 5, 1 << 20] {
+            let options = EdgeSourceOptions {
+                id_limit,
+                block_bytes,
+                ..Default::default()
+            };
+            let plain = folder.file(name, text);
+            assert_contains(&message(read_path(&plain, options.clone())), parts);
+            let packed = folder.file(&format!("{name}.gz"), gzip(text));
+            let parts: Vec<_> = parts
+                .iter()
+                .map(|part| part.replace(&format!("{name}:"), &format!("{name}.gz:")))
+                .collect();
+            let parts: Vec<_> = parts.iter().map(String::as_str).collect();
+            assert_contains(&message(read_path(&packed, options)), &parts);
+        }
+    }
+}
+
+#[test]
+fn a_long_line_is_an_error_wherever_blocks_are_cut() {
+    let folder = Folder::new();
+    let mut text = b"1 2\n3 4\n".to_vec();
+    text.extend(vec![b'x'; 3 << 20]);
+    for block_bytes in [3, 1000, 2 << 20, 16 << 20] {
+        for (name, bytes) in [("a.tsv", text.clone()), ("a.tsv.gz", gzip(&text))] {
+            let path = folder.file(name, bytes);
+            let what = message(read_path(&path, skipping(block_bytes)));
+            assert_contains(
+                &what,
+                &[&format!("{name}:3: "), "longer than 1048576 bytes", "--format"],
+            );
+        }
+    }
+}
+
+#[test]
+fn rejects_carry_line_reason_and_text() {
+    let folder = Folder::new();
+    let long = format!("{}\n", "z".repeat(5000));
+    let path = folder.file("a.tsv", format!("1 2\nx y\n\n2 -2\n3 4\n{long}5 6\n"));
+    let read = read_path(&path, skipping(1 << 20)).unwrap();
+    assert_eq!(read.edges, [(1, 2), (3, 4), (5, 6)]);
+    let [first, second, third] = &read.rejected[..] else {
+        panic!("three lines are bad: {:?}", read.rejected)
+    };
+    assert_eq!(
+        (first.position, first.reason, &*first.text),
+        (Position::Line(2), BadEdge::NotInteger, "x y")
+    );
+    assert_eq!(
+        (second.position, second.reason, &*second.text),
+        (Position::Line(4), BadEdge::Negative, "2 -2")
+    );
+    assert_eq!(
+        (third.position, third.text.len()),
+        (Position::Line(6), REJECT_BYTES_MAX)
+    );
+}
+
+#[test]
+fn headers_marks_quotes_and_missing_last_line_ends_are_understood() {
+    let folder = Folder::new();
+    let cases: [(&str, &str); 8] = [
+        ("a.csv", "source,target\n1,2\n3,4"),
+        ("a.csv", "\u{feff}who,whom\r\n1,2\r\n3,4\r\n"),
+        (
+            "a.csv",
+            "# made by hand\n\n\"follower\", \"followed\"\n\"1\", \"2\"\n3,4\n",
+        ),
+        ("a.csv", "\u{feff}1,2\n3,4"),
+        ("a.csv", "1 2\n3\t4"),
+        ("a.tsv", "src\tdst\n1\t2\n3\t4\n"),
+        ("a.txt", "% comment\n# comment\n 1   2 \n\n3 , 4\n#"),
+        ("noextension", "1\t2\n3\t4"),
+    ];
+    for (name, text) in cases {
+        for block_bytes in [1, 7, 1 << 20] {
+            let options = EdgeSourceOptions {
+                block_bytes,
+                ..Default::default()
+            };
+            let path = folder.file(name, text);
+            assert_eq!(
+                read_path(&path, options.clone()).unwrap().edges,
+                [(1, 2), (3, 4)],
+                "{text:?}"
+            );
+            let path = folder.file(&format!("{name}.zst"), zstd(text.as_bytes()));
+            assert_eq!(read_path(&path, options).unwrap().edges, [(1, 2), (3, 4)], "{text:?}");
+        }
+    }
+}
+
+/// Edges between strings, their weights, and what was rejected.
+type KeysRead = (Vec<(String, String)>, Vec<f32>, Vec<Reject>);
+
+fn keys(path: &Path, options: EdgeSourceOptions) -> Result<KeysRead> {
+    let options = EdgeSourceOptions {
+        ids: IdKind::String,
+        ..options
+    };
+    let source = EdgeSource::open(&[path.to_owned()], options)?;
+    let (mut edges, mut weights, mut rejected) = Default::default();
+    let mut batch = TextBatch::default();
+    let text = |key: &[u8]| std::str::from_utf8(key).unwrap().to_owned();
+    while let Some(block) = source.next_block(&|_| false)? {
+        block.parse_text(&mut batch)?;
+        let pairs = batch.sources.iter().zip(batch.targets.iter());
+        Vec::extend(&mut edges, pairs.map(|(source, target)| (text(source), text(target))));
+        Vec::extend(&mut weights, &batch.weights);
+        Vec::append(&mut rejected, &mut batch.rejected);
+    }
+    Ok((edges, weights, rejected))
+}
+
+#[test]
+fn string_keys_keep_what_separates_them_elsewhere() {
+    let folder = Folder::new();
+    let cases: [(&str, &str, (&str, &str)); 7] = [
+        ("a.tsv", "New York\tSão Paulo\n", ("New York", "São Paulo")),
+        ("a.tsv", "a,b c\n", ("a,b", "c")),
+        ("a.csv", "New York, São Paulo\n", ("New York", "São Paulo")),
+        (
+            "a.csv",
+            "\"York, New\",\"the \"\"big\"\" one\"\n",
+            ("York, New", "the \"big\" one"),
+        ),
+        ("a.csv", "source,target\nx,y\n", ("x", "y")),
+        ("a.txt", "  x    y  \r\n", ("x", "y")),
+        ("a.txt", "12 13", ("12", "13")),
+    ];
+    for (name, text, (source, target)) in cases {
+        for block_bytes in [1, 9, 1 << 20] {
+            let options = EdgeSourceOptions {
+                block_bytes,
+                ..Default::default()
+            };
+            let (edges, _, _) = keys(&folder.file(name, text), options).unwrap();
+            assert_eq!(edges, [(source.to_owned(), target.to_owned())], "{text:?}");
+        }
+    }
+    let (edges, weights, _) = keys(&folder.file("a.csv", "a b,c,0.5\n"), EdgeSourceOptions::default()).unwrap();
+    assert_eq!((edges.len(), weights), (1, vec![0.5]));
+}
+
+#[test]
+fn bad_string_keys_are_rejected() {
+    let folder = Folder::new();
+    let bad: [(&[u8], BadEdge); 6] = [
+        (b"a,", BadEdge::EmptyId),
+        (b"a,b,c", BadEdge::Columns { expected: 2, found: 3 }),
+        (b"\"a,b", BadEdge::Quote),
+        (b"\"a\"x,b", BadEdge::Quote),
+        (b"a\0,b", BadEdge::Nul),
+        (b"a,\xff", BadEdge::NotUtf8),
+    ];
+    for (line, reason) in bad {
+        let path = folder.file("a.csv", [b"x,y\n", line, b"\nz,w\n"].concat());
+        let (edges, _, rejected) = keys(&path, skipping(1 << 20)).unwrap();
+        assert_eq!(edges.len(), 2);
+        assert_eq!((rejected[0].position, rejected[0].reason), (Position::Line(2), reason));
+        assert_contains(&message(keys(&path, EdgeSourceOptions::default())), &["a.csv:2: "]);
+    }
+}
