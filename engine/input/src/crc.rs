@@ -1,18 +1,18 @@
-//! The CRC-32 of an archive's member, computed from the blocks that are read anyway.
+//! The CRC-32 of an archive's member, computed from the blocks as they are read.
 //!
-//! Workers read a stored member in blocks, in any order, some bytes more than once. Each byte is hashed when it is read
-//! first, and the CRCs of adjacent spans are combined, until one span covers the member:
+//! Workers read a stored member in blocks, in any order, and some bytes more than once. The first read of each byte hashes
+//! it. The CRCs of adjacent spans are combined until one span covers the member:
 //!
 //! ```text
 //! read 64..128    spans: 64..128
 //! read  0..64     spans:  0..128                   two combined
-//! read 32..64     spans:  0..128                   known already
+//! read 32..64     spans:  0..128                   already known
 //! read 128..200   spans:  0..200                   complete: compared
 //! ```
 //!
-//! So the check costs no second pass over the file. Bytes that nobody has read in the end are found by
-//! [`first_gap`](MemberCrc::first_gap). **Memory**: a span for each gap between what was read. **Cost**: some 0.2 ns a
-//! byte, and 32 ns to combine two spans.
+//! So the check needs no second pass over the file. [`first_gap`](MemberCrc::first_gap) finds bytes that nobody has read.
+//!
+//! **Memory**: one span per gap between the bytes read. **Cost**: about 0.2 ns per byte, and 32 ns to combine two spans.
 
 use std::{
     collections::BTreeMap,
@@ -22,16 +22,16 @@ use std::{
 
 use crc32fast::Hasher;
 
-/// What a member's CRC-32 should be, and what is known of it.
+/// The expected CRC-32 of a member, and the CRCs of the spans read so far.
 #[derive(Debug)]
 pub(crate) struct MemberCrc {
     expected: u32,
     bytes: u64,
-    /// Start, end and CRC of each span that was read. No two overlap or touch. One starts at 0, at first an empty one.
+    /// Start, end and CRC of each span that was read. No two spans overlap or touch. One starts at 0; it is empty at first.
     spans: Mutex<Spans>,
 }
 
-/// A member's bytes are not those that its archive was written with.
+/// A member's bytes differ from those that its archive was written with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CrcMismatch {
     pub expected: u32,
@@ -41,7 +41,7 @@ pub(crate) struct CrcMismatch {
 type Spans = BTreeMap<u64, (u64, u32)>;
 
 impl MemberCrc {
-    /// The CRC of a member of `bytes` unpacked bytes should be `expected`.
+    /// For a member of `bytes` unpacked bytes whose CRC-32 should be `expected`.
     pub fn new(expected: u32, bytes: u64) -> Self {
         Self {
             expected,
@@ -50,11 +50,10 @@ impl MemberCrc {
         }
     }
 
-    /// Takes into account that the member has `bytes` at `offset`. Fails when all bytes are known and their CRC is not
-    /// the expected one.
+    /// Adds the member's `bytes` at `offset`. Fails if all bytes are now known and their CRC is not the expected one.
     pub fn note(&self, offset: u64, bytes: &[u8]) -> Result<(), CrcMismatch> {
         let wanted = offset..offset + bytes.len() as u64;
-        // Hashed outside of the lock; another thread may hash the same bytes meanwhile, and the first one counts.
+        // Hashed outside the lock. Another thread may hash the same bytes in the meantime; the first result is kept.
         let next_gap = || gap_in(&self.lock(), &wanted);
         while let Some(gap) = next_gap() {
             let crc = crc32fast::hash(&bytes[(gap.start - offset) as usize..(gap.end - offset) as usize]);
@@ -66,7 +65,7 @@ impl MemberCrc {
         self.compare()
     }
 
-    /// The first bytes that nobody has read, if there are any.
+    /// The first range of bytes that nobody has read.
     pub fn first_gap(&self) -> Option<Range<u64>> {
         gap_in(&self.lock(), &(0..self.bytes))
     }
@@ -97,7 +96,7 @@ fn gap_in(spans: &Spans, range: &Range<u64>) -> Option<Range<u64>> {
     (start < end).then_some(start..end)
 }
 
-/// Adds a span that no other overlaps, and combines it with those that it touches.
+/// Adds a span that overlaps no other, and combines it with the spans that it touches.
 fn insert(spans: &mut Spans, Range { mut start, mut end }: Range<u64>, mut crc: u32) {
     if let Some((next_end, next_crc)) = spans.remove(&end) {
         crc = combine(crc, next_crc, next_end - end);

@@ -15,10 +15,10 @@ use crate::{
     file::InputFile,
 };
 
-/// Compressed bytes are read from the file in pieces of this size.
+/// Compressed data is read from the file in pieces of this many bytes.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
-/// How a file's bytes are packed.
+/// The compression of a file or of a member of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compression {
     None,
@@ -29,12 +29,12 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
-    /// Recognises a compressed file by its first bytes; names lie more often.
+    /// Recognises a compressed file by its first bytes, which are more reliable than its name.
     pub fn of(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Self::Gzip,
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
-            // A Zstandard file may begin with a skippable frame.
+            // A Zstandard file may start with a skippable frame.
             [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
             _ => Self::None,
         }
@@ -50,18 +50,18 @@ impl Compression {
     }
 }
 
-/// A part of a file: all of it, or a member of an archive.
+/// A byte range of a file: the whole file, or a member of an archive.
 #[derive(Debug, Clone)]
 pub(crate) struct Extent {
     pub file: Arc<InputFile>,
-    /// Where it starts in the file.
+    /// Start in the file.
     pub offset: u64,
-    /// How many bytes of the file it takes.
+    /// Length in the file.
     pub bytes: u64,
     pub compression: Compression,
     /// The member of the archive, for messages.
     pub member: Option<Arc<str>>,
-    /// The CRC of the member's unpacked bytes. Everything that is read of them is checked.
+    /// The CRC-32 of the member's unpacked bytes. Every read is added to it.
     pub crc: Option<Arc<MemberCrc>>,
 }
 
@@ -86,7 +86,7 @@ impl Extent {
     pub fn error_at(&self, offset: u64, what: impl AsRef<str>) -> Error {
         let position = match self.compression {
             Compression::None => Position::Offset(self.offset + offset),
-            // An offset that nobody can look at says nothing.
+            // An offset in unpacked bytes is of no use to the user.
             _ => Position::Whole,
         };
         Error::input(self.file.path(), position, self.in_member(what.as_ref()))
@@ -105,7 +105,7 @@ impl Extent {
         self.note(offset, into)
     }
 
-    /// Takes into account for the CRC that these are the unpacked bytes at `offset`.
+    /// Adds the unpacked bytes at `offset` to the CRC.
     fn note(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         match &self.crc {
             Some(crc) => crc.note(offset, bytes).map_err(|mismatch| self.mismatch(mismatch)),
@@ -115,8 +115,8 @@ impl Extent {
 
     fn mismatch(&self, CrcMismatch { expected, found }: CrcMismatch) -> Error {
         self.error(format!(
-            "the CRC-32 of its bytes is {found:08x}, but the archive says {expected:08x}: the file is damaged; fetch it \
-             again, or write it again with numpy.savez"
+            "the CRC-32 of its bytes is {found:08x}, but the archive records {expected:08x}: the file is damaged; fetch \
+             it again, or write it again with numpy.savez"
         ))
     }
 
@@ -124,8 +124,8 @@ impl Extent {
         self.error("its data ends earlier than announced; the file is damaged: write it again")
     }
 
-    /// Fails if the member's bytes do not have the CRC that its archive says, and reads those that nobody has read. Call
-    /// it before believing what was read; where all was read, it costs nothing.
+    /// Fails unless the member's bytes have the CRC-32 that its archive records. It reads the bytes that nobody has read; if
+    /// all were read, it costs nothing. Call it before you rely on the member's data.
     pub fn check(&self) -> Result<()> {
         let Some(crc) = &self.crc else { return Ok(()) };
         if self.compression == Compression::None {
@@ -201,11 +201,11 @@ impl Read for Pieces {
     }
 }
 
-/// Hands on what is unpacked of a member, and checks it.
+/// Passes on the unpacked bytes of a member, and adds them to its CRC.
 struct Checked<R> {
     unpacked: R,
     extent: Extent,
-    /// Unpacked so far.
+    /// Bytes unpacked so far.
     at: u64,
 }
 
@@ -226,12 +226,12 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// How many bytes of the file have been read, in whole pieces.
+    /// Bytes read from the file, in whole pieces.
     pub fn consumed(&self) -> u64 {
         self.consumed.load(Ordering::Relaxed)
     }
 
-    /// Fills `into` as far as there are bytes; says how far.
+    /// Fills `into` as far as there are bytes. Returns the number of bytes filled.
     pub fn read_full(&mut self, into: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < into.len() {
@@ -245,7 +245,7 @@ impl Stream {
         Ok(filled)
     }
 
-    /// Reads and drops `bytes` bytes; says how many there were.
+    /// Reads and drops up to `bytes` bytes. Returns how many there were.
     pub fn skip(&mut self, bytes: u64) -> Result<u64> {
         let mut piece = vec![0; PIECE_BYTES.min(bytes as usize)];
         let mut skipped = 0;
@@ -260,7 +260,7 @@ impl Stream {
         Ok(skipped)
     }
 
-    /// Says what is wrong with the packed bytes.
+    /// Turns an error of the decoder into one about the file.
     fn error(&self, error: io::Error) -> Error {
         let error = match error.downcast::<Error>() {
             Ok(error) => return error,
@@ -289,14 +289,14 @@ impl Stream {
     }
 }
 
-/// Reads an extent's unpacked bytes from anywhere.
+/// Reads an extent's unpacked bytes at offsets.
 ///
-/// A plain extent is read in place by any number of threads. A packed one is unpacked by one thread at a time; going on
-/// from where the last read ended costs nothing extra, going forward unpacks what is between, going back starts again
-/// from the beginning.
+/// Any number of threads read a plain extent in place. A packed extent is unpacked by one thread at a time. A read that
+/// continues the last one costs nothing extra. A read further ahead unpacks the bytes in between. A read further back
+/// unpacks from the start again.
 pub(crate) struct ExtentReader {
     extent: Extent,
-    /// The stream and how many bytes it has given.
+    /// The stream, and the number of bytes it has returned.
     stream: Mutex<Option<(Stream, u64)>>,
 }
 
@@ -308,7 +308,7 @@ impl ExtentReader {
         }
     }
 
-    /// Fails unless the CRC is right: see [`Extent::check`].
+    /// Fails unless the CRC-32 is right: see [`Extent::check`].
     pub fn check(&self) -> Result<()> {
         self.extent.check()
     }
@@ -317,7 +317,7 @@ impl ExtentReader {
         &self.extent
     }
 
-    /// Whether going forward is the only cheap way.
+    /// Whether only reads in order are cheap.
     pub fn is_sequential(&self) -> bool {
         self.extent.compression != Compression::None
     }

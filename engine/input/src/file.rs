@@ -1,7 +1,7 @@
 //! Input files: opened once, read at offsets by any thread.
 //!
-//! Files are read with `pread` into the caller's buffers and never mapped: mapped pages would count as memory of the
-//! process, and a file that shrinks under a mapping kills it.
+//! Files are read with `pread` into the caller's buffers. They are not mapped: mapped pages would count as memory of the
+//! process, and a file that shrinks under its mapping kills the process.
 
 use std::{
     fs::File,
@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use grappa_io::{Error, Position, Result, regular};
+use grappa_io::{Error, Position, Result, regular, size::ByteSize};
 use rustix::fs::Advice;
 
 /// A regular file, open for reading.
@@ -24,7 +24,7 @@ pub(crate) struct InputFile {
 }
 
 impl InputFile {
-    /// Opens `path`, which must be a regular file: blocks are read from anywhere in it, and read again on `--resume`.
+    /// Opens `path`, which must be a regular file: blocks are read from anywhere in it, and again on `--resume`.
     pub fn open(path: &Path) -> Result<Arc<Self>> {
         if path.is_dir() {
             return Err(Error::input(
@@ -35,7 +35,7 @@ impl InputFile {
         }
         let file = regular::open(path)?;
         let metadata = file.metadata().map_err(Error::io("read", path))?;
-        // Advice only: a file system that ignores it is merely slower.
+        // Only advice: a file system that ignores it is slower.
         let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
         Ok(Arc::new(Self {
             file,
@@ -53,7 +53,7 @@ impl InputFile {
         self.bytes
     }
 
-    /// Fills `into` from `offset`. A file that turns out shorter than it was is an error.
+    /// Fills `into` from `offset`. Fails if the file has become shorter since it was opened.
     pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<()> {
         self.file
             .read_exact_at(into, offset)
@@ -62,10 +62,9 @@ impl InputFile {
                     &self.path,
                     Position::Offset(offset),
                     format!(
-                        "expected {} more bytes here, but the file ends; it had {} bytes when it was opened: \
-                         something is changing it",
-                        into.len(),
-                        self.bytes
+                        "expected {} more here, but the file ends; it had {} when it was opened: something is changing it",
+                        ByteSize(into.len() as u64),
+                        ByteSize(self.bytes)
                     ),
                 ),
                 _ => Error::io("read", &self.path)(source),
@@ -83,7 +82,7 @@ impl InputFile {
         self.file.try_clone().map_err(Error::io("open", &self.path))
     }
 
-    /// The first `bytes` bytes, or all if there are fewer.
+    /// The first `bytes` bytes, or the whole file if it is shorter.
     pub fn head(&self, bytes: usize) -> Result<Vec<u8>> {
         let mut head = vec![0; (bytes as u64).min(self.bytes) as usize];
         self.read_exact_at(&mut head, 0)?;

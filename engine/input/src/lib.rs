@@ -1,17 +1,17 @@
-//! Everything that reads users' files: edge lists, and arrays of one row per node.
+//! Readers of users' files: edge lists, and data with one row per node.
 //!
-//! - [`EdgeSource`] cuts edge files into numbered blocks that many threads read and parse at once: text (blanks, tabs,
-//!   commas; plain, gzip or Zstandard), `.npy` and `.npz`, raw pairs of integers, Parquet;
-//! - [`MatrixSource`] (features), [`LabelSource`], [`SplitSource`] and [`PartSource`] read what nodes carry;
-//! - [`ogb::discover`] finds all of these in a folder of the Open Graph Benchmark.
+//! - [`EdgeSource`] cuts edge files into numbered blocks, which many threads read and parse concurrently. Formats: text
+//!   (blanks, tabs, commas; plain, gzip or Zstandard), `.npy` and `.npz`, raw pairs of integers, Parquet.
+//! - [`MatrixSource`] (features), [`LabelSource`], [`SplitSource`] and [`PartSource`] read per-node data.
+//! - [`ogb::discover`] finds all of these files in a folder of the Open Graph Benchmark.
 //!
-//! What is read is checked, against the checksums that a format has: CRC-32 of members of `.npz` and of `.gz`, checksums of
-//! `.zst` and of Parquet pages where these were written with them. A source that has a method `check` must be asked before
-//! what it gave is believed. Every message names the file, the line, row or offset, what was found, and what to do. Ids
-//! come out as the user wrote them; mapping them is the pipeline's business.
+//! Readers verify the checksums of each format: the CRC-32 of `.npz` members and of `.gz`, and the checksums of `.zst` and of
+//! Parquet pages if the writer added them. If a source has a method `check`, call it before you rely on its data. Each error
+//! names the file, the line, row or offset, what was found, and the remedy. Ids are returned as the user wrote them; this
+//! crate does not map them.
 //!
-//! **Memory**: nothing is mapped, no file is held whole. A worker holds one block of input and its parsed edges.
-//! **Cost**: text is parsed at more than half a gigabyte a second and thread, arrays at the speed of memory.
+//! **Memory**: no file is mapped or held whole. A worker holds one block of input and its parsed edges. **Cost**: text is
+//! parsed at more than 0.5 GB/s per thread, arrays at memory bandwidth.
 
 #![forbid(unsafe_code)]
 

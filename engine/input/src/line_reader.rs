@@ -1,4 +1,4 @@
-//! Lines of a stream, one after another.
+//! Reads a stream line by line.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -9,10 +9,10 @@ use crate::{
     messages::long_line,
 };
 
-/// The longest line of an edge list, in bytes. Longer ones come from binary files and from files that never end a line.
+/// The longest line of an edge list, in bytes. Longer lines come from binary files and from files without line ends.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Lines of a stream with their offsets, for looking into a file before it is read in earnest.
+/// The lines of a stream with their offsets and numbers.
 pub(crate) struct Lines {
     reader: BufReader<StreamReader>,
     offset: u64,
@@ -28,7 +28,7 @@ impl Read for StreamReader {
     }
 }
 
-/// One line, without its end.
+/// One line, without its line end.
 pub(crate) struct Line {
     /// Offset of its first byte in the unpacked bytes.
     pub offset: u64,
@@ -53,7 +53,7 @@ impl Lines {
         self.offset
     }
 
-    /// The next line, or none at the end.
+    /// The next line. Returns none at the end.
     pub fn next_line(&mut self) -> Result<Option<Line>> {
         let mut bytes = Vec::new();
         let limit = self.line_bytes_max as u64 + 1;

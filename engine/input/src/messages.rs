@@ -1,14 +1,17 @@
-//! Messages that several readers give.
+//! Messages that several readers share.
+
+use grappa_io::size::ByteSize;
 
 /// The message about a line beyond `bytes_max`.
 pub(crate) fn long_line(bytes_max: usize) -> String {
     format!(
-        "this line is longer than {bytes_max} bytes, so these are no lines of text; if it is a binary file of edges, name \
-         its --format (npy, u32, u64 or parquet)"
+        "this line is longer than {}, so the file is not lines of text; if it is a binary file of edges, name its --format \
+         (npy, u32, u64 or parquet)",
+        ByteSize(bytes_max as u64)
     )
 }
 
-/// Bytes of the user's as a message can carry them: quoted, escaped and shortened.
+/// Bytes of user data for a message: quoted, escaped and shortened.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     const CHARS_MAX: usize = 60;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * CHARS_MAX)]);
@@ -24,7 +27,7 @@ pub(crate) fn wrong_rows(nodes: u64, rows: u64) -> String {
     format!(
         "expected {nodes} rows, one per node, found {rows}; {}",
         if rows > nodes {
-            "give --nodes if nodes without edges follow the last one with"
+            "give --nodes if there are more nodes than the edges show"
         } else {
             "the file belongs to another graph, or is incomplete"
         }

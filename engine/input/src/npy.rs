@@ -1,13 +1,13 @@
-//! NumPy's `.npy` container: the header, and how one element's bytes become a number.
+//! NumPy's `.npy` container: the header, and the types of elements.
 //!
-//! Written from the format's description (NEP 1; `numpy.lib.format`): magic, version, header length, a Python dictionary
-//! literal with `descr`, `fortran_order` and `shape`, then the elements. Little-endian, C-ordered arrays of plain
-//! numbers are read; everything else is refused with the line of Python that converts it.
+//! The format is described in NEP 1 and `numpy.lib.format`: magic bytes, version, header length, a Python dictionary literal
+//! with `descr`, `fortran_order` and `shape`, then the elements. This reader takes little-endian, C-ordered arrays of plain
+//! numbers. It refuses all others with the line of Python that converts them.
 
 use std::{path::Path, sync::Arc};
 
 use grappa_formats::features::SourceDtype;
-use grappa_io::{Error, Result};
+use grappa_io::{Error, Result, size::ByteSize};
 
 use crate::{
     extent::{Compression, Extent, ExtentReader},
@@ -17,7 +17,7 @@ use crate::{
 
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Headers are a few hundred bytes; a longer one is not a header.
+/// The longest header. Real headers have a few hundred bytes.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 
 /// Whether a file's name says that it is a `.npy` file.
@@ -25,7 +25,7 @@ pub(crate) fn has_extension(path: &Path) -> bool {
     path.extension().is_some_and(|other| other.eq_ignore_ascii_case("npy"))
 }
 
-/// What one element is.
+/// The type of an array's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElementType {
     /// One byte, 0 or 1.
@@ -55,7 +55,7 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// Bytes an element takes.
+    /// Bytes per element.
     pub fn bytes(self) -> usize {
         match self {
             Self::Bool | Self::I8 | Self::U8 => 1,
@@ -65,7 +65,7 @@ impl ElementType {
         }
     }
 
-    /// NumPy's name for it.
+    /// NumPy's name of the type.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -83,7 +83,7 @@ impl ElementType {
         }
     }
 
-    /// The same in the words of the store's feature codec, which converts it.
+    /// The type in the store's feature codec, which converts the elements.
     pub fn source_dtype(self) -> SourceDtype {
         match self {
             Self::Bool | Self::U8 => SourceDtype::U8,
@@ -106,11 +106,11 @@ impl ElementType {
     }
 }
 
-/// An array in a file: what its header says, checked against the bytes that are there.
+/// An array in a file. Its header was checked against the size of the file.
 #[derive(Debug, Clone)]
 pub(crate) struct NpyArray {
     pub extent: Extent,
-    /// Where the elements start in the unpacked bytes.
+    /// Start of the elements in the unpacked bytes.
     pub data_offset: u64,
     pub element: ElementType,
     pub shape: Vec<u64>,
@@ -146,14 +146,17 @@ impl NpyArray {
             version => {
                 return Err(fail(
                     6,
-                    format!("version {version} of the .npy format is not known; versions 1 to 3 are"),
+                    format!("version {version} of the .npy format is unknown; this program reads versions 1 to 3"),
                 ));
             }
         };
         if header_bytes > HEADER_BYTES_MAX {
             return Err(fail(
                 8,
-                format!("a .npy header of {header_bytes} bytes is not plausible; the file is damaged"),
+                format!(
+                    "the .npy header claims {}, which is not plausible; the file is damaged",
+                    ByteSize(header_bytes.into())
+                ),
             ));
         }
         let mut header = vec![0; header_bytes as usize];
@@ -164,7 +167,7 @@ impl NpyArray {
         if header.fortran_order && header.shape.len() > 1 {
             return Err(fail(
                 header_offset,
-                "the array is in Fortran (column) order; rows are wanted: numpy.save(path, numpy.ascontiguousarray(a))"
+                "the array is in Fortran (column-major) order; save it in C order: numpy.save(path, numpy.ascontiguousarray(a))"
                     .to_owned(),
             ));
         }
@@ -209,7 +212,7 @@ impl NpyArray {
         ExtentReader::new(self.extent.clone())
     }
 
-    /// Where the element is in the unpacked bytes.
+    /// Offset of an element in the unpacked bytes.
     pub fn offset_of(&self, element: u64) -> u64 {
         self.data_offset + element * self.element.bytes() as u64
     }
@@ -233,7 +236,7 @@ fn shape_shown(shape: &[u64]) -> String {
     }
 }
 
-/// Which element type a `descr` such as `<i8` names, or why it is refused.
+/// The element type that a `descr` such as `<i8` names, or why it is refused.
 fn element_type(descr: &str) -> Parsed<ElementType> {
     let (order, kind) = match descr.as_bytes() {
         [order @ (b'<' | b'>' | b'=' | b'|'), ..] => (*order, &descr[1..]),
@@ -268,16 +271,16 @@ fn element_type(descr: &str) -> Parsed<ElementType> {
     };
     if order == b'>' && element.bytes() > 1 {
         return Err(format!(
-            "the array is big-endian (dtype '{descr}'); little-endian is wanted: numpy.save(path, a.astype('<{kind}'))"
+            "the array is big-endian (dtype '{descr}'); save it as little-endian: numpy.save(path, a.astype('<{kind}'))"
         ));
     }
     Ok(element)
 }
 
-/// What came of a piece of a header, or what is wrong with it.
+/// A parsed piece of a header, or what is wrong with it.
 type Parsed<T> = std::result::Result<T, String>;
 
-/// The three entries of a header's dictionary.
+/// The entries of a header's dictionary.
 struct Header {
     descr: String,
     fortran_order: bool,
@@ -285,7 +288,7 @@ struct Header {
 }
 
 impl Header {
-    /// Parses the dictionary literal, as far as NumPy and its imitators write it.
+    /// Parses the dictionary literal in the forms that NumPy and compatible programs write.
     fn parse(bytes: &[u8]) -> Parsed<Self> {
         let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
         let mut literal = Literal { rest: text };
@@ -313,7 +316,7 @@ impl Header {
     }
 }
 
-/// What is left to parse of a Python literal.
+/// The unparsed rest of a Python literal.
 struct Literal<'a> {
     rest: &'a str,
 }
@@ -349,7 +352,7 @@ impl<'a> Literal<'a> {
         Err(format!("expected a string, found {}", shown(self.rest.as_bytes())))
     }
 
-    /// A string, or for an array of records the list that describes them.
+    /// Parses the type: a string. Arrays of records have a list, which is refused.
     fn descr(&mut self) -> Parsed<&'a str> {
         if self.rest.trim_start().starts_with('[') {
             return Err("the array has named fields; save each as an array of its own".to_owned());

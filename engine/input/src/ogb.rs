@@ -1,15 +1,15 @@
-//! Folders of the Open Graph Benchmark's node property prediction datasets, as they are unpacked (Hu et al., "Open Graph
-//! Benchmark: Datasets for Machine Learning on Graphs", NeurIPS 2020).
+//! Unpacked folders of the node property prediction datasets of the Open Graph Benchmark (Hu et al., "Open Graph Benchmark:
+//! Datasets for Machine Learning on Graphs", NeurIPS 2020).
 //!
 //! ```text
-//! raw/edge.csv.gz            "source,target" a line           raw/data.npz        edge_index [2, E], node_feat [N, D],
+//! raw/edge.csv.gz            "source,target" per line         raw/data.npz        edge_index [2, E], node_feat [N, D],
 //! raw/num-node-list.csv.gz   N                                                    num_nodes_list [1]
-//! raw/node-feat.csv.gz       D numbers a line             or  raw/node-label.npz  node_label [N, 1], NaN: none
-//! raw/node-label.csv.gz      one class, or K zeros and ones
-//! split/NAME/{train,valid,test}.csv.gz     one node a line
+//! raw/node-feat.csv.gz       D numbers per line           or  raw/node-label.npz  node_label [N, 1], NaN: no label
+//! raw/node-label.csv.gz      one class, or K zeros and ones, per line
+//! split/NAME/{train,valid,test}.csv.gz     one node per line
 //! ```
 //!
-//! OGB's own loader doubles edges where a dataset's `add_inverse_edge` says so; here that is `--undirected`.
+//! OGB's loader adds the reverse of each edge if the dataset sets `add_inverse_edge`. Grappa has `--undirected` for that.
 
 use std::{
     fs,
@@ -27,22 +27,22 @@ use crate::{
     zip::Npz,
 };
 
-/// Which files of a folder are what. Each is opened like any other: archives know which of their arrays is meant.
+/// The files of a dataset. Each is opened like any other file: the readers of archives find their arrays by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OgbLayout {
     /// For [`EdgeSource`](super::EdgeSource).
     pub edges: Vec<PathBuf>,
-    /// Number of nodes, which may exceed the largest id in an edge.
+    /// Number of nodes. It may exceed the largest id in an edge.
     pub nodes: Option<u64>,
     /// For [`MatrixSource`](super::MatrixSource).
     pub features: Option<PathBuf>,
     /// For [`LabelSource`](super::LabelSource).
     pub labels: Option<PathBuf>,
-    /// For [`SplitSource`](super::SplitSource), like the next two.
+    /// Training nodes, for [`SplitSource`](super::SplitSource).
     pub train: Option<PathBuf>,
-    /// Validation.
+    /// Validation nodes.
     pub valid: Option<PathBuf>,
-    /// Test.
+    /// Test nodes.
     pub test: Option<PathBuf>,
 }
 
@@ -67,11 +67,11 @@ pub fn discover(folder: &Path) -> Result<OgbLayout> {
     }
     let Some(edges) = text_file(&raw, "edge") else {
         let what = if text_file(&raw, "triplet-type-list").is_some() || raw.join("relations").is_dir() {
-            "this dataset has several types of nodes and edges, which are not read; save one type of edges as .npy and \
-             use --edges"
+            "this dataset has several types of nodes and edges, which Grappa does not read; save one type of edges as \
+             .npy and use --edges"
         } else {
-            "expected raw/edge.csv.gz or raw/data.npz in this folder, as a node property prediction dataset of the Open \
-             Graph Benchmark has when it is unpacked; other files are named with --edges"
+            "expected raw/edge.csv.gz or raw/data.npz in this folder, as in an unpacked node property prediction dataset \
+             of the Open Graph Benchmark; name other files with --edges"
         };
         return Err(Error::input(folder, Position::Whole, what));
     };
@@ -87,7 +87,7 @@ pub fn discover(folder: &Path) -> Result<OgbLayout> {
     })
 }
 
-/// `NAME.csv.gz`, or unpacked.
+/// The file `NAME.csv.gz` or `NAME.csv`, if it exists.
 fn text_file(folder: &Path, name: &str) -> Option<PathBuf> {
     ["csv.gz", "csv"]
         .map(|extension| folder.join(format!("{name}.{extension}")))
@@ -95,7 +95,7 @@ fn text_file(folder: &Path, name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The three lists of the only split there is.
+/// The three lists of the dataset's only split.
 fn splits(folder: &Path) -> Result<[Option<PathBuf>; 3]> {
     if !folder.is_dir() {
         return Ok([None, None, None]);
@@ -121,8 +121,8 @@ fn splits(folder: &Path) -> Result<[Option<PathBuf>; 3]> {
                 folder,
                 Position::Whole,
                 format!(
-                    "there are several splits ({}); leave one here, or name its files with --train, --val and --test \
-                     and the others with --edges",
+                    "there are several splits ({}); leave one in this folder, or name the files with --edges, --train, \
+                     --val and --test",
                     names.join(", ")
                 ),
             ))
@@ -175,6 +175,7 @@ fn several_graphs(path: &Path) -> Error {
     Error::input(
         path,
         Position::Whole,
-        "expected the number of nodes of one graph; a dataset of several graphs (graph property prediction) is not read",
+        "expected the number of nodes of one graph; Grappa does not read datasets of several graphs (graph property \
+         prediction)",
     )
 }

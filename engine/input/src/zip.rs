@@ -1,8 +1,11 @@
 //! The members of a `.npz` archive, which is a zip file of `.npy` files.
 //!
-//! Opening reads the central directory only, so it costs the same for an archive of a hundred gigabytes. Stored members
-//! are read in place by many threads, deflated ones are unpacked front to back. Either way a [`MemberCrc`] sees every
-//! byte, and a member whose bytes do not have the CRC-32 that the directory promises is an error.
+//! Opening reads only the central directory, so its cost does not depend on the size of the archive. Many threads read a
+//! stored member in place; a deflated member is unpacked front to back. In both cases a [`MemberCrc`] sees every byte, and
+//! a member without the CRC-32 that the directory records is an error.
+//!
+//! The `zip` crate reads the directory. It is not used to read members, because it reads a member only front to back with
+//! one thread.
 
 use std::{
     fs::File,
@@ -28,7 +31,7 @@ pub(crate) const MAGIC: &[u8] = b"PK\x03\x04";
 /// An open archive of arrays.
 pub(crate) struct Npz {
     file: Arc<InputFile>,
-    /// Locked while a member's local header is read.
+    /// Locked while it reads a member's local header.
     archive: Mutex<ZipArchive<BufReader<File>>>,
     /// Names of the arrays, without `.npy`, in the order of the directory.
     names: Vec<String>,
@@ -37,7 +40,7 @@ pub(crate) struct Npz {
 impl Npz {
     pub fn open(file: &Arc<InputFile>) -> Result<Self> {
         let reader = BufReader::new(file.try_clone()?);
-        // Looking for an archive that starts later would read all of the file.
+        // The search for an archive that starts later in the file would read the whole file.
         let config = Config {
             archive_offset: ArchiveOffset::Known(0),
         };
@@ -58,7 +61,7 @@ impl Npz {
         self.names.iter().any(|other| other == name)
     }
 
-    /// The first of these arrays that is there; else the only array, if there is but one.
+    /// The first of these arrays that exists, else the only array.
     pub fn first_of(&self, names: &[&str], what: &str) -> Result<NpyArray> {
         let name = names.iter().copied().find(|name| self.contains(name));
         match (name, &self.names[..]) {
@@ -77,13 +80,13 @@ impl Npz {
         Error::input(self.file.path(), Position::Whole, what)
     }
 
-    /// The array `name`, which must be there.
+    /// The array `name`. Fails if it does not exist.
     pub fn array(&self, name: &str) -> Result<NpyArray> {
         let (extent, bytes) = self.extent(name)?;
         NpyArray::in_extent(extent, bytes)
     }
 
-    /// Where a member is, and how many bytes it unpacks to.
+    /// The place of a member, and its unpacked size in bytes.
     pub fn extent(&self, name: &str) -> Result<(Extent, u64)> {
         let Some(index) = self.names.iter().position(|other| other == name) else {
             return Err(self.error(&format!(
@@ -118,10 +121,12 @@ impl Npz {
             return refused("encrypted".to_owned());
         }
         if ![CompressionMethod::STORE, CompressionMethod::DEFLATE].contains(&method) {
-            return refused(format!("packed by method {method:?}, which is not read"));
+            return refused(format!(
+                "packed with method {method:?}, which this program does not read"
+            ));
         }
         let end = start.and_then(|start| start.checked_add(packed));
-        // Deflate packs 1032 to 1 at best; what claims more would only have us reserve memory for nothing.
+        // Deflate compresses 1032 to 1 at best. A larger claim is false, and would reserve memory for nothing.
         let plausible = match extent.compression {
             Compression::None => bytes == packed,
             _ => bytes / 1032 <= packed,
@@ -129,7 +134,7 @@ impl Npz {
         if end.is_none_or(|end| end > self.file.bytes()) || !plausible {
             return Err(damaged(
                 &self.file,
-                format!("the size of its member {name} cannot be right"),
+                format!("the size of its member {name} is impossible"),
             ));
         }
         drop(member);

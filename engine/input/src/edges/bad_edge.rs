@@ -4,19 +4,19 @@ use grappa_formats::dictionary::KEY_BYTES_MAX;
 
 use crate::messages::shown;
 
-/// Below which ids must be, and who says so.
+/// The upper bound of integer ids, and its origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdLimit {
     /// Dense ids: below 2^40.
     Dense,
     /// `--nodes`: dense ids below this.
     Nodes(u64),
-    /// Sparse ids: anything in 64 bits but the last number.
+    /// Sparse ids: any 64-bit number but the largest.
     Sparse,
 }
 
 impl IdLimit {
-    /// The least id that is too large.
+    /// The smallest id that is too large.
     pub fn exclusive(self) -> u64 {
         match self {
             Self::Dense => grappa_formats::NODES_MAX,
@@ -26,19 +26,19 @@ impl IdLimit {
     }
 }
 
-/// Why a line or row is no edge.
+/// Why a line or row is not an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadEdge {
-    /// Not as many columns as the first line.
+    /// The number of columns differs from the first line's.
     Columns {
-        /// As in the first line.
+        /// Columns of the first line.
         expected: usize,
-        /// In this one.
+        /// Columns of this line.
         found: usize,
     },
-    /// An id without a character.
+    /// An id of no characters.
     EmptyId,
-    /// An id of more bytes than a dictionary takes.
+    /// An id longer than a dictionary accepts.
     LongId,
     /// An id that is not an integer.
     NotInteger,
@@ -52,7 +52,7 @@ pub enum BadEdge {
     Weight,
     /// A weight that is NaN or infinite.
     WeightNotFinite,
-    /// A quoted field that does not end, or has something after its end.
+    /// A quoted field that does not end, or is followed by other text than a separator.
     Quote,
     /// A NUL byte.
     Nul,
@@ -63,7 +63,7 @@ pub enum BadEdge {
 }
 
 impl BadEdge {
-    /// What is wrong in one sentence, without the line and the remedy.
+    /// The fault in one clause, without the line and the remedy.
     pub fn reason(self) -> String {
         match self {
             Self::Columns { expected, found } => {
@@ -93,17 +93,19 @@ impl BadEdge {
         }
     }
 
-    /// What the user can do about it, besides mending the line or skipping it.
+    /// The remedy besides fixing the line or skipping it.
     fn remedy(self) -> &'static str {
         match self {
-            Self::NotInteger => "names need --ids string, a header line needs --format csv; else ",
-            Self::Negative => "arbitrary keys need --ids string; else ",
-            Self::TooLarge(IdLimit::Dense) => "large scattered ids need --ids sparse; else ",
+            Self::NotInteger => "names need --ids string, a header line needs --format csv; otherwise ",
+            Self::Negative => "arbitrary keys need --ids string; otherwise ",
+            Self::TooLarge(IdLimit::Dense) => "large scattered ids need --ids sparse; otherwise ",
             Self::TooLarge(IdLimit::Nodes(_)) => {
-                "raise or omit --nodes (without it, features and labels have a row for each node there is), or "
+                "raise or omit --nodes (without it, the number of feature or label rows gives the number of nodes), or "
             }
-            Self::TooLarge(IdLimit::Sparse) => "arbitrary keys need --ids string; else ",
-            Self::Nul => "a binary file needs --format (npy, u32, u64 or parquet), UTF-16 must become UTF-8; else ",
+            Self::TooLarge(IdLimit::Sparse) => "arbitrary keys need --ids string; otherwise ",
+            Self::Nul => {
+                "a binary file needs --format (npy, u32, u64 or parquet), UTF-16 must become UTF-8; otherwise "
+            }
             Self::NotUtf8 => "convert the file (iconv -t utf-8), or ",
             Self::Columns { .. }
             | Self::EmptyId
@@ -119,7 +121,7 @@ impl BadEdge {
     /// The whole message about `line`.
     pub(super) fn message(self, line: &[u8]) -> String {
         format!(
-            "{}: {}; {}mend it or leave it out with --on-bad-line skip",
+            "{}: {}; {}fix it, or leave it out with --on-bad-line skip",
             self.reason(),
             shown(line),
             self.remedy()

@@ -1,20 +1,19 @@
-//! What parsing a block yields. Batches are cleared and filled again, block after block, so that their memory is
-//! allocated once.
+//! Parsed edges of one block. A worker clears and refills its batch block after block, so its memory is allocated once.
 
 use grappa_io::Position;
 
 use super::BadEdge;
 
-/// Edges with integer ids, in external ids and file order: edge `k` goes from `sources[k]` to `targets[k]`.
+/// Edges with integer ids, as written in the file and in file order: edge `k` goes from `sources[k]` to `targets[k]`.
 #[derive(Debug, Default)]
 pub struct EdgeBatch {
     /// First column.
     pub sources: Vec<u64>,
     /// Second column.
     pub targets: Vec<u64>,
-    /// Parallel to the edges, finite; empty if the source is not weighted.
+    /// One finite weight per edge; empty if the source is not weighted.
     pub weights: Vec<f32>,
-    /// What was left out under [`OnBadLine::Skip`](super::OnBadLine::Skip).
+    /// Lines left out under [`OnBadLine::Skip`](super::OnBadLine::Skip).
     pub rejected: Vec<Reject>,
 }
 
@@ -27,7 +26,7 @@ impl EdgeBatch {
     }
 
     pub(super) fn reserve(&mut self, edges: usize, weighted: bool) {
-        // Exactly: a batch that doubles its way up would hold twice its edges, and budgets count on less.
+        // Exactly: a vector that grows by doubling may hold twice its edges, and memory budgets count on less.
         self.sources.reserve_exact(edges);
         self.targets.reserve_exact(edges);
         if weighted {
@@ -36,16 +35,16 @@ impl EdgeBatch {
     }
 }
 
-/// Edges whose ids are strings.
+/// Edges with string ids.
 #[derive(Debug, Default)]
 pub struct TextBatch {
     /// First column.
     pub sources: Keys,
     /// Second column.
     pub targets: Keys,
-    /// Parallel to the edges, finite; empty if the source is not weighted.
+    /// One finite weight per edge; empty if the source is not weighted.
     pub weights: Vec<f32>,
-    /// What was left out under [`OnBadLine::Skip`](super::OnBadLine::Skip).
+    /// Lines left out under [`OnBadLine::Skip`](super::OnBadLine::Skip).
     pub rejected: Vec<Reject>,
 }
 
@@ -58,27 +57,27 @@ impl TextBatch {
     }
 }
 
-/// Byte strings one after another, valid UTF-8 and not empty.
+/// A list of strings in one buffer. Each is valid UTF-8 and not empty.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Keys {
-    /// All keys' bytes.
+    /// The bytes of all keys.
     pub bytes: Vec<u8>,
-    /// Where each key ends in `bytes`; it starts where the one before ends.
+    /// The end of each key in `bytes`. A key starts where the one before it ends.
     pub ends: Vec<usize>,
 }
 
 impl Keys {
-    /// How many there are.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Key number `index`, which must be below `len()`.
+    /// The key at `index`, which must be below `len()`.
     pub fn get(&self, index: usize) -> &[u8] {
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         &self.bytes[start..self.ends[index]]
@@ -102,19 +101,19 @@ impl Keys {
     }
 }
 
-/// A line or row that is no edge.
+/// A line or row that is not an edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject {
-    /// The line of a text file, the row of an array or table.
+    /// The line of a text file, or the row of an array or table.
     pub position: Position,
     /// What is wrong with it.
     pub reason: BadEdge,
-    /// The line without its end, or the row written as a line; what is not UTF-8 is replaced, and it is cut after
-    /// [`REJECT_BYTES_MAX`] bytes.
+    /// The line without its line end, or the row written as a line. Bytes that are not UTF-8 are replaced, and the text is
+    /// cut after [`REJECT_BYTES_MAX`] bytes.
     pub text: Box<str>,
 }
 
-/// More of a rejected line is not kept, so that a file of nothing but bad lines stays within the memory budget.
+/// The bytes kept of a rejected line. The limit keeps a file of only bad lines within the memory budget.
 pub const REJECT_BYTES_MAX: usize = 1024;
 
 impl Reject {

@@ -1,4 +1,4 @@
-//! A block of a source, read and then parsed.
+//! One block of input: its bytes, and parsing them into edges.
 
 use std::sync::PoisonError;
 
@@ -8,10 +8,10 @@ use super::{
     BadEdge, BlockId, EdgeBatch, EdgeFile, EdgeSource, IdKind, OnBadLine, Reject, TextBatch,
     content::Content,
     layout::TextLayout,
-    parse::{Lines, parse_edges, parse_keys},
+    parse::{BlockLines, parse_edges, parse_keys},
 };
 
-/// A block's bytes, read and not yet parsed. Dropping it gives its buffer to the next.
+/// The bytes of a block, read and not yet parsed. When it is dropped, the next block reuses its buffer.
 pub struct RawBlock<'a> {
     pub(super) source: &'a EdgeSource,
     pub(super) file: &'a EdgeFile,
@@ -22,15 +22,16 @@ pub struct RawBlock<'a> {
 }
 
 pub(super) enum Payload {
-    /// Whole lines in `buffer[start..end]`, the first of them at `offset` of the (unpacked) file.
+    /// Whole lines in `buffer[start..end]`. The first one starts at `offset` in the unpacked file.
     Lines {
         start: usize,
         end: usize,
         offset: u64,
-        /// Its number from 1, where that is known without counting.
+        /// Number of the first line, from 1, where it is known without counting.
         first_line: Option<u64>,
     },
-    /// What [`Table::read`](super::table::Table::read) left in the buffer; nothing for Parquet, which is read as it is parsed.
+    /// The output of [`Table::read`](super::table::Table::read), or nothing for Parquet, whose pages are read while they
+    /// are parsed.
     Rows,
 }
 
@@ -45,20 +46,20 @@ impl Drop for RawBlock<'_> {
 }
 
 impl RawBlock<'_> {
-    /// Its place in the input.
+    /// The place of the block in the input.
     pub fn id(&self) -> BlockId {
         self.id
     }
 
-    /// Bytes of the input file it took, and those of skipped blocks before it: for progress.
+    /// Input bytes of this block and of skipped blocks before it, for progress reports.
     pub fn input_bytes(&self) -> u64 {
         self.input_bytes
     }
 
-    /// That what is read now differs from what was read before.
+    /// The error that the input differs from an earlier pass over it.
     pub fn changed(&self) -> Error {
         let what =
-            "there are ids that were not there when the file was read first: something is changing it; start again";
+            "found ids that were not there in the first pass over this file: something is changing it; start again";
         Error::input(self.file.file.path(), Position::Whole, what)
     }
 
@@ -89,7 +90,7 @@ impl RawBlock<'_> {
             (_, &Payload::Lines { start, end, .. }) => {
                 let mut lines = LineCounter::new(start);
                 parse_edges(
-                    Lines::new(&self.buffer, start, end),
+                    BlockLines::new(&self.buffer, start, end),
                     self.source.weighted,
                     limit,
                     into,
@@ -146,7 +147,7 @@ impl RawBlock<'_> {
     ) -> Result<()> {
         let mut lines = LineCounter::new(start);
         parse_keys(
-            Lines::new(&self.buffer, start, end),
+            BlockLines::new(&self.buffer, start, end),
             self.source.weighted,
             layout.separator,
             into,
@@ -178,7 +179,7 @@ impl RawBlock<'_> {
         }
     }
 
-    /// The number of the line at `at` in the buffer. Later lines must be asked for later.
+    /// The number of the line at `at` in the buffer. Calls with one counter must have rising `at`.
     fn line(&self, counter: &mut LineCounter, at: usize) -> Result<Position> {
         let &Payload::Lines { offset, first_line, .. } = &self.payload else {
             unreachable!("rows have no line numbers")
@@ -196,10 +197,10 @@ impl RawBlock<'_> {
     }
 }
 
-/// Counts the lines of a block on the way from one bad line to the next. Nothing is counted until there is one.
+/// Counts the lines of a block between bad lines. Counting starts at the first bad line, so good blocks pay nothing.
 struct LineCounter {
     at: usize,
-    /// The number of the line at `at`; 0 as long as that of the block's first line is not known.
+    /// The number of the line at `at`; 0 until the number of the block's first line is known.
     line: u64,
 }
 

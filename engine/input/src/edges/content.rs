@@ -23,7 +23,7 @@ use crate::{
 };
 
 pub(super) enum Content {
-    /// No edges.
+    /// A file without edges.
     Nothing,
     Text {
         text: TextFile,
@@ -32,13 +32,13 @@ pub(super) enum Content {
     PackedText {
         layout: TextLayout,
         compression: Compression,
-        /// Opened when its turn comes, closed at its end.
+        /// Opened by the first worker that needs a block, closed at its end.
         stream: Mutex<Option<TextStream>>,
     },
     Table {
         table: Table,
         next: AtomicU64,
-        /// Held while reading a table that must be read front to back.
+        /// Held while a worker reads a table that must be read front to back.
         turn: Mutex<()>,
     },
     Parquet {
@@ -48,7 +48,7 @@ pub(super) enum Content {
 }
 
 impl Content {
-    /// What is in `file`.
+    /// Detects the format of `file` and opens it.
     pub fn open(file: &Arc<InputFile>, options: &EdgeSourceOptions) -> Result<Self> {
         let head = file.head(64 << 10)?;
         if head.is_empty() {
@@ -77,7 +77,7 @@ impl Content {
             });
         }
         let refuse = |what: &str| Err(Error::input(file.path(), Position::Whole, what));
-        // Raw pairs may begin with any bytes, so for them the name has to say it too.
+        // Raw pairs may start with the magic bytes of a compression by chance, so for them the name decides too.
         let raw = matches!(format, EdgeFormat::U32 | EdgeFormat::U64);
         if compression != Compression::None && (!raw || names_compression(file.path())) {
             return refuse("a compressed binary file cannot be read from several places at once; unpack it first");
@@ -136,7 +136,7 @@ impl Content {
     }
 }
 
-/// Tells a file's format from its first bytes, then its name.
+/// Detects a file's format from its first bytes, else from its name.
 fn format_of(path: &Path, head: &[u8], compression: Compression) -> Result<EdgeFormat> {
     if head.starts_with(npy::MAGIC) || head.starts_with(zip::MAGIC) {
         return Ok(EdgeFormat::Npy);
@@ -158,7 +158,7 @@ fn format_of(path: &Path, head: &[u8], compression: Compression) -> Result<EdgeF
             return Err(Error::input(
                 path,
                 Position::Offset(head.iter().position(|&byte| byte == 0).unwrap_or(0) as u64),
-                "a NUL byte: this is a binary file (name its --format: npy, u32, u64 or parquet) or text in UTF-16 \
+                "found a NUL byte: this is a binary file (name its --format: npy, u32, u64 or parquet) or text in UTF-16 \
                  (convert it: iconv -t utf-8)",
             ));
         }

@@ -1,4 +1,4 @@
-//! Edge weights in a file of their own.
+//! Edge weights in a separate file.
 
 use std::{path::Path, sync::Arc};
 
@@ -6,7 +6,7 @@ use grappa_io::Result;
 
 use crate::{extent::ExtentReader, file::InputFile, npy::NpyArray};
 
-/// Edge weights in a `.npy` array of their own.
+/// A `.npy` file with one weight per edge.
 #[derive(Clone)]
 pub(super) struct EdgeWeights {
     array: Arc<NpyArray>,
@@ -28,7 +28,7 @@ impl EdgeWeights {
         })
     }
 
-    /// Refuses weights that are not one per edge.
+    /// Fails unless there is one weight per edge.
     pub fn expect_rows(&self, edges: u64) -> Result<()> {
         if self.array.shape[0] == edges {
             return Ok(());
@@ -43,12 +43,12 @@ impl EdgeWeights {
         self.array.element.bytes()
     }
 
-    /// Fills `into` with the bytes of the weights from `first`.
+    /// Fills `into` with the bytes of the weights from number `first` on.
     pub fn read(&self, first: u64, into: &mut [u8]) -> Result<()> {
         self.reader.read_exact_at(into, self.array.offset_of(first))
     }
 
-    /// Replaces `into` by the weights in `bytes`.
+    /// Replaces the contents of `into` with the weights in `bytes`.
     pub fn convert(&self, bytes: &[u8], into: &mut Vec<f32>) {
         into.resize(bytes.len() / self.element_bytes(), 0.0);
         self.array.element.source_dtype().to_f32(bytes, into);

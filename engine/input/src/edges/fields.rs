@@ -1,6 +1,6 @@
-//! Fields of a line: numbers, string keys, weights.
+//! The fields of a line: integer ids, string ids, weights.
 //!
-//! This is the slow path, which knows why a line is bad.
+//! This is the slow path of parsing. It finds out why a line is bad.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,17 @@ use memchr::memchr;
 
 use super::{BadEdge, IdLimit, TextBatch};
 
-/// What came of a line or field, or why it is bad.
+/// A parsed line or field, or why it is bad.
 pub(super) type Checked<T> = std::result::Result<T, BadEdge>;
 
-/// Blanks at both ends removed.
+/// Removes blanks and tabs from both ends.
 pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
     let start = bytes.iter().position(|&b| !is_blank(b)).unwrap_or(bytes.len());
     let end = bytes.iter().rposition(|&b| !is_blank(b)).map_or(start, |last| last + 1);
     &bytes[start..end]
 }
 
-/// Whether a line holds nothing to parse. `line` is trimmed.
+/// Whether a trimmed line is empty or a comment.
 pub(crate) fn is_comment(line: &[u8]) -> bool {
     matches!(line.first(), None | Some(b'#' | b'%'))
 }
@@ -28,7 +28,7 @@ pub(super) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// The edge on a line, none on a blank or comment line.
+/// The edge on a line. None on a blank or comment line.
 pub(super) fn edge_of(line: &[u8], weighted: bool, limit: IdLimit) -> Checked<Option<(u64, u64, f32)>> {
     let line = trim(line);
     if is_comment(line) {
@@ -52,7 +52,7 @@ pub(super) fn edge_of(line: &[u8], weighted: bool, limit: IdLimit) -> Checked<Op
     )))
 }
 
-/// Parses one integer id, slowly.
+/// Parses one integer id.
 pub(crate) fn integer(field: &[u8], limit: IdLimit) -> Checked<u64> {
     let field = unquoted(field);
     if field.is_empty() {
@@ -70,7 +70,7 @@ pub(crate) fn integer(field: &[u8], limit: IdLimit) -> Checked<u64> {
     if field[0] == b'-' && field.len() > 1 && field[1..].iter().all(u8::is_ascii_digit) {
         return Err(BadEdge::Negative);
     }
-    // "nan" and "inf" parse too; as ids they are names.
+    // "nan" and "inf" parse as floats too. As ids they are names.
     if text.parse::<f64>().is_ok_and(f64::is_finite) {
         return Err(BadEdge::Decimal);
     }
@@ -101,7 +101,7 @@ pub(super) fn unquoted(field: &[u8]) -> &[u8] {
         .unwrap_or(field)
 }
 
-/// Fields separated by blanks, or a comma that may have blanks around it.
+/// Splits a line into fields at blanks, or at a comma that may have blanks around it.
 pub(super) struct NumberFields<'a> {
     pub rest: Option<&'a [u8]>,
 }
@@ -126,10 +126,10 @@ impl<'a> Iterator for NumberFields<'a> {
     }
 }
 
-/// What separates string keys. Unlike numbers, keys may contain what separates them elsewhere.
+/// The separator of string ids. Unlike numbers, string ids may contain the separators of other formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeySeparator {
-    /// A comma; a field may be in double quotes, with doubled quotes inside.
+    /// A comma. A field may be in double quotes, with quotes inside doubled.
     Comma,
     /// One tab.
     Tab,
@@ -138,7 +138,7 @@ pub(super) enum KeySeparator {
 }
 
 impl KeySeparator {
-    /// Splits a trimmed line into its fields, each trimmed and unquoted. At most four are split off: more is too many.
+    /// Splits a trimmed line into trimmed and unquoted fields. It stops after four, which is one more than an edge has.
     pub fn fields<'a>(self, line: &'a [u8]) -> Checked<Fields<'a>> {
         let mut fields = Fields {
             fields: [const { Cow::Borrowed(&[]) }; FIELDS_MAX],
@@ -148,7 +148,7 @@ impl KeySeparator {
         while let Some(text) = rest
             && fields.count < FIELDS_MAX
         {
-            // An empty column between two tabs is one, and not a wider gap.
+            // Two tabs in a row enclose an empty column; two blanks are one gap.
             let text = if self == Self::Tab { text } else { trim(text) };
             if self == Self::Comma && text.first() == Some(&b'"') {
                 let (field, after) = quoted(text)?;
@@ -180,10 +180,10 @@ impl KeySeparator {
     }
 }
 
-/// The most fields a line is split into: one more than an edge with a weight has.
+/// The most fields that a line is split into: one more than an edge with a weight has.
 const FIELDS_MAX: usize = 4;
 
-/// The fields of a line. They are no vector, because allocating one would take longer than splitting the line.
+/// The fields of a line. An array and not a vector, because allocating would take longer than splitting the line.
 pub(super) struct Fields<'a> {
     fields: [Cow<'a, [u8]>; FIELDS_MAX],
     count: usize,
@@ -204,7 +204,7 @@ impl<'a> std::ops::Deref for Fields<'a> {
     }
 }
 
-/// Takes the quoted field that `text` starts with; what follows it is trimmed on the left.
+/// Parses the quoted field at the start of `text`. Returns it and the rest, trimmed.
 fn quoted(text: &[u8]) -> Checked<(Cow<'_, [u8]>, &[u8])> {
     let mut field = Vec::new();
     let mut rest = &text[1..];
@@ -222,7 +222,7 @@ fn quoted(text: &[u8]) -> Checked<(Cow<'_, [u8]>, &[u8])> {
     }
 }
 
-/// `plain`: the line is known to be UTF-8 without NUL bytes.
+/// Parses a trimmed line with string ids and adds the edge. `plain`: the line is known to be UTF-8 without NUL bytes.
 pub(super) fn keys_of(
     line: &[u8],
     weighted: bool,

@@ -1,4 +1,4 @@
-//! The columns and separators of a text file, told from its first lines.
+//! Detects the columns, the separator and the header of a text file from its first lines.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use crate::{
     line_reader::{LINE_BYTES_MAX, Lines},
 };
 
-/// So many lines are looked at for one that shows the columns.
+/// The most lines to search for one that shows the columns.
 const SNIFFED_LINES_MAX: usize = 1000;
 
-/// What the first lines say about the others.
+/// The layout of a text file.
 #[derive(Debug, Clone)]
 pub(super) struct TextLayout {
-    /// Offset of the first line that is data: behind a byte order mark, comments and a header.
+    /// Offset of the first line with data, after a byte order mark, comments and a header.
     pub data_start: u64,
     pub weighted: bool,
     pub separator: KeySeparator,
 }
 
 impl TextLayout {
-    /// Reads as far as the first well-formed edge; none if there are only comments.
+    /// Reads up to the first well-formed edge. None if there are only comments.
     pub fn sniff(
         file: &Arc<InputFile>,
         compression: Compression,
@@ -80,14 +80,14 @@ impl TextLayout {
     }
 }
 
-/// What the first lines of a file say about the rest.
+/// The columns and the separator of a data line.
 struct Sniffed {
     /// 2, or 3 with a weight.
     columns: usize,
     separator: KeySeparator,
 }
 
-/// Tells columns and separator from a data line, or why it is bad under either number of columns.
+/// Detects columns and separator from a data line. An error says why it is bad with either number of columns.
 fn sniff(line: &[u8], csv: bool, strings: bool, limit: IdLimit) -> Checked<Sniffed> {
     let separator = if csv {
         KeySeparator::Comma
@@ -113,8 +113,8 @@ fn sniff(line: &[u8], csv: bool, strings: bool, limit: IdLimit) -> Checked<Sniff
     })
 }
 
-/// Whether `line` (trimmed, not a comment) is a header: in CSV no field is a number; anywhere the first two are names that
-/// columns of sources and targets go by.
+/// Whether `line` (trimmed, not a comment) is a header: its first two fields are known column names, or, in CSV, no field is
+/// a number.
 fn is_header(line: &[u8], csv: bool, strings: bool) -> bool {
     let fields: Vec<&[u8]> = NumberFields { rest: Some(line) }.collect();
     if fields.len() < 2 {
@@ -134,7 +134,7 @@ fn is_header(line: &[u8], csv: bool, strings: bool) -> bool {
         && fields.iter().take(2).all(|field| !field.is_empty())
 }
 
-/// What columns of sources are called, most telling first.
+/// Names for the column of sources, the most specific first.
 pub(super) const SOURCE_NAMES: [&str; 10] = [
     "source",
     "src",
@@ -148,7 +148,7 @@ pub(super) const SOURCE_NAMES: [&str; 10] = [
     "start",
 ];
 
-/// What columns of targets are called.
+/// Names for the column of targets.
 pub(super) const TARGET_NAMES: [&str; 11] = [
     "target",
     "dst",

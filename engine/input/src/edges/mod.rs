@@ -1,4 +1,10 @@
-//! Edge lists, cut into blocks that many threads read and parse at once.
+//! Edge lists. Files are cut into numbered blocks, which many threads read and parse at the same time.
+//!
+//! ```text
+//! EdgeSource ── next_block ──> RawBlock (bytes) ── parse ──> EdgeBatch (integer ids)
+//!     │                                         └─ parse_text > TextBatch (string ids)
+//!     └ Content of each file: TextFile, TextStream (compressed text), Table (arrays, raw pairs), ParquetFile
+//! ```
 
 mod bad_edge;
 mod batch;
@@ -39,8 +45,8 @@ use crate::file::InputFile;
 
 /// The edges of a list of files.
 ///
-/// Workers call [`next_block`](Self::next_block) and parse what they get, all at the same time. Plain files are read by
-/// each worker for itself; a compressed file is unpacked by one worker at a time while the others parse, and several
+/// All workers call [`next_block`](Self::next_block) and parse the blocks that they get, concurrently. Each worker reads
+/// its own blocks of plain files. One worker at a time unpacks a compressed file while the others parse; several
 /// compressed files are unpacked side by side.
 pub struct EdgeSource {
     files: Vec<EdgeFile>,
@@ -48,9 +54,9 @@ pub struct EdgeSource {
     weighted: bool,
     /// All files before this one are finished.
     front: AtomicUsize,
-    /// Input bytes of skipped blocks, which the next block reports with its own.
+    /// Input bytes of skipped blocks. The next block reports them with its own.
     skipped_bytes: AtomicU64,
-    /// Buffers of blocks that were parsed and dropped.
+    /// Buffers of dropped blocks, for reuse.
     buffers: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -60,7 +66,7 @@ struct EdgeFile {
     content: Content,
 }
 
-/// What a worker that came for a block of a file gets.
+/// The answer to a worker that asks a file for a block.
 enum NextBlock<'a> {
     Block(RawBlock<'a>),
     /// Another worker is unpacking the file.
@@ -70,7 +76,7 @@ enum NextBlock<'a> {
 }
 
 impl EdgeSource {
-    /// Opens all files, tells their formats, and checks their headers and sizes. Reads at most the first lines.
+    /// Opens all files, detects their formats, and checks headers and sizes. Reads at most the first lines of each.
     pub fn open(paths: &[PathBuf], options: EdgeSourceOptions) -> Result<Self> {
         assert!(options.block_bytes > 0, "a block needs at least one byte");
         if paths.is_empty() {
@@ -122,8 +128,8 @@ impl EdgeSource {
                 return Err(Error::input(
                     path,
                     Position::Whole,
-                    "--weights goes with .npy, u32, u64 and Parquet edges, whose rows are counted; in text, make the \
-                     weight a third column",
+                    "--weights needs .npy, u32, u64 or Parquet edges, whose rows are counted; in text, write the weight \
+                     as a third column",
                 ));
             }
             files.push(EdgeFile {
@@ -139,7 +145,7 @@ impl EdgeSource {
                 if paths.len() == 1 {
                     "there are no edges in this file"
                 } else {
-                    "there are no edges in this file, nor in any of the others"
+                    "there are no edges in this file or any of the others"
                 },
             ));
         };
@@ -167,7 +173,8 @@ impl EdgeSource {
         })
     }
 
-    /// Bytes of all files (of an archive, those of its edges) as they are on disk, compressed or not: what [`RawBlock::input_bytes`] adds up to.
+    /// Size of all files on disk, compressed or not; for an archive, only the member with the edges. The sum of
+    /// [`RawBlock::input_bytes`] over all blocks.
     pub fn total_bytes(&self) -> u64 {
         self.files
             .iter()
@@ -179,7 +186,7 @@ impl EdgeSource {
             .sum()
     }
 
-    /// How many rows there are, if that is known before reading: with every format but text.
+    /// Number of rows, where it is known before reading: in every format except text.
     pub fn edges_hint(&self) -> Option<u64> {
         self.files
             .iter()
@@ -201,7 +208,7 @@ impl EdgeSource {
         self.files[file as usize].file.path()
     }
 
-    /// Reads the next block that nobody has read and `skip` does not want left out; none when all are taken. Blocks
+    /// Reads the next block that no worker has taken and `skip` does not reject. Returns none when all are taken. Blocks
     /// come in no particular order.
     pub fn next_block(&self, skip: &dyn Fn(BlockId) -> bool) -> Result<Option<RawBlock<'_>>> {
         loop {
@@ -209,7 +216,7 @@ impl EdgeSource {
             for index in self.front.load(Ordering::Acquire)..self.files.len() {
                 let file = &self.files[index];
                 if file.finished.load(Ordering::Acquire) {
-                    // Harmless if another thread has moved it further meanwhile: it is where the search starts.
+                    // A failed exchange is harmless: another thread has moved the front, which is only where searches start.
                     let _ = self
                         .front
                         .compare_exchange(index, index + 1, Ordering::AcqRel, Ordering::Relaxed);
@@ -221,7 +228,7 @@ impl EdgeSource {
                     NextBlock::Finished => {}
                 }
             }
-            // Every file is finished, or others are unpacking those that are not: then wait for one of these.
+            // Every file is finished or being unpacked by another worker. Wait for the first of the latter.
             let Some(index) = busy else { return Ok(None) };
             if let NextBlock::Block(block) = self.take(index, skip, true)? {
                 return Ok(Some(block));
@@ -229,17 +236,17 @@ impl EdgeSource {
         }
     }
 
-    /// Fails unless the bytes of all archives have the CRCs that they should have. Bytes that were not read, as those of
-    /// skipped blocks, are read now. Nothing that was read may be believed before.
+    /// Fails unless the members of all archives have their CRC-32. It reads the bytes that nobody has read, such as those
+    /// of skipped blocks. Call it before you rely on any edge.
     pub fn check(&self) -> Result<()> {
         self.files.iter().try_for_each(|file| match &file.content {
             Content::Table { table, .. } => table.check(),
-            // Compressed text has checksums of its own, which are checked as it is unpacked; Parquet pages may have.
+            // The checksums of compressed text are verified as it is unpacked, those of Parquet pages as they are read.
             Content::Nothing | Content::Text { .. } | Content::PackedText { .. } | Content::Parquet { .. } => Ok(()),
         })
     }
 
-    /// Takes a block of this file, if need be after waiting for who is unpacking it.
+    /// Takes a block of this file. With `wait`, it waits for the worker that is unpacking the file.
     fn take(&self, index: usize, skip: &dyn Fn(BlockId) -> bool, wait: bool) -> Result<NextBlock<'_>> {
         fn lock<T>(mutex: &Mutex<T>, wait: bool) -> Option<MutexGuard<'_, T>> {
             match mutex.try_lock() {
@@ -275,7 +282,7 @@ impl EdgeSource {
                 drop(turn);
                 block
             }
-            // A worker reads its own pages while it parses them.
+            // A worker reads the pages of its block while it parses them.
             Content::Parquet { parquet, next } => self
                 .claim(index, next, parquet.blocks(), &|block| parquet.input_bytes(block), skip)
                 .map(|id| Ok(self.block(index, id, parquet.input_bytes(id.block)))),
@@ -283,7 +290,7 @@ impl EdgeSource {
         Ok(block.transpose()?.map_or(NextBlock::Finished, NextBlock::Block))
     }
 
-    /// Takes the next wanted block of a file whose blocks are known, and marks the file finished after its last.
+    /// Takes the next wanted block of a file whose number of blocks is known. Marks the file finished after its last block.
     fn claim(
         &self,
         index: usize,
@@ -293,7 +300,7 @@ impl EdgeSource {
         skip: &dyn Fn(BlockId) -> bool,
     ) -> Option<BlockId> {
         loop {
-            // Beyond the last block the counter grows by a few at most: once finished is set nobody comes here.
+            // The counter passes the last block by at most one per worker: once finished is set, no worker comes here.
             let block = next.fetch_add(1, Ordering::Relaxed);
             if block >= blocks {
                 self.files[index].finished.store(true, Ordering::Release);
@@ -329,7 +336,7 @@ impl EdgeSource {
         Ok(block)
     }
 
-    /// Unpacks the next wanted block; none at the end of the file.
+    /// Unpacks the next wanted block. Returns none at the end of the file.
     fn read_packed(
         &self,
         index: usize,
@@ -387,7 +394,7 @@ impl EdgeSource {
         Ok(None)
     }
 
-    /// A block with a buffer, and nothing in it yet.
+    /// A block with an empty buffer.
     fn block(&self, index: usize, id: BlockId, input_bytes: u64) -> RawBlock<'_> {
         let buffer = self
             .buffers

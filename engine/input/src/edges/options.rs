@@ -4,62 +4,63 @@ use std::{fmt, path::PathBuf};
 
 use super::IdLimit;
 
-/// How the edges are written.
+/// The format of edge files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EdgeFormat {
-    /// Told from each file's first bytes and name.
+    /// Detected from each file's first bytes and name.
     #[default]
     Auto,
-    /// Text, columns separated by blanks, tabs or a comma.
+    /// Text with columns separated by blanks, tabs or a comma.
     Tsv,
-    /// As [`Tsv`](Self::Tsv), but the first line may be a header, and string keys are separated by commas and may be quoted.
+    /// Like [`Tsv`](Self::Tsv), but the first line may be a header, and string ids are separated by commas and may be
+    /// quoted.
     Csv,
-    /// NumPy array [E, 2] or [2, E] of 32- or 64-bit integers. [2, 2] is read as [E, 2]. In a `.npz` archive, the array
-    /// `edge_index`, `edges` or `edge_list`, or the only one.
+    /// NumPy array of 32- or 64-bit integers with shape [E, 2] or [2, E]. Shape [2, 2] is read as [E, 2]. In a `.npz`
+    /// archive: the array `edge_index`, `edges` or `edge_list`, or the only array.
     Npy,
     /// Pairs of little-endian 32-bit integers.
     U32,
     /// Pairs of little-endian 64-bit integers.
     U64,
-    /// Apache Parquet: the first two columns, or those named like `src` and `dst`.
+    /// Apache Parquet: the columns with names such as `src` and `dst`, else the first two of a fitting type.
     Parquet,
 }
 
-/// What node ids are.
+/// The kind of node ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IdKind {
-    /// Integers from 0.
+    /// Integers, 0 or more.
     #[default]
     Integer,
     /// Any UTF-8 text.
     String,
 }
 
-/// What to do about lines that are no edges.
+/// The reaction to lines and rows that are not edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnBadLine {
-    /// The first one is an error.
+    /// The first bad line is an error.
     #[default]
     Fail,
-    /// They are left out and listed in [`EdgeBatch::rejected`].
+    /// Bad lines are left out and listed in [`EdgeBatch::rejected`](super::EdgeBatch::rejected).
     Skip,
 }
 
 /// How to read edges.
 #[derive(Debug, Clone)]
 pub struct EdgeSourceOptions {
-    /// How the edges are written.
+    /// The format of the files.
     pub format: EdgeFormat,
-    /// What node ids are.
+    /// The kind of node ids.
     pub ids: IdKind,
-    /// Below which integer ids must be.
+    /// The upper bound of integer ids.
     pub id_limit: IdLimit,
-    /// A `.npy` array of one number per edge, parallel to the edges of all files; these must be binary.
+    /// A `.npy` file with one weight per edge, in the order of the edges of all files. The edge files must be binary.
     pub weights: Option<PathBuf>,
-    /// What to do about lines that are no edges.
+    /// The reaction to lines and rows that are not edges.
     pub on_bad_line: OnBadLine,
-    /// How many bytes of input make a block; compressed text is cut after unpacking. A worker holds one block and its
-    /// parsed edges: `block_bytes`, and 16 bytes (20 with a weight) per edge.
+    /// Input bytes per block; compressed text is cut after unpacking. A worker holds one block and its parsed edges:
+    /// `block_bytes`, plus 16 bytes per edge (20 with a weight).
     pub block_bytes: usize,
 }
 
@@ -76,12 +77,12 @@ impl Default for EdgeSourceOptions {
     }
 }
 
-/// A block's place in the input. The same files and options give the same blocks every time.
+/// The place of a block in the input. The same files and options always give the same blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId {
-    /// Which of the files.
+    /// Index of the file.
     pub file: u32,
-    /// Which block of that file, from 0.
+    /// Index of the block in that file.
     pub block: u64,
 }
 

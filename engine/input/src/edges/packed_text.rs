@@ -13,12 +13,12 @@ use crate::{
     messages::long_line,
 };
 
-/// A compressed text file, being unpacked.
+/// A compressed text file while it is unpacked.
 pub(super) struct TextStream {
     stream: Stream,
     file: Arc<InputFile>,
     block_bytes: usize,
-    /// Unpacked and not yet handed out: the beginning of the next block.
+    /// Unpacked bytes that belong to the next block.
     pending: Vec<u8>,
     next: u64,
     offset: u64,
@@ -26,7 +26,7 @@ pub(super) struct TextStream {
     reported_bytes: u64,
 }
 
-/// Which lines a block of a stream holds, from the start of its buffer.
+/// The lines of a block, which start at the start of its buffer.
 pub(super) struct StreamLines {
     pub block: u64,
     pub end: usize,
@@ -68,9 +68,10 @@ impl TextStream {
         })
     }
 
-    /// Unpacks the next block into `buffer`, ends its last line if the file does not, and pads; none at the end.
+    /// Unpacks the next block into `buffer`. Adds a line end if the file lacks the last one, and padding. Returns none at the
+    /// end of the file.
     pub fn next_block(&mut self, buffer: &mut Vec<u8>) -> Result<Option<StreamLines>> {
-        // Where the block's last line may end.
+        // The block ends with the first line end at or after `wanted - 1`.
         let wanted = self.block_bytes.max(1);
         let step = STEP_BYTES.min(wanted.max(16));
         let mut length = self.pending.len();

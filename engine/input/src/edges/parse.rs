@@ -1,18 +1,18 @@
-//! Lines of text into edges, at more than half a gigabyte a second and thread.
+//! Parses lines of text into edges, at more than 0.5 GB/s per thread.
 //!
-//! A line is `source target` or `source target weight`, separated by blanks, tabs or one comma; `#` and `%` begin a
-//! comment line; a line ends in LF or CRLF. Nearly every line of nearly every file is digits, a separator, digits, a
-//! line end, so that is what the fast path takes, eight digits at a time:
+//! A line is `source target` or `source target weight`, separated by blanks, tabs or one comma. `#` and `%` start a
+//! comment line. A line ends in LF or CRLF. Nearly every line is digits, a separator, digits and a line end. The fast
+//! path takes such lines, eight digits at a time:
 //!
 //! ```text
 //! word   = the next eight bytes, first byte lowest
-//! digits = how many of them, from the first, are '0'..='9'      (one add, two masks, count trailing zeros)
-//! number = those digits shifted to the top, so that what is missing reads as leading zeros;
-//!          then pairs, fours and eights are combined by three multiplications
+//! digits = the number of leading bytes in '0'..='9'      (one add, two masks, count trailing zeros)
+//! number = these digits shifted to the top, so that missing digits read as leading zeros;
+//!          then three multiplications combine pairs, fours and eights
 //! ```
 //!
-//! Whatever does not fit goes to the slow path, which takes the line apart field by field and knows why it is bad. A
-//! bad line costs nothing until there is one.
+//! All other lines go to the slow path ([`fields`](super::fields)), which splits the line into fields and finds out why it
+//! is bad. Line numbers are counted only once there is a bad line.
 
 use grappa_io::Result;
 use memchr::memchr;
@@ -23,24 +23,24 @@ use super::{
 };
 use crate::{line_reader::LINE_BYTES_MAX, messages::long_line};
 
-/// So many readable bytes follow the last line of a block, so that words can be loaded without looking where it ends.
+/// Readable bytes after the last line of a block. They let the parser load whole words without a check for the end.
 pub(super) const PADDING: usize = 32;
 
-/// Hears of bad lines: the line's offset in the block's bytes, its text, and what is wrong. An error ends the block.
+/// Called for each bad line with its offset in the block's bytes, its text, and its fault. An error ends the block.
 pub(super) type OnBad<'a> = dyn FnMut(usize, &[u8], BadEdge) -> Result<()> + 'a;
 
-/// Hears of a line that is too long to be one.
+/// Makes the error about a line that is too long, given its offset and the message.
 pub(super) type OnLong<'a> = dyn Fn(usize, String) -> grappa_io::Error + 'a;
 
 /// Whole lines, each ended by LF, followed by [`PADDING`] readable bytes.
 #[derive(Clone, Copy)]
-pub(super) struct Lines<'a> {
+pub(super) struct BlockLines<'a> {
     bytes: &'a [u8],
     start: usize,
     end: usize,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> BlockLines<'a> {
     /// The lines in `bytes[start..end]`.
     pub fn new(bytes: &'a [u8], start: usize, end: usize) -> Self {
         assert!(bytes.len() >= end + PADDING, "a block needs padding behind it");
@@ -51,15 +51,15 @@ impl<'a> Lines<'a> {
         Self { bytes, start, end }
     }
 
-    /// How many lines there are at most.
+    /// Number of lines, comments included.
     fn lines(&self) -> usize {
         memchr::memchr_iter(b'\n', &self.bytes[self.start..self.end]).count()
     }
 }
 
-/// Parses integer ids.
+/// Parses lines with integer ids.
 pub(super) fn parse_edges(
-    block: Lines<'_>,
+    block: BlockLines<'_>,
     weighted: bool,
     limit: IdLimit,
     into: &mut EdgeBatch,
@@ -76,13 +76,13 @@ pub(super) fn parse_edges(
 }
 
 fn parse_integers<const WEIGHTED: bool>(
-    block: Lines<'_>,
+    block: BlockLines<'_>,
     limit: IdLimit,
     into: &mut EdgeBatch,
     on_bad: &mut OnBad<'_>,
     on_long: &OnLong<'_>,
 ) -> Result<()> {
-    let Lines { bytes, start, end } = block;
+    let BlockLines { bytes, start, end } = block;
     let exclusive = limit.exclusive();
     let mut at = start;
     while at < end {
@@ -114,17 +114,17 @@ fn parse_integers<const WEIGHTED: bool>(
     Ok(())
 }
 
-/// Parses string keys.
+/// Parses lines with string ids.
 pub(super) fn parse_keys(
-    block: Lines<'_>,
+    block: BlockLines<'_>,
     weighted: bool,
     separator: KeySeparator,
     into: &mut TextBatch,
     on_bad: &mut OnBad<'_>,
     on_long: &OnLong<'_>,
 ) -> Result<()> {
-    let Lines { bytes, start, end } = block;
-    // One check of the block spares nearly all checks of lines.
+    let BlockLines { bytes, start, end } = block;
+    // One check of the whole block replaces nearly all checks of single lines.
     let plain = std::str::from_utf8(&bytes[start..end]).is_ok() && memchr(0, &bytes[start..end]).is_none();
     let mut at = start;
     while at < end {
@@ -141,7 +141,7 @@ pub(super) fn parse_keys(
     Ok(())
 }
 
-/// The line at `at` without its end, and where the next one starts.
+/// The line at `at` without its line end, and the start of the next line.
 fn line_at<'a>(bytes: &'a [u8], at: usize, end: usize, on_long: &OnLong<'_>) -> Result<(&'a [u8], usize)> {
     let length = memchr(b'\n', &bytes[at..end]).expect("a block's last line is ended");
     if length > LINE_BYTES_MAX {
@@ -151,7 +151,7 @@ fn line_at<'a>(bytes: &'a [u8], at: usize, end: usize, on_long: &OnLong<'_>) -> 
     Ok((line.strip_suffix(b"\r").unwrap_or(line), at + length + 1))
 }
 
-/// Takes a plain line, or says none: not that it is bad, only that it wants a closer look.
+/// Parses a plain line. None means that the slow path must look at the line, not that it is bad.
 #[inline(always)]
 fn fast_line<const WEIGHTED: bool>(bytes: &[u8], at: usize) -> Option<(u64, u64, f32, usize)> {
     let (source, mut at) = number(bytes, at)?;
@@ -174,7 +174,7 @@ fn fast_line<const WEIGHTED: bool>(bytes: &[u8], at: usize) -> Option<(u64, u64,
     (*bytes.get(at)? == b'\n').then_some((source, target, weight, at + 1))
 }
 
-/// Skips a blank, tab or comma, and blanks after it.
+/// The position after a blank, tab or comma and any blanks that follow it.
 #[inline(always)]
 fn separator(bytes: &[u8], at: usize) -> Option<usize> {
     if !matches!(bytes.get(at)?, b'\t' | b' ' | b',') {
@@ -187,7 +187,7 @@ fn separator(bytes: &[u8], at: usize) -> Option<usize> {
     Some(at)
 }
 
-/// The number whose digits start at `at`, and where they end; none if there is no digit, or it exceeds 64 bits.
+/// The number whose digits start at `at`, and the end of its digits. None if there is no digit, or more than 64 bits.
 #[inline(always)]
 fn number(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let (value, digits) = up_to_eight_digits(bytes, at)?;
@@ -198,7 +198,7 @@ fn number(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     }
 }
 
-/// Goes on with a number of which eight digits are read.
+/// Continues a number after its first eight digits, whose value is `first`.
 fn long_number(bytes: &[u8], at: usize, first: u64) -> Option<(u64, usize)> {
     const TENS: [u64; 9] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
     let (value, digits) = up_to_eight_digits(bytes, at)?;
@@ -211,12 +211,12 @@ fn long_number(bytes: &[u8], at: usize, first: u64) -> Option<(u64, usize)> {
     (digits < 8).then_some((all, at + digits))
 }
 
-/// The value of the leading digits among the next eight bytes, and how many they are.
+/// The value and the count of the leading digits among the next eight bytes.
 #[inline(always)]
 fn up_to_eight_digits(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let word = u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().expect("eight bytes"));
     let digits = word ^ 0x3030_3030_3030_3030;
-    // The top bit of a byte is set where it is above 9. A carry out of a byte only disturbs bytes after one that is set.
+    // Sets the top bit of each byte above 9. A carry can only spoil bytes after the first one that is set.
     let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
     let bits = others.trailing_zeros() & !7;
     if bits == 0 {

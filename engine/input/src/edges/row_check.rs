@@ -1,25 +1,25 @@
-//! The check of edges that come as rows of numbers.
+//! Checks the rows of arrays and tables, and removes the bad ones.
 
 use grappa_io::Result;
 
 use super::{BadEdge, EdgeBatch, IdLimit};
 
-/// Hears of bad rows: the row's number in the file, the row written as a line, and what is wrong. An error ends the block.
+/// Called for each bad row with its number in the file, the row written as a line, and its fault. An error ends the block.
 pub(super) type OnBadRow<'a> = dyn FnMut(u64, &[u8], BadEdge) -> Result<()> + 'a;
 
-/// How to tell good rows from bad ones in a batch of parsed integers.
+/// The conditions that the rows of a batch must meet.
 pub(super) struct RowCheck<'a> {
-    /// The number of the batch's first row in its file.
+    /// The number, in the file, of the batch's first row.
     pub first_row: u64,
     pub limit: IdLimit,
-    /// Whether sources, and targets, come from signed integers: then what is 2^63 or more was negative.
+    /// Whether sources and targets were signed integers. Then values of 2^63 or more were negative.
     pub signed: [bool; 2],
-    /// For each row whether a value is missing, if any is.
+    /// For each row, whether a value is missing. None if no value is.
     pub missing: Option<&'a [bool]>,
 }
 
 impl RowCheck<'_> {
-    /// Removes the bad rows. When there is none, which is quickly seen, nothing is moved.
+    /// Removes the bad rows. If there are none, which is quick to see, nothing is moved.
     pub fn sift(&self, into: &mut EdgeBatch, on_bad: &mut OnBadRow<'_>) -> Result<()> {
         let largest = |ids: &[u64]| ids.iter().copied().fold(0, u64::max);
         if self.missing.is_none()
@@ -50,7 +50,7 @@ impl RowCheck<'_> {
         Ok(())
     }
 
-    /// The least id in a column that is bad, taken as unsigned.
+    /// The smallest bad id in a column, as an unsigned number.
     fn exclusive(&self, column: usize) -> u64 {
         let limit = self.limit.exclusive();
         if self.signed[column] { limit.min(1 << 63) } else { limit }

@@ -1,7 +1,7 @@
 //! Edges in binary files: `.npy` arrays, alone or in an archive, and raw pairs of integers.
 //!
-//! Their rows can be read from anywhere, by every worker for itself. Only a deflated member of an archive must be unpacked
-//! front to back; of a deflated [2, E], two streams are unpacked side by side, one of which begins by skipping the sources.
+//! Each worker reads its own rows, from anywhere in the file. Only a deflated member of an archive must be unpacked front to
+//! back. A deflated array of shape [2, E] is unpacked by two streams side by side; the second one first skips the sources.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
     npy::{ElementType, NpyArray},
 };
 
-/// How an id is stored.
+/// The type of stored ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IdType {
     I32,
@@ -42,17 +42,17 @@ impl IdType {
 
 /// A table of edges.
 pub(super) struct Table {
-    /// Where sources are read from, and pairs.
+    /// Reads sources, or pairs.
     sources: ExtentReader,
-    /// Where targets are read from, if they are not paired: a reader of their own, for deflated data.
+    /// Reads targets that are not paired. It is a second reader because deflated data needs a second stream.
     targets: ExtentReader,
-    /// Where the first source is in the unpacked bytes.
+    /// Offset of the first source in the unpacked bytes.
     offset: u64,
     rows: u64,
     id: IdType,
-    /// [2, E]: all sources, then all targets. Otherwise they alternate.
+    /// Shape [2, E]: all sources, then all targets. Otherwise sources and targets alternate.
     halves: bool,
-    /// Rows of the files before this one.
+    /// Number of rows in the files before this one.
     first_row: u64,
     weights: Option<EdgeWeights>,
     block_rows: u64,
@@ -78,7 +78,7 @@ impl Table {
             [2, rows] => (rows, true),
             _ => {
                 return Err(array.error(format!(
-                    "edges must have shape [E, 2] or [2, E], found {}; weights go into an array of their own, named \
+                    "edges must have shape [E, 2] or [2, E], found {}; store weights in a separate array and name it \
                      with --weights",
                     array.shape_shown()
                 )));
@@ -110,7 +110,7 @@ impl Table {
                 Position::Offset(file.bytes() / record * record),
                 format!(
                     "an edge takes {record} bytes (two ids of {}), but {} bytes are left over at the end; the file is \
-                     truncated, or --format is another",
+                     truncated, or has another --format",
                     record / 2,
                     file.bytes() % record
                 ),
@@ -120,7 +120,7 @@ impl Table {
         Ok(Self::new(Extent::whole(&file, Compression::None), 0, rows, id, false))
     }
 
-    /// Says how many rows other files have before it, which weights go with all of them, and how to cut blocks.
+    /// Sets the number of rows in the files before this one, the weights of the rows of all files, and the block size.
     pub fn attach(&mut self, first_row: u64, weights: Option<EdgeWeights>, block_bytes: usize) {
         self.first_row = first_row;
         self.weights = weights;
@@ -135,12 +135,12 @@ impl Table {
         self.rows.div_ceil(self.block_rows)
     }
 
-    /// Bytes of the file that the edges take.
+    /// Bytes of the edges in the file.
     pub fn total_bytes(&self) -> u64 {
         self.sources.extent().bytes
     }
 
-    /// The block's share of them.
+    /// The block's share of these bytes.
     pub fn input_bytes(&self, block: u64) -> u64 {
         let (first, rows) = self.block(block);
         share(self.total_bytes(), first + rows as u64, self.rows) - share(self.total_bytes(), first, self.rows)
@@ -155,13 +155,13 @@ impl Table {
         2 * self.id.bytes() + self.weights.as_ref().map_or(0, |weights| weights.element_bytes())
     }
 
-    /// Fails unless the bytes of an archive's member have the CRC that they should have.
+    /// Fails unless the member of an archive has its CRC-32.
     pub fn check(&self) -> Result<()> {
-        // Both halves are of one member.
+        // Both halves are in one member.
         self.sources.check()
     }
 
-    /// The block's first row, and how many it has.
+    /// The block's first row, and its number of rows.
     fn block(&self, block: u64) -> (u64, usize) {
         let first = block * self.block_rows;
         (first, (self.rows - first).min(self.block_rows) as usize)
@@ -195,7 +195,7 @@ impl Table {
         Ok(())
     }
 
-    /// Turns what [`read`](Self::read) read into edges. Hears of bad rows by their number in the file.
+    /// Parses the output of [`read`](Self::read). Calls `on_bad` for each bad row.
     pub fn parse(
         &self,
         block: u64,
@@ -224,7 +224,7 @@ impl Table {
         check.sift(into, on_bad)
     }
 
-    /// Appends the ids, of `N` bytes each.
+    /// Appends the ids, which have `N` bytes each.
     fn ids<const N: usize>(&self, bytes: &[u8], into: &mut EdgeBatch, id: impl Fn([u8; N]) -> u64 + Copy) {
         let (ids, _) = bytes.as_chunks::<N>();
         if self.halves {
@@ -232,7 +232,7 @@ impl Table {
             into.sources.extend(sources.iter().map(|&bytes| id(bytes)));
             into.targets.extend(targets.iter().map(|&bytes| id(bytes)));
         } else {
-            // In tiles that stay in the first-level cache, as each is gone over twice.
+            // Two passes over each tile: one for sources, one for targets. A tile stays in the L1 cache.
             for tile in ids.chunks(1024) {
                 let (pairs, _) = tile.as_chunks::<2>();
                 into.sources.extend(pairs.iter().map(|&[source, _]| id(source)));
@@ -242,7 +242,7 @@ impl Table {
     }
 }
 
-/// How many of `total` belong to the first `rows` of `all` rows.
+/// The part of `total` that belongs to the first `rows` of `all` rows.
 pub(super) fn share(total: u64, rows: u64, all: u64) -> u64 {
     (u128::from(total) * u128::from(rows) / u128::from(all.max(1))) as u64
 }

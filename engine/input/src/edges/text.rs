@@ -1,8 +1,8 @@
 //! Text files cut into blocks of whole lines.
 //!
-//! In a plain file, block `b` owns the lines that *start* in its range of bytes, `b * block_bytes..(b + 1) * block_bytes`;
-//! it looks one byte back to see whether a line starts exactly where the range does, and reads on past the end to finish
-//! its last line:
+//! In a plain file, block `b` owns the lines that *start* in its byte range, `b * block_bytes..(b + 1) * block_bytes`. The
+//! reader looks one byte back to see whether a line starts exactly at the start of the range, and reads past the end of
+//! the range to finish the last line:
 //!
 //! ```text
 //! ....\n . . . . \n . . . . \n . . . . \n . . .
@@ -10,8 +10,8 @@
 //!                   [owned by b           ]
 //! ```
 //!
-//! A compressed file is cut after the first line end that makes a block `block_bytes` long. Either way the cuts depend on
-//! the file and `block_bytes` alone.
+//! A block of a compressed file ends with the first line end after `block_bytes` unpacked bytes
+//! ([`packed_text`](super::packed_text)). In both cases the cuts depend only on the file and `block_bytes`.
 
 use std::{
     collections::BTreeMap,
@@ -24,10 +24,10 @@ use memchr::{memchr, memrchr};
 use super::{layout::TextLayout, parse::PADDING};
 use crate::{file::InputFile, line_reader::LINE_BYTES_MAX, messages::long_line};
 
-/// A file's last line is sought in steps of this size beyond a block's end.
+/// The reader searches beyond a block's range for the end of its last line in steps of this size.
 pub(super) const STEP_BYTES: usize = 64 << 10;
 
-/// Where in a buffer a block's lines are.
+/// The place of a block's lines in a buffer.
 pub(super) struct OwnedLines {
     pub start: usize,
     pub end: usize,
@@ -40,7 +40,7 @@ pub(super) struct TextFile {
     file: Arc<InputFile>,
     layout: TextLayout,
     block_bytes: u64,
-    /// Offsets of line starts, and how many lines are before each.
+    /// Offsets of line starts, and the number of lines before each.
     known_lines: Mutex<BTreeMap<u64, u64>>,
 }
 
@@ -62,13 +62,13 @@ impl TextFile {
         self.file.bytes().div_ceil(self.block_bytes)
     }
 
-    /// Size of the block's range.
+    /// Size of the block's byte range.
     pub fn input_bytes(&self, block: u64) -> u64 {
         let start = block * self.block_bytes;
         (start + self.block_bytes).min(self.file.bytes()) - start
     }
 
-    /// Reads the lines that block `block` owns into `buffer`, ends the last one if the file does not, and pads.
+    /// Reads the lines that block `block` owns into `buffer`. Adds a line end if the file lacks the last one, and padding.
     pub fn read(&self, block: u64, buffer: &mut Vec<u8>) -> Result<OwnedLines> {
         let data_start = self.layout.data_start;
         let start = (block * self.block_bytes).max(data_start);
@@ -82,7 +82,7 @@ impl TextFile {
                 offset: start,
             });
         }
-        // One byte earlier, to see a line end there. Where data starts, a line does.
+        // Start one byte earlier, to see whether a line ends there. Data always starts with a line.
         let from = if start > data_start { start - 1 } else { start };
         let mut length = (end - from) as usize;
         buffer.resize(buffer.len().max(length + PADDING), 0);
@@ -112,7 +112,7 @@ impl TextFile {
         })
     }
 
-    /// Reads on until the last line in `buffer[..length]`, which holds the file from `from`, is ended; gives the new length.
+    /// `buffer[..length]` holds the file from `from`. Reads on to the end of the last line, and returns the new length.
     fn finish_line(&self, from: u64, length: usize, buffer: &mut Vec<u8>) -> Result<usize> {
         let mut read = length;
         loop {
@@ -140,7 +140,7 @@ impl TextFile {
         }
     }
 
-    /// The number, from 1, of the line that starts at `offset`. Reads the file from the nearest place where it is known.
+    /// The number, from 1, of the line that starts at `offset`. Counts line ends from the nearest line with a known number.
     pub fn line_at(&self, offset: u64) -> Result<u64> {
         let mut known = self.known_lines.lock().unwrap_or_else(PoisonError::into_inner);
         let (&start, &lines) = known

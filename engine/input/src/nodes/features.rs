@@ -1,11 +1,11 @@
-//! One row of numbers per node: features.
+//! Features: one row of numbers per node.
 //!
-//! Read from `.npy` arrays, from an archive's array, from a sparse matrix as `scipy.sparse.save_npz` writes it (CSR), and
-//! from text such as OGB's `node-feat.csv.gz`. Rows come as f32.
+//! Formats: `.npy` arrays, an array in a `.npz` archive, a sparse matrix as `scipy.sparse.save_npz` writes it (CSR), and
+//! text such as OGB's `node-feat.csv.gz`. Feature rows are returned as f32.
 //!
-//! **Cost**: plain arrays are read in place, by any number of threads at once. Deflated arrays and text are unpacked front
-//! to back, by one thread at a time: [`MatrixSource::is_sequential`] says so; read these with one thread, in order. Memory
-//! is that of the rows asked for; a deflated sparse matrix is three streams unpacked side by side.
+//! **Cost**: any number of threads read a plain array in place. Deflated arrays and text are unpacked front to back; read
+//! them with one thread, in order ([`MatrixSource::is_sequential`]). Memory: the requested rows. A deflated sparse matrix
+//! unpacks three streams side by side.
 
 use std::{
     path::Path,
@@ -21,7 +21,7 @@ use grappa_io::{Error, Position, Result};
 use super::node_file::{Content, Forms, NodeFile};
 use crate::{messages::shown, npy::ElementType};
 
-/// Numbers of a dense matrix are read in pieces of so many.
+/// Numbers of a dense matrix that are read and converted at a time.
 const DENSE_PIECE: usize = 1 << 16;
 
 const FORMS: Forms = Forms {
@@ -38,7 +38,7 @@ pub struct MatrixSource {
     file: NodeFile,
     dtype: ElementType,
     non_finite_count: AtomicU64,
-    /// Row and column of the first one.
+    /// Row and column of the first such number.
     non_finite_first: Mutex<Option<(u64, usize)>>,
 }
 
@@ -47,7 +47,7 @@ pub struct MatrixSource {
 pub struct NonFinite {
     /// How many there are.
     pub count: u64,
-    /// The row of the first, from 0.
+    /// The row of the first one, from 0.
     pub row: u64,
     /// Its column, from 0.
     pub column: usize,
@@ -56,7 +56,7 @@ pub struct NonFinite {
 impl MatrixSource {
     /// Opens the matrix in `path` and checks its shape and type.
     ///
-    /// Of a `.npz` archive, a sparse matrix is taken if there is one, else the array `node_feat`, `features`, `feat` or
+    /// From a `.npz` archive it takes the sparse matrix if there is one, else the array `node_feat`, `features`, `feat` or
     /// `x`, else the only array.
     pub fn open(path: &Path) -> Result<Self> {
         let file = NodeFile::open(path, &FORMS)?;
@@ -78,7 +78,7 @@ impl MatrixSource {
         self.file.path()
     }
 
-    /// Number of rows; not known beforehand of text.
+    /// Number of rows. It is not known beforehand for text.
     pub fn rows(&self) -> Option<u64> {
         self.file.rows()
     }
@@ -88,7 +88,7 @@ impl MatrixSource {
         self.file.columns()
     }
 
-    /// What the numbers are in the file. Text counts as f32.
+    /// Type of the numbers in the file. Text counts as f32.
     pub fn dtype(&self) -> ElementType {
         self.dtype
     }
@@ -103,20 +103,20 @@ impl MatrixSource {
         self.file.is_sequential()
     }
 
-    /// Refuses a matrix that does not have one row for each of `nodes` nodes: now, or where rows are only counted as they
-    /// are read, when the wrong end is met.
+    /// Refuses a matrix that does not have one row for each of `nodes` nodes. The rows of text are counted only as they are
+    /// read, so for text the error comes from the read that meets the wrong end.
     pub fn expect_rows(&mut self, nodes: u64) -> Result<()> {
         self.file.expect_rows(nodes)
     }
 
-    /// Fails unless the bytes of an archive's members have the CRCs that they should have; bytes that were not read are
-    /// read now. Nothing that was read may be believed before.
+    /// Fails unless the members of an archive have their CRC-32. It reads the bytes that nobody has read. Call it before you
+    /// rely on any row.
     pub fn check(&self) -> Result<()> {
         self.file.check()
     }
 
-    /// Replaces `out` by rows `first..first + count`, one after another, and says how many rows these are: fewer than
-    /// `count` only at the end of the matrix.
+    /// Replaces the contents of `out` with rows `first..first + count`, one after another. Returns the number of rows read,
+    /// which is below `count` only at the end of the matrix.
     pub fn read_rows(&self, first: u64, count: usize, out: &mut Vec<f32>) -> Result<usize> {
         let count = match self.rows() {
             Some(rows) => (count as u64).min(rows.saturating_sub(first)) as usize,
@@ -126,7 +126,7 @@ impl MatrixSource {
         let read = match &self.file.content {
             Content::Dense { array, reader } => {
                 out.resize(count * self.dim(), 0.0);
-                // Piece by piece, so that the bytes are converted while they are still in the cache.
+                // Piece by piece, so that the bytes are still in the cache when they are converted.
                 let mut bytes = Vec::new();
                 let mut element = first * self.dim() as u64;
                 for numbers in out.chunks_mut(DENSE_PIECE) {
@@ -157,10 +157,10 @@ impl MatrixSource {
         Ok(read)
     }
 
-    /// As [`read_rows`](Self::read_rows), but leaves the numbers as they are in the file, little-endian: `out` becomes
-    /// the bytes of [`dtype`](Self::dtype) that `grappa_formats` converts. Nothing is checked for being finite.
+    /// Like [`read_rows`](Self::read_rows), but returns the little-endian bytes of the file, of type
+    /// [`dtype`](Self::dtype), which `grappa_formats` converts. It does not check whether numbers are finite.
     ///
-    /// None, and nothing read, of a sparse matrix and of text, which have no such bytes.
+    /// Returns none, and reads nothing, for a sparse matrix and for text, which have no such bytes.
     pub fn read_raw(&self, first: u64, count: usize, out: &mut Vec<u8>) -> Result<Option<usize>> {
         let Content::Dense { array, reader } = &self.file.content else {
             return Ok(None);
@@ -173,7 +173,7 @@ impl MatrixSource {
     }
 
     fn note_non_finite(&self, first: u64, rows: &[f32]) {
-        // Cheap while all is well: no branch but one per piece.
+        // Cheap as long as all numbers are finite: one branch per piece.
         for (piece, numbers) in rows.chunks(4096).enumerate() {
             let bad = numbers.iter().map(|number| u32::from(!number.is_finite())).sum::<u32>();
             if bad == 0 {
@@ -187,7 +187,7 @@ impl MatrixSource {
         }
     }
 
-    /// What was NaN or infinite (also: beyond f32) among all rows read so far.
+    /// The numbers that are NaN, infinite or beyond the range of f32 among all rows read so far.
     pub fn non_finite(&self) -> Option<NonFinite> {
         let first = *self.non_finite_first.lock().unwrap_or_else(PoisonError::into_inner);
         first.map(|(row, column)| NonFinite {
@@ -206,8 +206,8 @@ impl MatrixSource {
             self.path(),
             Position::Row(row),
             format!(
-                "column {column} is NaN, infinite or beyond 32-bit floats, and {} more like it; mend the features, or \
-                 let them pass with --allow-nan",
+                "column {column} is NaN, infinite or beyond 32-bit floats, and so are {} more numbers; fix the \
+                 features, or accept them with --allow-nan",
                 count - 1
             ),
         ))

@@ -1,7 +1,8 @@
-//! One label, or one set of labels, per node.
+//! Labels: one class, or one set of classes, per node.
 //!
-//! A single label is an integer from 0; negative, NaN or an empty field is a node without label. A set is a row of zeros and
-//! ones, one column per class; a row of nothing but NaN, negative numbers or empty fields is a node without label.
+//! A single label is an integer, 0 or more. A negative number, NaN or an empty field means that the node has no label. A
+//! set is a row of zeros and ones, one column per class. A row of only NaN, negative numbers or empty fields means that the
+//! node has no label.
 
 use std::path::Path;
 
@@ -25,27 +26,27 @@ pub struct LabelSource {
     file: NodeFile,
 }
 
-/// Labels of some nodes in a row.
+/// Labels of consecutive nodes.
 #[derive(Debug, Default)]
 pub struct LabelBatch {
     classes: Vec<u32>,
-    /// Where each node's classes end.
+    /// The end of each node's classes in `classes`.
     ends: Vec<usize>,
     labelled: Vec<bool>,
 }
 
 impl LabelBatch {
-    /// How many nodes there are.
+    /// Number of nodes.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The classes of a node in rising order, exactly one if labels are single; none if it is not labelled.
+    /// The classes of a node in rising order; exactly one for single labels. None if the node has no label.
     pub fn get(&self, index: usize) -> Option<&[u32]> {
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         self.labelled[index].then(|| &self.classes[start..self.ends[index]])
@@ -71,10 +72,10 @@ impl LabelBatch {
 /// One number of a label file.
 #[derive(Clone, Copy, PartialEq)]
 enum Value {
-    /// NaN, negative or empty.
+    /// NaN, a negative number or an empty field.
     Missing,
     Class(u64),
-    /// A fraction, or too large for an integer.
+    /// A fraction, or an integer beyond 32 bits.
     Other(f64),
 }
 
@@ -99,8 +100,8 @@ impl Value {
 }
 
 impl LabelSource {
-    /// Opens `path`: `.npy` of shape `[N]`, `[N, 1]` or `[N, K]`; the array `node_label`, `labels`, `label` or `y` of a `.npz` archive; or
-    /// text, compressed or not, one node a line.
+    /// Opens `path`: a `.npy` array of shape `[N]`, `[N, 1]` or `[N, K]`; the array `node_label`, `labels`, `label` or `y` of
+    /// a `.npz` archive, or its only array; or text, compressed or not, with one node per line.
     pub fn open(path: &Path) -> Result<Self> {
         Ok(Self {
             file: NodeFile::open(path, &FORMS)?,
@@ -112,12 +113,12 @@ impl LabelSource {
         self.file.path()
     }
 
-    /// Number of rows; not known beforehand of text.
+    /// Number of rows. It is not known beforehand for text.
     pub fn rows(&self) -> Option<u64> {
         self.file.rows()
     }
 
-    /// Whether nodes have one class each or a set.
+    /// Whether each node has one class or a set of classes.
     pub fn kind(&self) -> LabelKind {
         if self.file.columns() == 1 {
             LabelKind::Single
@@ -126,7 +127,7 @@ impl LabelSource {
         }
     }
 
-    /// The number of classes, if it shows: sets have a column for each.
+    /// The number of classes, if the shape shows it: sets have one column per class.
     pub fn classes(&self) -> Option<u32> {
         (self.file.columns() > 1).then_some(self.file.columns() as u32)
     }
@@ -141,19 +142,20 @@ impl LabelSource {
         self.file.is_sequential()
     }
 
-    /// Refuses labels that are not one row for each of `nodes` nodes: now, or where rows are only counted as they are
-    /// read, when the wrong end is met.
+    /// Refuses labels that do not have one row for each of `nodes` nodes. The rows of text are counted only as they are read,
+    /// so for text the error comes from the read that meets the wrong end.
     pub fn expect_rows(&mut self, nodes: u64) -> Result<()> {
         self.file.expect_rows(nodes)
     }
 
-    /// Fails unless the bytes of an archive's member have the CRC that they should have; bytes that were not read are
-    /// read now. Nothing that was read may be believed before.
+    /// Fails unless the member of an archive has its CRC-32. It reads the bytes that nobody has read. Call it before you rely
+    /// on any label.
     pub fn check(&self) -> Result<()> {
         self.file.check()
     }
 
-    /// Replaces `out` by the labels of rows `first..first + count`, and says how many there were: fewer only at the end.
+    /// Replaces the contents of `out` with the labels of rows `first..first + count`. Returns the number of rows read, which
+    /// is below `count` only at the end.
     pub fn read_rows(&self, first: u64, count: usize, out: &mut LabelBatch) -> Result<usize> {
         out.clear();
         let columns = self.file.columns();
@@ -186,7 +188,7 @@ impl LabelSource {
                         let number = field.parse();
                         Value::of(number.map_err(|_| {
                             format!(
-                                "expected a class, an integer from 0, found {}; number the names of classes",
+                                "expected a class, an integer of 0 or more, found {}; replace class names by numbers",
                                 shown(field.as_bytes())
                             )
                         })?)
@@ -210,8 +212,7 @@ fn add_row(values: &[Value], out: &mut LabelBatch) -> std::result::Result<(), St
             }
             _ => {
                 return Err(format!(
-                    "expected a class, an integer from 0 to {}, or a negative number or NaN for a node without label, \
-                     found {}",
+                    "expected a class from 0 to {}, or a negative number or NaN for a node without label, found {}",
                     CLASSES_MAX - 1,
                     value.shown()
                 ));
@@ -229,14 +230,13 @@ fn add_row(values: &[Value], out: &mut LabelBatch) -> std::result::Result<(), St
             Value::Class(1) => out.classes.push(class as u32),
             Value::Missing => {
                 return Err(format!(
-                    "column {class} is missing but others are not; a node's set of classes is known as a whole or not \
-                     at all"
+                    "column {class} is missing but other columns are not; give all columns of a node, or none"
                 ));
             }
             _ => {
                 return Err(format!(
-                    "expected zeros and ones, one column per class, found {} in column {class}; a single class per \
-                     node has shape [N]",
+                    "expected zeros and ones, one column per class, found {} in column {class}; save one class per node \
+                     with shape [N]",
                     value.shown()
                 ));
             }
@@ -261,7 +261,7 @@ fn value(element: ElementType, bytes: &[u8]) -> Value {
             Value::of(number[0].into())
         }
         _ => {
-            // Unsigned, in as many bytes as there are.
+            // Unsigned, of any width.
             let mut wide = [0; 8];
             wide[..bytes.len()].copy_from_slice(bytes);
             Value::Class(u64::from_le_bytes(wide))

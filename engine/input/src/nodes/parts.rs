@@ -14,14 +14,14 @@ use crate::{
     npy::{self, NpyArray},
 };
 
-/// So many parts are read at a time.
+/// Parts that are read at a time.
 const BATCH: usize = 1 << 16;
 
-/// Parts are below this: whoever counts their nodes may hold a number for each.
+/// Parts are below this limit, so that a caller can hold one counter per part.
 const PARTS_MAX: u64 = 1 << 20;
 
-/// One part a node: a METIS partition file (text with one integer a line, compressed or not), or `.npy` of integers of
-/// shape `[N]` or `[N, 1]`.
+/// One part per node: a METIS partition file (text with one integer per line, compressed or not), or a `.npy` array of
+/// integers of shape `[N]` or `[N, 1]`.
 pub struct PartSource {
     file: Arc<InputFile>,
     content: Content,
@@ -62,7 +62,7 @@ impl PartSource {
         Ok(Self { file, content })
     }
 
-    /// Replaces `out` by the next parts; false at the end.
+    /// Replaces the contents of `out` with the next parts. Returns false at the end.
     pub fn next_parts(&mut self, out: &mut Vec<u64>) -> Result<bool> {
         out.clear();
         let bad = |position, found: &str| {

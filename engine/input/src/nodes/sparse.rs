@@ -11,7 +11,7 @@ use crate::{
     zip::Npz,
 };
 
-/// Entries of a sparse matrix are read in pieces of so many.
+/// Entries of a sparse matrix that are read at a time.
 const SPARSE_PIECE: usize = 1 << 16;
 
 /// A sparse matrix in compressed rows: the entries of row `r` are `indptr[r]..indptr[r + 1]`; entry `k` is `data[k]` in
@@ -21,7 +21,7 @@ pub(super) struct Sparse {
     pub columns: u64,
     indptr: NpyArray,
     indptr_reader: ExtentReader,
-    /// After reading rows: the row that follows, and where its entries begin.
+    /// The row after those read last, and the start of its entries.
     last_end: Mutex<Option<(u64, i64)>>,
     indices: NpyArray,
     indices_reader: ExtentReader,
@@ -36,7 +36,7 @@ impl Sparse {
             let mut text = vec![0; bytes.min(1 << 10) as usize];
             let read = extent.stream()?.read_full(&mut text)?;
             extent.check()?;
-            // The letters at the end, as |S3 or as <U3 with its zeros between.
+            // The last three letters, stored as |S3, or as <U3 with zeros in between.
             let letters: Vec<u8> = text[..read].iter().copied().filter(|&byte| byte != 0).collect();
             let format = &letters[letters.len().saturating_sub(3)..];
             if format != b"csr" {
@@ -56,7 +56,7 @@ impl Sparse {
         let (indptr, indices, data) = (indptr?, indices?, data?);
         let shape = archive.array("shape")?;
         if *shape.shape != [2] || !is_index(shape.element) {
-            return Err(shape.error("expected two int64, the numbers of rows and columns"));
+            return Err(shape.error("expected two int64: the number of rows and the number of columns"));
         }
         let (mut numbers, mut bytes) = (Vec::new(), vec![0; 2 * shape.element.bytes()]);
         let reader = shape.reader();
@@ -77,7 +77,7 @@ impl Sparse {
         }
         if Some(indptr.shape[0]) != rows.checked_add(1) {
             return Err(indptr.error(format!(
-                "expected {rows} rows and one, found {} entries; a matrix in format csr is wanted: \
+                "expected {rows} + 1 entries for {rows} rows, found {}; convert the matrix to format csr: \
                  scipy.sparse.save_npz(path, a.tocsr())",
                 indptr.shape[0]
             )));
@@ -117,11 +117,11 @@ impl Sparse {
             .try_for_each(ExtentReader::check)
     }
 
-    /// Where the rows' entries begin, and where the last one's end.
+    /// The starts of the rows' entries, and the end of the last row's.
     fn ends(&self, first: u64, count: usize) -> Result<Vec<i64>> {
         let mut last = self.last_end.lock().unwrap_or_else(PoisonError::into_inner);
         let mut ends = Vec::new();
-        // Where these rows begin is where those read before ended; a deflated stream has passed that.
+        // The start of these rows is the end of those read before. A deflated stream has already passed it.
         let known = last.filter(|&(row, _)| row == first).map(|(_, end)| end);
         let missing = if known.is_some() { count } else { count + 1 };
         let mut bytes = vec![0; missing * self.indptr.element.bytes()];
@@ -136,7 +136,7 @@ impl Sparse {
         Ok(ends)
     }
 
-    /// Adds the entries of the rows to `out`, which is all zeros. Entries in the same place add up, as in SciPy.
+    /// Adds the entries of the rows to `out`, which is all zeros. Entries with the same row and column add up, as in SciPy.
     pub fn read_rows(&self, first: u64, count: usize, out: &mut [f32]) -> Result<()> {
         if count == 0 {
             return Ok(());
@@ -148,7 +148,9 @@ impl Sparse {
             return Err(Error::input(
                 self.indptr.extent.file.path(),
                 Position::Row(first),
-                format!("indptr does not rise from 0 to the {entries} entries; the matrix is damaged: write it again"),
+                format!(
+                    "indptr does not rise from 0 to {entries}, the number of entries; the matrix is damaged: write it again"
+                ),
             ));
         }
         let columns = self.columns as usize;
@@ -173,7 +175,9 @@ impl Sparse {
                     return Err(Error::input(
                         self.indices.extent.file.path(),
                         Position::Row(first + row as u64),
-                        format!("column {column} is not among the {columns} there are; the matrix is damaged"),
+                        format!(
+                            "column {column} does not exist, as there are {columns}; the matrix is damaged: write it again"
+                        ),
                     ));
                 };
                 out[row * columns + column] += value;
@@ -188,7 +192,7 @@ fn is_index(element: ElementType) -> bool {
     matches!(element, ElementType::I32 | ElementType::I64)
 }
 
-/// Replaces `into` by the elements, which are int32 or int64.
+/// Replaces the contents of `into` with the elements, which are int32 or int64.
 fn indices_of(element: ElementType, bytes: &[u8], into: &mut Vec<i64>) {
     into.clear();
     if element == ElementType::I32 {

@@ -1,4 +1,4 @@
-//! The ids of the nodes that are trained on, or validated or tested with.
+//! Splits: the ids of the nodes for training, validation or test.
 
 use std::{path::Path, sync::Arc};
 
@@ -14,17 +14,17 @@ use crate::{
     npy::{self, ElementType, NpyArray},
 };
 
-/// So many ids are read at a time.
+/// Ids that are read at a time.
 const BATCH: usize = 1 << 16;
 
-/// A list of node ids: `.npy` of shape `[M]` or `[M, 1]` of integers, `.npy` of shape `[N]` of truth values (a mask), or
-/// text, compressed or not, with one id a line and comments as in edge lists.
+/// A list of node ids: a `.npy` array of integers of shape `[M]` or `[M, 1]`; a `.npy` array of bool of shape `[N]` (a mask);
+/// or text, compressed or not, with one id per line and comments as in edge lists.
 pub struct SplitSource {
     file: Arc<InputFile>,
     ids: IdKind,
     limit: IdLimit,
     content: Content,
-    /// Positions in the file of the ids read last.
+    /// Positions of the last batch of ids in the file.
     positions: Vec<Position>,
 }
 
@@ -46,13 +46,13 @@ impl SplitSource {
             let array = NpyArray::open(&file)?;
             if ids == IdKind::String {
                 return Err(array.error(
-                    "the nodes have strings as ids (--ids string), so a split is a text file with one of them a line",
+                    "the nodes have string ids (--ids string), so a split must be a text file with one id per line",
                 ));
             }
             if !matches!(*array.shape, [_] | [_, 1]) || array.element.is_float() {
                 return Err(array.error(format!(
-                    "expected integers of shape [M], the ids of the nodes, or a mask of truth values [N]; found {} of \
-                     shape {}: numpy.save(path, a.astype('<i8').ravel())",
+                    "expected node ids, integers of shape [M], or a mask, bool of shape [N]; found {} of shape {}: \
+                     numpy.save(path, a.astype('<i8').ravel())",
                     array.element.name(),
                     array.shape_shown()
                 )));
@@ -79,12 +79,12 @@ impl SplitSource {
         self.file.path()
     }
 
-    /// Where the id number `index` of the last batch is in the file.
+    /// The position in the file of the id at `index` of the last batch.
     pub fn position(&self, index: usize) -> Position {
         self.positions[index]
     }
 
-    /// Replaces `out` by the next ids; false at the end.
+    /// Replaces the contents of `out` with the next ids. Returns false at the end.
     ///
     /// # Panics
     /// If the source was opened with [`IdKind::String`].
@@ -95,7 +95,7 @@ impl SplitSource {
         match &mut self.content {
             Content::Array { array, reader, next } => {
                 let mut bytes = Vec::new();
-                // A stretch of a mask may hold no id; that is not the end.
+                // A piece of a mask may hold no id. That is not the end.
                 while out.is_empty() && *next < array.shape[0] {
                     let count = (array.shape[0] - *next).min(BATCH as u64) as usize;
                     let width = array.element.bytes();
@@ -137,7 +137,7 @@ impl SplitSource {
         Ok(!out.is_empty())
     }
 
-    /// Replaces `out` by the next keys; false at the end.
+    /// Replaces the contents of `out` with the next keys. Returns false at the end.
     ///
     /// # Panics
     /// If the source was opened with [`IdKind::Integer`].
@@ -182,13 +182,13 @@ fn bad(file: &InputFile, position: Position, limit: IdLimit, id: &str) -> Error 
         file.path(),
         position,
         match integer(id.as_bytes(), limit) {
-            Ok(_) => format!("{id} is no node id"),
+            Ok(_) => format!("{id} is not a node id"),
             Err(reason) => format!("expected a node id, found {id}: {}", reason.reason()),
         },
     )
 }
 
-/// The id in an element, none if a mask leaves it out, or the negative number that is none.
+/// The id in an element: none if a mask leaves the node out. The error is a negative number.
 pub(super) fn array_id(element: ElementType, bytes: &[u8], row: u64) -> std::result::Result<Option<u64>, i64> {
     if element == ElementType::Bool {
         return Ok((bytes[0] != 0).then_some(row));
@@ -198,7 +198,7 @@ pub(super) fn array_id(element: ElementType, bytes: &[u8], row: u64) -> std::res
         element,
         ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64
     );
-    // Sign-extended from as many bytes as there are.
+    // Extended to 64 bits, with the sign.
     let mut wide = [if signed && negative { 0xff } else { 0 }; 8];
     wide[..bytes.len()].copy_from_slice(bytes);
     if signed && negative {

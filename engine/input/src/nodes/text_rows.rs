@@ -1,4 +1,4 @@
-//! Text files with one row per node, read front to back: features, labels.
+//! Text files with one row of numbers per node, read front to back: features and labels.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,16 +11,16 @@ use crate::{
     line_reader::{Line, Lines},
 };
 
-/// The longest line, in bytes: a million numbers of sixteen characters.
+/// The longest line, in bytes: a million numbers of 16 characters.
 const ROW_BYTES_MAX: usize = 16 << 20;
 
-/// A text file whose every line is a row of numbers, but for a header.
+/// A text file of rows of numbers, after an optional header.
 pub(super) struct TextRows {
     extent: Extent,
     header: bool,
     columns: usize,
     expected: Option<u64>,
-    /// The lines, and which row comes next.
+    /// The lines, and the number of the next row.
     lines: Mutex<Option<(Lines, u64)>>,
 }
 
@@ -30,7 +30,8 @@ pub(crate) fn lines_of(extent: &Extent) -> Result<Lines> {
 }
 
 impl TextRows {
-    /// Looks at the first lines. With `blanks`, a blank line is a row with one empty field; otherwise it is an error.
+    /// Reads the first lines to find header and columns. With `blanks`, a blank line is a row with one empty field; otherwise
+    /// it is an error.
     pub fn open(file: &Arc<InputFile>, blanks: bool) -> Result<Self> {
         let compression = Compression::of(&file.head(8)?);
         let extent = Extent::whole(file, compression);
@@ -83,12 +84,12 @@ impl TextRows {
         &self.extent.file
     }
 
-    /// Makes reading to the end of another number of rows an error.
+    /// Makes it an error when reading meets the end before or after `rows` rows.
     pub fn expect_rows(&mut self, rows: u64) {
         self.expected = Some(rows);
     }
 
-    /// Calls `each` with up to `count` lines from row `first` on, split into fields; says how many there were.
+    /// Calls `each` with the fields of up to `count` rows from row `first` on. Returns the number of rows.
     pub fn read(
         &self,
         first: u64,
@@ -150,7 +151,7 @@ impl TextRows {
 
     fn too_many(&self) -> Error {
         self.extent.error(format!(
-            "expected {} rows, one per node, found more; give --nodes if nodes without edges follow the last one with",
+            "expected {} rows, one per node, found more; give --nodes if there are more nodes than the edges show",
             self.expected.unwrap_or(0)
         ))
     }
@@ -165,12 +166,12 @@ fn text_of<'a>(line: &'a Line, file: &InputFile) -> Result<&'a str> {
         Error::input(
             file.path(),
             Position::Line(line.number),
-            "expected a row of numbers in text, found other bytes; arrays are read from .npy and .npz files",
+            "expected a row of numbers in text, found other bytes; save arrays as .npy or .npz files",
         )
     })
 }
 
-/// Splits at commas, or at blanks if there is no comma.
+/// Splits a row at commas, or at blanks if it has no comma.
 fn fields(text: &str) -> Box<dyn Iterator<Item = &str> + '_> {
     if text.contains(',') || text.is_empty() {
         Box::new(text.split(',').map(|field| field.trim_matches([' ', '\t'])))

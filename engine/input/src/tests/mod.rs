@@ -1,4 +1,4 @@
-//! What readers promise, checked against files as users and their programs write them.
+//! Tests of the readers, with files as users and their programs write them.
 
 mod arrays;
 mod damage;

@@ -139,7 +139,7 @@ fn a_long_line_is_an_error_wherever_blocks_are_cut() {
             let what = message(read_path(&path, skipping(block_bytes)));
             assert_contains(
                 &what,
-                &[&format!("{name}:3: "), "longer than 1048576 bytes", "--format"],
+                &[&format!("{name}:3: "), "longer than 1.0 MiB", "--format"],
             );
         }
     }

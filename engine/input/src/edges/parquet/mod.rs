@@ -1,8 +1,8 @@
-//! Edges in Apache Parquet: two columns of a flat table, and perhaps one of weights.
+//! Edges in Apache Parquet: two columns of a flat table, and optionally a column of weights.
 //!
-//! A block is a range of rows within one row group. Blocks of a large row group are independent: each finds its first row
-//! by skipping pages by their headers. A worker reads the pages of its block's columns while it parses; beside them it
-//! holds the decoded columns before they become edges, about 16 bytes an edge more than other formats.
+//! A block is a range of rows within one row group. The blocks of a row group are independent: each finds its first row by
+//! skipping pages by their headers. A worker reads the pages of its block while it parses them. It also holds the decoded
+//! columns before they become edges: about 16 bytes per edge more than in other formats.
 
 mod pages;
 mod schema;
@@ -35,7 +35,7 @@ pub(super) struct ParquetFile {
     reader: SerializedFileReader<Chunks>,
     columns: EdgeColumns,
     rows: u64,
-    /// The row groups that have rows.
+    /// The row groups that are not empty.
     groups: Vec<Group>,
     block_rows: u64,
     blocks: u64,
@@ -47,16 +47,16 @@ struct Group {
     index: usize,
     first_row: u64,
     rows: u64,
-    /// How many blocks are before it.
+    /// Number of blocks before it.
     first_block: u64,
 }
 
 /// The rows of a block.
 struct BlockRows {
     row_group: usize,
-    /// Rows before it in its row group.
+    /// Number of rows before the block in its row group.
     skip: usize,
-    /// Its rows in the file.
+    /// The rows, numbered in the file.
     rows: Range<u64>,
 }
 
@@ -73,7 +73,7 @@ impl ParquetFile {
         for (index, group) in reader.metadata().row_groups().iter().enumerate() {
             let damaged = || {
                 refuse(format!(
-                    "row group {index} makes no sense; the file is damaged: write it again"
+                    "row group {index} has impossible sizes; the file is damaged: write it again"
                 ))
             };
             let group_rows = u64::try_from(group.num_rows()).map_err(|_| damaged())?;
@@ -81,7 +81,7 @@ impl ParquetFile {
                 continue;
             }
             for &column in columns.ids.iter().chain(&columns.weight) {
-                // The reader asserts this much, and file contents must not make it panic.
+                // The Parquet reader asserts these conditions, and the contents of a file must not make it panic.
                 let chunk = group.columns().get(column).ok_or_else(damaged)?;
                 let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
                 let end = start.checked_add(chunk.compressed_size()).ok_or_else(damaged)?;
@@ -95,7 +95,7 @@ impl ParquetFile {
                 rows: group_rows,
                 first_block: 0,
             });
-            // Half of what 64 bits hold, so that sums of a few files do not overflow.
+            // Far below 2^64, so that the sum over many files cannot overflow.
             rows = Some(rows + group_rows)
                 .filter(|&rows| rows < 1 << 62)
                 .ok_or_else(damaged)?;
@@ -113,7 +113,7 @@ impl ParquetFile {
         })
     }
 
-    /// Says how many rows other files have before it, which weights go with all of them, and how to cut blocks.
+    /// Sets the number of rows in the files before this one, the weights of the rows of all files, and the block size.
     pub fn attach(&mut self, first_row: u64, weights: Option<EdgeWeights>, block_bytes: usize) {
         self.first_row = first_row;
         self.weights = weights;
@@ -180,7 +180,7 @@ impl ParquetFile {
         let mut weights = Vec::new();
         self.read_weights(block, &mut missing, &mut weights)?;
         for (row, (source, target)) in sources.iter().zip(&targets).enumerate() {
-            // A missing value has no bytes to look at.
+            // A missing value has no bytes.
             let missing = missing.rows.as_ref().is_some_and(|missing| missing[row]);
             let [source, target] = [source, target].map(|key| if missing { &[] } else { key.data() });
             let weight = weights.get(row).copied();
@@ -242,7 +242,7 @@ impl ParquetFile {
         Ok(keys)
     }
 
-    /// The weights of a block's rows, from their column or their file; none if there are none.
+    /// Reads the weights of a block's rows from their column or their file, if there are any.
     fn read_weights(&self, block: &BlockRows, missing: &mut Missing, into: &mut Vec<f32>) -> Result<()> {
         if let Some(weights) = &self.weights {
             let rows = (block.rows.end - block.rows.start) as usize;
@@ -283,7 +283,7 @@ impl ParquetFile {
         guarded(open).map_err(|error| self.damaged(block, &error))
     }
 
-    /// Gives all of a block's values of one column to `each`, defaults where they are missing.
+    /// Passes a block's values of one column to `each`, with defaults for missing values.
     fn read<T: DataType>(
         &self,
         block: &BlockRows,
@@ -348,7 +348,7 @@ impl ParquetFile {
     }
 }
 
-/// In which rows of a block a value is missing.
+/// The rows of a block in which a value is missing.
 #[derive(Default)]
 struct Missing {
     rows: Option<Vec<bool>>,

@@ -1,4 +1,4 @@
-//! Pages of a Parquet file, guarded against what a damaged file may claim.
+//! Reads pages of a Parquet file, and guards the Parquet reader against damaged files.
 
 use std::{
     io::BufReader,
@@ -19,11 +19,11 @@ use crate::{
     file::InputFile,
 };
 
-/// The pages of a column. The Parquet reader makes room for as many values of a dictionary as its page says that there are,
-/// so pages that are too short for them end here.
+/// The pages of a column. The Parquet reader allocates memory for as many dictionary values as a page claims. This reader
+/// first checks that the page is long enough to hold them.
 pub(super) struct CheckedPages {
     pub pages: Box<dyn PageReader>,
-    /// A value takes so many bytes at least.
+    /// The least bytes per value.
     pub value_bytes: usize,
 }
 
@@ -77,7 +77,7 @@ impl PageReader for CheckedPages {
     }
 }
 
-/// What a value takes in a dictionary, at least: one of bytes has its length before it.
+/// The least bytes that a value takes in a dictionary. A byte string is preceded by its length.
 pub(super) fn value_bytes(physical: Type) -> usize {
     match physical {
         Type::INT64 | Type::DOUBLE => 8,
@@ -87,19 +87,19 @@ pub(super) fn value_bytes(physical: Type) -> usize {
     }
 }
 
-/// Turns a panic of the Parquet reader, which asserts some of what a file says, into an error about the file. What the
-/// panic left behind is given up with the error.
+/// Turns a panic of the Parquet reader into an error about the file. The reader asserts some properties of the file, so a
+/// damaged file can make it panic. The caller drops all state of the reader with the error.
 pub(super) fn guarded<T>(work: impl FnOnce() -> ParquetResult<T>) -> ParquetResult<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let what = panic.downcast_ref::<&str>().map(|what| (*what).to_owned());
         let what = what.or_else(|| panic.downcast_ref::<String>().cloned());
         Err(ParquetError::General(
-            what.unwrap_or_else(|| "it makes no sense".to_owned()),
+            what.unwrap_or_else(|| "its contents are inconsistent".to_owned()),
         ))
     })
 }
 
-/// The file as the Parquet reader wants it: read at offsets, so that threads do not share a position.
+/// The file as the Parquet reader needs it. It is read at offsets, so threads do not share a position.
 pub(super) struct Chunks(pub Arc<InputFile>);
 
 impl Length for Chunks {

@@ -1,4 +1,4 @@
-//! Which columns of a Parquet file have the edges.
+//! Picks the columns of a Parquet file that hold the edges.
 
 use parquet::{
     basic::{ConvertedType, LogicalType, Type},
@@ -16,7 +16,7 @@ const WEIGHT_NAMES: [&str; 3] = ["weight", "weights", "w"];
 pub(super) struct EdgeColumns {
     /// Sources, targets.
     pub ids: [usize; 2],
-    /// Whether these come as signed integers.
+    /// Whether the ids are signed integers.
     pub signed: [bool; 2],
     pub weight: Option<usize>,
 }
@@ -93,7 +93,7 @@ fn is_integer(column: &ColumnDescriptor) -> bool {
     matches!(column.physical_type(), Type::INT32 | Type::INT64)
         && match column.logical_type_ref() {
             Some(logical) => matches!(logical, LogicalType::Integer(_)),
-            // Dates and decimals are integers too.
+            // Dates and decimals are stored as integers too.
             None => matches!(
                 column.converted_type(),
                 ConvertedType::NONE
@@ -127,7 +127,7 @@ fn is_number(column: &ColumnDescriptor) -> bool {
     matches!(column.physical_type(), Type::FLOAT | Type::DOUBLE) || is_integer(column)
 }
 
-/// A column's name and type for messages.
+/// A column's name and type, for messages.
 fn described(column: &ColumnDescriptor) -> String {
     format!("{} ({})", column.name(), column.physical_type())
 }
