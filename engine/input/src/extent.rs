@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, BufReader, Read},
+    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -226,6 +227,10 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    pub fn path(&self) -> &Path {
+        self.extent.file.path()
+    }
+
     /// Bytes read from the file, in whole pieces.
     pub fn consumed(&self) -> u64 {
         self.consumed.load(Ordering::Relaxed)

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use grappa_io::{Error, Position, Result};
 
 use crate::{
-    extent::{Extent, PIECE_BYTES, Stream},
+    extent::{PIECE_BYTES, Stream},
     messages::long_line,
 };
 
@@ -62,7 +62,7 @@ impl Lines {
             .read_until(b'\n', &mut bytes)
             .map_err(|error| match error.downcast::<Error>() {
                 Ok(error) => error,
-                Err(error) => Error::io("read", self.reader.get_ref().0.extent.file.path())(error),
+                Err(error) => Error::io("read", self.reader.get_ref().0.path())(error),
             })?;
         if read == 0 {
             return Ok(None);
@@ -74,7 +74,7 @@ impl Lines {
             bytes.pop();
         } else if read as u64 == limit {
             return Err(Error::input(
-                self.reader.get_ref().0.extent.file.path(),
+                self.reader.get_ref().0.path(),
                 Position::Line(self.number),
                 long_line(self.line_bytes_max),
             ));

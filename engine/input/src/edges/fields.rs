@@ -10,7 +10,7 @@ use memchr::memchr;
 use super::{BadEdge, IdLimit, TextBatch};
 
 /// A parsed line or field, or why it is bad.
-pub(super) type Checked<T> = std::result::Result<T, BadEdge>;
+pub(super) type Checked<T> = Result<T, BadEdge>;
 
 /// Removes blanks and tabs from both ends.
 pub(crate) fn trim(bytes: &[u8]) -> &[u8] {

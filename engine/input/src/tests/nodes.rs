@@ -288,7 +288,7 @@ fn sparse_matrices_that_do_not_fit_together_are_refused() {
         assert_contains(&read(indptr(ends)), &["f.npz at row 0", "indptr"]);
     }
     let short = npy("<i8", "(3,)", &le(&[0_i64, 1, 4], i64::to_le_bytes));
-    assert_contains(&read(with("indptr", short)), &["member indptr", "3 rows and one"]);
+    assert_contains(&read(with("indptr", short)), &["member indptr", "3 + 1 entries"]);
     for column in [3, -1] {
         let indices = npy("<i4", "(4,)", &le(&[1_i32, 0, column, 2], i32::to_le_bytes));
         assert_contains(

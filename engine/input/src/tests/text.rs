@@ -137,10 +137,7 @@ fn a_long_line_is_an_error_wherever_blocks_are_cut() {
         for (name, bytes) in [("a.tsv", text.clone()), ("a.tsv.gz", gzip(&text))] {
             let path = folder.file(name, bytes);
             let what = message(read_path(&path, skipping(block_bytes)));
-            assert_contains(
-                &what,
-                &[&format!("{name}:3: "), "longer than 1.0 MiB", "--format"],
-            );
+            assert_contains(&what, &[&format!("{name}:3: "), "longer than 1.0 MiB", "--format"]);
         }
     }
 }

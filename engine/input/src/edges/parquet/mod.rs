@@ -13,7 +13,7 @@ use grappa_io::{Error, Position, Result};
 use parquet::{
     column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader},
     data_type::{ByteArray, DataType},
-    errors::{ParquetError, Result as ParquetResult},
+    errors::ParquetError,
     file::reader::{FileReader, SerializedFileReader},
 };
 
