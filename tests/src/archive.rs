@@ -1,10 +1,10 @@
-//! `.npz` archives, as `numpy.savez` writes them: zip files whose members are not packed.
+//! `.npz` archives as `numpy.savez` writes them: zip files with uncompressed members.
 
 use std::{fs, path::Path};
 
 use crate::npy::Npy;
 
-/// Writes arrays as members of one archive.
+/// Writes arrays as the members of an archive.
 pub fn write_npz(path: &Path, arrays: &[(&str, Npy)]) {
     let (mut file, mut directory) = (Vec::new(), Vec::new());
     for (name, array) in arrays {

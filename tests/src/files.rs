@@ -1,4 +1,4 @@
-//! Folders as a whole: what is in them, and whether two are the same.
+//! The contents of folders, and their comparison.
 
 use std::{
     collections::BTreeMap,
@@ -8,8 +8,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// A temporary folder in memory, where there is such a thing: for tests that make so many stores that waiting for the
-/// disk would take most of their time.
+/// A temporary folder, in memory if possible. It is for tests that make many stores and would mostly wait for the disk.
 pub fn memory_folder() -> TempDir {
     let shared_memory = Path::new("/dev/shm");
     let folder = if shared_memory.is_dir() {
@@ -20,7 +19,7 @@ pub fn memory_folder() -> TempDir {
     folder.or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Every file of a folder, by its path in it, with its bytes.
+/// The files in a folder: relative path and bytes.
 pub fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -48,7 +47,7 @@ pub fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Checks that a folder holds these files with these bytes, and no others.
+/// Checks that a folder contains exactly these files with these bytes.
 #[track_caller]
 pub fn assert_same(folder: &Path, expected: &BTreeMap<PathBuf, Vec<u8>>, context: &str) {
     let found = files_of(folder);

@@ -1,4 +1,4 @@
-//! Graphs with features, labels and splits, and the files that say them.
+//! Graphs with features, labels and splits, and their input files.
 
 use std::{
     fs,
@@ -8,16 +8,16 @@ use std::{
 
 use crate::{npy::Npy, random::Random};
 
-/// A graph with everything that a store can hold.
+/// A graph with everything that a store can contain.
 #[derive(Debug, Clone)]
 pub struct Graph {
-    /// Number of nodes; ids are 0 to it.
+    /// Number of nodes. Ids are 0 to `nodes` - 1.
     pub nodes: usize,
     /// Source and destination.
     pub edges: Vec<(u64, u64)>,
-    /// Columns of the features.
+    /// Number of features per node.
     pub dim: usize,
-    /// One row per node, in order.
+    /// One feature row per node, in order.
     pub features: Vec<f32>,
     /// One class per node; -1 for none.
     pub labels: Vec<i64>,
@@ -38,11 +38,11 @@ pub struct GraphFiles {
     pub splits: [PathBuf; 3],
 }
 
-/// What the splits are called on the command line.
+/// Names of the splits on the command line.
 pub const SPLITS: [&str; 3] = ["train", "val", "test"];
 
 impl Graph {
-    /// A graph of which some nodes have many edges, and some none. Node 0 and the last one have edges.
+    /// A graph in which some nodes have many edges and some have none. The first and the last node have edges.
     pub fn random(seed: u64, nodes: usize, edges: usize, dim: usize) -> Self {
         let mut random = Random::new(seed);
         let mut edge = || {
@@ -71,7 +71,7 @@ impl Graph {
         }
     }
 
-    /// The edges as text, with this between the columns.
+    /// The edges as text with this column separator.
     pub fn text(&self, separator: char) -> String {
         let line = |(source, target)| format!("{source}{separator}{target}\n");
         self.edges.iter().copied().map(line).collect()
@@ -106,7 +106,7 @@ impl Graph {
 }
 
 impl GraphFiles {
-    /// Adds features, labels and splits to a command.
+    /// Adds the options for features, labels and splits to a command.
     pub fn node_arguments<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.arg("--features").arg(&self.features);
         command.arg("--labels").arg(&self.labels);

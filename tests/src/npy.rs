@@ -1,15 +1,15 @@
-//! `.npy` files, right ones and wrong ones.
+//! `.npy` files, valid and invalid.
 
 use std::{fs, path::Path};
 
-/// An array to be written. What NumPy would not write can be said too, so as to see it refused.
+/// An array to write. It can describe files that NumPy would not write, to test that they are refused.
 #[derive(Debug, Clone)]
 pub struct Npy {
     /// NumPy's name of the element type, such as `<i8`.
     pub descr: String,
-    /// Whether the header says that it is in Fortran order.
+    /// Whether the header claims Fortran order.
     pub fortran: bool,
-    /// The shape, as the header says it.
+    /// The shape in the header.
     pub shape: Vec<usize>,
     /// The elements.
     pub bytes: Vec<u8>,
@@ -17,7 +17,7 @@ pub struct Npy {
 
 /// An element type of arrays.
 pub trait Element: Copy {
-    /// NumPy's name of it.
+    /// Its name in NumPy.
     const DESCR: &'static str;
     /// Appends its little-endian bytes.
     fn put(self, bytes: &mut Vec<u8>);
@@ -37,7 +37,7 @@ macro_rules! element {
 element!(i32: "<i4", i64: "<i8", u32: "<u4", u64: "<u8", f32: "<f4", f64: "<f8");
 
 impl Npy {
-    /// An array of `shape` with `values` in rows.
+    /// An array of `shape`, with `values` in row-major order.
     pub fn new<T: Element>(shape: &[usize], values: impl IntoIterator<Item = T>) -> Self {
         let mut bytes = Vec::new();
         for value in values {

@@ -1,4 +1,4 @@
-//! Two processes that make the same store: one wins, and the other says why it does not go on.
+//! Two processes that make the same store. One succeeds, and the other says why it stops.
 
 use std::{
     fs,
@@ -14,17 +14,17 @@ use crate::{
     program::Ran,
 };
 
-/// What two processes did.
+/// The result of two processes.
 #[derive(Debug)]
 pub struct Pair {
-    /// Both, in the order in which they were started.
+    /// Both processes, in the order of their start.
     pub ran: [Ran; 2],
-    /// What is wrong with it; nothing if one made the store, and the other left it alone.
+    /// The fault; `None` if one process made the store and the other left it alone.
     pub wrong: Option<String>,
 }
 
-/// Starts two commands that make `folder/NAME.grappa`, the second one `delay` later, and compares what they leave in the
-/// folder, which is empty before, with `expected`.
+/// Starts two commands that make `folder/NAME.grappa`, the second one `delay` later, and compares the contents of the
+/// folder with `expected`. The folder must be empty before.
 pub fn race(folder: &Path, mut commands: [Command; 2], delay: Duration, expected: &Files) -> Pair {
     let start = |command: &mut Command| command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let [first, second] = &mut commands;

@@ -1,4 +1,4 @@
-//! Parquet files of edges.
+//! Parquet files with edges.
 
 use std::{fs::File, path::Path, sync::Arc};
 
@@ -8,7 +8,7 @@ use parquet::{
     schema::parser::parse_message_type,
 };
 
-/// Writes edges, and their weights if there are any, in row groups of at most a hundred.
+/// Writes edges, and edge weights if given, in row groups of at most 100.
 pub fn write_parquet(path: &Path, edges: &[(u64, u64)], weights: Option<&[f32]>) {
     let weight = if weights.is_some() {
         "required float weight;"

@@ -1,4 +1,4 @@
-//! Running the programs as their users do.
+//! Runs the programs as users do.
 
 use std::{
     ffi::OsStr,
@@ -9,14 +9,14 @@ use std::{
 
 use serde_json::Value;
 
-/// The programs that are tested. `grappa-train` is not: it needs libtorch.
+/// The tested programs. `grappa-train` is not one of them, because it needs libtorch.
 const PROGRAMS: [&str; 3] = ["grappa-gen", "grappa-ingest", "grappa-store"];
 
-/// Set by `cargo xtask test` where the programs are built already.
+/// Set by `cargo xtask test`, which builds the programs before.
 const BUILT: &str = "GRAPPA_PROGRAMS_BUILT";
 
-/// Where a program is. The first call in a process has Cargo build all of them, because `cargo test` builds only those
-/// of the package that it tests.
+/// The path of a program. The first call in a process lets Cargo build all programs, because `cargo test` builds only
+/// those of the tested package.
 pub fn program(name: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     assert!(PROGRAMS.contains(&name), "{name} is none of the programs");
@@ -60,7 +60,7 @@ fn build() -> PathBuf {
     folder
 }
 
-/// What a program did.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Ran {
     /// Its exit code; `None` if a signal ended it.
@@ -72,14 +72,14 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Checks that all went well.
+    /// Checks that it succeeded.
     #[track_caller]
     pub fn success(self) -> Self {
         assert_eq!(self.code, Some(0), "{}{}", self.stdout, self.stderr);
         self
     }
 
-    /// Checks that it failed with exit code 1 and one line on stderr, which starts with `error: ` and holds each of
+    /// Checks that it failed with exit code 1 and one line on stderr that starts with `error: ` and contains each of
     /// `parts`.
     #[track_caller]
     pub fn failure(self, parts: &[&str]) -> Self {
@@ -96,7 +96,7 @@ impl Ran {
         self
     }
 
-    /// Checks that it was used wrongly: exit code 2, and a usage message that holds each of `parts`.
+    /// Checks for wrong usage: exit code 2, and a usage message that contains each of `parts`.
     #[track_caller]
     pub fn misuse(self, parts: &[&str]) -> Self {
         assert_eq!(self.code, Some(2), "{}{}", self.stdout, self.stderr);
@@ -126,7 +126,7 @@ impl From<Output> for Ran {
     }
 }
 
-/// A program with arguments: `command("grappa-ingest").arg("--edges")...`, to be run or spawned.
+/// The command of a program, without arguments, to be run or spawned.
 pub fn command(name: &str) -> Command {
     let mut command = Command::new(program(name));
     command.stdin(Stdio::null());

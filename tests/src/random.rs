@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same in every run.
+//! Random numbers that are the same in every run.
 
 use grappa_formats::random::SplitMix64;
 
@@ -7,7 +7,7 @@ use grappa_formats::random::SplitMix64;
 pub struct Random(SplitMix64);
 
 impl Random {
-    /// A sequence of its own for each seed.
+    /// Each seed has its own sequence.
     pub fn new(seed: u64) -> Self {
         Self(SplitMix64::new(seed))
     }
@@ -17,12 +17,12 @@ impl Random {
         self.0.draw()
     }
 
-    /// A number below `end`. The bias is `end` in 2^64: none that a test could see.
+    /// A number below `end`. The bias is `end` / 2^64, too small to matter in tests.
     pub fn below(&mut self, end: u64) -> u64 {
         self.draw() % end
     }
 
-    /// A number from 0 up to 1.
+    /// A number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.draw() >> 11) as f64 / (1u64 << 53) as f64
     }

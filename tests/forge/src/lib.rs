@@ -1,4 +1,4 @@
-//! Stores whose files were changed, with and without checksums that fit.
+//! Changes the files of stores, with and without valid checksums.
 
 use std::{fs, ops::Range, path::Path};
 
@@ -10,8 +10,9 @@ use grappa_formats::{
 /// Name of the manifest in a store.
 const MANIFEST: &str = "manifest";
 
-/// Lays a file of a store out anew, with blocks of `block_bytes` and the payload where the first writers put it, if that is
-/// given; and with a payload that `change` changed: all checksums fit, and the manifest names the new file.
+/// Rewrites a file of a store with a payload changed by `change`. All checksums are valid, and the manifest names the
+/// new file. If `block_bytes` is given, the file has blocks of that length, and its payload starts where the first
+/// writers put it.
 pub fn rewrite(store: &Path, file: &str, block_bytes: Option<usize>, change: impl FnOnce(&mut Vec<u8>)) {
     let path = store.join(file);
     let old = fs::read(&path).unwrap();
@@ -36,7 +37,7 @@ pub fn rewrite(store: &Path, file: &str, block_bytes: Option<usize>, change: imp
     fs::write(&manifest_path, manifest.encode()).unwrap();
 }
 
-/// Lays out all files of a store that have a container of their own as the first writers did, with blocks of so many bytes.
+/// Rewrites all container files of a store in the layout of the first writers, with blocks of this length.
 pub fn rewrite_all(store: &Path, block_bytes: usize) {
     let manifest = Manifest::decode(&fs::read(store.join(MANIFEST)).unwrap()).unwrap();
     for entry in manifest.files.iter().filter(|entry| !entry.path.starts_with("assign")) {
@@ -50,7 +51,7 @@ pub fn header(file: &[u8]) -> Header {
     Header::decode(file, kind, file.len() as u64).unwrap()
 }
 
-/// Where the payload of a file of a store is in it.
+/// The range of the payload in a file of a store.
 pub fn payload_of(path: &Path) -> Range<u64> {
     let header = header(&fs::read(path).unwrap());
     header.payload_offset..header.table_offset()
@@ -69,7 +70,7 @@ pub fn with_flip<T>(path: &Path, offset: u64, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// What a damaged block of a file is called in an error about the byte at `offset`.
+/// The name that errors use for the damaged block with the byte at `offset`.
 pub fn message_about(path: &Path, offset: u64) -> String {
     let header = header(&fs::read(path).unwrap());
     let block = (offset - header.payload_offset) / u64::from(header.block_bytes);

@@ -1,16 +1,16 @@
-//! A campaign: mutants of a target's seeds, run until the time is over.
+//! A campaign runs mutants of a target's seeds until its time is over.
 //!
 //! ```text
-//! corpus = seeds, found inputs, what earlier campaigns kept
+//! corpus = seeds, found inputs, inputs kept by earlier campaigns
 //! until the time is over:
-//!     input = mutate(one of the corpus, another), mostly repaired
+//!     input = mutate(one of the corpus, another), usually repaired
 //!     run it
-//!     a promise broken: save it, once for each place
-//!     an outcome never seen before: add it to the corpus
+//!     if it breaks a promise: save it, once per place
+//!     if its outcome is new: add it to the corpus
 //! ```
 //!
-//! An outcome is what the target says, without its numbers: messages name what is wrong, so a new one means that another
-//! branch was taken.
+//! An outcome is the message of the target without its numbers. Messages name the fault, so a new message means that
+//! another branch was taken.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -29,49 +29,49 @@ use crate::{
     watch::{Ran, Watch},
 };
 
-/// Inputs that a corpus keeps.
+/// The most inputs in a corpus.
 const CORPUS_MAX: usize = 4000;
 
-/// Outcomes belong together if so many words at their beginning are the same.
+/// Outcomes whose first FAMILY_WORDS words are equal are a family.
 const FAMILY_WORDS: usize = 5;
 
-/// Outcomes that belong together and are new.
+/// The most outcomes of a family that count as new.
 const FAMILY_MAX: usize = 30;
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Inputs that were run.
+    /// Number of inputs.
     pub runs: u64,
-    /// How many of them were accepted: mutants that are always refused find little.
+    /// Number of accepted inputs. A target that refuses nearly all mutants finds little.
     pub accepted: u64,
-    /// Different outcomes.
+    /// Number of different outcomes.
     pub outcomes: usize,
-    /// Broken promises: the place, what was said, and the input.
+    /// Inputs that broke a promise.
     pub found: Vec<Found>,
 }
 
 /// An input that broke a promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Where, or which promise.
+    /// The place in the code, or the promise.
     pub place: String,
-    /// What was said.
+    /// The message.
     pub message: String,
     /// The input.
     pub input: Vec<u8>,
 }
 
-/// When a campaign ends.
+/// The end of a campaign.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
-    /// After so much time.
+    /// After this time.
     Time(Duration),
-    /// After so many inputs.
+    /// After this number of inputs.
     Runs(u64),
 }
 
-/// Fuzzes a target, starting with its seeds and `more`. `keep` sees each input that brings a new outcome.
+/// Fuzzes a target, starting with its seeds and `more`. `keep` gets each input with a new outcome.
 pub fn fuzz(
     target: &Target,
     watch: &Watch,
@@ -137,7 +137,7 @@ fn mutant(target: &Target, corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut input = pick(random).to_vec();
     let other = pick(random);
     mutate(&mut input, other, target.words, random);
-    // Now and then as it is: checksums are to be checked too.
+    // Not always: the check of the checksums is a target too.
     if random.below(8) > 0 {
         (target.repair)(&mut input);
     }
@@ -148,13 +148,13 @@ fn mutant(target: &Target, corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
 #[derive(Default)]
 struct Outcomes {
     seen: HashSet<u64>,
-    /// How many begin in the same way.
+    /// Number of outcomes per family.
     families: HashMap<u64, usize>,
 }
 
 impl Outcomes {
-    /// Whether an outcome is new. Messages that quote their input have no end of variants, so of those that begin in the
-    /// same way only some are.
+    /// Whether an outcome is new. Messages that quote their input have unlimited variants, so only FAMILY_MAX of a
+    /// family count as new.
     fn add(&mut self, outcome: &str) -> bool {
         let words = words_of(outcome);
         if !self.seen.insert(xxh3_64(words.join(" ").as_bytes())) {
@@ -167,7 +167,7 @@ impl Outcomes {
     }
 }
 
-/// The words of an outcome; numbers, paths, and what is quoted or escaped are all the same.
+/// The words of an outcome. Numbers, paths, quoted and escaped text are all replaced by `#`.
 fn words_of(outcome: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut quote = None;
@@ -191,7 +191,7 @@ fn words_of(outcome: &str) -> Vec<&str> {
     words
 }
 
-/// The inputs in a folder, ordered by name; none if there is no folder.
+/// The inputs in a folder, ordered by name; none if the folder does not exist.
 pub fn inputs_in(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -211,7 +211,7 @@ pub fn inputs_in(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(inputs)
 }
 
-/// Writes an input into a folder, under a name that follows from its bytes. Returns the name.
+/// Writes an input into a folder. Its name is a hash of its bytes. Returns the name.
 pub fn save(folder: &Path, input: &[u8]) -> Result<String> {
     let name = format!("{:016x}", xxh3_64(input));
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;

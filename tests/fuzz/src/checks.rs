@@ -1,4 +1,4 @@
-//! What the tests of every list of targets check. Everything here panics if it fails.
+//! Checks for lists of targets, shared by tests. They panic if they fail.
 
 use std::{fs, path::Path};
 
@@ -8,7 +8,8 @@ use crate::{
     watch::{Ran, Watch},
 };
 
-/// A third of each target's seeds is accepted at least, and none breaks a promise: mutants of what is refused find little.
+/// At least a third of each target's seeds is accepted, because mutants of refused inputs find little. No seed breaks a
+/// promise.
 pub fn seeds_are_accepted(targets: &[Target]) {
     let watch = Watch::new();
     for target in targets {
@@ -29,7 +30,7 @@ pub fn seeds_are_accepted(targets: &[Target]) {
     }
 }
 
-/// What was found in a folder for each target breaks no promise any more, and every folder has its target.
+/// Inputs that were found earlier break no promise any more. Each folder of inputs belongs to a target.
 pub fn found_inputs_are_right(targets: &[Target], found: &Path) {
     let watch = Watch::new();
     for target in targets {
@@ -49,7 +50,7 @@ pub fn found_inputs_are_right(targets: &[Target], found: &Path) {
     }
 }
 
-/// Every target can be named.
+/// Checks that target names are unique.
 pub fn names_differ(targets: &[Target]) {
     let mut names: Vec<_> = targets.iter().map(|target| target.name).collect();
     names.sort_unstable();

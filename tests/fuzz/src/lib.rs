@@ -1,17 +1,17 @@
-//! Fuzz targets of every parser and decoder, and what runs them on stable Rust.
+//! Fuzz targets for every parser and decoder, and a fuzzer for stable Rust.
 //!
 //! ```text
 //! cargo xtask fuzz [TARGET] [--seconds N]
 //! ```
 //!
-//! A [`Target`] is a decoder with seeds and properties: it never panics, allocates no more than its input justifies, ends
-//! soon, and what it accepts survives being encoded and decoded again. The [`campaign`] mutates seeds ([`mutate`]), repairs
-//! checksums so that mutants get past them ([`repair`]), and keeps inputs that bring a new outcome. Outcomes guide it
-//! instead of coverage, which takes a nightly compiler: readers here say precisely what is wrong with their input, so
-//! another branch mostly means another message.
+//! A [`Target`] is a decoder with seeds and promises: it never panics, allocates no more than its input justifies, ends
+//! soon, and accepted inputs survive encoding and decoding. The [`campaign`] mutates seeds ([`mutate`]), repairs
+//! checksums so that mutants pass them ([`repair`]), and keeps inputs with new outcomes. It is guided by outcomes
+//! instead of coverage, which needs a nightly compiler. Grappa's readers name each fault precisely, so another branch
+//! usually means another message.
 //!
-//! A run is two processes: one decodes, under a limit of memory, and one looks on, and saves the input at which the first
-//! was killed or hung. Inputs that were found lie in `found/TARGET` of the package, which has a test that runs them all.
+//! A run has two processes. One decodes, under a memory limit. The other watches it, and saves the input at which it
+//! was killed or hung. Found inputs are in `found/TARGET` of the package; a test runs them all.
 
 #![forbid(unsafe_code)]
 

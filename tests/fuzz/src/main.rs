@@ -1,4 +1,4 @@
-//! Fuzzes every parser and decoder: see the library.
+//! Fuzzes every parser and decoder; see the library.
 
 #![forbid(unsafe_code)]
 

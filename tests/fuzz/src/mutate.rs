@@ -1,11 +1,11 @@
-//! Mutations of inputs: those that find bugs in length fields, offsets, numbers in text, and the order of parts.
+//! Mutations of inputs. They find bugs in length fields, offsets, numbers in text, and the order of parts.
 
 use grappa_tests::random::Random;
 
-/// The longest input that mutations make. Bugs need structure, not size, and short inputs run faster.
+/// The longest mutant. Bugs need structure, not size, and short inputs run faster.
 pub const INPUT_BYTES_MAX: usize = 32 << 10;
 
-/// Numbers in text that parsers get wrong.
+/// Numbers in text that parsers often handle wrongly.
 const NUMBERS: [&str; 20] = [
     "0",
     "-0",
@@ -29,8 +29,8 @@ const NUMBERS: [&str; 20] = [
     "inf",
 ];
 
-/// Changes `input` by one to eight mutations. `other` is another input to splice with, `words` are what the target's
-/// language is made of.
+/// Applies one to eight mutations to `input`. `other` is an input to splice with. `words` are the words of the target's
+/// language.
 pub fn mutate(input: &mut Vec<u8>, other: &[u8], words: &[&str], random: &mut Random) {
     // Mostly few: each mutation may undo what makes the input worth mutating.
     let mutations = 1 + (random.draw() & random.draw() & 7);
@@ -57,12 +57,12 @@ fn mutate_once(input: &mut Vec<u8>, other: &[u8], words: &[&str], random: &mut R
     }
 }
 
-/// A place in the input; none if it is empty.
+/// A position in the input; `None` if it is empty.
 fn place(input: &[u8], random: &mut Random) -> Option<usize> {
     (!input.is_empty()).then(|| random.below(input.len() as u64) as usize)
 }
 
-/// A range of the input, mostly a short one.
+/// A range of the input, usually a short one.
 fn range(input: &[u8], random: &mut Random) -> Option<std::ops::Range<usize>> {
     let start = place(input, random)?;
     let most = match random.below(4) {
@@ -84,7 +84,7 @@ fn set_byte(input: &mut [u8], random: &mut Random) {
     }
 }
 
-/// Overwrites a little-endian integer of 1 to 8 bytes by one that is near a limit, or near the size of the input.
+/// Overwrites a little-endian integer of 1 to 8 bytes with a value near a limit, or near the size of the input.
 fn set_integer(input: &mut [u8], random: &mut Random) {
     let bytes = 1usize << random.below(4);
     let Some(last) = input.len().checked_sub(bytes) else {
@@ -138,7 +138,7 @@ fn remove(input: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Puts a copy of a range elsewhere, or many of a short one.
+/// Inserts a copy of a range elsewhere, or many copies of a short one.
 fn repeat(input: &mut Vec<u8>, random: &mut Random) {
     let (Some(range), Some(at)) = (range(input, random), place(input, random)) else {
         return;
@@ -176,7 +176,7 @@ fn insert(input: &mut Vec<u8>, random: &mut Random) {
     input.splice(at..at, bytes);
 }
 
-/// Takes a range of another input into this one, in place of a range or between.
+/// Copies a range of another input into this one, over a range or between two bytes.
 fn splice(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     let (Some(from), at) = (range(other, random), random.below(input.len() as u64 + 1) as usize) else {
         return;

@@ -1,7 +1,7 @@
-//! The command line of a program that fuzzes targets.
+//! The command line of a fuzzing program.
 //!
-//! The process that is started looks on. For each target it starts itself again, as the one that decodes, and starts it
-//! again after a crash until the target's time is over.
+//! The first process watches. For each target it starts itself as a child that decodes, and restarts it after a crash,
+//! until the target's time is over.
 
 use std::{
     fs,
@@ -23,36 +23,36 @@ use crate::{
 /// Fuzz parsers and decoders
 #[derive(Debug, Parser)]
 pub struct Args {
-    /// The target; all of them, one after another, if none is named
+    /// The target [default: all, one after another]
     #[arg(value_name = "TARGET")]
     target: Option<String>,
-    /// Run these inputs, once each, instead of fuzzing
+    /// Run these inputs once each instead of fuzzing
     #[arg(value_name = "FILE", requires = "target")]
     files: Vec<PathBuf>,
     /// Seconds for each target
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u64,
-    /// Start the random numbers here [default: the clock]
+    /// Seed of the random numbers [default: the clock]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Keep what brings new outcomes in this folder, and start with what is in it
+    /// Folder for inputs with new outcomes; fuzzing starts with the inputs in it
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
-    /// Save inputs that break a promise here, in a folder for each target
+    /// Folder for inputs that break a promise, with one folder per target
     #[arg(long, value_name = "DIR", default_value = "found")]
     found: PathBuf,
     /// List the targets
     #[arg(long)]
     list: bool,
-    /// Do not start with what was found: the process before this one was ended by an input
+    /// Do not start with found inputs: one of them ended the previous process
     #[arg(long, hide = true)]
     again: bool,
-    /// Be the process that decodes, and leave each input and the report in this folder
+    /// Decode, and write each input and the report into this folder
     #[arg(long, hide = true, value_name = "DIR")]
     decode: Option<PathBuf>,
 }
 
-/// What the program does. Fails if any input broke a promise.
+/// Runs the program. Fails if any input broke a promise.
 pub fn main(targets: &[Target]) -> ExitCode {
     match run(&Args::parse(), targets) {
         Ok(true) => ExitCode::SUCCESS,
@@ -64,7 +64,7 @@ pub fn main(targets: &[Target]) -> ExitCode {
     }
 }
 
-/// True if every promise was kept.
+/// Returns whether all promises were kept.
 fn run(args: &Args, targets: &[Target]) -> Result<bool> {
     if args.list {
         targets.iter().for_each(|target| println!("{}", target.name));
@@ -109,7 +109,7 @@ fn replay(target: &Target, files: &[PathBuf]) -> Result<bool> {
     Ok(kept)
 }
 
-/// The process that decodes: a campaign under limits.
+/// The decoding process: a campaign under limits.
 fn decode(args: &Args, target: &Target, folder: &Path) -> Result<()> {
     let mut more = Vec::new();
     if !args.again {
@@ -142,7 +142,7 @@ fn decode(args: &Args, target: &Target, folder: &Path) -> Result<()> {
     fs::write(folder.join("report"), numbers).context("cannot write the report")
 }
 
-/// Starts the process that decodes until the target's time is over. True if no input broke a promise.
+/// Starts decoding processes until the target's time is over. Returns whether no input broke a promise.
 fn look_on(args: &Args, target: &Target) -> Result<bool> {
     let begin = Instant::now();
     let scratch = Scratch::new();

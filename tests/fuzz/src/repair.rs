@@ -1,16 +1,16 @@
-//! Checksums of mutants, made right again: a decoder that checks them would look no further.
+//! Repairs checksums of mutants. Without that, a decoder would reject every mutant at its checksum.
 
 use flate2::Crc;
 use grappa_formats::container::{BLOCK_BYTES, FORMAT_VERSION, FileKind, HEADER_BYTES, MAGIC, PAGE_BYTES};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The length of short checksum blocks, as it is in a header.
+/// The length of short checksum blocks, as encoded in a header.
 const PAGE: [u8; 4] = (PAGE_BYTES as u32).to_le_bytes();
 
-/// Makes a container file whole: its payload as long as what is there, every checksum right. Leaves it as it is where its
-/// header's lengths contradict each other, which a reader is to find.
+/// Repairs a container file: the length of its payload and all checksums. A file whose header has contradictory lengths
+/// stays as it is; readers must detect that.
 ///
-/// The layout is that of `formats/spec/container.md`.
+/// The layout is specified in `formats/spec/container.md`.
 pub fn container(file: &mut [u8]) {
     let Some(fixed) = file.first_chunk::<HEADER_BYTES>() else {
         return;
@@ -45,13 +45,13 @@ pub fn container(file: &mut [u8]) {
     seal(file);
 }
 
-/// Makes the header's own checksum right.
+/// Repairs the checksum of the header.
 fn seal(file: &mut [u8]) {
     let digest = xxh3_64(&file[..56]);
     file[56..64].copy_from_slice(&digest.to_le_bytes());
 }
 
-/// Makes the CRCs of a zip archive's stored members right, in both headers.
+/// Repairs the CRCs of a zip archive's members, in both headers.
 pub fn zip(file: &mut [u8]) {
     let u16_at = |file: &[u8], at: usize| Some(u16::from_le_bytes(*file.get(at..)?.first_chunk()?));
     let u32_at = |file: &[u8], at: usize| Some(u32::from_le_bytes(*file.get(at..)?.first_chunk()?));
@@ -85,7 +85,7 @@ pub fn zip(file: &mut [u8]) {
     }
 }
 
-/// What a deflated member unpacks to, up to its end, its first error or a mebibyte.
+/// The decompressed bytes of a deflated member, up to its end, its first error, or 1 MiB.
 fn inflated(packed: &[u8]) -> Vec<u8> {
     use std::io::Read;
     let mut bytes = Vec::new();
@@ -94,8 +94,8 @@ fn inflated(packed: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// As [`container`], and makes it one of this kind, whose blocks are as long as writers make them: mutants then differ in
-/// what the kind's decoder sees.
+/// Like [`container`], and sets this kind and the usual block length. Mutants then differ in the bytes that the kind's
+/// decoder sees.
 pub fn container_of(kind: FileKind, file: &mut [u8]) {
     if file.len() >= HEADER_BYTES {
         file[0..8].copy_from_slice(&MAGIC);
@@ -109,7 +109,7 @@ pub fn container_of(kind: FileKind, file: &mut [u8]) {
     container(file);
 }
 
-/// As [`zip`], of an input whose first byte chooses among options.
+/// Like [`zip`], for an input whose first byte selects options.
 pub fn zip_after_choice(input: &mut [u8]) {
     if let Some((_, file)) = input.split_first_mut() {
         zip(file);

@@ -1,4 +1,4 @@
-//! Files for readers that take paths.
+//! Files for readers that need paths.
 
 use std::{
     fs::{self, OpenOptions},
@@ -8,7 +8,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// A folder, in memory if possible, that goes away with this.
+/// A folder, in memory if possible, that is removed when this is dropped.
 pub struct Scratch(TempDir);
 
 impl Scratch {

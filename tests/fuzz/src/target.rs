@@ -1,36 +1,36 @@
-//! What is fuzzed.
+//! Targets of the fuzzer.
 
 use crate::scratch::Scratch;
 
-/// A parser or decoder, what it is started with, and what it promises.
+/// A parser or decoder with its seeds and promises.
 pub struct Target {
-    /// Its name on the command line, and of its folder of found inputs.
+    /// Its name on the command line, and the name of its folder of found inputs.
     pub name: &'static str,
-    /// Inputs that it accepts, from which mutations start. They reach as much of the code as possible, and are short.
+    /// Accepted inputs from which mutations start. They are short and reach as much code as possible.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// What its language is made of, for mutations to insert.
+    /// Words of its language, which mutations insert.
     pub words: &'static [&'static str],
-    /// Makes checksums and the lengths they lie at right again, where an input has any.
+    /// Repairs checksums, and the lengths that locate them, if an input has any.
     pub repair: fn(&mut [u8]),
-    /// Decodes the input and says what came of it: the error, or a few words on what was accepted. Panics if a promise
-    /// is broken.
+    /// Decodes the input and returns the outcome: the error, or a few words about the accepted input. Panics if a
+    /// promise is broken.
     pub run: fn(&Input) -> String,
-    /// Bytes that any input may make it allocate.
+    /// Bytes that it may allocate for any input.
     pub memory_base: usize,
-    /// Bytes that each byte of input may make it allocate beyond that.
+    /// Additional bytes that it may allocate per byte of input.
     pub memory_per_byte: usize,
 }
 
-/// An input, and where readers of files find it.
+/// An input, in memory and for readers of files.
 pub struct Input<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// A folder for the files that readers want.
+    /// A folder for files of readers.
     pub scratch: &'a Scratch,
 }
 
 impl<'a> Input<'a> {
-    /// The first byte, which chooses among options, and the rest. An empty input chooses 0.
+    /// The first byte, which selects options, and the rest. An empty input selects 0.
     pub fn choice(&self) -> (u8, &'a [u8]) {
         self.bytes
             .split_first()
@@ -39,11 +39,11 @@ impl<'a> Input<'a> {
 }
 
 impl Target {
-    /// What an input of so many bytes may make it allocate.
+    /// Bytes that it may allocate for an input of this length.
     pub fn memory_max(&self, input_bytes: usize) -> usize {
         self.memory_base + self.memory_per_byte * input_bytes
     }
 }
 
-/// Leaves an input as it is: for targets without checksums.
+/// Leaves an input as it is, for targets without checksums.
 pub fn no_repair(_: &mut [u8]) {}

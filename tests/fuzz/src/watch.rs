@@ -1,8 +1,8 @@
-//! What an input does to the process that decodes it: panics, memory, time.
+//! Watches the decoding of an input: panics, memory, time.
 //!
-//! A panic is caught. Memory is counted by the global allocator, and limited by the kernel too, because an allocation of
-//! terabytes ends the process. An input that takes too long is noticed by a thread, which ends the process as well. The
-//! process that looks on then finds the input in a file, to which each is written before it is run.
+//! A panic is caught. The global allocator counts memory. The kernel limits it too, because an allocation of terabytes
+//! ends the process. A thread ends the process if an input takes too long. Each input is written to a file before it
+//! runs, so the watching process finds the input that ended the other one.
 
 use std::{
     cell::RefCell,
@@ -25,55 +25,55 @@ use crate::{Input, Target, scratch::Scratch};
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-/// The exit code of a process whose input took too long.
+/// Exit code of a process whose input took too long.
 pub const HUNG: i32 = 70;
 
-/// How long an input may take. A slow machine under load runs the slowest input in a hundredth of it.
+/// Time limit of an input. A slow machine under load runs the slowest input in a hundredth of it.
 pub const SECONDS_MAX: u64 = 20;
 
-/// Address space that a process may have beyond what it has at the start.
+/// Address space that a process may add to that at its start.
 const ADDRESS_SPACE: u64 = 4 << 30;
 
-/// What an input did.
+/// The result of an input.
 pub enum Ran {
-    /// It kept its promises; a few words on what came of it.
+    /// It kept all promises. The text is the outcome.
     Kept(String),
-    /// It broke one. `place` tells one fault from another.
+    /// It broke a promise. `place` distinguishes faults.
     Broke {
-        /// Where, or which promise.
+        /// The place in the code, or the promise.
         place: String,
-        /// What it said.
+        /// The message.
         message: String,
     },
 }
 
-/// Runs inputs and watches over them.
+/// Runs inputs and watches them.
 pub struct Watch {
     scratch: Scratch,
     current: Option<File>,
-    /// When the input that is running was started.
+    /// Start of the current input.
     started: Arc<Mutex<Option<Instant>>>,
 }
 
-/// Memory is counted for the whole process, so inputs are run one at a time.
+/// Memory is counted for the whole process, so inputs run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 thread_local! {
     static STATE: RefCell<State> = const { RefCell::new(State::Elsewhere) };
 }
 
-/// Where a thread is.
+/// The state of a thread.
 enum State {
-    /// In no target: a panic is told as ever.
+    /// Outside of targets. A panic is printed as usual.
     Elsewhere,
     /// In a target.
     Inside,
-    /// In a target that panicked: where, and what it said.
+    /// In a target that panicked: the place and the message.
     Panicked(String, String),
 }
 
 impl Watch {
-    /// Watches in this process, which may be a test: no limits are set.
+    /// Watches this process without limits, so it can be a test.
     pub fn new() -> Self {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -97,7 +97,7 @@ impl Watch {
         }
     }
 
-    /// Limits memory and time of this process, and leaves each input in `current` before it is run.
+    /// Limits memory and time of this process, and writes each input to `current` before it runs.
     pub fn with_limits(current: &Path) -> Result<Self> {
         let maximum = getrlimit(Resource::As).maximum;
         let limit = Rlimit {
@@ -177,7 +177,7 @@ impl Default for Watch {
     }
 }
 
-/// What this process has mapped.
+/// Bytes of address space that this process has mapped.
 fn address_space_bytes() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/self/status").context("cannot read /proc/self/status")?;
     let kibibytes: u64 = text

@@ -1,9 +1,9 @@
-//! Skipped tests, counted and named.
+//! Counts and names skipped tests.
 //!
-//! Rust's test harness has no skip at run time: a test that returns early counts as passed, and what it printed is
-//! captured. A test that cannot run calls [`skip!`] instead. It writes a line to the terminal, past the capture, and
-//! appends a record to the file that [`FILE`] names. `cargo xtask test` sets that variable, subtracts the skipped tests
-//! from those that passed, and lists them with their reasons.
+//! Rust's test harness cannot skip a test at run time: a test that returns early counts as passed, and its output is
+//! captured. A test that cannot run calls [`skip!`]. That writes a line to the terminal, which is not captured, and
+//! appends a record to the file named by [`FILE`]. `cargo xtask test` sets that variable, subtracts the skipped tests
+//! from the passed ones, and lists them with their reasons.
 //!
 //! ```no_run
 //! # fn open_device() -> Result<(), String> { Err("no driver".into()) }
@@ -15,10 +15,10 @@
 //! }
 //! ```
 //!
-//! A test that can run, but without one of its devices, engines or inputs, calls [`skip_part!`] for each.
+//! A test that can run, but without some devices, engines or inputs, calls [`skip_part!`] for each of them.
 //!
-//! A record is a line of four fields with tabs between them: `whole` or `part`, the package, the test, the reason. It is
-//! appended by one write, because test programs have many threads.
+//! A record is a line of four tab-separated fields: `whole` or `part`, the package, the test, the reason. It is
+//! appended with one write, because test programs have many threads.
 
 #![forbid(unsafe_code)]
 
@@ -27,8 +27,8 @@ use std::{fs::OpenOptions, io::Write, thread};
 /// The environment variable that names the file of records.
 pub const FILE: &str = "GRAPPA_SKIPS";
 
-/// Records that this test cannot run, and returns from it. Takes the reason, as `format!` does. Call it in the test
-/// function itself, not in a helper.
+/// Records that this test cannot run, and returns from it. Its arguments are the reason, as for `format!`. Call it in
+/// the test function itself, not in a helper.
 #[macro_export]
 macro_rules! skip {
     ($($reason:tt)+) => {{
@@ -37,7 +37,7 @@ macro_rules! skip {
     }};
 }
 
-/// Records that a part of this test cannot run. Takes the reason, as `format!` does. The test goes on.
+/// Records that a part of this test cannot run. Its arguments are the reason, as for `format!`. The test continues.
 #[macro_export]
 macro_rules! skip_part {
     ($($reason:tt)+) => {
@@ -45,7 +45,7 @@ macro_rules! skip_part {
     };
 }
 
-/// The path of the test that is running.
+/// The path of the running test.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! test_name {
@@ -55,8 +55,8 @@ macro_rules! test_name {
     }};
 }
 
-/// The test that is running: the harness gives its name to the thread. Where the test has no thread of its own, the
-/// function around the macro, which `here` is inside.
+/// The running test. The harness names the thread after it. If the test has no thread of its own, it is the function
+/// around the macro, which contains `here`.
 #[doc(hidden)]
 pub fn running_test(here: &str) -> String {
     match thread::current().name() {
@@ -74,7 +74,7 @@ pub fn running_test(here: &str) -> String {
 ///
 /// # Panics
 ///
-/// If either cannot be written: a skip that nobody sees looks like a pass.
+/// If either cannot be written, because an unreported skip looks like a pass.
 #[doc(hidden)]
 pub fn record(extent: &str, package: &str, test: &str, reason: &str) {
     let reason = reason.replace(['\t', '\n'], " ");
@@ -101,7 +101,7 @@ mod tests {
 
     const CHILD: &str = "GRAPPA_SKIP_CHILD";
 
-    /// Skips itself where it is started again, with a file for the records.
+    /// Skips itself when it is started again with a file for records.
     #[test]
     fn a_skipped_test_is_recorded_and_goes_no_further() {
         if std::env::var_os(CHILD).is_some() {

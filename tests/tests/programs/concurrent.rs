@@ -1,4 +1,4 @@
-//! Two processes on one output: one of them makes it, and the other leaves it alone and says so.
+//! Two processes with the same output: one makes it, and the other fails and leaves it alone.
 
 use std::{fs, path::Path, process::Command, time::Instant};
 
@@ -11,7 +11,7 @@ use grappa_tests::{
     program::{self, Ran, command, run},
 };
 
-/// Starts pairs of a command with these delays between the two, with and without --resume.
+/// Starts a command twice with each of these delays, with and without --resume.
 fn race(command: &dyn Fn(&Path) -> Command) {
     let folder = memory_folder();
     let store = folder.path().join("graph.grappa");

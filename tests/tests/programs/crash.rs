@@ -1,5 +1,5 @@
-//! A run killed with SIGKILL at any moment leaves no store, or the whole one; and `--resume` makes the same store byte
-//! for byte.
+//! A run that is killed with SIGKILL at any moment leaves no store or the whole store. `--resume` then makes the same
+//! store, byte for byte.
 
 use std::{
     collections::BTreeMap,
@@ -19,10 +19,10 @@ use grappa_tests::{
     random::Random,
 };
 
-/// Moments at which a run is killed.
+/// Number of moments at which a run is killed.
 const KILLS: u64 = 20;
 
-/// A command that makes a store, given where and with what else.
+/// A command that makes a store in `folder`.
 struct Job<'a> {
     folder: &'a Path,
     command: &'a dyn Fn(&Path) -> Command,
@@ -31,7 +31,7 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Runs the command once to its end, for what comes of it and how long it takes.
+    /// Runs the command to its end, to get the expected store and the time.
     fn new(folder: &'a Path, command: &'a dyn Fn(&Path) -> Command) -> Self {
         let store = folder.join("whole.grappa");
         let mut whole = command(&store);
@@ -45,7 +45,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Starts the command, kills it when `moment` returns, and says whether that was before its end.
+    /// Starts the command and kills it when `moment` returns. Returns whether that was before its end.
     fn kill(&self, command: &mut Command, moment: impl FnOnce()) -> bool {
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -63,10 +63,10 @@ impl<'a> Job<'a> {
         self.kill(command, || thread::sleep(delay))
     }
 
-    /// Resumes the run that was to make `store`, if it is not there, and compares.
+    /// Resumes the run if `store` does not exist, and compares.
     fn complete(&self, store: &Path, more: &[&str], context: &str) {
         let partial = partial(store);
-        // The name appears with the last of the store, so whoever sees it sees all.
+        // The name appears when the store is complete.
         if store.exists() {
             assert!(!partial.exists(), "{context}");
         } else {
@@ -85,7 +85,7 @@ fn partial(store: &Path) -> PathBuf {
     store.with_extension("grappa.partial")
 }
 
-/// Kills a job at random moments, every third time twice; half of the runs have `more` arguments.
+/// Kills a job at random moments, every third time twice. Half of the runs have the arguments `more`.
 fn kill_at_random(job: &Job, seed: u64, more: &[&str]) {
     let mut random = Random::new(seed);
     let mut duration = job.duration;
@@ -93,7 +93,7 @@ fn kill_at_random(job: &Job, seed: u64, more: &[&str]) {
         let store = job.folder.join(format!("{k}.grappa"));
         let more = if k % 2 == 0 { &[] } else { more };
         loop {
-            // Each part of the run gets its share, and no two runs of this test the same moments.
+            // Moments are spread evenly over the run, and differ between runs of this test.
             let part = (k as f64 + random.unit()) / KILLS as f64;
             let mut context = format!("killed after {part:.3} of a run");
             let delay = duration.mul_f64(part);
@@ -107,7 +107,7 @@ fn kill_at_random(job: &Job, seed: u64, more: &[&str]) {
             if is_killed {
                 break;
             }
-            // The machine was busier when the run was timed than it is now.
+            // The machine was busier during the timed run than now.
             duration = delay.mul_f64(0.9);
         }
     }
@@ -125,12 +125,12 @@ fn kill_when(job: &Job, appears: &str, watched: &Path, store: &Path) {
     job.complete(store, &[], &format!("killed when {appears} appeared"));
 }
 
-/// Everything that ingest does: a column of every kind, both directions, merged.
+/// All features of ingest: columns of all kinds, both directions, merged edges.
 fn ingest_everything(files: &GraphFiles) -> impl Fn(&Path) -> Command {
     move |store| {
         let mut command = program::ingest(&files.edges, store);
         files.node_arguments(&mut command);
-        // So many records of so little memory spill.
+        // This memory is too small for the records, so they are spilled.
         command.args(["--undirected", "--dedup", "--chunks", "24", "--memory", "24MiB"]);
         command
     }
@@ -192,7 +192,7 @@ fn an_ingest_killed_at_its_turning_points_resumes_to_the_same_store() {
     ] {
         kill_when(&job, name, &partial(&store).join(name), &store);
     }
-    // In the last moments: between the manifest and the name.
+    // At the end: between writing the manifest and the rename.
     kill_when(&job, "the store", &store, &store);
 }
 
@@ -216,7 +216,7 @@ fn what_is_resumed_must_be_the_same_run() {
     assert!(!store.exists());
 }
 
-/// Kills each job before some of its changes of the file system, among them all with which its result gets its name.
+/// Kills each job before some of its changes of the file system, including all changes that give the result its name.
 #[cfg(debug_assertions)]
 fn kill_at_changes(folder: &Path, jobs: Vec<(kills::Job, usize)>) {
     for (job, runs) in jobs {

@@ -1,6 +1,6 @@
-//! Any damage to a store is found: each flipped byte of every file, files cut short, too long, missing, swapped or of a
-//! newer version. Nothing panics, whether it verifies a damaged store or reads it; and who reads a store with a flipped byte
-//! gets what was written, or an error.
+//! All damage to a store is found: flipped bytes of every file, and files that are truncated, too long, missing,
+//! swapped or of a newer version. Neither verification nor reading panics. Reading a store with a flipped byte returns
+//! the written data or an error.
 //!
 //! `GRAPPA_FLIPS=1000000 cargo test -p grappa-tests damage` flips more bytes than by default.
 
@@ -29,13 +29,13 @@ use grappa_tests::{
 };
 use tempfile::TempDir;
 
-/// Flips without being asked for more.
+/// Default number of flips.
 const FLIPS: u64 = 10_000;
 
-/// The version in a file's header is this many bytes from its start.
+/// Offset of the version in a file's header.
 const VERSION_AT: usize = 12;
 
-/// Stores that have, between them, every kind of file.
+/// Stores that together have every kind of file.
 fn stores(folder: &Path) -> Vec<PathBuf> {
     let graph = Graph::random(7, 90, 700, 5);
     let files = graph.write(folder);
@@ -53,7 +53,7 @@ fn stores(folder: &Path) -> Vec<PathBuf> {
     let weighted = folder.join("weighted.tsv");
     let line = |(k, (source, target)): (usize, &(u64, u64))| format!("{source}\t{target}\t{}\n", k % 7);
     fs::write(&weighted, graph.edges.iter().enumerate().map(line).collect::<String>()).unwrap();
-    // Ids that are strings, in the order of a given partition.
+    // String ids in the order of a given partition.
     let named = folder.join("named.tsv");
     let line = |(source, target): &(u64, u64)| format!("node {source}\tnode {target}\n");
     fs::write(&named, graph.edges.iter().map(line).collect::<String>()).unwrap();
@@ -80,14 +80,14 @@ fn stores(folder: &Path) -> Vec<PathBuf> {
     ]
 }
 
-/// A folder with the stores, and the folder of each.
+/// A folder with the stores, and the path of each.
 fn fixture() -> (TempDir, Vec<PathBuf>) {
     let folder = memory_folder();
     let stores = stores(folder.path());
     (folder, stores)
 }
 
-/// Reads all that a store holds, by the ways that there are. Returns the bytes that were read, hashed.
+/// Reads everything in a store, through all readers. Returns a hash of the data.
 fn read_all(path: &Path) -> Result<u64> {
     let store = Store::open(path)?;
     let manifest = store.manifest();
@@ -98,7 +98,7 @@ fn read_all(path: &Path) -> Result<u64> {
         let rows = chunk.rows();
         for row in 0..rows.rows() {
             sources.clear();
-            // The row's own degree: a damaged row is an empty one, whatever its directory says.
+            // The degree in the adjacency list itself: a damaged list is empty, whatever its directory says.
             let sources_of_row = rows.row(row)?;
             sources_of_row.decode_into(&mut sources);
             (&sources, sources_of_row.lower_bound(5), rows.degree(row)?).hash(&mut read);
@@ -134,7 +134,7 @@ fn read_all(path: &Path) -> Result<u64> {
     Ok(read.finish())
 }
 
-/// Verifies a damaged store, and reads it; neither may panic. What was read comes with the report.
+/// Verifies and reads a damaged store; neither may panic. Returns the report and the hash of the data.
 #[track_caller]
 fn survives(store: &Path, what: &str) -> (VerifyReport, Result<u64>) {
     let verified = catch_unwind(AssertUnwindSafe(|| verify(store, 1, &Silent)));
@@ -143,7 +143,7 @@ fn survives(store: &Path, what: &str) -> (VerifyReport, Result<u64>) {
     let report = verified
         .unwrap_or_else(|_| panic!("verify panics: {what}"))
         .unwrap_or_else(|error| {
-            // Then nobody can take it for a sound store either.
+            // If it can't be opened, it can't be mistaken for a sound store.
             let problem = grappa_engine::verify::Problem {
                 file: String::new(),
                 offset: 0,
@@ -210,7 +210,7 @@ fn every_flipped_byte_is_reported_and_none_is_read() {
     });
 }
 
-/// Flips bytes one after the other, in every file as often, however short it is.
+/// Flips bytes one after the other, equally often in every file.
 fn flip_bytes(stores: &[PathBuf], flips: u64, seed: u64) {
     let mut random = Random::new(seed);
     let files: Vec<(&PathBuf, PathBuf, Vec<u8>)> = stores
@@ -248,7 +248,7 @@ fn flip_bytes(stores: &[PathBuf], flips: u64, seed: u64) {
     }
 }
 
-/// Damages each file of each store in some way, and checks that it is reported under its name.
+/// Damages each file of each store with `damage`, and checks that the report names it.
 fn each_file_damaged(damage: impl Fn(&[u8], &mut Random) -> Vec<u8>, what: &str) {
     let (_folder, stores) = fixture();
     let mut random = Random::new(9);
@@ -341,7 +341,7 @@ fn swapped_files_are_reported() {
         }
         assert!(verify(store, 1, &Silent).unwrap().is_ok());
     }
-    // Each whole file of another store of the same shape is sound in itself.
+    // A file of another store with the same shape is sound by itself.
     let other = tempfile::tempdir().unwrap();
     let graph = Graph::random(8, 90, 700, 5);
     let out = other.path().join("all.grappa");
@@ -402,7 +402,8 @@ fn the_program_names_file_and_offset_and_exits_with_1() {
     assert!(ran.stdout.contains("chunk-1/features"), "{}", ran.stdout);
 }
 
-/// Flips the byte in the middle of a file's payload while `body` runs, which is told what errors call the place.
+/// Flips the byte in the middle of a file's payload while `body` runs. `body` gets the name that errors use for the
+/// place.
 fn with_flip(store: &Path, file: &str, body: impl FnOnce(&str)) {
     let path = store.join(file);
     let sound = fs::read(&path).unwrap();
@@ -471,7 +472,7 @@ fn a_program_that_reads_a_damaged_file_names_it_and_the_place() {
             println!("{program:?}");
             run(&mut program).failure(&[place]);
         });
-        // What a program would go on with, and another one may not.
+        // Files that a program would continue with, and another one must not.
         let unfinished = store.join("features.partial");
         if unfinished.exists() {
             fs::remove_dir_all(unfinished).unwrap();

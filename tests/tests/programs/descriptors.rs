@@ -1,4 +1,4 @@
-//! Stores of more files than a process may have open, and how the programs say so where there is no other way.
+//! Stores with more files than a process may open, and the error when descriptors are really insufficient.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use grappa_tests::{
 
 const CHUNKS: u32 = 1500;
 
-/// A program that may have so many files open: `soft` of them, unless it raises that, and at most `hard`.
+/// A program that may open `soft` files, or up to `hard` if it raises its limit.
 fn limited(name: &str, soft: u32, hard: u32) -> Command {
     let mut command = Command::new("sh");
     command
@@ -46,7 +46,7 @@ fn store_in(folder: &Path) -> PathBuf {
     store
 }
 
-/// A subcommand of grappa-store, with the limits that many systems have, or lower ones.
+/// A subcommand of grappa-store with limits at most as high as common defaults.
 fn on_store(store: &Path, subcommand: &str, more: &[&str]) -> Ran {
     run(limited("grappa-store", 256, 1024).arg(subcommand).arg(store).args(more))
 }
@@ -89,7 +89,7 @@ fn a_store_of_more_chunks_than_files_may_be_open_is_usable() {
     .success();
     on_store(&store, "verify", &[]).success();
 
-    // What was exported becomes a store of as many chunks again.
+    // The export is ingested into a store with the same number of chunks.
     let again = folder.path().join("again.grappa");
     run(limited("grappa-ingest", 256, 1024)
         .args([
@@ -128,8 +128,7 @@ fn features_are_added_to_a_store_of_more_chunks_than_files_may_be_open() {
     on_store(&store, "verify", &[]).success();
 }
 
-/// Input of many parts has a descriptor for each: where there are too few even with the hard limit, the error says what
-/// helps.
+/// Each input file needs a descriptor. If the hard limit is too low, the error names a remedy.
 #[test]
 fn too_few_descriptors_are_an_error_that_names_the_limit() {
     let folder = memory_folder();
@@ -149,7 +148,7 @@ fn too_few_descriptors_are_an_error_that_names_the_limit() {
     };
     ingest(limited("grappa-ingest", 40, 40)).failure(&["part-", "`ulimit -n`", "fewer parts"]);
     assert!(!out.exists());
-    // A soft limit is raised.
+    // A soft limit is raised automatically.
     ingest(limited("grappa-ingest", 40, 400)).success();
     run(command("grappa-store").arg("verify").arg(&out)).success();
 }

@@ -1,6 +1,6 @@
-//! A disk that is full: what was made in vain is removed, and the error says what would help.
+//! On a full disk, useless files are removed, and the error names a remedy.
 //!
-//! A limit on the length of a file stands for the disk: it needs no privileges, and its errors come at the same places.
+//! A limit on file length stands in for a full disk. It needs no privileges, and its errors occur at the same places.
 
 use std::{fs, path::Path, process::Command};
 
@@ -9,10 +9,10 @@ use grappa_tests::{
     program::{Ran, command, program, run},
 };
 
-/// Runs `grappa-store` with files limited to so many KiB.
+/// Runs `grappa-store` with the length of files limited to `kib` KiB.
 fn limited(kib: u32, arguments: &[&str], store: &Path) -> Ran {
     let mut shell = Command::new("sh");
-    // Without the signal, writes fail instead.
+    // Ignore the signal, so that writes fail instead.
     let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", kib * 1024 / FILE_BLOCK);
     shell.args(["-c", &script, "sh"]).arg(program("grappa-store"));
     let (verb, options) = arguments.split_first().unwrap();
@@ -20,7 +20,7 @@ fn limited(kib: u32, arguments: &[&str], store: &Path) -> Ran {
     run(&mut shell)
 }
 
-/// What a shell's `ulimit -f` counts in.
+/// The unit of a shell's `ulimit -f`.
 const FILE_BLOCK: u32 = 512;
 
 fn store(folder: &Path, more: &[&str]) -> std::path::PathBuf {
@@ -43,7 +43,7 @@ fn aggregates_that_do_not_fit_leave_nothing_and_name_what_would_help() {
     failed.failure(&["mean.partial", "--dtype f16", "--first-hop sampled", "MiB of disk"]);
     assert_eq!(files_of(&store), before);
     assert!(!store.join("aggregates/mean.partial").exists());
-    // The disk has room again.
+    // The disk has space again.
     limited(10_000, &["preaggregate", "--kind", "mean"], &store).success();
 }
 

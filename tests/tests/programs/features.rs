@@ -1,5 +1,4 @@
-//! `grappa-store add-features` from outside: what it makes of a graph without features, what it refuses, and that it can be
-//! killed.
+//! Tests of `grappa-store add-features`: its features, its errors, and kills.
 
 use std::{
     fs,
@@ -16,10 +15,10 @@ use grappa_tests::{
     random::Random,
 };
 
-/// Moments at which a run is killed.
+/// Number of moments at which a run is killed.
 const KILLS: u64 = 12;
 
-/// A store of a graph with labels and splits, and no features.
+/// A store with labels and splits but without features.
 fn store_of(graph: &Graph, folder: &Path, more: &[&str]) -> PathBuf {
     let files = graph.write(folder);
     let store = folder.join("bare.grappa");
@@ -128,7 +127,7 @@ fn what_does_not_go_together_is_refused() {
     run(&mut add(&store, &["--kind", "fastrp", "--memory", "1KiB"])).failure(&["at least 1 MiB is needed"]);
     run(&mut add(&folder.path().join("nothing.grappa"), &["--kind", "degrees"])).failure(&["no such store"]);
     verified(&store);
-    // Also root can't put a file where a folder is.
+    // Even root can't create a file over a folder.
     let blocked = store.join("chunk-3/features");
     fs::create_dir(&blocked).unwrap();
     run(&mut add(&store, &["--kind", "degrees"])).failure(&[
@@ -138,7 +137,7 @@ fn what_does_not_go_together_is_refused() {
     ]);
     fs::remove_dir(&blocked).unwrap();
     verified(&store);
-    // What was refused or failed is not in the way.
+    // Earlier failures do not prevent a later run.
     let added = run(&mut add(
         &store,
         &["--kind", "fastrp", "--dtype", "int8", "--dim", "20", "--json"],
@@ -177,7 +176,7 @@ fn a_run_killed_at_random_moments_is_continued_to_the_same_store() {
             }
             let has_features = files_of(&store).get(Path::new("manifest")) == expected.get(Path::new("manifest"));
             if has_features {
-                // It may have been killed before it had tidied up, which the next run does.
+                // A kill before the clean-up leaves files, which the next run removes.
                 run(&mut add(&store, &options)).failure(&["features already"]);
             } else {
                 run(&mut add(&store, &options)).success();

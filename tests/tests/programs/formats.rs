@@ -1,4 +1,4 @@
-//! The same graph in every format that is accepted gives the same store, byte for byte.
+//! The same graph in every accepted format gives the same store, byte for byte.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use grappa_tests::{
 };
 use tempfile::TempDir;
 
-/// A graph, its files, and the store they make.
+/// A graph, its files, and its store.
 struct Fixture {
     folder: TempDir,
     graph: Graph,
@@ -54,7 +54,7 @@ impl Fixture {
         path
     }
 
-    /// Runs a command that is to make the same store.
+    /// Runs a command that must make the same store.
     #[track_caller]
     fn same(&self, command: &mut Command, out: &Path) {
         run(command).success();
@@ -62,7 +62,7 @@ impl Fixture {
         fs::remove_dir_all(out).unwrap();
     }
 
-    /// The same store is made of edges in another file.
+    /// Checks that another file of edges gives the same store.
     #[track_caller]
     fn same_edges(&self, edges: &Path, more: &[&str]) {
         let out = self.path("same.grappa");
@@ -71,7 +71,7 @@ impl Fixture {
         self.same(command.args(more), &out);
     }
 
-    /// The same store is made of features, labels or splits in another file.
+    /// Checks that another file of features, labels or splits gives the same store.
     #[track_caller]
     fn same_nodes(&self, change: impl FnOnce(&mut GraphFiles)) {
         let out = self.path("same.grappa");
@@ -82,7 +82,7 @@ impl Fixture {
     }
 }
 
-/// What the store depends on, besides the graph.
+/// Options that the store depends on.
 fn options(command: &mut Command) -> &mut Command {
     command.args(["--chunks", "5", "--seed", "11", "--nodes", "500"])
 }
@@ -193,7 +193,7 @@ fn features_labels_and_splits_in_any_format_give_the_same_store() {
     let narrow = fixture.path("narrow.npy");
     Npy::new(&[graph.splits[1].len()], graph.splits[1].iter().map(|&id| id as i32)).write(&narrow);
     fixture.same_nodes(|files| files.splits[1] = narrow);
-    // A mask of the nodes, as PyTorch Geometric has it.
+    // A mask of the nodes, as in PyTorch Geometric.
     let mask = fixture.path("mask.npy");
     let is_in = |node: usize| u8::from(graph.splits[2].contains(&(node as i64)));
     let mask_array = Npy {
@@ -206,7 +206,7 @@ fn features_labels_and_splits_in_any_format_give_the_same_store() {
     fixture.same_nodes(|files| files.splits[2] = mask);
 }
 
-/// The features as `scipy.sparse.save_npz` would write them.
+/// The features as `scipy.sparse.save_npz` writes them.
 fn sparse_rows(graph: &Graph) -> [(&'static str, Npy); 4] {
     let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
     for row in graph.features.chunks(graph.dim) {

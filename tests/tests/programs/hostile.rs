@@ -1,5 +1,5 @@
-//! Inputs and limits that would have a program wait for ever, fill the disk, draw on the terminal, or abort. Each is told
-//! in one line, at once, and nothing is left behind.
+//! Inputs and limits that could make a program wait forever, fill the disk, control the terminal, or abort. Each is an
+//! immediate error of one line, and nothing is left behind.
 
 use std::{
     fs,
@@ -18,10 +18,10 @@ use grappa_tests::{
 };
 use tempfile::TempDir;
 
-/// Nothing that is refused takes longer, on a busy machine either.
+/// Time limit of an error, sufficient on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a command, which must end by itself.
+/// Runs a command that must end by itself.
 #[track_caller]
 fn run_in_time(command: &mut Command) -> Ran {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -73,11 +73,11 @@ fn pipes_and_devices_are_refused_at_once_wherever_a_file_is_named() {
     }
     run_in_time(&mut program::ingest(&pipe, &out)).failure(&["pipe: this is a pipe", "save it to a file"]);
     run_in_time(&mut program::ingest(Path::new("/dev/zero"), &out)).failure(&["/dev/zero: this is a device"]);
-    // A pipe with a writer is one too.
+    // A pipe with a writer is refused too.
     let mut command = program::ingest(Path::new("/dev/stdin"), &out);
     run_in_time(command.stdin(Stdio::piped())).failure(&["/dev/stdin: this is a pipe", "save it to a file"]);
     assert_eq!(names_in(folder.path()), ["edges.tsv", "pipe"]);
-    // A file that is redirected is a file.
+    // A redirected file is accepted.
     let mut command = program::ingest(Path::new("/dev/stdin"), &out);
     run_in_time(command.stdin(fs::File::open(&edges).unwrap())).success();
 
@@ -143,11 +143,11 @@ fn one_stray_dense_id_is_named_before_anything_is_written() {
         ]);
         assert_eq!(names_in(folder.path()), ["edges.npy", "edges.tsv"]);
     }
-    // What it proposes does.
+    // The proposed option works.
     let ran = run_in_time(program::ingest(&text, &out).args(["--ids", "sparse", "--json"])).success();
     assert_eq!(ran.json()["nodes"], 5);
     fs::remove_dir_all(&out).unwrap();
-    // Some millions of nodes without edges are no reason to doubt.
+    // A few million nodes without edges are plausible.
     let sparse = write(&folder, "sparse.tsv", "0 1\n0 1000000\n");
     let ran = run_in_time(program::ingest(&sparse, &out).arg("--json")).success();
     assert_eq!(ran.json()["nodes"], 1_000_001);
@@ -184,7 +184,7 @@ fn a_damaged_archive_makes_no_store() {
         command.arg("--features").arg(&archive).args(["--threads", "2"]);
         run_in_time(&mut command)
     };
-    // The lowest bit of a number, in the middle of each member.
+    // The lowest bit of a number in the middle of each member.
     for (at, member) in [(16_008, "edge_index"), (34_004, "node_feat")] {
         let mut flipped = whole.clone();
         flipped[at] ^= 1;
@@ -211,7 +211,7 @@ fn names_and_input_cannot_act_on_the_terminal() {
     safe(&run(&mut program::ingest(&missing, &out)).failure(&["No such file"]));
     let edges = write(&folder, hostile, "0 1\n1 \x1b]0;owned\x07\n");
     safe(&run(&mut program::ingest(&edges, &out)).failure(&[":2: ", "\"1 \\u{1b}]0;owned\\u{7}\""]));
-    // As a string id.
+    // In a string id.
     let edges = write(&folder, "edges.tsv", "x \x1b[2J\n\x1b[2J y\n");
     let command = |verb: &str| {
         let mut command = program::command("grappa-store");
@@ -230,12 +230,12 @@ fn names_and_input_cannot_act_on_the_terminal() {
     let mut ingest = program::ingest(&edges, &folder.path().join("other.grappa"));
     let ran = run(ingest.args(["--ids", "string", "--train"]).arg(&listed)).failure(&["\\u{1b}[31m"]);
     assert!(!ran.stderr.contains('\x1b'), "{:?}", ran.stderr);
-    // Programs get the bytes.
+    // Machine-readable output keeps the bytes.
     let ran = run(command("export").args(["--edges", "-"])).success();
     assert!(ran.stdout.contains("x\t\x1b[2J\n"), "{:?}", ran.stdout);
 }
 
-/// Runs a command with so many kibibytes of address space, as `ulimit -v` in a shell.
+/// Runs a command with an address space of `kibibytes`, like a shell's `ulimit -v`.
 fn limited(kibibytes: u64, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell
@@ -249,7 +249,7 @@ fn limited(kibibytes: u64, command: &Command) -> Command {
     shell
 }
 
-/// Runs a command under limits from too little to start to plenty. Each run must succeed, or fail with one line.
+/// Runs a command under limits from too small to start to ample. Each run must succeed, or fail with one line.
 #[track_caller]
 fn under_limits(what: &str, command: impl Fn(&Path) -> Command, folder: &TempDir) {
     let (mut succeeded, mut refused) = (0, 0);
@@ -260,7 +260,7 @@ fn under_limits(what: &str, command: impl Fn(&Path) -> Command, folder: &TempDir
         let ran = run_in_time(&mut limited(mebibytes << 10, &command(&out)));
         match ran.code {
             Some(0) => succeeded += 1,
-            // The program itself could not be loaded: the loader or the kernel says so.
+            // The loader or the kernel could not load the program.
             Some(127) | Some(126) => {}
             None if ran.stderr.is_empty() && mebibytes <= 16 => {}
             _ => {

@@ -1,5 +1,5 @@
-//! What is wrong with the input is told in one line, with the file, the place in it and the remedy; the exit code is 1,
-//! or 2 for wrong usage; and nothing is left behind: no half-made store, and an existing one is untouched.
+//! Bad input is an error of one line that names file, position and remedy. The exit code is 1, or 2 for wrong usage. No
+//! unfinished store is left, and an existing store is untouched.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use grappa_tests::{
 };
 use tempfile::TempDir;
 
-/// A folder for inputs, and one in which stores are to be made.
+/// A folder for inputs, and one for stores.
 struct Bench {
     folder: TempDir,
 }
@@ -61,7 +61,7 @@ impl Bench {
         self.path("stores/out.grappa")
     }
 
-    /// Runs it: it must be refused with a line that holds `parts`, and leave nothing behind.
+    /// Runs it. It must fail with a line that contains `parts`, and leave nothing behind.
     #[track_caller]
     fn refused(&self, edges: &Path, arguments: &[&str], parts: &[&str]) -> Ran {
         let ran = run(&mut self.ingest(edges, arguments)).failure(parts);
@@ -70,7 +70,7 @@ impl Bench {
         ran
     }
 
-    /// The same, for a file of four edges of four nodes and another file, given by an option.
+    /// The same, for a file of four edges between four nodes, and a second file that an option names.
     #[track_caller]
     fn refused_beside_edges(&self, option: &str, file: &Path, more: &[&str], parts: &[&str]) {
         let edges = self.write("good.tsv", "0 1\n1 2\n2 3\n3 0\n");
@@ -110,7 +110,7 @@ fn a_bad_line_is_named_with_its_number_and_the_remedy() {
         let edges = bench.write("edges.tsv", text);
         bench.refused(&edges, arguments, &["edges.tsv", expected, "--on-bad-line skip"]);
     }
-    // Deep in a large file, in the second of two, and inside an archive.
+    // Far into a large file, in the second of two files, and inside an archive.
     let mut lines: Vec<String> = (0..200_000).map(|k| format!("{} {}\n", k % 1000, k % 777)).collect();
     lines[123_456] = "12 -7\n".to_owned();
     let text = lines.concat();
@@ -302,7 +302,7 @@ fn features_must_fit_the_nodes_and_be_finite() {
         bench.refused_beside_edges("--features", &file, more, &[&[name], parts].concat());
     };
     let rows = |rows: usize| Npy::new(&[rows, 2], vec![0.5f32; rows * 2]);
-    // Without --nodes, the file says how many there are, and an edge has a node that is not among them.
+    // Without --nodes, the features file determines the number of nodes, and an edge has a larger id.
     let file = bench.npy("few.npy", &rows(3));
     let parts = ["good.tsv:3: a node id is not below the number of nodes, 3", "features"];
     bench.refused_beside_edges("--features", &file, &[], &parts);
@@ -434,15 +434,16 @@ fn missing_files_and_folders_are_named() {
     assert_eq!(names_in(&bench.path("stores")), [""; 0]);
 }
 
-/// Permissions bind everyone but the superuser, who becomes somebody else for this.
+/// Permissions do not apply to root, so root becomes another user for this test.
 #[test]
 fn what_may_not_be_read_or_written_is_named() {
     const NOBODY: u32 = 65534;
     let bench = Bench::new();
     let edges = bench.write("edges.tsv", "0 1\n");
     let ingest = bench.path("grappa-ingest");
-    // Where it was built others may not go. A file that this process had open for writing could be open in a child that
-    // another thread has just forked, and then it can't be run.
+    // Other users may not read the build folder, so the program is copied. It is copied by another process, because a
+    // file that this process writes may be inherited by a child that another thread forks, and then it can't be
+    // executed.
     let copied = Command::new("cp")
         .arg(program::program("grappa-ingest"))
         .arg(&ingest)
@@ -488,7 +489,7 @@ fn an_existing_store_is_untouched() {
     run(&mut bench.ingest(&bad, &[])).failure(&[]);
     assert_same(&bench.out(), &before, "after three refusals");
     assert_eq!(names_in(&bench.path("stores")), ["out.grappa"]);
-    // Whatever has the name is kept, if it is no store too.
+    // Anything with the name of the output is kept, even if it is not a store.
     fs::remove_dir_all(bench.out()).unwrap();
     fs::write(bench.out(), "a letter").unwrap();
     run(&mut bench.ingest(&edges, &[])).failure(&["out.grappa", "exists"]);
@@ -516,11 +517,11 @@ fn chunks_that_cannot_be_made_are_refused() {
     bench.refused(&edges, &["--chunks", "4"], &["--chunks 3"]);
 }
 
-/// A file system of a few MiB, if this machine lets us mount one.
+/// A file system of a few MiB, if this machine permits mounting one.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// An error says why not.
+    /// The error is the reason.
     fn mount(folder: PathBuf, mebibytes: u32) -> Result<Self, String> {
         fs::create_dir(&folder).unwrap();
         let options = format!("size={mebibytes}m");
@@ -574,7 +575,7 @@ fn a_full_disk_is_named_and_the_run_goes_on_once_there_is_room() {
     };
     run(&mut command(&expected)).success();
     let expected = files_of(&expected);
-    // Full while features are spilled, while they are written, while edges are spilled.
+    // The disk is full while features are spilled, while they are written, and while edges are spilled.
     for (k, mebibytes) in [1, 3, 4].into_iter().enumerate() {
         let disk = match SmallDisk::mount(bench.path(&format!("disk-{k}")), mebibytes) {
             Ok(disk) => disk,
@@ -583,7 +584,7 @@ fn a_full_disk_is_named_and_the_run_goes_on_once_there_is_room() {
         let out = disk.0.join("out.grappa");
         let ran = run(&mut command(&out)).failure(&["out.grappa.partial", "No space left on device", "--resume"]);
         assert!(!out.exists(), "{}", ran.stderr);
-        // It stays full, and says so again.
+        // The disk is still full, so it fails again.
         run(command(&out).arg("--resume")).failure(&["No space left on device", "--resume"]);
         disk.grow(64);
         run(command(&out).arg("--resume")).success();

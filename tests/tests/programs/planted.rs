@@ -1,4 +1,4 @@
-//! Links and folders that somebody planted under the names that programs use are neither followed nor emptied.
+//! Planted links and folders with names that programs use are neither followed nor emptied.
 
 use std::{
     fs,
@@ -41,7 +41,7 @@ fn a_link_in_place_of_the_next_assignment_is_not_followed() {
     run(command("grappa-store").arg("verify").arg(&store)).success();
 }
 
-/// An ingest whose scratch files go to the folder `tmp`.
+/// An ingest with scratch files in the folder `tmp`.
 fn ingest(files: &GraphFiles, store: &Path, tmp: &Path) -> Command {
     let mut command = program::ingest(&files.edges, store);
     files.node_arguments(&mut command);
@@ -51,7 +51,7 @@ fn ingest(files: &GraphFiles, store: &Path, tmp: &Path) -> Command {
     command
 }
 
-/// Starts an ingest and kills it when it has spilled; returns its folder for scratch files.
+/// Starts an ingest and kills it after it has spilled. Returns its scratch folder.
 fn killed_ingest(files: &GraphFiles, store: &Path, tmp: &Path) -> PathBuf {
     assert!(Held::before("create chunk-0/edges", &mut ingest(files, store, tmp)).kill());
     let folders = fs::read_dir(tmp).unwrap().map(|entry| entry.unwrap().path());
@@ -101,7 +101,7 @@ fn what_took_the_place_of_the_scratch_folder_is_neither_followed_nor_emptied() {
     assert_eq!(fs::read_to_string(victim.join("file")).unwrap(), PRECIOUS);
     fs::remove_file(&scratch).unwrap();
 
-    // A folder that others can write to may hold anything.
+    // A folder that others may write to can contain anything.
     fs::create_dir(&scratch).unwrap();
     fs::write(scratch.join("file"), PRECIOUS).unwrap();
     run(ingest(&files, &store, &tmp).arg("--resume")).failure(&["grappa-scratch-", "other users"]);
@@ -138,7 +138,7 @@ fn an_export_leaves_a_folder_beside_it_alone() {
     let mut export = command("grappa-store");
     run(export.arg("export").arg(&store).arg("--features").arg(&features)).success();
     assert_eq!(fs::read_to_string(beside.join("thesis.tex")).unwrap(), PRECIOUS);
-    // Its own scratch file has no name.
+    // The program's own scratch file has no name.
     assert_eq!(
         names_in(folder.path()),
         ["features.npy", "features.npy.scratch", "graph.grappa"]

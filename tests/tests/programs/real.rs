@@ -1,9 +1,9 @@
-//! Real graphs make sound stores, of which `info` says what the graphs' sources state.
+//! Real graphs give sound stores, and `info` prints the numbers that their sources state.
 //!
-//! Cora is bundled. The others are too large for this repository: `GRAPPA_DATA` names the folder that has them, by default
-//! `../shared/data` beside it. Each holds `edges.npy`, what else there is of `features.npy`, `features_csr.npz`,
-//! `labels.npy` and `{train,val,test}.npy`, and `stats.json` with what was counted when it was made. Those that are missing
-//! are skipped, and reported as a part of the test that was.
+//! Cora is bundled. The others are too large for this repository: `GRAPPA_DATA` names their folder, by default
+//! `../shared/data` beside the repository. Each graph has `edges.npy`, optionally `features.npy`, `features_csr.npz`,
+//! `labels.npy` and `{train,val,test}.npy`, and `stats.json` with its counts. Missing graphs are reported as a skipped
+//! part of the test.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use std::{
 use grappa_tests::program::{self, command, run};
 use serde_json::{Value, json};
 
-/// The folder of a graph, if it is here.
+/// The folder of a graph, if it exists.
 fn graph(name: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     let folder = std::env::var_os("GRAPPA_DATA")
@@ -26,14 +26,14 @@ fn graph(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Ingests a graph with all that belongs to it; checks that the store is sound and is what is stated of it. Returns what
-/// `grappa-store info` says.
+/// Ingests a graph with all its files, and checks that the store is sound and has the stated numbers. Returns the
+/// output of `grappa-store info`.
 fn ingest_and_check(folder: &Path, more: &[&str]) -> Value {
     let stats = serde_json::from_slice(&fs::read(folder.join("stats.json")).unwrap()).unwrap();
     ingest_and_compare(folder, "edges.npy", &stats, more)
 }
 
-/// The same of the graph in this file of the folder, of which `stats` are stated.
+/// The same for the edges in this file of the folder, and these `stats`.
 fn ingest_and_compare(folder: &Path, edges: &str, stats: &Value, more: &[&str]) -> Value {
     let out = tempfile::tempdir().unwrap();
     let store = out.path().join("graph.grappa");
@@ -91,7 +91,7 @@ fn ingest_and_compare(folder: &Path, edges: &str, stats: &Value, more: &[&str]) 
 
 #[test]
 fn real_graphs_make_sound_stores_with_the_numbers_their_sources_state() {
-    // What the bundled files' SOURCE.md says; an edge of theirs is two.
+    // The numbers of SOURCE.md. Each undirected edge counts twice.
     let cora =
         json!({"nodes": 2708, "edges": 10_556, "dim": 1433, "classes": 7, "train": 140, "val": 500, "test": 1000});
     let bundled = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/cora");
@@ -112,12 +112,12 @@ fn real_graphs_make_sound_stores_with_the_numbers_their_sources_state() {
             .sum();
         assert_eq!(degrees, 63_436);
     }
-    // Its features are sparse.
+    // The features are sparse.
     if let Some(folder) = graph("coauthor-cs") {
         ingest_and_check(&folder, &["--feature-dtype", "f16"]);
     }
     if let Some(folder) = graph("cnr-2000") {
-        // In the order of its URLs it takes five bits an edge.
+        // In URL order it takes five bits per edge.
         let info = ingest_and_check(&folder, &["--assign", "range"]);
         let bits = info["bits_per_edge"].as_f64().unwrap();
         assert!(bits <= 5.0, "{bits} bits per edge");

@@ -1,4 +1,4 @@
-//! `grappa-store repartition` from outside: what it makes, what it refuses, and what is left when it is killed.
+//! Tests of `grappa-store repartition`: its assignments, its errors, and kills.
 
 use std::{
     fs,
@@ -19,11 +19,11 @@ use grappa_tests::{
 };
 use serde_json::{Value, json};
 
-/// Moments at which a run is killed.
+/// Number of moments at which a run is killed.
 const KILLS: u64 = 50;
 const CHUNKS: u32 = 24;
 
-/// A store of 4096 nodes and as many edges as R-MAT draws for 16 times that.
+/// An R-MAT store of 4096 nodes with edge factor 16.
 fn store_in(folder: &Path, more: &[&str]) -> PathBuf {
     let store = folder.join("graph.grappa");
     let chunks = CHUNKS.to_string();
@@ -220,7 +220,7 @@ fn a_read_only_store_is_told_and_stays_as_it_was() {
     let mut command = repartition(&store, &["--partitions", "4"]);
     if fs::write(assignments.join("probe.tmp"), "").is_ok() {
         fs::remove_file(assignments.join("probe.tmp")).unwrap();
-        // Root may write anywhere, unless it gives that up.
+        // Root may write anywhere unless it drops that privilege.
         let whole = command;
         command = Command::new("setpriv");
         command
@@ -233,18 +233,18 @@ fn a_read_only_store_is_told_and_stays_as_it_was() {
     assert_eq!(Store::open(&store).unwrap().generation(), 0);
 }
 
-/// When the next run is killed.
+/// The moment of a kill.
 enum Moment {
-    /// After a part of the time that a run takes.
+    /// After this fraction of the time of a run.
     After(Duration),
     /// Before it makes a change, or so long after it may make it.
     Change(String, Duration),
 }
 
-/// Kills a run at that moment; whether that was before its end.
+/// Kills a run at that moment. Returns whether that was before its end.
 fn killed(store: &Path, options: &[&str], moment: &Moment) -> bool {
     let wait = |delay: Duration| {
-        // Shorter than a sleep can be.
+        // Shorter than the shortest sleep.
         let begin = Instant::now();
         while begin.elapsed() < delay {
             thread::yield_now();
@@ -268,7 +268,7 @@ fn killed(store: &Path, options: &[&str], moment: &Moment) -> bool {
     }
 }
 
-/// On a disk, where syncs take the time that they take.
+/// On a disk, so that syncs take time.
 #[test]
 fn a_repartitioning_killed_at_random_moments_leaves_the_old_or_the_new_generation() {
     if !held::IS_POSSIBLE {
@@ -294,7 +294,7 @@ fn a_repartitioning_killed_at_random_moments_leaves_the_old_or_the_new_generatio
     durations.sort();
 
     let mut random = Random::new(5);
-    // How often the run was killed, and the old or the new generation counted after that.
+    // Number of kills, and how often the old and the new generation was current afterwards.
     let (mut old, mut new) = (0, 0);
     for k in 0..KILLS {
         let generation = Store::open(&store).unwrap().generation();

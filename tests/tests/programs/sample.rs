@@ -1,4 +1,4 @@
-//! `grappa-store sample` and `preaggregate` from outside: what they tell, what they refuse, and what they take.
+//! Tests of `grappa-store sample` and `preaggregate`: output, errors and memory.
 
 use std::{
     fs::{self, File},
@@ -12,7 +12,7 @@ use grappa_tests::{
 };
 use serde_json::Value;
 
-/// A store of 2^scale nodes with splits, unless it is R-MAT, and features.
+/// A store of 2^scale nodes with features, and with splits unless it is R-MAT.
 fn store_in(folder: &Path, model: &str, more: &[&str]) -> PathBuf {
     let store = folder.join("graph.grappa");
     run(command("grappa-gen")
@@ -142,7 +142,7 @@ fn wrong_wishes_are_refused_with_what_would_do() {
     for (wish, remedy) in refusals {
         run(sample(&store, &["--batches", "1"]).args(wish)).failure(&[remedy]);
     }
-    // The smallest budget that would do is named, and does.
+    // The error names the smallest sufficient budget, which works.
     for view in ["auto", "mapped", "memory"] {
         let with = |memory: &str| ["--batches", "20", "--view", view, "--memory", memory].map(str::to_owned);
         let less = if view == "memory" { "10MiB" } else { "9MiB" };
@@ -182,7 +182,7 @@ fn procedural_features_need_no_reads() {
 fn peak_memory_is_the_budget_and_a_bit() {
     const BUDGET: u64 = 96 << 20;
     const SLACK: u64 = 64 << 20;
-    // On a disk: pages of a file system in memory would not be ours to count, nor to read past.
+    // On a disk, because a file system in memory has no page cache to bypass or to count.
     let folder = tempfile::tempdir().unwrap();
     let more = ["--scale", "17", "--feature-dim", "256"];
     let store = store_in(folder.path(), "rmat", &more);
@@ -211,7 +211,7 @@ fn peak_memory_is_the_budget_and_a_bit() {
     }
 }
 
-/// Minibatches of half a million rows, which take most of the memory, and tables and lists of seeds beside them.
+/// Minibatches of half a million nodes, which take most of the memory, beside tables and seed lists.
 #[test]
 fn large_minibatches_take_no_more_than_the_budget() {
     let folder = tempfile::tempdir().unwrap();
@@ -239,7 +239,7 @@ fn large_minibatches_take_no_more_than_the_budget() {
         "--threads",
         "2",
     ];
-    // Half of the nodes as a list.
+    // Half of the nodes as a seed list.
     let list = folder.path().join("half.txt");
     fs::write(
         &list,
@@ -260,7 +260,7 @@ fn large_minibatches_take_no_more_than_the_budget() {
             peak <= budget << 20,
             "{seeds}: {peak} bytes with a budget of {budget} MiB"
         );
-        // A command that took little would not have been tested.
+        // A command that uses little memory tests nothing.
         assert!(
             peak >= budget << 19,
             "{seeds}: {peak} bytes with a budget of {budget} MiB"

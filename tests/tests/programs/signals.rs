@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM end every program with the exit code that says so, and leave what a resumed run completes, or nothing.
+//! SIGINT and SIGTERM end every program with their exit code. They leave files that a resumed run completes, or
+//! nothing.
 
 use std::{
     fs,
@@ -15,7 +16,7 @@ use grappa_tests::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Starts a command, sends a signal when the command is about to make `change`, and returns what the program said. The
+/// Starts a command, sends a signal when the command is about to make `change`, and returns the output. The
 /// thread that makes the change never continues.
 fn interrupt(command: &mut Command, signal: Signal, change: &str) -> Ran {
     let held = Held::before(change, command);
@@ -27,7 +28,7 @@ fn graph_files(folder: &Path) -> GraphFiles {
     Graph::random(1, 20_000, 400_000, 32).write(folder)
 }
 
-/// An ingest, a store of its own for each name.
+/// The command of an ingest, for the path of its store.
 fn ingest_of<'a>(files: &'a GraphFiles) -> impl Fn(&Path) -> Command + 'a {
     move |store| {
         let mut command = program::ingest(&files.edges, store);
@@ -80,7 +81,7 @@ fn a_program_that_has_nothing_to_lose_ends_at_once() {
     let store = folder.path().join("graph.grappa");
     run(&mut generator(&store)).success();
     let mut command = program::command("grappa-store");
-    // It makes no change to be held before, but a batch for each node takes long: many times what a signal does.
+    // It makes no change at which it can be held. But one batch per node takes much longer than a signal.
     command.args([
         "sample",
         "--seeds",
@@ -167,7 +168,7 @@ fn a_signal_that_was_ignored_from_the_start_stays_ignored() {
     }
     let folder = memory_folder();
     let store = folder.path().join("graph.grappa");
-    // As `nohup` and shells do for what runs in the background.
+    // As `nohup` and shells do for background processes.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' INT; exec \"$@\"", "sh"]);
     let generator = generator(&store);

@@ -1,5 +1,4 @@
-//! `grappa-store` from outside: what it tells of a sound store, what it writes, and what it foretells. (Damaged stores are in
-//! `damage`.)
+//! Tests of `grappa-store info`, `export` and `plan` on sound stores. Damaged stores are in `damage`.
 
 use std::{
     fs,
@@ -14,7 +13,7 @@ use grappa_tests::{
 use serde_json::json;
 use tempfile::TempDir;
 
-/// A small store with features, labels and splits, and what it was made from.
+/// A small store with features, labels and splits, and its input.
 struct Sample {
     folder: TempDir,
 }
@@ -159,7 +158,7 @@ fn edges_go_to_stdout_and_an_export_needs_something_to_export() {
     run(export().args(["--edges", "-", "--labels", "y.npy"])).failure(&["stdout"]);
 }
 
-/// What is planned must be within 25 % of what is made, part by part.
+/// Each part of the plan must be within 25 % of the store.
 #[test]
 fn plans_agree_with_stores() {
     let folder = memory_folder();
@@ -221,7 +220,7 @@ fn a_plan_says_what_it_takes_for_granted() {
     run(command("grappa-store").args(["plan", "--edges", "1", "--nodes", "many"])).misuse(&["2.5M"]);
 }
 
-/// Ids that are not dense come out as they came in, and are put in the same order again.
+/// Ids that are not dense are exported unchanged, and ingested in the same node order.
 #[test]
 fn scattered_and_named_nodes_survive_a_round_trip() {
     let folder = memory_folder();

@@ -1,6 +1,6 @@
-//! `cargo xtask benches`: every bench once, at a tiny size, to see that it works. What they measure here means nothing.
+//! `cargo xtask benches`: runs every bench once, at a tiny size, to see that it works. The figures mean nothing.
 //!
-//! They are built as tests are, so that nothing is compiled for them alone.
+//! Benches are built in the profile of the tests, so nothing is compiled twice.
 
 use std::{fs, path::Path};
 
@@ -11,10 +11,10 @@ use crate::{
     setup,
 };
 
-/// Tells benches to take the programs beside them, however they were built.
+/// Tells benches to use the programs beside them, which are not release builds.
 const TRIAL: &str = "GRAPPA_BENCH_TRIAL";
 
-/// Each program, and how to run it in a moment. WORK is a folder for its files.
+/// Each program with the options of a short run. WORK is a folder for its files.
 const PROGRAMS: [(&str, &str); 16] = [
     ("inputs", "npy 8 4 WORK"),
     ("ingest", "--scale 10 --runs 1 --work WORK"),
@@ -43,7 +43,7 @@ const PROGRAMS: [(&str, &str); 16] = [
     ),
 ];
 
-/// Those that `cargo bench` runs.
+/// The benches that `cargo bench` runs.
 const BENCHES: [(&str, &str); 2] = [("row_codec", "rmat:6"), ("step", "--tiny")];
 
 pub fn benches() -> Result<()> {
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// The names of the programs whose sources are in a folder.
+    /// The names of the programs in a source folder.
     fn programs_in(folder: &str) -> BTreeSet<String> {
         let entries = fs::read_dir(root().join(folder)).unwrap();
         let names = entries.map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned());

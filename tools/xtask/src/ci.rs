@@ -1,7 +1,7 @@
-//! `cargo xtask ci`: what CI runs, on a laptop in the same way.
+//! `cargo xtask ci`: everything that CI runs, the same way on a laptop.
 //!
-//! Everything is built in the profile of the tests and with the same features, so each crate is compiled once. What some
-//! tests want from elsewhere is fetched meanwhile.
+//! Everything is built in the profile of the tests with the same features, so each crate is compiled once. Meanwhile
+//! the extras that some tests need are downloaded.
 
 use std::{
     fs,
@@ -21,10 +21,10 @@ use crate::{
     setup, test,
 };
 
-/// For each fuzz target.
+/// Seconds per fuzz target.
 const FUZZ_SECONDS: u64 = 2;
 
-/// Everything that is checked; the tests only if they are wanted.
+/// Runs all checks, and the tests if `with_tests`.
 pub fn ci(with_tests: bool) -> Result<()> {
     let mut stages = Stages::default();
     let fetching = thread::spawn(extras::install);
@@ -44,14 +44,14 @@ pub fn ci(with_tests: bool) -> Result<()> {
         println!("{}", stages.shown());
         return Ok(());
     }
-    // Last, for its last line is the result of all.
+    // The tests run last, because their last line is the result of everything.
     test::test(|taken| {
         stages.0.push(("test", taken));
         stages.shown()
     })
 }
 
-/// A plain `cargo build` or `cargo test` needs neither libtorch nor Python: programs and tests compile without.
+/// Checks that a plain `cargo build` or `cargo test` needs neither libtorch nor Python.
 fn check_without_libtorch() -> Result<()> {
     let mut path = vec![without_python()?];
     path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
@@ -61,7 +61,7 @@ fn check_without_libtorch() -> Result<()> {
         .env("LIBTORCH", "nowhere"))
 }
 
-/// A folder with a Python that fails whoever starts it.
+/// A folder with a Python that always fails.
 fn without_python() -> Result<PathBuf> {
     let folder = target_folder().join("without-python");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -74,7 +74,7 @@ fn without_python() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// What was done, and how long it took.
+/// The finished stages and their times.
 #[derive(Default)]
 struct Stages(Vec<(&'static str, Duration)>);
 

@@ -1,4 +1,4 @@
-//! Running programs: from the root of the checkout, with the command line shown first.
+//! Runs programs in the root of the checkout, and prints each command line first.
 
 use std::{
     io::{BufRead, BufReader},
@@ -8,9 +8,9 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-/// The checkout.
+/// The root of the checkout.
 pub fn root() -> PathBuf {
-    // tools/xtask, when this was compiled.
+    // The path of tools/xtask at compile time.
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
@@ -18,30 +18,30 @@ pub fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Where Cargo puts what it builds.
+/// Cargo's target folder.
 pub fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
-/// Builds everything that there is, in the profile of the tests. Whoever wants a part of it runs this, too: with another
-/// selection of packages, Cargo would compile most dependencies anew, with other features.
+/// Builds everything in the profile of the tests. Tasks that need a part of it build everything too: with another
+/// selection of packages, Cargo would compile most dependencies again with other features.
 pub const BUILD: [&str; 3] = ["build", "--workspace", "--all-targets"];
 
-/// The Cargo that runs this.
+/// The Cargo that runs this task.
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = program(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
     command.args(args);
     command
 }
 
-/// A program, to be run in the root of the checkout.
+/// A program that runs in the root of the checkout.
 pub fn program(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root());
     command
 }
 
-/// Runs `command` and fails if it does.
+/// Runs `command`, and fails if it fails.
 pub fn run(command: &mut Command) -> Result<()> {
     announce(command);
     let status = command.status().with_context(|| cannot_start(command))?;
@@ -49,7 +49,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs `command`, hands each line that it prints on stdout to `line` (and prints it), and fails if it does.
+/// Runs `command`, and fails if it fails. Prints each line of its stdout and passes it to `line`.
 pub fn run_with_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result<()> {
     announce(command);
     let mut child = command
@@ -67,7 +67,7 @@ pub fn run_with_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Resu
     Ok(())
 }
 
-/// What `command` prints on stdout, without the last line feed; an error has what it printed on stderr.
+/// The standard output of `command` without trailing white space. An error contains its standard error.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| cannot_start(command))?;
     ensure!(
@@ -89,7 +89,7 @@ fn cannot_start(command: &Command) -> String {
     format!("cannot start {}", command.get_program().display())
 }
 
-/// The command line as one would type it in the root of the checkout.
+/// The command line as typed in the root of the checkout.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let program = match program.strip_prefix(root()) {

@@ -1,4 +1,4 @@
-//! What some tests use beyond Rust and libtorch: PyTorch Geometric and a browser. Without them these tests are skipped.
+//! Optional dependencies of tests: PyTorch Geometric and a browser. Tests that need them are skipped without them.
 //!
 //! CI installs both. On a laptop, `cargo xtask setup --tests` does.
 
@@ -14,16 +14,16 @@ use crate::{
     setup,
 };
 
-/// Names the Python that has PyTorch Geometric.
+/// Names a Python with PyTorch Geometric.
 pub const PYG_PYTHON: &str = "GRAPPA_PYG_PYTHON";
 
-/// What exported models are compared with, and what loads them.
+/// The packages that load exported models and compare them.
 const PYG_PACKAGES: [&str; 3] = ["torch_geometric==2.8.0", "safetensors", "numpy"];
 
-/// Where Debian's package puts it.
+/// The path of Debian's package.
 const BROWSER: &str = "/usr/bin/chromium";
 
-/// Installs what is missing, and says what can't be.
+/// Installs missing extras, and prints those that can't be installed.
 pub fn install() {
     for (what, installed) in [("PyTorch Geometric", install_pyg()), ("Chromium", install_browser())] {
         if let Err(error) = installed {
@@ -32,8 +32,7 @@ pub fn install() {
     }
 }
 
-/// The Python to run what needs PyTorch Geometric with: the one that the user names, one that xtask made, or the
-/// machine's.
+/// A Python with PyTorch Geometric: the one that the user names, the one that xtask installed, or the machine's.
 pub fn pyg_python() -> Option<PathBuf> {
     if let Some(own) = env::var_os(PYG_PYTHON) {
         return Some(own.into());
@@ -46,7 +45,7 @@ fn venv() -> PathBuf {
     root().join(".libtorch/venv")
 }
 
-/// Imports take seconds, so whether there is anything to import is asked first.
+/// Imports take seconds, so the first check only looks for the package.
 fn has_pyg(python: &Path) -> bool {
     let has = |script: &str| output(program(python).args(["-c", script])).is_ok();
     has("import importlib.util as u, sys; sys.exit(u.find_spec('torch_geometric') is None)")

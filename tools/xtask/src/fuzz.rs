@@ -1,7 +1,7 @@
-//! `cargo xtask fuzz`: the fuzz targets of tests/fuzz, which stable Rust runs.
+//! `cargo xtask fuzz`: runs the fuzz targets of tests/fuzz on stable Rust.
 //!
-//! Inputs that bring new outcomes are kept in `target/fuzz`, for the next run to start with. Those that break a promise are
-//! saved beside the targets, where a test runs them from then on.
+//! Inputs with new outcomes are kept in `target/fuzz`; the next run starts with them. Inputs that break a promise are
+//! saved beside the targets, and a test runs them from then on.
 
 use std::ffi::OsString;
 
@@ -12,10 +12,10 @@ use crate::{
     setup,
 };
 
-/// Fuzzes one target, or all of them, for so many seconds each.
+/// Fuzzes one target, or all, for `seconds` each.
 pub fn fuzz(target: Option<&str>, seconds: u64) -> Result<()> {
     setup::setup(false)?;
-    // The test `targets` has the program built, with the features that `cargo xtask test` uses.
+    // Building the test `targets` also builds the program, with the features of `cargo xtask test`.
     run(&mut cargo(&["build", "--workspace", "--test", "targets"]))?;
     run(program(target_folder().join("debug/grappa-fuzz"))
         .args(target)

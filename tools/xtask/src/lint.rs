@@ -1,4 +1,4 @@
-//! `cargo xtask lint`: everything that is wrong without running it, cheapest check first.
+//! `cargo xtask lint`: static checks, cheapest first.
 
 use anyhow::Result;
 
@@ -12,14 +12,14 @@ pub fn lint() -> Result<()> {
     code()
 }
 
-/// What takes no compiler.
+/// Checks that need no compiler.
 pub fn text() -> Result<()> {
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     tidy::tidy()?;
     rust_version::check()
 }
 
-/// What compilers find. The trainer is looked at too, which needs libtorch's headers.
+/// Checks by the compiler. They include the trainer, so they need libtorch's headers.
 pub fn code() -> Result<()> {
     setup::setup(false)?;
     run(&mut cargo(&[

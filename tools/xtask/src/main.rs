@@ -1,7 +1,7 @@
-//! Development tasks: what a laptop and CI run, in the same way.
+//! Development tasks, the same on a laptop and in CI.
 //!
-//! Each task is a file here, prints the commands it runs so that they can be repeated by hand, and stops at the first
-//! that fails. Nothing but Cargo, Git, Python and a C++ compiler is called, and apt where a graph is made of its index.
+//! Each task has a file here. It prints the commands that it runs, so that you can repeat them, and stops at the first
+//! failure. Tasks need Cargo, Git, Python and a C++ compiler; some also use apt.
 
 #![forbid(unsafe_code)]
 
@@ -36,20 +36,20 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Put libtorch into .libtorch, which only the trainer needs
+    /// Put libtorch, which only the trainer needs, into .libtorch
     Setup {
-        /// With the libraries that training on a GPU needs (4.6 GB instead of 1.3)
+        /// Include the libraries for training on a GPU (4.6 GB instead of 1.3)
         #[arg(long)]
         cuda: bool,
-        /// Also install what tests are skipped without: PyTorch Geometric, and Debian's package of Chromium
+        /// Also install PyTorch Geometric and Debian's Chromium, which some tests need
         #[arg(long)]
         tests: bool,
     },
-    /// Run all tests, the trainer's too (does `setup` first)
+    /// Run all tests, including the trainer's (runs `setup` first)
     Test,
-    /// What CI runs: all of this, with the quickstart's programs unoptimised, and a build without libtorch and Python
+    /// Run everything that CI runs: checks, builds, fuzzing, benches, quickstart and tests
     Ci {
-        /// Leave the tests to `cargo xtask test`
+        /// Leave out the tests, which `cargo xtask test` runs
         #[arg(long)]
         no_tests: bool,
     },
@@ -59,7 +59,7 @@ enum Task {
     Examples,
     /// Fuzz parsers and decoders with mutated files
     Fuzz {
-        /// The target; all of them, one after another, if none is named
+        /// The target [default: all, one after another]
         target: Option<String>,
         /// Seconds for each target
         #[arg(long, value_name = "N", default_value_t = 60)]
@@ -67,14 +67,14 @@ enum Task {
     },
     /// Check format, tidiness, the minimum Rust version, lints and documentation
     Lint,
-    /// Check what compilers don't: specs and samples complete, links resolve, nothing left behind
+    /// Check what compilers don't: links, specs, golden files, records, forbidden words
     Tidy,
-    /// Make a real graph of the index of Debian's package archive
+    /// Make a real graph from the index of Debian's package archive
     Data {
         #[command(subcommand)]
         graph: data::Graph,
     },
-    /// From nothing to a model of a real graph: set up, build, make and ingest the graph, train, predict
+    /// Set up, build, ingest a real graph, train a model and predict
     Quickstart {
         /// The graph to train on
         #[arg(long, value_enum, default_value_t)]

@@ -1,8 +1,7 @@
-//! `cargo xtask quickstart`: from nothing to a trained model on a real graph, in a newcomer's first five minutes.
+//! `cargo xtask quickstart`: trains a model on a real graph, for newcomers.
 //!
-//! Every step is a command that is shown first, so that it can be repeated by hand. Everything it makes is in
-//! `.data/quickstart`, which it makes anew. Settings are small ones, for a result within a minute; more epochs give a better
-//! one.
+//! Every command is printed before it runs, so that you can repeat it. All files are in `.data/quickstart`, which is
+//! emptied first. Settings are small, for a result within a minute. More epochs give a better model.
 
 use std::{fs, io::ErrorKind, path::PathBuf, time::Instant};
 
@@ -17,21 +16,21 @@ use crate::{
 /// The graph to train on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Dataset {
-    /// Debian's packages if apt has their index on this machine, else Cora
+    /// Debian's packages if apt has their index on this machine, otherwise Cora
     #[default]
     Auto,
-    /// Debian's packages, what they depend on, and their sections
+    /// Debian's packages, their dependencies and sections
     Debian,
-    /// Papers, their citations and subjects; bundled
+    /// Papers, citations and subjects; in the repository
     Cora,
 }
 
-/// How the programs are built.
+/// The profile of the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// As users want them.
+    /// Optimized, for users.
     Release,
-    /// As tests have them, so that CI compiles nothing twice.
+    /// The profile of the tests, so that CI compiles nothing twice.
     Dev,
 }
 
@@ -69,7 +68,7 @@ pub fn quickstart(dataset: Dataset, profile: Profile) -> Result<()> {
         Dataset::Auto => match data::machine_has_index() {
             Ok(()) => programs.debian()?,
             Err(why) => {
-                eprintln!("{why:#}\nSo the graph is Cora.");
+                eprintln!("{why:#}\nUsing Cora instead.");
                 programs.cora()?;
             }
         },
@@ -77,8 +76,8 @@ pub fn quickstart(dataset: Dataset, profile: Profile) -> Result<()> {
 
     println!(
         "\nDone in {:.0} s, and {:.0} s before that for setup and build.\n\
-         Open {FOLDER}/run/report.html in a browser to see how training went. The store is {FOLDER}/graph.grappa; datasets.md has\n\
-         larger graphs, and `grappa-train --help` says what else can be trained.",
+         Open {FOLDER}/run/report.html in a browser to see the report. The store is {FOLDER}/graph.grappa. datasets.md lists larger\n\
+         graphs; `grappa-train --help` lists models and options.",
         built.elapsed().as_secs_f64(),
         (built - started).as_secs_f64()
     );
@@ -89,15 +88,13 @@ pub fn quickstart(dataset: Dataset, profile: Profile) -> Result<()> {
 struct Programs(PathBuf);
 
 impl Programs {
-    /// From the package archive's index to the sections of packages.
+    /// Predicts the sections of packages from the package archive's index.
     fn debian(&self) -> Result<()> {
-        heading(
-            "A real graph: Debian's packages, whom they depend on, what their descriptions say, and their sections",
-        );
+        heading("A real graph: Debian's packages with dependencies, descriptions and sections");
         eprintln!("$ cargo xtask data debian {FOLDER}/debian");
         data::debian(&root().join(FOLDER).join("debian"), &data::Source::default())?;
 
-        heading("From files to a store: compressed, checksummed, within a memory budget");
+        heading("Ingest it into a compressed, checksummed store, within a memory budget");
         self.ingest(
             "--edges debian/edges.tsv --ids string --self-loops drop --undirected --dedup --features debian/features.npy \
              --labels debian/labels.npy --train debian/train.txt --val debian/val.txt --test debian/test.txt",
@@ -106,13 +103,13 @@ impl Programs {
         )?;
         self.train("--layers 2 --epochs 8 --repartition-every 2 --class-names .data/quickstart/debian/classes.txt")?;
 
-        heading("Its predictions: the sections of a few packages");
+        heading("Predict the sections of a few packages");
         self.predict("apt,bash,vim,python3-numpy,fonts-dejavu")
     }
 
-    /// From the bundled files to the subjects of papers.
+    /// Predicts the subjects of papers from the files of the repository.
     fn cora(&self) -> Result<()> {
-        heading("From files to a store: Cora, 2708 papers, their citations, words and subjects");
+        heading("Ingest a graph into a store: Cora, 2708 papers with citations, words and subjects");
         self.ingest(
             "--edges cora/edges.tsv --undirected --features cora/features.npz --labels cora/labels.npy --train cora/train.npy \
              --val cora/val.npy --test cora/test.npy --chunks 16",
@@ -121,11 +118,11 @@ impl Programs {
         )?;
         self.train("--layers 2 --hidden 64 --batch 12 --epochs 12 --repartition-every 3")?;
 
-        heading("Its predictions: the subjects of a few papers");
+        heading("Predict the subjects of a few papers");
         self.predict("0,1000,2000")
     }
 
-    /// Makes the store and looks into it. In `options`, `short` stands for the folder of the files.
+    /// Makes the store, verifies and describes it. In `options`, `short` stands for `folder`.
     fn ingest(&self, options: &str, short: &str, folder: &str) -> Result<()> {
         let options = options.replace(short, folder);
         self.run(
@@ -137,7 +134,7 @@ impl Programs {
     }
 
     fn train(&self, options: &str) -> Result<()> {
-        heading("A model: GraphSAGE in 4 partitions that exchange nothing but gradients");
+        heading("Train GraphSAGE in 4 partitions that exchange gradients only");
         self.run(
             "train",
             &format!("{FOLDER}/graph.grappa --partitions 4 {options} --memory 1GiB --out {FOLDER}/run"),
@@ -151,7 +148,7 @@ impl Programs {
         )
     }
 
-    /// Runs one of the programs. None of the arguments has a space in it.
+    /// Runs one of the programs. Arguments contain no spaces.
     fn run(&self, name: &str, args: &str) -> Result<()> {
         run(program(self.0.join(format!("grappa-{name}"))).args(args.split_whitespace()))
     }

@@ -1,14 +1,14 @@
-//! The minimum Rust version, which Cargo.toml states.
+//! Checks the minimum Rust version that Cargo.toml states.
 //!
-//! Cargo refuses an older compiler, and the lint `incompatible_msrv` what its library has not. What is left is checked here:
-//! that no dependency wants a newer one.
+//! Cargo refuses an older compiler, and the lint `incompatible_msrv` refuses newer library functions. This task checks
+//! the rest: no dependency needs a newer version.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::command::{cargo, output, program};
 
-/// The platform whose dependencies count.
+/// The platform whose dependencies are checked.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 pub fn check() -> Result<()> {
@@ -24,7 +24,7 @@ pub fn check() -> Result<()> {
     let newer = newer_than(&metadata, minimum)?;
     ensure!(
         newer.is_empty(),
-        "Cargo.toml promises Rust {}, but dependencies want more: {}; raise rust-version, or take older versions of them",
+        "Cargo.toml states Rust {}, but dependencies need newer versions: {}; raise rust-version, or use older versions of them",
         shown(minimum),
         newer.join(", ")
     );
@@ -44,7 +44,7 @@ pub fn check() -> Result<()> {
 
 type Version = [u64; 3];
 
-/// `1.95` is `1.95.0`. What follows a hyphen does not count.
+/// Parses a version. `1.95` is `1.95.0`. A suffix after a hyphen is ignored.
 fn version(text: &str) -> Option<Version> {
     let mut parts = text.split('-').next()?.split('.').map(str::parse);
     let mut next = || parts.next().unwrap_or(Ok(0)).ok();
@@ -61,10 +61,10 @@ fn packages(metadata: &Value) -> Result<&Vec<Value>> {
         .context("`cargo metadata` names no packages")
 }
 
-/// What the workspace promises: the same in each of its packages.
+/// The minimum version of the workspace, which must be equal in all packages.
 fn minimum(metadata: &Value) -> Result<Version> {
     let mut minimum = None;
-    // Those without a source are here.
+    // Packages without a source belong to the workspace.
     for package in packages(metadata)?.iter().filter(|package| package["source"].is_null()) {
         let name = &package["name"];
         let stated = package["rust_version"].as_str().and_then(version);
@@ -77,7 +77,7 @@ fn minimum(metadata: &Value) -> Result<Version> {
     minimum.context("the workspace has no packages")
 }
 
-/// Dependencies that state a newer version.
+/// Dependencies that need a newer version.
 fn newer_than(metadata: &Value, minimum: Version) -> Result<Vec<String>> {
     let newer = packages(metadata)?.iter().filter_map(|package| {
         let wanted = package["rust_version"].as_str()?;

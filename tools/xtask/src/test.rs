@@ -1,8 +1,8 @@
-//! `cargo xtask test`: all tests of the workspace, built at once, so that nothing is compiled twice: for each selection of
-//! packages, Cargo compiles what they share with other features.
+//! `cargo xtask test`: runs all tests of the workspace. They are built together, because Cargo compiles shared
+//! dependencies again for each selection of packages.
 //!
-//! Rust's harness knows no skip at run time, so tests that cannot run here say so in a file (tests/skip). They are
-//! subtracted from those that passed, and listed with their reasons before the last line, which has the figures alone.
+//! Rust's harness cannot skip a test at run time, so tests that cannot run append to a file (tests/skip). They are
+//! subtracted from the passed tests and listed with their reasons. The last line has the counts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,10 +26,10 @@ use crate::{
 /// Names the file that skipped tests append to.
 const SKIPS: &str = "GRAPPA_SKIPS";
 
-/// Tells the end-to-end tests that they need not build the programs.
+/// Tells the end-to-end tests that the programs are built.
 const BUILT: &str = "GRAPPA_PROGRAMS_BUILT";
 
-/// Runs them. What `before` makes of the time they took is printed before their result.
+/// Runs all tests. Prints `before`, called with their time, before their result.
 pub fn test(before: impl FnOnce(Duration) -> String) -> Result<()> {
     let begin = Instant::now();
     let libtorch = setup::setup(false)?;
@@ -43,7 +43,7 @@ pub fn test(before: impl FnOnce(Duration) -> String) -> Result<()> {
 
     run(&mut cargo(&BUILD))?;
 
-    // Programs carry a run path; documentation tests can't.
+    // Programs have a run path. Documentation tests can't have one.
     let mut library_path = OsString::from(libtorch.join("lib"));
     if let Some(more) = env::var_os("LD_LIBRARY_PATH") {
         library_path.push(":");
@@ -54,7 +54,7 @@ pub fn test(before: impl FnOnce(Duration) -> String) -> Result<()> {
         .env("LD_LIBRARY_PATH", library_path)
         .env(SKIPS, &skips)
         .env(BUILT, "1");
-    // On a single processor the harness would run tests on its main thread, which has not their names.
+    // On a single processor the harness runs tests on the main thread, which is not named after the test.
     if thread::available_parallelism().is_ok_and(|threads| threads.get() == 1) {
         command.env("RUST_TEST_THREADS", "2");
     }
@@ -73,7 +73,7 @@ pub fn test(before: impl FnOnce(Duration) -> String) -> Result<()> {
     result
 }
 
-/// What was skipped and why, and the figures of all test programs on the last line.
+/// The skipped tests with reasons; the last line has the counts of all test programs.
 fn summary(count: &Count, skips: &Skips) -> String {
     let mut text = String::new();
     for (title, skipped) in [("Skipped", &skips.whole), ("Passed without a part", &skips.part)] {
@@ -132,7 +132,7 @@ struct Skips {
 }
 
 impl Skips {
-    /// Of the file that tests appended to; none if none did.
+    /// Reads the file that tests append to; empty if it does not exist.
     fn read(path: &Path) -> Result<Self> {
         match fs::read_to_string(path) {
             Ok(text) => Self::parse(&text),
@@ -141,7 +141,7 @@ impl Skips {
         }
     }
 
-    /// Of lines with the extent, the package, the test and the reason.
+    /// Parses lines with the extent, the package, the test and the reason.
     fn parse(text: &str) -> Result<Self> {
         let mut skips = Self::default();
         for line in text.lines() {
@@ -157,7 +157,7 @@ impl Skips {
             };
             tests.entry(test).or_default().insert(reason.to_owned());
         }
-        // A test that stopped has not passed.
+        // A test that is skipped as a whole has not passed.
         let whole = &skips.whole;
         skips.part.retain(|test, _| !whole.contains_key(test));
         Ok(skips)

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: what compilers and linters don't look at.
+//! `cargo xtask tidy`: checks that compilers and linters don't do.
 
 use std::{
     collections::BTreeSet,
@@ -16,10 +16,11 @@ use crate::{
 /// The largest file that belongs in the repository.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The page that names a test for each promise.
+/// The page that names tests for each promise.
 const PROMISES: &str = "docs/reliability.md";
 
-/// What code and pages must not contain, and why. Split, or this file would be found.
+/// Text that code and pages must not contain, and the reason. The patterns are split, so that this file does not
+/// contain them.
 const FORBIDDEN: [(&str, &str); 8] = [
     (concat!("TO", "DO"), "do it, or file an issue"),
     (concat!("FIX", "ME"), "fix it, or file an issue"),
@@ -50,12 +51,12 @@ pub fn tidy() -> Result<()> {
     bail!("{} place(s) to tidy", problems.len());
 }
 
-/// Relative to the root. What is about to be committed counts, what Git ignores does not.
+/// The files of the repository, relative to its root. Untracked files count, ignored files do not.
 fn tracked_files() -> Result<Vec<PathBuf>> {
     let list = output(program("git").args(["ls-files", "--cached", "--others", "--exclude-standard"]))
         .context("cannot list the files of this checkout")?;
     let files: BTreeSet<PathBuf> = list.lines().map(PathBuf::from).collect();
-    // A file that was deleted and not yet committed is still listed.
+    // Git also lists deleted files until the deletion is committed.
     Ok(files.into_iter().filter(|file| root().join(file).is_file()).collect())
 }
 
@@ -66,7 +67,7 @@ fn check_file(file: &Path, problems: &mut Vec<String>) -> Result<()> {
         problems.push(format!("{}: {bytes} bytes, more than {FILE_BYTES_MAX}", file.display()));
         return Ok(());
     }
-    // What is no text is data.
+    // A file that is not text is data.
     let Ok(text) = String::from_utf8(fs::read(&path)?) else {
         return Ok(());
     };
@@ -93,7 +94,7 @@ fn check_forbidden(file: &Path, text: &str, problems: &mut Vec<String>) {
     }
 }
 
-/// Whether what is at `at` does not continue a longer word or path (`target/tmp/` is no machine's).
+/// Whether a word or path starts at `at`, instead of continuing a longer one such as `target/tmp/`.
 fn starts_a_word(line: &str, at: usize) -> bool {
     line[..at]
         .chars()
@@ -101,7 +102,7 @@ fn starts_a_word(line: &str, at: usize) -> bool {
         .is_none_or(|before| !before.is_alphanumeric() && !matches!(before, '_' | '-' | '.' | '}' | '>'))
 }
 
-/// Every relative link leads to a file or folder.
+/// Checks that every relative link leads to a file or folder.
 fn check_links(file: &Path, text: &str, problems: &mut Vec<String>) {
     let folder = root().join(file.parent().unwrap_or(Path::new("")));
     for (number, line) in (1..).zip(text.lines()) {
@@ -125,7 +126,7 @@ fn link_targets(line: &str) -> impl Iterator<Item = &str> {
         .filter_map(|rest| rest.split_once(')').map(|(target, _)| target))
 }
 
-/// A measurement without its date and machine says nothing.
+/// Checks that a record has a date and a machine.
 fn check_record(file: &Path, text: &str, problems: &mut Vec<String>) {
     if !text.lines().any(has_date) {
         problems.push(format!("{}: names no date (2026-01-31)", file.display()));
@@ -142,7 +143,7 @@ fn has_date(line: &str) -> bool {
     })
 }
 
-/// Every kind of file has a page in the spec and a golden file.
+/// Checks that every kind of file has a page in the spec and a golden file.
 fn check_formats(files: &[PathBuf], problems: &mut Vec<String>) -> Result<()> {
     let source = root().join("formats/src/container.rs");
     let kinds = file_kinds(&fs::read_to_string(source)?);
@@ -173,7 +174,7 @@ fn check_formats(files: &[PathBuf], problems: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Every promise of `docs/reliability.md` names tests, and each of them exists.
+/// Checks that every promise of `docs/reliability.md` names tests that exist.
 fn check_promises(files: &[PathBuf], problems: &mut Vec<String>) -> Result<()> {
     let mut tests = BTreeSet::new();
     for file in files {
@@ -187,7 +188,7 @@ fn check_promises(files: &[PathBuf], problems: &mut Vec<String>) -> Result<()> {
 }
 
 fn check_promised_tests(page: &str, tests: &BTreeSet<String>, problems: &mut Vec<String>) {
-    // Of each table: the header, the rule below it, and a promise in each row.
+    // Each table has a header, a rule, and rows with promises.
     let rows = (1..).zip(page.lines()).filter(|(_, line)| line.starts_with("| "));
     for (number, row) in rows.filter(|(_, line)| !line.starts_with("| promise |")) {
         let column = row

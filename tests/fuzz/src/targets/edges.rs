@@ -1,6 +1,6 @@
-//! Files of edges in every format. The first byte of an input chooses options, the rest is the file.
+//! Edge lists in all formats. The first byte of an input selects options, the rest is the file.
 //!
-//! Each file is read in blocks of some bytes, and once more in one block: that must make no difference.
+//! Each file is read in small blocks, and then in one block. Both must give the same result.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use grappa_tests::{archive::write_npz, npy::Npy, parquet::write_parquet};
 
 use crate::{Input, Target, repair::zip_after_choice, scratch::Scratch, target::no_repair};
 
-/// What text is made of.
+/// Words of text files.
 const TEXT: &[&str] = &[
     "\t",
     " ",
@@ -45,7 +45,7 @@ const TEXT: &[&str] = &[
     "7\t8\t0.5\n",
 ];
 
-/// What the headers of arrays are made of.
+/// Words of array headers.
 pub(super) const NPY: &[&str] = &[
     "'descr'",
     "'fortran_order'",
@@ -104,7 +104,7 @@ fn with_choice(choice: u8, file: &[u8]) -> Vec<u8> {
     [&[choice], file].concat()
 }
 
-/// What `write` leaves at the path that it is given.
+/// The file that `write` writes to the path that it gets.
 pub(super) fn written(write: impl FnOnce(&Path)) -> Vec<u8> {
     let scratch = Scratch::new();
     let path = scratch.path().join("file");
@@ -169,7 +169,7 @@ fn npz_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// An archive of one stored member, packed.
+/// An archive with one compressed member.
 pub(super) fn deflated(archive: &[u8]) -> Vec<u8> {
     let entry = archive
         .windows(4)
@@ -242,7 +242,7 @@ fn run_parquet(input: &Input) -> String {
     read(input.scratch.file("edges.parquet", bytes), choice, EdgeFormat::Parquet)
 }
 
-/// All that a file has.
+/// The contents of a file.
 #[derive(Debug, Default, PartialEq)]
 struct Read {
     sources: Vec<u64>,

@@ -1,4 +1,4 @@
-//! Every parser and decoder.
+//! All targets: every parser and decoder.
 
 mod edges;
 mod nodes;
@@ -9,7 +9,7 @@ mod store;
 
 use crate::{Input, Target, target::no_repair};
 
-/// Words of JSON, and of the files here that are JSON: recipes, journals, headers of safetensors, metrics.
+/// Words of JSON files: recipes, journals, headers of safetensors, metrics.
 const JSON: &[&str] = &[
     "{",
     "}",
@@ -74,7 +74,7 @@ pub fn all() -> Vec<Target> {
     .collect()
 }
 
-/// What came of a result: the error, or what `accepted` says.
+/// The outcome of a result: the error, or the text of `accepted`.
 fn outcome<T, E: std::fmt::Display>(result: Result<T, E>, accepted: impl FnOnce(T) -> String) -> String {
     match result {
         Ok(value) => accepted(value),

@@ -1,7 +1,7 @@
-//! Files of what nodes carry: features, labels, splits, parts, and the weights of edges. The first byte of an input chooses
+//! Files with data of nodes: features, labels, splits, parts; and edge weights. The first byte of an input selects
 //! options, the rest is the file.
 //!
-//! Rows are read a few at a time, and once more all at once: that must make no difference.
+//! Rows are read a few at a time, and then all at once. Both must give the same result.
 
 use std::path::Path;
 
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{Input, Target, repair::zip_after_choice};
 
-/// Rows that are read, so that an array of terabytes that is not there takes no hour.
+/// The most rows that are read. A header can claim an array of terabytes.
 const ROWS_MAX: u64 = 5000;
 
-/// Wider rows are not read. A row of a sparse matrix comes with all its zeros, whose number is in the file.
+/// The widest rows that are read. A sparse row is expanded with all its zeros, and the file states their number.
 const DIM_MAX: usize = 1 << 16;
 
 pub fn targets() -> Vec<Target> {
@@ -52,7 +52,7 @@ fn with_choice(choice: u8, file: &[u8]) -> Vec<u8> {
     [&[choice], file].concat()
 }
 
-/// The name chooses the format where the first bytes do not.
+/// The name selects the format if the first bytes do not.
 fn file(input: &Input) -> (u8, std::path::PathBuf) {
     let (choice, bytes) = input.choice();
     let name = ["file.npy", "file.npz", "file.csv", "file.csv.gz"][usize::from(choice & 3)];
@@ -152,7 +152,7 @@ fn run_features(input: &Input) -> String {
     }
 }
 
-/// The number of rows, the bits of all numbers, and how many are not finite.
+/// The number of rows, the bits of all numbers, and the number of values that are not finite.
 fn read_features(path: &Path, at_once: usize) -> Result<(u64, Vec<u32>, u64)> {
     let source = MatrixSource::open(path)?;
     if source.dim() > DIM_MAX {
@@ -186,7 +186,7 @@ fn read_features(path: &Path, at_once: usize) -> Result<(u64, Vec<u32>, u64)> {
     Ok((rows, values, source.non_finite().map_or(0, |found| found.count)))
 }
 
-/// The numbers' bits; a NaN need not keep its own.
+/// The bits of the numbers. All NaNs count as equal.
 fn bits(values: &[f32]) -> impl Iterator<Item = u32> {
     values.iter().map(|value| match value.is_nan() {
         true => f32::NAN.to_bits(),
@@ -292,7 +292,7 @@ fn run_parts(input: &Input) -> String {
     outcome(read(), |count| format!("accepted, parts: {}", count.min(3)))
 }
 
-/// Four edges in a file that is known to be right, and the weights in the input.
+/// Four edges in a valid file, and edge weights in the input.
 fn run_weights(input: &Input) -> String {
     let (_, bytes) = input.choice();
     let weights = input.scratch.file("weights.npy", bytes);

@@ -1,6 +1,6 @@
-//! The rows of a chunk in both codes: `edges` and `degrees` without their containers.
+//! The adjacency lists of a chunk in both codes: `edges` and `degrees` without their containers.
 //!
-//! An input is the length of the rows' description in one byte, the description, and both payloads, one after another.
+//! An input is the length of the metadata in one byte, the metadata, and both payloads.
 
 use grappa_formats::{
     FormatError, Result,

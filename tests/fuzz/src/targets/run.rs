@@ -1,4 +1,4 @@
-//! The files of runs: configurations, checkpoints, safetensors, metrics, names of classes.
+//! Files of training runs: configurations, checkpoints, safetensors, metrics, class names.
 
 use std::{fs, path::Path};
 
@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::{JSON, outcome, small};
 use crate::{Input, Target, scratch::Scratch};
 
-/// Words of configurations.
+/// Words of configuration files.
 const TOML: &[&str] = &[
     "=",
     "\n",
@@ -91,7 +91,7 @@ fn run_config(input: &Input) -> String {
     })
 }
 
-/// Tensors of one of the models that tests compare with PyTorch's.
+/// Tensors of a model that tests compare with PyTorch.
 fn tensor_seeds() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../trainer/tests/fixtures");
     let read = |name: &str| fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -166,7 +166,8 @@ fn checkpoint_seeds() -> Vec<Vec<u8>> {
     vec![fs::read(path).expect("it was just written")]
 }
 
-/// Makes the digest right: XXH3-64 of the state and of every tensor's name, type, shape and bytes, each after its length.
+/// Repairs the digest: XXH3-64 of the state and of the name, type, shape and bytes of every tensor, each preceded by
+/// its length.
 fn repair_checkpoint(file: &mut [u8]) {
     const KEY: &[u8] = b"\"grappa.digest\":\"";
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! What runs leave for later ones: recipes of generated graphs, and journals.
+//! Files that a run leaves for its continuation: recipes of generated graphs, and journals.
 
 use std::fs;
 
@@ -49,7 +49,7 @@ fn journal_seeds() -> Vec<Vec<u8>> {
     vec![lines.map(journal_line).concat().into_bytes(), Vec::new()]
 }
 
-/// Gives each line its checksum.
+/// Adds its checksum to each line.
 fn repair_journal(file: &mut [u8]) {
     for line in file.split_inclusive_mut(|&byte| byte == b'\n') {
         if line.len() > 18 && line.ends_with(b"\n") {

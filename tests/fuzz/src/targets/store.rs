@@ -1,4 +1,4 @@
-//! The files of a store: each is decoded, checked, read by random access, and encoded again.
+//! Files of a store. Each is decoded, checked, read at random positions, and encoded again.
 
 use std::{fs, iter, path::Path};
 
@@ -25,7 +25,8 @@ use crate::{
     target::no_repair,
 };
 
-/// What a decoder of a store's file may allocate: some times the file, for values are wider in memory than on disk.
+/// A target for a decoder of a store's file. It may allocate a multiple of the file, because values are wider in memory
+/// than on disk.
 const fn target(name: &'static str, seeds: fn() -> Vec<Vec<u8>>, run: fn(&Input) -> String) -> Target {
     Target {
         name,
@@ -93,7 +94,7 @@ pub fn targets() -> Vec<Target> {
     ]
 }
 
-/// Files of the formats' tests, with checksum blocks of both lengths where there are two.
+/// Golden files of the `formats` tests, with both lengths of checksum blocks if there are two.
 pub(super) fn golden(names: &[&str]) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../formats/tests/golden");
     let both = |name: &&str| {
@@ -104,7 +105,7 @@ pub(super) fn golden(names: &[&str]) -> Vec<Vec<u8>> {
     names.iter().flat_map(both).collect()
 }
 
-/// A container whose payload was checked, as the decoder sees it.
+/// A container whose payload was verified, as the decoder sees it.
 fn payload(file: &[u8]) -> &[u8] {
     let header = Header::decode(file, kind_of(file), file.len() as u64).expect("it was decoded");
     &file[header.payload_offset as usize..header.table_offset() as usize]
@@ -378,7 +379,7 @@ fn run_features(input: &Input) -> String {
     outcome(result, |dtype| format!("accepted, {dtype:?}"))
 }
 
-/// The degrees of the golden file's rows.
+/// The degrees in the golden file.
 fn degrees() -> [u64; 66] {
     let mut degrees = [0; 66];
     (degrees[1], degrees[65]) = (2, 1);

@@ -1,4 +1,4 @@
-//! What is to be learned: the section of a package, and who is in which split.
+//! Labels and splits of packages. The label is the section.
 
 use std::{collections::BTreeMap, fmt, io::Write, path::Path};
 
@@ -10,15 +10,15 @@ use super::{
     packages::{Packages, write_text},
 };
 
-/// A section of fewer packages is no class.
+/// A section with fewer packages is not a class.
 const PACKAGES_MIN: usize = 50;
 
 const SPLITS: [&str; 3] = ["train", "val", "test"];
 
-/// Sections, and whose they are.
+/// Sections and their packages.
 pub struct Classes {
     names: Vec<String>,
-    /// Of each package; -1 if it has none.
+    /// The class of each package; -1 for none.
     labels: Vec<i64>,
     /// The labelled packages of each split.
     splits: [Vec<i64>; 3],
@@ -47,7 +47,7 @@ impl Classes {
         Self { names, labels, splits }
     }
 
-    /// Writes labels of `nodes` nodes, of which all but packages have none, the splits, and the names of classes.
+    /// Writes the labels of `nodes` nodes, the splits, and the class names. Only packages have labels.
     pub fn write(&self, folder: &Path, packages: &Packages, nodes: u64) -> Result<()> {
         npy::write(&folder.join("labels.npy"), npy::Element::I64, &[nodes], |out| {
             out.i64s(&self.labels)?;
@@ -89,7 +89,7 @@ impl fmt::Display for Classes {
     }
 }
 
-/// The split of a package: 6 of 10 to train, 2 to val, 2 to test, and the same whatever else the index has.
+/// The split of a package: 6 of 10 train, 2 val, 2 test. It does not depend on other packages.
 fn split(name: &str) -> usize {
     let digest = Sha256::digest(name);
     let word = digest.first_chunk().expect("a digest has 32 bytes");

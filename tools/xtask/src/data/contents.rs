@@ -1,4 +1,4 @@
-//! The graph of files: written as the lists of files are read, with no more than the folders in memory.
+//! The graph of files. It is written while the lists of files are read; only the folders are in memory.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,24 +15,24 @@ use super::{
     packages::Packages,
 };
 
-/// What a graph of files has.
+/// Counts of a graph of files.
 #[derive(Debug, Default, PartialEq)]
 pub struct Tree {
     pub nodes: u64,
     pub files: u64,
     pub folders: u64,
     pub edges: u64,
-    /// How often a file is of a package that is not there.
+    /// Number of entries whose package does not exist.
     pub unknown: u64,
 }
 
-/// A graph that grows.
+/// The graph while it is written.
 struct Growing<'a> {
     packages: &'a Packages,
     tree: Tree,
     edges: Writer,
     features: Option<Features>,
-    /// The nodes of folders, by their paths without a slash at the end.
+    /// The nodes of folders, by path without a trailing slash.
     folders: HashMap<Vec<u8>, u64>,
 }
 
@@ -62,8 +62,8 @@ pub fn write(index: &Index, packages: &Packages, edges: &Path, features: Option<
 }
 
 impl Growing<'_> {
-    /// A line such as `usr/bin/apt    admin/apt`: a path, which may have blanks in it, and after the last blank the
-    /// packages that have it.
+    /// Reads a line such as `usr/bin/apt    admin/apt`: a path, which may contain blanks, and after the last blank the
+    /// packages that contain it.
     fn line(&mut self, line: &[u8]) -> Result<()> {
         let Some(blank) = line.iter().rposition(|&byte| byte == b' ') else {
             bail!(
@@ -87,12 +87,12 @@ impl Growing<'_> {
         Ok(())
     }
 
-    /// The node of a folder; new ones come from the root down.
+    /// The node of a folder. New folders are added from the root down.
     fn folder(&mut self, path: &[u8]) -> Result<u64> {
         if let Some(&node) = self.folders.get(path) {
             return Ok(node);
         }
-        // The root is the folder without a name.
+        // The root is the folder with the empty name.
         let parent = match path {
             [] => None,
             _ => Some(self.folder(split(path).0)?),
@@ -121,7 +121,7 @@ impl Growing<'_> {
     }
 }
 
-/// The folder of a path, and the rest.
+/// Splits a path into its folder and the rest.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
@@ -129,7 +129,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Features that grow with the nodes: how often which hashed words are in a name or description, scaled to length 1.
+/// Features that are written with the nodes: counts of hashed words in a name or description, scaled to length 1.
 pub struct Features {
     out: Writer,
     dim: usize,
@@ -137,11 +137,11 @@ pub struct Features {
     slots: HashMap<Box<[u8]>, (usize, f64)>,
 }
 
-/// Words whose columns are remembered; then they are forgotten, so that memory is bounded.
+/// The most words whose columns are cached. The cache is cleared when it is full, so that memory is bounded.
 const SLOTS_MAX: usize = 1 << 20;
 
 impl Features {
-    /// Begins with the packages, whose words these are.
+    /// Starts with the packages, which have these words.
     pub fn create(path: &Path, dim: usize, packages: &[BTreeMap<String, u32>]) -> Result<Self> {
         let mut features = Self {
             out: Writer::create(path, npy::Element::F16)?,
@@ -158,7 +158,7 @@ impl Features {
         Ok(features)
     }
 
-    /// A file or folder of that name.
+    /// Adds a file or folder with this name.
     fn file(&mut self, name: &[u8]) -> Result<()> {
         let name = String::from_utf8_lossy(name).to_lowercase();
         for word in runs(name.as_bytes()) {

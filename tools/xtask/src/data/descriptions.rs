@@ -1,4 +1,4 @@
-//! Features of packages: what their descriptions and tags say.
+//! Features of packages, from their descriptions and tags.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,13 +10,13 @@ use super::{
     packages::{Package, Packages},
 };
 
-/// Values of a package.
+/// Features per package.
 pub const DIM: usize = 128;
 
-/// The longest word, in bytes; what goes on is another.
+/// The longest word in bytes. The rest of a longer word is another word.
 const WORD_BYTES_MAX: usize = 24;
 
-/// Long descriptions, by the MD5 that packages name them by.
+/// Long descriptions, by the MD5 that packages refer to.
 pub fn long(index: &Index) -> Result<HashMap<String, String>> {
     let mut found = HashMap::new();
     for path in &index.translations {
@@ -31,7 +31,7 @@ pub fn long(index: &Index) -> Result<HashMap<String, String>> {
     Ok(found)
 }
 
-/// How often each package's description has which words; its own name's do not count.
+/// The number of each word in each package's description, without the words of its own name.
 pub fn bags(packages: &Packages, long: &HashMap<String, String>) -> Vec<BTreeMap<String, u32>> {
     let bag = |package: &Package| {
         let own: HashSet<&str> = words(&package.name).collect();
@@ -46,10 +46,10 @@ pub fn bags(packages: &Packages, long: &HashMap<String, String>) -> Vec<BTreeMap
     packages.list().iter().map(bag).collect()
 }
 
-/// The features of all packages, a row of [`DIM`] values for each.
+/// The features of all packages: one row of [`DIM`] values each.
 ///
-/// Each word and tag has a column and a sign, by its hash, and a weight: (1 + ln of how often the package has it) x ln of
-/// (number of packages / number of those that have it). Rows have length 1, or 0.
+/// The hash of a word or tag determines its column and sign. Its weight is (1 + ln of its count in the package) x ln
+/// (number of packages / number of packages that have it). Rows have length 1, or 0.
 pub fn features(packages: &Packages, long: &HashMap<String, String>) -> Vec<f32> {
     let mut bags = bags(packages, long);
     for (bag, package) in bags.iter_mut().zip(packages.list()) {
@@ -90,7 +90,7 @@ pub fn slot(word: &[u8], dim: usize) -> (usize, f64) {
 
 /// Scales a row to length 1, unless it is 0.
 ///
-/// Squares are added up in eight lanes and these in pairs, as NumPy does, so that it would come to the same bits.
+/// Squares are added in eight lanes, and these in pairs, so that the result has the same bits as NumPy's.
 pub fn normalise(row: &mut [f32]) {
     let mut lanes = [0.0f32; 8];
     for (value, lane) in row.iter().zip((0..8).cycle()) {
@@ -103,7 +103,7 @@ pub fn normalise(row: &mut [f32]) {
     }
 }
 
-/// Words of lower-case text: a letter, and then letters, digits or `+`, at least one and as many as a word may have.
+/// Words of lower-case text: a letter, then at least one letter, digit or `+`, up to the longest word.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'+';
     let mut rest = text;
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_word_always_has_the_same_column_and_sign() {
-        // As Python's hashlib.blake2b(word, digest_size=8) has it.
+        // From Python's hashlib.blake2b(word, digest_size=8).
         assert_eq!(slot(b"shell", DIM), (51, 1.0));
         assert_eq!(slot(b"editor", DIM), (126, -1.0));
     }

@@ -1,7 +1,8 @@
-//! A package archive's index: lists of packages, their descriptions, and their files.
+//! The index of a package archive: lists of packages, their descriptions, and their files.
 //!
-//! Found where apt keeps that of this machine, or fetched by apt into a folder of ours, which needs no root, or named by
-//! the user. apt may keep it compressed in several ways; `apt-helper`, which comes with apt, reads them all.
+//! It is the index that apt has on this machine, or one that apt fetches into a folder of ours, which needs no root, or
+//! files that the user names. apt can keep it compressed in several ways; `apt-helper`, a part of apt, reads all of
+//! them.
 
 use std::{
     ffi::OsString,
@@ -19,7 +20,7 @@ use crate::command::{output, run};
 const APT_HELPER: &str = "/usr/lib/apt/apt-helper";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Makes apt fetch the list of all files, which it does not do by itself.
+/// Makes apt fetch the list of all files, which it does not do by default.
 const CONTENTS_TARGET: &str = r#"
 Acquire::IndexTargets::deb::Contents-deb {
     MetaKey "$(COMPONENT)/Contents-$(ARCHITECTURE)";
@@ -34,22 +35,22 @@ Acquire::IndexTargets::deb::Contents-deb {
 };
 "#;
 
-/// Where the index comes from: by default, what apt on this machine has.
+/// Source of the index. By default it is the index of apt on this machine.
 #[derive(Debug, Default, Args)]
 pub struct Source {
     /// Files of the index: Packages, Translation-en, Contents-ARCH, as apt or a mirror names them
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["fetch", "mirror", "suite", "component", "arch"])]
     index: Vec<PathBuf>,
-    /// Have apt fetch the index anew and completely, with long descriptions; apt's own is left as it is
+    /// Let apt fetch a new and complete index, with long descriptions; apt's own index stays as it is
     #[arg(long)]
     fetch: bool,
-    /// Fetch from this mirror [default: the one that apt uses]
+    /// Fetch from this mirror [default: apt's]
     #[arg(long, value_name = "URI")]
     mirror: Option<String>,
-    /// The release [default: that with the longest list of packages of those that apt uses]
+    /// The release [default: apt's release with the longest list of packages]
     #[arg(long, value_name = "NAME")]
     suite: Option<String>,
-    /// The part of the archive
+    /// The component of the archive
     #[arg(long, value_name = "NAME", default_value = "main")]
     component: Option<String>,
     /// The architecture [default: this machine's]
@@ -65,7 +66,7 @@ pub struct Index {
     pub contents: Vec<PathBuf>,
 }
 
-/// A file that apt has, with what it says of it.
+/// A file that apt has, with apt's description of it.
 #[derive(Debug, Clone, PartialEq)]
 struct Target {
     component: String,
@@ -93,7 +94,7 @@ impl Source {
         }
     }
 
-    /// Finds the index, with lists of files if they are needed. What is fetched goes below `work`.
+    /// Finds the index, with lists of files if needed. Fetched files go below `work`.
     pub fn index(&self, work: &Path, with_contents: bool) -> Result<Index> {
         let index = if !self.index.is_empty() {
             Index::of_files(&self.index)?
@@ -110,7 +111,7 @@ impl Source {
         Ok(index)
     }
 
-    /// What apt on this machine has of one release.
+    /// The files of one release that apt has on this machine.
     pub fn of_machine(&self) -> Result<Index> {
         let targets = targets()?;
         let Some(main) = self.main_target(&targets) else {
@@ -123,7 +124,7 @@ impl Source {
         let same = |target: &&Target| {
             (&target.mirror, &target.release, &target.component) == (&main.mirror, &main.release, &main.component)
         };
-        // The release may have several architectures; what is for all of them is in each list of packages.
+        // A release can have several architectures. Packages for all of them are in each list.
         let of_architecture = |target: &&Target| target.kind != "Packages" || target.architecture == main.architecture;
         let paths = targets
             .iter()
@@ -133,7 +134,7 @@ impl Source {
         Index::of_files(&paths.cloned().collect::<Vec<_>>())
     }
 
-    /// The list of packages that the index is chosen by: the longest, because updates and what others add are short.
+    /// The longest list of packages, which selects the index. Lists of updates and third parties are shorter.
     fn main_target<'a>(&self, targets: &'a [Target]) -> Option<&'a Target> {
         let fits =
             |wanted: &Option<String>, found: &[&String]| wanted.as_ref().is_none_or(|wanted| found.contains(&wanted));
@@ -143,7 +144,7 @@ impl Source {
                 && fits(&self.suite, &[&target.release, &target.codename, &target.suite])
                 && fits(&self.arch, &[&target.architecture])
         });
-        // Of equals the first.
+        // The first of equal ones.
         candidates.rev().max_by_key(|target| target.bytes)
     }
 
@@ -151,7 +152,7 @@ impl Source {
         self.component.as_deref().unwrap_or("main")
     }
 
-    /// Has apt fetch the index into a folder of ours.
+    /// Lets apt fetch the index into a folder of ours.
     fn fetched(&self, work: &Path, with_contents: bool) -> Result<Index> {
         let of_machine = targets()?;
         let default = self.main_target(&of_machine).or(of_machine.first());
@@ -184,10 +185,10 @@ impl Source {
         };
         let source = format!("deb [arch={arch}{signed_by}] {mirror} {suite} {}\n", self.component());
         fs::write(state.join("sources.list"), source).context("cannot write apt's list of sources")?;
-        // Long descriptions, which images often do without, and no more than we read.
+        // Long descriptions, which images often leave out, and no files that are not needed.
         let mut config =
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\";\nAcquire::Languages \"en\";\n".to_owned();
-        // A mirror that can't be reached is otherwise a warning.
+        // Otherwise an unreachable mirror is only a warning.
         config += "APT::Update::Error-Mode \"any\";\n";
         if with_contents {
             config += CONTENTS_TARGET;
@@ -229,10 +230,10 @@ impl Source {
     }
 }
 
-/// The folder that apt works in, below ours.
+/// The working folder of apt, below ours.
 const FETCHED: &str = "apt";
 
-/// Removes what was fetched, if anything was.
+/// Removes fetched files, if any.
 pub fn remove_fetched(work: &Path) -> Result<()> {
     match fs::remove_dir_all(work.join(FETCHED)) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("cannot remove what apt fetched"),
@@ -240,7 +241,7 @@ pub fn remove_fetched(work: &Path) -> Result<()> {
     }
 }
 
-/// What apt has, in the order of its sources; nothing where there is no apt.
+/// The files that apt has, in the order of its sources; none without apt.
 fn targets() -> Result<Vec<Target>> {
     let mut command = Command::new("apt-get");
     command.args(["indextargets", "--format", TARGET_FORMAT]);
@@ -257,7 +258,7 @@ fn targets() -> Result<Vec<Target>> {
     }
 }
 
-/// What apt says of its files, those left out that are not there.
+/// Parses apt's description of its files. Leaves out files that do not exist.
 fn parse_targets(text: &str, bytes: impl Fn(&Path) -> Option<u64>) -> Vec<Target> {
     let target = |line: &str| {
         let mut fields = line.splitn(8, '|').map(str::to_owned);
@@ -286,10 +287,10 @@ enum Kind {
 }
 
 impl Kind {
-    /// By its name, as mirrors and apt form it; other files are none.
+    /// The kind of a file by its name, as mirrors and apt form it; `None` for other files.
     fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy();
-        // apt puts where a file is from before its name.
+        // apt puts the source of a file before its name.
         let name = name.rsplit('_').next()?;
         let is = |prefix: &str| name.starts_with(prefix);
         if is("Packages") {
@@ -312,7 +313,7 @@ impl Index {
                 Some(Kind::Packages) => index.packages.push(path.clone()),
                 Some(Kind::Translation) => index.translations.push(path.clone()),
                 Some(Kind::Contents) => index.contents.push(path.clone()),
-                // Of what apt has there are other kinds; what a person names is to be used.
+                // apt has files of other kinds. A file that the user names must be usable.
                 None => {}
             }
         }
@@ -325,7 +326,7 @@ impl Index {
     }
 }
 
-/// Shows each line of a file, without its line feed.
+/// Calls `line` with each line of a file, without its line feed.
 pub fn lines(path: &Path, mut line: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let is_plain = !path.extension().is_some_and(|extension| {
         ["gz", "xz", "bz2", "lz4", "zst", "lzma"].contains(&extension.to_string_lossy().as_ref())
@@ -370,7 +371,8 @@ fn each_line(file: impl Read, path: &Path, line: &mut dyn FnMut(&[u8]) -> Result
     Ok(())
 }
 
-/// Shows each entry of a control file: names of fields and their values, in which lines that go on follow after a line feed.
+/// Calls `entry` with each entry of a control file: names and values of fields. Continued lines follow after a line
+/// feed.
 pub fn entries(path: &Path, mut entry: impl FnMut(&[(String, String)]) -> Result<()>) -> Result<()> {
     let mut fields: Vec<(String, String)> = Vec::new();
     lines(path, |line| {
@@ -396,7 +398,7 @@ pub fn entries(path: &Path, mut entry: impl FnMut(&[(String, String)]) -> Result
     if fields.is_empty() { Ok(()) } else { entry(&fields) }
 }
 
-/// The value of a field of an entry; empty if it has none.
+/// The value of a field of an entry; empty if the field is missing.
 pub fn field<'a>(entry: &'a [(String, String)], name: &str) -> &'a str {
     entry.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
 }
@@ -414,7 +416,7 @@ main|trixie|trixie|stable|amd64|http://a/debian/|Packages|40/b_main_binary-amd64
 main|sid|sid|unstable|amd64|http://a/debian/|Packages|gone/c_main_binary-amd64_Packages
 contrib|bookworm|bookworm|oldstable|amd64|http://a/debian/|Packages|60/a_contrib_binary-amd64_Packages";
 
-    /// The file chosen of those above, each as long as its folder says.
+    /// The file selected from those above, each as long as its folder says.
     fn chosen(source: Source) -> Option<String> {
         let bytes = |path: &Path| path.parent()?.to_str()?.parse().ok();
         let targets = parse_targets(TARGETS, bytes);

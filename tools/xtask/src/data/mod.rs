@@ -1,8 +1,8 @@
-//! `cargo xtask data`: real graphs that any Debian machine can make of its package archive's index.
+//! `cargo xtask data`: real graphs that any Debian machine can make from the index of its package archive.
 //!
-//! Both are a function of the index alone: the same files give the same bytes. Ids count packages in the order of their
-//! names, so a package has the same id in both graphs. Everything is written to a folder beside the one asked for, which
-//! takes its place when it is complete.
+//! Both graphs depend on the index alone: the same files give the same bytes. Ids number packages in the order of their
+//! names, so a package has the same id in both graphs. Everything is written to a temporary folder, which is renamed
+//! when it is complete.
 
 mod classes;
 mod contents;
@@ -22,34 +22,35 @@ use clap::{Args, Subcommand};
 pub use self::index::Source;
 use self::{classes::Classes, packages::Packages};
 
-/// Files that only have to do with packages are named alike in both graphs.
+/// Files about packages have the same names in both graphs.
 const NODES: &str = "nodes.txt";
 
 #[derive(Debug, Subcommand)]
 pub enum Graph {
-    /// Debian's packages and what they depend on: 63 thousand nodes and 322 thousand edges (bookworm), with features
+    /// Debian's packages and their dependencies: 63 thousand nodes and 322 thousand edges (bookworm), with features
     ///
-    /// An edge leads from a package to each that it depends on, recommends or suggests; every alternative counts. A name
-    /// that no package has leads to the packages that provide it, if those are at most four. Features are a signed,
-    /// hashed bag of the words and tags that describe a package, its own name excepted; the label is its section, if that
-    /// has 50 packages or more; the split is by a hash of its name.
+    /// An edge leads from a package to each package that it depends on, recommends or suggests; all alternatives count.
+    /// A virtual name leads to its providers, if there are at most four. Features are a signed, hashed bag of the words
+    /// and tags that describe a package, without its own name. The label is the section, if it has at least 50
+    /// packages. The split is by a hash of the name.
     ///
-    /// Writes, by number: edges.npy, features.npy, labels.npy, train.npy, val.npy, test.npy; by name: edges.tsv, in which a
-    /// package without edges has one to itself, and train.txt, val.txt, test.txt; and the names in the order of their
-    /// numbers: nodes.txt, classes.txt.
+    /// Writes, by integer id: edges.npy, features.npy, labels.npy, train.npy, val.npy, test.npy; by name: edges.tsv, in
+    /// which packages without edges have a self-loop, and train.txt, val.txt, test.txt; the names in the order of ids:
+    /// nodes.txt, classes.txt.
     Debian(Options),
     /// Debian's packages, their files, and folders: 8.0 million nodes and 15.3 million edges (bookworm)
     ///
-    /// An edge leads from a package to each file in it, from a file to its folder, and from a folder to its parent. Files
-    /// and folders are numbered after the packages, in the order of their paths. Only packages have labels, and are split,
-    /// as in the graph of packages.
+    /// An edge leads from a package to each of its files, from a file to its folder, and from a folder to its parent.
+    /// Files and folders are numbered after the packages, in the order of their paths. Only packages have labels and
+    /// splits, as in the graph of packages.
     ///
-    /// Writes edges.npy, labels.npy, train.npy, val.npy, test.npy, packages.txt, classes.txt, and features.npy if it is
-    /// asked for.
+    /// Writes edges.npy, labels.npy, train.npy, val.npy, test.npy, packages.txt, classes.txt, and features.npy if
+    /// requested.
     DebianContents {
         #[command(flatten)]
         options: Options,
-        /// Write features, of so many values (f16): hashed words of a path's last part, and of a package's description
+        /// Write features with this many values (f16): hashed words of the last part of a path, and of a package's
+        /// description
         #[arg(long, value_name = "D", value_parser = clap::value_parser!(u16).range(1..))]
         dim: Option<u16>,
     },
@@ -57,14 +58,14 @@ pub enum Graph {
 
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The folder to make
+    /// The folder to create
     #[arg(value_name = "OUT")]
     out: PathBuf,
     #[command(flatten)]
     source: Source,
 }
 
-/// Makes the graph, says what it has, and how a store is made of it.
+/// Makes the graph, and prints its counts and the command that ingests it.
 pub fn data(graph: &Graph) -> Result<()> {
     match graph {
         Graph::Debian(options) => {
@@ -81,7 +82,7 @@ pub fn data(graph: &Graph) -> Result<()> {
     }
 }
 
-/// Makes the graph of packages in `out`, and says what it has.
+/// Makes the graph of packages in `out`, and prints its counts.
 pub fn debian(out: &Path, source: &Source) -> Result<()> {
     let work = Work::begin(out)?;
     let index = source.index(&work.folder, false)?;
@@ -135,7 +136,7 @@ pub fn debian(out: &Path, source: &Source) -> Result<()> {
     Ok(())
 }
 
-/// Makes the graph of files in `out`, with features if they are given a size.
+/// Makes the graph of files in `out`, with features if `dim` is given.
 fn debian_contents(out: &Path, source: &Source, dim: Option<usize>) -> Result<()> {
     let work = Work::begin(out)?;
     let index = source.index(&work.folder, true)?;
@@ -182,15 +183,15 @@ fn debian_contents(out: &Path, source: &Source, dim: Option<usize>) -> Result<()
     Ok(())
 }
 
-/// Whether apt has an index on this machine that the graph of packages can be made of.
+/// Checks that apt has an index on this machine for the graph of packages.
 ///
 /// # Errors
-/// Says what is missing, and what to do about it.
+/// The error names what is missing and the remedy.
 pub fn machine_has_index() -> Result<()> {
     Source::default().of_machine().map(drop)
 }
 
-/// A folder that grows under another name.
+/// A folder with a temporary name.
 struct Work {
     folder: PathBuf,
     out: PathBuf,
@@ -205,7 +206,7 @@ impl Work {
         );
         let mut folder = out.as_os_str().to_owned();
         folder.push(".partial");
-        // apt takes a relative path for one in its own folder.
+        // apt resolves relative paths in its own folder.
         let folder = std::path::absolute(&folder).context("cannot tell the current folder")?;
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;

@@ -1,7 +1,7 @@
-//! NumPy arrays, written front to back.
+//! Writes NumPy arrays sequentially.
 //!
-//! The header (NumPy, "NEP 1: A simple file format for NumPy arrays") takes 128 bytes whatever the shape, so that it can be
-//! written again when the number of rows is known.
+//! The header (NumPy, "NEP 1: A simple file format for NumPy arrays") takes 128 bytes for any shape, so it can be
+//! rewritten when the number of rows is known.
 
 use std::{
     fs::File,
@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 
 const HEADER_BYTES: usize = 128;
 
-/// What an array is of.
+/// Element type of an array.
 #[derive(Debug, Clone, Copy)]
 pub enum Element {
     I64,
@@ -21,7 +21,7 @@ pub enum Element {
     F16,
 }
 
-/// An array that grows by rows.
+/// An array to which rows are appended.
 pub struct Writer {
     file: BufWriter<File>,
     path: PathBuf,
@@ -63,14 +63,14 @@ impl Writer {
         values.iter().try_for_each(|value| self.bytes(&value.to_le_bytes()))
     }
 
-    /// Writes the header and what is buffered.
+    /// Writes the header and the buffered rows.
     pub fn finish(mut self, shape: &[u64]) -> Result<()> {
         let dtype = match self.element {
             Element::I64 => "<i8",
             Element::F32 => "<f4",
             Element::F16 => "<f2",
         };
-        // As Python writes tuples.
+        // Python's notation of tuples.
         let shape = match shape {
             [rows] => format!("{rows},"),
             _ => shape.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),

@@ -1,4 +1,4 @@
-//! Packages, and who wants whom.
+//! Packages and their dependencies.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -11,14 +11,14 @@ use anyhow::{Context, Result, ensure};
 
 use super::index::{self, Index, field};
 
-/// A name that more packages than so many provide leads to none of them.
+/// A virtual name with more providers than this leads to none of them.
 const PROVIDERS_MAX: usize = 4;
 
-/// What the graph needs to know of a package.
+/// The fields of a package that the graph needs.
 #[derive(Debug, Default)]
 pub struct Package {
     pub name: String,
-    /// Without the component that may stand before it.
+    /// Without the component, which may precede it.
     pub section: String,
     pub description: String,
     pub description_md5: String,
@@ -28,14 +28,14 @@ pub struct Package {
     wants: [String; 4],
 }
 
-/// All packages in the order of their names; a package's number is its place.
+/// All packages in the order of their names. The id of a package is its index.
 pub struct Packages {
     list: Vec<Package>,
     ids: HashMap<String, u64>,
 }
 
 impl Packages {
-    /// Reads the lists of packages. Of several versions of a package the first counts.
+    /// Reads the lists of packages. The first version of a package counts.
     pub fn read(index: &Index) -> Result<Self> {
         let mut found = BTreeMap::new();
         for path in &index.packages {
@@ -66,12 +66,12 @@ impl Packages {
         self.list.len()
     }
 
-    /// The number of a package.
+    /// The id of a package.
     pub fn id(&self, name: &str) -> Option<u64> {
         self.ids.get(name).copied()
     }
 
-    /// Who wants whom, ascending; no package itself, and nobody twice.
+    /// The dependencies as edges, ascending, without self-loops and duplicates.
     pub fn edges(&self) -> Vec<(u64, u64)> {
         let mut providers: HashMap<&str, Vec<u64>> = HashMap::new();
         for (id, package) in (0..).zip(&self.list) {
@@ -100,7 +100,7 @@ impl Packages {
         edges.into_iter().collect()
     }
 
-    /// Writes edges by name; packages without any follow, each with an edge to itself, so that they are in the file too.
+    /// Writes edges by name. Packages without edges follow, each with a self-loop, so that they are in the file.
     pub fn write_named(&self, path: &Path, edges: &[(u64, u64)]) -> Result<()> {
         let mut alone = vec![true; self.list.len()];
         let name = |id: u64| &self.list[id as usize].name;
@@ -117,7 +117,7 @@ impl Packages {
         })
     }
 
-    /// Writes a line for each package.
+    /// Writes one line per package.
     pub fn write_names(&self, path: &Path) -> Result<()> {
         write_text(path, |out| {
             self.list
@@ -143,7 +143,7 @@ impl Package {
     }
 }
 
-/// The packages that a field such as `a (>= 1) | b, c:any` names.
+/// The packages named in a field such as `a (>= 1) | b, c:any`.
 fn names(field: &str) -> impl Iterator<Item = &str> {
     field.split([',', '|']).filter_map(|clause| {
         let clause = clause.trim_start();

@@ -1,4 +1,4 @@
-//! The graphs of a small archive.
+//! Tests with a small archive.
 
 use super::*;
 
@@ -35,7 +35,7 @@ Section: libs
 Description: library
 ";
 
-/// With the packages above, sections are large enough to be classes.
+/// More packages, so that sections are large enough to be classes.
 fn filler() -> String {
     (0..60)
         .map(|i| format!("\nPackage: filler{i:02}\nSection: libs\nProvides: virtual-many\nDescription: library\n"))
@@ -86,7 +86,7 @@ fn packages_lead_to_what_they_want_and_to_providers_of_what_nobody_is() {
     let names = text(&out.join("nodes.txt"));
     assert_eq!(names.len(), 64);
     assert!(names.is_sorted());
-    // The first version counts, mail-agent has two providers, virtual-many too many, nobody wants itself.
+    // The first version counts. mail-agent has two providers, virtual-many has too many. No package depends on itself.
     let edges = text(&out.join("edges.tsv"));
     let (between, alone): (Vec<_>, Vec<_>) = edges
         .iter()
@@ -222,7 +222,7 @@ fn features_are_of_descriptions_and_tags_without_the_name() {
     assert_ne!(row("alpha"), row("zeta"));
     let length: f32 = row("zeta").iter().map(|value| value * value).sum();
     assert!((length - 1.0).abs() < 1e-6);
-    // Both tags count; with one, the row would be another.
+    // Both tags count. With one tag the row would differ.
     let (column, sign) = descriptions::slot(b"tag use::editing", descriptions::DIM);
     assert!(f64::from(row("zeta")[column]) * sign > 0.0);
 }
