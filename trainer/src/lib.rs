@@ -17,7 +17,6 @@ pub mod export;
 mod kernels;
 pub mod nn;
 pub mod predict;
-mod random;
 pub mod runtime;
 mod shim;
 pub mod train;

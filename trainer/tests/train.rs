@@ -543,5 +543,5 @@ fn what_does_not_fit_is_refused() {
     );
     let diverging = TrainConfig { lr: 1e30, ..config() };
     let message = refusal(diverging, "diverging");
-    assert!(message.contains("no longer a number in step"), "{message}");
+    assert!(message.contains("the loss is not finite in step"), "{message}");
 }

@@ -2,8 +2,10 @@
 //!
 //! NaN stays NaN, as in PyTorch: relu replaces what is at most 0, and a dropped NaN or infinity is NaN.
 
+use grappa_formats::random;
+
 use super::for_each;
-use crate::{random::combine, shim::Element};
+use crate::shim::Element;
 
 /// Rows that a thread takes at a time.
 const ROWS: usize = 256;
@@ -101,7 +103,7 @@ impl Dropout {
     }
 
     fn row(self, row: usize) -> Mask {
-        let key = combine(self.key, row as u64);
+        let key = random::combine(self.key, random::mix(row as u64));
         Mask {
             key: key as u32,
             threshold: (self.probability * 2f64.powi(32)) as u32,

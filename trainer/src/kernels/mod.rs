@@ -4,11 +4,11 @@
 //! number of threads. What each is measured against stands with it; `nn` has the same in libtorch's operators, for other
 //! devices and as the twin that these must equal.
 
-pub(crate) mod affine;
 pub(crate) mod attention;
 pub(crate) mod epilogue;
 pub(crate) mod gather;
 mod layout;
+pub(crate) mod linear;
 pub(crate) mod max;
 mod multiply;
 mod parallel;

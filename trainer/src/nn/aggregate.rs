@@ -70,7 +70,7 @@ pub enum Scaling {
 /// Aggregates of some of a block's destinations that are known from elsewhere: of halo nodes, from the last exact
 /// inference.
 #[derive(Debug)]
-pub struct History {
+pub struct HistoricalEmbeddings {
     /// Which destinations; int64 of `[rows]`, each at most once. Those with edges lose what those would have given.
     pub destinations: Tensor,
     /// What their neighbours' messages aggregate to; f32 of `[rows, result width of the layer's reduction]`. With a
@@ -80,7 +80,7 @@ pub struct History {
     pub neighbour: Option<Neighbour>,
 }
 
-impl History {
+impl HistoricalEmbeddings {
     /// All that it holds.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         let neighbours = self.neighbour.iter().flat_map(Neighbour::tensors);
@@ -150,9 +150,9 @@ pub fn aggregate(
     kind: Aggregate,
     scaling: Scaling,
     messages: &Tensor,
-    history: Option<&History>,
+    historical: Option<&HistoricalEmbeddings>,
 ) -> Tensor {
-    own_and_aggregate(Backend::Fastest, block, kind, scaling, messages, history).1
+    own_and_aggregate(Backend::Fastest, block, kind, scaling, messages, historical).1
 }
 
 /// The rows of destinations, which are the first of the sources, and the aggregates of all sources' rows. As one function,
@@ -163,7 +163,7 @@ pub(crate) fn own_and_aggregate(
     kind: Aggregate,
     scaling: Scaling,
     rows: &Tensor,
-    history: Option<&History>,
+    historical: Option<&HistoricalEmbeddings>,
 ) -> (Tensor, Tensor) {
     let size = rows.size();
     assert!(
@@ -185,16 +185,16 @@ pub(crate) fn own_and_aggregate(
             sum_with_kernel::<f32>(backend.instructions(), block, &factors(block, linear, scaling), rows)
         }
     };
-    (own, with_history(aggregated, history))
+    (own, with_historical(aggregated, historical))
 }
 
 /// Replaces the aggregates that are known from elsewhere.
-pub(crate) fn with_history(aggregated: Tensor, history: Option<&History>) -> Tensor {
-    match history {
+pub(crate) fn with_historical(aggregated: Tensor, historical: Option<&HistoricalEmbeddings>) -> Tensor {
+    match historical {
         None => aggregated,
-        Some(history) => {
-            let known = history.rows.to_kind(aggregated.kind());
-            aggregated.index_copy(0, &history.destinations, &known)
+        Some(historical) => {
+            let known = historical.rows.to_kind(aggregated.kind());
+            aggregated.index_copy(0, &historical.destinations, &known)
         }
     }
 }

@@ -1,20 +1,20 @@
 //! Graph neural networks: layers, models and losses.
 //!
-//! A [`Model`] is a stack of graph convolutions. It is trained on minibatches ([`Model::forward`] over [`Block`]s), and
-//! applied to whole graphs layer by layer ([`Model::messages`], [`Model::queries`],
-//! [`Model::reduction`] and [`Model::update`], chunk by chunk).
+//! A [`Model`] is a stack of graph convolutions. [`Model::forward`] trains it on minibatches, which are [`Block`]s. Exact
+//! inference applies it to whole graphs, layer by layer and chunk by chunk, with [`Model::messages`], [`Model::queries`],
+//! [`Model::reduction`] and [`Model::update`].
 //!
-//! Layers compute what those of PyTorch Geometric do; the tests compare values and gradients with arrays from there.
+//! Layers compute the same as those of PyTorch Geometric. The tests compare values and gradients with arrays from there.
 //!
-//! On a processor, what takes time runs in loops of our own (`crate::kernels`); on other devices everything is libtorch's
-//! operators. Both are deterministic on a processor, whatever the number of threads, as long as libtorch's own operators
-//! are.
+//! On a processor, the expensive operations are our own loops (`crate::kernels`). On other devices all operations are
+//! libtorch's. On a processor, our loops give the same bits for any number of threads.
 
-mod affine;
 mod aggregate;
 mod attention;
+mod file;
 mod graph;
 mod layers;
+mod linear;
 mod loss;
 mod model;
 mod neighbour;
@@ -23,10 +23,9 @@ mod parameters;
 mod reduction;
 #[cfg(test)]
 mod tests;
-mod weights;
 
 pub use self::{
-    aggregate::{Aggregate, History, Scaling, aggregate},
+    aggregate::{Aggregate, HistoricalEmbeddings, Scaling, aggregate},
     graph::Block,
     loss::losses,
     model::{Input, Model, Pass},

@@ -1,18 +1,19 @@
 //! Models: stacks of layers.
 
+use grappa_formats::random;
 use grappa_run::model::{LayerKind, ModelOptions, NormKind, Precision};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{
-    affine::{Dropout, Epilogue, affine, apply, float},
-    aggregate::{Aggregate, History, Scaling},
+    aggregate::{Aggregate, HistoricalEmbeddings, Scaling},
     graph::Block,
     layers::{Gat, Gatv2, Gcn, Gin, Layer, PinSage, Sage},
+    linear::{Dropout, Epilogue, apply, float, linear},
     norm::Norm,
     parameters::{Builder, Parameters, Start},
     reduction::Reduction,
 };
-use crate::{Result, random};
+use crate::Result;
 
 /// What the first layer works on.
 #[derive(Debug, Clone, Copy)]
@@ -154,13 +155,19 @@ impl Model {
     ///
     /// # Panics
     /// If shapes or numbers disagree.
-    pub fn forward(&self, blocks: &[Block], input: Input<'_>, history: &[Option<History>], pass: Pass) -> Tensor {
+    pub fn forward(
+        &self,
+        blocks: &[Block],
+        input: Input<'_>,
+        historical: &[Option<HistoricalEmbeddings>],
+        pass: Pass,
+    ) -> Tensor {
         let count = self.layers.len();
         assert!(
-            history.is_empty() || history.len() == blocks.len(),
+            historical.is_empty() || historical.len() == blocks.len(),
             "history is for blocks"
         );
-        let history = |hop: usize| history.get(hop).and_then(Option::as_ref);
+        let historical = |hop: usize| historical.get(hop).and_then(Option::as_ref);
         let kind = self.kind();
         let (mut hidden, first) = match input {
             Input::Features(rows) => {
@@ -186,9 +193,9 @@ impl Model {
         for layer in first..count {
             let hop = count - 1 - layer;
             let block = &blocks[hop];
-            let followed = history(hop).and_then(|history| self.follow(layer, history, pass.training));
-            let history = followed.as_ref().or(history(hop));
-            let (own, aggregated) = self.layers[layer].neighbours(block, &hidden, pass.scaling, history);
+            let followed = historical(hop).and_then(|historical| self.follow(layer, historical, pass.training));
+            let historical = followed.as_ref().or(historical(hop));
+            let (own, aggregated) = self.layers[layer].neighbours(block, &hidden, pass.scaling, historical);
             let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
             hidden = self.step(layer, &own, &aggregated, degrees.as_ref(), pass.training);
         }
@@ -260,7 +267,7 @@ impl Model {
             let result = convolution.update(own, aggregated, degrees, Epilogue::NONE);
             return match &self.head {
                 None => result,
-                Some((weight, bias)) => affine(&[(&result, weight)], Some(bias), Epilogue::NONE),
+                Some((weight, bias)) => linear(&[(&result, weight)], Some(bias), Epilogue::NONE),
             };
         }
         let dropped = training.filter(|_| self.options.dropout > 0.0);
@@ -268,7 +275,7 @@ impl Model {
             relu: true,
             dropout: dropped.map(|seed| Dropout {
                 probability: self.options.dropout,
-                key: random::combine(seed, layer as u64),
+                key: random::combine(seed, random::mix(layer as u64)),
             }),
         };
         match (&self.residuals[layer], &self.norms[layer]) {
@@ -278,7 +285,7 @@ impl Model {
                 match residual {
                     Residual::None => {}
                     Residual::Identity => sum += own,
-                    Residual::Projection(weight) => sum += affine(&[(own, weight)], None, Epilogue::NONE),
+                    Residual::Projection(weight) => sum += linear(&[(own, weight)], None, Epilogue::NONE),
                 }
                 let normal = match norm {
                     None => sum,

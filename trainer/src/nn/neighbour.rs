@@ -21,13 +21,13 @@
 //! 1/m of the variance that one dropped state has. Known aggregates have none, and models that lean on them overfit. So they
 //! get it: the aggregate, plus (the aggregate with dropout, less itself) / sqrt(m).
 
+use grappa_formats::random;
 use tch::Tensor;
 
 use super::{
-    Aggregate, History, Model,
-    affine::{Dropout, Epilogue, apply},
+    Aggregate, HistoricalEmbeddings, Model,
+    linear::{Dropout, Epilogue, apply},
 };
-use crate::random;
 
 /// Apart from layers' keys.
 const DROPOUT_KEY: u64 = 1 << 32;
@@ -106,11 +106,16 @@ impl Model {
     }
 
     /// History of a layer with what has changed since, if it has neighbours that tell.
-    pub(super) fn follow(&self, layer: usize, history: &History, training: Option<u64>) -> Option<History> {
-        let neighbour = history.neighbour.as_ref()?;
-        Some(History {
-            destinations: history.destinations.shallow_clone(),
-            rows: self.followed(layer, &history.rows, neighbour, training),
+    pub(super) fn follow(
+        &self,
+        layer: usize,
+        historical: &HistoricalEmbeddings,
+        training: Option<u64>,
+    ) -> Option<HistoricalEmbeddings> {
+        let neighbour = historical.neighbour.as_ref()?;
+        Some(HistoricalEmbeddings {
+            destinations: historical.destinations.shallow_clone(),
+            rows: self.followed(layer, &historical.rows, neighbour, training),
             neighbour: None,
         })
     }
@@ -122,7 +127,7 @@ impl Model {
             (Some(seed), Some(spread)) if probability > 0.0 => {
                 let dropout = Some(Dropout {
                     probability,
-                    key: random::combine(seed, DROPOUT_KEY + layer as u64),
+                    key: random::combine(seed, random::mix(DROPOUT_KEY + layer as u64)),
                 });
                 let dropped = apply(&known, Epilogue { relu: false, dropout });
                 &known + (dropped - &known) * spread.to_kind(self.kind())

@@ -4,7 +4,7 @@ use grappa_run::model::NormKind;
 use tch::Tensor;
 
 use super::{
-    affine::float,
+    linear::float,
     parameters::{Builder, Start},
 };
 const EPSILON: f64 = 1e-5;

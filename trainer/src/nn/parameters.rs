@@ -140,7 +140,7 @@ impl Builder {
         Tensor::from_slice(&values).view(shape).to_device(self.device)
     }
 
-    /// A uniform number in [0, 1): a multiple of 2^-53.
+    /// A number in [0, 1), of 53 random bits.
     fn uniform(&mut self) -> f64 {
         (self.random.draw() >> 11) as f64 / (1u64 << 53) as f64
     }

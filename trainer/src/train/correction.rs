@@ -1,16 +1,16 @@
 //! Coverage-corrected aggregation of gradients.
 //!
-//! # What is corrected
-//! The aim is the gradient of uniform sampling from whole neighbourhoods. A partition draws the neighbours of an inner node u
-//! among the l(u) of its g(u) in-neighbours that it can expand, so a draw has, of what it should have, the ratio l(u) / g(u) <=
-//! 1 of target to proposal probability. The *coverage* of a seed v is
+//! # Idea
+//! The target is the gradient of uniform sampling from whole neighbourhoods. A partition samples the neighbours of an inner
+//! node u only among the l(u) of its g(u) in-neighbours that it can expand. So the ratio of target to proposal probability of
+//! a draw is l(u) / g(u) <= 1. The *coverage* of a seed v is
 //!
 //! ```text
 //! c(v) = product over inner hops of the mean of l(u) / g(u) over the nodes u of that hop reached from v
 //! ```
 //!
-//! the mean, and not the product over draws, whose variance grows with their number. With it as importance weight the
-//! gradient of a step, over partitions p and their seeds v, is (Xu, Siebenbrunner, Bindschaedler: "Grappa", arXiv
+//! It takes the mean over nodes, not the product over draws, because the variance of a product grows with the number of draws.
+//! With coverage as importance weight, the gradient of a step, over partitions p and their seeds v, is (Xu, Siebenbrunner, Bindschaedler: "Grappa", arXiv
 //! 2602.01872)
 //!
 //! ```text
@@ -18,38 +18,38 @@
 //! batch   sum_p a_p sum_v grad_v / sum_p a_p n_p,   a_p = mean of c(v) over the n_p seeds of p
 //! ```
 //!
-//! `batch` replaces the weights of seeds by the scalar that is nearest to them in mean square when gradients of seeds are
-//! uncorrelated and equally large. Both are self-normalised importance sampling: unbiased in the limit, where every
-//! neighbourhood has a chance over repartitionings. *Shrinkage* 1 - s draws weights towards 1: a <- (1 - s) + s a, here with
-//! s = `--shrinkage`: 1 keeps them, 0 is no correction.
+//! `batch` replaces the weights of the seeds by their mean: the scalar with the least squared error when gradients of seeds are
+//! uncorrelated and equally large. Both forms are self-normalised importance sampling. They are unbiased in the limit, where
+//! repartitioning gives every neighbourhood a chance. With s = `--shrinkage`, a weight a becomes (1 - s) + s a: 1 keeps the
+//! weights, 0 is no correction.
 //!
-//! The denominator is a running mean over steps, corrected for its start at zero: with a single partition a step it would
-//! otherwise cancel the weights of that partition, which is what they are for.
+//! The denominator is a running mean over steps, corrected for its start at zero. The denominator of one step alone would
+//! cancel the weights where a step has a single partition.
 //!
-//! # What it is worth
-//! Little: see the records of the benches `bias` and `accuracy`. Isolation does not make some seeds count too much, it makes
-//! what halo nodes send wrong, and no weight of a seed mends that. Where it arises, at the aggregator, it can be mended: a
-//! first hop that is pre-aggregated ([`super::first_hop`]) and history leave 4 % of the bias of isolation in 3 layers, and none
-//! in 2. So that is the default form of the correction, with weights of 1 (`none`); the paper's forms stay to be selected.
+//! # Effect
+//! Small: see the records of the benches `bias` and `accuracy`. Isolation does not give some seeds too large a weight. It makes
+//! the messages of halo nodes wrong, and no weight of a seed corrects that. The aggregator can: a pre-aggregated first hop
+//! ([`super::first_hop`]) with historical embeddings ([`super::historical`]) leaves 4 % of the bias of isolation in 3 layers,
+//! and none in 2. That is the default, with loss weights of 1 (`none`). The paper's forms remain available.
 
 use grappa_run::config::Correction;
 use grappa_sampling::sample::{Block, Minibatch};
 
-use super::exchange::Weights;
+use super::exchange::LossWeights;
 
 /// The share of a step in the running mean of denominators.
 const SMOOTHING: f64 = 0.1;
 
 /// The coverage of each seed: see the [module](self).
 ///
-/// Follows the mean of coverages from the last inner hop to the seeds, in a pass over the blocks' edges. A node without
-/// in-edges, and one without sampled edges, covers all there is; so does what is known without sampling.
+/// One pass over the edges of the blocks, from the outermost hop to the seeds. Each destination gets its own l / g times the
+/// mean coverage of its sources. The coverage of a node without in-edges or without sampled edges is its own l / g alone, and
+/// an aggregate that is known without sampling has coverage 1.
 pub fn coverage(minibatch: &Minibatch) -> Vec<f32> {
     if minibatch.blocks.is_empty() {
         return vec![1.0; minibatch.seeds];
     }
-    // The nodes of hop h are the destinations of block h; halo nodes among them have no edges, and count as their
-    // coverage says: not at all.
+    // The nodes of hop h are the destinations of block h. Halo nodes among them have no edges and coverage 0.
     let mut below: Vec<f32> = Vec::new();
     for block in minibatch.blocks.iter().rev() {
         let own = block_coverage(block);
@@ -83,7 +83,7 @@ fn block_coverage(block: &Block) -> Vec<f32> {
     (0..block.destinations).map(ratio).collect()
 }
 
-/// By what the losses of a partition's seeds are multiplied.
+/// The factors by which the losses of a partition's seeds are multiplied, from their coverage.
 pub fn factors(correction: Correction, shrinkage: f64, coverage: &[f32]) -> Vec<f32> {
     let shrunk = |weight: f32| (1.0 - shrinkage + shrinkage * f64::from(weight)) as f32;
     match correction {
@@ -96,29 +96,31 @@ pub fn factors(correction: Correction, shrinkage: f64, coverage: &[f32]) -> Vec<
     }
 }
 
-/// The running mean of a step's denominators.
+/// The running mean of the mean factor of a seed.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Denominator {
     mean: f64,
-    /// What the weights of all steps so far add up to: 1 after many.
+    /// The sum of the weights of all steps so far in the running mean. It tends to 1.
     weight: f64,
 }
 
 impl Denominator {
-    /// What a checkpoint keeps of it.
+    /// The state, for a checkpoint.
     pub fn parts(&self) -> [f64; 2] {
         [self.mean, self.weight]
     }
 
-    /// As it was.
+    /// Restores the state of a checkpoint.
     pub fn of_parts([mean, weight]: [f64; 2]) -> Self {
         Self { mean, weight }
     }
 
-    /// What to divide the gradient of a step by: the `seeds` of a step, on average over the epoch, so that all seeds count
-    /// alike, whatever step they are in. (Divided by their own number, those of a step that has few would count more, and
-    /// their noise too.) With correction it is times the running mean of the factors of a seed.
-    pub fn of_step(&mut self, correction: Correction, weights: Weights, seeds: f64) -> f64 {
+    /// The divisor of a step's gradient: `seeds`, the mean number of seeds of a step in this epoch. With a correction, it is
+    /// multiplied by the running mean of the factors.
+    ///
+    /// Dividing by the mean number gives all seeds the same weight. Dividing by the step's own number would give the seeds of a
+    /// small step, and their noise, a larger one.
+    pub fn of_step(&mut self, correction: Correction, weights: LossWeights, seeds: f64) -> f64 {
         if correction == Correction::None || weights.seeds == 0.0 {
             return seeds.max(1.0);
         }
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_partition_alone_in_its_step_keeps_its_weight() {
-        let step = |factors, seeds| Weights { factors, seeds };
+        let step = |factors, seeds| LossWeights { factors, seeds };
         let mut denominator = Denominator::default();
         // The first step is its own mean.
         let first = denominator.of_step(Correction::Batch, step(8.0, 10.0), 10.0);

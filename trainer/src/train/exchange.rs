@@ -1,42 +1,42 @@
-//! What partitions exchange: gradients, and two numbers.
+//! The exchange of gradients between partitions.
 //!
-//! The types say it: a flat gradient and two weights go in, their sums come out, and there is no room for a feature or an
-//! activation.
+//! Its types are its contract: a flat gradient and two numbers go in, and their sums come out. Features and activations have
+//! no place in it.
 
 use tch::Tensor;
 
 use crate::Result;
 
-/// What goes with a gradient: what the losses of its seeds were multiplied by, added up, and how many seeds there were.
+/// The loss weights that belong to a gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Weights {
-    /// Sum of the factors of all seeds.
+pub struct LossWeights {
+    /// Sum of the factors that the losses of the seeds were multiplied by.
     pub factors: f64,
     /// Number of seeds.
     pub seeds: f64,
 }
 
-impl Weights {
+impl LossWeights {
     /// Bytes that they take in an exchange.
     pub const BYTES: u64 = 16;
 }
 
-/// Adds up gradients over all who take part in a step. Who has no batch left takes part with zeros, so nobody waits for
+/// Sums the gradients of all participants of a step. A participant without a batch takes part with zeros, so nobody waits for
 /// ever.
 pub trait Exchange {
-    /// Replaces `gradient`, f32 of as many values as the model has, by the sum over all; returns the sums of the weights.
+    /// Replaces `gradient`, f32 of `[parameters]`, by the sum over all participants. Returns the sums of their loss weights.
     ///
     /// # Errors
-    /// If somebody can't be reached.
-    fn sum(&mut self, gradient: &mut Tensor, weights: Weights) -> Result<Weights>;
+    /// If a participant cannot be reached.
+    fn sum(&mut self, gradient: &mut Tensor, weights: LossWeights) -> Result<LossWeights>;
 }
 
-/// All partitions are trained by this process, which has added up their gradients already.
+/// The exchange of a single process. It trains all partitions and has already added up their gradients.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InProcess;
 
 impl Exchange for InProcess {
-    fn sum(&mut self, _gradient: &mut Tensor, weights: Weights) -> Result<Weights> {
+    fn sum(&mut self, _gradient: &mut Tensor, weights: LossWeights) -> Result<LossWeights> {
         Ok(weights)
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! No neighbour is left out and nothing is sampled, so the result is that of the model on the whole graph, whatever the
 //! partitions, the memory and the number of threads. Memory holds a tile and a block of rows at a time; scratch files hold
-//! the rows of two layers, and what is to be kept for halo nodes ([`KeptHistory`]).
+//! the rows of two layers, and what is to be kept for halo nodes ([`HistoricalFiles`]).
 
 use std::{borrow::Cow, ops::Range, path::Path};
 
@@ -19,7 +19,7 @@ use grappa_io::progress::{Progress, check_stopped};
 use grappa_storage::{Chunk, Store};
 use tch::{Device, Kind, Tensor, no_grad};
 
-use super::history::{KEPT_AS, Keep, KeptHistory, as_kept};
+use super::historical::{HistoricalFiles, KEPT_AS, Keep, as_kept};
 use crate::{
     Result,
     nn::{Aggregate, Model},
@@ -55,7 +55,7 @@ impl Inference<'_> {
         keep: Keep,
         progress: &dyn Progress,
         on_logits: &mut dyn FnMut(Range<u64>, &Tensor) -> Result<()>,
-    ) -> Result<Option<KeptHistory>> {
+    ) -> Result<Option<HistoricalFiles>> {
         self.run_layers(model, model.options().layers, keep, progress, on_logits)
     }
 
@@ -74,11 +74,11 @@ impl Inference<'_> {
         keep: Keep,
         progress: &dyn Progress,
         on_rows: &mut dyn FnMut(Range<u64>, &Tensor) -> Result<()>,
-    ) -> Result<Option<KeptHistory>> {
+    ) -> Result<Option<HistoricalFiles>> {
         assert!(layers <= model.options().layers, "{layers} layers of fewer");
         let nodes = self.store.manifest().nodes;
         let degrees = Degrees::open(self.store)?;
-        let mut kept = self.begin_history(model, &degrees, keep, progress)?;
+        let mut kept = self.begin_historical(model, &degrees, keep, progress)?;
         let mut hidden: Option<ScratchRows> = None;
         for layer in 0..layers {
             let rows: &dyn NodeRows = hidden.as_ref().map_or(self.features, |rows| rows);
@@ -159,14 +159,14 @@ impl Inference<'_> {
     }
 
     /// What is kept before the first layer: the inputs of neighbours.
-    fn begin_history(
+    fn begin_historical(
         &self,
         model: &Model,
         degrees: &Degrees,
         keep: Keep,
         progress: &dyn Progress,
-    ) -> Result<KeptHistory> {
-        let mut kept = KeptHistory::default();
+    ) -> Result<HistoricalFiles> {
+        let mut kept = HistoricalFiles::default();
         let layers = model.options().layers;
         if let (Keep::Neighbours { .. }, 3..) = (keep, layers) {
             assert!(model.has_neighbours(), "a model that follows neighbours");
@@ -182,7 +182,7 @@ impl Inference<'_> {
     fn keep(
         &self,
         update: &Update<'_>,
-        kept: &KeptHistory,
+        kept: &HistoricalFiles,
         nodes: Range<u64>,
         aggregates: &[f32],
         out: &ScratchRows,

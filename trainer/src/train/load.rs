@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Result,
-    nn::{Aggregate, Block, History},
+    nn::{Aggregate, Block, HistoricalEmbeddings},
     runtime::send,
     shim::cuda::{CudaMemory, Done, SideStream},
 };
@@ -49,7 +49,7 @@ pub(super) struct Tensors {
     /// In-degrees of the nodes in the whole graph, if the model takes them.
     pub degrees: Option<Tensor>,
     pub blocks: Vec<Block>,
-    pub history: Vec<Option<History>>,
+    pub historical: Vec<Option<HistoricalEmbeddings>>,
     /// Of the seeds.
     pub labels: Tensor,
     /// Of the seeds, as [`Loaded::factors`].
@@ -123,8 +123,8 @@ impl Trainer {
             rows: features::tensors(batch, self.device),
             degrees: degree_row,
             blocks,
-            history: match &self.history {
-                Some(kept) => self.history_of(kept, minibatch)?,
+            historical: match &self.historical {
+                Some(kept) => self.historical_of(kept, minibatch)?,
                 None => Vec::new(),
             },
             labels: send(self.labels.tensor(&minibatch.nodes[..minibatch.seeds])?, self.device),
@@ -144,12 +144,12 @@ impl Loaded {
 
 impl Tensors {
     fn all(&self) -> Vec<&Tensor> {
-        let history = self.history.iter().flatten();
+        let historical = self.historical.iter().flatten();
         self.rows
             .iter()
             .chain(&self.degrees)
             .chain(self.blocks.iter().flat_map(Block::sent))
-            .chain(history.flat_map(History::tensors))
+            .chain(historical.flat_map(HistoricalEmbeddings::tensors))
             .chain([&self.labels, &self.factors])
             .collect()
     }

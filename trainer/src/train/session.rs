@@ -317,13 +317,14 @@ fn resumed(
     }
     checkpoints.forget_after(state.step)?;
     trainer.restore(path, checkpoint)?;
-    trainer.restore_history(path, checkpoint, watcher.progress())?;
+    trainer.restore_historical(path, checkpoint, watcher.progress())?;
     Ok(state)
 }
 
+/// The record of a finished epoch.
 fn record(state: &RunState, stats: &EpochStats, evaluation: Option<&Evaluation>, rate: f64) -> EpochRecord {
-    let time = stats.time;
     let val = evaluation.map(|evaluation| &evaluation.val);
+    let evaluate = evaluation.map_or(0.0, |evaluation| evaluation.seconds);
     EpochRecord {
         epoch: state.epoch,
         step: state.step,
@@ -334,18 +335,13 @@ fn record(state: &RunState, stats: &EpochStats, evaluation: Option<&Evaluation>,
         val_macro_f1: val.and_then(|report| report.macro_f1),
         val_micro_f1: val.and_then(|report| report.micro_f1),
         val_roc_auc: val.and_then(|report| report.roc_auc),
-        seconds: time.total + evaluation.map_or(0.0, |evaluation| evaluation.seconds),
+        seconds: stats.seconds + evaluate,
         seconds_by_stage: StageSeconds {
-            sample: time.sample,
-            read: time.read,
-            assemble: time.assemble,
-            forward: time.forward,
-            backward: time.backward,
-            exchange: time.exchange,
-            evaluate: evaluation.map_or(0.0, |evaluation| evaluation.seconds),
+            evaluate,
+            ..stats.seconds_by_stage
         },
         sampled_edges: stats.sampled_edges,
-        sampled_edges_per_second: stats.sampled_edges as f64 / time.total.max(1e-9),
+        sampled_edges_per_second: stats.sampled_edges as f64 / stats.seconds.max(1e-9),
         bytes_read: stats.bytes_read,
         bytes_sent: stats.bytes_sent,
         coverage_mean: Some(stats.coverage),
@@ -355,7 +351,7 @@ fn record(state: &RunState, stats: &EpochStats, evaluation: Option<&Evaluation>,
     }
 }
 
-/// What stands for a store.
+/// The digest of a store: that of its manifest, which names all other files with theirs.
 fn store_digest(store: &Store) -> Result<u64> {
     Ok(ContainerFile::open(&store.path().join("manifest"), FileKind::MANIFEST)?.digest())
 }

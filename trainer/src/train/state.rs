@@ -9,7 +9,7 @@ use grappa_run::{
 };
 use tch::{Kind, Tensor, no_grad};
 
-use super::{Denominator, Trainer, inference::values};
+use super::{Trainer, correction::Denominator, inference::values};
 use crate::{Error, Result};
 
 const OPTIMIZER_STEPS: &str = "optimizer_steps";
@@ -23,10 +23,10 @@ const DENOMINATOR_MEAN: &str = "denominator_mean";
 const DENOMINATOR_WEIGHT: &str = "denominator_weight";
 
 /// What the history of halo nodes was made with.
-pub(super) struct HistoryFrom {
+pub(super) struct HistoricalOrigin {
     /// Optimizer steps that were taken then.
     step: u64,
-    /// The model's parameters and buffers, as [`Checkpoint::history`] names them.
+    /// The model's parameters and buffers, as [`Checkpoint::historical`] names them.
     tensors: Vec<NamedTensor>,
 }
 
@@ -42,8 +42,8 @@ impl Trainer {
         state.counters.insert(MULTI_LABEL.into(), is_multi_label.into());
         let [mean, weight] = self.denominator.parts();
         state.partial = self.partial;
-        let history = self.history_from.as_ref().filter(|from| whole && self.needs(from));
-        match history {
+        let historical = self.historical_origin.as_ref().filter(|from| whole && self.needs(from));
+        match historical {
             Some(from) => state.counters.insert(HISTORY_STEP.into(), from.step),
             None => state.counters.remove(HISTORY_STEP),
         };
@@ -59,56 +59,56 @@ impl Trainer {
                 true => moments.iter().map(|(name, tensor)| to_named(name, tensor)).collect(),
                 false => Vec::new(),
             },
-            history: history.map_or_else(Vec::new, |from| from.tensors.clone()),
+            historical: historical.map_or_else(Vec::new, |from| from.tensors.clone()),
         }
     }
 
     /// Whether a checkpoint needs the parameters that the history was made with: it is older, and steps are to follow that
     /// take it.
-    fn needs(&self, from: &HistoryFrom) -> bool {
+    fn needs(&self, from: &HistoricalOrigin) -> bool {
         let is_evaluated_next = self.partial.is_some_and(|partial| partial.is_trained);
         from.step != self.step && !is_evaluated_next
     }
 
     /// Remembers that the history of halo nodes is made now.
-    pub(super) fn history_is_of_now(&mut self) {
+    pub(super) fn historical_is_of_now(&mut self) {
         let named = |kind: &str, list: &[(String, Tensor)]| -> Vec<NamedTensor> {
             let prefixed = |(name, tensor): &(String, Tensor)| to_named(&format!("{kind}.{name}"), tensor);
             list.iter().map(prefixed).collect()
         };
         let mut tensors = named("parameters", self.model.parameters().named());
         tensors.extend(named("buffers", self.model.parameters().buffers()));
-        self.history_from = Some(HistoryFrom {
+        self.historical_origin = Some(HistoricalOrigin {
             step: self.step,
             tensors,
         });
     }
 
     /// Makes the history of halo nodes as it was at the checkpoint that training goes on from, which was read from `path`.
-    pub(super) fn restore_history(
+    pub(super) fn restore_historical(
         &mut self,
         path: &Path,
         checkpoint: &Checkpoint,
         progress: &dyn Progress,
     ) -> Result<()> {
-        if !self.uses_history() || self.partial.is_some_and(|partial| partial.is_trained) {
+        if !self.uses_historical() || self.partial.is_some_and(|partial| partial.is_trained) {
             return Ok(());
         }
         let Some(&step) = checkpoint.state.counters.get(HISTORY_STEP) else {
-            return self.refresh_history(progress);
+            return self.refresh_historical(progress);
         };
         let of_then = |kind: &str| -> Vec<NamedTensor> {
             let stripped = |tensor: &NamedTensor| {
                 let name = tensor.name.strip_prefix(kind)?.strip_prefix('.')?.to_owned();
                 Some(NamedTensor { name, ..tensor.clone() })
             };
-            checkpoint.history.iter().filter_map(stripped).collect()
+            checkpoint.historical.iter().filter_map(stripped).collect()
         };
         let now = self.step;
         self.step = step;
         load(path, self.model.parameters().named(), &of_then("parameters"))?;
         load(path, self.model.parameters().buffers(), &of_then("buffers"))?;
-        self.refresh_history(progress)?;
+        self.refresh_historical(progress)?;
         self.step = now;
         load(path, self.model.parameters().named(), &checkpoint.parameters)?;
         load(path, self.model.parameters().buffers(), &checkpoint.buffers)

@@ -20,7 +20,7 @@ use tch::{Device, Tensor};
 
 use super::{
     first_hop,
-    history::Keep,
+    historical::Keep,
     inference::Inference,
     state::{self, MULTI_LABEL, PREAGGREGATED},
 };

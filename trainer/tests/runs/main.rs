@@ -3,7 +3,7 @@
 mod damage;
 mod export;
 mod full_disk;
-mod history;
+mod historical;
 mod not_finite;
 mod predict;
 mod read_only;

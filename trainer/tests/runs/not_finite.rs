@@ -13,7 +13,7 @@ use grappa_run::{
 use grappa_storage::Store;
 use grappa_trainer::{
     nn::Model,
-    train::{history::Keep, inference::Inference, train},
+    train::{historical::Keep, inference::Inference, train},
 };
 use tch::{Device, Tensor};
 
@@ -129,7 +129,7 @@ fn training_on_a_nan_feature_is_an_error_that_names_epoch_step_and_node() {
             .unwrap_err()
             .to_string();
         for part in [
-            "the loss is no longer a number in step",
+            "the loss is not finite in step",
             "of epoch 1",
             "features of node ",
             "--allow-nan",

@@ -91,7 +91,7 @@ fn left(path: &Path) -> (Checkpoint, Vec<String>) {
         &mut checkpoint.parameters,
         &mut checkpoint.buffers,
         &mut checkpoint.optimizer,
-        &mut checkpoint.history,
+        &mut checkpoint.historical,
     ] {
         list.sort_by(|a, b| a.name.cmp(&b.name));
     }
@@ -124,7 +124,7 @@ fn assert_same(found: &(Checkpoint, Vec<String>), expected: &(Checkpoint, Vec<St
     assert!(found.parameters == expected.parameters, "{context}: parameters");
     assert!(found.buffers == expected.buffers, "{context}: buffers");
     assert!(found.optimizer == expected.optimizer, "{context}: moments");
-    assert!(found.history == expected.history, "{context}: history");
+    assert!(found.historical == expected.historical, "{context}: history");
 }
 
 /// Every part of a run's state is at stake: history that is older than the parameters, a norm's buffers, Adam's moments, a

@@ -158,7 +158,7 @@ fn checkpoint_seeds() -> Vec<Vec<u8>> {
         parameters: vec![NamedTensor::from_f32("layers.0.weight", &[2, 3], &[0.5; 6])],
         buffers: vec![NamedTensor::from_f32("running_mean", &[2], &[1.5, -2.5])],
         optimizer: vec![NamedTensor::from_f32("exp_avg", &[6], &[0.0; 6])],
-        history: vec![NamedTensor::from_f32("parameters.layers.0.weight", &[1], &[0.5])],
+        historical: vec![NamedTensor::from_f32("parameters.layers.0.weight", &[1], &[0.5])],
     };
     let scratch = Scratch::new();
     let path = scratch.path().join("checkpoint");

@@ -60,7 +60,7 @@ pub struct Checkpoint {
     pub optimizer: Vec<NamedTensor>,
     /// The model's parameters and buffers when the history of halo nodes was made, as `parameters.NAME` and `buffers.NAME`;
     /// empty if these are the ones above.
-    pub history: Vec<NamedTensor>,
+    pub historical: Vec<NamedTensor>,
 }
 
 impl Checkpoint {
@@ -125,7 +125,7 @@ impl Checkpoint {
             parameters: Vec::new(),
             buffers: Vec::new(),
             optimizer: Vec::new(),
-            history: Vec::new(),
+            historical: Vec::new(),
         };
         for mut tensor in tensors {
             let (kind, name) = tensor.name.split_once('.').unwrap_or_default();
@@ -133,7 +133,7 @@ impl Checkpoint {
                 "parameters" => &mut checkpoint.parameters,
                 "buffers" => &mut checkpoint.buffers,
                 "optimizer" => &mut checkpoint.optimizer,
-                "history" => &mut checkpoint.history,
+                "history" => &mut checkpoint.historical,
                 _ => return Err(damaged(format!("tensor {} is none of a checkpoint", tensor.name))),
             };
             tensor.name = name.to_owned();
@@ -148,7 +148,7 @@ impl Checkpoint {
             ("parameters", &self.parameters),
             ("buffers", &self.buffers),
             ("optimizer", &self.optimizer),
-            ("history", &self.history),
+            ("history", &self.historical),
         ];
         kinds
             .into_iter()

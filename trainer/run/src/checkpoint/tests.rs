@@ -48,7 +48,7 @@ fn checkpoint(step: u64) -> Checkpoint {
         ],
         buffers: vec![NamedTensor::new("norms.0.batches", Dtype::I64, &[], vec![9; 8])],
         optimizer: vec![NamedTensor::from_f32("exp_avg", &[0, 5], &[])],
-        history: vec![NamedTensor::from_f32("parameters.layers.0.weight", &[1], &[0.5])],
+        historical: vec![NamedTensor::from_f32("parameters.layers.0.weight", &[1], &[0.5])],
     }
 }
 

@@ -329,7 +329,36 @@ impl TrainConfig {
         self.threads.value().map_or_else(all, NonZeroUsize::get)
     }
 
-    /// Checks what can be without a store and a machine: ranges, and options against each other.
+    /// Warnings about options that have no effect because of other options.
+    ///
+    /// They are not errors, because a comparison of several configurations may well contain such a combination.
+    pub fn without_effect(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.partitions == 1 {
+            if self.correction != Correction::None {
+                warnings.push(format!(
+                    "--correction {} has no effect with --partitions 1: one partition sees every edge, so the coverage of every \
+                     seed is 100 %",
+                    self.correction
+                ));
+            }
+            return warnings;
+        }
+        if self.halo == HaloMode::History && self.first_hop == FirstHop::Sampled && self.layers > 1 {
+            let same = match self.layers {
+                2 => HaloMode::Stop,
+                _ => HaloMode::Aggregates,
+            };
+            warnings.push(format!(
+                "--halo history needs a pre-aggregated first hop: with --first-hop sampled and {} layers it is the same as \
+                 --halo {same}; leave out --first-hop sampled, or choose --halo {same}",
+                self.layers
+            ));
+        }
+        warnings
+    }
+
+    /// Checks all that can be checked without a store and a machine: ranges, and options against each other.
     ///
     /// # Errors
     /// Names the option, what it is, and what it may be.

@@ -465,3 +465,41 @@ fn devices_are_read_as_they_are_written() {
         );
     }
 }
+
+#[test]
+fn options_without_effect_are_warned_about() {
+    let warnings = |config: TrainConfig| config.without_effect();
+    let config = |partitions, layers| TrainConfig {
+        partitions,
+        layers,
+        ..TrainConfig::default()
+    };
+    assert_eq!(warnings(config(1, 3)), Vec::<String>::new());
+    assert_eq!(warnings(config(4, 3)), Vec::<String>::new());
+
+    let correction = |partitions| TrainConfig {
+        correction: Correction::Node,
+        ..config(partitions, 3)
+    };
+    let found = warnings(correction(1));
+    assert!(
+        found.len() == 1 && found[0].starts_with("--correction node has no effect with --partitions 1"),
+        "{found:?}"
+    );
+    assert!(warnings(correction(4)).is_empty());
+
+    for (layers, same) in [(2, "--halo stop"), (3, "--halo aggregates")] {
+        let sampled = |partitions, halo| TrainConfig {
+            first_hop: FirstHop::Sampled,
+            halo,
+            ..config(partitions, layers)
+        };
+        let found = warnings(sampled(4, HaloMode::History));
+        assert!(
+            found.len() == 1 && found[0].contains("--first-hop sampled") && found[0].contains(same),
+            "{found:?}"
+        );
+        assert!(warnings(sampled(4, HaloMode::Stop)).is_empty());
+        assert!(warnings(sampled(1, HaloMode::History)).is_empty());
+    }
+}

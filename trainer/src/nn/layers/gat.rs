@@ -4,10 +4,10 @@ use tch::{Kind, Tensor};
 
 use super::{Layer, heads::Heads};
 use crate::nn::{
-    affine::{Epilogue, affine, float},
-    aggregate::{Aggregate, Backend, History, Scaling, with_history},
+    aggregate::{Aggregate, Backend, HistoricalEmbeddings, Scaling, with_historical},
     attention::{attend, sum_logits},
     graph::Block,
+    linear::{Epilogue, float, linear},
     parameters::{Builder, Start},
     reduction::{Attention, Reduction},
 };
@@ -39,7 +39,7 @@ impl Gat {
     }
 
     fn transformed(&self, rows: &Tensor) -> Tensor {
-        float(&affine(&[(rows, &self.weight)], None, Epilogue::NONE))
+        float(&linear(&[(rows, &self.weight)], None, Epilogue::NONE))
     }
 
     /// `att W x` of each head.
@@ -59,7 +59,7 @@ impl Layer for Gat {
         block: &Block,
         sources: &Tensor,
         _scaling: Scaling,
-        history: Option<&History>,
+        historical: Option<&HistoricalEmbeddings>,
     ) -> (Tensor, Tensor) {
         let transformed = self.transformed(sources);
         let looped = block.with_own();
@@ -71,7 +71,7 @@ impl Layer for Gat {
             &self.scores(&own, &self.destination_attention),
         );
         let aggregated = attend(Backend::Fastest, looped, &transformed, &logits);
-        (own_states, with_history(aggregated, history))
+        (own_states, with_historical(aggregated, historical))
     }
 
     fn messages(&self, sources: &Tensor) -> Tensor {

@@ -4,10 +4,10 @@ use tch::Tensor;
 
 use super::{Layer, heads::Heads};
 use crate::nn::{
-    affine::{Epilogue, affine, float},
-    aggregate::{Aggregate, Backend, History, Scaling, with_history},
+    aggregate::{Aggregate, Backend, HistoricalEmbeddings, Scaling, with_historical},
     attention::{attend, pair_logits},
     graph::Block,
+    linear::{Epilogue, float, linear},
     parameters::{Builder, Start},
     reduction::{Attention, Reduction},
 };
@@ -45,7 +45,7 @@ impl Gatv2 {
     }
 
     fn sources(&self, rows: &Tensor) -> Tensor {
-        float(&affine(
+        float(&linear(
             &[(rows, &self.source_weight)],
             Some(&self.source_bias),
             Epilogue::NONE,
@@ -53,7 +53,7 @@ impl Gatv2 {
     }
 
     fn destinations(&self, rows: &Tensor) -> Tensor {
-        float(&affine(
+        float(&linear(
             &[(rows, &self.destination_weight)],
             Some(&self.destination_bias),
             Epilogue::NONE,
@@ -71,7 +71,7 @@ impl Layer for Gatv2 {
         block: &Block,
         sources: &Tensor,
         _scaling: Scaling,
-        history: Option<&History>,
+        historical: Option<&HistoricalEmbeddings>,
     ) -> (Tensor, Tensor) {
         let looped = block.with_own();
         let own_states = sources.narrow(0, 0, block.destinations() as i64);
@@ -87,7 +87,7 @@ impl Layer for Gatv2 {
             self.heads.count,
         );
         let aggregated = attend(Backend::Fastest, looped, &transformed, &logits);
-        (own_states, with_history(aggregated, history))
+        (own_states, with_historical(aggregated, historical))
     }
 
     fn messages(&self, sources: &Tensor) -> Tensor {

@@ -5,8 +5,8 @@ use tch::Tensor;
 
 use super::Layer;
 use crate::nn::{
-    affine::{Epilogue, affine},
     aggregate::Aggregate,
+    linear::{Epilogue, linear},
     parameters::{Builder, Start},
     reduction::Reduction,
 };
@@ -44,6 +44,6 @@ impl Layer for Gcn {
         let degrees = degrees.expect("GCN's update needs the in-degrees of nodes");
         let own_factor = (degrees + 1.0).reciprocal().unsqueeze(1).to_kind(own.kind());
         let sum = aggregated.addcmul(own, &own_factor);
-        affine(&[(&sum, &self.weight)], Some(&self.bias), epilogue)
+        linear(&[(&sum, &self.weight)], Some(&self.bias), epilogue)
     }
 }

@@ -5,8 +5,8 @@ use tch::Tensor;
 
 use super::Layer;
 use crate::nn::{
-    affine::{Epilogue, affine},
     aggregate::Aggregate,
+    linear::{Epilogue, linear},
     parameters::{Builder, Start},
     reduction::Reduction,
 };
@@ -57,7 +57,7 @@ impl Layer for Gin {
             relu: true,
             dropout: None,
         };
-        let hidden = affine(&[(&sum, &self.weights[0])], Some(&self.biases[0]), relu);
-        affine(&[(&hidden, &self.weights[1])], Some(&self.biases[1]), epilogue)
+        let hidden = linear(&[(&sum, &self.weights[0])], Some(&self.biases[0]), relu);
+        linear(&[(&hidden, &self.weights[1])], Some(&self.biases[1]), epilogue)
     }
 }

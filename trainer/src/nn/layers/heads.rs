@@ -3,7 +3,7 @@
 use tch::{Kind, Tensor};
 
 use crate::nn::{
-    affine::{Epilogue, apply},
+    linear::{Epilogue, apply},
     parameters::{Builder, Start},
 };
 

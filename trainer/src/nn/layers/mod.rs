@@ -18,9 +18,9 @@ use tch::Tensor;
 
 pub(crate) use self::{gat::Gat, gatv2::Gatv2, gcn::Gcn, gin::Gin, pinsage::PinSage, sage::Sage};
 use super::{
-    affine::Epilogue,
-    aggregate::{Aggregate, Backend, History, Scaling, own_and_aggregate},
+    aggregate::{Aggregate, Backend, HistoricalEmbeddings, Scaling, own_and_aggregate},
     graph::Block,
+    linear::Epilogue,
     reduction::Reduction,
 };
 
@@ -47,9 +47,9 @@ pub(crate) trait Layer: fmt::Debug + Send {
         block: &Block,
         sources: &Tensor,
         scaling: Scaling,
-        history: Option<&History>,
+        historical: Option<&HistoricalEmbeddings>,
     ) -> (Tensor, Tensor) {
-        own_and_aggregate(Backend::Fastest, block, self.aggregate(), scaling, sources, history)
+        own_and_aggregate(Backend::Fastest, block, self.aggregate(), scaling, sources, historical)
     }
 
     /// The aggregation over all in-neighbours, for rows of `width` at the layer's input.

@@ -6,9 +6,9 @@ use tch::{Kind, Tensor};
 
 use super::Layer;
 use crate::nn::{
-    affine::{Epilogue, affine, apply, float},
-    aggregate::{Aggregate, History, Scaling, aggregate},
+    aggregate::{Aggregate, HistoricalEmbeddings, Scaling, aggregate},
     graph::Block,
+    linear::{Epilogue, apply, float, linear},
     parameters::{Builder, Start},
     reduction::Reduction,
 };
@@ -56,7 +56,7 @@ impl Layer for PinSage {
     }
 
     fn messages(&self, sources: &Tensor) -> Tensor {
-        affine(&[(sources, &self.message_weight)], Some(&self.message_bias), RELU)
+        linear(&[(sources, &self.message_weight)], Some(&self.message_bias), RELU)
     }
 
     fn neighbours(
@@ -64,12 +64,12 @@ impl Layer for PinSage {
         block: &Block,
         sources: &Tensor,
         scaling: Scaling,
-        history: Option<&History>,
+        historical: Option<&HistoricalEmbeddings>,
     ) -> (Tensor, Tensor) {
         let own = sources.narrow(0, 0, block.destinations() as i64);
         (
             own,
-            aggregate(block, self.aggregate(), scaling, &self.messages(sources), history),
+            aggregate(block, self.aggregate(), scaling, &self.messages(sources), historical),
         )
     }
 
@@ -84,7 +84,7 @@ impl Layer for PinSage {
         let hidden = self.message_bias.size()[0];
         let of_aggregated = self.weight.narrow(1, 0, hidden);
         let of_own = self.weight.narrow(1, hidden, own.size()[1]);
-        let result = float(&affine(
+        let result = float(&linear(
             &[(aggregated, &of_aggregated), (own, &of_own)],
             Some(&self.bias),
             RELU,

@@ -5,8 +5,8 @@ use tch::Tensor;
 
 use super::Layer;
 use crate::nn::{
-    affine::{Epilogue, affine},
     aggregate::Aggregate,
+    linear::{Epilogue, linear},
     parameters::{Builder, Start},
     reduction::Reduction,
 };
@@ -47,6 +47,6 @@ impl Layer for Sage {
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
         let terms = [(aggregated, &self.neighbour_weight), (own, &self.own_weight)];
-        affine(&terms, Some(&self.bias), epilogue)
+        linear(&terms, Some(&self.bias), epilogue)
     }
 }

@@ -8,7 +8,7 @@ use super::{assert_close, assert_close_or_special, devices, random, with_special
 use crate::{
     kernels::Instructions,
     nn::{
-        Aggregate, Block, History, Scaling,
+        Aggregate, Block, HistoricalEmbeddings, Scaling,
         aggregate::{Backend, aggregate, own_and_aggregate},
     },
 };
@@ -238,26 +238,26 @@ fn history_replaces_aggregates_and_takes_their_gradient() {
         let block = Block::new(&sampled, device).with_source_degrees(&some_degrees(&sampled));
         let values = random(4, &[80, 5]).to_device(device);
         for kind in KINDS {
-            let history = History {
+            let historical = HistoricalEmbeddings {
                 destinations: Tensor::from_slice(&[29i64, 2, 17]).to_device(device),
                 rows: random(5, &[3, 5]).to_device(device).set_requires_grad(true),
                 neighbour: None,
             };
             let messages = values.copy().set_requires_grad(true);
             let plain = aggregate(&block, kind, Scaling::None, &values, None);
-            let result = aggregate(&block, kind, Scaling::None, &messages, Some(&history));
-            let expected = plain.index_copy(0, &history.destinations, &history.rows.detach());
+            let result = aggregate(&block, kind, Scaling::None, &messages, Some(&historical));
+            let expected = plain.index_copy(0, &historical.destinations, &historical.rows.detach());
             assert_close(&result, &expected, 0.0, &format!("{kind:?}"));
 
             result.sum(Kind::Float).backward();
             assert_close(
-                &history.rows.grad(),
-                &history.rows.ones_like(),
+                &historical.rows.grad(),
+                &historical.rows.ones_like(),
                 0.0,
                 "gradient of history",
             );
             // The same as if those destinations counted for nothing.
-            let factors = Tensor::ones([30, 1], (Kind::Float, device)).index_fill(0, &history.destinations, 0.0);
+            let factors = Tensor::ones([30, 1], (Kind::Float, device)).index_fill(0, &historical.destinations, 0.0);
             let expected = values.copy().set_requires_grad(true);
             let result = aggregate(&block, kind, Scaling::None, &expected, None);
             (result * factors).sum(Kind::Float).backward();

@@ -1,9 +1,9 @@
 //! What layers and models must equal: arrays of PyTorch Geometric, and themselves computed in another way.
 
-mod affine;
 mod aggregation;
 mod attention;
 mod fixture;
+mod linear;
 mod models;
 mod parameters;
 mod training;

@@ -152,7 +152,7 @@ fn a_file_of_another_model_or_damaged_is_an_error_that_names_it() {
     let refused = |options: ModelOptions, expected: &str| {
         let model = Model::new(options, 1, Device::Cpu).expect("a model");
         let before = model.parameters().flat_values().copy();
-        let error = model.load_weights(&path).expect_err("another model").to_string();
+        let error = model.load_parameters(&path).expect_err("another model").to_string();
         assert!(error.contains(expected), "{error}");
         assert_eq!(model.parameters().flat_values(), before);
     };

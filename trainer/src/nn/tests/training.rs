@@ -11,7 +11,7 @@ use super::{
     parameters::options,
     random,
 };
-use crate::nn::{self, Block, History, Input, Model, Pass, Scaling};
+use crate::nn::{self, Block, HistoricalEmbeddings, Input, Model, Pass, Scaling};
 
 /// A minibatch of all nodes of a small graph, with weights of edges.
 fn minibatch() -> (Fixture, Minibatch) {
@@ -129,7 +129,7 @@ fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
         let (_, aggregates) = inference(&model, &fixture);
         // Every third node beyond the seeds is a halo node.
         let mut cut = minibatch.clone();
-        let mut history = Vec::new();
+        let mut historical = Vec::new();
         for (block, aggregated) in cut.blocks.iter_mut().zip(aggregates.iter().rev()) {
             let halo: Vec<i64> = (seeds.len()..block.destinations)
                 .step_by(3)
@@ -148,7 +148,7 @@ fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
             }
             let destinations = Tensor::from_slice(&halo);
             let nodes = rows(&minibatch, Device::Cpu).index_select(0, &destinations);
-            history.push(Some(History {
+            historical.push(Some(HistoricalEmbeddings {
                 rows: aggregated.index_select(0, &nodes),
                 destinations,
                 neighbour: None,
@@ -160,7 +160,7 @@ fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
             (&without - &expected).abs().max().double_value(&[]) > 0.01,
             "{kind} needs what was cut"
         );
-        let with = model.forward(&blocks, Input::Features(&x), &history, Pass::default());
+        let with = model.forward(&blocks, Input::Features(&x), &historical, Pass::default());
         assert_close(&with, &expected, 1e-5, &kind.to_string());
     }
 }

@@ -17,12 +17,12 @@ use grappa_sampling::{
 };
 use grappa_storage::Store;
 use grappa_trainer::{
-    nn::{Block, History, Input, Pass, losses},
+    nn::{Block, HistoricalEmbeddings, Input, Pass, losses},
     runtime,
     train::{
         Trainer,
         correction::coverage,
-        history::{Keep, KeptHistory},
+        historical::{HistoricalFiles, Keep},
         inference::{Degrees, Inference},
     },
 };
@@ -54,7 +54,7 @@ pub struct Setup {
 pub struct Mode {
     pub halo: Halo,
     /// From the exact inference one epoch before. The seed of the neighbours is that of the repartitioning.
-    pub history: Keep,
+    pub historical: Keep,
     pub preaggregated: bool,
     /// Its name in grappa-train.
     pub name: &'static str,
@@ -81,9 +81,9 @@ pub struct Experiment {
     seeds: Vec<NodeId>,
     train_nodes: u64,
     degrees: Degrees,
-    aggregates: KeptHistory,
+    aggregates: HistoricalFiles,
     /// One per repartitioning.
-    neighbours_kept: Vec<KeptHistory>,
+    neighbours_kept: Vec<HistoricalFiles>,
     exact: Tensor,
     _scratch: TempDir,
 }
@@ -189,7 +189,7 @@ impl Experiment {
     fn exact(&self) -> Result<Tensor> {
         let mode = Mode {
             halo: Halo::Stop,
-            history: Keep::Nothing,
+            historical: Keep::Nothing,
             preaggregated: false,
             name: "whole",
         };
@@ -248,7 +248,7 @@ impl Experiment {
         for (coverage, minibatch) in &parts {
             strata.add(coverage, minibatch);
         }
-        let kept = match mode.history {
+        let kept = match mode.historical {
             Keep::Nothing => None,
             Keep::Aggregates => Some(&self.aggregates),
             Keep::Neighbours { .. } => Some(&self.neighbours_kept[number as usize]),
@@ -303,7 +303,7 @@ impl Experiment {
         &self,
         minibatch: &Minibatch,
         mode: Mode,
-        kept: Option<&KeptHistory>,
+        kept: Option<&HistoricalFiles>,
         weights: &[Vec<f32>; N],
     ) -> Result<[Tensor; N]> {
         let model = self.trainer.model();
@@ -320,11 +320,11 @@ impl Experiment {
             },
         };
         let blocks = Block::of_minibatch(minibatch, None, Device::Cpu);
-        let history = match kept {
-            Some(kept) => self.history(kept, minibatch)?,
+        let historical = match kept {
+            Some(kept) => self.historical(kept, minibatch)?,
             None => Vec::new(),
         };
-        let logits = model.forward(&blocks, input, &history, Pass::default());
+        let logits = model.forward(&blocks, input, &historical, Pass::default());
         let wanted = self.labels.index_select(0, &ids.narrow(0, 0, minibatch.seeds as i64));
         let losses = losses(Task::MultiClass, &logits, &wanted);
         let parameters: Vec<&Tensor> = model.parameters().named().iter().map(|(_, tensor)| tensor).collect();
@@ -337,7 +337,7 @@ impl Experiment {
     }
 
     /// The historical embeddings of the halo nodes of each block.
-    fn history(&self, kept: &KeptHistory, minibatch: &Minibatch) -> Result<Vec<Option<History>>> {
+    fn historical(&self, kept: &HistoricalFiles, minibatch: &Minibatch) -> Result<Vec<Option<HistoricalEmbeddings>>> {
         let known = |(hop, block): (usize, &grappa_sampling::sample::Block)| {
             let layer = self.setup.layers - 1 - hop;
             let mut halo = Vec::new();

@@ -27,7 +27,7 @@ use grappa_benches::{
     record::{Record, Table},
 };
 use grappa_sampling::{partition::Schedule, view::Halo};
-use grappa_trainer::train::history::Keep;
+use grappa_trainer::train::historical::Keep;
 
 use self::{
     experiment::{Experiment, Mode, Seen, Setup},
@@ -129,7 +129,7 @@ impl Bench for Args {
 fn modes(layers: u32) -> Vec<Mode> {
     let mut modes = Vec::new();
     for preaggregated in [false, true] {
-        for (halo, history, name) in [
+        for (halo, historical, name) in [
             (Halo::None, Keep::Nothing, "none"),
             (Halo::Features, Keep::Nothing, "features"),
             (Halo::Stop, Keep::Nothing, "stop"),
@@ -138,16 +138,16 @@ fn modes(layers: u32) -> Vec<Mode> {
         ] {
             // A single layer with pre-aggregated features has no halo. Historical embeddings exist for layers between the
             // first and the last. Their neighbours need pre-aggregated features.
-            let has_neighbours = matches!(history, Keep::Neighbours { .. });
+            let has_neighbours = matches!(historical, Keep::Neighbours { .. });
             if (layers == 1 && preaggregated)
-                || (layers < 3 && history != Keep::Nothing)
+                || (layers < 3 && historical != Keep::Nothing)
                 || (has_neighbours && !preaggregated)
             {
                 continue;
             }
             modes.push(Mode {
                 halo,
-                history,
+                historical,
                 preaggregated,
                 name,
             });

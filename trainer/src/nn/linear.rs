@@ -1,8 +1,8 @@
 //! The dense part of a layer: `dropout(relu(x1 w1ᵀ + x2 w2ᵀ + .. + b))`.
 //!
-//! On the processor that is one pass over the rows: see [`crate::kernels::affine`]. Elsewhere it is libtorch's operators.
+//! On the processor that is one pass over the rows: see [`crate::kernels::linear`]. Elsewhere it is libtorch's operators.
 
-use grappa_formats::random::mix;
+use grappa_formats::random;
 use half::bf16;
 use tch::{Device, Kind, Tensor};
 
@@ -10,7 +10,7 @@ pub(crate) use crate::kernels::epilogue::{Dropout, Epilogue};
 use crate::{
     kernels::{
         Instructions,
-        affine::{Gradients, Number, Term, Wanted},
+        linear::{Gradients, Number, Term, Wanted},
     },
     nn::aggregate::Backend,
     shim,
@@ -18,11 +18,11 @@ use crate::{
 
 /// The sum of products `x wᵀ` for each term (x, w), with x of `[rows, inputs]` and w of `[outputs, inputs]`, plus the bias
 /// `[outputs]`; then the epilogue. Weights are f32; the result has the type of x.
-pub(crate) fn affine(terms: &[(&Tensor, &Tensor)], bias: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-    affine_with(Backend::Fastest, terms, bias, epilogue)
+pub(crate) fn linear(terms: &[(&Tensor, &Tensor)], bias: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
+    linear_with(Backend::Fastest, terms, bias, epilogue)
 }
 
-pub(crate) fn affine_with(
+pub(crate) fn linear_with(
     backend: Backend,
     terms: &[(&Tensor, &Tensor)],
     bias: Option<&Tensor>,
@@ -170,7 +170,7 @@ fn mask(values: &Tensor, dropout: Dropout) -> Tensor {
         return mask.to_kind(values.kind());
     }
     // libtorch's generator, started anew: nothing depends on what was drawn from it before.
-    tch::manual_seed(mix(dropout.key).cast_signed());
+    tch::manual_seed(random::mix(dropout.key).cast_signed());
     let keep = 1.0 - dropout.probability;
     (values.empty_like().detach().bernoulli_float_(keep) / keep).to_kind(values.kind())
 }

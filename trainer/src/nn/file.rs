@@ -65,7 +65,7 @@ impl Model {
     ///
     /// # Errors
     /// If the file can't be read or is damaged, or its tensors are not this model's. Then nothing is replaced.
-    pub fn load_weights(&self, path: &Path) -> Result<()> {
+    pub fn load_parameters(&self, path: &Path) -> Result<()> {
         self.fill(&read_tensors(path)?.0, path)
     }
 

@@ -13,7 +13,7 @@ use grappa_storage::{Store, aggregates::Aggregates};
 use grappa_trainer::{
     nn::Model,
     train::{
-        history::{Keep, KeptHistory},
+        historical::{HistoricalFiles, Keep},
         inference::{Degrees, Inference},
     },
 };
@@ -45,7 +45,7 @@ fn model(layer: LayerKind) -> Model {
     Model::new(options, 3, Device::Cpu).unwrap()
 }
 
-fn kept(store: &Store, scratch: &Path, model: &Model, keep: Keep) -> KeptHistory {
+fn kept(store: &Store, scratch: &Path, model: &Model, keep: Keep) -> HistoricalFiles {
     let features = StoreFeatures::open(store).unwrap();
     let known = Aggregates::open(store, kind(model)).unwrap().unwrap();
     let known = AggregateRows::new(store, known);
@@ -62,14 +62,14 @@ fn kept(store: &Store, scratch: &Path, model: &Model, keep: Keep) -> KeptHistory
 }
 
 /// The aggregates of all nodes at a layer, as history tells them.
-fn aggregates(store: &Store, kept: &KeptHistory, layer: usize, model: &Model) -> Tensor {
+fn aggregates(store: &Store, kept: &HistoricalFiles, layer: usize, model: &Model) -> Tensor {
     let nodes: Vec<NodeId> = (0..NODES).map(NodeId).collect();
     let places: Vec<i64> = (0..NODES as i64).collect();
     let degrees = Degrees::open(store).unwrap();
-    let history = kept.of(layer, &nodes, &places, &degrees, Device::Cpu).unwrap();
-    no_grad(|| match &history.neighbour {
-        Some(neighbour) => history.rows + model.neighbour_share(layer, neighbour),
-        None => history.rows,
+    let historical = kept.of(layer, &nodes, &places, &degrees, Device::Cpu).unwrap();
+    no_grad(|| match &historical.neighbour {
+        Some(neighbour) => historical.rows + model.neighbour_share(layer, neighbour),
+        None => historical.rows,
     })
 }
 
@@ -100,10 +100,10 @@ fn history_with_neighbours_is_that_without_until_parameters_change_and_follows_t
         };
         preaggregate(&store, &options, &Silent).unwrap();
         let kept = |keep| kept(&store, folder.path(), &model, keep);
-        let aggregates = |kept: &KeptHistory, layer| aggregates(&store, kept, layer, &model);
+        let aggregates = |kept: &HistoricalFiles, layer| aggregates(&store, kept, layer, &model);
 
         let before = kept(Keep::Aggregates);
-        let drawn: Vec<KeptHistory> = (0..DRAWS).map(|seed| kept(Keep::Neighbours { seed })).collect();
+        let drawn: Vec<HistoricalFiles> = (0..DRAWS).map(|seed| kept(Keep::Neighbours { seed })).collect();
         for at in 1..LAYERS - 1 {
             let expected = aggregates(&before, at);
             assert!(largest(&expected) > 0.05, "{layer}");

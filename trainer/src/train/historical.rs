@@ -21,11 +21,10 @@ use grappa_run::config::HaloMode;
 use grappa_sampling::sample;
 use tch::{Device, Kind, Tensor};
 
-use super::{Trainer, inference::Degrees};
+use super::{Trainer, inference::Degrees, key};
 use crate::{
     Result,
-    nn::{History, Neighbour},
-    random::key_of,
+    nn::{HistoricalEmbeddings, Neighbour},
     runtime::send,
 };
 
@@ -48,14 +47,14 @@ pub enum Keep {
 
 /// What was kept.
 #[derive(Debug, Default)]
-pub struct KeptHistory {
+pub struct HistoricalFiles {
     /// Of layer 1, 2, ...: aggregates or differences of each node, of its neighbour, ...
     pub(super) layers: Vec<Vec<ScratchRows>>,
     /// Of each node's neighbour, of that one's neighbour, ...; empty without neighbours.
     pub(super) inputs: Vec<ScratchRows>,
 }
 
-impl KeptHistory {
+impl HistoricalFiles {
     /// What is known of some nodes at a layer that is neither the first nor the last, which are these destinations of a block.
     ///
     /// # Errors
@@ -67,11 +66,11 @@ impl KeptHistory {
         destinations: &[i64],
         degrees: &Degrees,
         device: Device,
-    ) -> Result<History> {
+    ) -> Result<HistoricalEmbeddings> {
         let degrees = nodes.iter().map(|&node| Ok(degrees.of(node)? as f32));
         let degrees = degrees.collect::<Result<Vec<f32>>>()?;
         let read = |rows: &ScratchRows| Ok(send(rows_of(rows, nodes)?, device));
-        Ok(History {
+        Ok(HistoricalEmbeddings {
             destinations: send(Tensor::from_slice(destinations), device),
             rows: read(&self.layers[layer - 1][0])?,
             neighbour: match self.inputs.is_empty() {
@@ -131,7 +130,7 @@ impl Trainer {
         match self.config.halo {
             HaloMode::History if has_use && self.aggregates.is_some() && self.model.has_neighbours() => {
                 Keep::Neighbours {
-                    seed: key_of([self.config.seed, self.step]),
+                    seed: key([self.config.seed, self.step]),
                 }
             }
             HaloMode::History | HaloMode::Aggregates if has_use => Keep::Aggregates,
@@ -139,12 +138,12 @@ impl Trainer {
         }
     }
 
-    /// Has the system begin to read what [`Trainer::history_of`] will.
-    pub(super) fn read_history_ahead(&self, minibatch: &sample::Minibatch) {
-        let Some(kept) = &self.history else { return };
+    /// Has the system begin to read what [`Trainer::historical_of`] will.
+    pub(super) fn read_historical_ahead(&self, minibatch: &sample::Minibatch) {
+        let Some(kept) = &self.historical else { return };
         let layers = self.model.options().layers;
         for (hop, block) in minibatch.blocks.iter().enumerate().filter(|(hop, _)| hop + 1 < layers) {
-            // Of damaged degrees, `history_of` tells.
+            // Of damaged degrees, `historical_of` tells.
             let Ok(halo) = self.halo_of(minibatch, block) else {
                 return;
             };
@@ -167,7 +166,11 @@ impl Trainer {
     }
 
     /// What is known of the halo nodes among the destinations of each block.
-    pub(super) fn history_of(&self, kept: &KeptHistory, minibatch: &sample::Minibatch) -> Result<Vec<Option<History>>> {
+    pub(super) fn historical_of(
+        &self,
+        kept: &HistoricalFiles,
+        minibatch: &sample::Minibatch,
+    ) -> Result<Vec<Option<HistoricalEmbeddings>>> {
         let layers = self.model.options().layers;
         let fanouts = self.config.fanouts();
         let known = |(hop, block): (usize, &sample::Block)| {
@@ -177,14 +180,14 @@ impl Trainer {
                 return Ok(None);
             }
             let nodes = nodes_of(minibatch, &halo);
-            let mut history = kept.of(layer, &nodes, &halo, &self.degrees, self.device)?;
-            if let Some(neighbour) = &mut history.neighbour {
+            let mut historical = kept.of(layer, &nodes, &halo, &self.degrees, self.device)?;
+            if let Some(neighbour) = &mut historical.neighbour {
                 let fanout = fanouts.at(hop).map_or(u64::MAX, u64::from);
                 let spread = |node: &NodeId| Ok((self.degrees.of(*node)?.min(fanout) as f32).sqrt().recip());
                 let spread = nodes.iter().map(spread).collect::<Result<Vec<f32>>>()?;
                 neighbour.spread = Some(send(Tensor::from_slice(&spread).unsqueeze(1), self.device));
             }
-            Ok(Some(history))
+            Ok(Some(historical))
         };
         minibatch.blocks.iter().enumerate().map(known).collect()
     }

@@ -7,8 +7,8 @@ use super::{assert_close, assert_close_or_special, random, with_specials};
 use crate::{
     kernels::Instructions,
     nn::{
-        affine::{Dropout, Epilogue, affine_with},
         aggregate::Backend,
+        linear::{Dropout, Epilogue, linear_with},
     },
 };
 
@@ -51,7 +51,7 @@ fn run_of(
     ];
     let bias = bias.then(|| leaf(5, &[outputs], Kind::Float));
     let terms = [(&x[0], &weights[0]), (&x[1], &weights[1])];
-    let result = affine_with(backend, &terms, bias.as_ref(), epilogue);
+    let result = linear_with(backend, &terms, bias.as_ref(), epilogue);
     (&result * numbers(6, &[rows, outputs]).to_kind(kind))
         .sum(Kind::Float)
         .backward();
@@ -128,7 +128,7 @@ fn loops_of_bf16_equal_operators_but_for_rounding() {
 fn gradients_that_nobody_wants_are_not_computed() {
     let x = random(1, &[10, 4]);
     let weight = random(2, &[3, 4]).set_requires_grad(true);
-    let result = affine_with(Backend::Fastest, &[(&x, &weight)], None, Epilogue::NONE);
+    let result = linear_with(Backend::Fastest, &[(&x, &weight)], None, Epilogue::NONE);
     result.sum(Kind::Float).backward();
     assert!(!x.grad().defined());
     let expected = x

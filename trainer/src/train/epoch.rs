@@ -1,0 +1,231 @@
+//! The loop over the steps of an epoch.
+//!
+//! The feed delivers the minibatches of all partitions in one sequence, step after step. The loop keeps three queues short:
+//!
+//! ```text
+//! feed -> arrived -> loaded -> compute
+//!
+//! arrived   the feed has delivered the batch; the system reads its historical embeddings ahead, if there are any
+//! loaded    its tensors are on the device, or are being copied there
+//! compute   forward and backward; after the last batch of a step: exchange and update of the parameters
+//! ```
+//!
+//! An epoch can stop after any step. [`PartialEpoch`] then has the number of finished steps and the sums of their metrics.
+//! Minibatches are functions of their number, so a resumed epoch takes the remaining steps and reaches the same result.
+
+use std::{collections::VecDeque, sync::Arc, time::Instant};
+
+use grappa_io::progress::{Progress, check_stopped};
+use grappa_run::{checkpoint::PartialEpoch, journal::StageSeconds, model::Task};
+use grappa_sampling::feed::{EpochOptions, Feed, FeedStats, PartitionBatches};
+
+use super::{Trainer, step::StepGradient};
+use crate::Result;
+
+/// Metrics of an epoch.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EpochStats {
+    /// Mean loss of its seeds.
+    pub loss: f64,
+    /// Fraction of its seeds whose class was predicted right while they were trained on; none for multi-label tasks.
+    pub train_accuracy: Option<f64>,
+    /// Mean coverage of its seeds.
+    pub coverage: f64,
+    /// Optimizer steps.
+    pub steps: u64,
+    /// Seeds.
+    pub seeds: u64,
+    /// Sampled edges.
+    pub sampled_edges: u64,
+    /// Bytes that partitions gave to the exchange.
+    pub bytes_sent: u64,
+    /// Bytes of features that were read.
+    pub bytes_read: u64,
+    /// Wall time, without evaluation.
+    pub seconds: f64,
+    /// The wall time that the loop spent on each stage, or waiting for it.
+    pub seconds_by_stage: StageSeconds,
+}
+
+/// Maps a step of an epoch, and its number of steps, to a learning rate.
+type RateOfStep<'a> = &'a dyn Fn(u64, u64) -> f64;
+
+impl Trainer {
+    /// Trains an epoch with the learning rate `rate(step, steps)` at each step, or continues the epoch in progress. The epoch
+    /// stays in progress until [`Trainer::end_epoch`], because its evaluation may follow.
+    ///
+    /// # Errors
+    /// If files cannot be read, memory is too small, or a loss is not finite. Also if progress says to stop: then the step in
+    /// progress is finished, and a checkpoint made now continues with the next step.
+    pub fn epoch(&mut self, epoch: u64, rate: RateOfStep<'_>, progress: &dyn Progress) -> Result<EpochStats> {
+        let mut partial = self.partial.unwrap_or_default();
+        if !partial.is_trained {
+            let trained = self.remaining_steps(epoch, &mut partial, rate, progress);
+            self.partial = Some(partial);
+            trained?;
+        }
+        Ok(self.stats(&partial))
+    }
+
+    /// Ends the epoch in progress.
+    pub fn end_epoch(&mut self) {
+        self.partial = None;
+    }
+
+    /// Finished steps of the epoch in progress, if there is one.
+    pub fn steps_of_epoch(&self) -> Option<u64> {
+        self.partial.map(|partial| partial.steps)
+    }
+
+    /// Opens the partitions and the feed, and takes the steps that are not finished.
+    fn remaining_steps(
+        &mut self,
+        epoch: u64,
+        partial: &mut PartialEpoch,
+        rate: RateOfStep<'_>,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let begin = Instant::now();
+        check_stopped(progress)?;
+        self.open_partitions(epoch / self.config.repartition_every, progress)?;
+        let batches = PartitionBatches::new(
+            self.partitions.clone(),
+            EpochOptions {
+                sampler: self.sampler.clone(),
+                batch: self.config.batch(),
+                concurrent: self.config.concurrent() as usize,
+                seed: self.config.seed,
+                epoch,
+                shuffle: true,
+            },
+        );
+        let (steps, seeds_per_step) = (batches.steps(), batches.seeds_per_step());
+        let batches = Arc::new(batches.from_step(partial.steps));
+        let mut feed = match self.feed.take() {
+            Some(feed) => feed,
+            None => self.open_feed(&batches)?,
+        };
+        progress.steps("training", steps);
+        progress.advance(partial.steps, 0);
+        let before = feed.stats();
+        let mut epoch = Epoch {
+            number: epoch,
+            seeds_per_step,
+            batches: &batches,
+            rate: &|step| rate(step, steps),
+            partial: &mut *partial,
+        };
+        let result = self.steps_of(&mut epoch, &mut feed, progress);
+        add_feed(partial, &before, &feed.stats());
+        self.feed = Some(feed);
+        partial.seconds += begin.elapsed().as_secs_f64();
+        result?;
+        partial.is_trained = true;
+        Ok(())
+    }
+
+    /// Takes the steps of `epoch.batches`: the loop that the [module](self) describes.
+    fn steps_of(&mut self, epoch: &mut Epoch<'_>, feed: &mut Feed, progress: &dyn Progress) -> Result<()> {
+        // The batch that is computed on, and `loaded_ahead` more, are loaded. To a GPU one batch goes ahead, on a stream of
+        // its own.
+        let loaded_ahead = self.loader.ahead();
+        // On a processor, one batch waits before it is loaded while its historical embeddings are read. Features that are
+        // all in memory leave time for no such wait.
+        let read_ahead = usize::from(loaded_ahead == 0 && self.historical.is_some() && !feed.is_resident());
+        let mut source = feed.epoch(epoch.batches);
+        let (mut arrived, mut loaded) = (VecDeque::new(), VecDeque::new());
+        // The gradient of the step in progress, and the metrics of its batches. Both count when the step is finished, so that
+        // a stop between two steps leaves only whole ones.
+        let mut step = StepGradient::default();
+        let mut metrics = PartialEpoch::default();
+        loop {
+            while loaded.len() <= loaded_ahead {
+                while arrived.len() <= read_ahead
+                    && let Some(batch) = source.next()
+                {
+                    let batch = batch?;
+                    if read_ahead > 0 {
+                        self.read_historical_ahead(batch.minibatch());
+                    }
+                    arrived.push_back(batch);
+                }
+                let Some(batch) = arrived.pop_front() else { break };
+                let begin = Instant::now();
+                let place = epoch.batches.places()[batch.index() as usize];
+                loaded.push_back(self.load(batch, place)?);
+                epoch.partial.seconds_by_stage.forward += begin.elapsed().as_secs_f64();
+            }
+            let batch = loaded.pop_front();
+            // The step ends where the next batch belongs to another one, or where there is none.
+            let next = batch.as_ref().map(|batch| batch.place.step);
+            if let Some(number) = step.number.filter(|&number| next != Some(number)) {
+                self.finish(&mut step, (epoch.rate)(number), epoch.partial)?;
+                add_step(epoch.partial, number, std::mem::take(&mut metrics));
+                progress.advance(1, 0);
+                // After the last step the epoch is trained, which is as good a place to stop.
+                if next.is_some() {
+                    check_stopped(progress)?;
+                }
+            }
+            let Some(batch) = batch else { break };
+            (step.number, step.seeds) = (next, epoch.seeds_per_step);
+            let (edges, seeds) = (batch.batch.minibatch().edges(), batch.batch.minibatch().seeds);
+            let sums = self.contribute(epoch.number, batch, &mut step, epoch.partial)?;
+            metrics.loss += sums.loss;
+            metrics.coverage += sums.coverage;
+            metrics.right += sums.right;
+            metrics.seeds += seeds as u64;
+            metrics.sampled_edges += edges as u64;
+            progress.advance(0, edges as u64);
+        }
+        Ok(())
+    }
+
+    /// Metrics of an epoch, as far as it was trained.
+    fn stats(&self, partial: &PartialEpoch) -> EpochStats {
+        let seeds = partial.seeds.max(1) as f64;
+        EpochStats {
+            loss: partial.loss / seeds,
+            train_accuracy: (self.labels.task() == Task::MultiClass).then_some(partial.right as f64 / seeds),
+            coverage: partial.coverage / seeds,
+            steps: partial.steps,
+            seeds: partial.seeds,
+            sampled_edges: partial.sampled_edges,
+            bytes_sent: partial.bytes_sent,
+            bytes_read: partial.bytes_read,
+            seconds: partial.seconds,
+            seconds_by_stage: partial.seconds_by_stage,
+        }
+    }
+}
+
+/// The epoch whose steps are taken.
+struct Epoch<'a> {
+    number: u64,
+    /// Mean number of seeds of a step.
+    seeds_per_step: f64,
+    /// The batches of the steps that are not finished.
+    batches: &'a Arc<PartitionBatches>,
+    /// The learning rate of a step.
+    rate: &'a dyn Fn(u64) -> f64,
+    partial: &'a mut PartialEpoch,
+}
+
+/// Counts a finished step and adds the metrics of its batches.
+fn add_step(partial: &mut PartialEpoch, number: u64, metrics: PartialEpoch) {
+    partial.steps = number + 1;
+    partial.seeds += metrics.seeds;
+    partial.loss += metrics.loss;
+    partial.coverage += metrics.coverage;
+    partial.right += metrics.right;
+    partial.sampled_edges += metrics.sampled_edges;
+}
+
+/// Adds what the feed read and how long the loop waited for it.
+fn add_feed(partial: &mut PartialEpoch, before: &FeedStats, after: &FeedStats) {
+    partial.bytes_read += after.bytes_read - before.bytes_read;
+    let seconds = &mut partial.seconds_by_stage;
+    seconds.sample += after.stall.sample - before.stall.sample;
+    seconds.read += after.stall.read - before.stall.read;
+    seconds.assemble += after.stall.assemble - before.stall.assemble;
+}

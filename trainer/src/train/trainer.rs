@@ -1,0 +1,172 @@
+//! The trainer: its state, and how it is made.
+
+use std::{path::PathBuf, sync::Arc};
+
+use grappa_formats::aggregates::AggregateKind;
+use grappa_io::{machine::free_memory_bytes, size::ByteSize};
+use grappa_run::{checkpoint::PartialEpoch, config::TrainConfig, model::ModelOptions};
+use grappa_sampling::{
+    feed::{Feed, Seeded},
+    sample::Sampler,
+};
+use grappa_storage::{Store, no_features};
+use tch::Device;
+
+use super::{
+    correction::Denominator,
+    estimate,
+    exchange::{Exchange, InProcess},
+    historical::HistoricalFiles,
+    inference::Degrees,
+    labels::NodeLabels,
+    load::Loader,
+    optimizer::Optimizer,
+    split::Splits,
+    state::HistoricalOrigin,
+};
+use crate::{Error, Result, nn::Model};
+
+/// Trains a model on a store, epoch by epoch. [`train`](super::train) drives it through a whole run.
+pub struct Trainer {
+    pub(super) store: Arc<Store>,
+    pub(super) config: TrainConfig,
+    pub(super) device: Device,
+    /// The folder for scratch files and for the assignments of chunks to partitions.
+    pub(super) folder: PathBuf,
+    pub(super) labels: NodeLabels,
+    pub(super) degrees: Degrees,
+    pub(super) splits: Splits,
+    pub(super) sampler: Arc<Sampler>,
+    /// The kind of pre-aggregated features that the first layer takes, if it does.
+    pub(super) aggregates: Option<AggregateKind>,
+    pub(super) model: Model,
+    pub(super) optimizer: Optimizer,
+    pub(super) denominator: Denominator,
+    pub(super) exchange: Box<dyn Exchange>,
+    pub(super) loader: Loader,
+    /// The historical embeddings of halo nodes, from the last exact inference.
+    pub(super) historical: Option<HistoricalFiles>,
+    /// The parameters that they were made with.
+    pub(super) historical_origin: Option<HistoricalOrigin>,
+    /// The epoch in progress, if there is one.
+    pub(super) partial: Option<PartialEpoch>,
+    /// Problems that training survives.
+    pub(super) warnings: Vec<String>,
+    /// The views of the partitions and their seeds.
+    pub(super) partitions: Vec<Seeded>,
+    /// The super-epoch that the partitions are of.
+    pub(super) super_epoch: Option<u64>,
+    pub(super) generation: u64,
+    pub(super) feed: Option<Feed>,
+    /// Optimizer steps that are finished.
+    pub(super) step: u64,
+}
+
+impl Trainer {
+    /// A trainer with a new model. If `aggregates` is given, its first layer takes the store's pre-aggregated features of this
+    /// kind; [`first_hop::choose`](super::first_hop::choose) decides that.
+    ///
+    /// # Errors
+    /// If the store has no labels, no features or no nodes to train on, or if options do not fit it.
+    pub fn new(
+        store: Arc<Store>,
+        config: TrainConfig,
+        aggregates: Option<AggregateKind>,
+        device: Device,
+        folder: PathBuf,
+    ) -> Result<Self> {
+        config.check()?;
+        let labels = NodeLabels::open(&store)?;
+        let manifest = store.manifest();
+        let Some(features) = &manifest.features else {
+            return Err(no_features(store.path()).into());
+        };
+        let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
+        check_memory(&model)?;
+        let splits = Splits::open(&store)?;
+        let mut warnings = config.without_effect();
+        warnings.extend(estimate::check(
+            &store,
+            &config,
+            &model,
+            splits.train().len(),
+            aggregates.is_some(),
+        )?);
+        let model = Model::new(model, config.seed, device)?;
+        let optimizer = Optimizer::new(&config, &model.parameters().flat_values());
+        Ok(Self {
+            degrees: Degrees::open(&store)?,
+            sampler: Arc::new(config.sampler(aggregates.is_some())?),
+            exchange: Box::new(InProcess),
+            loader: Loader::new(device),
+            denominator: Denominator::default(),
+            historical: None,
+            historical_origin: None,
+            partial: None,
+            warnings,
+            partitions: Vec::new(),
+            super_epoch: None,
+            generation: store.generation(),
+            feed: None,
+            step: 0,
+            store,
+            config,
+            device,
+            folder,
+            labels,
+            splits,
+            aggregates,
+            model,
+            optimizer,
+        })
+    }
+
+    /// The model, as far as it was trained.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The name of the store: that of its folder, without `.grappa`.
+    pub(super) fn store_name(&self) -> String {
+        let stem = self.store.path().file_stem().unwrap_or_default();
+        stem.to_string_lossy().into_owned()
+    }
+
+    /// Optimizer steps that are finished.
+    pub fn steps(&self) -> u64 {
+        self.step
+    }
+
+    /// The generation of the assignment of chunks to partitions.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Returns the problems since the last call that training survived, and forgets them.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// Bytes of all feature rows, as they are stored.
+    pub(super) fn feature_bytes(&self) -> u64 {
+        let manifest = self.store.manifest();
+        let stride = manifest.features.as_ref().map_or(0, |spec| u64::from(spec.row_stride));
+        manifest.nodes.saturating_mul(stride)
+    }
+}
+
+/// Refuses a model that this machine has no memory to train.
+fn check_memory(model: &ModelOptions) -> Result<()> {
+    /// For each parameter: its value, its gradient, and two moments of the optimizer.
+    const PARAMETER_BYTES: u64 = 4 * size_of::<f32>() as u64;
+    let needed = model.parameters_min().saturating_mul(PARAMETER_BYTES);
+    match free_memory_bytes() {
+        Some(free) if needed > free => Err(Error::Options(format!(
+            "the model's parameters, their gradients and the optimizer's moments need at least {}, and {} are free: use a \
+             smaller --hidden, or fewer --layers",
+            ByteSize(needed),
+            ByteSize(free)
+        ))),
+        _ => Ok(()),
+    }
+}
