@@ -538,7 +538,7 @@ fn what_does_not_fit_is_refused() {
     };
     let message = refusal(many_heads, "many heads");
     assert!(
-        message.contains("are free: use fewer --layers, --hidden values or --heads"),
+        message.contains("are free: use fewer --layers, a smaller --hidden, fewer --heads"),
         "{message}"
     );
     let diverging = TrainConfig { lr: 1e30, ..config() };

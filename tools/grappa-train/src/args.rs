@@ -658,7 +658,7 @@ mod tests {
             (["--device", "tpu"], "use auto, cpu, cuda or cuda:N"),
             (["--dropout", "1"], "dropout is 1; it must be from 0 to below 1"),
             (["--layers", "0"], "layers is 0"),
-            (["--epochs", "18446744073709551615"], "an option can't be"),
+            (["--epochs", "18446744073709551615"], "impossible value"),
         ] {
             let error = parse(&args).unwrap_err();
             assert!(error.contains(expected), "{args:?}: {error}");

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use anyhow::{anyhow, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, print_line, printable, signals};
 use grappa_io::progress::Progress;
-use grappa_run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord, summary};
+use grappa_run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord, percent, summary};
 use grappa_storage::Store;
 use grappa_trainer::{
     runtime,
@@ -152,7 +152,7 @@ fn line(record: &EpochRecord, epochs: u64) -> String {
         ByteSize(record.bytes_sent)
     );
     if let Some(coverage) = record.coverage_mean.filter(|&coverage| coverage < 1.0) {
-        line += &format!("  coverage {:.0} %", coverage * 100.0);
+        line += &format!("  coverage {}", percent(coverage));
     }
     line
 }

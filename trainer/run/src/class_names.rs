@@ -1,7 +1,7 @@
-//! What classes are called, for reports and predictions.
+//! Names of classes, for reports and predictions.
 //!
-//! A store knows classes by number. A file with a line for each, in the order of numbers, says what they are called; a run
-//! keeps a copy of it.
+//! A store has numbers of classes only. A text file has their names, one per line, in the order of their numbers. A run keeps a
+//! copy of it.
 
 use std::path::Path;
 
@@ -9,19 +9,19 @@ use grappa_io::{Error as EngineError, Position, regular};
 
 use crate::Result;
 
-/// Names of a million classes, and more.
+/// Enough for the names of a million classes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Reads the names of so many classes: a line for each, in the order of numbers.
+/// Reads the names of `classes` classes, one per line, in the order of their numbers.
 ///
 /// # Errors
-/// If the file can't be read, is no UTF-8, or has more or fewer names.
+/// If the file cannot be read, is not UTF-8, or has another number of lines.
 pub fn read(path: &Path, classes: u64) -> Result<Vec<String>> {
     let text = regular::read_text(path, FILE_BYTES_MAX)?;
     let names: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
     if names.len() as u64 != classes {
         let what = format!(
-            "{} names for {classes} classes; give a line for each class, in the order of their numbers",
+            "{} names for {classes} classes; it must have one line per class, in the order of their numbers",
             names.len()
         );
         return Err(EngineError::input(path, Position::Whole, what).into());
@@ -29,12 +29,12 @@ pub fn read(path: &Path, classes: u64) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// As [`read`] reads it.
+/// The text of a file that [`read`] reads.
 pub fn text(names: &[String]) -> String {
     names.iter().map(|name| format!("{name}\n")).collect()
 }
 
-/// What a class is called: its name, or, without one, its number.
+/// The name of a class, or its number if it has none.
 pub fn name(names: &[String], class: u64) -> String {
     let name = usize::try_from(class).ok().and_then(|class| names.get(class));
     name.cloned().unwrap_or_else(|| class.to_string())

@@ -1,8 +1,8 @@
-//! When more epochs don't help any more.
+//! Early stopping: the end of a run whose validation score does not improve.
 
 use serde::{Deserialize, Serialize};
 
-/// Counts evaluations that were no better than the best before them.
+/// Counts the evaluations since the best one.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct EarlyStopping {
     best: Option<f64>,
@@ -11,8 +11,7 @@ pub struct EarlyStopping {
 }
 
 impl EarlyStopping {
-    /// Takes the score of an evaluation, of which more is better, and says whether it is better than all before. One that
-    /// is NaN never is.
+    /// Takes the score of an evaluation (higher is better). Returns whether it is better than all before. NaN never is.
     pub fn observe(&mut self, score: f64) -> bool {
         let is_better = match self.best {
             None => !score.is_nan(),
@@ -34,17 +33,17 @@ impl EarlyStopping {
         self.best
     }
 
-    /// Evaluations since the best, or since the start if there is none.
+    /// Evaluations since the best one, or since the start if there is none.
     pub fn waited(&self) -> u64 {
         self.waited
     }
 
-    /// Counts from 0 again, against the same best.
+    /// Counts from 0 again, and keeps the best score.
     pub(super) fn wait_again(&mut self) {
         self.waited = 0;
     }
 
-    /// Whether `patience` evaluations have brought nothing better. Never with a patience of 0.
+    /// Whether `patience` evaluations were not better. A patience of 0 never ends.
     pub fn is_over(&self, patience: u64) -> bool {
         patience > 0 && self.waited >= patience
     }

@@ -1,14 +1,14 @@
-//! The folder that a run is kept in.
+//! The folder of a run.
 //!
 //! ```text
-//! RUN/config.toml                  what it was started with
-//!     metrics.jsonl                a line for each epoch
+//! RUN/config.toml                  its options
+//!     metrics.jsonl                metrics, one line per epoch
 //!     events.out.tfevents.*        the same for TensorBoard
-//!     checkpoints/                 what it goes on from: the newest few, and the best
-//!     assignments/                 who owned which chunks in the last super-epoch, where there are partitions
-//!     classes.txt                  what classes are called, if somebody said so
-//!     report.html                  what a person looks at
-//!     summary.json                 what came of it; there when it has ended
+//!     checkpoints/                 the newest few checkpoints, and the best
+//!     assignments/                 the chunks of each partition in the last super-epoch; only with several partitions
+//!     classes.txt                  names of classes; only if the user gave them
+//!     report.html                  the report
+//!     summary.json                 the result
 //! ```
 
 use std::{
@@ -24,43 +24,43 @@ use crate::{Error, Result};
 
 /// The file of the configuration.
 pub const CONFIG: &str = "config.toml";
-/// The file of what came of the run.
+/// The file of the result.
 pub const SUMMARY: &str = "summary.json";
-/// The file that a person looks at.
+/// The file of the report.
 pub const REPORT: &str = "report.html";
-/// The file of what classes are called.
+/// The file of the names of classes.
 pub const CLASSES: &str = "classes.txt";
-/// The folder of assignments of chunks to partitions: files as in a store's.
+/// The folder of the assignments of chunks to partitions. It has the same files as that of a store.
 pub const ASSIGNMENTS: &str = "assignments";
 /// The folder of checkpoints.
 pub const CHECKPOINTS: &str = "checkpoints";
 
-/// The folder of a run that this process works on, and no other does.
+/// The folder of a run, locked for this process.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    /// Locked while this lives; the kernel unlocks it when the process dies, however it does.
+    /// Holds the lock. The kernel releases it when the process ends, for whatever reason.
     _lock: Option<File>,
 }
 
 impl RunFolder {
-    /// Makes the folder of a new run, which must not be there, or be empty, and writes the configuration into it. What a run
-    /// left that was killed before that is replaced.
+    /// Creates the folder of a new run and writes the configuration into it. The folder may exist if it is empty, or has only
+    /// the temporary file of a run that was killed right here.
     ///
     /// # Errors
-    /// If there is something already, or the folder can't be made.
+    /// If the folder has other files, or cannot be created.
     pub fn create(path: &Path, config: &TrainConfig) -> Result<Self> {
         fs::create_dir_all(path).map_err(EngineError::io("create", path))?;
         let left_over = durable::temporary_name(Path::new(CONFIG));
         for entry in fs::read_dir(path).map_err(EngineError::io("read", path))? {
-            // Of a run that was killed before it had begun.
+            // Left by a run that was killed before it began.
             if entry.map_err(EngineError::io("read", path))?.file_name() == left_over.as_os_str() {
                 continue;
             }
             let what = if path.join(CONFIG).exists() {
-                "there is a run in it already: go on with it (--resume), or give the new one another folder (--out)"
+                "it already contains a run: continue it with --resume, or choose another folder with --out"
             } else {
-                "it is not empty, and no run: give the run a folder of its own (--out)"
+                "it is not empty and contains no run: choose another folder with --out"
             };
             return Err(Error::run_file(path, what));
         }
@@ -72,13 +72,13 @@ impl RunFolder {
         Ok(run)
     }
 
-    /// Opens the folder of an earlier run, to go on with it.
+    /// Opens the folder of an earlier run, to resume it.
     ///
     /// # Errors
-    /// If there is no run, or another process works on it.
+    /// If it contains no run, or another process is working on it.
     pub fn resume(path: &Path) -> Result<Self> {
         if !path.join(CONFIG).exists() {
-            let what = format!("there is no run in it (no {CONFIG}): start one without --resume");
+            let what = format!("it contains no run (no {CONFIG}): start one without --resume");
             return Err(Error::run_file(path, what));
         }
         Ok(Self {
@@ -87,44 +87,44 @@ impl RunFolder {
         })
     }
 
-    /// The first folder for a run on `store` that is not there: of `web.grappa`, `web.run`, then `web.run.2` and so on; in
-    /// the working folder.
+    /// The default folder of a new run on `store`: the first that does not exist of `web.run`, `web.run.2`, and so on for the
+    /// store `web.grappa`, in the working folder.
     pub fn unused(store: &Path) -> PathBuf {
         let name = |number| numbered(store, number);
         (1..).map(name).find(|path| !path.exists()).expect("numbers don't end")
     }
 
-    /// The last folder that [`RunFolder::unused`] named for `store` and that is there: which one to go on with.
+    /// The last existing folder of those that [`RunFolder::unused`] names for `store`: the run to resume by default.
     pub fn last(store: &Path) -> Option<PathBuf> {
         let name = |number| numbered(store, number);
         (1..).map(name).take_while(|path| path.exists()).last()
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the run was started with, or last resumed with.
+    /// The configuration that the run was started with, or last resumed with.
     ///
     /// # Errors
-    /// If the file can't be read, or is no configuration.
+    /// If the file cannot be read, or is not a configuration.
     pub fn config(&self) -> Result<TrainConfig> {
         TrainConfig::read(&self.path.join(CONFIG))
     }
 
-    /// Replaces the configuration: a run that goes on may have another end.
+    /// Replaces the configuration. A resumed run may have another number of epochs, for example.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// If it cannot be written.
     pub fn write_config(&self, config: &TrainConfig) -> Result<()> {
         self.write(CONFIG, config.to_toml().as_bytes())
     }
 
-    /// Keeps what classes are called.
+    /// Writes the names of the classes.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// If it cannot be written.
     pub fn write_class_names(&self, names: &[String]) -> Result<()> {
         self.write(CLASSES, class_names::text(names).as_bytes())
     }
@@ -132,33 +132,33 @@ impl RunFolder {
     /// The run's checkpoints, of which the newest `keep` are kept.
     ///
     /// # Errors
-    /// If their folder can't be made, read or written to.
+    /// If their folder cannot be created, read or written to.
     pub fn checkpoints(&self, keep: usize) -> Result<Checkpoints> {
         Checkpoints::open(&self.path.join(CHECKPOINTS), keep)
     }
 
-    /// The run's journal, from where `epoch` epochs and `step` steps are finished.
+    /// The run's journal, continued after `epoch` epochs and `step` steps.
     ///
     /// # Errors
-    /// If files can't be read or written to, or hold what is no record.
+    /// If files cannot be read or written to, or a line is not a record.
     pub fn journal(&self, epoch: u64, step: u64) -> Result<Journal> {
         Journal::open(&self.path, epoch, step)
     }
 
-    /// Writes or replaces what came of the run.
+    /// Writes or replaces the result.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// If it cannot be written.
     pub fn write_summary(&self, summary: &Summary) -> Result<()> {
         let mut json = serde_json::to_string_pretty(summary).expect("a summary is representable");
         json.push('\n');
         self.write(SUMMARY, json.as_bytes())
     }
 
-    /// Writes or replaces the report, a page of HTML.
+    /// Writes or replaces the report, an HTML page.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// If it cannot be written.
     pub fn write_report(&self, html: &str) -> Result<()> {
         self.write(REPORT, html.as_bytes())
     }
@@ -169,10 +169,10 @@ impl RunFolder {
     }
 }
 
-/// What the classes of the run in `folder` are called; nothing if nobody said so.
+/// The names of the classes of the run in `folder`; empty if the user gave none.
 ///
 /// # Errors
-/// If the file can't be read, or has more or fewer names than there are classes.
+/// If the file cannot be read, or has another number of names.
 pub fn class_names_of(folder: &Path, classes: u64) -> Result<Vec<String>> {
     let path = folder.join(CLASSES);
     match path.exists() {
@@ -191,13 +191,13 @@ fn numbered(store: &Path, number: u64) -> PathBuf {
     }
 }
 
-/// Locks a folder for this process. None where the file system knows no locks.
+/// Locks a folder for this process. None if the file system has no locks.
 fn lock(path: &Path) -> Result<Option<File>> {
     let folder = File::open(path).map_err(EngineError::io("open", path))?;
     match folder.try_lock() {
         Ok(()) => Ok(Some(folder)),
         Err(TryLockError::WouldBlock) => {
-            let what = "another process works on this run: wait for it, or give a new run another folder (--out)";
+            let what = "another process is working on this run: wait for it, or choose another folder with --out";
             Err(Error::run_file(path, what))
         }
         Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => Ok(None),
@@ -225,11 +225,11 @@ mod tests {
         drop(run);
         let text = error(RunFolder::create(&path, &config));
         assert!(
-            text.contains("there is a run in it already") && text.contains("--resume"),
+            text.contains("it already contains a run") && text.contains("--resume"),
             "{text}"
         );
         let text = error(RunFolder::create(&folder.path().join("a"), &config));
-        assert!(text.contains("not empty, and no run"), "{text}");
+        assert!(text.contains("not empty and contains no run"), "{text}");
         // An empty one will do.
         let empty = folder.path().join("empty");
         fs::create_dir(&empty).unwrap();
@@ -245,7 +245,7 @@ mod tests {
         let folder = tempdir().unwrap();
         let text = error(RunFolder::resume(&folder.path().join("nowhere")));
         assert!(
-            text.contains("there is no run in it") && text.contains("without --resume"),
+            text.contains("it contains no run") && text.contains("without --resume"),
             "{text}"
         );
     }
@@ -255,7 +255,7 @@ mod tests {
         let folder = tempdir().unwrap();
         let run = RunFolder::create(folder.path(), &TrainConfig::default()).unwrap();
         let text = error(RunFolder::resume(folder.path()));
-        assert!(text.contains("another process works on this run"), "{text}");
+        assert!(text.contains("another process is working on this run"), "{text}");
         drop(run);
         RunFolder::resume(folder.path()).unwrap();
     }

@@ -1,7 +1,7 @@
-//! The learning rate from step to step.
+//! The learning rate of each step.
 //!
-//! It is a function of how many epochs are done, with fractions, so that it does not depend on how many steps an epoch has,
-//! which changes with partitions and hosts. `plateau` alone has a memory: what evaluations said.
+//! It is a function of the number of finished epochs, with fractions. So it does not depend on the number of steps of an epoch,
+//! which changes with the number of partitions. Only the schedule `plateau` has state: the scores of evaluations.
 
 use std::f64::consts::PI;
 
@@ -12,10 +12,10 @@ use super::{
     early_stopping::EarlyStopping,
 };
 
-/// What the schedule `plateau` remembers; the others need nothing.
+/// The state of the schedule `plateau`. The other schedules have none.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LearningRate {
-    /// By what evaluations have multiplied the learning rate.
+    /// Product of all reductions so far.
     factor: f64,
     watch: EarlyStopping,
 }
@@ -30,17 +30,17 @@ impl Default for LearningRate {
 }
 
 impl LearningRate {
-    /// The learning rate of a step: the one with index `step` of the `steps` of the epoch with index `epoch`.
+    /// The learning rate of the step with index `step` of `steps`, in the epoch with index `epoch`.
     ///
-    /// Schedules go by where the step begins, so that the first one has all of `lr`; the warmup by where it ends, so that
-    /// the first one has some.
+    /// Schedules use the time at which the step begins, so the first step has the full `lr`. The warmup uses the time at which it
+    /// ends, so the first step is not wasted with a rate of 0.
     pub fn at(&self, config: &TrainConfig, epoch: u64, step: u64, steps: u64) -> f64 {
         let begin = epoch as f64 + step as f64 / steps as f64;
         let end = epoch as f64 + (step + 1) as f64 / steps as f64;
         let decayed = match config.lr_schedule {
             LrSchedule::Constant => config.lr,
             LrSchedule::Cosine => {
-                // What is after the warmup.
+                // The cosine starts after the warmup.
                 let length = (config.epochs as f64 - config.warmup).max(f64::MIN_POSITIVE);
                 let done = ((begin - config.warmup) / length).clamp(0.0, 1.0);
                 config.lr_min + (config.lr - config.lr_min) * (1.0 + (PI * done).cos()) / 2.0
@@ -52,8 +52,8 @@ impl LearningRate {
         decayed.max(config.lr_min) * warm
     }
 
-    /// Takes the validation score of an evaluation, of which more is better. After `lr-patience` without a better one,
-    /// `plateau` lowers the learning rate, and waits as long again.
+    /// Takes the validation score of an evaluation (higher is better). After more than `lr-patience` evaluations without a
+    /// better one, `plateau` reduces the learning rate and starts to count again.
     pub fn observe(&mut self, config: &TrainConfig, score: f64) {
         if config.lr_schedule == LrSchedule::Plateau {
             self.watch.observe(score);

@@ -26,9 +26,13 @@ pub mod journal;
 pub mod learning_rate;
 pub mod model;
 mod names;
+mod percent;
 pub mod report;
 pub mod scores;
 mod serde_text;
 pub mod summary;
 
-pub use error::{Error, Result};
+pub use self::{
+    error::{Error, Result},
+    percent::percent,
+};

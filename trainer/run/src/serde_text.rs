@@ -1,7 +1,7 @@
-//! Values that are written as text, or as the number that the text is.
+//! serde for values with `Display` and `FromStr`, as `#[serde(with = "serde_text")]`.
 //!
-//! For `#[serde(with = "serde_text")]`: whatever has `Display` and `FromStr` is read from a text, a number (`threads = 8`), or a
-//! list of numbers (`fanouts = [15, 10]`, which is `15,10`), and is written as a number where that reads back to the same.
+//! A value is read from a string, a number (`threads = 8`), or a list of these (`fanouts = [15, 10]`, the same as `"15,10"`). It
+//! is written as a number if that reads back to the same text, and as a string otherwise.
 
 use std::{fmt, marker::PhantomData, str::FromStr};
 
@@ -10,7 +10,7 @@ use serde::{
     de::{Error, SeqAccess, Visitor},
 };
 
-/// Writes the value's text, or the number that it is.
+/// Writes a value as a number if its text is one, else as a string.
 pub(crate) fn serialize<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     let text = value.to_string();
     match text.parse::<i64>() {
@@ -19,7 +19,7 @@ pub(crate) fn serialize<T: fmt::Display, S: Serializer>(value: &T, serializer: S
     }
 }
 
-/// Reads a text, a number, or a list of either.
+/// Reads a string, a number, or a list of either.
 pub(crate) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: FromStr,

@@ -1,32 +1,32 @@
-//! What came of a run, in one object.
+//! The result of a run, as one JSON object.
 
 use serde::Serialize;
 
 use super::{checkpoint::Best, config::TrainConfig, journal::EpochRecord};
 
-/// What came of a run: `summary.json`, and what the program prints. The fields' names are the keys. Accuracies are parts of
-/// 1, of the epoch with the best validation score; of the last one if there is nothing to validate on.
+/// The result of a run: `summary.json`, and the output of the program. The names of the fields are the keys. Accuracies are
+/// fractions of 1, at the epoch with the best validation score, or at the last epoch if there are no validation nodes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// Of the nodes to test on; null if there are none, or no evaluation.
+    /// Accuracy on the test nodes; null without test nodes or without evaluation.
     pub test_accuracy: Option<f64>,
-    /// Of the nodes to validate on.
+    /// Accuracy on the validation nodes.
     pub val_accuracy: Option<f64>,
     /// The epoch with the best validation score, counted from 1; null without evaluation.
     pub best_epoch: Option<u64>,
-    /// Epochs that were trained.
+    /// Finished epochs.
     pub epochs: u64,
-    /// Wall time of everything, over all processes that worked on the run.
+    /// Wall time of the run in seconds, over all processes that worked on it.
     pub seconds_total: f64,
-    /// The mean over epochs, without evaluation; null without epochs.
+    /// Mean wall time of an epoch in seconds, without evaluation; null without epochs.
     pub seconds_per_epoch: Option<f64>,
-    /// The mean over all epochs' time, without evaluation; null without epochs.
+    /// Mean over the time of all epochs, without evaluation; null without epochs.
     pub sampled_edges_per_second: Option<f64>,
-    /// The mean over steps of what all partitions sent; null without steps.
+    /// Mean bytes that all partitions together sent in a step; null without steps.
     pub bytes_sent_per_step: Option<f64>,
     /// Bytes read from files.
     pub bytes_read: u64,
-    /// The most memory that a process of the run has had; null where the kernel does not tell.
+    /// Peak memory of a process of the run; null if the kernel does not report it.
     pub peak_rss_bytes: Option<u64>,
     /// The generation of the last assignment of chunks to partitions.
     pub generation: u64,
@@ -35,7 +35,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// What came of a run of these epochs, of which `best` is the best. `seconds_total` is the wall time of everything.
+    /// The result of a run with these epochs. `best` is its best evaluation, `seconds_total` its wall time.
     pub fn new(records: &[EpochRecord], best: Option<&Best>, config: &TrainConfig, seconds_total: f64) -> Self {
         let at_best = best.and_then(|best| records.iter().find(|record| record.epoch == best.epoch));
         let last = records.last();

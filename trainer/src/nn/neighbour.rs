@@ -1,25 +1,43 @@
-//! History that follows the parameters: one in-neighbour of each halo node stands for what has changed since.
+//! Historical embeddings that follow the parameters.
 //!
-//! What is known of a halo node u is the aggregate A(u) that a layer had in the last exact inference, of its in-neighbours'
-//! states h. Since then parameters changed; and as a number, A(u) has no gradient, so that lower layers would not learn what
-//! they do to u. So one in-neighbour w of u is drawn, and u is given
+//! # Problem
+//! A partition does not see the in-neighbours of a halo node u. Instead of their aggregate, it uses A(u): the aggregate at this
+//! layer in the last exact inference. A(u) is stale, because the parameters have changed since. And it is a constant, so no
+//! gradient flows through it, and lower layers do not learn their effect on u.
+//!
+//! # Idea: a control variate
+//! Exact inference also samples one in-neighbour w of u. Let h(w) be the contribution of w at the parameters of that inference,
+//! and h'(w) its contribution at the current parameters. Halo node u then gets
 //!
 //! ```text
-//! A(u) - h(w) of that inference + h(w) of now
+//! A(u) - h(w) + h'(w)
 //! ```
 //!
-//! which is the aggregate itself where nothing has changed, and whose expectation over w has the gradient of the mean, and
-//! changes as the mean does. (Where layers add up, GCN and GIN, h(w) counts as often as u has in-neighbours, each time with its
-//! factor.) That is a control variate, as Chen, Zhu and Song have it for sampled neighbours ("Stochastic
-//! Training of Graph Convolutional Networks with Variance Reduction", 2018); here the neighbour is drawn once for each exact
-//! inference, and all that it takes to compute its state moves with history: its features with their aggregate, and, for
-//! layers further up, what is known of its own in-neighbours, of which one stands for the others in turn. No partition asks
-//! another for anything.
+//! If the parameters have not changed, this is A(u). Otherwise its expectation over w is A(u) plus the mean change of all
+//! in-neighbours, and it has the gradient of the mean. Chen, Zhu and Song use such a control variate for sampled neighbours
+//! ("Stochastic Training of Graph Convolutional Networks with Variance Reduction", 2018). Here w is sampled once per exact
+//! inference. Layers that add up, GCN and GIN, count h(w) once for each in-neighbour of u, with GCN's factors.
+//!
+//! # Inputs
+//! Computing h'(w) at layer l takes the state of w at layer l - 1, hence the aggregates of w at the layers below. Those are
+//! estimated in the same way, by an in-neighbour of w, and so on down to the features. So the files of [`HistoricalFiles`] have
+//! for each node the chain u, w, w's neighbour, ...: features, their aggregates and in-degrees, and the differences A - h. No
+//! partition asks another for anything during a step.
+//!
+//! ```text
+//! states[i] = layer 0 of chain[i]                          from its features and their aggregate, for i = 1 .. l
+//! for layer k in 1 .. l:
+//!     aggregate[i] = share(states[i + 1]) + difference[k][i]
+//!     states[i] = layer k of (states[i], aggregate[i])     the chain gets shorter by one
+//! h'(w) = share(states[1])
+//! ```
 //!
 //! # Dropout
-//! A partition that saw u's in-neighbours would draw m of them and drop parts of their states, so that their mean would have
-//! 1/m of the variance that one dropped state has. Known aggregates have none, and models that lean on them overfit. So they
-//! get it: the aggregate, plus (the aggregate with dropout, less itself) / sqrt(m).
+//! A partition that sees u's in-neighbours samples m of them and drops values of their states. The variance of their mean is 1/m
+//! of the variance of one dropped state. A known aggregate has no such noise, and deep models overfit to that. So it gets noise of
+//! the same size: the aggregate, plus (the aggregate with dropout - the aggregate) / sqrt(m).
+//!
+//! [`HistoricalFiles`]: crate::train::historical::HistoricalFiles
 
 use grappa_formats::random;
 use tch::Tensor;
@@ -29,26 +47,26 @@ use super::{
     linear::{Dropout, Epilogue, apply},
 };
 
-/// Apart from layers' keys.
+/// Keeps the keys of this dropout apart from those of the layers.
 const DROPOUT_KEY: u64 = 1 << 32;
 
-/// What it takes to compute what one in-neighbour of each of some nodes stands for at a layer.
+/// Inputs for recomputing the contribution of one sampled in-neighbour per node (control variate).
 #[derive(Debug)]
 pub struct Neighbour {
     /// In-degrees of the nodes, f32 of `[rows]`.
     pub degrees: Tensor,
-    /// Features, their aggregates and the in-degree, side by side, f32 of `[rows, 2 inputs + 1]`: of the neighbour, of its own
-    /// neighbour, and so on; one for each layer below.
+    /// Features, their aggregates and the in-degree, side by side, f32 of `[rows, 2 inputs + 1]`: of the neighbour, of its
+    /// neighbour, and so on. One tensor per layer below.
     pub inputs: Vec<Tensor>,
-    /// For layers 1, 2, .. below this one: how much more the aggregate is than what the neighbour stands for, f32 of `[rows,
-    /// width]`: of the neighbour, of its own neighbour, and so on; for each layer one fewer.
+    /// For layers 1, 2, ... below this one: the differences between the aggregate and the neighbour's contribution, f32 of `[rows,
+    /// width]`, of the neighbour, of its neighbour, and so on. Each layer has one tensor fewer than the layer below.
     pub differences: Vec<Vec<Tensor>>,
-    /// How far each row's aggregate may be dropped: 1 / sqrt(neighbours that would be drawn), f32 of `[rows, 1]`.
+    /// Scale of the dropout noise of each row, 1 / sqrt(neighbours that would be sampled), f32 of `[rows, 1]`. None: no dropout.
     pub spread: Option<Tensor>,
 }
 
 impl Neighbour {
-    /// All that it holds.
+    /// All its tensors.
     pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         std::iter::once(&self.degrees)
             .chain(&self.inputs)
@@ -58,17 +76,17 @@ impl Neighbour {
 }
 
 impl Model {
-    /// Whether the history of halo nodes can follow the parameters: layers take means or sums, the first one of features.
+    /// Whether historical embeddings can follow the parameters of this model: all its layers take means or sums.
     pub fn has_neighbours(&self) -> bool {
         let follows = |layer| matches!(self.aggregate(layer), Aggregate::Mean | Aggregate::Sum | Aggregate::Gcn);
         (0..self.options().layers).all(follows)
     }
 
-    /// What one neighbour of each of some nodes stands for at a layer above the first: of the nodes' aggregates, `[rows, hidden]`,
-    /// an estimate by the state of that neighbour alone. Without dropout.
+    /// The contributions of the neighbours at a layer above the first, `[rows, hidden]`: the nodes' aggregates, estimated from the
+    /// current state of one neighbour each. Without dropout. The [module](self) has the algorithm.
     ///
     /// # Panics
-    /// If there is not what that takes.
+    /// If `neighbour` has too few inputs for the layer.
     pub fn neighbour_share(&self, layer: usize, neighbour: &Neighbour) -> Tensor {
         let kind = self.kind();
         let width = self.options().inputs as i64;
@@ -81,7 +99,7 @@ impl Model {
             let (own, aggregates) = (rows.narrow(1, 0, width), rows.narrow(1, width, width));
             self.step(0, &own, &aggregates, Some(degrees), None)
         };
-        // Of the neighbour, of its own neighbour, and so on.
+        // Of the neighbour, of its neighbour, and so on.
         let mut states: Vec<Tensor> = inputs.iter().zip(&degrees[1..]).map(first).collect();
         for below in 1..layer {
             let share = |at: usize| self.share(below, &states[at], &degrees[at], &degrees[at + 1]);
@@ -94,7 +112,7 @@ impl Model {
         self.share(layer, &states[0], &degrees[0], &degrees[1])
     }
 
-    /// What a neighbour's state comes to in the aggregate of a node, if all in-neighbours are like it.
+    /// The aggregate of a node if all its in-neighbours had the given states.
     fn share(&self, layer: usize, states: &Tensor, of_node: &Tensor, of_neighbour: &Tensor) -> Tensor {
         let factors = match self.aggregate(layer) {
             Aggregate::Mean => return states.shallow_clone(),
@@ -105,7 +123,7 @@ impl Model {
         states * factors.unsqueeze(1).to_kind(states.kind())
     }
 
-    /// History of a layer with what has changed since, if it has neighbours that tell.
+    /// Historical embeddings of a layer at the current parameters, if they have neighbours that tell the change.
     pub(super) fn follow(
         &self,
         layer: usize,

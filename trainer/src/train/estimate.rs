@@ -1,4 +1,4 @@
-//! How large minibatches will be, before the first is made.
+//! An estimate of the size of minibatches, before the first one is sampled.
 
 use grappa_io::{
     machine::free_memory_bytes,
@@ -13,28 +13,28 @@ use grappa_storage::Store;
 
 use crate::{Error, Result};
 
-/// Minibatches with fewer edges are computed soon enough, however many layers they pass.
+/// Minibatches with fewer edges are fast enough for no warning.
 const EDGES_NOTED: f64 = 1e6;
-/// A minibatch that has every edge of the graph more often than this repeats itself.
+/// A warning is due if a minibatch has more than this many times the edges of the graph: it expands the same nodes again and again.
 const REPEATS_NOTED: f64 = 4.0;
-/// Estimates are of graphs without structure; a minibatch may be so much smaller.
+/// The estimate is for random graphs. In real graphs, a minibatch may be smaller by this factor.
 const DOUBT: f64 = 2.0;
 
-/// A minibatch of a graph whose edges are drawn at random.
+/// The expected size of a minibatch, in a graph with random edges.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Expected {
     /// Nodes whose features are read.
     nodes: f64,
     /// Edges of all hops.
     edges: f64,
-    /// What the layers keep for the backward pass, at least, in bytes.
+    /// Lower bound of the activations that layers keep for the backward pass, in bytes.
     bytes: f64,
 }
 
-/// Refuses minibatches that this machine has no memory for, and returns what is to be said about those that take long.
+/// Refuses minibatches that do not fit into this machine's memory. Returns a warning for those that take long.
 ///
 /// # Errors
-/// [`Error::Options`], which says how much memory a minibatch takes.
+/// [`Error::Options`] with the memory that a minibatch takes.
 pub(super) fn check(
     store: &Store,
     config: &TrainConfig,
@@ -45,7 +45,7 @@ pub(super) fn check(
     let (nodes, edges) = (store.manifest().nodes as f64, store.manifest().edges as f64);
     let expected = expect(nodes, edges, config, model, train_nodes, knows_first_hop);
     let size = format!(
-        "a minibatch passes {} layer(s), and has about {} of {} nodes, {} edges and {} of values between layers",
+        "a minibatch passes {} layer(s) and has about {} of {} nodes, {} edges and {} of activations",
         config.layers,
         count(expected.nodes as u64),
         count(nodes as u64),
@@ -54,7 +54,7 @@ pub(super) fn check(
     );
     match free_memory_bytes() {
         Some(free) if expected.bytes / DOUBT > free as f64 => Err(Error::Options(format!(
-            "{size}, and {} are free: use fewer --layers, --hidden values or --heads, smaller --fanouts, or a smaller --batch",
+            "{size}, and {} are free: use fewer --layers, a smaller --hidden, fewer --heads, smaller --fanouts, or a smaller --batch",
             ByteSize(free)
         ))),
         _ if !config.full_graph && expected.edges > EDGES_NOTED && expected.edges > REPEATS_NOTED * edges => Ok(Some(
@@ -72,7 +72,7 @@ fn expect(
     train_nodes: u64,
     knows_first_hop: bool,
 ) -> Expected {
-    // What a partition owns: its base, and as much again under schedules with a variable part.
+    // A partition owns its base, and as much again under schedules with a variable part.
     let bases = match config.schedule {
         Schedule::Shuffle => 1.0,
         Schedule::Sweep | Schedule::Fixed => 2.0,
@@ -93,7 +93,7 @@ fn expect(
         let layer = config.layers - 1 - hop;
         let inputs = if layer == 0 { model.inputs } else { model.hidden } as f64;
         let outputs = if hop == 0 { model.outputs } else { model.hidden } as f64;
-        // Each destination's aggregate and its result.
+        // The aggregate and the output of each destination.
         expected.bytes += 4.0 * reached * (inputs + outputs);
         if layer == 0 && knows_first_hop {
             break;
@@ -101,12 +101,12 @@ fn expect(
         let drawn = reached * fanouts.at(hop).map_or(degree, |fanout| degree.min(f64::from(fanout)));
         expected.edges += drawn;
         if attends {
-            // Of each edge, a logit and a weight for each head; in the last layer, each head has all outputs.
+            // A logit and an attention weight per edge and head. In the last layer, each head has all outputs.
             expected.bytes += 8.0 * drawn * model.heads as f64;
             let heads = if hop == 0 { model.heads } else { 1 } as f64;
             expected.bytes += 4.0 * reached * heads * outputs;
         }
-        // Of so many nodes, those that so many draws hit.
+        // The expected number of distinct nodes among `drawn` uniform draws.
         let hit = nodes * -(-drawn / nodes.max(1.0)).exp_m1();
         reached = nodes.min(reached + hit);
     }

@@ -1,4 +1,4 @@
-//! Rows of a feed as tensors.
+//! Feature rows of a feed as tensors.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::{
     shim::{Values, view_memory},
 };
 
-/// The features of a batch's nodes, `[nodes, dim]`, on a device, and then their aggregates if there are any. In memory
-/// nothing is copied: the batch is kept until the tensors are gone.
+/// The features of a batch's nodes, `[nodes, dim]`, on a device, then their aggregates if there are any. On a processor nothing is
+/// copied: the tensors are views of the batch and keep it alive.
 ///
 /// # Panics
 /// If the batch has no features.

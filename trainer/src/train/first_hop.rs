@@ -1,8 +1,8 @@
-//! Whether the first layer's aggregates are sampled or known.
+//! The choice between a sampled and a pre-aggregated first hop.
 //!
-//! The first layer aggregates features, which no gradient changes: for the mean of SAGE and the sums of GCN and GIN it can be
-//! done once, for every node, over its whole neighbourhood ([`grappa_engine::derive::preaggregate`]). Then a minibatch has a
-//! hop less, the widest, and the first layer of a halo node is exact, though its partition does not see its neighbours.
+//! The first layer aggregates features, which training does not change. So the mean of SAGE and the sums of GCN and GIN can be
+//! computed once, for every node, over its whole neighbourhood ([`grappa_engine::derive::preaggregate`]). A minibatch then has one
+//! hop less, the widest one. And the first layer of a halo node is exact, although its partition does not see its neighbours.
 
 use grappa_engine::{
     aggregate::Budget,
@@ -18,16 +18,17 @@ use grappa_storage::{Store, aggregates::Aggregates, no_features};
 
 use crate::{Error, Result};
 
-/// Of the free disk, what pre-aggregated features that nobody asked for may take: one part of so many.
+/// Pre-aggregated features that the user did not ask for may take 1/DISK_SHARE of the free disk space.
 const DISK_SHARE: u64 = 2;
 
-/// The pre-aggregated features that the first layer of a model takes, which are made if the store has none; none if its
-/// aggregates are sampled.
+/// Chooses the first hop. Returns the kind of pre-aggregated features that the first layer takes, or none if it is sampled. Makes
+/// the pre-aggregated features if the store does not have them.
 ///
-/// `warn` is told why they are not there where that is a pity.
+/// Calls `warn` if the first hop is sampled only for lack of disk space or because of an error.
 ///
 /// # Errors
-/// If the store has no features; or if aggregates were asked for, and the model or the store has none, or they can't be made.
+/// If the store has no features. Also if pre-aggregated features were requested, and the model cannot use them or they cannot be
+/// made.
 pub fn choose(
     store: &Store,
     config: &TrainConfig,
@@ -46,7 +47,7 @@ pub fn choose(
         Ok(kind) => kind,
         Err(reason) if is_wanted => {
             return Err(Error::Options(format!(
-                "the first hop can't be pre-aggregated: {reason}; use --first-hop sampled or auto"
+                "the first hop cannot be pre-aggregated: {reason}; use --first-hop sampled or auto"
             )));
         }
         Err(_) => return Ok(None),
@@ -68,27 +69,27 @@ pub fn choose(
     progress.stage("pre-aggregating features", None);
     match make(store, kind, config, progress) {
         Ok(()) => Ok(Some(kind)),
-        // Another process was faster.
+        // Another process has made them meanwhile.
         Err(_) if matches!(Aggregates::open(store, kind), Ok(Some(_))) => Ok(Some(kind)),
         Err(error) if error.is_stopped() => Err(error),
-        // Training would read the same files.
+        // Training would read the same damaged files.
         Err(Error::Engine(error)) if error.is_damage() => Err(error.into()),
         Err(error) if is_wanted => Err(Error::Options(format!(
-            "the first hop can't be pre-aggregated: {error}; make room in the store, or use --first-hop sampled or auto"
+            "the first hop cannot be pre-aggregated: {error}; free disk space in the store, or use --first-hop sampled or auto"
         ))),
         Err(error) => {
             warn(&format!(
-                "the first hop is sampled, since it can't be pre-aggregated: {error}"
+                "the first hop is sampled, because it cannot be pre-aggregated: {error}"
             ));
             Ok(None)
         }
     }
 }
 
-/// The aggregates that the first layer of a model takes, if the store has them.
+/// The pre-aggregated features for the first layer of a model, if the store has them.
 ///
 /// # Errors
-/// If their files can't be read.
+/// If their files cannot be read.
 pub fn known(store: &Store, model: LayerKind) -> Result<Option<Aggregates>> {
     match possible(store, model) {
         Ok(kind) => Ok(Aggregates::open(store, kind)?),
@@ -96,7 +97,7 @@ pub fn known(store: &Store, model: LayerKind) -> Result<Option<Aggregates>> {
     }
 }
 
-/// The kind of aggregates that the first layer of a model takes, or why it takes none from this store.
+/// The kind of pre-aggregated features for the first layer of a model, or the reason why it cannot take any from this store.
 fn possible(store: &Store, model: LayerKind) -> std::result::Result<AggregateKind, String> {
     let kind = match model {
         LayerKind::Sage => AggregateKind::Mean,
@@ -104,7 +105,7 @@ fn possible(store: &Store, model: LayerKind) -> std::result::Result<AggregateKin
         LayerKind::Gin => AggregateKind::Sum,
         other => {
             return Err(format!(
-                "{other} has no first layer that aggregates features as they are by mean or sum"
+                "the first layer of {other} does not aggregate features by mean or sum"
             ));
         }
     };

@@ -1,19 +1,21 @@
-//! What an exact inference leaves for the halo nodes of the steps to come.
+//! The historical embeddings of halo nodes: files that exact inference leaves for the following steps.
 //!
-//! Of each node and each layer between the first and the last, the aggregate of its in-neighbours' states. With neighbours
-//! ([`Neighbour`]), that less what one in-neighbour stands for, which is drawn anew for each inference, and all that it takes to
-//! compute the same with other parameters: with L layers
+//! For each node and each layer between the first and the last, exact inference saves the aggregate of its in-neighbours' states.
+//! The first layer's aggregates are pre-aggregated or sampled, and the last layer's are those of seeds, which are not halo nodes.
+//!
+//! With [`Keep::Neighbours`] it also samples one in-neighbour per node. It saves the difference between the aggregate and the
+//! contribution of this neighbour, and the inputs for recomputing the contribution ([`Neighbour`]). With L layers the files are
 //!
 //! ```text
-//! inputs       features, aggregates, degree of the neighbour, of its own, ..    L - 2 times
-//! layer 1      difference of the node, of its neighbour, of that one's, ..      L - 2 times
-//! layer 2      the same                                                         L - 3 times
+//! inputs       features, aggregates, degree: of the neighbour, of its neighbour, ...    L - 2 files
+//! layer 1      difference: of the node, of its neighbour, of that one's neighbour, ...  L - 2 files
+//! layer 2      the same                                                                 L - 3 files
 //! ..
-//! layer L - 2  difference of the node
+//! layer L - 2  difference of the node                                                   1 file
 //! ```
 //!
-//! in files of a row of bf16 for each node, that are gone when they are closed. A difference is to what kept inputs give, so
-//! rounding those costs nothing, and rounding differences a two hundred and fiftieth of them.
+//! Each file has one row of bf16 per node and no name, so it is gone when it is closed. Differences are taken to the contribution
+//! of the *rounded* inputs, so the rounding of inputs costs nothing; that of a difference is at most 1/256 of it.
 
 use grappa_engine::aggregate::{NodeRows, ScratchRows};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
@@ -28,37 +30,38 @@ use crate::{
     runtime::send,
 };
 
-/// With which numbers.
+/// The type of the saved values.
 pub(super) const KEPT_AS: FeatureDtype = FeatureDtype::Bf16;
 
-/// What is to be kept of an exact inference.
+/// What an exact inference saves for the following steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// Nothing.
     Nothing,
     /// The aggregates of the layers between the first and the last.
     Aggregates,
-    /// What they are beyond what one in-neighbour stands for, and that neighbour.
+    /// The differences to the contribution of one in-neighbour per node, and the inputs of this neighbour.
     Neighbours {
-        /// Which neighbours.
+        /// Seed of the sampled neighbours.
         seed: u64,
     },
 }
 
-/// What was kept.
+/// The files of historical embeddings.
 #[derive(Debug, Default)]
 pub struct HistoricalFiles {
-    /// Of layer 1, 2, ...: aggregates or differences of each node, of its neighbour, ...
+    /// For layer 1, 2, ...: aggregates or differences of each node, of its neighbour, ...
     pub(super) layers: Vec<Vec<ScratchRows>>,
-    /// Of each node's neighbour, of that one's neighbour, ...; empty without neighbours.
+    /// Inputs of each node's neighbour, of that one's neighbour, ...; empty without neighbours.
     pub(super) inputs: Vec<ScratchRows>,
 }
 
 impl HistoricalFiles {
-    /// What is known of some nodes at a layer that is neither the first nor the last, which are these destinations of a block.
+    /// The historical embeddings of `nodes` at a layer between the first and the last. `destinations` are the places of the nodes
+    /// among the destinations of a block.
     ///
     /// # Errors
-    /// If it can't be read.
+    /// If files cannot be read.
     pub fn of(
         &self,
         layer: usize,
@@ -88,7 +91,7 @@ impl HistoricalFiles {
         all.for_each(|rows| rows.read_ahead(nodes));
     }
 
-    /// What it takes to compute what neighbours stand for at a layer, read by `read`, for nodes of these in-degrees, [`as_kept`].
+    /// The inputs of neighbours at a layer, read with `read`. `degrees` are the in-degrees of the nodes, rounded by [`as_kept`].
     pub(super) fn neighbour(
         &self,
         layer: usize,
@@ -106,7 +109,7 @@ impl HistoricalFiles {
     }
 }
 
-/// In-degrees, rounded as those of neighbours are.
+/// In-degrees, rounded like those in the files.
 pub(super) fn as_kept(degrees: &[f32]) -> Tensor {
     Tensor::from_slice(degrees).to_kind(Kind::BFloat16).to_kind(Kind::Float)
 }
@@ -123,9 +126,9 @@ fn rows_of(rows: &ScratchRows, nodes: &[NodeId]) -> Result<Tensor> {
 }
 
 impl Trainer {
-    /// What the steps to come need of the next exact inference.
+    /// What the following steps need from the next exact inference.
     pub(super) fn keep(&self) -> Keep {
-        // The first layer's aggregates are sampled or known, and the last layer's are those of seeds, which are no halo.
+        // Only layers between the first and the last have historical embeddings, and only several partitions have halo nodes.
         let has_use = self.config.partitions > 1 && self.config.layers > 2;
         match self.config.halo {
             HaloMode::History if has_use && self.aggregates.is_some() && self.model.has_neighbours() => {
@@ -138,12 +141,12 @@ impl Trainer {
         }
     }
 
-    /// Has the system begin to read what [`Trainer::historical_of`] will.
+    /// Asks the system to read ahead what [`Trainer::historical_of`] will need.
     pub(super) fn read_historical_ahead(&self, minibatch: &sample::Minibatch) {
         let Some(kept) = &self.historical else { return };
         let layers = self.model.options().layers;
         for (hop, block) in minibatch.blocks.iter().enumerate().filter(|(hop, _)| hop + 1 < layers) {
-            // Of damaged degrees, `historical_of` tells.
+            // `historical_of` reports damaged degrees.
             let Ok(halo) = self.halo_of(minibatch, block) else {
                 return;
             };
@@ -154,7 +157,7 @@ impl Trainer {
         }
     }
 
-    /// The halo nodes among the destinations of a block of which there is something to know: those with in-neighbours.
+    /// The places of the halo nodes with in-neighbours among the destinations of a block.
     fn halo_of(&self, minibatch: &sample::Minibatch, block: &sample::Block) -> Result<Vec<i64>> {
         let mut halo = Vec::new();
         for at in (0..block.destinations).filter(|&at| block.halo[at]) {
@@ -165,7 +168,7 @@ impl Trainer {
         Ok(halo)
     }
 
-    /// What is known of the halo nodes among the destinations of each block.
+    /// The historical embeddings of the halo nodes among the destinations of each block.
     pub(super) fn historical_of(
         &self,
         kept: &HistoricalFiles,

@@ -1,15 +1,16 @@
-//! Exact inference: each layer over the whole graph, one after the other, out of core.
+//! Exact inference: one layer after the other over the whole graph, out of core.
 //!
 //! ```text
-//! rows = features
+//! states = features
 //! for each layer:
-//!     aggregate the rows of all in-neighbours, tile after tile       grappa_engine::aggregate
-//!     update each tile; its rows go to a scratch file, or are logits
+//!     for each tile of nodes:
+//!         aggregate the messages of all in-neighbours                  grappa_engine::aggregate
+//!         update the states of the tile: the new ones go to a scratch file; those of the last layer are logits
 //! ```
 //!
-//! No neighbour is left out and nothing is sampled, so the result is that of the model on the whole graph, whatever the
-//! partitions, the memory and the number of threads. Memory holds a tile and a block of rows at a time; scratch files hold
-//! the rows of two layers, and what is to be kept for halo nodes ([`HistoricalFiles`]).
+//! All neighbours are used and nothing is sampled. So the result is that of the model on the whole graph, and does not depend on
+//! partitions, memory or the number of threads. Memory holds one tile and one block of rows at a time. Scratch files hold the
+//! states of two layers, and the historical embeddings of halo nodes ([`HistoricalFiles`]).
 
 use std::{borrow::Cow, ops::Range, path::Path};
 
@@ -25,30 +26,31 @@ use crate::{
     nn::{Aggregate, Model},
 };
 
-/// Nodes that are updated at a time.
+/// Nodes whose states are updated at once.
 const UPDATE_NODES: u64 = 1 << 14;
 
-/// What inference works with.
+/// The inputs of exact inference.
 pub struct Inference<'a> {
     /// The graph.
     pub store: &'a Store,
     /// Its features.
     pub features: &'a dyn NodeRows,
-    /// The first layer's aggregates, if they are known; as exact as the type that they are stored in.
+    /// Pre-aggregated features for the first layer, if the model takes them. Their type limits their precision.
     pub first_hop: Option<&'a dyn NodeRows>,
     /// Memory and threads.
     pub budget: Budget,
-    /// Where scratch files go.
+    /// Folder for scratch files.
     pub scratch: &'a Path,
-    /// Where the model is.
+    /// The device of the model.
     pub device: Device,
 }
 
 impl Inference<'_> {
-    /// Shows the logits of all nodes, `[nodes, outputs]`, range after range in the order of nodes. Returns what is to be kept.
+    /// Passes the logits of all nodes to `on_logits`, `[nodes, outputs]`, range after range in the order of nodes. Returns the
+    /// historical embeddings that `keep` asks for.
     ///
     /// # Errors
-    /// If files can't be read, scratch files not be written, memory is too small; or what `on_logits` returns.
+    /// If files cannot be read, scratch files cannot be written, or memory is too small. Also the errors of `on_logits`.
     pub fn run(
         &self,
         model: &Model,
@@ -59,14 +61,14 @@ impl Inference<'_> {
         self.run_layers(model, model.options().layers, keep, progress, on_logits)
     }
 
-    /// As [`Inference::run`], but only the first `layers` layers, and shows what the last of them makes.
+    /// As [`Inference::run`], but with the first `layers` layers only. Passes the states after the last of them to `on_rows`.
     ///
     /// # Errors
     /// As [`Inference::run`].
     ///
     /// # Panics
-    /// If the model has fewer; or if neighbours are to be kept, and the model takes none or the first layer's aggregates are not
-    /// known.
+    /// If the model has fewer layers. With [`Keep::Neighbours`], if the model does not support it
+    /// ([`Model::has_neighbours`]), or if there are no pre-aggregated features.
     pub fn run_layers(
         &self,
         model: &Model,
@@ -100,7 +102,7 @@ impl Inference<'_> {
                 degrees: &degrees,
                 progress,
             };
-            // The engine's errors are its own; ours are kept until it has returned.
+            // The callback returns errors of the engine. Ours waits here until the engine has returned.
             let mut failure = None;
             let mut take = |range: Range<u64>, aggregates: &[f32]| {
                 let mut work = || {
@@ -158,7 +160,7 @@ impl Inference<'_> {
         Ok((keep != Keep::Nothing).then_some(kept))
     }
 
-    /// What is kept before the first layer: the inputs of neighbours.
+    /// Saves the inputs of neighbours, which are known before the first layer.
     fn begin_historical(
         &self,
         model: &Model,
@@ -169,7 +171,7 @@ impl Inference<'_> {
         let mut kept = HistoricalFiles::default();
         let layers = model.options().layers;
         if let (Keep::Neighbours { .. }, 3..) = (keep, layers) {
-            assert!(model.has_neighbours(), "a model that follows neighbours");
+            assert!(model.has_neighbours(), "the model supports neighbours");
             let first_hop = self.first_hop.expect("aggregates of features");
             let rows = Beside(self.features, first_hop);
             let first = self.drawn_once(&Beside(&rows, degrees), keep, progress)?;
@@ -178,7 +180,7 @@ impl Inference<'_> {
         Ok(kept)
     }
 
-    /// Keeps the aggregates of a range of nodes at a layer.
+    /// Saves the aggregates of a range of nodes at a layer, or their differences to the contributions of neighbours.
     fn keep(
         &self,
         update: &Update<'_>,
@@ -211,8 +213,8 @@ impl Inference<'_> {
         Ok(())
     }
 
-    /// Rows of all nodes; and, if neighbours are kept, those of their neighbours, of these ones' neighbours, and so on, `times`
-    /// times.
+    /// `rows` of all nodes. With [`Keep::Neighbours`] also the rows of their neighbours, of the neighbours of these, and so on,
+    /// `times` times.
     fn drawn(&self, rows: ScratchRows, times: usize, keep: Keep, progress: &dyn Progress) -> Result<Vec<ScratchRows>> {
         let mut all = vec![rows];
         if let Keep::Neighbours { .. } = keep {
@@ -223,7 +225,7 @@ impl Inference<'_> {
         Ok(all)
     }
 
-    /// The rows of each node's neighbour.
+    /// For each node, the row of its neighbour.
     fn drawn_once(&self, rows: &dyn NodeRows, keep: Keep, progress: &dyn Progress) -> Result<ScratchRows> {
         let Keep::Neighbours { seed } = keep else {
             unreachable!("neighbours are kept")
@@ -244,7 +246,7 @@ impl Inference<'_> {
         Ok(out)
     }
 
-    /// Rows made of the rows of all nodes, a few at a time, in a scratch file.
+    /// Transforms the rows of all nodes, [`UPDATE_NODES`] at a time, into a scratch file.
     fn transformed(
         &self,
         rows: &dyn NodeRows,
@@ -267,7 +269,7 @@ impl Inference<'_> {
     }
 }
 
-/// Of rows of `state` values the first `width`.
+/// The first `width` values of each row of `state` values.
 fn firsts(rows: &[f32], state: usize, width: usize) -> Cow<'_, [f32]> {
     if state == width {
         return Cow::Borrowed(rows);
@@ -278,10 +280,10 @@ fn firsts(rows: &[f32], state: usize, width: usize) -> Cow<'_, [f32]> {
         .collect()
 }
 
-/// Takes the aggregates of a range of nodes.
+/// Receives the aggregates of a range of nodes.
 type Take<'a> = dyn FnMut(Range<u64>, &[f32]) -> grappa_io::Result<()> + 'a;
 
-/// Takes aggregates that are known, a few at a time.
+/// Passes pre-aggregated features to `take`, [`UPDATE_NODES`] at a time.
 fn known(rows: &dyn NodeRows, nodes: u64, take: &mut Take<'_>) -> grappa_io::Result<()> {
     let mut values = Vec::new();
     for first in (0..nodes).step_by(UPDATE_NODES as usize) {
@@ -293,7 +295,7 @@ fn known(rows: &dyn NodeRows, nodes: u64, take: &mut Take<'_>) -> grappa_io::Res
     Ok(())
 }
 
-/// The dense half of a layer.
+/// The update of a layer: its part after the aggregation.
 struct Update<'a> {
     inference: &'a Inference<'a>,
     model: &'a Model,
@@ -304,7 +306,7 @@ struct Update<'a> {
 }
 
 impl Update<'_> {
-    /// Updates a range of nodes, of which these are the aggregates, a few at a time.
+    /// Updates a range of nodes from their aggregates, [`UPDATE_NODES`] at a time.
     fn run(
         &self,
         nodes: Range<u64>,
@@ -344,14 +346,14 @@ impl Update<'_> {
     }
 }
 
-/// The in-degrees of all nodes, mapped.
+/// The in-degrees of all nodes, memory-mapped.
 pub struct Degrees {
     chunks: Vec<Chunk>,
     map: grappa_formats::chunks::ChunkMap,
 }
 
 impl Degrees {
-    /// Those of a store.
+    /// Maps the in-degrees of a store.
     pub fn open(store: &Store) -> Result<Self> {
         let chunks = store.present_chunks().map(|chunk| store.chunk(chunk));
         Ok(Self {
@@ -360,12 +362,12 @@ impl Degrees {
         })
     }
 
-    /// Those of successive nodes.
+    /// The in-degrees of a range of nodes.
     fn of_range(&self, nodes: Range<u64>) -> grappa_io::Result<Vec<f32>> {
         nodes.map(|node| Ok(self.of(NodeId(node))? as f32)).collect()
     }
 
-    /// That of a node.
+    /// The in-degree of a node.
     pub fn of(&self, node: NodeId) -> grappa_io::Result<u64> {
         let chunk = self.map.chunk_of(node);
         let rows = self.chunks[chunk.0 as usize].rows();
@@ -386,7 +388,7 @@ impl NodeRows for Degrees {
     }
 }
 
-/// The values of a tensor, row by row.
+/// The values of a tensor as f32, row by row.
 pub fn values(tensor: &Tensor) -> Vec<f32> {
     let flat = tensor
         .to_device(Device::Cpu)

@@ -1,4 +1,4 @@
-//! The labels of nodes, where a model wants them.
+//! The labels of nodes, as tensors for losses.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tch::Tensor;
 
 use crate::{Error, Result};
 
-/// The labels of a store, mapped.
+/// The labels of a store, memory-mapped.
 pub struct NodeLabels {
     chunks: Vec<Chunk>,
     map: ChunkMap,
@@ -22,10 +22,10 @@ pub struct NodeLabels {
 }
 
 impl NodeLabels {
-    /// Those of all nodes.
+    /// Maps the labels of all nodes.
     ///
     /// # Errors
-    /// If the store has none, or is a slice.
+    /// If the store has no labels, or is a slice.
     pub fn open(store: &Store) -> Result<Self> {
         let no = |what: &str| Err(Error::Options(format!("{}: {what}", store.path().display())));
         let Some(spec) = store.manifest().labels else {
@@ -45,12 +45,12 @@ impl NodeLabels {
         })
     }
 
-    /// What labels are.
+    /// Kind and number of the labels.
     pub fn spec(&self) -> LabelSpec {
         self.spec
     }
 
-    /// What a model learns.
+    /// The task that the labels are for.
     pub fn task(&self) -> Task {
         match self.spec.kind {
             LabelKind::Single => Task::MultiClass,
@@ -58,14 +58,14 @@ impl NodeLabels {
         }
     }
 
-    /// The class of a node, -1 for none.
+    /// The class of a node; -1 if it has no label.
     pub fn class(&self, node: NodeId) -> Result<i64> {
         let (chunk, row) = self.place(node);
         let labels = chunk.labels().expect("the manifest has labels");
         Ok(labels.single(row)?.map_or(-1, i64::from))
     }
 
-    /// Whether a node is in each class, a byte each; none if it is not labelled.
+    /// For each class a byte, 1 if the node is in it; none if the node has no label.
     pub fn set(&self, node: NodeId) -> Result<Option<Vec<u8>>> {
         let (chunk, row) = self.place(node);
         let set = chunk.labels().expect("the manifest has labels").multi(row)?;
@@ -81,14 +81,14 @@ impl NodeLabels {
         (&self.chunks[chunk.0 as usize], node.0 - self.map.range(chunk).start)
     }
 
-    /// The labels of nodes as [`Task::losses`] takes them.
+    /// The labels of nodes, as [`losses`](crate::nn::losses) takes them.
     ///
     /// # Errors
-    /// If one has none.
+    /// If a node has no label.
     pub fn tensor(&self, nodes: &[NodeId]) -> Result<Tensor> {
         let unlabelled = |node| {
             Error::Options(format!(
-                "{} is to be trained on, and has no label: leave it out of --train, or label it",
+                "{} is a training node without label: leave it out of --train, or label it",
                 self.ids.name(node)
             ))
         };

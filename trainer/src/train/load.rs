@@ -1,8 +1,8 @@
-//! Batches on their way from the feed to the device that the model is on.
+//! Loads batches from the feed onto the device of the model.
 //!
-//! On a processor nothing moves: tensors look at the feed's buffer. For a GPU, the feed's buffers are registered with it, and
-//! the tensors of the next batch are copied on a stream of their own while the model computes with the one before; the stream
-//! that computes waits for them, not the thread that loads them.
+//! On a processor nothing is copied: tensors are views of the feed's buffer. For a GPU, the feed's buffers are registered with it.
+//! A separate stream copies the tensors of the next batch while the model computes on the current one. The computing stream waits
+//! for the copy; the loading thread does not.
 
 use std::sync::Arc;
 
@@ -25,34 +25,34 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Loader {
     device: Device,
-    /// Beside which the device computes.
+    /// The stream for copies, beside the computing one.
     stream: Option<SideStream>,
 }
 
-/// A batch, and what a model needs of it, on a device.
+/// A batch, with its tensors on a device.
 pub(super) struct Loaded {
     pub batch: Arc<Batch>,
     pub place: BatchPlace,
     pub tensors: Tensors,
-    /// Of each seed, which part of its in-edges the partition sees.
+    /// Coverage of each seed.
     pub coverage: Vec<f32>,
-    /// What the loss of each seed counts for.
+    /// Loss weight of each seed.
     pub factors: Vec<f32>,
-    /// When the tensors are there; none if they are.
+    /// The end of the copy; none if there is nothing to wait for.
     done: Option<Done>,
 }
 
-/// What goes to the device.
+/// The tensors of a batch on the device.
 pub(super) struct Tensors {
-    /// Features of the nodes, `[nodes, dim]`, and then their aggregates if there are any.
+    /// Features of the nodes, `[nodes, dim]`, then their aggregates if the first layer takes them.
     pub rows: Vec<Tensor>,
     /// In-degrees of the nodes in the whole graph, if the model takes them.
     pub degrees: Option<Tensor>,
     pub blocks: Vec<Block>,
     pub historical: Vec<Option<HistoricalEmbeddings>>,
-    /// Of the seeds.
+    /// Labels of the seeds.
     pub labels: Tensor,
-    /// Of the seeds, as [`Loaded::factors`].
+    /// [`Loaded::factors`] on the device.
     pub factors: Tensor,
 }
 
@@ -65,12 +65,12 @@ impl Loader {
         Self { device, stream }
     }
 
-    /// Batches that are to be on their way while one is computed with.
+    /// Number of batches to load ahead of the one that is computed on.
     pub fn ahead(&self) -> usize {
         usize::from(self.stream.is_some())
     }
 
-    /// What registers the feed's buffers with the device.
+    /// Registers the feed's buffers with the device, if it is a GPU.
     pub fn memory(&self) -> Option<Arc<dyn RegisterMemory>> {
         match self.device {
             Device::Cuda(index) => Some(Arc::new(CudaMemory::of_cuda(index)?)),
@@ -80,10 +80,10 @@ impl Loader {
 }
 
 impl Trainer {
-    /// Begins to load a batch.
+    /// Starts to load a batch.
     ///
     /// # Errors
-    /// If a seed has no label, or history can't be read.
+    /// If a seed has no label, or historical embeddings cannot be read.
     pub(super) fn load(&self, batch: Batch, place: BatchPlace) -> Result<Loaded> {
         let batch = Arc::new(batch);
         let coverage = coverage(batch.minibatch());
@@ -134,7 +134,7 @@ impl Trainer {
 }
 
 impl Loaded {
-    /// Has what is computed from now on wait for the tensors.
+    /// Makes later computations wait for the tensors.
     pub fn arrive(&mut self) {
         if let Some(done) = self.done.take() {
             done.join(&self.tensors.all());

@@ -1,26 +1,26 @@
-//! Optimizers, over the flat vector of all parameters: a few operators a step, whatever the model.
+//! Optimizers. They work on the flat vector of all parameters, so a step is a few operators for any model.
 
 use grappa_run::config::{Optimizer as Kind, TrainConfig};
 use tch::{Tensor, no_grad};
 
-/// As in PyTorch, whose defaults these are (Kingma and Ba: "Adam", arXiv 1412.6980).
+/// The defaults of PyTorch (Kingma and Ba: "Adam", arXiv 1412.6980).
 const BETAS: (f64, f64) = (0.9, 0.999);
 const EPSILON: f64 = 1e-8;
 
-/// Changes parameters by gradients.
+/// Updates parameters from gradients.
 #[derive(Debug)]
 pub struct Optimizer {
     kind: Kind,
     weight_decay: f64,
     momentum: f64,
     steps: u64,
-    /// Running means: of the gradient (or its momentum), and of its square. Empty until they are needed.
+    /// Moments, zero at first: the running mean of the gradient (or its momentum), and that of its square.
     first: Tensor,
     second: Tensor,
 }
 
 impl Optimizer {
-    /// Without a past.
+    /// An optimizer without steps.
     pub fn new(config: &TrainConfig, values: &Tensor) -> Self {
         Self {
             kind: config.optimizer,
@@ -32,22 +32,22 @@ impl Optimizer {
         }
     }
 
-    /// Steps that were taken.
+    /// Number of steps so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// What it remembers, by name: the tensors themselves.
+    /// The moments, by name. They are the tensors themselves, not copies.
     pub fn moments(&self) -> [(&'static str, &Tensor); 2] {
         [("first", &self.first), ("second", &self.second)]
     }
 
-    /// Goes on after so many steps.
+    /// Continues after `steps` steps.
     pub fn set_steps(&mut self, steps: u64) {
         self.steps = steps;
     }
 
-    /// Changes `values` by `gradient`, which it may overwrite.
+    /// Updates `values` from `gradient`, which it may overwrite.
     pub fn step(&mut self, values: &Tensor, gradient: &Tensor, rate: f64) {
         self.steps += 1;
         no_grad(|| match self.kind {

@@ -1,4 +1,4 @@
-//! A run from its first epoch, or its last checkpoint, to its summary.
+//! A run: epochs with evaluations, records, reports and checkpoints, from its first epoch or its last checkpoint to its summary.
 
 use std::{
     collections::BTreeMap,
@@ -27,36 +27,35 @@ use tch::Device;
 use super::{EpochStats, Evaluation, Trainer, first_hop, state};
 use crate::{Error, Result, runtime};
 
-/// An evaluation that is expected to take longer than this is made after a checkpoint.
+/// A checkpoint is written before an evaluation that is expected to take longer than this.
 const LONG_EVALUATION_SECONDS: f64 = 5.0;
-/// Nodes and edges of a graph whose first evaluation is expected to take that long.
+/// The first evaluation is expected to take that long if the graph has at least as many nodes and edges.
 const LARGE_GRAPH: u64 = 1 << 24;
 
-/// Who watches a run.
+/// Observes a run.
 pub trait Watcher {
-    /// Where stages of an epoch report. When it says to stop, training ends early; see [`train`].
+    /// Receives the progress of stages. If it says to stop, training ends early; see [`train`].
     fn progress(&self) -> &dyn Progress;
 
-    /// An epoch begins, the first of which is number 1.
+    /// An epoch begins. The first one has the number 1.
     fn begin(&mut self, _epoch: u64, _epochs: u64) {}
 
     /// An epoch is finished.
     fn epoch(&mut self, record: &EpochRecord, epochs: u64);
 
-    /// Something went wrong that the run survives.
+    /// Receives a problem that the run survives.
     fn warn(&mut self, what: &str);
 }
 
-/// Trains a model on `store` in `folder`, where an earlier run goes on if there is one and `resume` is set.
+/// Trains a model on `store` in `folder`. With `resume`, continues the run in the folder from its last checkpoint.
 ///
 /// # Errors
-/// If options don't fit the store or the earlier run, files can't be read or written, or a loss is no number. What was
-/// checkpointed stays, and the run can be resumed. A full disk is none: training goes on without what it can't write, and
-/// says so.
+/// If options do not fit the store or the earlier run, files cannot be read or written, or a loss is not finite. Checkpoints stay,
+/// and the run can be resumed. A full disk is not an error: training warns and continues without the files that do not fit.
 ///
-/// When progress says to stop ([`Progress::is_stopped`]), the step under way is finished and a checkpoint is written; an
-/// evaluation, an exact inference or a pre-aggregation is broken off. The error is then [`Error::Stopped`], and the run can be
-/// resumed: it computes what it would have computed without the stop.
+/// If progress says to stop ([`Progress::is_stopped`]), the step in progress is finished and a checkpoint is written. An evaluation,
+/// an exact inference or a pre-aggregation is aborted. The error is then [`Error::Stopped`]. A resumed run computes the same as
+/// one without the stop.
 pub fn train(
     store: Arc<Store>,
     config: TrainConfig,
@@ -66,7 +65,7 @@ pub fn train(
     watcher: &mut dyn Watcher,
 ) -> Result<Summary> {
     runtime::catch_out_of_memory(
-        "try a smaller --batch or --hidden, fewer neighbours (--fanouts), or --precision bf16; the last checkpoint stays",
+        "try a smaller --batch or --hidden, smaller --fanouts, or --precision bf16; the last checkpoint is intact",
         || train_on(store, config, folder, resume, device, watcher),
     )
 }
@@ -114,14 +113,14 @@ fn train_on(
     let mut journal = folder.journal(state.epoch, state.step)?;
     let classes = class_names(folder, &config, state.outputs)?;
     let name = trainer.store_name();
-    // Of the best epoch; after a resumption, of the best since.
+    // Scores of the best epoch, or of the best epoch since the run was resumed.
     let mut best_scores: Option<(ScoreReport, &str)> = None;
     let seconds_before = state.seconds;
     let mut saved = Instant::now();
     let mut evaluation_seconds: Option<f64> = None;
     while state.epoch < config.epochs && !state.early_stopping.is_over(config.early_stopping) {
         watcher.begin(state.epoch + 1, config.epochs);
-        // What a checkpoint of now says, in the middle of an epoch too.
+        // The state of a checkpoint that is written now, possibly in the middle of an epoch.
         let now = |state: &RunState, trainer: &Trainer| RunState {
             step: trainer.steps(),
             generation: trainer.generation(),
@@ -216,7 +215,7 @@ fn train_on(
     Ok(summary)
 }
 
-/// Writes a checkpoint of where a run stands that is to stop.
+/// Writes a checkpoint of a run that was asked to stop, and returns the error that says so.
 fn stopped(checkpoints: &Checkpoints, trainer: &Trainer, state: &RunState) -> Error {
     let place = match trainer.steps_of_epoch() {
         None | Some(0) => format!("before epoch {}", state.epoch + 1),
@@ -225,16 +224,16 @@ fn stopped(checkpoints: &Checkpoints, trainer: &Trainer, state: &RunState) -> Er
     match checkpoints.save(&trainer.checkpoint(state, true)) {
         Ok(_) => Error::Stopped {
             place,
-            kept: "a checkpoint has all of it".into(),
+            kept: "a checkpoint has its state".into(),
         },
         Err(error) => Error::Stopped {
             place,
-            kept: format!("there is no checkpoint of it ({error}), only earlier ones"),
+            kept: format!("its state could not be saved ({error}); earlier checkpoints are intact"),
         },
     }
 }
 
-/// What a report tells of an evaluation: how well the nodes to test on are predicted, or, without any, those to validate on.
+/// The scores for the report: those of the test nodes, or of the validation nodes if there are no test nodes.
 fn scored(evaluation: &Evaluation) -> (ScoreReport, &'static str) {
     match evaluation.test.nodes {
         0 => (evaluation.val.clone(), "val"),
@@ -242,7 +241,7 @@ fn scored(evaluation: &Evaluation) -> (ScoreReport, &'static str) {
     }
 }
 
-/// What classes are called: what the user says, else what the run has kept.
+/// The names of the classes: from the user's file, or else from the run's folder.
 fn class_names(folder: &RunFolder, config: &TrainConfig, classes: u64) -> grappa_run::Result<Vec<String>> {
     let Some(path) = &config.class_names else {
         return class_names_of(folder.path(), classes);
@@ -252,29 +251,28 @@ fn class_names(folder: &RunFolder, config: &TrainConfig, classes: u64) -> grappa
     Ok(names)
 }
 
-/// What can't be written is no reason to lose what was trained: what was there before stays, and the run goes on.
+/// Turns a failed write into a warning: training continues, and the old file stays.
 fn survive<T>(watcher: &mut dyn Watcher, lack: &str, written: grappa_run::Result<T>) {
     if let Err(error) = written {
         watcher.warn(&format!(
-            "{lack}: {error}; training goes on, and what was there before stays"
+            "{lack}: {error}; training continues, and older files are unchanged"
         ));
     }
 }
 
-/// What a full disk prevents is done without.
+/// Turns a full disk into a warning and no result.
 fn survive_full_disk<T>(watcher: &mut dyn Watcher, lack: &str, done: Result<T>) -> Result<Option<T>> {
     match done {
         Ok(done) => Ok(Some(done)),
         Err(error) if error.is_disk_full() => {
-            watcher.warn(&format!("{lack}: {error}; training goes on without"));
+            watcher.warn(&format!("{lack}: {error}; training continues without it"));
             Ok(None)
         }
         Err(error) => Err(error),
     }
 }
 
-/// The kind of pre-aggregated features that the first layer takes: as at the checkpoint that the run goes on from, if there
-/// is one.
+/// The kind of pre-aggregated features that the first layer takes. A resumed run keeps the choice of its checkpoint.
 fn first_hop(
     store: &Store,
     config: &TrainConfig,
@@ -295,7 +293,7 @@ fn first_hop(
     chosen
 }
 
-/// Where a checkpoint stands, which the trainer goes on from.
+/// Restores a checkpoint into the trainer and returns its state.
 fn resumed(
     trainer: &mut Trainer,
     checkpoints: &Checkpoints,
@@ -308,11 +306,11 @@ fn resumed(
     state.check_store(new.inputs, new.outputs)?;
     if state.store_digest != new.store_digest {
         return Err(Error::Options(
-            "the store is not the one that the run was trained on; give that one, or start a new run".into(),
+            "the store is not the one that the run was trained on; use that one, or start a new run".into(),
         ));
     }
     if state.config_digest != new.config_digest {
-        let what = "the checkpoint was made with other options than those of the run; start a new one";
+        let what = "the checkpoint was made with other options than those of the run; start a new run";
         return Err(Error::run_file(path, what));
     }
     checkpoints.forget_after(state.step)?;

@@ -1,4 +1,4 @@
-//! Which nodes to train on, to validate on and to test on.
+//! Training, validation and test nodes.
 
 use std::ops::Range;
 
@@ -19,10 +19,10 @@ use crate::{Error, Result};
 pub struct Splits([RoaringTreemap; 3]);
 
 impl Splits {
-    /// Reads them. A store without nodes to validate or test on has none of these.
+    /// Reads the splits. The validation and test splits may be empty.
     ///
     /// # Errors
-    /// If there is nothing to train on.
+    /// If there are no training nodes.
     pub fn open(store: &Store) -> Result<Self> {
         let split = |name| Ok::<_, grappa_io::Error>(store.split(name)?.unwrap_or_default());
         let splits = Self([split("train")?, split("val")?, split("test")?]);
@@ -35,7 +35,7 @@ impl Splits {
         Ok(splits)
     }
 
-    /// Nodes to train on.
+    /// The training nodes.
     pub fn train(&self) -> &RoaringTreemap {
         &self.0[0]
     }
@@ -57,7 +57,7 @@ impl<'a> SplitScores<'a> {
         }
     }
 
-    /// Takes the logits of a range of nodes.
+    /// Adds the logits of a range of nodes.
     pub fn add(&mut self, nodes: Range<u64>, logits: &Tensor, labels: &NodeLabels) -> Result<()> {
         let classes = self.spec.classes as usize;
         let logits = values(logits);
@@ -94,7 +94,7 @@ impl<'a> SplitScores<'a> {
         Ok(())
     }
 
-    /// What they come to: train, val, test.
+    /// The scores of train, val and test.
     pub fn reports(self) -> [ScoreReport; 3] {
         self.scores.map(Scores::report)
     }

@@ -17,21 +17,21 @@ const OPTIMIZER_STEPS: &str = "optimizer_steps";
 pub(super) const PREAGGREGATED: &str = "preaggregated";
 /// 1 if nodes have sets of labels.
 pub(super) const MULTI_LABEL: &str = "multi_label";
-/// Optimizer steps that were taken when the history of halo nodes was made.
+/// Optimizer steps at which the historical embeddings were made.
 const HISTORY_STEP: &str = "history_step";
 const DENOMINATOR_MEAN: &str = "denominator_mean";
 const DENOMINATOR_WEIGHT: &str = "denominator_weight";
 
-/// What the history of halo nodes was made with.
+/// The parameters that the historical embeddings were made with.
 pub(super) struct HistoricalOrigin {
-    /// Optimizer steps that were taken then.
+    /// Finished optimizer steps at that time.
     step: u64,
-    /// The model's parameters and buffers, as [`Checkpoint::historical`] names them.
+    /// The parameters and buffers of the model, as [`Checkpoint::historical`] names them.
     tensors: Vec<NamedTensor>,
 }
 
 impl Trainer {
-    /// A checkpoint of where training is, with all that it takes to go on if `whole` is set, else the model alone.
+    /// A checkpoint of the current state. With `whole` it has all that a resumed run needs, otherwise the model only.
     pub fn checkpoint(&self, state: &RunState, whole: bool) -> Checkpoint {
         let mut state = state.clone();
         state.counters.insert(OPTIMIZER_STEPS.into(), self.optimizer.steps());
@@ -63,14 +63,14 @@ impl Trainer {
         }
     }
 
-    /// Whether a checkpoint needs the parameters that the history was made with: it is older, and steps are to follow that
-    /// take it.
+    /// Whether a checkpoint needs the parameters that the historical embeddings were made with: if they are not the current ones,
+    /// and steps will use these embeddings before the next evaluation makes new ones.
     fn needs(&self, from: &HistoricalOrigin) -> bool {
         let is_evaluated_next = self.partial.is_some_and(|partial| partial.is_trained);
         from.step != self.step && !is_evaluated_next
     }
 
-    /// Remembers that the history of halo nodes is made now.
+    /// Notes that the historical embeddings were made with the current parameters.
     pub(super) fn historical_is_of_now(&mut self) {
         let named = |kind: &str, list: &[(String, Tensor)]| -> Vec<NamedTensor> {
             let prefixed = |(name, tensor): &(String, Tensor)| to_named(&format!("{kind}.{name}"), tensor);
@@ -84,7 +84,7 @@ impl Trainer {
         });
     }
 
-    /// Makes the history of halo nodes as it was at the checkpoint that training goes on from, which was read from `path`.
+    /// Makes the historical embeddings again as they were at a checkpoint, which was read from `path`.
     pub(super) fn restore_historical(
         &mut self,
         path: &Path,
@@ -114,7 +114,7 @@ impl Trainer {
         load(path, self.model.parameters().buffers(), &checkpoint.buffers)
     }
 
-    /// Goes on from a checkpoint, which was read from `path`.
+    /// Restores the state of a checkpoint, which was read from `path`.
     pub(super) fn restore(&mut self, path: &Path, checkpoint: &Checkpoint) -> Result<()> {
         load(path, self.model.parameters().named(), &checkpoint.parameters)?;
         load(path, self.model.parameters().buffers(), &checkpoint.buffers)?;
@@ -139,15 +139,11 @@ fn to_named(name: &str, tensor: &Tensor) -> NamedTensor {
     NamedTensor::from_f32(name, &shape, &values(tensor))
 }
 
-/// Copies tensors of a checkpoint into those of the same names.
+/// Copies the tensors of a checkpoint into those with the same names.
 pub(super) fn load(path: &Path, tensors: &[(String, Tensor)], from: &[NamedTensor]) -> Result<()> {
-    let wrong = |what: String| Error::run_file(path, format!("{what}: the checkpoint is of another model"));
+    let wrong = |what: String| Error::run_file(path, format!("{what}: the checkpoint belongs to another model"));
     if tensors.len() != from.len() {
-        return Err(wrong(format!(
-            "{} tensors where {} are expected",
-            from.len(),
-            tensors.len()
-        )));
+        return Err(wrong(format!("{} tensors instead of {}", from.len(), tensors.len())));
     }
     for (name, tensor) in tensors {
         let Some(found) = from.iter().find(|found| found.name == *name) else {
@@ -156,7 +152,7 @@ pub(super) fn load(path: &Path, tensors: &[(String, Tensor)], from: &[NamedTenso
         let shape: Vec<usize> = tensor.size().iter().map(|&size| size as usize).collect();
         let Some(found_values) = found.to_f32().filter(|_| found.shape == shape) else {
             return Err(wrong(format!(
-                "tensor {name} has the shape {:?} and {:?} is expected",
+                "tensor {name} has the shape {:?} instead of {:?}",
                 found.shape, shape
             )));
         };

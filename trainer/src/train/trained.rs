@@ -1,4 +1,4 @@
-//! The model of a run, as it was when it was best, to be applied.
+//! The trained model of a run, for predictions and export.
 
 use std::{
     ops::Range,
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{Error, Result, nn::Model, runtime::catch_out_of_memory};
 
-/// The model of a run with the parameters of its best evaluation; where nothing was evaluated, with the last ones.
+/// The model of a run with the parameters of its best evaluation, or the last ones if there was no evaluation.
 #[derive(Debug)]
 pub struct Trained {
     model: Model,
@@ -36,27 +36,24 @@ pub struct Trained {
     device: Device,
 }
 
-/// What is computed of each node.
+/// The output to compute for each node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
-    /// What the last layer makes: a value for each class.
+    /// The output of the last layer: one value per class.
     Logits,
-    /// What the last layer works on: the hidden values of the layer before it.
+    /// The input of the last layer: the hidden values of the layer before it.
     Embeddings,
 }
 
 impl Trained {
-    /// Reads the model of the run in `folder`, which may still go on.
+    /// Reads the model of the run in `folder`, which may still be in progress.
     ///
     /// # Errors
-    /// If there is no run, or it has no checkpoint yet, or a file can't be read or is damaged.
+    /// If the folder contains no run, the run has no checkpoint yet, or a file cannot be read or is damaged.
     pub fn open(folder: &Path, device: Device) -> Result<Self> {
         let config = folder.join(folder::CONFIG);
         if !config.exists() {
-            let what = format!(
-                "there is no run in it (no {}): give the folder of a run",
-                folder::CONFIG
-            );
+            let what = format!("it contains no run (no {}): give the folder of a run", folder::CONFIG);
             return Err(Error::run_file(folder, what));
         }
         let config = TrainConfig::read(&config)?;
@@ -72,7 +69,7 @@ impl Trained {
             false => None,
         };
         let Some((path, checkpoint)) = found else {
-            let what = "the run has no checkpoint yet: train it further (--resume)";
+            let what = "the run has no checkpoint yet: resume it with --resume";
             return Err(Error::run_file(folder, what));
         };
         let state = checkpoint.state;
@@ -97,7 +94,7 @@ impl Trained {
         &self.model
     }
 
-    /// Where the run stood when the parameters were these.
+    /// The state of the run when the parameters were saved.
     pub fn state(&self) -> &RunState {
         &self.state
     }
@@ -107,17 +104,17 @@ impl Trained {
         &self.checkpoint
     }
 
-    /// What classes are called; nothing if nobody said so.
+    /// The names of the classes; empty if the user gave none.
     pub fn class_names(&self) -> &[String] {
         &self.class_names
     }
 
-    /// What a class is called: its name, or, if nobody said so, its number.
+    /// The name of a class, or its number if it has none.
     pub fn class_name(&self, class: u64) -> String {
         class_names::name(&self.class_names, class)
     }
 
-    /// What the outputs of the model mean.
+    /// What the model predicts.
     pub fn task(&self) -> Task {
         match self.state.counters.get(MULTI_LABEL) {
             Some(1) => Task::MultiLabel,
@@ -125,17 +122,17 @@ impl Trained {
         }
     }
 
-    /// Checks that the model can be applied to a store: whose labels, if it has any, are what the model tells.
+    /// Checks that the model can be applied to a store. If the store has labels, they must be of the same kind.
     ///
     /// # Errors
-    /// If numbers of features or classes disagree: both are named; if nodes have no features; or if the store is a slice.
+    /// If numbers of features or classes differ (the message has both), if nodes have no features, or if the store is a slice.
     pub fn check_store(&self, store: &Store) -> Result<()> {
         let manifest = store.manifest();
         let no = |what: &str| Err(Error::Options(format!("{}: {what}", store.path().display())));
         let Some(features) = &manifest.features else {
             return no(&format!(
-                "nodes have no features, which the run's model was trained on; ingest them with --features, or, if those of the \
-                 run's store were computed, compute them alike: `grappa-store add-features {} ...` (`grappa-store info` of the \
+                "nodes have no features, which the model needs; ingest them with --features, or, if those of the run's store were \
+                 computed, compute them with the same options: `grappa-store add-features {} ...` (`grappa-store info` of the \
                  run's store has the options)",
                 store.path().display()
             ));
@@ -152,18 +149,20 @@ impl Trained {
             LabelKind::Multi => Task::MultiLabel,
         });
         if task != self.task() {
-            return no("nodes have one class each where the run's had sets of classes, or the other way round");
+            return no(
+                "its nodes have one class each and those of the run have sets of labels, or the other way round",
+            );
         }
         Ok(())
     }
 
-    /// Computes the output for all nodes of a store, exactly: from all in-neighbours, out of core. Shows it as f32 of `[nodes,
-    /// values]`, range after range in the order of the store. (Where the run's first layer took pre-aggregated features, and
-    /// the store has them, it takes them here.)
+    /// Computes the output for all nodes of a store by exact inference: from all in-neighbours, out of core. Passes it to
+    /// `on_rows` as f32 of `[nodes, values]`, range after range in the order of the store. If the run's first layer took
+    /// pre-aggregated features and the store has them, inference takes them too.
     ///
     /// # Errors
-    /// If the store is not one for this model; if files can't be read, or scratch files in `scratch` not be written; if
-    /// memory is too small; or what `on_rows` returns.
+    /// If the model does not fit the store, files cannot be read, scratch files in `scratch` cannot be written, or memory is too
+    /// small. Also the errors of `on_rows`.
     pub fn infer(
         &self,
         store: &Store,
@@ -180,7 +179,7 @@ impl Trained {
         };
         if layers == 0 {
             return Err(Error::Options(
-                "a model of one layer has no embeddings, which are what the last layer works on: ask for logits".into(),
+                "a model with one layer has no embeddings, which are the input of the last layer: choose logits".into(),
             ));
         }
         let features = StoreFeatures::open(store)?;

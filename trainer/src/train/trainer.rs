@@ -84,14 +84,8 @@ impl Trainer {
         let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
         check_memory(&model)?;
         let splits = Splits::open(&store)?;
-        let mut warnings = config.without_effect();
-        warnings.extend(estimate::check(
-            &store,
-            &config,
-            &model,
-            splits.train().len(),
-            aggregates.is_some(),
-        )?);
+        let size = estimate::check(&store, &config, &model, splits.train().len(), aggregates.is_some())?;
+        let warnings = size.into_iter().chain(config.without_effect()).collect();
         let model = Model::new(model, config.seed, device)?;
         let optimizer = Optimizer::new(&config, &model.parameters().flat_values());
         Ok(Self {

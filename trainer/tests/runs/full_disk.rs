@@ -91,7 +91,7 @@ fn training_goes_on_with_a_warning_without_files_that_cannot_be_written() {
         let warning = warnings.iter().find(|warning| warning.starts_with(lack));
         let warning = warning.unwrap_or_else(|| panic!("{lack}{warnings:?}"));
         assert!(
-            warning.contains(".tmp: Is a directory") && warning.contains("training goes on"),
+            warning.contains(".tmp: Is a directory") && warning.contains("training continues"),
             "{warning}"
         );
     }

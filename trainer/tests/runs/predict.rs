@@ -174,7 +174,7 @@ fn stores_that_are_not_as_the_model_was_trained_are_refused_with_both_numbers() 
     };
     let wider = refused("wider", Shape { dim: 7, ..DENSE });
     assert!(
-        wider.contains("7 features a node") && wider.contains("trained with 6"),
+        wider.contains("7 features per node") && wider.contains("trained with 6"),
         "{wider}"
     );
     assert!(wider.contains("add-features"), "{wider}");
@@ -193,7 +193,7 @@ fn stores_that_are_not_as_the_model_was_trained_are_refused_with_both_numbers() 
     assert!(sets.contains("one class each"), "{sets}");
 
     let error = |path: &Path| Trained::open(path, Device::Cpu).unwrap_err().to_string();
-    assert!(error(folder.path()).contains("there is no run in it"));
+    assert!(error(folder.path()).contains("it contains no run"));
     let empty = in_folder("empty.run");
     drop(RunFolder::create(&empty, &TrainConfig::default()).unwrap());
     assert!(error(&empty).contains("no checkpoint yet"), "{}", error(&empty));

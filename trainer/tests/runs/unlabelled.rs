@@ -27,7 +27,7 @@ fn an_unlabelled_node_to_train_on_is_named_by_the_id_of_the_users_files() {
         let error = train(store, config(), &run, false, Device::Cpu, &mut Unseen)
             .unwrap_err()
             .to_string();
-        let expected = format!("node {} is to be trained on, and has no label", id(shape, 62));
+        let expected = format!("node {} is a training node without label", id(shape, 62));
         assert!(error.contains(&expected), "{error}");
     }
 }

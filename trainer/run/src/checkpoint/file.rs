@@ -1,7 +1,7 @@
-//! safetensors files, written so that a crash leaves the old file or the new one.
+//! safetensors files. They are written so that a crash leaves either the old file or the new one.
 //!
-//! The `safetensors` crate reads them. It does not write them here, because it syncs nothing, and would have all of the file
-//! in memory or its metadata in random order; the same tensors shall make the same bytes.
+//! The `safetensors` crate reads them. It cannot write them here: it does not sync files, it needs the whole file in memory, and
+//! it writes metadata in random order, while the same tensors must give the same bytes.
 
 use std::{
     cmp::Reverse,
@@ -18,28 +18,28 @@ use serde_json::{Map, Value, json};
 use super::tensor::{Dtype, NamedTensor};
 use crate::{Error, Result};
 
-/// The key of the header that is no tensor.
+/// The key of the header that is not a tensor.
 const METADATA: &str = "__metadata__";
 
-/// Writes or replaces a safetensors file. When this returns, it has survived.
+/// Writes or replaces a safetensors file. When this returns, the file is on disk.
 ///
 /// # Errors
-/// If the disk is full, or the file can't be written for another reason. What was there before is then still there.
+/// If the file cannot be written, for example because the disk is full. The old file is then unchanged.
 ///
 /// # Panics
-/// If two tensors have the same name, or one has no name, or bytes that its shape does not call for.
+/// If two tensors have the same name, or if a tensor has no name or a number of bytes that does not match its shape.
 pub fn write_tensors(path: &Path, tensors: &[NamedTensor], metadata: &BTreeMap<String, String>) -> Result<()> {
     let named: Vec<_> = tensors.iter().map(|tensor| (tensor.name.clone(), tensor)).collect();
     write_named(path, &named, metadata)
 }
 
-/// As [`write_tensors`], under other names than the tensors' own.
+/// As [`write_tensors`], with other names than those of the tensors.
 pub(super) fn write_named(
     path: &Path,
     tensors: &[(String, &NamedTensor)],
     metadata: &BTreeMap<String, String>,
 ) -> Result<()> {
-    // Half a file helps nobody, least of all on a full disk: it goes when this returns.
+    // Removes an incomplete file on an error, which also frees the space on a full disk.
     let temporary = Temporary::replace(path)?;
     write(&temporary.file, tensors, metadata).map_err(EngineError::io("write", path))?;
     temporary.finish()?;
@@ -47,7 +47,7 @@ pub(super) fn write_named(
 }
 
 fn write(file: &File, tensors: &[(String, &NamedTensor)], metadata: &BTreeMap<String, String>) -> std::io::Result<()> {
-    // Large values first: then all are aligned, as the header is.
+    // Types with large values come first, so all values are aligned, because the header is.
     let mut ordered: Vec<_> = tensors.iter().collect();
     ordered.sort_by_key(|(_, tensor)| Reverse(tensor.dtype.bytes()));
     let mut header = Map::new();
@@ -80,7 +80,7 @@ fn write(file: &File, tensors: &[(String, &NamedTensor)], metadata: &BTreeMap<St
 /// The tensors and the metadata of a safetensors file; tensors in the order of their bytes.
 ///
 /// # Errors
-/// If the file can't be read, is none, or is truncated.
+/// If the file cannot be read, is truncated, or is not a safetensors file.
 pub fn read_tensors(path: &Path) -> Result<(Vec<NamedTensor>, HashMap<String, String>)> {
     parse(path, &regular::read(path)?)
 }
@@ -88,18 +88,14 @@ pub fn read_tensors(path: &Path) -> Result<(Vec<NamedTensor>, HashMap<String, St
 /// As [`read_tensors`], of the bytes of a file.
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<(Vec<NamedTensor>, HashMap<String, String>)> {
     let damaged = |what: String| Error::run_file(path, what);
-    let broken = |error: SafeTensorError| damaged(format!("no whole safetensors file: {error}"));
+    let broken = |error: SafeTensorError| damaged(format!("not a complete safetensors file: {error}"));
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(broken)?;
     let parsed = SafeTensors::deserialize(bytes).map_err(broken)?;
     let mut tensors = Vec::with_capacity(parsed.len());
     for name in header.offset_keys() {
         let view = parsed.tensor(&name).map_err(broken)?;
-        let dtype = Dtype::from_outside(view.dtype()).ok_or_else(|| {
-            damaged(format!(
-                "tensor {name} is of type {}, which is not known here",
-                view.dtype()
-            ))
-        })?;
+        let dtype = Dtype::from_outside(view.dtype())
+            .ok_or_else(|| damaged(format!("tensor {name} has the unsupported type {}", view.dtype())))?;
         tensors.push(NamedTensor::new(name, dtype, view.shape(), view.data().to_vec()));
     }
     Ok((tensors, header.metadata().clone().unwrap_or_default()))

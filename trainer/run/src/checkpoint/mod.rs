@@ -1,21 +1,21 @@
-//! What a killed run goes on from.
+//! Checkpoints: the state from which a run resumes.
 //!
-//! A checkpoint is one safetensors file: parameters, buffers and the optimizer's moments as tensors
-//! (`parameters.layers.0.lin_l.weight`, `buffers.norms.0.running_mean`, `optimizer.first`), and in the header's metadata:
+//! A checkpoint is one safetensors file. Its tensors are parameters, buffers and the optimizer's moments
+//! (`parameters.layers.0.lin_l.weight`, `buffers.norms.0.running_mean`, `optimizer.first`). The metadata of its header has
 //!
 //! ```text
 //! grappa.version   "2"
-//! grappa.state     the run's state, as JSON: RunState
+//! grappa.state     the state of the run, as JSON: RunState
 //! grappa.digest    XXH3-64 of the state and of every tensor's name, type, shape and bytes; 16 hexadecimal digits
 //! ```
 //!
-//! Where halo nodes have a history that is older than the checkpoint, `history.parameters.` and `history.buffers.` are the
-//! model's tensors of then, from which it is made again. (Version 1 has no such tensors, and no unfinished epochs in its
-//! state; it is read as well.)
+//! Historical embeddings of halo nodes may be older than the checkpoint. Then `history.parameters.` and `history.buffers.` are the
+//! tensors of the model that they were made with, from which they are made again. Version 1 has no such tensors, and no
+//! unfinished epochs in its state. It can still be read.
 //!
-//! It is written under a temporary name, synced, renamed, and its folder synced, so a file that has its name is whole unless
-//! the disk damaged it, which the digest shows. Files are named after the step: `step-000000001200.safetensors`, and
-//! `best-...` where an evaluation was the best so far.
+//! A file is written under a temporary name, synced and renamed, and then its folder is synced. So a file with its final name is
+//! complete, unless the disk damaged it; the digest detects that. Files are named after the step:
+//! `step-000000001200.safetensors`, and `best-...` for the best evaluation so far.
 
 mod file;
 mod state;
@@ -40,35 +40,35 @@ pub use self::{
 };
 use crate::{Error, Result};
 
-/// The version of the format that is written, and the newest that is read.
+/// The version of the format that is written, and the newest that can be read.
 const VERSION: u32 = 2;
 
 const VERSION_KEY: &str = "grappa.version";
 const STATE_KEY: &str = "grappa.state";
 const DIGEST_KEY: &str = "grappa.digest";
 
-/// Everything a run needs to go on.
+/// All that a run needs to resume.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checkpoint {
-    /// Where it stands.
+    /// The state of the run.
     pub state: RunState,
     /// The model's parameters, under their names in the model.
     pub parameters: Vec<NamedTensor>,
     /// The model's buffers.
     pub buffers: Vec<NamedTensor>,
-    /// What the optimizer remembers. A checkpoint of the best evaluation may do without.
+    /// The moments of the optimizer. A checkpoint of the best evaluation has none.
     pub optimizer: Vec<NamedTensor>,
-    /// The model's parameters and buffers when the history of halo nodes was made, as `parameters.NAME` and `buffers.NAME`;
-    /// empty if these are the ones above.
+    /// The parameters and buffers that the historical embeddings of halo nodes were made with, as `parameters.NAME` and
+    /// `buffers.NAME`; empty if these are the ones above.
     pub historical: Vec<NamedTensor>,
 }
 
 impl Checkpoint {
-    /// Writes or replaces a checkpoint file. When this returns, it has survived.
+    /// Writes or replaces a checkpoint file. When this returns, the file is on disk.
     ///
     /// # Errors
-    /// If the disk is full, or the file can't be written for another reason; and if the state has a number that is none,
-    /// which JSON can't say.
+    /// If the file cannot be written, for example because the disk is full. Also if the state contains a number that is not
+    /// finite, which JSON cannot represent.
     ///
     /// # Panics
     /// If two tensors have the same name.
@@ -87,11 +87,11 @@ impl Checkpoint {
         write_named(path, &tensors, &metadata)
     }
 
-    /// Reads a checkpoint file, and checks every byte.
+    /// Reads a checkpoint file and verifies its digest.
     ///
     /// # Errors
-    /// [`Error::RunFile`] if it is truncated, damaged or no checkpoint; [`Error::Options`] if it is of a newer version;
-    /// else if it can't be read.
+    /// [`Error::RunFile`] if it is truncated, damaged or not a checkpoint. [`Error::Options`] if its version is newer. Also if
+    /// it cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
         Self::parse(path, &regular::read(path)?)
     }
@@ -102,22 +102,22 @@ impl Checkpoint {
         let entry = |key: &str| {
             metadata
                 .get(key)
-                .ok_or_else(|| damaged(format!("no checkpoint: it has no {key}")))
+                .ok_or_else(|| damaged(format!("not a checkpoint: its metadata has no {key}")))
         };
         let version: u32 = entry(VERSION_KEY)?
             .parse()
-            .map_err(|_| damaged(format!("{VERSION_KEY} is no number")))?;
+            .map_err(|_| damaged(format!("{VERSION_KEY} is not a number")))?;
         if version > VERSION {
             return Err(Error::Options(format!(
-                "{} is a checkpoint of version {version}, and this program reads up to {VERSION}: go on with the newer \
-                 program that wrote it",
+                "{} is a checkpoint of version {version}, and this program reads versions up to {VERSION}: use the newer program \
+                 that wrote it",
                 path.display()
             )));
         }
         let state_text = entry(STATE_KEY)?;
         let named: Vec<_> = tensors.iter().map(|tensor| (tensor.name.clone(), tensor)).collect();
         if digest(state_text, &named) != *entry(DIGEST_KEY)? {
-            return Err(damaged("damaged: its checksum is not that of its contents".to_owned()));
+            return Err(damaged("damaged: its checksum does not match its contents".to_owned()));
         }
         let state = serde_json::from_str(state_text).map_err(|error| damaged(format!("its state: {error}")))?;
         let mut checkpoint = Self {
@@ -134,7 +134,7 @@ impl Checkpoint {
                 "buffers" => &mut checkpoint.buffers,
                 "optimizer" => &mut checkpoint.optimizer,
                 "history" => &mut checkpoint.historical,
-                _ => return Err(damaged(format!("tensor {} is none of a checkpoint", tensor.name))),
+                _ => return Err(damaged(format!("unexpected tensor {}", tensor.name))),
             };
             tensor.name = name.to_owned();
             list.push(tensor);
@@ -142,7 +142,7 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// All tensors, under the names that they have in the file.
+    /// All tensors with the names that they have in the file.
     fn prefixed(&self) -> Vec<(String, &NamedTensor)> {
         let kinds = [
             ("parameters", &self.parameters),
@@ -161,7 +161,7 @@ impl Checkpoint {
     }
 }
 
-/// Of everything in a checkpoint, whatever the order of its tensors.
+/// The digest of a checkpoint. It does not depend on the order of the tensors.
 fn digest(state: &str, tensors: &[(String, &NamedTensor)]) -> String {
     let mut hash = Xxh3::new();
     let mut part = |bytes: &[u8]| {
@@ -184,31 +184,31 @@ fn digest(state: &str, tensors: &[(String, &NamedTensor)]) -> String {
 #[derive(Debug)]
 pub struct Checkpoints {
     folder: PathBuf,
-    /// How many of the newest are kept.
+    /// Number of newest checkpoints to keep.
     keep: usize,
 }
 
-/// Why a checkpoint was made. It is the first word of its name.
+/// The reason for a checkpoint, which is the first word of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Step,
     Best,
 }
 
-/// The newest checkpoint that is whole.
+/// The newest intact checkpoint.
 #[derive(Debug, Default)]
 pub struct Latest {
-    /// Where it is, and what is in it. None if the run has none yet.
+    /// Its path and contents. None if the run has no checkpoint yet.
     pub found: Option<(PathBuf, Checkpoint)>,
-    /// What was passed over, and why; for the user to see.
+    /// Messages for the user about newer checkpoints that are damaged.
     pub warnings: Vec<String>,
 }
 
 impl Checkpoints {
-    /// Those in `folder`, which is made if it is not there. What a killed run left half written there is removed.
+    /// Opens the checkpoints in `folder`, to add more. Creates the folder if needed, and removes temporary files of a killed run.
     ///
     /// # Errors
-    /// If the folder can't be made, read or written to.
+    /// If the folder cannot be created, read or written to.
     ///
     /// # Panics
     /// If `keep` is 0.
@@ -227,7 +227,7 @@ impl Checkpoints {
         })
     }
 
-    /// Those in `folder`, to be read by who does not work on the run: nothing is made or removed.
+    /// The checkpoints in `folder`, for reading only. Changes nothing.
     pub fn look(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -235,11 +235,10 @@ impl Checkpoints {
         }
     }
 
-    /// Adds the checkpoint of a step, and removes those that are too old then. If it fails, none is removed: training can
-    /// go on with what there was.
+    /// Adds the checkpoint of a step, then removes old ones. If it fails, none is removed and training can continue.
     ///
     /// # Errors
-    /// If the disk is full, or files can't be written or removed for another reason.
+    /// If files cannot be written or removed, for example because the disk is full.
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<PathBuf> {
         self.write(Kind::Step, checkpoint)
     }
@@ -252,10 +251,10 @@ impl Checkpoints {
         self.write(Kind::Best, checkpoint)
     }
 
-    /// The newest checkpoint that is whole. One that is truncated or damaged is passed over, with a warning.
+    /// The newest intact checkpoint. Skips those that are truncated or damaged, with a warning.
     ///
     /// # Errors
-    /// If there are some and none is whole, or one can't be read, or was written by a newer program.
+    /// If there are checkpoints and none is intact, if one cannot be read, or if a newer program wrote it.
     pub fn latest(&self) -> Result<Latest> {
         let mut warnings = Vec::new();
         for (_, path) in self.list(Kind::Step)?.into_iter().rev() {
@@ -267,7 +266,7 @@ impl Checkpoints {
                     });
                 }
                 Err(error @ Error::RunFile { .. }) => {
-                    warnings.push(format!("{error}; going back to the checkpoint before it"));
+                    warnings.push(format!("{error}; using the checkpoint before it"));
                 }
                 Err(error) => return Err(error),
             }
@@ -279,10 +278,10 @@ impl Checkpoints {
         Err(Error::run_file(&self.folder, what))
     }
 
-    /// The checkpoint of the best evaluation, of those up to `step`. None if there was no evaluation.
+    /// The checkpoint of the best evaluation up to `step`. None if there was no evaluation.
     ///
     /// # Errors
-    /// If it can't be read, or is damaged.
+    /// If it cannot be read, or is damaged.
     pub fn best(&self, step: u64) -> Result<Option<(PathBuf, Checkpoint)>> {
         let all = self.list(Kind::Best)?;
         let Some((_, path)) = all.into_iter().rev().find(|(at, _)| *at <= step) else {
@@ -292,11 +291,11 @@ impl Checkpoints {
         Ok(Some((path, checkpoint)))
     }
 
-    /// Removes the checkpoints of later steps than `step`, from which a run goes on: what it will compute is not what is in
-    /// them.
+    /// Removes the checkpoints after `step`, from which a run resumes. It will compute these steps again, with other results if
+    /// its options changed.
     ///
     /// # Errors
-    /// If they can't be removed.
+    /// If they cannot be removed.
     pub fn forget_after(&self, step: u64) -> Result<()> {
         for kind in [Kind::Step, Kind::Best] {
             for (_, path) in self.list(kind)?.into_iter().filter(|(at, _)| *at > step) {
@@ -315,8 +314,8 @@ impl Checkpoints {
         Ok(path)
     }
 
-    /// Removes what is too old: all but the newest few, and of the best all but the newest, and those that were the best
-    /// when one of the newest few was made: a run that goes on from there needs it.
+    /// Removes old checkpoints. It keeps the newest `keep`, the newest of the best, and for each of the newest the one that was
+    /// the best when it was made: a run that resumes from there needs it.
     fn prune(&self) -> Result<()> {
         let mut steps = self.list(Kind::Step)?;
         let kept = steps.split_off(steps.len().saturating_sub(self.keep));
@@ -337,7 +336,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Steps and files, oldest first.
+    /// Steps and paths of the checkpoints of a kind, oldest first.
     fn list(&self, kind: Kind) -> Result<Vec<(u64, PathBuf)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(EngineError::io("read", &self.folder))? {

@@ -1,8 +1,8 @@
-//! Tensors as names, shapes and bytes.
+//! Tensors in memory, without a tensor library.
 
 use std::fmt;
 
-/// Of what type the values of a tensor are.
+/// The type of a tensor's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dtype {
     /// IEEE 754, 64 bits.
@@ -40,12 +40,12 @@ impl Dtype {
         self.entry().2
     }
 
-    /// What safetensors calls it.
+    /// The same type in the safetensors crate.
     pub(super) fn outside(self) -> safetensors::Dtype {
         self.entry().1
     }
 
-    /// What safetensors calls so.
+    /// The type for one of the safetensors crate, if it is supported.
     pub(super) fn from_outside(dtype: safetensors::Dtype) -> Option<Self> {
         Self::ALL.iter().find(|entry| entry.1 == dtype).map(|entry| entry.0)
     }
@@ -64,24 +64,24 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// A tensor in memory, of no library.
+/// A tensor: a name, a type, a shape and bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedTensor {
-    /// What it is called. It must not be empty.
+    /// Its name, which must not be empty.
     pub name: String,
     /// The type of its values.
     pub dtype: Dtype,
-    /// Its sizes. None: a single value.
+    /// Its sizes; empty for a single value.
     pub shape: Vec<usize>,
     /// Its values, row by row, little-endian.
     pub bytes: Vec<u8>,
 }
 
 impl NamedTensor {
-    /// A tensor of these bytes.
+    /// A tensor with these bytes.
     ///
     /// # Panics
-    /// If there are more or fewer bytes than the shape calls for.
+    /// If the number of bytes does not match the shape.
     pub fn new(name: impl Into<String>, dtype: Dtype, shape: &[usize], bytes: Vec<u8>) -> Self {
         let tensor = Self {
             name: name.into(),
@@ -96,7 +96,7 @@ impl NamedTensor {
     /// A tensor of f32.
     ///
     /// # Panics
-    /// If there are more or fewer values than the shape calls for.
+    /// If the number of values does not match the shape.
     pub fn from_f32(name: impl Into<String>, shape: &[usize], values: &[f32]) -> Self {
         let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         Self::new(name, Dtype::F32, shape, bytes)

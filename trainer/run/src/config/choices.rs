@@ -7,7 +7,7 @@ use grappa_io::read;
 use crate::{Error, names::named_enum};
 
 named_enum! {
-    /// How parameters follow from gradients.
+    /// The optimizer.
     "optimizer" Optimizer {
         /// Adam (Kingma, Ba, 2015). Weight decay is added to the gradient.
         #[default]
@@ -20,68 +20,68 @@ named_enum! {
 }
 
 named_enum! {
-    /// How the learning rate changes while a run goes on.
+    /// The learning rate schedule.
     "learning-rate schedule" LrSchedule {
-        /// It does not.
+        /// The learning rate stays the same.
         #[default]
         Constant = "constant",
         /// Half a cosine, from the learning rate down to `lr-min` at the last epoch (Loshchilov, Hutter, 2017).
         Cosine = "cosine",
-        /// Times `lr-factor` every `lr-step` epochs.
+        /// Multiplied by `lr-factor` every `lr-step` epochs.
         Step = "step",
-        /// Times `lr-factor` after `lr-patience` evaluations that were no better than the best before.
+        /// Multiplied by `lr-factor` after more than `lr-patience` evaluations without a better score.
         Plateau = "plateau",
     }
 }
 
 named_enum! {
-    /// What becomes of in-neighbours that a partition does not own.
+    /// The treatment of halo nodes: in-neighbours that a partition does not own.
     "halo mode" HaloMode {
-        /// The hop furthest from the seeds draws them too, for their features.
+        /// The hop furthest from the seeds samples them, for their features. Other hops do not.
         Features = "features",
-        /// Every hop draws them; they are not expanded.
+        /// Every hop samples them. They are not expanded.
         Stop = "stop",
-        /// They are not there.
+        /// They are never sampled.
         None = "none",
-        /// As `stop`, and what deeper layers need of them comes from the last exact inference, and what has changed since from one of
-        /// their in-neighbours, if the model's first hop is pre-aggregated.
+        /// As `stop`, and deeper layers use their historical embeddings from the last exact inference. If the first hop is
+        /// pre-aggregated, one in-neighbour of each corrects them for the change of the parameters since.
         #[default]
         History = "history",
-        /// As `history`, without what has changed since.
+        /// As `history`, without the correction.
         Aggregates = "aggregates",
     }
 }
 
 named_enum! {
-    /// How gradients are weighted by how much of the graph their partition sees.
+    /// Loss weights by coverage, the share of its neighbourhood that a seed sees in its partition.
     "correction" Correction {
-        /// All seeds alike.
+        /// The same weight for all seeds.
         #[default]
         None = "none",
-        /// A weight for each minibatch: the mean coverage of its seeds.
+        /// One weight per minibatch: the mean coverage of its seeds.
         Batch = "batch",
-        /// A weight for each seed: its coverage.
+        /// One weight per seed: its coverage.
         Node = "node",
     }
 }
 
 named_enum! {
-    /// Where the first layer's aggregates come from.
+    /// The source of the first layer's aggregates.
     "first hop" FirstHop {
-        /// Pre-aggregated where the model allows it and the store has it, or has room for it.
+        /// Pre-aggregated features, if the model can use them and the store has them or has room for them; else sampled.
         #[default]
         Auto = "auto",
-        /// Of sampled neighbours.
+        /// Sampled neighbours.
         Sampled = "sampled",
-        /// Of all neighbours, computed once, out of core.
+        /// Pre-aggregated features: over all in-neighbours, computed once, out of core.
         Preaggregated = "preaggregated",
     }
 }
 
 named_enum! {
-    /// What reads files.
+    /// How files are read.
     "read engine" ReadEngine {
-        /// io_uring, or a pool of threads where it is refused.
+        /// io_uring, or a pool of threads where the kernel refuses it.
         #[default]
         Auto = "auto",
         /// io_uring, or an error.
@@ -144,18 +144,18 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// A value, or `auto`: what suits the rest.
+/// A value, or `auto`: derived from the other options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Auto<T> {
-    /// What suits the rest.
+    /// Derived from the other options.
     #[default]
     Auto,
-    /// This.
+    /// Given by the user.
     Value(T),
 }
 
 impl<T> Auto<T> {
-    /// The value, if it is not left open.
+    /// The value, if it is not `auto`.
     pub fn value(self) -> Option<T> {
         match self {
             Self::Auto => None,
@@ -163,7 +163,7 @@ impl<T> Auto<T> {
         }
     }
 
-    /// By reference.
+    /// The same, by reference.
     pub fn as_ref(&self) -> Auto<&T> {
         match self {
             Self::Auto => Auto::Auto,

@@ -1,4 +1,4 @@
-//! Defaults, files and flags, one over the other.
+//! The layers of a configuration: defaults, then a file, then flags.
 
 use std::{ops::Range, path::Path};
 
@@ -10,11 +10,11 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::TrainConfig;
 use crate::{Error, Result, names};
 
-/// The options that a resumed run may change: those that change neither what was computed until the checkpoint, nor what
-/// its parameters and state mean.
+/// The options that a resumed run may change. They affect neither the results up to the checkpoint nor the meaning of its
+/// parameters and state.
 ///
-/// Bits may differ with `threads` and `device`, and what follows with `epochs` (a cosine ends elsewhere), `eval-every`,
-/// and `early-stopping`.
+/// With other `threads` or another `device`, results may differ in their last bits. `epochs` (the end of a cosine),
+/// `eval-every` and `early-stopping` change the rest of the run.
 pub const MAY_CHANGE: [&str; 13] = [
     "epochs",
     "memory",
@@ -32,26 +32,26 @@ pub const MAY_CHANGE: [&str; 13] = [
 ];
 
 impl TrainConfig {
-    /// The configuration of a new run: defaults, over them the file, over it the flags. `flags` serialises to a map from
-    /// options to values that has only what the user gave.
+    /// The configuration of a new run: the file overrides the defaults, and the flags override the file. `flags` serializes to a
+    /// map of the options that the user gave.
     ///
     /// # Errors
-    /// If the file can't be read, a key or value in it is none, or options contradict each other.
+    /// If the file cannot be read, has an unknown key or a wrong value, or if options contradict each other.
     ///
     /// # Panics
-    /// If `flags` has a key that is no option.
+    /// If `flags` has an unknown key.
     pub fn layered(file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
         Self::default().overlaid(file, flags)
     }
 
-    /// The configuration of a run that goes on: `self`, which is what it was started with, over it the file, over it the
-    /// flags.
+    /// The configuration of a resumed run: `self` is what the run was started with, the file overrides it, and the flags override
+    /// the file.
     ///
     /// # Errors
-    /// As [`TrainConfig::layered`], and if an option would change that must not: it is named, with both values.
+    /// As [`TrainConfig::layered`]. Also if an option differs that must not; the message names it with both values.
     ///
     /// # Panics
-    /// If `flags` has a key that is no option.
+    /// If `flags` has an unknown key.
     pub fn resumed(&self, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
         let wanted = self.overlaid(file, flags)?;
         let changed = differences(&self.table(), &wanted.table());
@@ -61,25 +61,25 @@ impl TrainConfig {
         {
             None => Ok(wanted),
             Some(Difference { option, left, right }) => Err(Error::Options(format!(
-                "the run that is to be resumed has {option} {left}, and {option} {right} was asked for: leave it out, or \
-                 start a new run without --resume; what may change is {}",
+                "the run to resume has {option} {left}, and {option} {right} was given: leave it out, or start a new run without \
+                 --resume; options that may change are {}",
                 MAY_CHANGE.join(", ")
             ))),
         }
     }
 
-    /// The configuration in a file; what is not in it has its default.
+    /// The configuration of a file. Options that are not in it have their defaults.
     ///
     /// # Errors
-    /// If the file can't be read, a key or value in it is none, or options contradict each other.
+    /// If the file cannot be read, has an unknown key or a wrong value, or if options contradict each other.
     pub fn read(file: &Path) -> Result<Self> {
         let (config, _) = read(file)?;
         config.check()?;
         Ok(config)
     }
 
-    /// As a TOML file that reads back to the same; without the run's folder and
-    /// the names of classes, which would be wrong as soon as a file moves.
+    /// The text of a TOML file that reads back to the same configuration. It leaves out the run's folder and the file of class
+    /// names, because paths are wrong as soon as files move.
     pub fn to_toml(&self) -> String {
         let inside = Self {
             class_names: None,
@@ -88,11 +88,12 @@ impl TrainConfig {
         };
         let options = toml::to_string(&inside).expect("a configuration is representable");
         format!(
-            "# What this run was started with. `grappa-train STORE --config THIS_FILE` starts another one like it.\n{options}"
+            "# The options of this run; `grappa-train --help` describes them.\n\
+             # `grappa-train STORE --config THIS_FILE` starts another run with the same options.\n{options}"
         )
     }
 
-    /// Stands for all options that must not change while a run goes on.
+    /// A digest of all options that a resumed run must not change.
     pub fn digest(&self) -> u64 {
         let mut table = self.table();
         table.retain(|option, _| !MAY_CHANGE.contains(&option));
@@ -100,7 +101,7 @@ impl TrainConfig {
         xxh3_64(table.to_string().as_bytes())
     }
 
-    /// All options, as they are in a file.
+    /// All options, as keys and values of a file.
     pub fn table(&self) -> Table {
         Table::try_from(self).expect("a configuration is a table")
     }
@@ -111,10 +112,11 @@ impl TrainConfig {
             let (_, given) = read(file)?;
             table.extend(given);
         }
-        let given = Table::try_from(flags).map_err(|error| Error::Options(format!("an option can't be: {error}")))?;
+        let given = Table::try_from(flags)
+            .map_err(|error| Error::Options(format!("an option has an impossible value: {error}")))?;
         let options = Self::options();
         for option in given.keys() {
-            assert!(options.contains(option), "flag {option} is no option");
+            assert!(options.contains(option), "unknown option {option}");
         }
         table.extend(given);
         let config: Self = table.try_into().map_err(|error| Error::Options(one_line(&error)))?;
@@ -133,10 +135,10 @@ impl TrainConfig {
     }
 }
 
-/// A configuration is a few lines.
+/// A larger file is certainly not a configuration.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What a file says, as a configuration and as the keys that are in it.
+/// Reads a file, as a configuration and as the keys that it has.
 fn read(file: &Path) -> Result<(TrainConfig, Table)> {
     let text = regular::read_text(file, FILE_BYTES_MAX)?;
     let wrong = |span: Option<Range<usize>>, what: String| {
@@ -150,7 +152,7 @@ fn read(file: &Path) -> Result<(TrainConfig, Table)> {
     let given: Table = toml::from_str(&text).map_err(|error| wrong(error.span(), one_line(&error)))?;
     let config = toml::from_str(&text).map_err(|error: toml::de::Error| {
         let options = TrainConfig::options();
-        // The error of an unknown key lists all there are, which is more than anyone reads.
+        // serde's error for an unknown key lists all options and suggests none.
         match given.keys().find(|key| !options.contains(key)) {
             Some(key) if error.message().contains(&format!("`{key}`")) => wrong(error.span(), unknown(key, &options)),
             _ => wrong(error.span(), one_line(&error)),
@@ -171,7 +173,7 @@ fn one_line(error: &toml::de::Error) -> String {
     error.message().lines().collect::<Vec<_>>().join("; ")
 }
 
-/// An option that is not the same in two tables.
+/// An option that differs between two tables.
 struct Difference {
     option: String,
     left: String,

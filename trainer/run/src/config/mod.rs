@@ -1,11 +1,13 @@
-//! What a run is configured with: one option, one key of a TOML file, one flag of `grappa-train`.
+//! The configuration of a run. Each option is a field, a key of a TOML file and a flag of `grappa-train`.
 //!
-//! The effective configuration is made in layers: defaults, then a file (`--config`), then flags. It is written into the
-//! run's folder, where it reads back to itself. A run that is resumed starts from that file instead of the defaults, and may
-//! change what does not change what was already computed ([`MAY_CHANGE`]).
+//! `grappa-train --help` describes the options for users. Here only the types, units and ranges are documented.
 //!
-//! Values that depend on others are `auto` until they are asked for: [`TrainConfig::fanouts`], [`TrainConfig::batch`] and
-//! so on resolve them. What depends on the store or the machine is not decided here.
+//! A configuration is made in layers: defaults, then a file (`--config`), then flags. It is saved in the run's folder and
+//! reads back to the same values. A resumed run starts from that file instead of the defaults. It may change options that do
+//! not affect what was already computed ([`MAY_CHANGE`]).
+//!
+//! An option that depends on others can be `auto`. Methods of the same name resolve it: [`TrainConfig::fanouts`],
+//! [`TrainConfig::batch`] and so on. Options that depend on the store or the machine are resolved elsewhere.
 
 mod choices;
 mod layers;
@@ -31,128 +33,125 @@ use crate::{
     serde_text,
 };
 
-/// Everything that a run can be told. Keys of the TOML file and flags are the names of the fields, with hyphens.
+/// The options of a run. Keys of the TOML file and flags are the names of the fields, with hyphens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TrainConfig {
-    /// Which layers the model has.
+    /// The kind of the model's layers.
     pub model: LayerKind,
-    /// Number of layers, up to 256.
+    /// Number of layers, from 1 to 256.
     pub layers: usize,
-    /// Values of a node between layers, of all heads together.
+    /// Hidden dimension, of all heads together.
     pub hidden: usize,
-    /// Attention heads, of GAT and GATv2.
+    /// Number of attention heads of GAT and GATv2. It must divide `hidden`.
     pub heads: usize,
-    /// Part of the values that is dropped between layers in training, in [0, 1).
+    /// Dropout probability after each layer but the last, in [0, 1).
     pub dropout: f64,
-    /// The norm between layers. `auto`: batch for GIN, whose sums would otherwise grow from layer to layer, and none for
-    /// others. See [`TrainConfig::norm`].
+    /// Normalization after each layer but the last. See [`TrainConfig::norm`].
     #[serde(with = "serde_text")]
     pub norm: Auto<NormKind>,
-    /// Whether each layer but the last adds its input.
+    /// Whether each layer but the last adds its input to its output.
     pub residual: bool,
 
-    /// Neighbours kept per hop, from the seeds outwards; -1 keeps all. `auto`: 15,10,5,5,... for as many layers as there
-    /// are, and 10 at each for PinSAGE. See [`TrainConfig::fanouts`].
+    /// Neighbours to sample per node, one number per layer, from the seeds outwards; -1 takes all. See
+    /// [`TrainConfig::fanouts`].
     #[serde(with = "serde_text")]
     pub fanouts: Auto<Fanouts>,
-    /// Whether a neighbour may be drawn several times.
+    /// Whether to sample with replacement.
     pub replace: bool,
-    /// Random walks from each node, of PinSAGE: its neighbours are the nodes that they visit most often. Up to 10,000.
+    /// Random walks per node, of PinSAGE. From 1 to 10,000.
     pub walks: u32,
-    /// The most steps of a walk, up to 1000. Evaluation and predictions take all in-neighbours alike, which is what walks of one step come
-    /// to; longer ones let training see nodes that are further away.
+    /// The largest number of steps of a walk, from 1 to 1000.
     pub walk_steps: u32,
-    /// Probability that a walk ends before its next step.
+    /// Probability that a walk ends before its next step, in [0, 1].
     pub walk_termination: f64,
-    /// Seeds of a minibatch, per partition. `auto`: 1024 for all partitions of a step together. See
-    /// [`TrainConfig::batch`].
+    /// Seeds per minibatch and partition. See [`TrainConfig::batch`].
     #[serde(with = "serde_text")]
     pub batch: Auto<NonZeroUsize>,
-    /// Whether a step works on all training nodes of a partition and all edges of its view, without sampling.
+    /// Whether a step takes all training nodes of a partition and all edges of its view, without sampling.
     pub full_graph: bool,
 
-    /// The learning rate, after the warmup.
+    /// Learning rate after the warmup, above 0.
     pub lr: f64,
-    /// How the learning rate changes.
+    /// Learning rate schedule.
     pub lr_schedule: LrSchedule,
-    /// Epochs over which the learning rate rises from 0 at the start, linearly; may be a fraction.
+    /// Epochs of linear warmup from 0; may be a fraction.
     pub warmup: f64,
-    /// Epochs between two changes of the learning rate, of the schedule `step`.
+    /// Epochs between two reductions, for the schedule `step`.
     pub lr_step: u64,
-    /// By what the schedules `step` and `plateau` multiply the learning rate, in (0, 1).
+    /// Factor of each reduction, for the schedules `step` and `plateau`, in (0, 1).
     pub lr_factor: f64,
-    /// Evaluations without a better validation score that the schedule `plateau` waits for.
+    /// Evaluations without improvement before a reduction, for the schedule `plateau`.
     pub lr_patience: u64,
-    /// The learning rate that no schedule goes below.
+    /// Lower bound of the learning rate, for all schedules.
     pub lr_min: f64,
-    /// How parameters follow from gradients.
+    /// Optimizer.
     pub optimizer: Optimizer,
-    /// Weight decay.
+    /// Weight decay, 0 or more.
     pub weight_decay: f64,
-    /// Momentum, of SGD, in [0, 1).
+    /// Momentum of SGD, in [0, 1).
     pub momentum: f64,
-    /// The largest Euclidean norm of a step's gradient; longer ones are scaled down. 0: no limit.
+    /// Largest Euclidean norm of a step's gradient. Larger gradients are scaled down. 0: no clipping.
     pub clip: f64,
-    /// Epochs to train.
+    /// Number of epochs.
     pub epochs: u64,
 
-    /// K: partitions that the graph is trained in.
+    /// K: number of partitions.
     pub partitions: u32,
-    /// Q: partitions whose gradients make one step. `auto`: all of them. See [`TrainConfig::concurrent`].
+    /// Q: partitions whose gradients are combined in one step, from 1 to K. See [`TrainConfig::concurrent`].
     #[serde(with = "serde_text")]
     pub concurrent: Auto<u32>,
-    /// How partitions change from super-epoch to super-epoch.
+    /// How partitions change from one super-epoch to the next.
     #[serde(with = "serde_text")]
     pub schedule: Schedule,
-    /// Epochs of a super-epoch; the graph is repartitioned between two of them.
+    /// Epochs of a super-epoch. The graph is repartitioned between two super-epochs.
     pub repartition_every: u64,
-    /// What becomes of in-neighbours that a partition does not own. See [`HaloMode`].
+    /// Treatment of halo nodes.
     pub halo: HaloMode,
-    /// How gradients are weighted by coverage.
+    /// Loss weights by coverage.
     pub correction: Correction,
-    /// λ of the correction, in [0, 1]: a weight w becomes (1 - λ) + λ w, so 0 is no correction and 1 all of it.
+    /// Strength λ of the correction, in [0, 1]: a loss weight w becomes (1 - λ) + λ w.
     pub shrinkage: f64,
-    /// Where the first layer's aggregates come from.
+    /// Source of the first layer's aggregates.
     pub first_hop: FirstHop,
 
-    /// Memory for the graph and its features, beside the model.
+    /// Memory for the graph and its features; the model's is extra.
     #[serde(serialize_with = "exact_size", deserialize_with = "serde_text::deserialize")]
     pub memory: ByteSize,
-    /// Worker threads. `auto`: one per processor. See [`TrainConfig::threads`].
+    /// Number of worker threads, from 1 to 4096. See [`TrainConfig::threads`].
     #[serde(with = "serde_text")]
     pub threads: Auto<NonZeroUsize>,
-    /// Minibatches whose reads are planned together, at most. `auto`: as many as pay for the memory that they wait in.
+    /// Upper bound of the minibatches whose feature reads are planned together. The feed resolves `auto`.
     #[serde(with = "serde_text")]
     pub lookahead: Auto<NonZeroUsize>,
-    /// What reads files.
+    /// How files are read.
     pub read_engine: ReadEngine,
 
-    /// Selects initial parameters, partitions, minibatches and what is dropped.
+    /// Random seed of initial parameters, partitions, sampling and dropout.
     #[serde(with = "serde_text")]
     pub seed: u64,
-    /// With which numbers the model computes.
+    /// The type of numbers that the model computes with.
     pub precision: Precision,
-    /// Where it computes.
+    /// The device that the model runs on.
     #[serde(with = "serde_text")]
     pub device: DeviceChoice,
 
-    /// Epochs between two evaluations; the last epoch is always evaluated.
+    /// Epochs between two evaluations. The last epoch is always evaluated.
     pub eval_every: u64,
-    /// Evaluations without a better validation score after which the run ends. 0: never.
+    /// Evaluations without a better validation score after which the run ends. 0: it does not end early.
     pub early_stopping: u64,
-    /// Epochs between two checkpoints. 0: only by time and at the end.
+    /// Epochs between two checkpoints. 0: only by time, and at the end.
     pub checkpoint_every: u64,
-    /// Minutes after which a checkpoint is made at the end of an epoch; may be a fraction. 0: only by epochs and at the end.
+    /// Minutes between two checkpoints, which are made at the end of an epoch. 0: only by epochs, and at the end.
     pub checkpoint_minutes: f64,
-    /// How many checkpoints are kept, beside the best.
+    /// Number of newest checkpoints to keep, besides the best.
     pub keep: usize,
 
-    /// What classes are called: a file with a line for each, in the order of numbers. The run keeps a copy, so it is no part
-    /// of the configuration that is written there.
+    /// File with the names of the classes, one per line, in the order of their numbers. The run's folder has a copy, so the
+    /// saved configuration does not have this path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class_names: Option<PathBuf>,
-    /// The run's folder. Without one, it is named after the store. It is no part of the configuration that is written there.
+    /// The run's folder; none: it is named after the store. The saved configuration does not have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<PathBuf>,
 }
@@ -212,19 +211,18 @@ impl Default for TrainConfig {
     }
 }
 
-/// More than anybody trains; each is a hop of sampling and a pass over the graph in each evaluation.
+/// Each layer is a hop of sampling, and a pass over the graph in each evaluation.
 const LAYERS_MAX: u64 = 256;
-/// What PinSAGE's walks may come to: each node of a minibatch makes so many, of so many steps.
+/// Bounds the cost of PinSAGE's walks, which every node of a minibatch makes.
 const WALKS_MAX: u64 = 10_000;
 const WALK_STEPS_MAX: u64 = 1000;
-/// More processors than a machine has.
 const THREADS_MAX: u64 = 4096;
 
-/// Seeds of a step, of all its partitions together, unless the user says otherwise.
+/// Default number of seeds of a step, over all its partitions.
 const SEEDS_OF_A_STEP: usize = 1024;
 
 impl TrainConfig {
-    /// The model for a store with so many features a node and so many classes.
+    /// The shape of the model, for a store with `inputs` features per node and `outputs` classes.
     pub fn model_options(&self, inputs: usize, outputs: usize) -> ModelOptions {
         ModelOptions {
             layer: self.model,
@@ -240,7 +238,8 @@ impl TrainConfig {
         }
     }
 
-    /// The norm between layers.
+    /// The normalization after each layer but the last. `auto` is batch for GIN, because its sums would grow from layer to
+    /// layer, and none for the others.
     pub fn norm(&self) -> NormKind {
         self.norm.value().unwrap_or(match self.model {
             LayerKind::Gin => NormKind::Batch,
@@ -248,7 +247,7 @@ impl TrainConfig {
         })
     }
 
-    /// The fanouts, one per layer.
+    /// The fanouts, one per layer. `auto` is 15, 10, 5, 5, ..., and 10 at each layer for PinSAGE.
     pub fn fanouts(&self) -> Fanouts {
         match &self.fanouts {
             _ if self.full_graph => Fanouts::new(&vec![-1; self.layers]).expect("a checked configuration has layers"),
@@ -267,14 +266,14 @@ impl TrainConfig {
         }
     }
 
-    /// What draws neighbours: uniformly, or, for PinSAGE, by random walks. Where the first layer's aggregates are known,
-    /// there is no last hop.
+    /// The sampler of neighbours: uniform, or random walks for PinSAGE. If the first layer's aggregates are known, the last hop
+    /// is left out.
     ///
     /// # Errors
-    /// If PinSAGE is to keep all that its walks visit, or more at one hop than at another.
+    /// If PinSAGE's fanouts differ, or one of them is -1.
     ///
     /// # Panics
-    /// If PinSAGE's first layer is said to be known.
+    /// If `knows_first_layer` is set for PinSAGE, which aggregates learned values.
     pub fn sampler(&self, knows_first_layer: bool) -> Result<Sampler> {
         let fanouts = self.fanouts();
         if self.model != LayerKind::PinSage {
@@ -285,10 +284,11 @@ impl TrainConfig {
             };
             return Ok(Sampler::uniform(fanouts, self.replace));
         }
-        assert!(!knows_first_layer, "PinSAGE aggregates what it has learned");
+        assert!(!knows_first_layer, "PinSAGE aggregates learned values");
         if self.full_graph {
             return Err(Error::Options(
-                "PinSAGE's neighbours are those that random walks visit: leave out --full-graph".into(),
+                "--full-graph does not work with pinsage, whose neighbours are chosen by random walks: leave it out"
+                    .into(),
             ));
         }
         let neighbours = (0..fanouts.hops()).map(|hop| fanouts.at(hop)).reduce(|first, other| {
@@ -296,8 +296,8 @@ impl TrainConfig {
         });
         let Some(neighbours) = neighbours.flatten() else {
             return Err(Error::Options(format!(
-                "fanouts are {fanouts}; of the nodes that PinSAGE's random walks visit, each hop keeps as many as the others: \
-                 give the same number for each, and not -1"
+                "fanouts are {fanouts}; pinsage keeps the same number of visited nodes at each hop: give the same number for \
+                 each, and not -1"
             )));
         };
         Ok(Sampler::random_walks(RandomWalks {
@@ -309,12 +309,13 @@ impl TrainConfig {
         })?)
     }
 
-    /// Q, the partitions whose gradients make one step.
+    /// The number of partitions whose gradients are combined in one step. `auto` is all partitions.
     pub fn concurrent(&self) -> u32 {
         self.concurrent.value().unwrap_or(self.partitions)
     }
 
-    /// Seeds of a minibatch, per partition: all that there are where steps work on whole views.
+    /// Seeds per minibatch and partition. `auto` is 1024 divided by the number of partitions of a step. With `full_graph` it is
+    /// unlimited.
     pub fn batch(&self) -> usize {
         match self.batch {
             _ if self.full_graph => usize::MAX,
@@ -323,7 +324,7 @@ impl TrainConfig {
         }
     }
 
-    /// Worker threads: as asked for, or as many as there are processors for this process.
+    /// Number of worker threads. `auto` is the number of processors that this process may use.
     pub fn threads(&self) -> usize {
         let all = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         self.threads.value().map_or_else(all, NonZeroUsize::get)
@@ -361,7 +362,7 @@ impl TrainConfig {
     /// Checks all that can be checked without a store and a machine: ranges, and options against each other.
     ///
     /// # Errors
-    /// Names the option, what it is, and what it may be.
+    /// The message names the option, its value, and the values that it may have.
     pub fn check(&self) -> Result<()> {
         let no = |what: String| Err(Error::Options(what));
         let at_least_one = [
@@ -458,7 +459,7 @@ impl TrainConfig {
         }
         if self.concurrent() > self.partitions {
             return no(format!(
-                "concurrent is {}, more than the {} partition(s) that there are",
+                "concurrent is {}, and there are {} partition(s): it must be at most that",
                 self.concurrent(),
                 self.partitions
             ));
@@ -467,14 +468,13 @@ impl TrainConfig {
         let attends = matches!(self.model, LayerKind::Gat | LayerKind::Gatv2);
         if attends && !self.hidden.is_multiple_of(self.heads) {
             return no(format!(
-                "heads is {}, which does not divide hidden, {}: all heads together have that many values, each as many as \
-                 the others",
+                "heads is {}, which does not divide hidden, {}: the heads share the hidden dimension evenly",
                 self.heads, self.hidden
             ));
         }
         if self.momentum > 0.0 && self.optimizer != Optimizer::Sgd {
             return no(format!(
-                "momentum is {}, and only `--optimizer sgd` has one, not {}",
+                "momentum is {}, and the optimizer {} has none: use `--optimizer sgd`, or leave momentum out",
                 self.momentum, self.optimizer
             ));
         }
@@ -482,7 +482,7 @@ impl TrainConfig {
     }
 }
 
-/// A row of the table of ranges.
+/// An entry of the table of ranges.
 fn not_negative(option: &'static str, value: f64) -> (&'static str, f64, bool, &'static str) {
     (option, value, value >= 0.0 && value.is_finite(), "0 or more")
 }

@@ -286,9 +286,9 @@ fn values_out_of_range_and_contradictions_say_what_would_do() {
         ),
         (
             "partitions = 4\nconcurrent = 5",
-            "concurrent is 5, more than the 4 partition(s)",
+            "concurrent is 5, and there are 4 partition(s)",
         ),
-        ("momentum = 0.9", "only `--optimizer sgd` has one, not adam"),
+        ("momentum = 0.9", "the optimizer adam has none: use `--optimizer sgd`"),
     ] {
         let text = error(file);
         assert!(text.contains(expected), "{file}: {text}");
@@ -350,7 +350,7 @@ fn what_parameters_mean_and_how_they_came_about_must_not_change() {
         .resumed(None, &flags([("seed", 2.into())]))
         .unwrap_err();
     assert!(
-        error.to_string().contains("has seed 1, and seed 2 was asked for"),
+        error.to_string().contains("has seed 1, and seed 2 was given"),
         "{error}"
     );
 }
@@ -378,10 +378,7 @@ fn what_must_not_change_is_named_with_both_values() {
             .resumed(None, &flags([(option, value.clone())]))
             .unwrap_err()
             .to_string();
-        let expected = format!(
-            "has {option} {}, and {option} {value} was asked for",
-            run.table()[option]
-        );
+        let expected = format!("has {option} {}, and {option} {value} was given", run.table()[option]);
         assert!(error.contains(&expected), "{error}");
     }
     assert!(others > 25, "{others}");
@@ -409,7 +406,7 @@ fn the_digest_differs_with_every_option_that_must_not_change() {
 }
 
 #[test]
-#[should_panic(expected = "flag colour is no option")]
+#[should_panic(expected = "unknown option colour")]
 fn a_flag_that_is_no_option_is_a_mistake() {
     drop(TrainConfig::layered(None, &flags([("colour", "red".into())])));
 }

@@ -14,9 +14,9 @@
 //! SessionLog 1 status: enum, START = 1
 //! ```
 //!
-//! (tensorflow/core/util/event.proto, framework/summary.proto, lib/io/record_writer.cc.) The first event has the version. A
-//! session that starts at a step makes readers forget what another file has of that step and later ones, so that a run
-//! which was killed and resumed is one curve.
+//! Sources: tensorflow/core/util/event.proto, framework/summary.proto and lib/io/record_writer.cc. The first event has the
+//! version. The second one starts a session at a step: readers then drop that step and later ones of other files. So a run that
+//! was killed and resumed is one curve.
 
 use std::{
     fs::File,
@@ -38,7 +38,7 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// Starts a new file in `folder`, whose first step is the one after `step`.
+    /// Creates a new file in `folder` for the steps after `step`.
     pub(super) fn create(folder: &Path, step: u64, now: SystemTime) -> Result<Self> {
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -47,7 +47,7 @@ impl EventFile {
             .chars()
             .filter(|&letter| letter.is_ascii_alphanumeric() || letter == '-')
             .collect();
-        // Readers take files in the order of their names. Another one of the same second comes after.
+        // Readers sort files by name, so a second file of the same second gets a higher number.
         let mut number = 0;
         let (path, file) = loop {
             let name = format!(
@@ -72,7 +72,7 @@ impl EventFile {
         Ok(events)
     }
 
-    /// Adds what is known of an epoch, at its last step. What is no number is left out.
+    /// Adds the metrics of an epoch, at its last step. Leaves out values that are not finite.
     pub(super) fn append(&mut self, record: &EpochRecord, now: SystemTime) -> Result<()> {
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let scalars = scalars(record);
@@ -97,7 +97,7 @@ impl EventFile {
     }
 }
 
-/// Tags and values of an epoch.
+/// Tags and values of an epoch's metrics.
 fn scalars(record: &EpochRecord) -> Vec<(String, f64)> {
     let optional = [
         ("loss/train", Some(record.loss)),

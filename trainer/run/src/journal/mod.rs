@@ -1,4 +1,4 @@
-//! What a run says about each epoch: `metrics.jsonl` for programs, event files for TensorBoard.
+//! The metrics of each epoch: `metrics.jsonl` for programs, event files for TensorBoard.
 
 mod events;
 mod metrics;
@@ -12,7 +12,7 @@ pub use self::record::{EpochRecord, StageSeconds};
 use self::{events::EventFile, metrics::Metrics};
 use crate::Result;
 
-/// The name of the file with a line for each epoch.
+/// The file with one line per epoch.
 pub const METRICS: &str = "metrics.jsonl";
 
 /// The records of a run, in memory and in files.
@@ -24,11 +24,11 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal of a run of which `epoch` epochs and `step` steps are finished; of a new run, 0 and 0. What an
-    /// earlier process wrote about later epochs is cut off: they will be trained again.
+    /// Opens the journal of a run after `epoch` epochs and `step` steps, which are 0 and 0 for a new run. Removes the records of
+    /// later epochs, which will be trained again.
     ///
     /// # Errors
-    /// If files in the run's folder can't be read or written to, or hold what is no record.
+    /// If files in the run's folder cannot be read or written to, or a line is not a record.
     pub fn open(folder: &Path, epoch: u64, step: u64) -> Result<Self> {
         let (metrics, records) = Metrics::open(&folder.join(METRICS), epoch)?;
         let events = EventFile::create(folder, step, SystemTime::now())?;
@@ -39,11 +39,11 @@ impl Journal {
         })
     }
 
-    /// Adds an epoch. When this returns, other processes see it.
+    /// Adds the record of an epoch. When this returns, other processes can read it.
     ///
     /// # Errors
-    /// If the disk is full, or files can't be written to for another reason. The record is then known here all the same,
-    /// and the files are whole: training can go on.
+    /// If files cannot be written to, for example because the disk is full. The record is then in memory only, the files have
+    /// no partial record, and training can continue.
     pub fn append(&mut self, record: EpochRecord) -> Result<()> {
         let written = self.metrics.append(&record);
         let shown = self.events.append(&record, SystemTime::now());
@@ -51,16 +51,16 @@ impl Journal {
         written.and(shown)
     }
 
-    /// All epochs so far.
+    /// The records of all epochs so far.
     pub fn records(&self) -> &[EpochRecord] {
         &self.records
     }
 }
 
-/// The records of a run that nobody is writing to.
+/// Reads the records of the run in `folder`, without opening it for writing.
 ///
 /// # Errors
-/// If the file can't be read, or holds what is no record.
+/// If the file cannot be read, or a line is not a record.
 pub fn read_records(folder: &Path) -> Result<Vec<EpochRecord>> {
     metrics::read(&folder.join(METRICS), u64::MAX).map(|(records, _)| records)
 }

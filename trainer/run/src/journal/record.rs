@@ -1,83 +1,82 @@
-//! What is known of an epoch.
+//! The record of an epoch.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What is known of an epoch: a line of `metrics.jsonl`, whose keys are the names of the fields. Accuracies are parts of 1;
-/// null stands for what was not measured in this epoch, or is no number.
+/// The metrics of an epoch: a line of `metrics.jsonl`. The names of the fields are its keys. Accuracies are fractions of 1. Null
+/// means that a value was not measured in this epoch, or is not finite.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EpochRecord {
-    /// Epochs that are finished, this one included: the first is 1.
+    /// Number of the epoch, counted from 1.
     pub epoch: u64,
-    /// Optimizer steps that are finished.
+    /// Finished optimizer steps.
     pub step: u64,
-    /// The mean loss of the epoch's seeds.
+    /// Mean loss of the epoch's seeds.
     #[serde(with = "nan_as_null")]
     pub loss: f64,
-    /// Of the nodes that are trained on.
+    /// Accuracy on the training nodes.
     pub train_accuracy: Option<f64>,
-    /// Of the nodes to validate on.
+    /// Accuracy on the validation nodes.
     pub val_accuracy: Option<f64>,
-    /// Of the nodes to test on.
+    /// Accuracy on the test nodes.
     pub test_accuracy: Option<f64>,
-    /// Of the nodes to validate on.
+    /// Macro F1 on the validation nodes.
     pub val_macro_f1: Option<f64>,
-    /// Of the nodes to validate on.
+    /// Micro F1 on the validation nodes.
     pub val_micro_f1: Option<f64>,
-    /// Of the nodes to validate on.
+    /// Area under the ROC curve on the validation nodes.
     pub val_roc_auc: Option<f64>,
-    /// Wall time of the epoch, its evaluation included.
+    /// Wall time of the epoch in seconds, with its evaluation.
     pub seconds: f64,
-    /// What the training loop spent that time on.
+    /// That time by stage.
     pub seconds_by_stage: StageSeconds,
-    /// Edges that were drawn by the sampler.
+    /// Sampled edges.
     pub sampled_edges: u64,
-    /// Those, per second of the epoch without its evaluation.
+    /// Sampled edges per second of the epoch, without its evaluation.
     #[serde(with = "nan_as_null")]
     pub sampled_edges_per_second: f64,
     /// Bytes read from files.
     pub bytes_read: u64,
-    /// Bytes that all partitions sent to others.
+    /// Bytes that partitions sent to each other.
     pub bytes_sent: u64,
-    /// The mean coverage of the epoch's seeds: how much of their neighbourhood their partition sees.
+    /// Mean coverage of the epoch's seeds: the fraction of its neighbourhood that a seed sees in its partition.
     pub coverage_mean: Option<f64>,
-    /// That of the last step.
+    /// Learning rate of the last step.
     #[serde(with = "nan_as_null")]
     pub learning_rate: f64,
-    /// The generation of the assignment of chunks to partitions.
+    /// Generation of the assignment of chunks to partitions.
     pub generation: u64,
-    /// The most memory that the process has had until then, in bytes.
+    /// Peak memory of the process so far, in bytes.
     pub peak_rss_bytes: Option<u64>,
 }
 
-/// Seconds that the training loop spent on each stage, waiting included; what others do at the same time in the background
-/// does not count.
+/// Seconds that the training loop spent on each stage of an epoch, or waiting for it. Work in the background does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StageSeconds {
-    /// Drawing neighbours.
+    /// Waiting for sampled minibatches.
     pub sample: f64,
-    /// Waiting for rows of features to be read.
+    /// Waiting for feature rows from the disk.
     pub read: f64,
-    /// Putting minibatches together.
+    /// Waiting for feature rows to be copied into minibatches.
     pub assemble: f64,
-    /// From minibatches to losses.
+    /// Loading tensors and computing losses.
     pub forward: f64,
-    /// From losses to gradients.
+    /// Computing gradients.
     pub backward: f64,
-    /// Adding up gradients of partitions, and stepping.
+    /// Exchanging gradients and updating the parameters.
     pub exchange: f64,
-    /// Inference and scores.
+    /// Exact inference and scores.
     pub evaluate: f64,
 }
 
 impl StageSeconds {
-    /// The stages' names, in the order of an epoch.
+    /// Names of the stages, in the order of an epoch.
     pub const NAMES: [&'static str; 7] = [
         "sample", "read", "assemble", "forward", "backward", "exchange", "evaluate",
     ];
 
-    /// The stages' seconds, in the order of [`StageSeconds::NAMES`].
+    /// Seconds of the stages, in the order of [`StageSeconds::NAMES`].
     pub fn values(&self) -> [f64; 7] {
         [
             self.sample,
@@ -91,7 +90,7 @@ impl StageSeconds {
     }
 }
 
-/// JSON has no NaN and no infinity.
+/// Writes values that are not finite as null, because JSON has neither NaN nor infinity.
 mod nan_as_null {
     use super::*;
 

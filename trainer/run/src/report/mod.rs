@@ -1,8 +1,8 @@
-//! The report of a run: one page of HTML that needs nothing else, for any screen.
+//! The report of a run: one self-contained HTML page.
 //!
-//! Plots are SVG that stretches with the page, with labels in HTML, so that text has the same size on a phone and on a wide
-//! screen. A small script shows the values of the epoch under the pointer; everything is legible without it. The page has a
-//! few hundred kilobytes, however many epochs there are.
+//! Plots are SVG that stretches with the page. Their labels are HTML, so text has the same size on a phone and on a wide screen. A
+//! small script shows the values of the epoch under the pointer; the page is complete without it. The page has a few hundred
+//! kilobytes for any number of epochs.
 
 mod html;
 mod plot;
@@ -32,23 +32,23 @@ use super::{
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// What a report shows.
+/// The contents of a report.
 #[derive(Debug, Clone, Copy)]
 pub struct Report<'a> {
-    /// What was trained on: the name of the store.
+    /// Name of the store.
     pub name: &'a str,
     /// The epochs so far.
     pub records: &'a [EpochRecord],
-    /// What came of the run so far; its configuration is shown, too.
+    /// The result so far, and the configuration.
     pub summary: &'a Summary,
-    /// How good predictions of the nodes to test on (or to validate on, if there are none) are, at the best epoch; none
-    /// before the first evaluation.
+    /// Scores on the test nodes, or on the validation nodes if there are no test nodes, at the best epoch. None before the first
+    /// evaluation.
     pub scores: Option<&'a ScoreReport>,
-    /// What those nodes are called: `test` or `val`.
+    /// The split of these scores: `test` or `val`.
     pub scored: &'a str,
-    /// Names of classes. Those that have none are shown by number.
+    /// Names of classes. Classes without a name are shown by number.
     pub classes: &'a [String],
-    /// Whether the run has ended.
+    /// Whether the run is finished.
     pub is_finished: bool,
 }
 
@@ -98,7 +98,7 @@ impl Report<'_> {
         }
     }
 
-    /// What one wants to know first.
+    /// The most important numbers.
     fn tiles(&self) -> String {
         let summary = self.summary;
         let part = |value: Option<f64>| value.map(|value| Unit::Part.format(value));
@@ -125,7 +125,7 @@ impl Report<'_> {
                 summary.bytes_sent_per_step.map(|bytes| Unit::Bytes.format(bytes)),
             ),
             (
-                "read in all",
+                "read in total",
                 (summary.epochs > 0).then(|| ByteSize(summary.bytes_read).to_string()),
             ),
             (
@@ -241,7 +241,7 @@ impl Report<'_> {
                 vec![series("rate", "c5", &|record| Some(record.learning_rate))],
             ),
         ];
-        // What nobody measured is not shown where it is not missed.
+        // A store without test nodes has no test curve.
         for plot in &mut plots {
             if plot.id == "plot-accuracy" {
                 plot.series
@@ -255,13 +255,13 @@ impl Report<'_> {
         let classes = Classes::new(scores, self.classes);
         let nodes = format!("{} {} nodes", count(scores.nodes), escape(self.scored));
         let mut html = format!(
-            "<div class=\"tables\">\n<section>\n<h2>Classes</h2>\n<p class=\"note\">Of {nodes}, at the best epoch; in %.</p>\n{}</section>\n",
+            "<div class=\"tables\">\n<section>\n<h2>Classes</h2>\n<p class=\"note\">{nodes}, at the best epoch. Values are percentages.</p>\n{}</section>\n",
             classes.table()
         );
         if let Some(confusion) = classes.confusion() {
             html += &format!(
-                "<section>\n<h2>Confusion</h2>\n<p class=\"note\">Of {nodes}: of those in a class (row), the \
-                 part in % that is predicted as each class (column).</p>\n{confusion}</section>\n"
+                "<section>\n<h2>Confusion</h2>\n<p class=\"note\">{nodes}: percentage of the nodes of each \
+                 class (row) that is predicted as each class (column).</p>\n{confusion}</section>\n"
             );
         }
         html + "</div>\n"

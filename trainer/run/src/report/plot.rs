@@ -1,4 +1,4 @@
-//! Plots: an SVG of lines or bars that stretches to the width there is, and labels in HTML, whose size does not change.
+//! Plots: an SVG of lines or bars that stretches with the page, and labels in HTML of constant size.
 
 use super::{
     html::escape,
@@ -6,20 +6,20 @@ use super::{
     series::{self, Point, Series},
 };
 
-/// The drawing's own size, in both directions. It is stretched to what the page gives it.
+/// Width and height of the drawing, before the page stretches it.
 const SIZE: f64 = 1000.0;
 
-/// Up to so many points, each is marked.
+/// Largest number of points that are marked with dots.
 const MARKED_MAX: usize = 30;
 
 /// How a plot is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Lines, over a range that the values call for; logarithmic if they differ by orders of magnitude.
+    /// Lines over the range of the values; logarithmic if they differ by orders of magnitude.
     Lines,
-    /// Lines over a range that has 0.
+    /// Lines over a range that includes 0.
     LinesFromZero,
-    /// Bars from 0, of all series on top of each other.
+    /// Stacked bars from 0.
     Bars,
 }
 
@@ -34,9 +34,9 @@ pub(super) struct Plot<'a> {
     /// The epochs, ascending.
     pub epochs: &'a [f64],
     pub series: Vec<Series>,
-    /// An epoch to be marked.
+    /// An epoch to mark.
     pub best: Option<f64>,
-    /// What is said where nothing was measured.
+    /// The text if no value was measured.
     pub empty: &'static str,
 }
 
@@ -98,7 +98,7 @@ impl Plot<'_> {
         }
         if let Some(epoch) = self.best {
             let left = across(&x, epoch) / 10.0;
-            // On the side where there is room.
+            // The label goes to the side with more room.
             let side = if left < 60.0 { "right" } else { "left" };
             html += &format!(
                 "<span class=\"best {side}\" style=\"left:{left:.2}%\"><span>best: epoch {epoch}</span></span>"
@@ -109,7 +109,7 @@ impl Plot<'_> {
         html
     }
 
-    /// The title, and what is what, with the last values.
+    /// The title, and a legend with the last values.
     fn caption(&self) -> String {
         let last = series::readings(&self.series).last().copied();
         let mut html = format!(
@@ -157,7 +157,7 @@ impl Plot<'_> {
             }
             html += &format!("<path class=\"line {}\" d=\"M{}\"/>\n", series.color, means.join("L"));
             if means.len() <= MARKED_MAX {
-                // A line of no length is its round ends.
+                // A line of length 0 with round ends is a dot.
                 let dots: String = means.iter().map(|place| format!("M{place}h0")).collect();
                 html += &format!("<path class=\"dots {}\" d=\"{dots}\"/>\n", series.color);
             }
@@ -190,7 +190,7 @@ impl Plot<'_> {
             .collect()
     }
 
-    /// What the script shows of the epoch under the pointer: where epochs are, and the values there as text.
+    /// The data of the script: positions of epochs, and their values as text.
     fn readings(&self, x: &Axis) -> String {
         let readings = series::readings(&self.series);
         let epochs: Vec<f64> = readings.iter().map(|&index| self.epochs[index]).collect();
@@ -208,12 +208,12 @@ impl Plot<'_> {
     }
 }
 
-/// Where an epoch lies in the drawing, from the left.
+/// Position of an epoch in the drawing, from the left.
 fn across(axis: &Axis, epoch: f64) -> f64 {
     axis.place(epoch) * SIZE
 }
 
-/// Where a value lies in the drawing, from the top.
+/// Position of a value in the drawing, from the top.
 fn down(axis: &Axis, value: f64) -> f64 {
     (1.0 - axis.place(value)) * SIZE
 }

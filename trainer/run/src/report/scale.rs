@@ -1,28 +1,30 @@
-//! Axes: where values lie, and which of them are labelled.
+//! Axes: positions of values, and their labels.
 
 use std::time::Duration;
 
 use grappa_io::size::{ByteSize, count, duration};
 
-/// What values are, and so how they are written.
+use crate::percent;
+
+/// The unit of values, which decides how they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     /// No unit.
     Number,
-    /// Parts of 1.
+    /// Fractions of 1, shown as percentages.
     Part,
     Seconds,
     Bytes,
     EdgesPerSecond,
 }
 
-/// How many labels an axis has, about.
+/// Approximate number of labels of an axis.
 const TICKS: f64 = 4.0;
 
-/// Beyond this, differences of values would not be finite; nothing that is measured is.
+/// Bounds values, so that their differences are finite. No measured value is as large.
 const VALUE_MAX: f64 = 1e150;
 
-/// A range of values, linear or logarithmic, and labels in it.
+/// A range of values, linear or logarithmic, with labels.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Axis {
     low: f64,
@@ -33,9 +35,8 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// An axis for these values, of which those that are not finite don't count; none if no value does. `from_zero`: 0 is
-    /// on it, too. It is logarithmic if `may_be_log`, which numbers without a unit may, and values differ by orders of
-    /// magnitude.
+    /// An axis for the finite values; none if there are none. With `from_zero` it includes 0. With `may_be_log` it is logarithmic
+    /// if values differ by orders of magnitude.
     pub(super) fn of(values: impl Iterator<Item = f64>, unit: Unit, from_zero: bool, may_be_log: bool) -> Option<Self> {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|value| value.is_finite()) {
@@ -54,7 +55,7 @@ impl Axis {
         Some(Self::linear(low, high, unit))
     }
 
-    /// The axis of so many epochs, which have places 1, 2, and so on.
+    /// The axis of the epochs 1 to `epochs`.
     pub(super) fn epochs(last: u64) -> Self {
         let step = nice_step(last as f64 / TICKS).max(1.0) as u64;
         let multiples = (1..=last / step).map(|k| k * step).filter(|&epoch| epoch > 1);
@@ -73,7 +74,7 @@ impl Axis {
         let (low, high) = if low < high {
             (low, high)
         } else {
-            // One value lies in the middle.
+            // A single value lies in the middle.
             let around = if low == 0.0 { 1.0 } else { low.abs() * 0.1 };
             (if low == 0.0 { 0.0 } else { low - around }, high + around)
         };
@@ -88,7 +89,7 @@ impl Axis {
                 format!("{value:.1e}{suffix}")
             }
         };
-        // At most a few, whatever becomes of the last digits.
+        // Bounded, even if rounding errors add a label.
         let ticks = (0..=(last - first).min(20.0) as u32).map(|k| {
             let value = (first + f64::from(k)) * step;
             (value * factor, label(value))
@@ -101,7 +102,7 @@ impl Axis {
         }
     }
 
-    /// From one power of ten to another. `low` is above 0.
+    /// A logarithmic axis between powers of ten. `low` is above 0.
     fn log(low: f64, high: f64) -> Self {
         let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
         let step = (last - first + 4) / 5;
@@ -122,7 +123,7 @@ impl Axis {
         }
     }
 
-    /// Where a value lies, from 0 at the low end to 1 at the high one.
+    /// Position of a value, from 0 at the low end to 1 at the high end.
     pub(super) fn place(&self, value: f64) -> f64 {
         let value = value.clamp(-VALUE_MAX, VALUE_MAX);
         let part = if self.is_log {
@@ -134,10 +135,10 @@ impl Axis {
     }
 }
 
-/// The smallest of 1, 2 and 5 times a power of ten that is no less.
+/// The smallest of 1, 2 and 5 times a power of ten that is at least `least`.
 fn nice_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.log10().floor());
-    // A little more than they are, for what was rounded.
+    // The factors are slightly enlarged to absorb rounding errors.
     let factor = [1.0, 2.0, 5.0]
         .into_iter()
         .find(|factor| factor * power * (1.0 + 1e-9) >= least);
@@ -145,7 +146,7 @@ fn nice_step(least: f64) -> f64 {
 }
 
 impl Unit {
-    /// The unit in which values up to `most` are short, as a factor and what is written after the number.
+    /// The unit prefix with which values up to `most` are short: a factor, and the text after the number.
     fn scaled(self, most: f64) -> (f64, &'static str) {
         let largest = |units: &[(f64, &'static str)]| {
             let fitting = units.iter().rev().find(|(factor, _)| most >= *factor);
@@ -167,7 +168,7 @@ impl Unit {
         }
     }
 
-    /// A value as it is read; a dash if it is not finite.
+    /// A value as text; a dash if it is not finite.
     pub(super) fn format(self, value: f64) -> String {
         if !value.is_finite() {
             return "–".to_owned();
@@ -187,9 +188,11 @@ impl Unit {
                 format!("{value:.decimals$}")
             }
             Self::Part if value.abs() >= 1e4 => format!("{:.1e} %", value * 100.0),
+            // One digit would show these as 0.
+            Self::Part if value > 0.0 && value < 0.001 => percent(value),
             Self::Part => format!("{:.1} %", value * 100.0),
             Self::Seconds if value < 0.1 => format!("{:.1} ms", value * 1e3),
-            // No duration is longer than that.
+            // Bounds the argument, because `Duration` panics on larger ones.
             Self::Seconds => duration(Duration::from_secs_f64(value.clamp(0.0, 1e18))),
             Self::Bytes => ByteSize(value as u64).to_string(),
             Self::EdgesPerSecond => format!("{}/s", count(value as u64)),

@@ -1,24 +1,24 @@
-//! What a plot shows, and how much of it: a run may have more epochs than a screen has pixels.
+//! The values of a plot, reduced to a bounded number: a run may have more epochs than a screen has pixels.
 
-/// The most points of a line.
+/// Largest number of points of a line.
 const POINTS_MAX: usize = 300;
 
-/// The most bars of a plot.
+/// Largest number of bars of a plot.
 const BARS_MAX: usize = 100;
 
-/// The most epochs whose values can be read in a plot.
+/// Largest number of epochs whose values the pointer can show.
 const READINGS_MAX: usize = 400;
 
-/// Values of a plot that belong together, one for each epoch; NaN where there is none.
+/// A series of a plot: one value per epoch, NaN if there is none.
 #[derive(Debug, Clone)]
 pub(super) struct Series {
     pub name: &'static str,
-    /// The class of the style sheet that gives the colour.
+    /// CSS class of its color.
     pub color: &'static str,
     pub values: Vec<f64>,
 }
 
-/// A point of a line: an epoch, or the middle of a few, with the least, the mean and the greatest of their values.
+/// A point of a line: an epoch, or the middle of several, with the minimum, mean and maximum of their values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
     pub epoch: f64,
@@ -27,7 +27,7 @@ pub(super) struct Point {
     pub greatest: f64,
 }
 
-/// The line through the values that are finite. If there are too many, a point stands for a few.
+/// The line through the finite values. If there are too many, a point stands for several.
 pub(super) fn line(epochs: &[f64], values: &[f64]) -> Vec<Point> {
     let finite: Vec<(f64, f64)> = epochs
         .iter()
@@ -41,19 +41,19 @@ pub(super) fn line(epochs: &[f64], values: &[f64]) -> Vec<Point> {
         Point {
             epoch: (group[0].0 + group[group.len() - 1].0) / 2.0,
             least: group.iter().map(|(_, value)| *value).fold(f64::INFINITY, f64::min),
-            // Divided first: a sum of what is finite need not be.
+            // Divides first, because the sum of finite values can overflow.
             mean: group.iter().map(|(_, value)| value / size).sum(),
             greatest: group.iter().map(|(_, value)| *value).fold(f64::NEG_INFINITY, f64::max),
         }
     };
-    // Groups of about the same size: a small one at the end would stand out.
+    // Groups have about the same size. A small one at the end would look like an outlier.
     let start = |group: usize| group * finite.len() / count;
     (0..count)
         .map(|group| point(&finite[start(group)..start(group + 1)]))
         .collect()
 }
 
-/// A bar: some epochs, and for each series the mean over them of the values that are finite (0 if none is).
+/// A bar: a range of epochs, and for each series the mean of its finite values (0 if there are none).
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Bar {
     pub first: f64,
@@ -61,7 +61,7 @@ pub(super) struct Bar {
     pub means: Vec<f64>,
 }
 
-/// Bars of so many epochs each that they are not too many.
+/// The bars of a plot. Each stands for several epochs if there are too many.
 pub(super) fn bars(epochs: &[f64], series: &[Series]) -> Vec<Bar> {
     let size = epochs_of_a_bar(epochs.len());
     let mean = |values: &[f64]| {
@@ -84,12 +84,12 @@ pub(super) fn bars(epochs: &[f64], series: &[Series]) -> Vec<Bar> {
         .collect()
 }
 
-/// How many of so many epochs share a bar.
+/// Number of epochs per bar.
 pub(super) fn epochs_of_a_bar(epochs: usize) -> usize {
     epochs.div_ceil(BARS_MAX).max(1)
 }
 
-/// The indices of epochs whose values can be read: of those with any value, the last and others at equal distances.
+/// Indices of the epochs whose values the pointer can show: the last epoch with a value, and others at equal distances.
 pub(super) fn readings(series: &[Series]) -> Vec<usize> {
     let epochs = series.iter().map(|series| series.values.len()).max().unwrap_or(0);
     let measured = |&index: &usize| series.iter().any(|series| series.values[index].is_finite());

@@ -3,13 +3,13 @@
 use super::html::escape;
 use crate::{config::TrainConfig, scores::ScoreReport};
 
-/// The most classes in the confusion matrix.
+/// Largest number of classes in the confusion matrix.
 const CONFUSION_CLASSES_MAX: usize = 12;
 
-/// The most classes in the table of classes.
+/// Largest number of classes in the table of classes.
 const CLASSES_MAX: usize = 25;
 
-/// Every option; those that are not as by default stand out.
+/// All options. Those that differ from their defaults are highlighted.
 pub(super) fn configuration(config: &TrainConfig) -> String {
     let defaults = TrainConfig::default().table();
     let mut html = "<dl class=\"options\">\n".to_owned();
@@ -33,7 +33,7 @@ pub(super) fn configuration(config: &TrainConfig) -> String {
 pub(super) struct Classes<'a> {
     scores: &'a ScoreReport,
     names: &'a [String],
-    /// By the number of their nodes, largest first.
+    /// Classes by number of nodes, largest first.
     order: Vec<usize>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Classes<'a> {
         html + &self.left_out(CLASSES_MAX, "")
     }
 
-    /// Of the nodes of a class, the parts that are predicted to be in each; none if there is no confusion matrix.
+    /// For each class, the fractions of its nodes that are predicted as each class. None without confusion matrix.
     pub(super) fn confusion(&self) -> Option<String> {
         let matrix = self.scores.confusion.as_ref()?;
         let shown: Vec<usize> = self.order.iter().copied().take(CONFUSION_CLASSES_MAX).collect();

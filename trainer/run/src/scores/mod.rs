@@ -1,11 +1,11 @@
-//! How good predictions are: accuracy, F1, ROC-AUC, confusion matrix.
+//! Scores of predictions: accuracy, F1, ROC-AUC, confusion matrix.
 //!
-//! [`Scores`] takes logits and labels batch by batch, in any order, and gives the same numbers as all at once would: counts
-//! are integers, and nothing is approximated. Definitions are those of scikit-learn, which the tests compare with; where
-//! something is undefined (a class without nodes), they say what becomes of it.
+//! [`Scores`] takes logits and labels in batches. The result does not depend on the batches or their order, because counts are
+//! integers and nothing is approximated. Definitions are those of scikit-learn, and the tests compare with it. The fields say what
+//! happens where a score is undefined, for example for a class without nodes.
 //!
-//! It costs a few operations per logit, counts per class, a matrix of classes by classes up to [`CONFUSION_CLASSES_MAX`]
-//! classes, and, for ROC-AUC, 4 bytes per labelled node (binary) or per logit (multi-label), sorted at the end.
+//! Cost: a few operations per logit, counts per class, and a matrix of classes by classes up to [`CONFUSION_CLASSES_MAX`]
+//! classes. ROC-AUC takes 4 bytes per labelled node (binary) or per logit (multi-label), which are sorted at the end.
 
 mod auc;
 #[cfg(test)]
@@ -16,37 +16,37 @@ use serde::{Deserialize, Serialize};
 
 use self::auc::Ranking;
 
-/// The most classes for which there is a confusion matrix.
+/// The largest number of classes with a confusion matrix.
 pub const CONFUSION_CLASSES_MAX: u32 = 1024;
 
 /// Labels of a batch.
 #[derive(Debug, Clone, Copy)]
 pub enum Labels<'a> {
-    /// A class a node; -1 is a node without one, which is skipped.
+    /// One class per node. -1 is a node without label, which is skipped.
     Classes(&'a [i64]),
-    /// A set of classes a node, as in a store's labels: [`LabelSpec::row_bytes`] bytes a node, bit c for class c, and bit
-    /// `classes` for a node that is labelled; others are skipped.
+    /// One set of classes per node, as in a store's labels: [`LabelSpec::row_bytes`] bytes per node, bit c for class c. Bit
+    /// `classes` is set for labelled nodes; others are skipped.
     Sets(&'a [u8]),
 }
 
-/// Accumulates how good predictions are.
+/// Accumulates scores.
 #[derive(Debug, Clone)]
 pub struct Scores {
     spec: LabelSpec,
     /// Labelled nodes.
     nodes: u64,
-    /// Those of them whose prediction is right: the class, or the whole set.
+    /// Labelled nodes whose prediction is right: the class, or the whole set.
     right: u64,
-    /// Those of them that have a logit that is no number, and so no prediction.
+    /// Labelled nodes without prediction, because a logit is NaN.
     undecided: u64,
     counts: Vec<ClassCounts>,
-    /// Row: the class. Column: the prediction. Empty if there is none.
+    /// Row: the class. Column: the prediction. Empty if there is no confusion matrix.
     confusion: Vec<u64>,
-    /// Binary: one, of class 1. Multi-label: one for each class. Empty if it is not wanted, or there is none.
+    /// Binary: one, of class 1. Multi-label: one per class. Empty if ROC-AUC is not computed.
     rankings: Vec<Ranking>,
 }
 
-/// What is counted of a class.
+/// Counts of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct ClassCounts {
     /// Nodes in it.
@@ -58,8 +58,7 @@ struct ClassCounts {
 }
 
 impl Scores {
-    /// Nothing yet. `ranked`: whether ROC-AUC is wanted, which takes memory; classes that are neither two nor sets have
-    /// none.
+    /// Empty scores. `ranked` adds ROC-AUC, which takes memory, for two classes and for multi-label tasks.
     pub fn new(spec: LabelSpec, ranked: bool) -> Self {
         let classes = spec.classes as usize;
         let is_square = spec.kind == LabelKind::Single && spec.classes <= CONFUSION_CLASSES_MAX;
@@ -80,13 +79,13 @@ impl Scores {
         }
     }
 
-    /// Adds nodes: `logits` has a row of as many values as classes for each.
+    /// Adds nodes. `logits` is `[nodes, classes]`, row by row.
     ///
-    /// The predicted class is that of the largest logit, the first of them if several are equal; predicted sets have the
-    /// classes with logits above 0. A node with a logit that is NaN has no prediction, which is wrong whatever its label.
+    /// The predicted class is that of the largest logit, the first one if several are equal. A predicted set has the classes with
+    /// logits above 0. A node with a NaN logit has no prediction and counts as wrong.
     ///
     /// # Panics
-    /// If lengths disagree, a class is not below their number, or labels are not of the kind that was announced.
+    /// If lengths disagree, a class is out of range, or labels are of another kind than the scores.
     pub fn add(&mut self, logits: &[f32], labels: Labels<'_>) {
         let classes = self.spec.classes as usize;
         assert!(logits.len().is_multiple_of(classes), "logits are rows of {classes}");
@@ -129,7 +128,7 @@ impl Scores {
             }
         }
         if let Some(ranking) = self.rankings.first_mut() {
-            // Grows with the probability of class 1.
+            // A monotonic function of the probability of class 1.
             ranking.add(logits[1] - logits[0], label == 1);
         }
     }
@@ -152,10 +151,10 @@ impl Scores {
         }
     }
 
-    /// Adds what another has counted.
+    /// Adds the counts of another accumulator.
     ///
     /// # Panics
-    /// If it is of other labels.
+    /// If it is for other labels.
     pub fn merge(&mut self, other: Self) {
         assert_eq!(self.spec, other.spec, "scores of the same labels");
         assert_eq!(self.rankings.len(), other.rankings.len(), "scores of the same kind");
@@ -175,17 +174,17 @@ impl Scores {
         }
     }
 
-    /// How many nodes were counted.
+    /// Number of labelled nodes.
     pub fn nodes(&self) -> u64 {
         self.nodes
     }
 
-    /// Part of the nodes whose prediction is right: the class, or the whole set. None without nodes.
+    /// Fraction of the labelled nodes whose prediction is right: the class, or the whole set. None without nodes.
     pub fn accuracy(&self) -> Option<f64> {
         ratio(self.right, self.nodes)
     }
 
-    /// All of it.
+    /// The scores.
     pub fn report(mut self) -> ScoreReport {
         let per_class: Vec<ClassScore> = self.counts.iter().map(ClassScore::of).collect();
         // As scikit-learn: a class counts that has nodes or predictions; a label always does.
@@ -214,43 +213,44 @@ impl Scores {
     }
 }
 
-/// How good predictions are.
+/// Scores of predictions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScoreReport {
     /// Labelled nodes.
     pub nodes: u64,
-    /// Those of them without prediction, because a logit is NaN.
+    /// Labelled nodes without prediction, because a logit is NaN.
     pub undecided: u64,
-    /// Part of the nodes whose prediction is right: the class, or the whole set. None without nodes.
+    /// Fraction of the labelled nodes whose prediction is right: the class, or the whole set. None without nodes.
     pub accuracy: Option<f64>,
-    /// The mean of the F1 of classes. Of single classes, those that have neither nodes nor predictions don't count; a label
-    /// without either has an F1 of 0. None if no class counts.
+    /// Mean F1 of the classes. In multi-class tasks, a class without nodes and predictions does not count; in multi-label tasks
+    /// its F1 is 0. None if no class counts.
     pub macro_f1: Option<f64>,
-    /// The F1 of all decisions together; of single classes that is the accuracy (if every node has a prediction). None
-    /// without nodes.
+    /// F1 of all decisions together. In multi-class tasks it equals the accuracy if every node has a prediction. None without
+    /// nodes.
     pub micro_f1: Option<f64>,
-    /// The area under the receiver operating characteristic: the probability that a node of the class is ranked above
-    /// one that is not, ties counting half. Of two classes: that of class 1. Of sets: the mean over those classes that
-    /// some nodes are in and some are not. None where it is not defined or was not asked for, or a logit is NaN.
+    /// Area under the receiver operating characteristic: the probability that a node in the class is ranked above one outside,
+    /// where ties count half. For two classes, that of class 1. For sets, the mean over the classes that have nodes inside and
+    /// outside. None if it is undefined, was not requested, or a logit is NaN.
     pub roc_auc: Option<f64>,
-    /// One for each class.
+    /// Scores of each class.
     pub per_class: Vec<ClassScore>,
-    /// Nodes by class (row) and prediction (column); None for sets, and for more than [`CONFUSION_CLASSES_MAX`] classes.
+    /// Number of nodes by class (row) and prediction (column). None for sets, and for more than [`CONFUSION_CLASSES_MAX`]
+    /// classes.
     pub confusion: Option<Vec<Vec<u64>>>,
 }
 
-/// How good predictions of a class are.
+/// Scores of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ClassScore {
     /// Nodes in the class.
     pub support: u64,
     /// Nodes predicted to be in it.
     pub predicted: u64,
-    /// Part of those predicted to be in it that are; 0 if there are none.
+    /// Fraction of the nodes predicted to be in it that are in it; 0 if there are none.
     pub precision: f64,
-    /// Part of those in it that were predicted to be; 0 if there are none.
+    /// Fraction of the nodes in it that are predicted to be in it; 0 if there are none.
     pub recall: f64,
-    /// The harmonic mean of precision and recall; 0 if there are neither nodes nor predictions.
+    /// Harmonic mean of precision and recall; 0 without nodes and predictions.
     pub f1: f64,
 }
 
@@ -272,7 +272,7 @@ impl ClassCounts {
     }
 }
 
-/// The index of the largest value, the first one if several are equal; none if there is a NaN.
+/// The index of the largest value, the first one if several are equal. None if a value is NaN.
 pub fn largest(values: &[f32]) -> Option<usize> {
     let mut best = 0;
     for (index, value) in values.iter().enumerate() {
