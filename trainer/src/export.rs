@@ -1,10 +1,10 @@
-//! The model of a run as one file that other programs read: safetensors, with the parameters of the best evaluation.
+//! Exports the model of a run for other programs: one safetensors file with the parameters of the best evaluation.
 //!
-//! Names and shapes are those of a PyTorch module that has PyTorch Geometric's layers in a `ModuleList` called `layers`, so
-//! `load_state_dict` takes them as they are; `trainer/python/grappa_model.py` is that module. With i and o values in a row
-//! before and after a layer, and h heads of o/h values (of o each in the last layer, which averages heads):
+//! Names and shapes are those of a PyTorch module with PyTorch Geometric's layers in a `ModuleList` named `layers`, so
+//! `load_state_dict` accepts the file. `trainer/python/grappa_model.py` is that module. In the table, i and o are the widths before and
+//! after a layer, and h is the number of heads. A head has o/h values, or o in the last layer, which averages heads.
 //!
-//! | layer | twin | tensors, each after `layers.N.` |
+//! | layer | class in PyTorch Geometric | tensors, each with the prefix `layers.N.` |
 //! |---|---|---|
 //! | sage, sage-max | `SAGEConv` | `lin_l.weight` `[o, i]` and `lin_l.bias` `[o]`, of neighbours; `lin_r.weight` `[o, i]`, of the node |
 //! | gcn | `GCNConv` | `lin.weight` `[o, i]`, `bias` `[o]` |
@@ -13,14 +13,14 @@
 //! | gatv2 | `GATv2Conv` | `lin_l.weight`, `lin_r.weight` `[o, i]`, `lin_l.bias`, `lin_r.bias` `[o]`, `att` `[1, h, o/h]`, `bias` `[o]` |
 //! | pinsage | - | `Q.weight` `[o, i]`, `Q.bias` `[o]`, `W.weight` `[o, o + i]`, `W.bias` `[o]`; once, `head.weight` `[classes, hidden]`, `head.bias` |
 //!
-//! In the last layer of gat and gatv2, weights and biases of `lin` have h times as many rows. Between layers N and N + 1 there are
+//! In the last layer of gat and gatv2, weights and biases of `lin` have h times as many rows. Between the layers N and N + 1 there are
 //!
-//! - `norms.N.weight` and `norms.N.bias` `[hidden]` of `BatchNorm1d` or `LayerNorm`; and of the former `running_mean`,
-//!   `running_var` `[hidden]` and `num_batches_tracked`, which counts nothing here and is 0;
-//! - `residuals.N.weight` `[hidden, i]` of a `Linear` without bias, if there are residuals and i is not `hidden`.
+//! - `norms.N.weight` and `norms.N.bias` `[hidden]` of `BatchNorm1d` or `LayerNorm`; for `BatchNorm1d` also `running_mean` and
+//!   `running_var` `[hidden]`, and `num_batches_tracked`, which is always 0;
+//! - `residuals.N.weight` `[hidden, i]` of a `Linear` without bias, if there are residual connections and i is not `hidden`.
 //!
-//! All values are f32. The file's metadata has, as JSON: `model`, the [`ModelOptions`](grappa_run::model::ModelOptions); `task`, `multi-class`
-//! or `multi-label`; `class_names`, a list that is empty if nobody said what classes are called.
+//! All values are f32. The metadata of the file has, as JSON: `model`, the [`ModelOptions`](grappa_run::model::ModelOptions); `task`, `multi-class`
+//! or `multi-label`; `class_names`, a list, which is empty if classes have no names.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -29,12 +29,12 @@ use serde::Serialize;
 
 use crate::{Error, Result, train::trained::Trained};
 
-/// What was written.
+/// The size of an exported file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Exported {
     /// Number of tensors.
     pub tensors: usize,
-    /// Values of all parameters.
+    /// Number of values of all parameters.
     pub parameters: usize,
     /// Length of the file in bytes.
     pub bytes: u64,
@@ -43,7 +43,7 @@ pub struct Exported {
 /// Writes the model of a run to the new file `out`.
 ///
 /// # Errors
-/// If there is such a file, or it can't be written.
+/// If the file exists, or cannot be written.
 pub fn export(trained: &Trained, out: &Path) -> Result<Exported> {
     if out.exists() {
         let what = format!("{} exists; remove it or choose another name", out.display());

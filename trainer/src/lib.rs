@@ -1,16 +1,18 @@
-//! Training on Grappa stores. The only crate that links libtorch.
+//! Training on Grappa stores. This is the only library that links libtorch.
 //!
-//! - [`runtime`] starts libtorch, says what it can do on this machine, and picks the device;
-//! - [`nn`] is layers and models;
-//! - [`train`] is the loop: partitions, gradients, exact inference;
-//! - [`export`] writes the model of a run for other programs;
-//! - [`predict`] applies the model of a run to a store.
+//! - [`runtime`]: libtorch's version, threads and devices;
+//! - [`nn`]: layers, models and losses;
+//! - [`train`]: the training loop: partitions, gradients, exact inference;
+//! - [`export`]: the model of a run as a file for other programs;
+//! - [`predict`]: predictions with the model of a run.
+//!
+//! Private modules are `kernels`, loops for processors, and `shim`, the functions of libtorch that `tch` does not bind. The layers are
+//! `shim -> kernels -> nn -> train -> predict, export`, and no module imports from one to its right.
 //!
 //! Everything around the training loop that needs no libtorch is in [`grappa_run`]: configuration, scores, checkpoints,
 //! metrics, report.
 //!
-//! `unsafe` lives in two private modules: `shim`, which calls what `tch` does not bind, and `kernels`, whose loops use vector
-//! instructions that not every processor has.
+//! `unsafe` code is in `shim` and in `kernels`, which uses vector instructions that not every processor has.
 
 mod error;
 pub mod export;

@@ -1,8 +1,8 @@
-//! Starting libtorch: which version it is, what it may use, and on which device to train.
+//! libtorch at run time: its version, its threads and memory, and the device to train on.
 //!
-//! One build serves machines with and without a GPU: it is linked to libtorch's CPU half alone, and the CUDA half is
-//! loaded at start if it, and all that it needs, is installed. That takes about a second where it succeeds and a
-//! millisecond where it does not, so a program that was told `--device cpu` skips it.
+//! One build serves machines with and without a GPU. It is linked to the CPU half of libtorch only. The CUDA half is loaded at start,
+//! if it and its dependencies are installed. Loading takes about a second, and a failed attempt a millisecond. With `--device cpu`
+//! there is no attempt.
 
 use std::{
     any::Any,
@@ -19,14 +19,14 @@ use crate::{Error, Result, shim};
 /// Whether libtorch can use CUDA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cuda {
-    /// It can, on so many devices (at least one).
+    /// It can.
     Usable {
-        /// How many there are.
+        /// Number of devices, at least one.
         devices: usize,
     },
-    /// It can't.
+    /// It cannot.
     Unusable {
-        /// Why, and what would help.
+        /// The reason, and a remedy.
         reason: String,
     },
 }
@@ -36,48 +36,47 @@ pub fn libtorch_version() -> String {
     shim::libtorch_version().map(|part| part.to_string()).join(".")
 }
 
-/// How many threads libtorch computes one operation with. OMP_NUM_THREADS sets it.
+/// Number of threads per operation of libtorch. OMP_NUM_THREADS sets its default.
 pub fn threads() -> usize {
     usize::try_from(tch::get_num_threads()).unwrap_or(1)
 }
 
-/// Lets libtorch compute one operation with so many threads.
+/// Sets the number of threads per operation of libtorch.
 ///
 /// # Panics
-/// If there are none.
+/// If it is 0.
 pub fn set_threads(threads: usize) {
     assert!(threads > 0, "no threads");
     tch::set_num_threads(i32::try_from(threads).unwrap_or(i32::MAX));
 }
 
-/// Lets the process keep memory that it frees, for its next use of it. Each training step allocates and frees the same tens
-/// of megabytes; handed back to the operating system in between, they cost a tenth of the step in page faults. Call it once,
-/// before training; a process that is about to do something else has no use for it.
+/// Makes the allocator keep freed memory for the next allocation. Each training step allocates and frees the same tens of megabytes.
+/// If the allocator returned them to the operating system, page faults would take a tenth of the step. Call it once, before
+/// training.
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
     shim::keep_freed_memory();
 }
 
-/// Has libtorch's threads sleep soon when they have nothing to do, for the good of those that sample and read beside them.
+/// Makes libtorch's idle threads sleep early, so that threads that sample and read get their processors.
 ///
-/// OpenMP's threads spin for some milliseconds before they sleep. GCC's library spins a three-hundredth of that when it manages
-/// more threads than there are processors, as it should here, where it does not know of the others; so it is given some more to
-/// manage, which never have work. Out of core on two cores, that makes an epoch a tenth shorter. Where another library computes
-/// for libtorch, or OMP_WAIT_POLICY or GOMP_SPINCOUNT is set, it changes nothing.
+/// Idle threads of OpenMP spin for some milliseconds before they sleep. GCC's OpenMP library spins only 1/300 of that if it manages more
+/// threads than there are processors. It does not know of the threads that sample and read. So this function gives it more threads to
+/// manage, which never have work. Out of core on two cores, an epoch gets a tenth shorter. The function has no effect with another
+/// OpenMP library, or if OMP_WAIT_POLICY or GOMP_SPINCOUNT is set.
 pub fn rest_when_idle() {
     let idle = || {
         shim::on_each_thread(&|| ());
-        // The threads belong to the one that they were made for.
+        // OpenMP's threads exist as long as the thread that created them.
         loop {
             thread::park();
         }
     };
-    // Without it, they spin.
+    // If this fails, threads spin longer.
     let _ = thread::Builder::new().name("idle".to_owned()).spawn(idle);
 }
 
-/// Whether CUDA can be used. The first call loads libtorch's CUDA half and must come before anything else that could ask
-/// libtorch for it.
+/// Whether CUDA can be used. The first call loads the CUDA half of libtorch. It must come before any other use of CUDA.
 pub fn cuda() -> &'static Cuda {
     static CUDA: OnceLock<Cuda> = OnceLock::new();
     CUDA.get_or_init(|| match shim::load_cuda() {
@@ -93,16 +92,16 @@ pub fn cuda() -> &'static Cuda {
     })
 }
 
-/// Runs `work`, in which libtorch may find no memory, on the device or here: it panics then, and this makes an error of that,
-/// with a `remedy`. (Who prints panics may leave [those](is_out_of_memory) out.)
+/// Runs `work` and turns a panic of libtorch for lack of memory into an error with a `remedy`. A panic hook can recognize these panics
+/// with [`is_out_of_memory`].
 ///
 /// # Errors
-/// What `work` returns, and [`Error::OutOfMemory`].
+/// Those of `work`, and [`Error::OutOfMemory`].
 ///
 /// # Panics
-/// If `work` does, for another reason.
+/// If `work` panics for another reason.
 pub fn catch_out_of_memory<T>(remedy: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    // What the work had borrowed is not used any more: the error ends what it was for.
+    // Values that `work` borrowed may be inconsistent after a panic. The caller ends with the error and does not use them.
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result,
         Err(panic) => match out_of_memory(&*panic) {
@@ -112,15 +111,15 @@ pub fn catch_out_of_memory<T>(remedy: &'static str, work: impl FnOnce() -> Resul
     }
 }
 
-/// Whether a panic is libtorch's for want of memory.
+/// Whether a panic is one of libtorch for lack of memory.
 pub fn is_out_of_memory(payload: &(dyn Any + Send)) -> bool {
     out_of_memory(payload).is_some()
 }
 
-/// What libtorch said of the memory that it lacks.
+/// libtorch's message about the lack of memory, if the panic is one.
 fn out_of_memory(payload: &(dyn Any + Send)) -> Option<String> {
     let text = payload.downcast_ref::<String>()?;
-    // Of c10's allocators, for CUDA and for the processor.
+    // Messages of c10's allocators for CUDA and for the processor.
     let patterns = ["CUDA out of memory", "can't allocate memory", "not enough memory"];
     let start = patterns.iter().filter_map(|pattern| text.find(pattern)).min()?;
     // The message is quoted, and a trace of C++ follows.
@@ -131,7 +130,7 @@ fn out_of_memory(payload: &(dyn Any + Send)) -> Option<String> {
     Some(sentences[..end].trim_end_matches(['"', ')', '.']).to_owned())
 }
 
-/// Copies a tensor of the processor's to a device. For another device, the copy is from pinned memory and nobody waits for it.
+/// Copies a tensor from the processor to a device. A copy to a GPU is asynchronous, from pinned memory.
 pub(crate) fn send(tensor: Tensor, device: Device) -> Tensor {
     match device {
         Device::Cpu => tensor,
@@ -139,7 +138,7 @@ pub(crate) fn send(tensor: Tensor, device: Device) -> Tensor {
     }
 }
 
-/// All devices that can be used, the processor first.
+/// All usable devices, the processor first.
 pub fn devices() -> Vec<Device> {
     let cuda_devices = match cuda() {
         Cuda::Usable { devices } => *devices,
@@ -150,10 +149,10 @@ pub fn devices() -> Vec<Device> {
     devices
 }
 
-/// The device to train on. Asked for the processor, it does not load CUDA.
+/// The device to train on. For the processor, it does not load CUDA.
 ///
 /// # Errors
-/// If a CUDA device was asked for and is not there.
+/// If the choice is a CUDA device that does not exist or cannot be used.
 pub fn device(choice: DeviceChoice) -> Result<Device> {
     match choice {
         DeviceChoice::Cpu => Ok(Device::Cpu),

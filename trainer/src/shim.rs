@@ -1,6 +1,6 @@
-//! What `tch` does not bind: loading libtorch's CUDA half, asking for libtorch's version, functions with a backward pass
-//! of our own, the values of tensors as slices, streams of devices, and libtorch's threads. All of the trainer's `unsafe` is here, but for the
-//! vector instructions of [`kernels`](crate::kernels).
+//! Functions of libtorch that `tch` does not bind: loading the CUDA half, the version, functions with our own backward pass, values of
+//! tensors as slices, streams of devices, and libtorch's threads. All `unsafe` code of the trainer is here, except for the vector
+//! instructions of [`kernels`](crate::kernels).
 
 #![expect(
     unsafe_code,
@@ -49,18 +49,17 @@ unsafe extern "C" {
     fn grappa_on_each_thread(run: unsafe extern "C" fn(*const c_void), context: *const c_void);
 }
 
-/// The version of the libtorch that was loaded: major, minor, patch. (The headers' TORCH_ABI_VERSION: a byte each, from
-/// the top.)
+/// The version of the loaded libtorch: major, minor, patch. They are the top three bytes of the headers' TORCH_ABI_VERSION.
 pub(crate) fn libtorch_version() -> [u8; 3] {
     let [major, minor, patch, ..] = aoti_torch_abi_version().to_be_bytes();
     [major, minor, patch]
 }
 
-/// Loads libtorch_cuda.so from where libtorch itself was found, and keeps it for the life of the process. Its static
-/// initialisers register the CUDA kernels, so it must be loaded before libtorch is first asked for CUDA.
+/// Loads libtorch_cuda.so from the folder of libtorch, and keeps it loaded. Its static initializers register the CUDA kernels, so it must
+/// be loaded before the first use of CUDA.
 ///
 /// # Errors
-/// What the dynamic loader said: usually the name of a library that is not installed.
+/// The message of the dynamic loader, which usually names a library that is not installed.
 pub(crate) fn load_cuda() -> Result<(), String> {
     // SAFETY: the library is libtorch's own and was built together with the libtorch_cpu.so that is loaded, which is what
     // its initialisers expect; PyTorch loads it in the same way. It is never unloaded.
@@ -71,8 +70,8 @@ pub(crate) fn load_cuda() -> Result<(), String> {
     })
 }
 
-/// Has the C library's allocator, which libtorch uses, keep what is freed: blocks of less than 32 MiB come from its heap,
-/// and the heap does not shrink.
+/// Makes the allocator of the C library, which libtorch uses, keep freed memory: blocks of less than 32 MiB come from its heap, and the
+/// heap does not shrink.
 #[cfg(target_env = "gnu")]
 pub(crate) fn keep_freed_memory() {
     // From malloc.h.
@@ -86,8 +85,8 @@ pub(crate) fn keep_freed_memory() {
     mallopt(TRIM_THRESHOLD, i32::MAX);
 }
 
-/// From the gradients of a function's outputs, None for zeros, to the gradients of its inputs: of those that are wanted, as
-/// the second argument says for each. What it keeps is freed after the backward pass.
+/// A backward pass: from the gradients of a function's outputs (None means zeros) to those of its inputs. The second argument says for
+/// each input whether its gradient is wanted. The closure is dropped after the backward pass.
 pub(crate) type Backward = Box<dyn FnMut(&[Option<Tensor>], &[bool]) -> Vec<Option<Tensor>> + Send>;
 
 struct Context {
@@ -96,11 +95,11 @@ struct Context {
     backward: Backward,
 }
 
-/// Makes `outputs`, which were computed without autograd, functions of `inputs` with the backward pass that `backward`
-/// makes, if autograd records what is computed from them. The backward pass must not keep an output itself but only
-/// [`Tensor::detach`]ed, or nothing would ever be freed.
+/// Adds a node to the autograd graph: `outputs`, which were computed without autograd, become functions of `inputs` with the backward
+/// pass that `backward` makes. Does nothing if autograd is off. The backward pass may keep an output only [`Tensor::detach`]ed;
+/// otherwise both would keep each other alive for ever.
 ///
-/// A panic of the backward pass is an error of libtorch's, thus of `Tensor::backward`.
+/// A panic of the backward pass becomes an error of libtorch, and so of `Tensor::backward`.
 pub(crate) fn with_gradients(outputs: &[&Tensor], inputs: &[&Tensor], backward: impl FnOnce() -> Backward) {
     if !grappa_gradients_are_on() || !inputs.iter().any(|input| input.requires_grad()) {
         return;
@@ -192,17 +191,16 @@ unsafe extern "C" fn drop_context(context: *mut c_void) {
     drop(unsafe { Box::from_raw(context.cast::<Context>()) });
 }
 
-/// Memory with values in it that a tensor may look at.
+/// Memory whose values a tensor can view.
 pub(crate) trait Values: Send + Sync + 'static {
-    /// The bytes of the values, row by row, aligned to them: always the same.
+    /// The bytes of the values, row by row, aligned for their type. Each call returns the same memory.
     fn bytes(&self) -> &[u8];
 }
 
-/// The values that `owner` has as a tensor `[rows, columns]` of the kind, f32 or bf16, without a copy. The owner is kept
-/// until nothing refers to the tensor any more.
+/// A tensor `[rows, columns]` of f32 or bf16 that views the values of `owner`, without a copy. The tensor keeps the owner alive.
 ///
 /// # Panics
-/// If there are not as many values.
+/// If the number of values does not match.
 pub(crate) fn view_memory<V: Values>(owner: Arc<V>, rows: usize, columns: usize, kind: Kind) -> Tensor {
     let bytes = owner.bytes();
     let is_bf16 = kind == Kind::BFloat16;
@@ -245,7 +243,7 @@ pub(crate) fn view_memory<V: Values>(owner: Arc<V>, rows: usize, columns: usize,
     unsafe { Tensor::from_ptr(tensor.cast()) }
 }
 
-/// Makes `gradient` the place where the gradient of the leaf `tensor` is added up.
+/// Makes backward passes add the gradient of the leaf `tensor` to `gradient`.
 pub(crate) fn set_gradient(tensor: &Tensor, gradient: &Tensor) {
     assert!(tensor.is_leaf() && tensor.size() == gradient.size() && tensor.device() == gradient.device());
     // SAFETY: both live.
@@ -255,7 +253,7 @@ pub(crate) fn set_gradient(tensor: &Tensor, gradient: &Tensor) {
 /// Calls `run` once on each of libtorch's threads and waits for all of them.
 ///
 /// # Panics
-/// If one of the calls does.
+/// If one of the calls panics.
 pub(crate) fn on_each_thread(run: &(dyn Fn() + Sync)) {
     struct Shared<'a> {
         run: &'a (dyn Fn() + Sync),
@@ -284,13 +282,13 @@ pub(crate) fn on_each_thread(run: &(dyn Fn() + Sync)) {
     }
 }
 
-/// A type of values that tensors and our kernels have in common.
+/// A type of values of tensors and kernels.
 pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
-    /// What libtorch calls it.
+    /// The type in libtorch.
     const KIND: Kind;
-    /// Its value.
+    /// Its value as f32.
     fn to_f32(self) -> f32;
-    /// The nearest value.
+    /// The nearest value of the type.
     fn from_f32(value: f32) -> Self;
 }
 
@@ -318,17 +316,17 @@ impl Element for bf16 {
 
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
-        // To nearest, ties to even, without a branch, so that loops of it become vector code.
+        // Rounds to nearest, ties to even, without a branch, so that the compiler can use vector instructions.
         let bits = value.to_bits();
         let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
         Self::from_bits(if value.is_nan() { 0x7fc0 } else { rounded as u16 })
     }
 }
 
-/// The values of a tensor in memory.
+/// The values of a tensor.
 ///
 /// # Panics
-/// If it is not contiguous, elsewhere, or of another type.
+/// If it is not contiguous, not in the processor's memory, or of another type.
 pub(crate) fn values<T: Element>(tensor: &Tensor) -> &[T] {
     check::<T>(tensor);
     if tensor.numel() == 0 {
@@ -340,7 +338,7 @@ pub(crate) fn values<T: Element>(tensor: &Tensor) -> &[T] {
     unsafe { slice::from_raw_parts(tensor.data_ptr().cast(), tensor.numel()) }
 }
 
-/// The values of a tensor that was made just now and that nothing else refers to.
+/// The values of a new tensor that nothing else refers to, for writing.
 ///
 /// # Panics
 /// As [`values`] does.

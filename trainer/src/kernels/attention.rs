@@ -1,8 +1,8 @@
-//! Sums of rows with a weight for each edge and head, and where such weights come from. The CSR's rows are destinations;
-//! values of a row are those of the first head, then of the second, and so on.
+//! Attention: sums of rows with an attention weight per edge and head, the softmax of logits, and GATv2's logits.
 //!
-//! Weights and logits are `[edges, heads]`, small next to rows; an edge costs its source's row, as in
-//! [`gather`](super::gather). libtorch's operators would write and read rows of each edge several times.
+//! The rows of the CSR are destinations. A row of values has those of the first head, then those of the second, and so on. Attention
+//! weights and logits are `[edges, heads]`, which is small next to rows. An edge costs loading its source's row, as in
+//! [`gather`](super::gather). libtorch's operators would write and read a row per edge several times.
 
 use std::ops::Range;
 
@@ -14,13 +14,13 @@ pub(crate) const SLOPE: f32 = 0.2;
 /// A CSR and the shape of its rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Edges<'a> {
-    /// Where each destination's edges start, and last the number of edges.
+    /// Offset of each destination's edges, and the number of edges at the end.
     pub(crate) offsets: &'a [u32],
     /// Source of each edge.
     pub(crate) indices: &'a [u32],
-    /// Values of a row.
+    /// Width of a row.
     pub(crate) width: usize,
-    /// Heads that share them.
+    /// Number of heads, which share the width.
     pub(crate) heads: usize,
 }
 
@@ -113,7 +113,8 @@ fn weighted(
     });
 }
 
-/// The gradient of [`weighted_sum`]'s weights: for each edge and head the product of the result's gradient and the row.
+/// The gradient of the attention weights of [`weighted_sum`]: for each edge and head, the dot product of the result's gradient and the
+/// source's row.
 pub(crate) fn products(edges: Edges<'_>, gradient: &[f32], rows: &[f32], results: &mut [f32]) {
     let (width, head_width) = (edges.width, edges.head_width());
     for_edges(edges, results, |range, results| {
@@ -220,8 +221,8 @@ pub(crate) fn pair_logits(edges: Edges<'_>, pairs: Pairs<'_>, results: &mut [f32
     });
 }
 
-/// The gradients of what [`pair_logits`] takes, from that of the logits: those of sources and destinations go to where they
-/// are wanted; that of the attention is returned.
+/// The gradients of the inputs of [`pair_logits`], from that of the logits. Fills those of sources and destinations where they are
+/// wanted, and returns that of the attention vector.
 pub(crate) fn pair_logits_backward(
     edges: Edges<'_>,
     transposed: &Transposed,
@@ -231,7 +232,7 @@ pub(crate) fn pair_logits_backward(
     of_destinations: Option<&mut [f32]>,
 ) -> Vec<f32> {
     let (width, head_width) = (edges.width, edges.head_width());
-    // Adds what an edge gives to the row of its destination, or of its source.
+    // Adds the gradient of an edge to the row of its destination, or of its source.
     let add = |sum: &mut [f32], source: usize, destination: usize, edge: usize| {
         let row = &pairs.sources[source * width..][..width];
         let own = &pairs.destinations[destination * width..][..width];
@@ -302,7 +303,7 @@ pub(crate) fn pair_logits_backward(
     total
 }
 
-/// The sum of a function of two slices' values, as eight sums side by side, so that it becomes vector code.
+/// The sum of a function of two slices' values. Eight independent sums let the compiler use vector instructions.
 #[inline(always)]
 fn sum(a: &[f32], b: &[f32], value: impl Fn(f32, f32) -> f32) -> f32 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());

@@ -1,6 +1,6 @@
-//! What follows a sum, value by value: relu and dropout, forward and backward.
+//! The functions that follow a linear layer, value by value: relu and dropout, forward and backward.
 //!
-//! NaN stays NaN, as in PyTorch: relu replaces what is at most 0, and a dropped NaN or infinity is NaN.
+//! NaN stays NaN, as in PyTorch: relu replaces values of at most 0, and a dropped NaN or infinity becomes NaN.
 
 use grappa_formats::random;
 
@@ -10,27 +10,26 @@ use crate::shim::Element;
 /// Rows that a thread takes at a time.
 const ROWS: usize = 256;
 
-/// Relu, then dropout, or either, or none.
+/// Relu, then dropout. Both are optional.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Epilogue {
-    /// Whether negative values become 0. NaN does not.
+    /// Whether to replace negative values by 0. NaN stays.
     pub(crate) relu: bool,
-    /// Which values are dropped.
+    /// Dropout, if any.
     pub(crate) dropout: Option<Dropout>,
 }
 
-/// A mask that is a function of a key and of the value's row and column.
+/// Dropout with a mask that is a function of a key and of the row and column of a value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Dropout {
-    /// The part of values that becomes 0, in [0, 1). The others are divided by what remains of 1, so that the expectation
-    /// stays the same.
+    /// Probability that a value becomes 0, in [0, 1). The others are divided by (1 - probability), which keeps the expectation.
     pub(crate) probability: f64,
-    /// What the mask depends on.
+    /// The key of the mask.
     pub(crate) key: u64,
 }
 
 impl Epilogue {
-    /// Neither.
+    /// Neither relu nor dropout.
     pub(crate) const NONE: Self = Self {
         relu: false,
         dropout: None,
@@ -61,12 +60,12 @@ impl Epilogue {
         });
     }
 
-    /// Turns the gradient of a row's results into that of its values. `results` are what [`Epilogue::forward`] made; only
-    /// relu needs them, and without it they may be missing.
+    /// Replaces the gradient of a row's results by that of its values. `results` are those of [`Epilogue::forward`]. Only relu needs
+    /// them; without it they may be empty.
     pub(crate) fn backward<T: Element>(self, row: usize, results: &[T], gradient: &mut [f32]) {
         match (self.relu, self.dropout) {
             (false, None) => {}
-            // What is positive after both was so before, and was kept.
+            // A result is positive if the value was positive and was not dropped.
             (true, dropout) => {
                 let scale = dropout.map_or(1.0, Dropout::scale);
                 let mut has_nan = false;
@@ -75,7 +74,7 @@ impl Epilogue {
                     has_nan |= result.is_nan();
                     *gradient = if result <= 0.0 { 0.0 } else { *gradient * scale };
                 }
-                // A NaN may have been dropped as well as kept.
+                // A NaN result does not tell whether the value was dropped, so the mask decides.
                 if let Some(dropout) = dropout.filter(|_| has_nan) {
                     let mask = dropout.row(row);
                     let nans = results
@@ -120,8 +119,7 @@ struct Mask {
 }
 
 impl Mask {
-    /// 0 where the value is dropped. Its bits are mixed by the finaliser of MurmurHash3, which is six instructions on
-    /// vectors.
+    /// The factor of a value: 0 if it is dropped. Mixes bits with the finaliser of MurmurHash3, which is six vector instructions.
     #[inline(always)]
     fn factor(&self, column: usize) -> f32 {
         let mut bits = self.key ^ (column as u32).wrapping_mul(0x9e37_79b1);

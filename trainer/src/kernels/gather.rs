@@ -1,13 +1,13 @@
-//! Weighted sums of rows, chosen by CSR: the aggregation of mean, sum and GCN-like layers, forward and, over the transposed
-//! CSR, backward.
+//! Weighted sums of rows, selected by a CSR: the aggregation of layers with mean, sum or GCN's sum. The backward pass is the same over
+//! the transposed CSR.
 //!
 //! ```text
 //! for each row of the result:
-//!     for each of its edges: ask for the row of an edge some steps ahead; add this one's, scaled
+//!     for each of its edges: prefetch the row of an edge some steps ahead; add this edge's row, scaled
 //! ```
 //!
-//! It is bound by memory: an edge costs a row of the input from wherever it is (512 bytes for 128 values of 4 bytes), and
-//! the arithmetic hides behind it.
+//! It is memory-bound. Each edge loads a row of the input (512 bytes for 128 values of 4 bytes), and the arithmetic takes less time
+//! than that.
 
 #![expect(unsafe_code, reason = "a function for processors that have its instructions")]
 
@@ -18,36 +18,36 @@ use grappa_io::prefetch::prefetch;
 use super::multiply::Instructions;
 use crate::{kernels, shim::Element};
 
-/// A result row is given to a thread with so many others that they have about this many edges.
+/// Approximate number of edges of the result rows that a thread takes at once.
 const EDGES_PER_PART: usize = 1024;
-/// How many edges ahead rows are asked for.
+/// Distance of prefetching, in edges.
 const AHEAD: usize = 6;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Which rows are added up, and scaled by what.
+/// The rows to add up and their factors.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Plan<'a, T> {
-    /// Where each result's edges start, and last the number of edges.
+pub(crate) struct GatherPlan<'a, T> {
+    /// Offset of each result's edges, and the number of edges at the end.
     pub(crate) offsets: &'a [u32],
-    /// Each edge's row of the input.
+    /// Input row of each edge.
     pub(crate) indices: &'a [u32],
-    /// A factor for each edge, if they differ.
+    /// A factor per edge; none if all are 1.
     pub(crate) edges: Option<&'a [f32]>,
-    /// A factor for each row of the input, if they differ.
+    /// A factor per input row; none if all are 1.
     pub(crate) inputs: Option<&'a [f32]>,
-    /// A factor for each result, if they differ.
+    /// A factor per result; none if all are 1.
     pub(crate) results: Option<&'a [f32]>,
-    /// What is added to the first results, unscaled; as many rows as there are.
+    /// Rows to add to the first results, without a factor; may be empty.
     pub(crate) added: &'a [T],
 }
 
-/// Adds up rows of `width` values; sums are of f32, whatever the type of rows.
+/// Adds up rows of `width` values. Sums are f32 for all types of rows.
 pub(crate) fn gather<T: Element>(
     instructions: Instructions,
     rows: &[T],
     width: usize,
-    plan: Plan<'_, T>,
+    plan: GatherPlan<'_, T>,
     results: &mut [T],
 ) {
     let count = plan.offsets.len() - 1;
@@ -65,14 +65,14 @@ pub(crate) fn gather<T: Element>(
     kernels::for_each(parts, |(range, results)| {
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
-            // SAFETY: who holds such instructions was told by the processor that it has them.
+            // SAFETY: a value of `Instructions` exists only if the processor has these instructions.
             return unsafe { gather_part_avx512(rows, width, plan, range, results) };
         }
         gather_strips::<T, 64>(rows, width, plan, range, results);
     });
 }
 
-/// Ranges of results that have about [`EDGES_PER_PART`] edges each, or results if there are fewer edges.
+/// Ranges of results with about [`EDGES_PER_PART`] edges each, or as many results if they have fewer edges.
 pub(crate) fn split(offsets: &[u32]) -> Vec<Range<usize>> {
     let count = offsets.len() - 1;
     let mut ranges = Vec::new();
@@ -89,19 +89,25 @@ pub(crate) fn split(offsets: &[u32]) -> Vec<Range<usize>> {
     ranges
 }
 
-/// The same code as for others, with wider registers.
+/// The plain code, compiled for wider registers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn gather_part_avx512<T: Element>(rows: &[T], width: usize, plan: Plan<'_, T>, range: Range<usize>, results: &mut [T]) {
+fn gather_part_avx512<T: Element>(
+    rows: &[T],
+    width: usize,
+    plan: GatherPlan<'_, T>,
+    range: Range<usize>,
+    results: &mut [T],
+) {
     gather_strips::<T, 128>(rows, width, plan, range, results);
 }
 
-/// STRIP values at a time, whose sums fit the registers.
+/// Works on STRIP values of a row at a time, so that their sums stay in registers.
 #[inline(always)]
 fn gather_strips<T: Element, const STRIP: usize>(
     rows: &[T],
     width: usize,
-    plan: Plan<'_, T>,
+    plan: GatherPlan<'_, T>,
     range: Range<usize>,
     results: &mut [T],
 ) {

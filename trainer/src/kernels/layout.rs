@@ -1,4 +1,4 @@
-//! The values of a tile as products want them: single numbers, or pairs of bf16.
+//! The layout of a tile's values for products: single f32, or pairs of bf16.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use half::bf16;
 use super::multiply::{Factors, Instructions, multiply, multiply_pairs, padded};
 use crate::shim::Element;
 
-/// Rows of `stride` values of which the first `width` count.
+/// Rows of `width` values, `stride` values apart.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rows<'a, T> {
     pub(crate) values: &'a [T],
@@ -16,7 +16,7 @@ pub(crate) struct Rows<'a, T> {
 }
 
 impl<'a, T> Rows<'a, T> {
-    /// Rows without anything between them.
+    /// Rows without gaps.
     pub(crate) fn dense(values: &'a [T], width: usize) -> Self {
         Self {
             values,
@@ -34,18 +34,18 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
-/// The numbers that products are made of.
+/// A layout of the factors of products.
 pub(crate) trait Numbers<T: Element> {
     /// One or two values.
     type Item: Copy + Default + Send + Sync;
-    /// How many values it is.
+    /// Number of values per item.
     const VALUES: usize;
 
-    /// Each row with adjacent columns in one item, and the items of a row: a first factor whose depth is the width.
+    /// The values with adjacent columns in one item, and the number of items per row: a first factor whose depth is the width.
     fn by_columns(rows: Rows<'_, T>) -> (Cow<'_, [Self::Item]>, usize);
 
-    /// Adjacent rows in one item, and the items of a row, padded: a second factor whose depth is the number of rows, or,
-    /// with rows and columns exchanged, a first one.
+    /// The values with adjacent rows in one item, and the padded number of items per row: a second factor whose depth is the number of
+    /// rows. With rows and columns exchanged, it is a first factor.
     fn by_rows(rows: Rows<'_, T>) -> (Cow<'_, [Self::Item]>, usize);
 
     /// `c += a b`.
@@ -57,13 +57,13 @@ pub(crate) trait Numbers<T: Element> {
         columns: usize,
     );
 
-    /// Items for so many values, the last one padded with a zero.
+    /// Number of items for `values` values; the last one may be padded with a zero.
     fn items(values: usize) -> usize {
         values.div_ceil(Self::VALUES)
     }
 }
 
-/// f32, one by one.
+/// Single f32.
 #[derive(Debug)]
 pub(crate) struct Single;
 

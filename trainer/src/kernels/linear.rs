@@ -1,19 +1,19 @@
-//! `epilogue(x1 w1ᵀ + x2 w2ᵀ + .. + b)` for rows x, forward and backward: the dense part of a layer.
+//! The linear part of a layer, forward and backward: `epilogue(x1 w1ᵀ + x2 w2ᵀ + .. + b)` for rows x.
 //!
 //! ```text
 //! forward, for each tile of 96 rows:
 //!     sum = b; for each term: sum += x wᵀ
 //!     result = epilogue(sum)
-//! backward, for each part of the rows, tile by tile:
+//! backward, for each range of rows, tile by tile:
 //!     g = gradient through the epilogue
-//!     for each term: gradient of x = g w; the part's gradient of w += gᵀ x
-//!     the part's gradient of b += g
-//! add up the parts' gradients of weights, in order
+//!     for each term: gradient of x = g w; the range's gradient of w += gᵀ x
+//!     the range's gradient of b += g
+//! add up the gradients of w and b of all ranges, in order
 //! ```
 //!
-//! A tile's values stay in the cache between steps, so that memory is read and written once. As libtorch's operators, each
-//! step (sums of products, bias, relu, mask, product with mask) would be a pass over all rows, at some 1.5 ms each way for
-//! 25 K rows of 128 f32; and libtorch's products are slow, see [`multiply`](super::multiply).
+//! The values of a tile stay in the cache from one operation to the next, so memory is read and written once. With libtorch's
+//! operators, each operation (products, bias, relu, mask, product with the mask) is a pass over all rows: about 1.5 ms in each
+//! direction for 25 K rows of 128 f32. Also, libtorch's products are slow: see [`multiply`](super::multiply).
 
 use half::bf16;
 
@@ -25,14 +25,15 @@ use super::{
 };
 use crate::shim::Element;
 
-/// Rows in a tile: a multiple of the numbers of rows that products take at a time.
+/// Rows of a tile: a multiple of the number of rows that a product takes at once.
 const TILE: usize = 96;
-/// Rows whose gradients of weights are added up together. Results depend on it, so not on the number of threads.
+/// Minimum number of rows of a range. It decides the order in which gradients are added up, so the result does not depend on the
+/// number of threads.
 const PART: usize = 16 * TILE;
-/// No more parts than this: each has a copy of all weights.
+/// Maximum number of ranges. Each has its own copy of the gradients of all parameters.
 const PARTS_MAX: usize = 32;
 
-/// Rows and the weights they are multiplied by.
+/// Rows and the weight matrix that they are multiplied by.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Term<'a, T> {
     /// `[rows, inputs]`
@@ -42,12 +43,12 @@ pub(crate) struct Term<'a, T> {
     pub(crate) weight: &'a [f32],
 }
 
-/// Which gradients are wanted, and where those of rows go.
+/// The gradients to compute, and the destinations of those of rows.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted<'a, T> {
-    /// For each term, `[rows, inputs]`.
+    /// For each term, its destination `[rows, inputs]`; none if not wanted.
     pub(crate) x: Vec<Option<&'a mut [T]>>,
-    /// Whether those of weights are, for each term.
+    /// For each term, whether the gradient of its weight matrix is wanted.
     pub(crate) weights: Vec<bool>,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct Gradients {
     pub(crate) bias: Vec<f32>,
 }
 
-/// Types of rows.
+/// Types of the values of rows.
 pub(crate) trait Number: Element {
     /// Computes `result`, `[rows, outputs]`.
     fn forward(
@@ -72,7 +73,7 @@ pub(crate) trait Number: Element {
         result: &mut [Self],
     );
 
-    /// Computes gradients from that of the result, `gradient`, and, if there is a relu, from the result itself.
+    /// Computes gradients from that of the result, `gradient`. A relu also needs the result itself.
     fn backward(
         instructions: Instructions,
         gradient: &[Self],
@@ -214,8 +215,8 @@ fn backward<T: Element, N: Numbers<T>>(
         wants_weight: &wanted.weights,
     };
     let part_rows = rows.div_ceil(PARTS_MAX).next_multiple_of(TILE).max(PART);
-    let mut parts: Vec<Part<'_, T>> = (0..rows.div_ceil(part_rows))
-        .map(|part| Part {
+    let mut parts: Vec<RowRange<'_, T>> = (0..rows.div_ceil(part_rows))
+        .map(|part| RowRange {
             first: part * part_rows,
             rows: part_rows.min(rows - part * part_rows),
             x: Vec::new(),
@@ -231,7 +232,9 @@ fn backward<T: Element, N: Numbers<T>>(
             rest = others;
         }
     }
-    for_each(parts.iter_mut().collect(), |part: &mut Part<'_, T>| backward.part(part));
+    for_each(parts.iter_mut().collect(), |part: &mut RowRange<'_, T>| {
+        backward.part(part)
+    });
 
     let mut total = parts.pop().map_or_else(|| backward.zeros(), |part| part.sums);
     for part in parts.iter().rev() {
@@ -255,17 +258,17 @@ struct Backward<'a, T: Element, N: Numbers<T>> {
     wants_weight: &'a [bool],
 }
 
-/// Some rows, and what becomes of them.
-struct Part<'a, T> {
+/// A range of rows, and their gradients.
+struct RowRange<'a, T> {
     first: usize,
     rows: usize,
-    /// The gradients of rows, where wanted.
+    /// The destinations of the gradients of rows, where wanted.
     x: Vec<Option<&'a mut [T]>>,
     sums: Gradients,
 }
 
 impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
-    /// Gradients of parameters, with padded rows.
+    /// Zero gradients of parameters, with padded rows.
     fn zeros(&self) -> Gradients {
         let weights = self.terms.iter().zip(self.wants_weight);
         Gradients {
@@ -276,7 +279,7 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
         }
     }
 
-    fn part(&self, part: &mut Part<'_, T>) {
+    fn part(&self, part: &mut RowRange<'_, T>) {
         let columns = padded(self.outputs);
         let mut inner = vec![0.0f32; TILE * columns];
         let mut narrowed = vec![T::default(); TILE * columns];
@@ -333,7 +336,7 @@ impl<T: Element, N: Numbers<T>> Backward<'_, T, N> {
         }
     }
 
-    /// The gradient of some rows' sums, with padded rows; adds it to that of the bias.
+    /// The gradient of some rows before the epilogue, with padded rows. Also adds it to that of the bias.
     fn through_epilogue(&self, first: usize, rows: usize, inner: &mut [f32], bias: &mut [f32]) {
         let outputs = self.outputs;
         for (row, inner) in inner.chunks_mut(padded(outputs)).take(rows).enumerate() {
@@ -389,7 +392,7 @@ fn transpose<T: Element>(weight: &[f32], inputs: usize) -> Vec<T> {
     transposed
 }
 
-/// Rows of `width` values without what follows them up to [`padded`].
+/// Rows of `width` values, without the padding of [`padded`].
 fn unpad(values: Vec<f32>, width: usize) -> Vec<f32> {
     if padded(width) == width {
         return values;

@@ -1,5 +1,4 @@
-//! The largest values of rows, chosen by CSR: max aggregation, forward and backward. NaN counts as larger than any number,
-//! as in PyTorch.
+//! The maximum of rows, selected by a CSR: max aggregation, forward and backward. NaN is larger than any number, as in PyTorch.
 
 use std::ops::Range;
 
@@ -8,11 +7,11 @@ use crate::{
     shim::Element,
 };
 
-/// Stands for no edge.
+/// Means "no edge".
 const NONE: u32 = u32::MAX;
 
-/// The largest of each result's rows, value by value; zeros for a result without edges. Returns, for each value, the
-/// edge it came from, the first of several that are as large.
+/// The maximum of each result's rows, value by value; zeros for a result without edges. Returns the edge of each value, the first one
+/// if several are equal.
 pub(crate) fn max<T: Element>(
     rows: &[T],
     width: usize,
@@ -50,7 +49,7 @@ pub(crate) fn max<T: Element>(
     winners
 }
 
-/// The gradient of the rows from that of their largest values.
+/// The gradient of the rows, from that of the results.
 pub(crate) fn max_backward<T: Element>(
     gradient: &[T],
     width: usize,

@@ -1,8 +1,8 @@
-//! Loops over the values of tensors in memory, for what libtorch's operators do slowly or not at all on a processor.
+//! CPU kernels, for operations in which libtorch's operators are slow on a processor, or which they lack.
 //!
-//! They know nothing of layers or autograd: slices in, slices out, on libtorch's threads. Results do not depend on the
-//! number of threads. What each is measured against stands with it; `nn` has the same in libtorch's operators, for other
-//! devices and as the twin that these must equal.
+//! Kernels know nothing of layers or autograd. They take slices and fill slices, on libtorch's threads. Results do not depend on the
+//! number of threads. Each kernel says what it was measured against. `nn` has the same operations as libtorch operators, for other
+//! devices and as the oracle of the tests.
 
 pub(crate) mod attention;
 pub(crate) mod epilogue;

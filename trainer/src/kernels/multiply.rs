@@ -1,17 +1,17 @@
-//! Products of small matrices that are in the cache: `c += a b`.
+//! Products of small matrices that fit the cache: `c += a b`.
 //!
 //! ```text
-//! for each strip of 64 columns, and of the rows 6 at a time:
-//!     hold 6 x 64 sums in registers
-//!     for each step of the depth: 64 values of b, 6 of a, 384 multiply-adds
+//! for each strip of 64 columns, and each 6 rows:
+//!     keep 6 x 64 sums in registers
+//!     for each step of the depth: load 64 values of b and 6 of a, do 384 multiply-adds
 //! ```
 //!
-//! Why not libtorch's: on processors that are not Intel's, its f32 products (MKL's) use half of the vector width, and a
-//! product alone can't be fused with what is before and after it. Measured on one core of an EPYC of the Zen 5 generation:
-//! MKL 90 GFlop/s, this 230, oneDNN 235; with pairs of bf16, oneDNN 490 and this 450. See `benches/step.rs`.
+//! Reasons not to use libtorch: on processors that are not Intel's, its f32 products (MKL) use half of the vector width. And a product
+//! of its own cannot be fused with the operations before and after it. Measured on one core of an AMD EPYC (Zen 5): MKL 90 GFlop/s,
+//! this 230, oneDNN 235; with pairs of bf16, oneDNN 490 and this 450. See `benches/step.rs`.
 //!
-//! There are three kinds of numbers: f32 with AVX-512; pairs of bf16 with AVX-512's dot product of pairs, which adds two
-//! products at a time; and f32 in plain code, for all other processors.
+//! There are three implementations: f32 with AVX-512, pairs of bf16 with the dot products of AVX-512 (two products per instruction and
+//! lane), and f32 in plain code for all other processors.
 
 #![expect(unsafe_code, reason = "vector instructions take pointers")]
 
@@ -23,19 +23,19 @@ pub(crate) fn padded(columns: usize) -> usize {
     columns.next_multiple_of(LANES)
 }
 
-/// The factors of `c[i][j] += sum over k of a[i * row + k * step] * b[k * step + j]`, each in units of its numbers (which
-/// are pairs, for pairs).
+/// The factors of `c[i][j] += sum over k of a[i * a_row + k * a_step] * b[k * b_step + j]`. Strides are in items: single values, or
+/// pairs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Factors<'a, N> {
-    /// The first factor,
+    /// The first factor.
     pub(crate) a: &'a [N],
-    /// from one of its rows to the next,
+    /// Stride of its rows.
     pub(crate) a_row: usize,
-    /// and from one of its columns to the next.
+    /// Stride of its columns.
     pub(crate) a_step: usize,
-    /// The second factor,
+    /// The second factor. Its columns are adjacent.
     pub(crate) b: &'a [N],
-    /// and from one of its rows to the next; its columns are adjacent.
+    /// Stride of its rows.
     pub(crate) b_step: usize,
     /// Columns of the first factor, rows of the second.
     pub(crate) depth: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Factors<'a, N> {
 
 impl<N> Factors<'_, N> {
     /// # Panics
-    /// If `c` of so many rows, or a factor, is too short.
+    /// If `c` or a factor is too short.
     fn check(&self, c: &[f32], rows: usize, columns: usize) {
         assert!(columns.is_multiple_of(LANES), "{columns} columns are not padded");
         assert!(c.len() >= rows * columns, "c is too short");
@@ -58,7 +58,8 @@ impl<N> Factors<'_, N> {
     }
 }
 
-/// Which instructions loops use. Only what this processor has can be made, so to hold one is to be allowed to use it.
+/// The vector instructions that kernels use. A value exists only for instructions that this processor has, so it is a permission to
+/// use them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instructions(Level);
 
@@ -72,10 +73,10 @@ enum Level {
 }
 
 impl Instructions {
-    /// Those that every processor has which the program runs on at all.
+    /// The instructions of every processor that can run the program.
     pub(crate) const PLAIN: Self = Self(Level::Plain);
 
-    /// The best that this processor has.
+    /// The best instructions of this processor.
     pub(crate) fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") {
@@ -87,7 +88,7 @@ impl Instructions {
         Self::PLAIN
     }
 
-    /// All that this processor has, plain code first; what it lacks is recorded as skipped.
+    /// All instructions of this processor, plain code first. Records the others as skipped.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<Self> {
         #[cfg(target_arch = "x86_64")]
@@ -195,7 +196,7 @@ mod plain {
         }
     }
 
-    /// Fused where that is one instruction, else not: a library call would be far slower.
+    /// Fused if that is one instruction. Otherwise it would be a slow library call.
     #[inline(always)]
     fn multiply_add(a: f32, b: f32, c: f32) -> f32 {
         if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {

@@ -1,14 +1,13 @@
-//! Dividing work among libtorch's threads.
+//! Divides work among libtorch's threads.
 //!
-//! The threads are those that libtorch's own operators use, so that there is one pool, of the size that
-//! [`tch::set_num_threads`] says, and no other waits beside it.
+//! Kernels use the threads of libtorch's own operators. So there is one pool, whose size [`tch::set_num_threads`] sets.
 
 use std::sync::Mutex;
 
 use crate::shim;
 
-/// Calls `work` for each of the parts, on whichever thread is free. Parts should be some tens of microseconds of work or
-/// more, and several times as many as there are threads.
+/// Calls `work` for each part, on the next free thread. A part should take tens of microseconds or more, and there should be several
+/// times as many parts as threads.
 pub(crate) fn for_each<T: Send>(parts: Vec<T>, work: impl Fn(T) + Sync) {
     if parts.len() <= 1 {
         parts.into_iter().for_each(work);

@@ -1,18 +1,18 @@
-//! The transposed CSR: for each source, where its values went.
+//! The transposed CSR: the edges of each source, for backward passes.
 
 /// A CSR whose rows are the sources of another one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Transposed {
-    /// Where each source's edges start, and last the number of edges.
+    /// Offset of each source's edges, and the number of edges at the end.
     pub(crate) offsets: Vec<u32>,
-    /// Each edge's destination; ascending for each source.
+    /// Destination of each edge, ascending within a source.
     pub(crate) indices: Vec<u32>,
-    /// Each edge's place in the CSR that was transposed.
+    /// Index of each edge in the original CSR.
     pub(crate) edges: Vec<u32>,
 }
 
 impl Transposed {
-    /// Transposes a CSR by counting: two passes over the edges, with one cache miss each in the second.
+    /// Transposes a CSR by a counting sort: two passes over the edges, with one cache miss per edge in the second.
     pub(crate) fn new(offsets: &[u32], indices: &[u32], sources: usize) -> Self {
         let mut ends = vec![0u32; sources + 1];
         for &index in indices {
@@ -26,7 +26,7 @@ impl Transposed {
             indices: vec![0; indices.len()],
             edges: vec![0; indices.len()],
         };
-        // From here on `ends[i]` is where source i's next edge goes.
+        // From here on, `ends[i]` is the index of the next edge of source i.
         for (destination, bounds) in offsets.windows(2).enumerate() {
             for edge in bounds[0]..bounds[1] {
                 let place = &mut ends[indices[edge as usize] as usize];

@@ -1,23 +1,23 @@
-//! Aggregation: the rows of a destination's in-neighbours become one row.
+//! Aggregation: reduces the messages of a destination's in-neighbours to one row.
 //!
-//! A layer is a *message* (what a source's row becomes before), an *aggregation*, and an *update* (what a destination's own
-//! row and its aggregate become). This module does the middle part for one hop's [`Block`]:
+//! A layer has three parts. The *message* is a function of a source's state. The *aggregation* reduces messages. The *update* is a
+//! function of a destination's own state and its aggregate. This module is the aggregation over the [`Block`] of one hop:
 //!
 //! - [`Aggregate::Mean`], [`Aggregate::Sum`], [`Aggregate::Gcn`] and [`Aggregate::WeightedMean`] are one operator with
 //!   different factors, `results[d] * sum of edges[e] * sources[s] * x[s]`, which is linear in `x`;
-//! - [`Aggregate::Max`] takes the largest, value by value;
-//! - attention has factors that depend on rows: see [`attention`](super::attention).
+//! - [`Aggregate::Max`] is the maximum, value by value;
+//! - attention has factors that depend on states: see [`attention`](super::attention).
 //!
 //! A destination without edges gets zeros, as in PyTorch Geometric.
 //!
-//! **Sampled sums.** A layer that adds neighbours up, GCN or GIN, sees too little when only some of them were drawn. With
-//! uniform draws, (in-degree / number drawn) times the sampled sum has the full sum as its expectation (Horvitz-Thompson),
-//! whether draws are with or without replacement, because each draw has the mean of all neighbours as expectation.
-//! [`Scaling::HorvitzThompson`] does that. Means need no scaling; the largest can't be scaled.
+//! **Sampled sums.** GCN and GIN add up neighbours, so a sample of them gives too small a sum. With uniform draws, with or without
+//! replacement, each draw has the mean of all neighbours as its expectation. So the sampled sum times (in-degree / number of draws)
+//! has the full sum as its expectation (Horvitz-Thompson). [`Scaling::HorvitzThompson`] multiplies by that. A mean needs no
+//! scaling, and a maximum cannot be scaled.
 //!
-//! **Cost.** On the processor, see [`crate::kernels::gather`]: with two threads, at 117 K edges, 128 values and sources that
-//! exceed the cache, libtorch's `embedding_bag`, the fastest of its operators forward, is as fast, but 40 times slower
-//! backward, where it adds into rows with one thread. On other devices `embedding_bag` it is.
+//! **Cost.** Processors use [`crate::kernels::gather`], other devices libtorch's `embedding_bag`. With two threads, 117 K edges,
+//! 128 values per row and sources that exceed the cache, `embedding_bag` is as fast forward, and 40 times slower backward, because
+//! it adds gradients into rows with one thread.
 
 use std::sync::Arc;
 
@@ -31,78 +31,78 @@ use super::{
 use crate::{
     kernels::{
         Instructions,
-        gather::{Plan, gather},
+        gather::{GatherPlan, gather},
         max,
         transpose::Transposed,
     },
     shim::{self, Element},
 };
 
-/// How a layer makes one row of many.
+/// The aggregation of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aggregate {
     /// The mean.
     Mean,
-    /// The largest, value by value.
+    /// The maximum, value by value.
     Max,
     /// The sum.
     Sum,
-    /// The sum, each row times 1 / sqrt((d + 1) (s + 1)) for in-degrees d of the destination and s of the source: GCN's,
-    /// without the destination itself, which the update adds.
+    /// GCN's sum: each message times 1 / sqrt((d + 1) (s + 1)), with the in-degrees d of the destination and s of the source. It
+    /// leaves out the destination itself, which the update adds.
     Gcn,
-    /// The sum, each row times the edge's weight, over the sum of weights, or over 1 if that is less. Edges of blocks without
-    /// weights count 1 each.
+    /// The sum of messages times edge weights, divided by the sum of edge weights, or by 1 if that is larger. Without edge
+    /// weights, all are 1.
     WeightedMean,
-    /// A mean with weights that depend on the rows, and in which the destination itself takes part.
+    /// A mean with attention weights, which includes the destination itself.
     Attention,
 }
 
-/// What becomes of the sum of some of a node's neighbours.
+/// The scaling of sampled sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scaling {
-    /// It stays as it is.
+    /// No scaling.
     #[default]
     None,
-    /// It is multiplied by (in-degree in the whole graph) / (number drawn). Destinations without edges keep their zeros.
+    /// Times (in-degree in the whole graph) / (number of draws). Destinations without edges keep their zeros.
     HorvitzThompson,
 }
 
-/// Aggregates of some of a block's destinations that are known from elsewhere: of halo nodes, from the last exact
-/// inference.
+/// Known aggregates of some destinations of a block: those of halo nodes, from the last exact inference.
 #[derive(Debug)]
 pub struct HistoricalEmbeddings {
-    /// Which destinations; int64 of `[rows]`, each at most once. Those with edges lose what those would have given.
+    /// Their places among the destinations, int64 of `[rows]`, each at most once. The known aggregates replace those of sampled
+    /// edges.
     pub destinations: Tensor,
-    /// What their neighbours' messages aggregate to; f32 of `[rows, result width of the layer's reduction]`. With a
-    /// [`Neighbour`], how much more that is than the state of this one.
+    /// The aggregates, f32 of `[rows, result width of the layer's reduction]`. With a [`Neighbour`], their differences to its
+    /// contribution.
     pub rows: Tensor,
-    /// What lets history follow the parameters.
+    /// The inputs that let the aggregates follow the parameters.
     pub neighbour: Option<Neighbour>,
 }
 
 impl HistoricalEmbeddings {
-    /// All that it holds.
+    /// All its tensors.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         let neighbours = self.neighbour.iter().flat_map(Neighbour::tensors);
         [&self.destinations, &self.rows].into_iter().chain(neighbours)
     }
 }
 
-/// The factors of a linear aggregation. None stands for ones.
+/// The factors of a linear aggregation. None means 1.
 #[derive(Debug, Clone, Default)]
 struct Factors {
     results: Option<Arc<Vec<f32>>>,
     sources: Option<Arc<Vec<f32>>>,
-    /// Whether the weights of the block's edges count.
+    /// Whether edge weights are factors, too.
     edges: bool,
 }
 
-/// Which code computes.
+/// The implementation of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
-    /// Our own loops, where there are any for the device and type, else libtorch's operators.
+    /// Our kernels if there are any for the device and type, else libtorch's operators.
     Fastest,
-    /// The same, with no other instructions than these.
+    /// The same, with these instructions only.
     #[cfg(test)]
     With(Instructions),
     /// Libtorch's operators.
@@ -111,7 +111,7 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// Whether our own loops can take the tensor.
+    /// Whether our kernels support the tensor.
     pub(crate) fn has_kernels_for(self, tensor: &Tensor) -> bool {
         let wants_kernels = match self {
             Self::Fastest => true,
@@ -123,20 +123,13 @@ impl Backend {
         wants_kernels && tensor.device() == Device::Cpu && matches!(tensor.kind(), Kind::Float | Kind::BFloat16)
     }
 
-    /// What our own loops use.
+    /// The instructions that our kernels use.
     pub(crate) fn instructions(self) -> Instructions {
         match self {
             #[cfg(test)]
             Self::With(instructions) => instructions,
             _ => Instructions::best(),
         }
-    }
-}
-
-impl Aggregate {
-    /// Whether sampled sums can be scaled.
-    pub fn is_sum(self) -> bool {
-        matches!(self, Self::Sum | Self::Gcn)
     }
 }
 
@@ -155,8 +148,8 @@ pub fn aggregate(
     own_and_aggregate(Backend::Fastest, block, kind, scaling, messages, historical).1
 }
 
-/// The rows of destinations, which are the first of the sources, and the aggregates of all sources' rows. As one function,
-/// because the gradients of both flow back into the same rows: apart, that would be three more passes over them.
+/// The states of the destinations, which are the first of the sources, and the aggregates of all sources. Both are one function,
+/// because their gradients flow back into the same rows. Two functions would need three more passes over these.
 pub(crate) fn own_and_aggregate(
     backend: Backend,
     block: &Block,
@@ -188,7 +181,7 @@ pub(crate) fn own_and_aggregate(
     (own, with_historical(aggregated, historical))
 }
 
-/// Replaces the aggregates that are known from elsewhere.
+/// Replaces the aggregates of halo nodes by their historical embeddings.
 pub(crate) fn with_historical(aggregated: Tensor, historical: Option<&HistoricalEmbeddings>) -> Tensor {
     match historical {
         None => aggregated,
@@ -265,7 +258,7 @@ fn sum_with_kernel<T: Element>(
         instructions,
         shim::values(&rows.detach()),
         width as usize,
-        Plan {
+        GatherPlan {
             offsets: &csr.offsets,
             indices: &csr.indices,
             edges: factors.edges.then_some(&csr.weights),
@@ -294,7 +287,7 @@ fn sum_with_kernel<T: Element>(
                 instructions,
                 shim::values(&of_aggregated),
                 width as usize,
-                Plan {
+                GatherPlan {
                     offsets: &transposed.offsets,
                     indices: &transposed.indices,
                     edges: weights.as_deref(),
@@ -310,7 +303,7 @@ fn sum_with_kernel<T: Element>(
     (own, aggregated)
 }
 
-/// The weights of edges in the order of the transposed CSR.
+/// The edge weights in the order of the transposed CSR.
 fn weights_of(csr: &Csr, transposed: &Transposed) -> Vec<f32> {
     transposed
         .edges

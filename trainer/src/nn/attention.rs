@@ -1,9 +1,9 @@
-//! Attention: each edge's weight, for each head, is the softmax of a logit over the edges of its destination.
+//! Attention: the attention weight of an edge, for each head, is the softmax of its logit over the edges of its destination.
 //!
-//! The destination takes part as if it were its own neighbour, once: a self-loop of the graph counts besides. (PyTorch
-//! Geometric drops those first, so for its numbers ingest without self-loops.)
+//! The destination is one of its own neighbours. A self-loop of the graph is a second one; PyTorch Geometric drops self-loops first,
+//! so ingest without them to get the same numbers.
 //!
-//! Everything here is f32. Sampled neighbours need no scaling, since weights add up to 1 whatever was drawn.
+//! All values are f32. Sampled neighbours need no scaling, because attention weights add up to 1.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) fn sum_logits(block: &Block, sources: &Tensor, destinations: &Tensor)
 }
 
 fn leaky_relu(values: &Tensor) -> Tensor {
-    // Slope for what is not positive; tch's leaky_relu has 0.01.
+    // tch's leaky_relu has a fixed slope of 0.01.
     values.where_self(&values.gt(0.0), &(values * f64::from(SLOPE)))
 }
 
@@ -81,7 +81,7 @@ fn pairs(inputs: &[Tensor; 3]) -> Pairs<'_> {
     }
 }
 
-/// For each destination and head the sum of its sources' rows `[sources, width]`, weighted by the softmax of the logits
+/// For each destination and head, the sum of its sources' rows `[sources, width]`, weighted by the softmax of the logits
 /// `[edges, heads]`.
 pub(crate) fn attend(backend: Backend, block: &Block, rows: &Tensor, logits: &Tensor) -> Tensor {
     let weights = softmax(backend, block, logits);

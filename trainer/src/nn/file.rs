@@ -1,8 +1,7 @@
-//! Models in files: safetensors, with the options of the model in its metadata.
+//! Models in safetensors files, with the shape of the model in the metadata.
 //!
-//! A file has all parameters and buffers by name, as f32 (see [`Model`] for the names), and under the metadata key `model` the
-//! [`ModelOptions`] as JSON. What PyTorch calls `num_batches_tracked` may be in it, and is passed over: it counts nothing that
-//! matters.
+//! A file has all parameters and buffers as f32, under the names that [`Model`] describes. The metadata key `model` has the
+//! [`ModelOptions`] as JSON. PyTorch's `num_batches_tracked` is ignored.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,19 +14,19 @@ use tch::{Device, Tensor, no_grad};
 use super::model::Model;
 use crate::{Error, Result};
 
-/// The metadata key of the options.
+/// The metadata key of the shape.
 const OPTIONS: &str = "model";
 
 impl Model {
-    /// Writes parameters, buffers and options to a file, which is there in full or not at all.
+    /// Writes parameters, buffers and the shape to a file. After a crash, the file is complete or does not exist.
     ///
     /// # Errors
-    /// If the file can't be written.
+    /// If the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
         self.save_with(path, &[], BTreeMap::new())
     }
 
-    /// As [`Model::save`], with more tensors and metadata.
+    /// As [`Model::save`], with additional tensors and metadata.
     pub(crate) fn save_with(
         &self,
         path: &Path,
@@ -47,12 +46,12 @@ impl Model {
     /// Reads a model that [`Model::save`] wrote.
     ///
     /// # Errors
-    /// If the file can't be read, is damaged, or is no model.
+    /// If the file cannot be read, is damaged, or is not a model.
     pub fn load(path: &Path, device: Device) -> Result<Self> {
         let (tensors, metadata) = read_tensors(path)?;
         let options = metadata.get(OPTIONS);
         let options =
-            options.ok_or_else(|| Error::run_file(path, format!("no model: its metadata has no `{OPTIONS}`")))?;
+            options.ok_or_else(|| Error::run_file(path, format!("not a model: its metadata has no `{OPTIONS}`")))?;
         let options: ModelOptions = serde_json::from_str(options)
             .map_err(|error| Error::run_file(path, format!("options of the model: {error}")))?;
         let model = Self::new(options, 0, device)?;
@@ -60,11 +59,10 @@ impl Model {
         Ok(model)
     }
 
-    /// Replaces parameters and buffers by those of a file, of this or any other program, whose names and shapes must be
-    /// the same.
+    /// Replaces parameters and buffers by those of a file of any program. Names and shapes must be the same.
     ///
     /// # Errors
-    /// If the file can't be read or is damaged, or its tensors are not this model's. Then nothing is replaced.
+    /// If the file cannot be read, is damaged, or has other tensors. Then nothing is replaced.
     pub fn load_parameters(&self, path: &Path) -> Result<()> {
         self.fill(&read_tensors(path)?.0, path)
     }

@@ -1,4 +1,4 @@
-//! The edges of one hop, where the model runs.
+//! The edges of one hop, on the device of the model.
 
 use std::{
     cell::OnceCell,
@@ -12,15 +12,15 @@ use crate::{kernels::transpose::Transposed, runtime::send};
 
 /// The edges of one hop: a [`sample::Block`] on the device that a model runs on.
 ///
-/// Destinations are the first of the sources. On the processor, layers work on the CSR itself; for other devices, and for
-/// operators of libtorch, it becomes tensors when it is first asked for.
+/// Destinations are the first of the sources. On the processor, layers work on the CSR itself. For other devices and for libtorch's
+/// operators, it is converted to tensors on first use.
 #[derive(Debug)]
 pub struct Block {
     destinations: usize,
     sources: usize,
     device: Device,
     csr: Arc<Csr>,
-    /// Of each destination, its in-degree in the whole graph.
+    /// In-degree of each destination in the whole graph.
     global: Vec<f32>,
     source_degrees: Option<Arc<Vec<f32>>>,
     transposed: OnceLock<Arc<Transposed>>,
@@ -33,14 +33,14 @@ pub struct Block {
 pub(crate) struct Csr {
     pub(crate) offsets: Vec<u32>,
     pub(crate) indices: Vec<u32>,
-    /// What each edge counts for; empty if all are alike.
+    /// Edge weights; empty if all are 1.
     pub(crate) weights: Vec<f32>,
 }
 
 /// Edges as tensors on the device.
 #[derive(Debug)]
 pub(crate) struct Edges {
-    /// Where each destination's edges start, and last the number of edges; int64 of `[destinations + 1]`.
+    /// Offset of each destination's edges, and the number of edges at the end; int64 of `[destinations + 1]`.
     pub(crate) offsets: Tensor,
     /// Source of each edge; int64 of `[edges]`.
     pub(crate) indices: Tensor,
@@ -52,8 +52,8 @@ impl Block {
     /// Copies the edges of a hop for layers on `device`.
     ///
     /// # Panics
-    /// If the block is not as the sampler makes them: offsets ascend to the number of edges, indices are below the number
-    /// of sources, and there are at least as many sources as destinations.
+    /// If the block breaks a rule of the sampler: offsets ascend to the number of edges, indices are below the number of sources,
+    /// and there are at least as many sources as destinations.
     pub fn new(block: &sample::Block, device: Device) -> Self {
         let edges = block.indices.len();
         assert_eq!(block.offsets.len(), block.destinations + 1, "offsets of a block");
@@ -90,8 +90,8 @@ impl Block {
         }
     }
 
-    /// The blocks of a minibatch, in its order: seeds first. `degrees` has the in-degree in the whole graph of each of
-    /// [`sample::Minibatch::nodes`]; only GCN needs it.
+    /// The blocks of a minibatch, seeds first. `degrees` are the in-degrees of [`sample::Minibatch::nodes`] in the whole graph; only
+    /// GCN needs them.
     pub fn of_minibatch(minibatch: &sample::Minibatch, degrees: Option<&[u64]>, device: Device) -> Vec<Self> {
         let blocks = minibatch.blocks.iter().map(|block| Self::new(block, device));
         match degrees {
@@ -105,10 +105,10 @@ impl Block {
         }
     }
 
-    /// Adds the in-degree of each source in the whole graph. Halo nodes are no exception: theirs are in the store too.
+    /// Adds the in-degree of each source in the whole graph. The store has those of halo nodes, too.
     ///
     /// # Panics
-    /// If they are not as many as sources.
+    /// If their number is not that of the sources.
     pub fn with_source_degrees(mut self, degrees: &[u64]) -> Self {
         assert_eq!(degrees.len(), self.sources, "degrees of sources");
         self.source_degrees = Some(Arc::new(degrees.iter().map(|&degree| degree as f32).collect()));
@@ -130,13 +130,12 @@ impl Block {
         self.csr.indices.len()
     }
 
-    /// Where layers work on it.
+    /// The device of the layers that work on it.
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// Prepares what backward passes need, on the thread of whoever loads minibatches rather than on the trainer's: the
-    /// transposed edges.
+    /// Computes the transposed edges for backward passes now, for example on a loading thread instead of the training one.
     pub fn prepare_backward(&self) {
         self.transposed();
     }
@@ -150,12 +149,12 @@ impl Block {
             .get_or_init(|| Arc::new(Transposed::new(&self.csr.offsets, &self.csr.indices, self.sources)))
     }
 
-    /// Begins to copy the edges to the device, rather than when a layer first asks for them.
+    /// Starts to copy the edges to the device now, not on first use.
     pub(crate) fn send(&self) {
         self.tensors();
     }
 
-    /// What was copied to the device so far.
+    /// The tensors that were copied to the device so far.
     pub(crate) fn sent(&self) -> impl Iterator<Item = &Tensor> {
         let edges = self.tensors.get().into_iter();
         edges.flat_map(|edges| [&edges.offsets, &edges.indices, &edges.destinations])
@@ -179,7 +178,7 @@ impl Block {
         })
     }
 
-    /// The same edges, and one from each destination to itself before its others.
+    /// The same edges, and before those of each destination one from itself.
     pub(crate) fn with_own(&self) -> &Self {
         self.with_own.get_or_init(|| {
             let mut csr = Csr {
@@ -209,26 +208,26 @@ impl Block {
         })
     }
 
-    /// Of each destination, how many of its edges are here.
+    /// Number of sampled edges of each destination.
     pub(crate) fn drawn(&self) -> impl Iterator<Item = u32> {
         self.csr.offsets.windows(2).map(|bounds| bounds[1] - bounds[0])
     }
 
-    /// Of each destination, its in-degree in the whole graph.
+    /// In-degree of each destination in the whole graph.
     pub(crate) fn global(&self) -> &[f32] {
         &self.global
     }
 
-    /// Of each source, its in-degree in the whole graph.
+    /// In-degree of each source in the whole graph.
     ///
     /// # Panics
-    /// If it was not given.
+    /// If the degrees were not given.
     pub(crate) fn source_degrees(&self) -> &Arc<Vec<f32>> {
         let degrees = self.source_degrees.as_ref();
         degrees.expect("GCN needs the in-degree of each source: give it with Block::with_source_degrees")
     }
 
-    /// Of each destination, its in-degree in the whole graph, f32 of `[destinations]` on the device.
+    /// In-degree of each destination in the whole graph, f32 of `[destinations]` on the device.
     pub(crate) fn destination_degrees(&self) -> Tensor {
         Tensor::from_slice(&self.source_degrees()[..self.destinations]).to_device(self.device)
     }

@@ -1,6 +1,6 @@
-//! The dense part of a layer: `dropout(relu(x1 w1ᵀ + x2 w2ᵀ + .. + b))`.
+//! The linear part of a layer with the functions that follow it: `dropout(relu(x1 w1ᵀ + x2 w2ᵀ + .. + b))`.
 //!
-//! On the processor that is one pass over the rows: see [`crate::kernels::linear`]. Elsewhere it is libtorch's operators.
+//! On a processor this is one pass over the rows: see [`crate::kernels::linear`]. Other devices use libtorch's operators.
 
 use grappa_formats::random;
 use half::bf16;
@@ -16,8 +16,8 @@ use crate::{
     shim,
 };
 
-/// The sum of products `x wᵀ` for each term (x, w), with x of `[rows, inputs]` and w of `[outputs, inputs]`, plus the bias
-/// `[outputs]`; then the epilogue. Weights are f32; the result has the type of x.
+/// The sum of the products `x wᵀ` of all terms (x, w), with x of `[rows, inputs]` and w of `[outputs, inputs]`, plus the bias
+/// `[outputs]`; then the epilogue. Parameters are f32. The result has the type of x.
 pub(crate) fn linear(terms: &[(&Tensor, &Tensor)], bias: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
     linear_with(Backend::Fastest, terms, bias, epilogue)
 }
@@ -77,7 +77,7 @@ fn with_kernel<T: Number>(
     let outputs = terms[0].1.size()[0];
     assert!(terms.iter().all(|(x, _)| x.size()[0] == rows), "terms of as many rows");
     let mut result = Tensor::empty([rows, outputs], (T::KIND, Device::Cpu));
-    // Without their history, so that what the backward pass keeps does not keep that.
+    // Detached, because the backward pass must not keep the autograd graph alive.
     let detached: Vec<(Tensor, Tensor)> = terms.iter().map(|(x, weight)| (x.detach(), weight.detach())).collect();
     let bias_values = bias.map(Tensor::detach);
     T::forward(
@@ -150,16 +150,16 @@ fn with_operators(terms: &[(&Tensor, &Tensor)], bias: Option<&Tensor>, epilogue:
     let product = |(x, weight): &(&Tensor, &Tensor), bias: Option<&Tensor>| {
         x.linear(&weight.to_kind(kind), bias.map(|bias| bias.to_kind(kind)).as_ref())
     };
-    // The bias goes with the first product: one operator.
+    // libtorch adds the bias in the operator of the first product.
     let first = product(&terms[0], bias);
     let sum = terms[1..].iter().fold(first, |sum, term| sum + product(term, None));
     apply(&sum, epilogue)
 }
 
-/// 0 where a value is dropped, 1 / (1 - probability) elsewhere.
+/// The dropout mask: 0 for a dropped value, 1 / (1 - probability) for the others.
 fn mask(values: &Tensor, dropout: Dropout) -> Tensor {
     if values.device() == Device::Cpu {
-        // The same as in the kernel.
+        // The same mask as in the kernel.
         let mut mask = Tensor::ones(values.size(), (Kind::Float, Device::Cpu));
         let columns = *values.size().last().expect("rows");
         let epilogue = Epilogue {
@@ -169,13 +169,13 @@ fn mask(values: &Tensor, dropout: Dropout) -> Tensor {
         epilogue.forward_all(columns as usize, shim::values_mut(&mut mask));
         return mask.to_kind(values.kind());
     }
-    // libtorch's generator, started anew: nothing depends on what was drawn from it before.
+    // A seed per call, so the mask does not depend on earlier draws from libtorch's generator.
     tch::manual_seed(random::mix(dropout.key).cast_signed());
     let keep = 1.0 - dropout.probability;
     (values.empty_like().detach().bernoulli_float_(keep) / keep).to_kind(values.kind())
 }
 
-/// Values for a norm or a loss, which compute in f32.
+/// The values as f32, in which norms and losses compute.
 pub(crate) fn float(values: &Tensor) -> Tensor {
     values.to_kind(Kind::Float)
 }

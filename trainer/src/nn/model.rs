@@ -15,47 +15,46 @@ use super::{
 };
 use crate::Result;
 
-/// What the first layer works on.
+/// The input of the first layer.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
-    /// Rows of the last block's sources, `[sources, inputs]`.
+    /// Features of the last block's sources, `[sources, inputs]`.
     Features(&'a Tensor),
-    /// The first layer's aggregates are known: there is no block for it.
+    /// Features and their aggregates (pre-aggregated features). The first layer then has no block.
     Aggregated {
-        /// Rows of the nodes themselves, `[nodes, inputs]`: of the last block's sources.
+        /// Features of the last block's sources, `[nodes, inputs]`.
         own: &'a Tensor,
-        /// Aggregates of their in-neighbours' rows, as [`Model::reduction`] makes them; `[nodes, inputs]`.
+        /// Aggregates of their in-neighbours' features by [`Model::reduction`], `[nodes, inputs]`.
         neighbours: &'a Tensor,
         /// In-degrees in the whole graph, f32 of `[nodes]`; only GCN needs them.
         degrees: Option<&'a Tensor>,
     },
 }
 
-/// How one pass through a model goes.
+/// The mode of one pass through a model.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Pass {
-    /// In training, the seed of the step: dropout is a function of it. Else None, and nothing is dropped.
+    /// In training, the seed of dropout for this pass. None: no dropout.
     pub training: Option<u64>,
-    /// What becomes of sampled sums.
+    /// The scaling of sampled sums.
     pub scaling: Scaling,
 }
 
 /// A stack of graph convolutions.
 ///
-/// Each layer but the last is `dropout(relu(norm(convolution + residual)))`; the last is the convolution alone, whose
-/// result are the logits.
+/// Each layer but the last is `dropout(relu(norm(convolution + residual)))`. The last is the convolution alone, and its result are
+/// the logits.
 ///
-/// Parameters are called `layers.0.lin_l.weight`, `norms.0.weight`, `residuals.0.weight`: as in a PyTorch module that has
-/// PyTorch Geometric's convolutions in a `ModuleList` named `layers`, BatchNorm1d or LayerNorm in one named `norms`,
-/// and Linear without bias in one named `residuals`, which has Identity where widths agree. PinSAGE's logits come from one
-/// more Linear, `head`.
+/// Parameters have the names of a PyTorch module with three `ModuleList`s: `layers` with PyTorch Geometric's convolutions, `norms`
+/// with BatchNorm1d or LayerNorm, and `residuals` with Linear without bias, or Identity where widths agree. Examples are
+/// `layers.0.lin_l.weight`, `norms.0.weight` and `residuals.0.weight`. PinSAGE has one more Linear for the logits, `head`.
 #[derive(Debug)]
 pub struct Model {
     options: ModelOptions,
     layers: Vec<Box<dyn Layer>>,
     norms: Vec<Option<Norm>>,
     residuals: Vec<Residual>,
-    /// Weight and bias of what makes logits of the last layer's result, where that can't be logits.
+    /// Weight and bias of the linear layer after PinSAGE's last convolution, whose result cannot be logits.
     head: Option<(Tensor, Tensor)>,
     parameters: Parameters,
 }
@@ -68,16 +67,16 @@ enum Residual {
 }
 
 impl Model {
-    /// Makes a model with parameters that depend on the seed alone.
+    /// Makes a model whose initial parameters are a function of the seed.
     ///
     /// # Errors
-    /// If sizes are 0, the dropout is not in [0, 1), or heads can't share the hidden values.
+    /// If such a model cannot exist; see [`ModelOptions::check`].
     pub fn new(options: ModelOptions, seed: u64, device: Device) -> Result<Self> {
         options.check()?;
         let mut builder = Builder::new(seed, device);
         let size = |count: usize| count as i64;
         let last = options.layers - 1;
-        // Its results are not negative and have length 1.
+        // PinSAGE's rows are not negative and have length 1, so they cannot be logits.
         let has_head = options.layer == LayerKind::PinSage;
         let mut layers = Vec::new();
         let mut norms = Vec::new();
@@ -124,7 +123,7 @@ impl Model {
         })
     }
 
-    /// What it looks like.
+    /// The shape of the model.
     pub fn options(&self) -> &ModelOptions {
         &self.options
     }
@@ -134,13 +133,13 @@ impl Model {
         &self.parameters
     }
 
-    /// How a layer makes one row of many.
+    /// The aggregation of a layer.
     pub fn aggregate(&self, layer: usize) -> Aggregate {
         self.layers[layer].aggregate()
     }
 
-    /// Whether the first layer's aggregation is of the features themselves and needs no gradient, so that it can be known
-    /// beforehand: [`Input::Aggregated`].
+    /// Whether the first layer aggregates the features themselves, so that the aggregates can be computed before training:
+    /// [`Input::Aggregated`].
     pub fn takes_aggregated_input(&self) -> bool {
         matches!(
             self.aggregate(0),
@@ -150,8 +149,8 @@ impl Model {
 
     /// Logits of the seeds, f32 of `[seeds, outputs]`.
     ///
-    /// `blocks` are those of a minibatch, seeds first: as many as layers, or one less with [`Input::Aggregated`].
-    /// `history` is empty, or has for each block what is known of some of its destinations.
+    /// `blocks` are those of a minibatch, seeds first: one per layer, or one less with [`Input::Aggregated`]. `historical` is empty,
+    /// or has the historical embeddings for each block.
     ///
     /// # Panics
     /// If shapes or numbers disagree.
@@ -165,7 +164,7 @@ impl Model {
         let count = self.layers.len();
         assert!(
             historical.is_empty() || historical.len() == blocks.len(),
-            "history is for blocks"
+            "historical embeddings are per block"
         );
         let historical = |hop: usize| historical.get(hop).and_then(Option::as_ref);
         let kind = self.kind();
@@ -202,8 +201,8 @@ impl Model {
         float(&hidden)
     }
 
-    /// What nodes send at a layer, f32 of `[nodes, width of the reduction's rows]`, from their rows at its input `[nodes,
-    /// width]` and, for GCN, their in-degrees, f32 of `[nodes]`. Without dropout and gradients.
+    /// The messages of nodes at a layer, f32 of `[nodes, source width of the reduction]`. `rows` are the nodes' states at its input,
+    /// `[nodes, width]`; `degrees` are their in-degrees, f32 of `[nodes]`, for GCN. Without dropout and gradients.
     pub fn messages(&self, layer: usize, rows: &Tensor, degrees: Option<&Tensor>) -> Tensor {
         let convolution = &self.layers[layer];
         no_grad(|| {
@@ -218,19 +217,19 @@ impl Model {
         })
     }
 
-    /// What attention must know of destinations, f32 of `[nodes, own width of the reduction]`, from their rows at a layer's
-    /// input; None if the layer is not of attention.
+    /// The destinations' own rows for attention, f32 of `[nodes, own width of the reduction]`, from their states at a layer's input.
+    /// None if the layer has no attention.
     pub fn queries(&self, layer: usize, rows: &Tensor) -> Option<Tensor> {
         no_grad(|| self.layers[layer].queries(&rows.to_kind(self.kind())))
     }
 
-    /// How the messages of all in-neighbours become the aggregate of a node at a layer. (PinSAGE's neighbourhoods are those of
-    /// random walks; over all in-neighbours, they count alike.)
+    /// The aggregation of a layer over all in-neighbours. For PinSAGE, whose neighbourhoods in training are those of random walks, all
+    /// in-neighbours have the same weight here.
     pub fn reduction(&self, layer: usize) -> Reduction {
         self.layers[layer].reduction(self.width(layer))
     }
 
-    /// Values in a node's row at a layer's input.
+    /// Width of the states at a layer's input.
     pub fn width(&self, layer: usize) -> usize {
         if layer == 0 {
             self.options.inputs
@@ -239,21 +238,21 @@ impl Model {
         }
     }
 
-    /// New states of nodes, or logits if it is the last layer, without dropout and gradients: from their own rows `[nodes,
-    /// width]`, the states of the reduction of their neighbours' messages, or what states begin with, and, for GCN, their
-    /// in-degrees, f32 of `[nodes]`.
+    /// The new states of nodes, or the logits at the last layer. `own` are their states, `[nodes, width]`; `aggregated` are the
+    /// states of the reduction, or the first values of these; `degrees` are their in-degrees, f32 of `[nodes]`, for GCN. Without
+    /// dropout and gradients.
     pub fn update(&self, layer: usize, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor {
         let kind = self.kind();
         let aggregated = aggregated.narrow(1, 0, self.reduction(layer).result_width() as i64);
         no_grad(|| float(&self.step(layer, &own.to_kind(kind), &aggregated.to_kind(kind), degrees, None)))
     }
 
-    /// With which numbers it computes.
+    /// The type of activations.
     pub(super) fn kind(&self) -> Kind {
         kind(self.options.precision)
     }
 
-    /// A layer from own rows and aggregates on, with all that follows the convolution.
+    /// A layer after its aggregation: the update, and the residual, norm, nonlinearity and dropout that follow it.
     pub(super) fn step(
         &self,
         layer: usize,

@@ -10,7 +10,7 @@ use super::{
 const EPSILON: f64 = 1e-5;
 const MOMENTUM: f64 = 0.1;
 
-/// A norm. It computes in f32, and its result has the type of its input.
+/// A normalization. It computes in f32. Its result has the type of its input.
 #[derive(Debug)]
 pub(crate) struct Norm {
     weight: Tensor,
@@ -20,7 +20,7 @@ pub(crate) struct Norm {
 }
 
 impl Norm {
-    /// Makes a norm, if it is one.
+    /// A new norm; none for [`NormKind::None`].
     pub(crate) fn new(builder: &mut Builder, kind: NormKind, width: i64) -> Option<Self> {
         if kind == NormKind::None {
             return None;
@@ -37,15 +37,15 @@ impl Norm {
         })
     }
 
-    /// Normalises rows. In training, a batch norm uses their own mean and variance, unless there is one row only, and moves
-    /// the running ones towards them.
+    /// Normalizes rows. In training, a batch norm uses the mean and variance of the rows, unless there is only one row, and updates
+    /// the running ones.
     pub(crate) fn apply(&self, rows: &Tensor, training: bool) -> Tensor {
         let values = float(rows);
         let (weight, bias) = (Some(&self.weight), Some(&self.bias));
         let normal = match &self.running {
             None => values.layer_norm([values.size()[1]], weight, bias, EPSILON, false),
             Some((mean, variance)) => {
-                // One row has no variance; PyTorch refuses it, but the last minibatch of an epoch may be that small.
+                // A single row has no variance. PyTorch refuses it, but a minibatch may be that small.
                 let training = training && values.size()[0] > 1;
                 values.batch_norm(
                     weight,

@@ -1,16 +1,17 @@
-//! Parameters: how they start, what they are called, and all of them as one vector.
+//! Parameters: their initial values, their names, and all of them as one vector.
 //!
-//! The values of all parameters lie in one tensor, and so do their gradients, in the order in which the model made them. So
-//! an optimizer is a few operators, and what is exchanged between partitions is one tensor, without a copy.
+//! The values of all parameters are in one tensor, and their gradients in another, in the order in which the model made them. So an
+//! optimizer is a few operators, and partitions exchange a single tensor without copying it.
 //!
-//! Initial values depend on the seed and the order of parameters alone: not on libtorch's generator, nor on the device.
+//! Initial values are a function of the seed and the order of the parameters. They do not depend on libtorch's generator or on the
+//! device.
 
 use grappa_formats::random::SplitMix64;
 use tch::{Device, Kind, Tensor, no_grad};
 
 use crate::shim;
 
-/// All parameters and buffers of a model. A buffer is state that is no parameter: running means of batch norms.
+/// All parameters and buffers of a model. A buffer is state that is not trained: running means of batch norms.
 #[derive(Debug)]
 pub struct Parameters {
     named: Vec<(String, Tensor)>,
@@ -35,12 +36,12 @@ impl Parameters {
         self.values.numel()
     }
 
-    /// The values of all parameters, f32 of `[count]`. It is the parameters' own memory: changing it changes them.
+    /// The values of all parameters, f32 of `[count]`. It shares the memory of the parameters.
     pub fn flat_values(&self) -> Tensor {
         self.values.shallow_clone()
     }
 
-    /// The gradients of all parameters, f32 of `[count]`. It is the gradients' own memory, to which backward passes add.
+    /// The gradients of all parameters, f32 of `[count]`. It shares the memory to which backward passes add.
     pub fn flat_gradient(&self) -> Tensor {
         self.gradient.shallow_clone()
     }
@@ -48,7 +49,7 @@ impl Parameters {
     /// Replaces the gradients.
     ///
     /// # Panics
-    /// If it has not [`Parameters::count`] values.
+    /// If it does not have [`Parameters::count`] values.
     pub fn set_flat_gradient(&self, gradient: &Tensor) {
         assert_eq!(gradient.numel(), self.count(), "values of a gradient");
         no_grad(|| self.flat_gradient().copy_(&gradient.view([-1])));
@@ -60,7 +61,7 @@ impl Parameters {
     }
 }
 
-/// Makes parameters, one after the other.
+/// Makes the parameters of a model, one after the other.
 #[derive(Debug)]
 pub(crate) struct Builder {
     device: Device,
@@ -70,17 +71,17 @@ pub(crate) struct Builder {
     buffers: Vec<(String, Tensor)>,
 }
 
-/// How a parameter starts.
+/// The initial values of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Start {
-    /// Uniform in ± the bound.
+    /// Uniform between minus and plus the bound.
     Uniform(f64),
-    /// All the same.
+    /// A constant.
     Constant(f32),
 }
 
 impl Start {
-    /// The bound that PyTorch's linear layer uses for weights and biases, of so many inputs.
+    /// PyTorch's bound for weights and biases of a linear layer.
     pub(crate) fn linear(inputs: i64) -> Self {
         Self::Uniform((inputs as f64).sqrt().recip())
     }
@@ -103,7 +104,7 @@ impl Builder {
         }
     }
 
-    /// Calls `make` with names that begin with `name` and a point.
+    /// Calls `make` with `name` and a dot as prefix of all names.
     pub(crate) fn scope<T>(&mut self, name: &str, make: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.prefix.len();
         self.prefix.push_str(name);
@@ -159,7 +160,7 @@ impl Builder {
             for (_, tensor) in &self.named {
                 let count = tensor.numel() as i64;
                 let part = |of: &Tensor| of.narrow(0, start, count).view(&*tensor.size());
-                // All handles of the parameter see it.
+                // This changes all handles of the parameter.
                 tensor.shallow_clone().set_data(&part(&values));
                 shim::set_gradient(tensor, &part(&gradient));
                 start += count;

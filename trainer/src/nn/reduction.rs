@@ -1,4 +1,4 @@
-//! A layer's aggregation as the engine does it out of core: see [`grappa_engine::aggregate`].
+//! The aggregation of a layer over all in-neighbours, out of core: see [`grappa_engine::aggregate`].
 
 use grappa_engine::aggregate::{Max, Mean, Reduce, Sum};
 
@@ -6,19 +6,19 @@ use crate::kernels::attention::leaky;
 
 /// The aggregation of one layer over all in-neighbours.
 ///
-/// Its rows are [`Model::messages`](super::Model::messages), the destinations' own ones
-/// [`Model::queries`](super::Model::queries), and its states begin with what [`Model::update`](super::Model::update) takes.
+/// The sources' rows are [`Model::messages`](super::Model::messages), and the destinations' own rows are
+/// [`Model::queries`](super::Model::queries). A state begins with the aggregate that [`Model::update`](super::Model::update) takes.
 #[derive(Debug, Clone)]
 pub enum Reduction {
     /// The mean.
     Mean(Mean),
-    /// The largest, value by value.
+    /// The maximum, value by value.
     Max(Max),
     /// The sum.
     Sum(Sum),
-    /// The sum over the root of the in-degree + 1. GCN's messages are divided by that of the source.
+    /// GCN's sum, divided by the square root of the in-degree + 1. Its messages are divided by that of the source.
     Gcn(Sum),
-    /// A mean with weights that depend on source and destination.
+    /// A mean with attention weights.
     Attention(Attention),
 }
 
@@ -34,7 +34,7 @@ macro_rules! each {
 }
 
 impl Reduction {
-    /// How many of a state's values, the first, are the result.
+    /// Number of values at the start of a state that are the result.
     pub fn result_width(&self) -> usize {
         match self {
             Self::Attention(attention) => attention.width(),
@@ -74,8 +74,15 @@ impl Reduce for Reduction {
     }
 }
 
-/// A softmax-weighted mean, edge by edge: the sum so far is scaled down whenever a larger logit comes (Milakov, Gimelshein:
-/// "Online normalizer calculation for softmax", 2018).
+/// A softmax-weighted mean in one pass over the edges (Milakov, Gimelshein: "Online normalizer calculation for softmax", 2018).
+///
+/// The state has the largest logit so far, and the sums of weights and weighted rows relative to it. A larger logit scales the sums
+/// down:
+///
+/// ```text
+/// if logit > largest: sums *= exp(largest - logit); weights *= exp(largest - logit); largest = logit
+/// sums += exp(logit - largest) * row; weights += exp(logit - largest)
+/// ```
 ///
 /// ```text
 /// GAT:   source  heads' rows | score of each head
@@ -89,7 +96,7 @@ impl Reduce for Reduction {
 pub struct Attention {
     heads: usize,
     head_width: usize,
-    /// GATv2's; GAT's scores are in the rows.
+    /// The attention vector of GATv2. GAT's scores are in the rows.
     attention: Option<Vec<f32>>,
 }
 
@@ -115,7 +122,7 @@ impl Attention {
         self.heads * self.head_width
     }
 
-    /// Values of a destination that logits depend on.
+    /// Width of the destination's part of the logits.
     fn query_width(&self) -> usize {
         if self.attention.is_some() {
             self.width()
@@ -142,7 +149,7 @@ impl Attention {
     }
 }
 
-/// `exp(logit - largest)` of the largest logit: 1, but not a number if it is infinite, as in PyTorch's softmax.
+/// `exp(logit - largest)` of the largest logit: 1, or NaN if it is infinite, as in PyTorch's softmax.
 fn weight_of_largest(logit: f32) -> f32 {
     match logit == f32::INFINITY {
         true => f32::NAN,

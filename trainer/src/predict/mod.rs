@@ -1,16 +1,16 @@
 //! Predictions: the model of a run applied to a store, for all nodes in a file, or for a few of them.
 //!
-//! Inference is exact, out of core, and in the order of the store; files speak external ids. So what is computed of a node
-//! goes to a scratch file, from there by ranges of external ids to another, and that is the output:
+//! Inference is exact and out of core. It computes nodes in the order of the store, and files are in the order of external ids. So the
+//! rows of nodes go to a scratch file, then to a second one sorted by external id, and from there to the output:
 //!
-//! | output | of each node, in the order of the sorted external ids (dense ids: id 0, 1, 2, ...) |
+//! | output | for each node, in the order of the sorted external ids (dense ids: id 0, 1, 2, ...) |
 //! |---|---|
-//! | `.npy`, classes | int64 of `[nodes]`: its class, -1 for none (if a logit is no number); where nodes have sets of classes, int8 of `[nodes, classes]`, 1 for those in the set. As `grappa-store export --labels` writes labels |
+//! | `.npy`, classes | int64 of `[nodes]`: its class, or -1 if a logit is NaN. For multi-label tasks, int8 of `[nodes, classes]`: 1 for the classes in its set. This is the format of `grappa-store export --labels` |
 //! | `.npy`, logits | f32 of `[nodes, classes]` |
 //! | `.npy`, embeddings | f32 of `[nodes, hidden]` |
-//! | `.parquet`, classes | columns `id` (int64, or string), `class` (its name, or int64 if classes have none; null for none), `probability` (f32, of that class) |
+//! | `.parquet`, classes | columns `id` (int64, or string), `class` (its name, or int64 if classes have no names; null if a logit is NaN), `probability` (f32, of that class) |
 //!
-//! It costs the disk two copies of the rows beside the output, and memory the budget.
+//! Cost: disk space for two copies of the rows besides the output, and the memory budget.
 
 mod parquet;
 
@@ -34,60 +34,59 @@ use crate::{
     },
 };
 
-/// What is written of each node.
+/// The values to write for each node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
-    /// Its class, or set of classes.
+    /// Its class, or its set of labels.
     Classes,
-    /// A value for each class.
+    /// One value per class.
     Logits,
-    /// What the last layer works on.
+    /// The input of the last layer.
     Embeddings,
 }
 
-/// What predicting may use.
+/// The resources for predictions.
 #[derive(Debug, Clone, Copy)]
 pub struct PredictBudget {
-    /// Bytes of memory for rows, beside the model.
+    /// Memory for rows in bytes; the model's is extra.
     pub memory: u64,
     /// Worker threads.
     pub threads: usize,
 }
 
-/// What was written.
+/// The size of a written file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Predicted {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
 }
 
-/// What the model says of a node.
+/// The prediction for a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
     /// The node.
     pub node: NodeId,
-    /// Its classes, with their probabilities: one; or, where nodes have sets of classes, all with a probability above a
-    /// half. None if a logit is no number.
+    /// The predicted classes with their probabilities: one class, or for multi-label tasks all labels with a probability above 0.5.
+    /// None if a logit is NaN.
     pub classes: Vec<(u64, f32)>,
-    /// Its classes as the store says. None if it says nothing.
+    /// Its classes in the store. None if it has no label there.
     pub labels: Option<Vec<u64>>,
 }
 
-/// What a file is, by its name.
+/// The format of a file, by the ending of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Npy,
     Parquet,
 }
 
-/// Predicts all nodes of a store, and writes `values` of them to the new file `out`, a `.npy` or `.parquet`: see the
-/// [module](self).
+/// Predicts all nodes of a store and writes `values` to the new file `out`, a `.npy` or `.parquet` as the [module](self) describes.
 ///
 /// # Errors
-/// If the store is not one for the model; if there is such a file, or it has another ending, or can't hold such values; if
-/// files can't be read or written; or if memory is too small.
+/// If the model does not fit the store, `out` exists, its ending is unknown or does not fit `values`, files cannot be read or written,
+/// or memory is too small.
 pub fn predict_file(
     trained: &Trained,
     store: &Store,
@@ -152,14 +151,13 @@ pub fn predict_file(
     })
 }
 
-/// Predicts some nodes of a store, in their order. (It takes as long as predicting all of them. Scratch files are in
-/// `scratch`.)
+/// Predicts the given nodes of a store, in their order. It takes as long as predicting all nodes. Scratch files are in `scratch`.
 ///
 /// # Errors
-/// If the store is not one for the model, files can't be read or scratch files not be written, or memory is too small.
+/// If the model does not fit the store, files cannot be read, scratch files cannot be written, or memory is too small.
 ///
 /// # Panics
-/// If there is no such node.
+/// If a node does not exist.
 pub fn predict_nodes(
     trained: &Trained,
     store: &Store,
@@ -210,7 +208,7 @@ pub fn predict_nodes(
     Ok(all.collect())
 }
 
-/// The classes of the largest logit, or of those above 0.
+/// The class of the largest logit, or for multi-label tasks the labels with logits above 0.
 fn predicted(task: Task, logits: &[f32]) -> Vec<(u64, f32)> {
     let Some(best) = largest(logits) else {
         return Vec::new();
@@ -225,7 +223,7 @@ fn predicted(task: Task, logits: &[f32]) -> Vec<(u64, f32)> {
     }
 }
 
-/// That of the class with the largest logit.
+/// The probability of the class with the largest logit.
 fn probability(logits: &[f32], best: usize) -> f32 {
     let sum: f32 = logits.iter().map(|logit| (logit - logits[best]).exp()).sum();
     sum.recip()
@@ -256,16 +254,16 @@ fn form(out: &Path, values: Values, task: Task) -> Result<Form> {
     }
 }
 
-/// The bytes of a node's row.
+/// The layout of the rows in scratch files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encoding {
-    /// i64, -1 for none.
+    /// The class, i64; -1 for none.
     Class,
-    /// i64, -1 for none; then f32.
+    /// The class, i64; -1 for none. Then its probability, f32.
     ClassAndProbability,
-    /// A byte for each class.
+    /// One byte per class.
     Set,
-    /// The values themselves.
+    /// The values, f32.
     Floats,
 }
 
@@ -279,7 +277,7 @@ impl Encoding {
         }
     }
 
-    /// Appends the rows made of rows of so many values.
+    /// Converts rows of `width` values and appends them.
     fn encode(self, rows: &[f32], columns: usize, bytes: &mut Vec<u8>) {
         for row in rows.chunks_exact(columns) {
             match self {

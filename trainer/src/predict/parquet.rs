@@ -22,13 +22,13 @@ use parquet::{
 
 use crate::{Error, Result};
 
-/// Bytes of a row in scratch: an i64, the class, -1 for none; and an f32, its probability.
+/// Bytes of a row of the scratch file: the class, an i64, -1 for none; then its probability, an f32.
 pub(super) const ROW_BYTES: usize = 12;
 
-/// Rows of a row group: they are in memory at a time.
+/// Rows of a row group, all of which are in memory at once.
 const GROUP_ROWS: u64 = 1 << 17;
 
-/// Writes the rows of nodes, which are in the order of external ids, to the new file `path`. Returns its length in bytes.
+/// Writes the rows of nodes, in the order of external ids, to the new file `path`. Returns its length in bytes.
 pub(super) fn write(
     path: &Path,
     store: &Store,
@@ -129,7 +129,7 @@ fn write_group(
     Ok(())
 }
 
-/// A string; bytes that are no UTF-8 are escaped.
+/// A string, with bytes that are not UTF-8 escaped.
 fn text_id(store: &Store, rank: u64) -> Result<ByteArray> {
     let mut id = Vec::new();
     store.ids().append_text_at(rank, &mut id)?;

@@ -1,4 +1,4 @@
-//! What a CUDA device does beside computing: fetching from memory that is registered with it, on a stream of its own.
+//! Copies to a CUDA device, on a separate stream, from memory that is registered with it.
 
 use std::{
     ffi::{c_int, c_uint, c_void},
@@ -24,22 +24,22 @@ unsafe extern "C" {
     fn grappa_abandon(event: *mut c_void);
 }
 
-/// A stream of a CUDA device beside its current one: what is begun on it is done meanwhile.
+/// A second stream of a CUDA device. Its work runs beside that of the current stream.
 #[derive(Debug)]
 pub(crate) struct SideStream(NonNull<c_void>);
 
 impl SideStream {
-    /// One of the device of that number; none if there is none to be had.
+    /// A stream of the device with this index; none if libtorch has none.
     pub(crate) fn of_cuda(device: usize) -> Option<Self> {
         let device = c_int::try_from(device).ok()?;
         // SAFETY: any number will do.
         NonNull::new(unsafe { grappa_new_stream(device) }).map(Self)
     }
 
-    /// Does `work`, which begins copies and computations on the stream, and says when these are done.
+    /// Runs `work`, whose copies and computations go to this stream. Also returns an event for their end.
     ///
     /// # Panics
-    /// If `work` does, or libtorch can't tell when.
+    /// If `work` panics, or libtorch cannot record the event.
     pub(crate) fn begin<R>(&self, work: impl FnOnce() -> R) -> (R, Done) {
         struct Call<W, R> {
             work: Option<W>,
@@ -81,15 +81,15 @@ impl Drop for SideStream {
     }
 }
 
-/// When what was begun on a stream is done. Dropped, it waits for that.
+/// The end of work on a stream. Dropping it waits for that end.
 #[derive(Debug)]
 pub(crate) struct Done(Option<NonNull<c_void>>);
 
 impl Done {
-    /// Has the device's current stream wait for it. From now on that may use `tensors`, which were made on the other.
+    /// Makes the device's current stream wait for the end. Afterwards it may use `tensors`, which were made on the other stream.
     ///
     /// # Panics
-    /// If libtorch can't do that.
+    /// If libtorch fails.
     pub(crate) fn join(mut self, tensors: &[&Tensor]) {
         let event = self.0.take().expect("it is joined once");
         let pointers: Vec<*const c_void> = tensors.iter().map(|tensor| tensor.as_ptr().cast()).collect();
@@ -121,14 +121,14 @@ pub(crate) struct CudaMemory {
     unregister: Unregister,
 }
 
-/// A piece of memory that is registered.
+/// Registered memory. Dropping it ends the registration.
 struct Registered {
     address: usize,
     unregister: Unregister,
 }
 
 impl CudaMemory {
-    /// With the device of that number; none if CUDA's runtime was not loaded.
+    /// For the device with this index; none if CUDA's runtime is not loaded.
     pub(crate) fn of_cuda(device: usize) -> Option<Self> {
         let process = Library::this();
         // SAFETY: these are functions of CUDA's runtime, with the types that its headers give them. libtorch has loaded it,

@@ -12,10 +12,10 @@ use crate::nn::{
     reduction::{Attention, Reduction},
 };
 
-/// The mean of `W x` of neighbours and of the node itself, with weights softmax(leaky_relu(att_src W x_source + att_dst W
-/// x_destination)), for each head; plus a bias: PyTorch Geometric's GATConv.
+/// PyTorch Geometric's GATConv: for each head, the mean of `W x` over the neighbours and the node itself, with attention weights
+/// softmax(leaky_relu(att_src W x_source + att_dst W x_destination)); plus a bias.
 ///
-/// A message is the heads' `W x`, then `att_src W x` of each head.
+/// A message is the `W x` of all heads, then the `att_src W x` of each head.
 #[derive(Debug)]
 pub(crate) struct Gat {
     heads: Heads,

@@ -12,8 +12,8 @@ use crate::nn::{
     reduction::{Attention, Reduction},
 };
 
-/// The mean of `lin_l(x)` of neighbours and of the node itself, with weights softmax(att leaky_relu(lin_l(x_source) +
-/// lin_r(x_destination))), for each head; plus a bias: PyTorch Geometric's GATv2Conv.
+/// PyTorch Geometric's GATv2Conv: for each head, the mean of `lin_l(x)` over the neighbours and the node itself, with attention weights
+/// softmax(att leaky_relu(lin_l(x_source) + lin_r(x_destination))); plus a bias.
 #[derive(Debug)]
 pub(crate) struct Gatv2 {
     heads: Heads,

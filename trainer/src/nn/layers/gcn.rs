@@ -11,11 +11,11 @@ use crate::nn::{
     reduction::Reduction,
 };
 
-/// `W (sum over neighbours s of x_s / sqrt((d + 1)(s + 1)) + x / (d + 1)) + b`, for in-degrees d of the node and s of the
-/// neighbour: PyTorch Geometric's GCNConv, which adds a self-loop to each node and divides by the roots of in-degrees.
+/// PyTorch Geometric's GCNConv: `W (sum over neighbours s of x_s / sqrt((d + 1)(s + 1)) + x / (d + 1)) + b`, with the in-degrees d of the
+/// node and s of the neighbour. It adds a self-loop to each node and divides by the square roots of in-degrees.
 ///
-/// Degrees are those of the whole graph, whatever was sampled. A self-loop of the graph is an edge like others, next to the
-/// one that is added; PyTorch Geometric takes the two for one, so for its numbers ingest without self-loops.
+/// In-degrees are those of the whole graph. A self-loop of the graph counts besides the added one. PyTorch Geometric merges the two, so
+/// ingest without self-loops to get the same numbers.
 #[derive(Debug)]
 pub(crate) struct Gcn {
     weight: Tensor,

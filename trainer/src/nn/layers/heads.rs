@@ -1,4 +1,4 @@
-//! What layers with several heads have in common.
+//! The common part of layers with several heads.
 
 use tch::{Kind, Tensor};
 
@@ -7,21 +7,21 @@ use crate::nn::{
     parameters::{Builder, Start},
 };
 
-/// How heads share the values of a result.
+/// The heads of a layer, and how their results are combined.
 #[derive(Debug)]
 pub(crate) struct Heads {
-    /// How many.
+    /// Number of heads.
     pub(crate) count: i64,
-    /// Values of each.
+    /// Values per head.
     pub(crate) width: i64,
-    /// Whether the result is their mean; else they are one beside the other.
+    /// Whether the result is the mean of the heads. Otherwise it is their concatenation.
     mean: bool,
     bias: Tensor,
 }
 
 impl Heads {
-    /// Between layers, heads are beside each other and have their share of the values; the last layer's are averaged, as
-    /// PyTorch Geometric's models do.
+    /// Heads between layers share the width and are concatenated. The heads of the last layer are averaged, as in PyTorch Geometric's
+    /// models.
     pub(crate) fn new(builder: &mut Builder, outputs: i64, count: i64, last: bool) -> Self {
         Self {
             count,
@@ -31,7 +31,7 @@ impl Heads {
         }
     }
 
-    /// A layer's result from those of heads, `[nodes, count * width]`.
+    /// The layer's result, from those of the heads, `[nodes, count * width]`.
     pub(crate) fn finish(&self, heads: &Tensor, epilogue: Epilogue, kind: Kind) -> Tensor {
         let heads = heads.to_kind(Kind::Float);
         let values = if self.mean {

@@ -1,8 +1,8 @@
 //! The layers.
 //!
-//! Each splits into a message, an aggregation and an update (see [`aggregate`](super::aggregate)), and leaves the
-//! nonlinearity, norm and dropout that follow it to the model, except that an update computes them on the way if it is
-//! told to. Parameters are called as PyTorch Geometric calls those of the layer's twin there.
+//! Each consists of a message, an aggregation and an update (see [`aggregate`](super::aggregate)). The residual, norm, nonlinearity and
+//! dropout that follow belong to the model. An update can compute relu and dropout in the same pass. Parameters have the names of the
+//! same layer in PyTorch Geometric.
 
 mod gat;
 mod gatv2;
@@ -26,21 +26,21 @@ use super::{
 
 /// A graph convolution.
 pub(crate) trait Layer: fmt::Debug + Send {
-    /// How it makes one row of those of the neighbours.
+    /// The aggregation of the neighbours' messages.
     fn aggregate(&self) -> Aggregate;
 
-    /// What sources send: the rows to aggregate, from their hidden states `[sources, inputs]`. Where it is not those states,
-    /// [`Layer::neighbours`] is another, too.
+    /// The messages of sources, from their hidden states `[sources, inputs]`. By default they are these states. A layer with other
+    /// messages also implements [`Layer::neighbours`].
     fn messages(&self, sources: &Tensor) -> Tensor {
         sources.shallow_clone()
     }
 
-    /// What attention must know of destinations, from their hidden states `[destinations, inputs]`.
+    /// The destinations' part of attention logits, from their hidden states `[destinations, inputs]`.
     fn queries(&self, _own: &Tensor) -> Option<Tensor> {
         None
     }
 
-    /// The hidden states of the destinations of a block, `[destinations, inputs]`, and the aggregates of their neighbours'
+    /// Returns the hidden states of the destinations of a block, `[destinations, inputs]`, and the aggregates of their neighbours'
     /// messages, `[destinations, width]`, from the hidden states of its sources.
     fn neighbours(
         &self,
@@ -52,10 +52,10 @@ pub(crate) trait Layer: fmt::Debug + Send {
         own_and_aggregate(Backend::Fastest, block, self.aggregate(), scaling, sources, historical)
     }
 
-    /// The aggregation over all in-neighbours, for rows of `width` at the layer's input.
+    /// The aggregation over all in-neighbours, out of core, for states of `width` values at the layer's input.
     fn reduction(&self, width: usize) -> Reduction;
 
-    /// New states of nodes from their own `[nodes, inputs]` and the aggregates of their neighbours' messages. `degrees` are
-    /// their in-degrees in the whole graph, f32 of `[nodes]`, which only GCN uses.
+    /// The new states of nodes, from their own states `[nodes, inputs]` and the aggregates of their neighbours' messages. `degrees` are
+    /// their in-degrees in the whole graph, f32 of `[nodes]`, for GCN.
     fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor;
 }

@@ -13,8 +13,8 @@ use crate::nn::{
     reduction::Reduction,
 };
 
-/// `relu(W [mean of relu(Q x) of neighbours by weight of edges, x])`, scaled to length 1: the WeightedSAGEConv of DGL's PinSAGE
-/// example, without its dropout, which the model has between layers.
+/// The WeightedSAGEConv of DGL's PinSAGE example: `relu(W [mean of relu(Q x) over the neighbours, by edge weight; x])`, scaled to length
+/// 1. It leaves out the dropout of the example, because the model has dropout between layers.
 #[derive(Debug)]
 pub(crate) struct PinSage {
     message_weight: Tensor,
@@ -73,7 +73,7 @@ impl Layer for PinSage {
         )
     }
 
-    /// All in-neighbours alike: the store has no weights of edges.
+    /// All in-neighbours have the same weight, because the edge weights of training come from random walks.
     fn reduction(&self, _width: usize) -> Reduction {
         Reduction::Mean(Mean {
             width: self.message_bias.numel(),
@@ -90,7 +90,7 @@ impl Layer for PinSage {
             RELU,
         ));
         let square = result.square().sum_dim_intlist([1i64].as_slice(), true, Kind::Float);
-        // Rows of zeros stay; the root of 0 would have no gradient.
+        // Rows of zeros stay. The square root has no gradient at 0.
         let length = square.where_self(&square.gt(0.0), &square.ones_like()).sqrt();
         apply(&(result / length), epilogue).to_kind(own.kind())
     }

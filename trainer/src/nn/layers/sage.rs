@@ -11,7 +11,7 @@ use crate::nn::{
     reduction::Reduction,
 };
 
-/// `lin_l(aggregate of neighbours) + lin_r(own)`, as PyTorch Geometric's SAGEConv.
+/// PyTorch Geometric's SAGEConv: `lin_l(aggregate of neighbours) + lin_r(x)`.
 #[derive(Debug)]
 pub(crate) struct Sage {
     aggregate: Aggregate,
