@@ -1,7 +1,6 @@
 //! A run: epochs with evaluations, records, reports and checkpoints, from its first epoch or its last checkpoint to its summary.
 
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::Instant,
@@ -13,10 +12,8 @@ use grappa_run::{
     checkpoint::{Best, Checkpoint, Checkpoints, Latest, RunState},
     class_names,
     config::{FirstHop, TrainConfig},
-    early_stopping::EarlyStopping,
     folder::{RunFolder, class_names_of},
     journal::{EpochRecord, StageSeconds},
-    learning_rate::LearningRate,
     report::Report,
     scores::ScoreReport,
     summary::Summary,
@@ -95,17 +92,8 @@ fn train_on(
         store_digest: digest,
         inputs: trainer.model().options().inputs as u64,
         outputs: trainer.model().options().outputs as u64,
-        epoch: 0,
-        step: 0,
         generation: trainer.generation(),
-        super_epoch: 0,
-        best: None,
-        learning_rate: LearningRate::default(),
-        early_stopping: EarlyStopping::default(),
-        seconds: 0.0,
-        counters: BTreeMap::new(),
-        averages: BTreeMap::new(),
-        partial: None,
+        ..RunState::default()
     };
     if let Some((path, checkpoint)) = latest.found {
         state = resumed(&mut trainer, &checkpoints, &path, &checkpoint, state, watcher)?;

@@ -8,7 +8,7 @@ use crate::{Error, Result, early_stopping::EarlyStopping, journal::StageSeconds,
 
 /// The state of a run. Together with the tensors of its checkpoint, it is all that a resumed run needs to compute the same as
 /// an uninterrupted one. It has no random generator, because random numbers are functions of the seed, the epoch and the step.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RunState {
     /// Digest of the options that must not change ([`TrainConfig::digest`](crate::config::TrainConfig::digest)).
     pub config_digest: u64,

@@ -3,7 +3,6 @@ use std::process::Command;
 use tempfile::{TempDir, tempdir};
 
 use super::*;
-use crate::{early_stopping::EarlyStopping, learning_rate::LearningRate};
 
 fn state(step: u64) -> RunState {
     RunState {
@@ -21,8 +20,6 @@ fn state(step: u64) -> RunState {
             val: 0.1 + 0.2,
             test: None,
         }),
-        learning_rate: LearningRate::default(),
-        early_stopping: EarlyStopping::default(),
         seconds: 12.34,
         counters: BTreeMap::from([("edges".to_owned(), 1 << 63)]),
         averages: BTreeMap::from([("weight".to_owned(), 1.0 / 3.0)]),
@@ -31,6 +28,7 @@ fn state(step: u64) -> RunState {
             loss: 2.0 / 3.0,
             ..PartialEpoch::default()
         }),
+        ..RunState::default()
     }
 }
 

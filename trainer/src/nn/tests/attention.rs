@@ -9,71 +9,52 @@ use crate::nn::{
     attention::{attend, pair_logits},
 };
 
+/// Sizes of a block: destinations, sources, heads and values per head.
+type Sizes = (usize, usize, i64, i64);
+
+/// Logits, results and the gradients of all inputs of GATv2's attention, from sources' rows that `change` makes of random ones.
+fn attention_of(backend: Backend, block: &Block, sizes: Sizes, change: fn(&Tensor) -> Tensor) -> [Tensor; 5] {
+    let (destinations, sources, heads, head_width) = sizes;
+    let width = heads * head_width;
+    let looped = block.with_own();
+    let leaf = |seed, shape: &[i64]| random(seed, shape).set_requires_grad(true);
+    let rows = change(&random(1, &[sources as i64, width])).set_requires_grad(true);
+    let own = leaf(2, &[destinations as i64, width]);
+    let attention = leaf(3, &[width]);
+    let logits = pair_logits(backend, looped, &rows, &own, &attention, heads);
+    let result = attend(backend, looped, &rows, &logits);
+    (&result * random(4, &[destinations as i64, width]))
+        .sum(Kind::Float)
+        .backward();
+    [
+        logits.detach(),
+        result.detach(),
+        rows.grad(),
+        own.grad(),
+        attention.grad(),
+    ]
+}
+
 #[test]
 fn loops_equal_operators_forward_and_backward() {
-    for (destinations, sources, heads, head_width) in [(1, 1, 1, 1), (40, 90, 3, 5), (300, 2000, 4, 32), (5, 9, 2, 100)]
-    {
-        let block = Block::new(&some_block(destinations, sources), Device::Cpu);
-        let looped = block.with_own();
-        let width = heads * head_width;
-        let run = |backend| {
-            let leaf = |seed, shape: &[i64]| random(seed, shape).set_requires_grad(true);
-            let rows = leaf(1, &[sources as i64, width]);
-            let own = leaf(2, &[destinations as i64, width]);
-            let attention = leaf(3, &[width]);
-            let logits = pair_logits(backend, looped, &rows, &own, &attention, heads);
-            let result = attend(backend, looped, &rows, &logits);
-            (&result * random(4, &[destinations as i64, width]))
-                .sum(Kind::Float)
-                .backward();
-            [
-                logits.detach(),
-                result.detach(),
-                rows.grad(),
-                own.grad(),
-                attention.grad(),
-            ]
-        };
+    for sizes in [(1, 1, 1, 1), (40, 90, 3, 5), (300, 2000, 4, 32), (5, 9, 2, 100)] {
+        let block = Block::new(&some_block(sizes.0, sizes.1), Device::Cpu);
+        let run = |backend| attention_of(backend, &block, sizes, Tensor::copy);
         for (i, (actual, expected)) in run(Backend::Fastest).iter().zip(&run(Backend::Operators)).enumerate() {
-            assert_close(
-                actual,
-                expected,
-                1e-5,
-                &format!("{i} of {destinations} by {heads} x {head_width}"),
-            );
+            assert_close(actual, expected, 1e-5, &format!("{i} of {sizes:?}"));
         }
     }
 }
 
 #[test]
 fn nan_and_infinities_go_where_operators_take_them() {
-    for (destinations, sources, heads, head_width) in [(40, 90, 3, 5), (300, 2000, 4, 32)] {
-        let block = Block::new(&some_block(destinations, sources), Device::Cpu);
-        let looped = block.with_own();
-        let width = heads * head_width;
-        let run = |backend| {
-            let leaf = |seed, shape: &[i64]| random(seed, shape).set_requires_grad(true);
-            let rows = with_specials(&random(1, &[sources as i64, width])).set_requires_grad(true);
-            let own = leaf(2, &[destinations as i64, width]);
-            let attention = leaf(3, &[width]);
-            let logits = pair_logits(backend, looped, &rows, &own, &attention, heads);
-            let result = attend(backend, looped, &rows, &logits);
-            (&result * random(4, &[destinations as i64, width]))
-                .sum(Kind::Float)
-                .backward();
-            [
-                logits.detach(),
-                result.detach(),
-                rows.grad(),
-                own.grad(),
-                attention.grad(),
-            ]
-        };
+    for sizes in [(40, 90, 3, 5), (300, 2000, 4, 32)] {
+        let block = Block::new(&some_block(sizes.0, sizes.1), Device::Cpu);
+        let run = |backend| attention_of(backend, &block, sizes, with_specials);
         let expected = run(Backend::Operators);
         assert!(expected[1].isnan().any().int64_value(&[]) == 1, "nothing is at stake");
         for (i, (actual, expected)) in run(Backend::Fastest).iter().zip(&expected).enumerate() {
-            let what = format!("{i} of {destinations} by {heads} x {head_width}");
-            assert_close_or_special(actual, expected, 1e-5, &what);
+            assert_close_or_special(actual, expected, 1e-5, &format!("{i} of {sizes:?}"));
         }
     }
 }
