@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use grappa_formats::order::Feistel;
-use grappa_io::memory::Taken;
+use grappa_io::memory::MemoryReservation;
 use grappa_synthetic::{Generator, RowBuffer};
 
 /// Edges, at worst, in a piece of more than one row: 1 MiB of them, and a third of that as a rule.
@@ -29,7 +29,7 @@ pub struct Piece<'a> {
     /// Whether it is a row that does not fit a window, and so has memory of its own.
     pub is_large: bool,
     /// That memory.
-    pub taken: Option<Taken<'a>>,
+    pub taken: Option<MemoryReservation<'a>>,
 }
 
 impl Piece<'_> {
