@@ -1,4 +1,4 @@
-//! What can go wrong, with the file, the place in it, and what to do about it.
+//! The errors of the engine. Each message names the file, the place in it, and a remedy.
 
 use std::{
     fmt, io,
@@ -14,17 +14,17 @@ use crate::size::ByteSize;
 /// The result of an engine operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation of the engine failed. Every message names the file and says what would help.
+/// Why an operation of the engine failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The operating system refused.
+    /// The operating system refused an operation on a file.
     #[error("cannot {action} {}: {source}{}", .path.display(), remedy(.source))]
     Io {
         /// A verb phrase: `open`, `read`, `create`, ...
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A file of a store is damaged, truncated, foreign or too new.
@@ -35,18 +35,18 @@ pub enum Error {
         /// What is wrong with its bytes.
         source: FormatError,
     },
-    /// A user's input file holds something it must not.
+    /// A user's input file has contents that are not accepted.
     #[error("{}{position}: {what}", .path.display())]
     Input {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// The place in the file.
         position: Position,
-        /// What is wrong and what would be right.
+        /// The fault, and what was expected.
         what: String,
     },
-    /// A long run failed for a reason that can be mended, and kept what it had finished.
-    #[error("{source}; what is finished is kept in {}: mend the cause and go on with --resume", .partial.display())]
+    /// A long run failed for a reason that the user can fix. Its finished work is kept.
+    #[error("{source}; the finished work is kept in {}: fix the cause, then rerun with --resume", .partial.display())]
     Interrupted {
         /// The folder of the unfinished store.
         partial: PathBuf,
@@ -59,12 +59,12 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// Where the piece starts, in bytes.
+        /// Start of the piece, in bytes.
         offset: u64,
-        /// What the operating system said, or that the file ends before.
+        /// The error of the operating system, or the message that the file ends too early.
         source: io::Error,
     },
-    /// A file is no longer what it was when it was opened.
+    /// A file changed after it was opened.
     #[error(
         "{}: {what} since it was opened; files of a store must not change while they are read: restore it and run again",
         .path.display()
@@ -72,42 +72,43 @@ pub enum Error {
     Changed {
         /// The file.
         path: PathBuf,
-        /// What is different: `its length changed from 10 to 9 bytes`.
+        /// The change: `its length changed from 10 to 9 bytes`.
         what: String,
     },
-    /// The kernel gives no memory.
+    /// The kernel refuses memory.
     #[error(
-        "cannot get {bytes} bytes of memory for {what}: {source}; give a smaller --memory, or raise the limit (`ulimit \
-         -v`, the container's)"
+        "cannot get {} of memory for {what}: {source}; give a smaller --memory, or raise the limit (`ulimit -v`, the \
+         container's)",
+        ByteSize(*.bytes)
     )]
     Memory {
-        /// How much was asked for.
+        /// Size of the request.
         bytes: u64,
-        /// What it is for: a noun phrase.
+        /// The purpose: a noun phrase.
         what: &'static str,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The system starts no more threads.
+    /// The system refuses to start a thread.
     #[error("cannot start a thread: {source}; give fewer --threads, or raise the limit (`ulimit -u`, `ulimit -v`)")]
     Thread {
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A memory budget is too small.
     #[error(
-        "{} of memory are too little for {what}: at least {} is needed; {remedy}",
+        "{} of memory is too little for {what}: at least {} is needed; {remedy}",
         ByteSize(*.given),
         ByteSize(*.least).rounded_up()
     )]
     Budget {
-        /// What it is too small for.
+        /// The purpose: a noun phrase.
         what: String,
         /// The budget, in bytes.
         given: u64,
-        /// A budget that would do, in bytes.
+        /// A sufficient budget, in bytes.
         least: u64,
-        /// What else would help.
+        /// What to change, or use instead.
         remedy: &'static str,
     },
     /// The caller asked the operation to stop ([`Progress::is_stopped`](crate::progress::Progress::is_stopped)).
@@ -196,25 +197,25 @@ pub enum Error {
     },
 }
 
-/// What helps against an error of the operating system, where that is not plain from what it says.
+/// The remedy for an error of the operating system, where its message does not show it.
 fn remedy(source: &io::Error) -> &'static str {
     match Errno::from_io_error(source) {
         Some(Errno::MFILE) => {
-            "; the process has as many files open as it may: raise the limit (`ulimit -n`), or use fewer files: stores of \
+            "; the process has reached its limit of open files: raise the limit (`ulimit -n`), or use fewer files: stores of \
              fewer --chunks, input in fewer parts"
         }
         Some(Errno::NFILE) => {
-            "; the system has as many files open as it may: close other programs, or raise the limit (`sysctl fs.file-max`)"
+            "; the system has reached its limit of open files: close other programs, or raise the limit (`sysctl fs.file-max`)"
         }
         Some(Errno::NOMEM) => {
-            "; the process has as much memory, or as many mappings, as it may: raise the limit (`ulimit -v`, `sysctl \
+            "; the process has reached its limit of memory or of mappings: raise the limit (`ulimit -v`, `sysctl \
              vm.max_map_count`), or use stores of fewer --chunks"
         }
         _ => "",
     }
 }
 
-/// Where in an input file something is wrong. Displays as what follows the file's name.
+/// A place in an input file. It is displayed after the file's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
     /// The file as a whole.
@@ -239,7 +240,7 @@ impl fmt::Display for Position {
 }
 
 impl Error {
-    /// For `map_err`: an I/O error met while doing `action` to `path`.
+    /// For `map_err`: an I/O error during `action` on `path`.
     pub fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             action,
@@ -248,7 +249,7 @@ impl Error {
         }
     }
 
-    /// Whether the disk is full, or the user may not write more to it, or not so much to one file.
+    /// Whether the disk is full, or a quota or the limit of a file's size is reached.
     pub fn is_disk_full(&self) -> bool {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         match self {
@@ -257,7 +258,7 @@ impl Error {
         }
     }
 
-    /// Whether a file that was read is damaged, changed meanwhile, or lies on a disk that cannot read it.
+    /// Whether a file that was read is damaged, was changed during reading, or cannot be read from its disk.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Format { .. } | Self::Read { .. } | Self::Changed { .. } => true,

@@ -1,35 +1,33 @@
-//! Files, memory and threads, without a word about graphs.
-//!
-//! All `unsafe` code of the engine is here.
+//! Files, memory and threads. This crate knows nothing of graphs. It holds all `unsafe` code of the engine.
 //!
 //! Files:
-//! - [`blocks`]: new files whose parts are made in parallel;
+//! - [`blocks`]: new files whose blocks are made in parallel;
 //! - [`container`]: a streaming writer and a checking reader of container files;
 //! - [`durable`]: files, folders and renames that survive a power failure, and locks;
-//! - `identity`: whether a file is still the one that was opened;
-//! - [`journal`]: an append-only log from which a killed run is resumed;
+//! - `identity`: detects that a file changed after it was opened;
+//! - [`journal`]: an append-only log, from which a killed run resumes;
 //! - [`map`]: read-only mappings;
 //! - [`npy`]: headers of NumPy files;
 //! - [`read`]: many reads in flight, through io_uring or threads;
-//! - [`regular`]: opening files that a user named, which must be regular files;
+//! - [`regular`]: opens files that a user named, which must be regular files;
 //! - [`unnamed`]: scratch files that disappear with the process.
 //!
 //! Memory and threads:
-//! - [`arena`]: large buffers for what is read;
+//! - [`arena`]: large buffers on huge pages;
 //! - [`heap`]: allocations that can fail with an error;
 //! - [`machine`]: memory and disk space of the machine;
 //! - [`memory`]: a memory budget that workers share;
-//! - [`prefetch`]: asking for memory that is needed soon;
-//! - [`slots`]: places for feature rows that threads share;
-//! - [`sort`]: sorting of ids in memory;
+//! - [`prefetch`]: loads memory into the cache before it is needed;
+//! - [`slots`]: places for feature rows, shared by threads;
+//! - [`sort`]: radix sort of ids in memory;
 //! - [`workers`]: threads that stop when one of them fails.
 //!
-//! For people:
-//! - [`progress`]: the trait through which operations report progress and learn that they shall stop;
+//! Messages:
+//! - [`progress`]: the trait through which operations report progress and are told to stop;
 //! - [`size`]: sizes, counts and durations as text;
-//! - [`text`]: text from files that is safe to print on a terminal.
+//! - [`text`]: makes text from files safe to print on a terminal.
 //!
-//! Failures are [`Error`]s of one type for all crates of the engine.
+//! All crates of the engine return one error type, [`Error`].
 
 #![deny(unsafe_code)]
 

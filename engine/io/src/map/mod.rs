@@ -1,7 +1,7 @@
 //! Read-only mappings of files.
 //!
-//! A mapped byte that its file no longer has, or that its disk can't read, is not an error that a call returns but a
-//! signal that kills. Programs call [`report_faults`] at their start, so that it says which file it was.
+//! Access to a mapped byte that its file no longer has, or that its disk cannot read, is not an error of a call but a signal
+//! that kills the process. Programs call [`report_faults`] at their start; then the process names the file before it ends.
 
 #![expect(unsafe_code, reason = "mapping a file is unsafe because others may change it")]
 
@@ -27,29 +27,30 @@ use crate::{Error, Result};
 
 /// A file, or a part of one, mapped for reading. Dereferences to its bytes.
 ///
-/// Finished files of a store are never modified, which is what makes handing out `&[u8]` sound: whoever truncates one
-/// under a running program gets a SIGBUS ([`report_faults`]), and whoever rewrites one other bytes, which
-/// [`Mapping::check_unchanged`] notices.
+/// Finished files of a store are never modified, so returning `&[u8]` is sound. If another process truncates a mapped file,
+/// this process gets a SIGBUS ([`report_faults`]). If another process rewrites it, this process reads other bytes, and
+/// [`Mapping::check_unchanged`] detects it.
 #[derive(Debug)]
 pub struct Mapping {
-    /// Before the mapping, so that it is dropped first: no address is listed that may already be another's.
+    /// Declared before the mapping, so it is dropped first: the table never lists an address that may belong to another
+    /// mapping.
     _listed: Listed,
     map: Mmap,
     path: PathBuf,
     identity: Identity,
 }
 
-/// How a mapping will be read.
+/// The access pattern of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Front to back: read ahead.
+    /// Front to back: the kernel reads ahead.
     Sequential,
-    /// Here and there: don't.
+    /// Random access: the kernel does not read ahead.
     Random,
 }
 
 impl Mapping {
-    /// Maps all of `file`, which is called `path` in errors.
+    /// Maps the whole `file`. `path` is its name in errors.
     pub fn new(file: &File, path: &Path, access: Access) -> Result<Self> {
         let bytes = file.metadata().map_err(Error::io("read the length of", path))?.len();
         Self::part(file, path, 0..bytes, access)
@@ -78,14 +79,14 @@ impl Mapping {
         })
     }
 
-    /// Fails with [`Error::Changed`] if the file was replaced, written to, cut or extended since it was mapped. Costs a
+    /// Fails with [`Error::Changed`] if the file was replaced, written to, cut or extended since it was mapped. Costs one
     /// system call.
     pub fn check_unchanged(&self) -> Result<()> {
         self.identity.check_path(&self.path)
     }
 
-    /// Gives back the memory of pages that were read, so that a pass over a large file holds a small part of it. Who
-    /// reads them again has them read from the file again.
+    /// Releases the memory of pages that were read, so a pass over a large file holds only a small part of it. A later access
+    /// reads the pages from the file again.
     pub fn release(&self, range: Range<usize>) {
         // SAFETY: dropping pages of a read-only mapping of a file leaves the bytes it shows as they are: they come from
         // the file. (Of anonymous memory, it would zero them.)
@@ -93,26 +94,26 @@ impl Mapping {
             self.map
                 .unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len())
         };
-        // Only memory was to be saved.
+        // A failure only costs memory.
         if let Err(error) = result {
             tracing::debug!("cannot release mapped pages: {error}");
         }
     }
 
-    /// Has the system begin to read all of it into its cache. Returns when the reads are under way.
+    /// Tells the kernel to read the whole file into the page cache. Returns when the reads have started.
     pub fn read_ahead(&self) {
         self.read_ahead_part(0..self.map.len());
     }
 
-    /// Has the system begin to read a part of it into its cache.
+    /// Tells the kernel to read a part of the file into the page cache.
     pub fn read_ahead_part(&self, range: Range<usize>) {
-        // Only time was to be saved.
+        // A failure only costs time.
         if let Err(error) = self.map.advise_range(Advice::WillNeed, range.start, range.len()) {
             tracing::debug!("cannot read ahead: {error}");
         }
     }
 
-    /// Gives back the memory of all pages.
+    /// Releases the memory of all pages.
     pub fn release_all(&self) {
         self.release(0..self.map.len());
     }
