@@ -352,6 +352,6 @@ fn numbers_beyond_all_reason_are_refused() {
         assert_eq!(names_in(folder.path()), ["edges.tsv"]);
     };
     refused(&["--nodes", "18446744073709551615"], &["--nodes", "1099511627776"]);
-    refused(&["--memory", "1"], &["--memory "]);
+    refused(&["--memory", "1"], &["--memory", "at least 1 MiB"]);
     refused(&["--threads", "100000"], &["100000 threads", "--threads 4096"]);
 }

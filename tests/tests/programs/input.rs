@@ -295,6 +295,26 @@ fn a_damaged_archive_is_refused() {
 }
 
 #[test]
+fn labels_given_as_features_are_pointed_out() {
+    let bench = Bench::new();
+    let edges = bench.write("good.tsv", "0 1\n1 2\n2 3\n3 0\n");
+    let text = bench.write("classes.csv", "0\n1\n1\n0\n");
+    for file in [bench.npy("classes.npy", &Npy::new(&[4], vec![0i64, 1, 1, 0])), text] {
+        let ran = run(&mut bench.ingest(&edges, &["--features", file.to_str().unwrap()])).success();
+        assert!(
+            ran.stderr.contains("one number per node") && ran.stderr.contains("--labels"),
+            "{}",
+            ran.stderr
+        );
+        fs::remove_dir_all(bench.out()).unwrap();
+    }
+    // One fraction per node is no class.
+    let file = bench.npy("rank.npy", &Npy::new(&[4, 1], vec![0.5f32; 4]));
+    let ran = run(&mut bench.ingest(&edges, &["--features", file.to_str().unwrap()])).success();
+    assert_eq!(ran.stderr, "");
+}
+
+#[test]
 fn features_must_fit_the_nodes_and_be_finite() {
     let bench = Bench::new();
     let refused = |name: &str, array: &Npy, more: &[&str], parts: &[&str]| {
@@ -304,7 +324,11 @@ fn features_must_fit_the_nodes_and_be_finite() {
     let rows = |rows: usize| Npy::new(&[rows, 2], vec![0.5f32; rows * 2]);
     // Without --nodes, the features file determines the number of nodes, and an edge has a larger id.
     let file = bench.npy("few.npy", &rows(3));
-    let parts = ["good.tsv:3: a node id is not below the number of nodes, 3", "features"];
+    let parts = [
+        "few.npy: this file has 3 rows, but the edges name node 3",
+        "good.tsv:3",
+        "at least 4",
+    ];
     bench.refused_beside_edges("--features", &file, &[], &parts);
     refused("few.npy", &rows(3), &["--nodes", "4"], &["expected 4 rows", "found 3"]);
     refused("many.npy", &rows(5), &["--nodes", "4"], &["expected 4 rows", "found 5"]);
@@ -502,7 +526,7 @@ fn a_budget_that_is_too_small_names_one_that_would_do() {
     let lines: String = (0..100_000).map(|k| format!("{} 5\n", k % 1000)).collect();
     let edges = bench.write("hub.tsv", lines);
     for more in [&["--chunks", "2"][..], &["--chunks", "900"]] {
-        let ran = bench.refused(&edges, &[more, &["--memory", "1MiB"]].concat(), &["--memory "]);
+        let ran = bench.refused(&edges, &[more, &["--memory", "1MiB"]].concat(), &["raise --memory"]);
         let wanted = ran.stderr.split("at least ").nth(1).unwrap();
         let wanted = wanted.split(" is needed").next().unwrap();
         run(&mut bench.ingest(&edges, &[more, &["--memory", wanted]].concat())).success();

@@ -32,8 +32,17 @@ pub(super) struct NodeFiles {
 
 impl NodeFiles {
     pub fn open(options: &IngestOptions) -> Result<Self> {
+        let features = options.features.as_deref().map(MatrixSource::open).transpose()?;
+        if let Some(matrix) = &features
+            && matrix.may_be_labels()
+        {
+            tracing::warn!(
+                "{}: these features are one number per node; if the numbers are classes, give the file with --labels",
+                matrix.path().display()
+            );
+        }
         Ok(Self {
-            features: options.features.as_deref().map(MatrixSource::open).transpose()?,
+            features,
             labels: options.labels.as_deref().map(LabelSource::open).transpose()?,
         })
     }

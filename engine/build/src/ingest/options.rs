@@ -164,6 +164,11 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
         format: options.format,
         ids: id_kind(options.ids),
         id_limit: id_limit(options.ids, nodes),
+        limited_by: match options.nodes {
+            // Otherwise the number of nodes is that of the rows of a file, or not known yet.
+            None if nodes.is_some() => options.features.clone().or_else(|| options.labels.clone()),
+            _ => None,
+        },
         weights: options.weights.clone(),
         on_bad_line: options.on_bad_line,
         // Strings take up to twice the memory of integers once they are parsed.

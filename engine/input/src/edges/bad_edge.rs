@@ -99,9 +99,7 @@ impl BadEdge {
             Self::NotInteger => "names need --ids string, a header line needs --format csv; otherwise ",
             Self::Negative => "arbitrary keys need --ids string; otherwise ",
             Self::TooLarge(IdLimit::Dense) => "large scattered ids need --ids sparse; otherwise ",
-            Self::TooLarge(IdLimit::Nodes(_)) => {
-                "raise or omit --nodes (without it, the number of feature or label rows gives the number of nodes), or "
-            }
+            Self::TooLarge(IdLimit::Nodes(_)) => "raise or omit --nodes, or ",
             Self::TooLarge(IdLimit::Sparse) => "arbitrary keys need --ids string; otherwise ",
             Self::Nul => {
                 "a binary file needs --format (npy, u32, u64 or parquet), UTF-16 must become UTF-8; otherwise "

@@ -1,11 +1,11 @@
 //! One block of input: its bytes, and parsing them into edges.
 
-use std::sync::PoisonError;
+use std::{path::Path, sync::PoisonError};
 
 use grappa_io::{Error, Position, Result};
 
 use super::{
-    BadEdge, BlockId, EdgeBatch, EdgeFile, EdgeSource, IdKind, OnBadLine, Reject, TextBatch,
+    BadEdge, BlockId, EdgeBatch, EdgeFile, EdgeSource, IdKind, IdLimit, OnBadLine, Reject, TextBatch,
     content::Content,
     layout::TextLayout,
     parse::{BlockLines, parse_edges, parse_keys},
@@ -160,8 +160,14 @@ impl RawBlock<'_> {
     }
 
     fn reject(&self, position: Position, line: &[u8], bad: BadEdge, rejected: &mut Vec<Reject>) -> Result<()> {
-        match self.source.options.on_bad_line {
-            OnBadLine::Fail => Err(Error::input(self.file.file.path(), position, bad.message(line))),
+        let options = &self.source.options;
+        match options.on_bad_line {
+            OnBadLine::Fail => Err(match (bad, &options.limited_by) {
+                (BadEdge::TooLarge(IdLimit::Nodes(rows)), Some(file)) => {
+                    too_few_rows(file, rows, self.file.file.path(), position, line)
+                }
+                _ => Error::input(self.file.file.path(), position, bad.message(line)),
+            }),
             OnBadLine::Skip => {
                 rejected.push(Reject::new(position, bad, line));
                 Ok(())
@@ -208,4 +214,23 @@ impl LineCounter {
     fn new(start: usize) -> Self {
         Self { at: start, line: 0 }
     }
+}
+
+/// The error about a file of node data that has no row for a node of an edge.
+fn too_few_rows(file: &Path, rows: u64, edges: &Path, position: Position, line: &[u8]) -> Error {
+    let ids = line.split(|byte| !byte.is_ascii_digit()).filter(|id| !id.is_empty());
+    let ids = ids
+        .take(2)
+        .filter_map(|id| std::str::from_utf8(id).ok()?.parse::<u64>().ok());
+    let at = format!("{}{position}", edges.display());
+    let what = match ids.max().filter(|&id| id >= rows) {
+        Some(id) => format!(
+            "this file has {rows} rows, but the edges name node {id} ({at}): it needs one row per node, at least {}",
+            id + 1
+        ),
+        None => format!(
+            "this file has {rows} rows, but the edges name a node beyond them ({at}): it needs one row per node"
+        ),
+    };
+    Error::input(file, Position::Whole, what)
 }

@@ -55,6 +55,9 @@ pub struct EdgeSourceOptions {
     pub ids: IdKind,
     /// The upper bound of integer ids.
     pub id_limit: IdLimit,
+    /// The file of node data whose number of rows is `id_limit`, if the limit comes from there. A larger id is then an error
+    /// about that file.
+    pub limited_by: Option<PathBuf>,
     /// A `.npy` file with one weight per edge, in the order of the edges of all files. The edge files must be binary.
     pub weights: Option<PathBuf>,
     /// The reaction to lines and rows that are not edges.
@@ -70,6 +73,7 @@ impl Default for EdgeSourceOptions {
             format: EdgeFormat::Auto,
             ids: IdKind::Integer,
             id_limit: IdLimit::Dense,
+            limited_by: None,
             weights: None,
             on_bad_line: OnBadLine::Fail,
             block_bytes: 8 << 20,

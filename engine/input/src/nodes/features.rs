@@ -98,6 +98,12 @@ impl MatrixSource {
         self.file.total_bytes()
     }
 
+    /// Whether each row is a single number that may be a class: an integer, or any number in text.
+    pub fn may_be_labels(&self) -> bool {
+        let is_float = matches!(self.dtype, ElementType::F16 | ElementType::F32 | ElementType::F64);
+        self.dim() == 1 && (matches!(self.file.content, Content::Text(_)) || !is_float)
+    }
+
     /// Whether reading is cheap only front to back, by one thread.
     pub fn is_sequential(&self) -> bool {
         self.file.is_sequential()

@@ -265,6 +265,7 @@ fn read(path: PathBuf, choice: u8, format: EdgeFormat) -> String {
             1 => IdLimit::Nodes(1000),
             _ => IdLimit::Sparse,
         },
+        limited_by: None,
         weights: None,
         on_bad_line: match choice & 4 {
             0 => OnBadLine::Fail,

@@ -427,7 +427,7 @@ fn a_configuration_is_a_small_regular_file() {
     assert!(error(Path::new("/dev/zero")).contains("/dev/zero: this is a device"));
     let path = folder.path().join("RUN.toml");
     fs::write(&path, "# long\n".repeat(1 << 18)).unwrap();
-    assert!(error(&path).contains("at most 1048576 bytes"), "{}", error(&path));
+    assert!(error(&path).contains("at most 1.0 MiB"), "{}", error(&path));
     fs::remove_file(&path).unwrap();
     let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
     assert!(made.success());
