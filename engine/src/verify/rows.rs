@@ -12,7 +12,7 @@ use grappa_io::{
     container::{ContainerFile, MappedPayload},
     map::Access,
 };
-use grappa_storage::{expect_rows, files};
+use grappa_storage::{Store, expect_rows, files};
 
 use crate::verify::{Check, RELEASE_BYTES};
 
@@ -130,7 +130,8 @@ impl RowsCheck<'_> {
         let node = self.span.first_node.0 + row;
         if options.dedup && sources.windows(2).any(|pair| pair[0] == pair[1]) {
             return Some(format!(
-                "node {node} has parallel edges, which the manifest says were merged"
+                "{} has parallel edges, but the manifest says that they were merged",
+                self.name(node)
             ));
         }
         let loops = || {
@@ -139,8 +140,21 @@ impl RowsCheck<'_> {
         };
         match options.self_loops {
             SelfLoops::Keep => None,
-            SelfLoops::Drop => (loops() != 0).then(|| format!("node {node} has a self-loop, which were dropped")),
-            SelfLoops::Add => (loops() != 1).then(|| format!("node {node} has {} self-loops, not one", loops())),
+            SelfLoops::Drop => (loops() != 0).then(|| {
+                let name = self.name(node);
+                format!("{name} has a self-loop, but the manifest says that they were dropped")
+            }),
+            SelfLoops::Add => {
+                (loops() != 1).then(|| format!("{} has {} self-loops, not one", self.name(node), loops()))
+            }
+        }
+    }
+
+    /// The node by the id of the user's files, or by its internal number if the store is too damaged to tell.
+    fn name(&self, node: u64) -> String {
+        match Store::open(self.check.root) {
+            Ok(store) => store.ids().name(NodeId(node)),
+            Err(_) => format!("the node with the internal number {node}"),
         }
     }
 

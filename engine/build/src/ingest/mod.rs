@@ -290,6 +290,7 @@ impl Run<'_> {
             store: &self.folder,
             gate: &MemoryGate::new(self.budget.memory),
             share: self.budget.share,
+            ids,
         };
         let write = |chunk| gather.chunk(chunk, self.progress);
         self.write_chunks(Stage::Edges, state, chunks, write, |chunk| gather.remove_spill(chunk))?;

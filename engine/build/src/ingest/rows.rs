@@ -27,12 +27,15 @@ use grappa_io::{
 };
 use grappa_storage::writer::{ChunkRowsWriter, StoreFolder};
 
-use crate::ingest::{
-    ChunkFiles,
-    edges::EdgeKeys,
-    plan::{SORT_COST, SpillPlan},
-    spill::{self, Extent, SpillFolder, SpillWriter},
-    state::{ChunkDone, Spilled, StageState},
+use crate::{
+    ids::IdMap,
+    ingest::{
+        ChunkFiles,
+        edges::EdgeKeys,
+        plan::{SORT_COST, SpillPlan},
+        spill::{self, Extent, SpillFolder, SpillWriter},
+        state::{ChunkDone, Spilled, StageState},
+    },
 };
 
 /// Records read at a time while an oversized shard is divided.
@@ -67,6 +70,8 @@ pub struct Gather<'a> {
     pub gate: &'a MemoryGate,
     /// The user's budget is this many times as large.
     pub share: u64,
+    /// Nodes to external ids, for errors.
+    pub ids: &'a IdMap,
 }
 
 /// Records of a range of rows of a shard.
@@ -216,7 +221,7 @@ impl Gather<'_> {
             return Err(Error::Budget {
                 what: format!(
                     "sorting the adjacency list of node {}, which has {records} in-edges",
-                    part.first_node + part.rows.start
+                    self.ids.external(part.first_node + part.rows.start)?
                 ),
                 given: self.gate.total() * self.share,
                 least: bytes * self.share,
