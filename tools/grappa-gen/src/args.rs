@@ -330,6 +330,36 @@ impl Args {
     }
 }
 
+impl Args {
+    /// The least bytes that the output takes; the real size is larger. For a part of a graph, 0.
+    pub fn least_bytes(&self) -> u64 {
+        let common = self.model.common();
+        if common.only_chunks.is_some() {
+            return 0;
+        }
+        let nodes = common.size.nodes();
+        let drawn = (common.edge_factor * nodes as f64) as u64;
+        let dim = u64::from(common.feature_dim.unwrap_or(0));
+        let value_bytes = match (common.kind, common.feature_dtype, common.features) {
+            (OutputKind::Store, _, Features::Procedural) => 0,
+            (OutputKind::Store, Dtype::Int8, _) => 1,
+            (OutputKind::Store, Dtype::F16 | Dtype::Bf16, _) => 2,
+            _ => 4,
+        };
+        let (node_bytes, edges_bytes) = match common.kind {
+            // A byte of degree. Edges take more than a byte each, but most may be parallel.
+            OutputKind::Store if common.dedup => (1, 0),
+            OutputKind::Store => (1, drawn),
+            // Two digits, a tab and a line end.
+            OutputKind::Tsv => (0, drawn.saturating_mul(4)),
+            OutputKind::Npy => (0, drawn.saturating_mul(16)),
+        };
+        nodes
+            .saturating_mul(node_bytes + dim * value_bytes)
+            .saturating_add(edges_bytes)
+    }
+}
+
 impl Common {
     /// The options of a store.
     fn store(&self, recipe: Recipe, threads: NonZeroUsize) -> StoreOptions {
@@ -469,6 +499,25 @@ mod tests {
     }
 
     #[test]
+    fn the_least_size_follows_from_nodes_edges_and_features() {
+        let least = |line: &str| Args::read(line.split(' ')).expect(line).0.least_bytes();
+        assert_eq!(least("grappa-gen er --nodes 1000 --edge-factor 2 --out x"), 1000 + 2000);
+        assert_eq!(
+            least("grappa-gen er --nodes 1000 --edge-factor 2 --feature-dim 8 --feature-dtype f16 --out x"),
+            1000 + 2000 + 16_000
+        );
+        assert_eq!(
+            least("grappa-gen er --nodes 1000 --edge-factor 2 --feature-dim 8 --features procedural --out x"),
+            1000 + 2000
+        );
+        assert_eq!(
+            least("grappa-gen er --nodes 1000 --edge-factor 2 --feature-dim 8 --as npy --out x"),
+            32_000 + 32_000
+        );
+        assert_eq!(least("grappa-gen er --nodes 1000 --only-chunks 0 --out x"), 0);
+    }
+
+    #[test]
     fn a_list_of_chunks_has_numbers_and_ranges() {
         let options = store("grappa-gen er --nodes 999 --out x --chunks 10 --only-chunks 0,5-7");
         assert_eq!(options.only_chunks, Some(vec![0..=0, 5..=7]));
@@ -497,14 +546,14 @@ mod tests {
             ("rmat --scale 5 --edge-factor -1", "-1"),
             ("rmat --scale 5 --feature-dtype f16", "--feature-dim"),
             ("sbm --nodes 100 --homophily 1.5", "from 0 to 1"),
-            ("sbm --nodes 100 --classes 101", "101 classes"),
+            ("sbm --nodes 100 --classes 101", "found 101"),
             ("er --nodes 0", "nodes"),
             ("er --nodes 9 --as tsv --chunks 2", "--chunks is for stores only"),
             (
                 "er --nodes 9 --as npy --self-loops drop",
                 "--self-loops is for stores only",
             ),
-            ("sbm --nodes 9 --as npy --classes 10", "10 classes"),
+            ("sbm --nodes 9 --as npy --classes 10", "found 10"),
         ] {
             let error = parse(&format!("grappa-gen {line} --out x"))
                 .expect_err(line)

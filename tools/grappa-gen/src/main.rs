@@ -3,10 +3,12 @@
 mod args;
 mod files;
 
-use std::{process::ExitCode, time::Instant};
+use std::{path::Path, process::ExitCode, time::Instant};
 
+use anyhow::bail;
 use grappa_build::generate::store::generate_store;
-use grappa_console::{Built, signals};
+use grappa_console::{Built, ByteSize, signals};
+use grappa_io::machine::free_disk_bytes;
 use grappa_storage::writer::partial_folder;
 
 use self::args::{Args, Output};
@@ -18,6 +20,10 @@ fn main() -> ExitCode {
         let begin = Instant::now();
         let built = match output {
             Output::Store(options) => {
+                // A resumed run has written a part already.
+                if !options.resume {
+                    check_space(&options.out, args.least_bytes())?;
+                }
                 signals::leaves_folder(partial_folder(&options.out), "rerun with --resume to continue");
                 let made = generate_store(&options, &console.bars())?;
                 let name = options.out.display().to_string();
@@ -30,6 +36,7 @@ fn main() -> ExitCode {
                 }
             }
             Output::Files(options) => {
+                check_space(&options.edges, args.least_bytes())?;
                 signals::stops_by_itself("removing the unfinished files");
                 let made = files::write(&options, &console.bars())?;
                 let name = options.edges.display().to_string();
@@ -43,4 +50,24 @@ fn main() -> ExitCode {
         };
         console.finish(&built)
     })
+}
+
+/// Fails if `least` bytes do not fit on the disk of `out`.
+fn check_space(out: &Path, least: u64) -> anyhow::Result<()> {
+    let folder = match out.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    if let Some(free) = free_disk_bytes(folder)
+        && least > free
+    {
+        bail!(
+            "{}: this graph takes at least {} of disk, and {} are free; make a smaller one, name another disk with --out, or make \
+             a part with --only-chunks",
+            out.display(),
+            ByteSize(least),
+            ByteSize(free)
+        );
+    }
+    Ok(())
 }

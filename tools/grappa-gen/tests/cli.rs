@@ -104,6 +104,41 @@ fn what_exists_is_left_alone() {
 }
 
 #[test]
+fn a_graph_that_cannot_fit_the_disk_is_refused_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for line in [
+        "er --scale 39 --edge-factor 0.0001 --feature-dim 4096 --out g",
+        "er --scale 39 --edge-factor 10000 --as npy --out g.npy",
+    ] {
+        let output = run(folder.path(), line);
+        assert_eq!(output.status.code(), Some(1), "{line}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains("takes at least"),
+            "{line}: {}",
+            stderr(&output)
+        );
+    }
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn too_little_memory_is_refused_with_the_least_that_is_enough() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for model in [
+        "er --nodes 1000 --out g --threads 2",
+        "sbm --nodes 1000 --feature-dim 8 --out h",
+    ] {
+        let output = run(folder.path(), &format!("{model} --memory 1"));
+        assert_eq!(output.status.code(), Some(1), "{model}: {}", stderr(&output));
+        let error = stderr(&output);
+        let (_, least) = error.split_once("at least ").expect(&error);
+        let least: String = least.split(" is needed").next().expect("a size").replace(' ', "");
+        let output = run(folder.path(), &format!("{model} --memory {least}"));
+        assert!(output.status.success(), "{model}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn an_edge_list_has_its_node_files_beside_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = run(

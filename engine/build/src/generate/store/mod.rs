@@ -192,8 +192,21 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// Fails if a row, or a split, does not fit the budget.
+    /// Fails if the smallest windows, a row, or a split do not fit the budget.
     fn check_memory(&self) -> Result<()> {
+        let teams = self.share.teams as u64;
+        let mut least = PIECE_EDGES * EDGE_COST * teams;
+        if self.features.is_some() || self.labels.is_some() {
+            least = least.max(COLUMN_WINDOW_BYTES * self.share.team_threads as u64 * teams);
+        }
+        if self.options.memory < least {
+            return Err(Error::Budget {
+                what: "generating chunks".into(),
+                given: self.options.memory,
+                least,
+                remedy: "raise --memory, or use fewer --threads",
+            });
+        }
         let largest = match self.generator.largest_row_estimate() {
             estimate if self.share.holds_row(estimate) => 0,
             // A whole graph has the rows that the model says.
