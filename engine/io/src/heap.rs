@@ -114,9 +114,9 @@ fn refused(bytes: usize) {
         line.push(b"\r\x1b[K");
     }
     line.push(b"error: cannot get ");
-    line.push_number(bytes);
+    line.push_number(bytes.div_ceil(1 << 20));
     line.push(
-        b" bytes of memory; give a smaller --memory or fewer --threads, or raise the limit (`ulimit -v`, the \
+        b" MiB of memory; give a smaller --memory or fewer --threads, or raise the limit (`ulimit -v`, the \
           container's); what is not finished can be continued with --resume\n",
     );
     // SAFETY: the line has so many bytes. `_exit` runs no code of this process, which could need memory.

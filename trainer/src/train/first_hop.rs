@@ -9,7 +9,7 @@ use grappa_engine::{
     derive::preaggregate::{AggregateOptions, aggregate_bytes, preaggregate},
 };
 use grappa_formats::{aggregates::AggregateKind, manifest::FeatureSource};
-use grappa_io::{machine::free_disk_bytes, progress::Progress};
+use grappa_io::{machine::free_disk_bytes, progress::Progress, size::ByteSize};
 use grappa_run::{
     config::{FirstHop, TrainConfig},
     model::LayerKind,
@@ -59,9 +59,10 @@ pub fn choose(
         let (bytes, free) = (aggregate_bytes(store, None)?, free_disk_bytes(store.path()));
         if free.is_none_or(|free| bytes > free / DISK_SHARE) {
             warn(&format!(
-                "the first hop is sampled: pre-aggregated features would take {bytes} bytes of disk, of which there are {} \
-                 free; free some, or make them with grappa-store preaggregate --dtype f16 or int8",
-                free.unwrap_or(0)
+                "the first hop is sampled: pre-aggregated features would take {}, more than half of the {} of free disk; free \
+                 some, or make them with grappa-store preaggregate --dtype f16 or int8",
+                ByteSize(bytes),
+                ByteSize(free.unwrap_or(0))
             ));
             return Ok(None);
         }
