@@ -24,12 +24,14 @@ impl Metrics {
     /// Opens the file, which is made if it is not there, and returns its records up to the one of `epoch`; what comes after
     /// it is cut off, as is a last line that is torn.
     pub(super) fn open(path: &Path, epoch: u64) -> Result<(Self, Vec<EpochRecord>)> {
+        // First, because opening a pipe in its place for writing would wait.
+        let text = regular::read_if_there(path)?.unwrap_or_default();
+        let (records, length) = parse(path, &text, epoch)?;
         let file = OpenOptions::new()
             .create(true)
             .append(true)
             .open(path)
             .map_err(EngineError::io("open", path))?;
-        let (records, length) = read(path, epoch)?;
         file.set_len(length).map_err(EngineError::io("truncate", path))?;
         let metrics = Self {
             path: path.to_owned(),
@@ -59,7 +61,10 @@ impl Metrics {
 
 /// The records up to the one of `epoch`, and how many bytes they take. A last line that is torn is not read.
 pub(super) fn read(path: &Path, epoch: u64) -> Result<(Vec<EpochRecord>, u64)> {
-    let text = regular::read(path)?;
+    parse(path, &regular::read(path)?, epoch)
+}
+
+fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRecord>, u64)> {
     let (mut records, mut length) = (Vec::new(), 0);
     for (number, line) in (1..).zip(text.split_inclusive(|&byte| byte == b'\n')) {
         let is_last = length + line.len() == text.len();

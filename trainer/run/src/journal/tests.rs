@@ -105,6 +105,16 @@ fn a_torn_last_line_is_cut_off_wherever_it_is_torn() {
 }
 
 #[test]
+fn a_pipe_in_place_of_the_metrics_is_an_error_at_once() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join(METRICS);
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    let error = Journal::open(folder.path(), 0, 0).unwrap_err().to_string();
+    assert!(error.contains("metrics.jsonl") && error.contains("pipe"), "{error}");
+}
+
+#[test]
 fn a_line_in_the_middle_that_is_no_record_is_named() {
     let folder = tempdir().unwrap();
     let path = folder.path().join(METRICS);
