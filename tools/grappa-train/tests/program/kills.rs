@@ -1,7 +1,5 @@
 //! Training that is killed before any change of the file system goes on to the same parameters.
 
-#![cfg(debug_assertions)]
-
 use grappa_tests::{
     files::memory_folder,
     kills::{Moment, Outcome, sample, training_job},

@@ -1,0 +1,5 @@
+//! The program `grappa-train` as its users run it, killed and interrupted.
+
+#[cfg(debug_assertions)] // only then can a program be killed before a chosen change
+mod kills;
+mod signals;
