@@ -3,7 +3,7 @@
 //! Every command is printed before it runs, so that you can repeat it. All files are in `.data/quickstart`, which is
 //! emptied first. Settings are small, for a result within a minute. More epochs give a better model.
 
-use std::{fs, io::ErrorKind, path::PathBuf, time::Instant};
+use std::{fs, io::ErrorKind, path::PathBuf, thread, time::Instant};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -48,17 +48,17 @@ pub fn quickstart(dataset: Dataset, profile: Profile) -> Result<()> {
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {FOLDER}"))?;
 
     heading("Set up and build: libtorch, and the programs");
-    setup::setup(false)?;
-    let (mut build, folder) = match profile {
+    let folder = match profile {
         Profile::Release => {
-            let packages = ["-p", "grappa-ingest", "-p", "grappa-store", "-p", "grappa-train"];
-            let mut build = cargo(&["build", "--release"]);
-            build.args(packages);
-            (build, "release")
+            build_release()?;
+            "release"
         }
-        Profile::Dev => (cargo(&BUILD), "debug"),
+        Profile::Dev => {
+            setup::setup(false)?;
+            run(&mut cargo(&BUILD))?;
+            "debug"
+        }
     };
-    run(&mut build)?;
     let programs = Programs(target_folder().join(folder));
     let built = Instant::now();
 
@@ -82,6 +82,23 @@ pub fn quickstart(dataset: Dataset, profile: Profile) -> Result<()> {
         (built - started).as_secs_f64()
     );
     Ok(())
+}
+
+/// What the quickstart runs.
+const PROGRAMS: [&str; 6] = ["-p", "grappa-ingest", "-p", "grappa-store", "-p", "grappa-train"];
+
+/// Packages that need no libtorch, and whose dependencies have the same features as in a build of [`PROGRAMS`], so that
+/// nothing is compiled twice.
+const WITHOUT_LIBTORCH: [&str; 4] = ["-p", "grappa-input", "-p", "grappa-console"];
+
+/// Fetches libtorch and builds the programs. pip mostly waits for the network, so that the processors compile meanwhile
+/// whatever takes about as long.
+fn build_release() -> Result<()> {
+    let fetching = thread::spawn(|| setup::setup(false));
+    let compiled = run(cargo(&["build", "--release"]).args(WITHOUT_LIBTORCH));
+    fetching.join().expect("setup returns its errors")?;
+    compiled?;
+    run(cargo(&["build", "--release"]).args(PROGRAMS))
 }
 
 /// The folder with Grappa's programs.
@@ -156,4 +173,35 @@ impl Programs {
 
 fn heading(text: &str) {
     println!("\n== {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::command::output;
+
+    /// Each dependency of some packages, with its features.
+    fn features(packages: &[&str]) -> BTreeSet<String> {
+        let mut tree = cargo(&[
+            "tree",
+            "--edges",
+            "normal,build",
+            "--prefix",
+            "none",
+            "--format",
+            "{p} {f}",
+        ]);
+        let text = output(tree.args(packages)).unwrap();
+        let lines = text.lines().map(|line| line.trim_end_matches(" (*)").to_owned());
+        lines.collect()
+    }
+
+    #[test]
+    fn what_is_compiled_during_the_download_is_not_compiled_again() {
+        let [early, all] = [&WITHOUT_LIBTORCH[..], &PROGRAMS[..]].map(features);
+        let again: Vec<_> = early.difference(&all).collect();
+        assert!(again.is_empty(), "with other features: {again:?}");
+    }
 }

@@ -204,6 +204,8 @@ fn has_pip(python: &Path) -> bool {
 /// `pip install` of a Python; the caller adds packages.
 pub fn pip(python: &Path) -> Command {
     let mut pip = program(python);
+    // pip warns root of breaking the system's packages, which it does not touch here.
+    pip.env("PIP_ROOT_USER_ACTION", "ignore");
     pip.args([
         "-m",
         "pip",
