@@ -457,7 +457,9 @@ pub fn with_defaults(command: Command) -> Command {
         Some(value) => {
             let default = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             let short = arg.get_help().cloned().unwrap_or_default();
-            let long = arg.get_long_help().map(|help| format!("{help}\n\n[default: {default}]"));
+            let long = arg
+                .get_long_help()
+                .map(|help| format!("{help}\n\n[default: {default}]"));
             let arg = arg.help(format!("{short} [default: {default}]"));
             match long {
                 Some(long) => arg.long_help(long),

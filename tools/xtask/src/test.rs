@@ -19,12 +19,27 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    command::{BUILD, cargo, run, run_with_lines, target_folder},
+    command::{cargo, run, run_with_lines, target_folder},
     extras, setup,
 };
 
 /// Names the file that skipped tests append to.
 const SKIPS: &str = "GRAPPA_SKIPS";
+
+/// Builds the tests and the programs that they run. Benches are left out; features are those of [`crate::command::BUILD`].
+const TEST_BUILD: [&str; 11] = [
+    "build",
+    "--workspace",
+    "--tests",
+    "--bin",
+    "grappa-gen",
+    "--bin",
+    "grappa-ingest",
+    "--bin",
+    "grappa-store",
+    "--bin",
+    "grappa-train",
+];
 
 /// Tells the end-to-end tests that the programs are built.
 const BUILT: &str = "GRAPPA_PROGRAMS_BUILT";
@@ -41,7 +56,7 @@ pub fn test(before: impl FnOnce(Duration) -> String) -> Result<()> {
         _ => {}
     }
 
-    run(&mut cargo(&BUILD))?;
+    run(&mut cargo(&TEST_BUILD))?;
 
     // Programs have a run path. Documentation tests can't have one.
     let mut library_path = OsString::from(libtorch.join("lib"));
