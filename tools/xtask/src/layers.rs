@@ -122,8 +122,24 @@ const LAYERS: [Layer; 10] = [
     },
     Layer {
         folder: "trainer/run",
-        dependencies: &["grappa-formats", "grappa-io", "grappa-sampling", "grappa-storage"],
-        modules: &[],
+        dependencies: &["grappa-formats", "grappa-io", "grappa-sampling"],
+        modules: &[
+            "error",
+            "serde_text",
+            "names",
+            "percent",
+            "model",
+            "class_names",
+            "early_stopping",
+            "config",
+            "learning_rate",
+            "scores",
+            "journal",
+            "checkpoint",
+            "summary",
+            "folder",
+            "report",
+        ],
     },
     Layer {
         folder: "trainer",
@@ -136,7 +152,7 @@ const LAYERS: [Layer; 10] = [
             "grappa-storage",
         ],
         modules: &[
-            "error", "shim", "runtime", "random", "kernels", "nn", "train", "predict", "export",
+            "error", "shim", "runtime", "kernels", "nn", "train", "predict", "export",
         ],
     },
 ];

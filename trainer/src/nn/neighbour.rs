@@ -20,7 +20,7 @@
 //!
 //! # Inputs
 //! Computing h'(w) at layer l takes the state of w at layer l - 1, hence the aggregates of w at the layers below. Those are
-//! estimated in the same way, by an in-neighbour of w, and so on down to the features. So the files of [`HistoricalFiles`] have
+//! estimated in the same way, by an in-neighbour of w, and so on down to the features. So the files of `train::historical` have
 //! for each node the chain u, w, w's neighbour, ...: features, their aggregates and in-degrees, and the differences A - h. No
 //! partition asks another for anything during a step.
 //!
@@ -36,8 +36,6 @@
 //! A partition that sees u's in-neighbours samples m of them and drops values of their states. The variance of their mean is 1/m
 //! of the variance of one dropped state. A known aggregate has no such noise, and deep models overfit to that. So it gets noise of
 //! the same size: the aggregate, plus (the aggregate with dropout - the aggregate) / sqrt(m).
-//!
-//! [`HistoricalFiles`]: crate::train::historical::HistoricalFiles
 
 use grappa_formats::random;
 use tch::Tensor;
