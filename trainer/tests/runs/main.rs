@@ -10,3 +10,4 @@ mod read_only;
 mod stopped;
 mod stores;
 mod unlabelled;
+mod warnings;

@@ -1,0 +1,57 @@
+//! A run says which of its options have no effect.
+
+use grappa_io::progress::{Progress, Silent};
+use grappa_run::{
+    config::{Correction, FirstHop, HaloMode, TrainConfig},
+    folder::RunFolder,
+    journal::EpochRecord,
+};
+use grappa_trainer::train::{Watcher, train};
+use tch::Device;
+
+use crate::stores::{DENSE, config, store};
+
+#[derive(Default)]
+struct Warned(Vec<String>);
+
+impl Watcher for Warned {
+    fn progress(&self) -> &dyn Progress {
+        &Silent
+    }
+
+    fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
+
+    fn warn(&mut self, what: &str) {
+        self.0.push(what.to_owned());
+    }
+}
+
+#[test]
+fn options_without_effect_are_warned_about_when_a_run_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let correction = TrainConfig {
+        correction: Correction::Node,
+        partitions: 1,
+        ..config()
+    };
+    let halo = TrainConfig {
+        halo: HaloMode::History,
+        first_hop: FirstHop::Sampled,
+        ..config()
+    };
+    for (name, config, expected) in [
+        ("correction", correction, "--correction node has no effect"),
+        ("halo", halo, "--halo history needs a pre-aggregated first hop"),
+    ] {
+        let config = TrainConfig { epochs: 1, ..config };
+        let run = RunFolder::create(&folder.path().join(name), &config).unwrap();
+        let mut warned = Warned::default();
+        train(store.clone(), config, &run, false, Device::Cpu, &mut warned).unwrap();
+        assert!(
+            matches!(&warned.0[..], [warning] if warning.contains(expected)),
+            "{:?}",
+            warned.0
+        );
+    }
+}
