@@ -31,7 +31,7 @@ use std::{
 use dsi_bitstream::traits::BE;
 use dsi_progress_logger::no_logging;
 use grappa_formats::{
-    order::Feistel,
+    permutation::Feistel,
     random::{SplitMix64, scale},
     rows::{RowCodec, RowPlace, RowSizes, Rows, RowsEncoder, RowsMeta, SizeEstimator},
 };

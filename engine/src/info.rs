@@ -11,7 +11,7 @@ use std::{
 use grappa_formats::{
     ChunkId,
     container::FileKind,
-    manifest::{ExternalIds, FeatureSource, LabelKind, OrderSpec, SelfLoops},
+    manifest::{ExternalIds, FeatureSource, LabelKind, PermutationSpec, SelfLoops},
 };
 use grappa_io::{Error, Result, progress::Progress, workers};
 use grappa_storage::{Store, files};
@@ -188,13 +188,13 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
             ExternalIds::Sparse => "sparse",
             ExternalIds::String => "string",
         },
-        order: match manifest.ids.order {
-            OrderSpec::Identity => "range",
-            OrderSpec::Feistel(_) => "random",
-            OrderSpec::Table => "table",
+        order: match manifest.ids.permutation {
+            PermutationSpec::Identity => "range",
+            PermutationSpec::Feistel(_) => "random",
+            PermutationSpec::Table => "table",
         },
-        seed: match manifest.ids.order {
-            OrderSpec::Feistel(seed) => Some(seed),
+        seed: match manifest.ids.permutation {
+            PermutationSpec::Feistel(seed) => Some(seed),
             _ => None,
         },
         weighted: manifest.weighted,
@@ -224,7 +224,7 @@ fn bytes(store: &Store) -> Result<Bytes> {
             Some(FileKind::FEATURES) => &mut bytes.features,
             Some(FileKind::LABELS) => &mut bytes.labels,
             Some(FileKind::SPLIT) => &mut bytes.splits,
-            Some(FileKind::DICTIONARY | FileKind::ORDER) => &mut bytes.ids,
+            Some(FileKind::DICTIONARY | FileKind::PERMUTATION) => &mut bytes.ids,
             _ => &mut bytes.other,
         };
         *part += file.bytes;

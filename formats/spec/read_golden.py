@@ -37,7 +37,7 @@ def span(meta):
     return chunk, first_node, rows
 
 
-# order.md
+# permutation.md
 
 
 def feistel(nodes, seed):
@@ -73,7 +73,7 @@ def feistel(nodes, seed):
 
 
 def order_vectors():
-    rows = [line.split("|")[1:-1] for line in (Path(__file__).parent / "order.md").read_text().splitlines() if line[:1] == "|"]
+    rows = [line.split("|")[1:-1] for line in (Path(__file__).parent / "permutation.md").read_text().splitlines() if line[:1] == "|"]
     for nodes, seed, rank, node in [[int(cell) for cell in row] for row in rows if row[0].strip().isdigit()]:
         assert feistel(nodes, seed)(rank) == node, (nodes, seed, rank)
 

@@ -76,7 +76,7 @@ impl FileKind {
     /// `ids/dictionary`: the external ids, sorted.
     pub const DICTIONARY: Self = Self(*b"DICT");
     /// `ids/order`: the node permutation, as a table in both directions.
-    pub const ORDER: Self = Self(*b"ORDR");
+    pub const PERMUTATION: Self = Self(*b"ORDR");
     /// `assignments/<generation>`: the partitions that see each edge bucket.
     pub const ASSIGNMENT: Self = Self(*b"ASGN");
     /// `aggregates/<kind>/index`: the files with pre-aggregated features.

@@ -9,6 +9,11 @@ pub const NODES_MAX: u64 = 1 << 40;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
+/// The dense id of a node: its index among all external ids, in `0..nodes`. External ids that are dense integers are their
+/// own dense ids; others are sorted. The node permutation maps dense ids to nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DenseId(pub u64);
+
 /// The number of a chunk. A chunk is a contiguous range of node ids, and the unit of repartitioning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkId(pub u32);
@@ -26,4 +31,4 @@ macro_rules! display_as_number {
         }
     )*};
 }
-display_as_number!(NodeId, ChunkId, PartitionId);
+display_as_number!(NodeId, DenseId, ChunkId, PartitionId);

@@ -25,8 +25,8 @@ pub mod features;
 mod id;
 pub mod labels;
 pub mod manifest;
-pub mod order;
-pub mod order_table;
+pub mod permutation;
+pub mod permutation_table;
 pub mod random;
 pub mod rows;
 mod span;
@@ -34,5 +34,5 @@ pub mod splits;
 pub mod weights;
 
 pub use error::{FormatError, Result};
-pub use id::{ChunkId, NODES_MAX, NodeId, PartitionId};
+pub use id::{ChunkId, DenseId, NODES_MAX, NodeId, PartitionId};
 pub use span::ChunkSpan;

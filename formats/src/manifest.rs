@@ -76,7 +76,7 @@ pub struct IdSpec {
     /// The kind of external ids. It determines their dense ids.
     pub external: ExternalIds,
     /// The permutation from dense ids to nodes.
-    pub order: OrderSpec,
+    pub permutation: PermutationSpec,
 }
 
 /// The kind of external ids. It determines how an external id gets its dense id, a number in `0..nodes`.
@@ -92,10 +92,10 @@ pub enum ExternalIds {
 
 /// The node permutation: which node a dense id has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
-pub enum OrderSpec {
+pub enum PermutationSpec {
     /// The node is the dense id.
     Identity,
-    /// The node is [`crate::order::Feistel`] of the dense id, with this seed.
+    /// The node is [`crate::permutation::Feistel`] of the dense id, with this seed.
     Feistel(u64),
     /// The node is in the table `ids/order`.
     Table,

@@ -164,7 +164,7 @@ impl NodeRows for StoreFeatures<'_> {
         match &self.source {
             Source::Procedural(features) => {
                 for (node, row) in nodes.zip(out.chunks_exact_mut(self.width)) {
-                    features.row(self.store.ids().rank(NodeId(node))?, row);
+                    features.row(self.store.ids().dense_id(NodeId(node))?.0, row);
                 }
                 Ok(())
             }

@@ -1,12 +1,12 @@
 //! Features and labels as arrays, from the order of the store to that of the external ids.
 //!
 //! ```text
-//! pass 1, each worker: take the next chunk; append (place in shard, row) of each of its nodes to the shard of its rank
+//! pass 1, each worker: take the next chunk; append (place in shard, row) of each of its nodes to the shard of its dense id
 //! pass 2, each worker: take the next shard; put its rows in their places; write them where they belong
 //! ```
 //!
 //! The mirror of how they came in: rows are read, spilled beside the new file, read back and written, each time in large
-//! pieces, in the memory that the budget names. A shard is a range of ranks.
+//! pieces, in the memory that the budget names. A shard is a range of dense ids.
 
 use std::{
     fs::File,
@@ -222,7 +222,7 @@ impl Column for LabelColumn<'_> {
     }
 }
 
-/// The division of ranks into shards.
+/// The division of dense ids into shards.
 #[derive(Debug, Clone, Copy)]
 struct Shards {
     nodes: u64,
@@ -342,9 +342,9 @@ impl Work<'_> {
                 let span = ChunkSpan::of(chunks, ChunkId(chunk as u32));
                 let mut node = span.first_node.0;
                 self.column.rows(span, self.progress, &mut |row| {
-                    let rank = self.store.ids().rank(NodeId(node))?;
-                    let record = buffers.push((rank / self.shards.rows) as u32)?;
-                    record[0] = rank % self.shards.rows;
+                    let id = self.store.ids().dense_id(NodeId(node))?.0;
+                    let record = buffers.push((id / self.shards.rows) as u32)?;
+                    record[0] = id % self.shards.rows;
                     let words: &mut [u8] = bytemuck::cast_slice_mut(&mut record[1..]);
                     words[..row.len()].copy_from_slice(row);
                     words[row.len()..].fill(0);
@@ -384,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_cover_all_ranks_within_the_budget() {
+    fn shards_cover_all_dense_ids_within_the_budget() {
         for (nodes, row_bytes, memory) in [
             (0, 8, 1 << 20),
             (1, 8, 1 << 20),

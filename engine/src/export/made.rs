@@ -102,7 +102,7 @@ impl MadeRows {
     ///
     /// # Errors
     /// If the store is a slice, or files can't be read or written.
-    pub fn by_rank(&self, store: &Store, budget: &ExportBudget, progress: &dyn Progress) -> Result<Self> {
+    pub fn by_dense_id(&self, store: &Store, budget: &ExportBudget, progress: &dyn Progress) -> Result<Self> {
         expect_whole(store, self.name)?;
         let ordered = Self::create(&self.folder, self.name, self.row_bytes)?;
         let target = Target {

@@ -19,7 +19,7 @@ pub mod splits;
 
 use std::io;
 
-use grappa_formats::manifest::ExternalIds;
+use grappa_formats::{DenseId, manifest::ExternalIds};
 use grappa_io::{Error, Position, Result, workers};
 use grappa_storage::Store;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -57,7 +57,7 @@ fn id_descr(store: &Store) -> Result<&'static str> {
     let nodes = store.manifest().nodes;
     let ids = store.ids();
     match store.manifest().ids.external {
-        ExternalIds::Sparse if nodes > 0 && ids.integer_at(nodes - 1)? > i64::MAX as u64 => Ok("<u8"),
+        ExternalIds::Sparse if nodes > 0 && ids.integer_at(DenseId(nodes - 1))? > i64::MAX as u64 => Ok("<u8"),
         ExternalIds::Dense | ExternalIds::Sparse => Ok("<i8"),
         ExternalIds::String => {
             let what =

@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::Path};
 
-use grappa_formats::{NodeId, manifest::ExternalIds};
+use grappa_formats::{DenseId, NodeId, manifest::ExternalIds};
 use grappa_io::{
     Error, Position, Result,
     durable::Temporary,
@@ -40,9 +40,9 @@ pub fn export_split(store: &Store, name: &str, path: &Path, progress: &dyn Progr
     let strings = store.manifest().ids.external == ExternalIds::String;
     progress.stage(&format!("writing the split {name}"), None);
     let ids = store.ids();
-    let mut ranks = RoaringTreemap::new();
+    let mut dense_ids = RoaringTreemap::new();
     for node in &nodes {
-        ranks.insert(ids.rank(NodeId(node))?);
+        dense_ids.insert(ids.dense_id(NodeId(node))?.0);
     }
     let temporary = Temporary::create(path)?;
     let mut file = &temporary.file;
@@ -52,14 +52,14 @@ pub fn export_split(store: &Store, name: &str, path: &Path, progress: &dyn Progr
         false => npy::header(id_descr(store)?, &[nodes.len()]).to_vec(),
     };
     let mut bytes = 0;
-    for rank in &ranks {
+    for id in dense_ids.iter().map(DenseId) {
         if strings {
             let start = out.len();
-            ids.append_text_at(rank, &mut out)?;
+            ids.append_text_at(id, &mut out)?;
             expect_line(store, &out[start..])?;
             out.push(b'\n');
         } else {
-            out.extend_from_slice(&ids.integer_at(rank)?.to_le_bytes());
+            out.extend_from_slice(&ids.integer_at(id)?.to_le_bytes());
         }
         if out.len() >= WRITE_BYTES {
             write(&out)?;

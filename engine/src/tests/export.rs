@@ -7,9 +7,9 @@ use std::{
 
 use grappa_build::ingest::{IngestOptions, SplitFile, ingest};
 use grappa_formats::{
-    NodeId,
+    DenseId, NodeId,
     features::{FeatureLayout, SourceDtype},
-    manifest::{FeatureDtype, LabelKind, OrderSpec},
+    manifest::{FeatureDtype, LabelKind, PermutationSpec},
 };
 use grappa_io::{npy, progress::Silent};
 use grappa_storage::Store;
@@ -150,18 +150,18 @@ fn columns_come_in_the_order_of_external_ids() {
         let mut values = vec![0.0; (NODES * u64::from(DIM)) as usize];
         of.to_f32(&file[128..], &mut values);
         for (at, value) in (0u64..).zip(values) {
-            let (rank, i) = (at / u64::from(DIM), at % u64::from(DIM));
-            let expected = Sample::feature(Sample::table_node(rank), i);
+            let (id, i) = (at / u64::from(DIM), at % u64::from(DIM));
+            let expected = Sample::feature(Sample::table_node(id), i);
             assert!(
                 (value - expected).abs() < 0.11,
-                "{value}, not {expected}, at rank {rank} in {dtype:?}"
+                "{value}, not {expected}, at dense id {id} in {dtype:?}"
             );
         }
 
         let path = folder.path().join("y.npy");
         export_labels(&store, &path, &BUDGET, &Silent).unwrap();
         let file = fs::read(&path).unwrap();
-        let classes = (0..NODES).map(|rank| Sample::class(Sample::table_node(rank)));
+        let classes = (0..NODES).map(|id| Sample::class(Sample::table_node(id)));
         let expected: Vec<u8> = match label_kind {
             LabelKind::Single => classes.flat_map(|c| c.map_or(-1, i64::from).to_le_bytes()).collect(),
             LabelKind::Multi => classes
@@ -189,13 +189,13 @@ fn rows_that_were_made_come_in_the_order_of_external_ids() {
             let row = [node as u32, 7, !(node as u32)];
             made.write(node, bytemuck::cast_slice(&row)).unwrap();
         }
-        let row = |rank| {
-            let node = store.ids().node_at(rank).unwrap().0 as u32;
+        let row = |id| {
+            let node = store.ids().node_of(DenseId(id)).unwrap().0 as u32;
             [node, 7, !node]
         };
         let expected: Vec<u32> = (0..NODES).flat_map(row).collect();
 
-        let ordered = made.by_rank(&store, &BUDGET, &Silent).unwrap();
+        let ordered = made.by_dense_id(&store, &BUDGET, &Silent).unwrap();
         let mut rows = vec![0u32; 3 * NODES as usize];
         ordered.read(0, bytemuck::cast_slice_mut(&mut rows)).unwrap();
         assert!(rows == expected);
@@ -322,7 +322,7 @@ fn what_is_exported_and_ingested_again_is_the_same_store() {
     };
     ingest(&options, &Silent).unwrap();
     let first = Store::open(&options.out).unwrap();
-    assert_eq!(first.manifest().ids.order, OrderSpec::Feistel(7));
+    assert_eq!(first.manifest().ids.permutation, PermutationSpec::Feistel(7));
 
     export_features(&first, &at("x2.npy"), &BUDGET, &Silent).unwrap();
     export_labels(&first, &at("y2.npy"), &BUDGET, &Silent).unwrap();

@@ -2,7 +2,7 @@ use std::fs;
 
 use grappa_formats::{
     ChunkId, NodeId,
-    manifest::{ExternalIds, OrderSpec},
+    manifest::{ExternalIds, PermutationSpec},
 };
 use grappa_io::progress::Silent;
 use grappa_storage::{ExternalId, Store};
@@ -55,11 +55,15 @@ fn a_store_gives_back_what_was_written() {
 #[test]
 fn every_node_has_an_external_id_and_finds_the_way_back() {
     for ids in [ExternalIds::Dense, ExternalIds::Sparse, ExternalIds::String] {
-        for order in [OrderSpec::Identity, OrderSpec::Feistel(3), OrderSpec::Table] {
+        for permutation in [
+            PermutationSpec::Identity,
+            PermutationSpec::Feistel(3),
+            PermutationSpec::Table,
+        ] {
             let folder = tempfile::tempdir().unwrap();
             let sample = Sample {
                 ids,
-                order,
+                permutation,
                 ..Sample::ALL_PARTS
             };
             let store = Store::open(&sample.write(folder.path())).unwrap();
@@ -67,7 +71,7 @@ fn every_node_has_an_external_id_and_finds_the_way_back() {
                 let id = store.external_id(node).unwrap();
                 assert_eq!(store.node(&id).unwrap(), Some(node), "{id}");
             }
-            if order == OrderSpec::Table {
+            if permutation == PermutationSpec::Table {
                 let expected = match ids {
                     ExternalIds::Dense => ExternalId::Integer(20),
                     ExternalIds::Sparse => ExternalId::Integer(Sample::sparse_id(20)),

@@ -11,9 +11,9 @@ use grappa_formats::{
     labels::LabelsMeta,
     manifest::{
         EdgeOptions, ExternalIds, FeatureDtype, FeatureSource, FeatureSpec, FileEntry, IdSpec, LabelKind, LabelSpec,
-        Manifest, OrderSpec, SelfLoops, SplitEntry,
+        Manifest, PermutationSpec, SelfLoops, SplitEntry,
     },
-    order_table::{self, OrderMeta},
+    permutation_table::{self, PermutationTableMeta},
     splits,
 };
 use grappa_io::container::{ContainerWriter, WrittenFile};
@@ -30,7 +30,7 @@ pub const DIM: u32 = 5;
 #[derive(Clone, Copy)]
 pub struct Sample {
     pub ids: ExternalIds,
-    pub order: OrderSpec,
+    pub permutation: PermutationSpec,
     pub weighted: bool,
     pub dtype: FeatureDtype,
     pub label_kind: LabelKind,
@@ -41,7 +41,7 @@ pub struct Sample {
 impl Sample {
     pub const ALL_PARTS: Self = Self {
         ids: ExternalIds::Sparse,
-        order: OrderSpec::Table,
+        permutation: PermutationSpec::Table,
         weighted: true,
         dtype: FeatureDtype::Int8,
         label_kind: LabelKind::Single,
@@ -50,7 +50,7 @@ impl Sample {
 
     pub const STRINGS: Self = Self {
         ids: ExternalIds::String,
-        order: OrderSpec::Feistel(7),
+        permutation: PermutationSpec::Feistel(7),
         weighted: false,
         dtype: FeatureDtype::F32,
         label_kind: LabelKind::Multi,
@@ -79,18 +79,18 @@ impl Sample {
         (!node.is_multiple_of(11)).then_some((node % 4) as u32)
     }
 
-    /// The sparse id, or its string, at a rank.
-    pub fn sparse_id(rank: u64) -> u64 {
-        rank * rank * 1_000_003 + 17
+    /// The sparse external id of a dense id.
+    pub fn sparse_id(id: u64) -> u64 {
+        id * id * 1_000_003 + 17
     }
 
-    pub fn string_id(rank: u64) -> String {
-        format!("node/{rank:05}")
+    pub fn string_id(id: u64) -> String {
+        format!("node/{id:05}")
     }
 
-    /// The node at a rank, if the order is a table.
-    pub fn table_node(rank: u64) -> u64 {
-        (rank * 7 + 3) % NODES
+    /// The node of a dense id, if the permutation is a table.
+    pub fn table_node(id: u64) -> u64 {
+        (id * 7 + 3) % NODES
     }
 
     /// Writes the store into `folder`.
@@ -117,7 +117,7 @@ impl Sample {
             chunks: Vec::new(),
             ids: IdSpec {
                 external: self.ids,
-                order: self.order,
+                permutation: self.permutation,
             },
             features: Some(FeatureSpec {
                 dim: DIM,
@@ -211,29 +211,29 @@ impl Sample {
             ExternalIds::Dense => {}
             ExternalIds::Sparse => {
                 let mut keys = IntegerDictionaryBuilder::new();
-                (0..NODES).for_each(|rank| keys.push(Self::sparse_id(rank)));
+                (0..NODES).for_each(|id| keys.push(Self::sparse_id(id)));
                 let (meta, payload) = keys.finish();
                 add(files::DICTIONARY, FileKind::DICTIONARY, meta.encode(), &payload);
             }
             ExternalIds::String => {
                 let mut keys = StringDictionaryBuilder::new();
-                (0..NODES).for_each(|rank| keys.push(Self::string_id(rank).as_bytes()));
+                (0..NODES).for_each(|id| keys.push(Self::string_id(id).as_bytes()));
                 let (meta, tail) = keys.finish();
                 let payload: Vec<u8> = tail.flatten().collect();
                 add(files::DICTIONARY, FileKind::DICTIONARY, meta.encode(), &payload);
             }
         }
-        if self.order == OrderSpec::Table {
+        if self.permutation == PermutationSpec::Table {
             let nodes: Vec<_> = (0..NODES).map(Self::table_node).collect();
-            let mut ranks = vec![0; NODES as usize];
-            (0..NODES).for_each(|rank| ranks[nodes[rank as usize] as usize] = rank);
+            let mut dense_ids = vec![0; NODES as usize];
+            (0..NODES).for_each(|id| dense_ids[nodes[id as usize] as usize] = id);
             let mut payload = Vec::new();
-            order_table::encode_entries(&nodes, &mut payload);
-            order_table::encode_entries(&ranks, &mut payload);
+            permutation_table::encode_entries(&nodes, &mut payload);
+            permutation_table::encode_entries(&dense_ids, &mut payload);
             add(
-                files::ORDER,
-                FileKind::ORDER,
-                OrderMeta { nodes: NODES }.encode(),
+                files::PERMUTATION,
+                FileKind::PERMUTATION,
+                PermutationTableMeta { nodes: NODES }.encode(),
                 &payload,
             );
         }

@@ -33,7 +33,7 @@ use grappa_formats::{
     features::{FeatureLayout, FeaturesMeta},
     labels::{Labels, LabelsMeta},
     manifest::{ExternalIds, FeatureDtype, FeatureSource, FileEntry, Manifest},
-    order_table::{OrderMeta, OrderTable},
+    permutation_table::{PermutationTable, PermutationTableMeta},
     splits,
 };
 use grappa_io::{
@@ -123,7 +123,7 @@ struct Check<'a> {
 enum Part<'a> {
     Chunk(ChunkId),
     Dictionary,
-    Order,
+    Permutation,
     Splits,
     Assignment(&'a str),
     Aggregates(AggregateKind),
@@ -174,7 +174,7 @@ impl Check<'_> {
             .filter_map(|(chunk, entry)| entry.present.then_some(Part::Chunk(chunk)))
             .collect();
         // The long ones that can't be divided first.
-        parts.splice(0..0, [Part::Dictionary, Part::Order, Part::Splits]);
+        parts.splice(0..0, [Part::Dictionary, Part::Permutation, Part::Splits]);
         parts.extend(
             stray
                 .iter()
@@ -197,7 +197,7 @@ impl Check<'_> {
             match part {
                 Part::Chunk(chunk) => self.chunk(manifest, &chunks, chunk),
                 Part::Dictionary => self.dictionary(manifest),
-                Part::Order => self.order(manifest),
+                Part::Permutation => self.permutation(manifest),
                 Part::Splits => self.splits(manifest),
                 Part::Assignment(path) => self.assignment(path, chunks.chunks()),
                 Part::Aggregates(kind) => self.aggregates(manifest, &chunks, kind),
@@ -405,7 +405,7 @@ impl Check<'_> {
         match kind {
             KeyKind::Integers => {
                 let keys = IntegerDictionary::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
-                in_parts(keys.len(), RELEASE_BYTES / 8, &mapped, |ranks| keys.check_ranks(ranks)).map_err(in_file())
+                in_parts(keys.len(), RELEASE_BYTES / 8, &mapped, |ids| keys.check_ids(ids)).map_err(in_file())
             }
             KeyKind::Strings => {
                 let keys = StringDictionary::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
@@ -419,23 +419,26 @@ impl Check<'_> {
         }
     }
 
-    fn order(&self, manifest: &Manifest) {
-        if let Some(file) = self.listed(manifest, files::ORDER) {
-            self.result(files::ORDER, self.check_order(manifest, &file));
+    fn permutation(&self, manifest: &Manifest) {
+        if let Some(file) = self.listed(manifest, files::PERMUTATION) {
+            self.result(files::PERMUTATION, self.check_permutation(manifest, &file));
         }
     }
 
-    fn check_order(&self, manifest: &Manifest, file: &ContainerFile) -> Result<()> {
+    fn check_permutation(&self, manifest: &Manifest, file: &ContainerFile) -> Result<()> {
         let in_file = || Error::format(file.path());
-        let meta = OrderMeta::decode(file.header()).map_err(in_file())?;
+        let meta = PermutationTableMeta::decode(file.header()).map_err(in_file())?;
         if meta.nodes != manifest.nodes {
-            let what = format!("an order of {} nodes, but the graph has {}", meta.nodes, manifest.nodes);
+            let what = format!(
+                "a node permutation of {} nodes, but the graph has {}",
+                meta.nodes, manifest.nodes
+            );
             return Err(in_file()(FormatError::invalid(64, what)));
         }
         let mapped = MappedPayload::new(file, Access::Random)?;
-        let table = OrderTable::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
+        let table = PermutationTable::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
         // Each lookup of the way back may bring in another page.
-        in_parts(meta.nodes, RELEASE_BYTES / 4096, &mapped, |ranks| table.check(ranks)).map_err(in_file())
+        in_parts(meta.nodes, RELEASE_BYTES / 4096, &mapped, |ids| table.check(ids)).map_err(in_file())
     }
 
     fn splits(&self, manifest: &Manifest) {

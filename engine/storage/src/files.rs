@@ -6,7 +6,7 @@ use grappa_formats::{
     ChunkId, FormatError,
     aggregates::AggregateKind,
     container::FileKind,
-    manifest::{ExternalIds, FeatureSource, FileEntry, Manifest, OrderSpec},
+    manifest::{ExternalIds, FeatureSource, FileEntry, Manifest, PermutationSpec},
 };
 use grappa_io::{Error, Position, Result, container::ContainerFile, durable::TEMPORARY};
 
@@ -23,7 +23,7 @@ pub const CURRENT_NAME: &str = "CURRENT";
 /// The sorted external ids.
 pub const DICTIONARY: &str = "ids/dictionary";
 /// The explicit order.
-pub const ORDER: &str = "ids/order";
+pub const PERMUTATION: &str = "ids/order";
 
 /// The folder of pre-aggregated features.
 pub const AGGREGATES: &str = "aggregates";
@@ -94,7 +94,7 @@ pub fn kind_of(path: &str) -> Option<FileKind> {
     match (folder, name) {
         ("splits", _) if name.ends_with(".roaring") => Some(FileKind::SPLIT),
         ("ids", "dictionary") => Some(FileKind::DICTIONARY),
-        ("ids", "order") => Some(FileKind::ORDER),
+        ("ids", "order") => Some(FileKind::PERMUTATION),
         (ASSIGNMENTS, _) => generation_of(name).map(|_| FileKind::ASSIGNMENT),
         _ => {
             chunk_of(folder)?;
@@ -146,8 +146,8 @@ pub fn called_for(manifest: &Manifest) -> BTreeMap<String, FileKind> {
     if manifest.ids.external != ExternalIds::Dense {
         paths.push(DICTIONARY.to_owned());
     }
-    if manifest.ids.order == OrderSpec::Table {
-        paths.push(ORDER.to_owned());
+    if manifest.ids.permutation == PermutationSpec::Table {
+        paths.push(PERMUTATION.to_owned());
     }
     let with_kind = |path: String| {
         let kind = kind_of(&path).expect("these are names of files of stores");
@@ -235,7 +235,7 @@ mod tests {
             ("chunk-0/edges", FileKind::ROWS),
             ("chunk-17/labels", FileKind::LABELS),
             ("splits/val.roaring", FileKind::SPLIT),
-            ("ids/order", FileKind::ORDER),
+            ("ids/order", FileKind::PERMUTATION),
             ("assignments/12", FileKind::ASSIGNMENT),
         ] {
             assert_eq!(kind_of(path), Some(kind), "{path}");

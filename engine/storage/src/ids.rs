@@ -3,15 +3,15 @@
 use std::{fmt, path::Path};
 
 use grappa_formats::{
-    FormatError, NodeId,
+    DenseId, FormatError, NodeId,
     dictionary::{IntegerDictionary, StringDictionary, find_integer},
-    manifest::{ExternalIds, Manifest, OrderSpec},
-    order::Feistel,
-    order_table::{ENTRY_BYTES, OrderTable},
+    manifest::{ExternalIds, Manifest, PermutationSpec},
+    permutation::Feistel,
+    permutation_table::{ENTRY_BYTES, PermutationTable},
 };
 use grappa_io::{Error, Result, container::MappedPayload, map::Access};
 
-use crate::{Order, files};
+use crate::{NodePermutation, files};
 
 /// What the user's files call a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,19 +35,20 @@ impl fmt::Display for ExternalId {
     }
 }
 
-/// Node -> rank -> external id, and back.
+/// The mapping from nodes to external ids and back, in two steps: node <-> dense id <-> external id.
 ///
-/// Dense ids in random order cost arithmetic alone; tables and dictionaries are mapped, and cost a page each.
+/// A lookup costs only arithmetic if the permutation is a formula and external ids are dense. Tables and dictionaries are
+/// mapped files; a lookup in each touches a page.
 #[derive(Debug)]
 pub struct StoreIds {
-    order: StoredOrder,
+    permutation: StoredPermutation,
     dictionary: Dictionary,
     nodes: u64,
 }
 
 #[derive(Debug)]
-enum StoredOrder {
-    Formula(Order),
+enum StoredPermutation {
+    Formula(NodePermutation),
     Table(Box<MappedPayload>),
 }
 
@@ -67,10 +68,12 @@ impl StoreIds {
         };
         let (nodes, ids) = (manifest.nodes, &manifest.ids);
         let ids = Self {
-            order: match ids.order {
-                OrderSpec::Identity => StoredOrder::Formula(Order::Identity),
-                OrderSpec::Feistel(seed) => StoredOrder::Formula(Order::Feistel(Feistel::new(nodes, seed))),
-                OrderSpec::Table => StoredOrder::Table(mapped(files::ORDER)?),
+            permutation: match ids.permutation {
+                PermutationSpec::Identity => StoredPermutation::Formula(NodePermutation::Identity),
+                PermutationSpec::Feistel(seed) => {
+                    StoredPermutation::Formula(NodePermutation::Feistel(Feistel::new(nodes, seed)))
+                }
+                PermutationSpec::Table => StoredPermutation::Table(mapped(files::PERMUTATION)?),
             },
             dictionary: match ids.external {
                 ExternalIds::Dense => Dictionary::Dense,
@@ -90,62 +93,64 @@ impl StoreIds {
             Dictionary::Integers(file) => IntegerDictionary::new(file.header(), file.unchecked())?.len(),
             Dictionary::Strings(file) => StringDictionary::new(file.header(), file.unchecked())?.len(),
         };
-        let entries = match &self.order {
-            StoredOrder::Formula(_) => self.nodes,
-            StoredOrder::Table(file) => OrderTable::new(file.header(), file.unchecked())?.nodes(),
+        let entries = match &self.permutation {
+            StoredPermutation::Formula(_) => self.nodes,
+            StoredPermutation::Table(file) => PermutationTable::new(file.header(), file.unchecked())?.nodes(),
         };
         if (keys, entries) != (self.nodes, self.nodes) {
             return Err(FormatError::invalid(
                 64,
-                format!("{keys} ids and an order of {entries} nodes for {} nodes", self.nodes),
+                format!(
+                    "{keys} external ids and a node permutation of {entries} entries for {} nodes",
+                    self.nodes
+                ),
             ));
         }
         Ok(())
     }
 
-    /// The place of a node among all external ids, sorted.
+    /// The dense id of a node.
     ///
     /// # Panics
     /// If there is no such node.
-    pub fn rank(&self, node: NodeId) -> Result<u64> {
+    pub fn dense_id(&self, node: NodeId) -> Result<DenseId> {
         assert!(node.0 < self.nodes, "node {node} of {}", self.nodes);
-        match &self.order {
-            StoredOrder::Formula(order) => order.rank(node.0),
-            StoredOrder::Table(file) => {
+        match &self.permutation {
+            StoredPermutation::Formula(permutation) => permutation.dense_id(node),
+            StoredPermutation::Table(file) => {
                 check_entry(file, self.nodes + node.0)?;
-                order_table(file).inverse(node.0).map_err(Error::format(file.path()))
+                table(file).dense_id(node).map_err(Error::format(file.path()))
             }
         }
     }
 
-    /// The node at a place among all external ids, sorted.
+    /// The node of a dense id.
     ///
     /// # Panics
-    /// If there is no such place.
-    pub fn node_at(&self, rank: u64) -> Result<NodeId> {
-        assert!(rank < self.nodes, "rank {rank} of {}", self.nodes);
-        match &self.order {
-            StoredOrder::Formula(order) => Ok(NodeId(order.node(rank))),
-            StoredOrder::Table(file) => {
-                check_entry(file, rank)?;
-                let node = order_table(file).forward(rank).map_err(Error::format(file.path()))?;
-                Ok(NodeId(node))
+    /// If there is no such dense id.
+    pub fn node_of(&self, id: DenseId) -> Result<NodeId> {
+        assert!(id.0 < self.nodes, "dense id {id} of {}", self.nodes);
+        match &self.permutation {
+            StoredPermutation::Formula(permutation) => Ok(permutation.node(id)),
+            StoredPermutation::Table(file) => {
+                check_entry(file, id.0)?;
+                table(file).node(id).map_err(Error::format(file.path()))
             }
         }
     }
 
-    /// What the user's files call a node.
+    /// The external id of a node.
     ///
     /// # Panics
     /// If there is no such node.
     pub fn external(&self, node: NodeId) -> Result<ExternalId> {
-        let rank = self.rank(node)?;
+        let dense = self.dense_id(node)?;
         if let Dictionary::Strings(_) = self.dictionary {
             let mut id = Vec::new();
-            self.append_text_at(rank, &mut id)?;
+            self.append_text_at(dense, &mut id)?;
             return Ok(ExternalId::String(id));
         }
-        Ok(ExternalId::Integer(self.integer_at(rank)?))
+        Ok(ExternalId::Integer(self.integer_at(dense)?))
     }
 
     /// What errors call a node: `node 17`, by the id that the user's files give it. If that can't be read, the number says
@@ -157,71 +162,71 @@ impl StoreIds {
         }
     }
 
-    /// The integer that the user's files call a node.
+    /// The external id of a node, an integer.
     ///
     /// # Panics
     /// If there is no such node, or ids are strings.
     #[inline]
     pub fn integer(&self, node: NodeId) -> Result<u64> {
-        self.integer_at(self.rank(node)?)
+        self.integer_at(self.dense_id(node)?)
     }
 
-    /// The integer at a place among all external ids, sorted.
+    /// The external id of a dense id, an integer.
     ///
     /// # Panics
-    /// If there is no such place, or ids are strings.
+    /// If there is no such dense id, or ids are strings.
     #[inline]
-    pub fn integer_at(&self, rank: u64) -> Result<u64> {
+    pub fn integer_at(&self, id: DenseId) -> Result<u64> {
         match &self.dictionary {
-            Dictionary::Dense => Ok(rank),
-            Dictionary::Integers(file) => integer(file, rank),
+            Dictionary::Dense => Ok(id.0),
+            Dictionary::Integers(file) => integer(file, id),
             Dictionary::Strings(_) => panic!("ids are strings"),
         }
     }
 
-    /// Appends what the user's files call a node: digits, or the bytes of the string.
+    /// Appends the external id of a node to `text`: its digits, or the bytes of the string.
     ///
     /// # Panics
     /// If there is no such node.
     pub fn append_text(&self, node: NodeId, text: &mut Vec<u8>) -> Result<()> {
-        self.append_text_at(self.rank(node)?, text)
+        self.append_text_at(self.dense_id(node)?, text)
     }
 
-    /// Appends what is at a place among all external ids, sorted: digits, or the bytes of the string.
+    /// Appends the external id of a dense id to `text`: its digits, or the bytes of the string.
     ///
     /// # Panics
-    /// If there is no such place.
-    pub fn append_text_at(&self, rank: u64, text: &mut Vec<u8>) -> Result<()> {
+    /// If there is no such dense id.
+    pub fn append_text_at(&self, id: DenseId, text: &mut Vec<u8>) -> Result<()> {
         let Dictionary::Strings(file) = &self.dictionary else {
-            text.extend_from_slice(itoa::Buffer::new().format(self.integer_at(rank)?).as_bytes());
+            text.extend_from_slice(itoa::Buffer::new().format(self.integer_at(id)?).as_bytes());
             return Ok(());
         };
-        let mut id = Vec::new();
+        let mut key = Vec::new();
         strings(file)
-            .get_checked(rank, &mut id, |bytes| file.check_bytes(bytes))
+            .get_checked(id, &mut key, |bytes| file.check_bytes(bytes))
             .map_err(Error::format(file.path()))?;
-        text.extend_from_slice(&id);
+        text.extend_from_slice(&key);
         Ok(())
     }
 
-    /// The node that the user's files call `id`, if there is one.
+    /// The node with the external id `id`, if there is one.
     pub fn node(&self, id: &ExternalId) -> Result<Option<NodeId>> {
-        let rank = match (&self.dictionary, id) {
-            (Dictionary::Dense, &ExternalId::Integer(id)) => Some(id).filter(|&id| id < self.nodes),
+        let dense = match (&self.dictionary, id) {
+            (Dictionary::Dense, &ExternalId::Integer(id)) => (id < self.nodes).then_some(DenseId(id)),
             (Dictionary::Integers(file), &ExternalId::Integer(id)) => {
-                find_integer(self.nodes, id, |rank| integer(file, rank))?
+                find_integer(self.nodes, id, |id| integer(file, id))?
             }
             (Dictionary::Strings(file), ExternalId::String(id)) => strings(file)
                 .find_checked(id, |bytes| file.check_bytes(bytes))
                 .map_err(Error::format(file.path()))?,
             _ => None,
         };
-        rank.map(|rank| self.node_at(rank)).transpose()
+        dense.map(|id| self.node_of(id)).transpose()
     }
 }
 
-fn order_table(file: &MappedPayload) -> OrderTable<'_> {
-    OrderTable::new(file.header(), file.unchecked()).expect("checked when opened")
+fn table(file: &MappedPayload) -> PermutationTable<'_> {
+    PermutationTable::new(file.header(), file.unchecked()).expect("checked when opened")
 }
 
 fn check_entry(file: &MappedPayload, entry: u64) -> Result<()> {
@@ -229,9 +234,9 @@ fn check_entry(file: &MappedPayload, entry: u64) -> Result<()> {
     file.check(start..start + ENTRY_BYTES as u64)
 }
 
-fn integer(file: &MappedPayload, rank: u64) -> Result<u64> {
-    file.check(8 * rank..8 * rank + 8)?;
-    Ok(integers(file).get(rank))
+fn integer(file: &MappedPayload, id: DenseId) -> Result<u64> {
+    file.check(8 * id.0..8 * id.0 + 8)?;
+    Ok(integers(file).get(id))
 }
 
 fn integers(file: &MappedPayload) -> IntegerDictionary<'_> {

@@ -1,7 +1,7 @@
 //! Stores on disk: opening and reading them, and writing them chunk by chunk.
 //!
 //! - [`Store`] is an open store. It maps its [`Chunk`]s one by one;
-//! - [`StoreIds`] translates between the user's ids and nodes, and [`Order`] between dense ids and nodes;
+//! - [`StoreIds`] translates between the user's ids and nodes, and [`NodePermutation`] between dense ids and nodes;
 //! - [`Neighbours`] reads the in-neighbours of single nodes;
 //! - [`CheckedRows`] and its siblings read a chunk's files and compare each block with its checksum first;
 //! - [`aggregates`] opens pre-aggregated features;
@@ -24,7 +24,7 @@ pub mod files;
 mod ids;
 mod neighbours;
 mod open;
-mod order;
+mod permutation;
 pub mod writer;
 
 pub use checked::{CheckedFeatures, CheckedLabels, CheckedRows, CheckedWeights};
@@ -33,4 +33,4 @@ pub use features::no_features;
 pub use ids::{ExternalId, StoreIds};
 pub use neighbours::Neighbours;
 pub use open::{Store, read_manifest};
-pub use order::{NodeTable, Order};
+pub use permutation::{NodePermutation, NodeTable};

@@ -35,7 +35,7 @@ use std::ops::Range;
 use grappa_formats::{
     NODES_MAX,
     manifest::{EdgeOptions, SelfLoops},
-    order::Feistel,
+    permutation::Feistel,
     random::scale,
 };
 use grappa_io::{
@@ -422,7 +422,7 @@ impl Generator {
     /// Replaces labels by node ids.
     fn map(&self, order: Option<&Feistel>, labels: &mut [u64]) {
         if let Some(order) = order {
-            assert_eq!(order.nodes(), self.nodes(), "an order of the graph's nodes");
+            assert_eq!(order.size(), self.nodes(), "an order of the graph's nodes");
             order.forward_all(labels);
         }
     }

@@ -15,8 +15,8 @@ use grappa_formats::{
     container::{self, FileKind},
     features::{FeatureLayout, FeaturesMeta},
     labels::Labels,
-    manifest::{EdgeOptions, FeatureDtype, FeatureSource, Manifest, OrderSpec, SelfLoops},
-    order::Feistel,
+    manifest::{EdgeOptions, FeatureDtype, FeatureSource, Manifest, PermutationSpec, SelfLoops},
+    permutation::Feistel,
     splits,
 };
 use grappa_io::progress::Silent;
@@ -232,7 +232,7 @@ fn classes_features_and_splits_are_those_of_the_generator() {
     };
     generate_store(&options, &Silent).unwrap();
     let (manifest, files) = (manifest(&path), files_of(&path));
-    assert_eq!(manifest.ids.order, OrderSpec::Feistel(7));
+    assert_eq!(manifest.ids.permutation, PermutationSpec::Feistel(7));
     let (generator, order) = (Generator::new(options.recipe).unwrap(), Feistel::new(nodes, 7));
     let sets = SPLITS.map(|split| {
         let name = split.name();

@@ -1,4 +1,4 @@
-//! Ids that are not dense against a twin that is: the store of any ids is that of their ranks, and a dictionary beside
+//! Ids that are not dense against a twin that is: the store of any ids is that of their dense ids, and a dictionary beside
 //! it, whatever the budget, the number of threads or the place where a run was killed.
 
 use std::{
@@ -10,11 +10,11 @@ use std::{
 use grappa_build::ingest::{Assign, IngestOptions, SplitFile, ingest};
 use grappa_engine::verify::verify;
 use grappa_formats::{
-    NodeId,
+    DenseId, NodeId,
     container::{self, FileKind},
     dictionary::{IntegerDictionary, StringDictionary},
-    manifest::{ExternalIds, Manifest, OrderSpec},
-    order::Feistel,
+    manifest::{ExternalIds, Manifest, PermutationSpec},
+    permutation::Feistel,
     random::GOLDEN,
 };
 use grappa_input::{EdgeFormat, OnBadLine};
@@ -40,11 +40,11 @@ fn chunks_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// Writes edges as they are, and their ranks into a folder of its own; returns the ids by rank.
+/// Writes edges as they are, and their dense ids into another folder. Returns the external ids by dense id.
 fn write_edges<T: Ord + Clone + ToString>(folder: &Path, edges: &[(T, T)], weighted: bool) -> Vec<T> {
     let ids: BTreeSet<T> = edges.iter().flat_map(|(a, b)| [a.clone(), b.clone()]).collect();
     let ids: Vec<T> = ids.into_iter().collect();
-    let rank = |id: &T| ids.binary_search(id).unwrap().to_string();
+    let dense = |id: &T| ids.binary_search(id).unwrap().to_string();
     let text = |name: &dyn Fn(&T) -> String| {
         let line = |(k, (a, b)): (usize, &(T, T))| match weighted {
             true => format!("{}\t{}\t{}\n", name(a), name(b), k % 17),
@@ -53,16 +53,16 @@ fn write_edges<T: Ord + Clone + ToString>(folder: &Path, edges: &[(T, T)], weigh
         edges.iter().enumerate().map(line).collect::<String>()
     };
     fs::write(folder.join("edges.tsv"), text(&|id| id.to_string())).unwrap();
-    fs::create_dir_all(folder.join("ranks")).unwrap();
-    fs::write(folder.join("ranks/edges.tsv"), text(&rank)).unwrap();
+    fs::create_dir_all(folder.join("dense")).unwrap();
+    fs::write(folder.join("dense/edges.tsv"), text(&dense)).unwrap();
     ids
 }
 
-/// Ingests the ranks of the edges that [`write_edges`] wrote.
+/// Ingests the dense ids of the edges that [`write_edges`] wrote.
 fn dense_twin(folder: &Path, options: &IngestOptions) -> BTreeMap<String, Vec<u8>> {
     let twin = IngestOptions {
-        edges: vec![folder.join("ranks/edges.tsv")],
-        out: folder.join("ranks/out.grappa"),
+        edges: vec![folder.join("dense/edges.tsv")],
+        out: folder.join("dense/out.grappa"),
         ids: ExternalIds::Dense,
         ..options.clone()
     };
@@ -83,7 +83,7 @@ fn strings_of(store: &Path) -> Vec<String> {
     let (header, payload) = container::decode_file(&file, FileKind::DICTIONARY).unwrap();
     let dictionary = StringDictionary::new(&header, payload).unwrap();
     dictionary.check().unwrap();
-    let mut keys = dictionary.iter_from(0).unwrap();
+    let mut keys = dictionary.iter_from(DenseId(0)).unwrap();
     let mut strings = Vec::new();
     while let Some(key) = keys.next_key().unwrap() {
         strings.push(String::from_utf8(key.to_vec()).unwrap());
@@ -155,7 +155,7 @@ fn ids_that_do_not_fit_the_budget_are_mapped_all_the_same() {
         let ids = write_edges(folder.path(), &integers, weighted);
         let mut options = options(folder.path(), ExternalIds::Sparse);
         let expected = dense_twin(folder.path(), &options);
-        fs::remove_dir_all(folder.path().join("ranks/out.grappa")).unwrap();
+        fs::remove_dir_all(folder.path().join("dense/out.grappa")).unwrap();
         let mut stores = Vec::new();
         // In 1 MiB there is room for 29,000 ids, and for 32,000 while they are collected.
         for (memory, threads) in [(1 << 20, 1), (2 << 20, 2), (64 << 20, 3)] {
@@ -171,7 +171,7 @@ fn ids_that_do_not_fit_the_budget_are_mapped_all_the_same() {
             ..options.clone()
         };
         assert!(chunks_of(&options.out) == dense_twin(folder.path(), &twin));
-        fs::remove_dir_all(folder.path().join("ranks/out.grappa")).unwrap();
+        fs::remove_dir_all(folder.path().join("dense/out.grappa")).unwrap();
         assert!(!expected.is_empty());
 
         let tabs: Vec<_> = strings
@@ -194,7 +194,7 @@ fn ids_that_do_not_fit_the_budget_are_mapped_all_the_same() {
             ..options.clone()
         };
         assert!(chunks_of(&options.out) == dense_twin(folder.path(), &twin));
-        fs::remove_dir_all(folder.path().join("ranks/out.grappa")).unwrap();
+        fs::remove_dir_all(folder.path().join("dense/out.grappa")).unwrap();
     }
 }
 
@@ -231,7 +231,7 @@ fn splits_name_nodes_by_their_ids() {
         (ExternalIds::String, 64 << 20),
         (ExternalIds::String, 2 << 20),
     ] {
-        // As text, so that the ranks of integers and strings differ.
+        // As text, so that the dense ids of integers and strings differ.
         let edges = scattered(90_000, 100_000);
         let names: Vec<String> = match ids {
             ExternalIds::String => {
@@ -248,10 +248,7 @@ fn splits_name_nodes_by_their_ids() {
         options.out = folder.path().join(format!("{ids:?}-{memory}.grappa"));
         let train: BTreeSet<u64> = (0..names.len() as u64).step_by(7).collect();
         let path = folder.path().join("train.txt");
-        let text: String = train
-            .iter()
-            .map(|&rank| format!("{}\n", names[rank as usize]))
-            .collect();
+        let text: String = train.iter().map(|&id| format!("{}\n", names[id as usize])).collect();
         fs::write(&path, &text).unwrap();
         options.splits = vec![SplitFile {
             name: "train",
@@ -259,7 +256,7 @@ fn splits_name_nodes_by_their_ids() {
         }];
         ingest(&options, &Silent).unwrap();
         let manifest = Manifest::decode(&fs::read(options.out.join("manifest")).unwrap()).unwrap();
-        assert_eq!(manifest.ids.order, OrderSpec::Feistel(7));
+        assert_eq!(manifest.ids.permutation, PermutationSpec::Feistel(7));
         let file = fs::read(options.out.join("splits/train.roaring")).unwrap();
         let set = grappa_formats::splits::decode(&file, "train", manifest.nodes).unwrap();
         let order = Feistel::new(manifest.nodes, 7);
@@ -321,13 +318,13 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let ids = [ExternalIds::Dense, ExternalIds::Sparse, ExternalIds::String][usize::from(kind)];
-        // Dense ids are their own ranks, so that all must be there.
+        // External ids that are dense must all be there.
         let edges: Vec<_> = edges.into_iter().chain((0..80).map(|id| (id, id))).collect();
         let name = |id: u64| if ids == ExternalIds::String { format!("v{id}") } else { id.to_string() };
         let mut named: Vec<_> = edges.iter().map(|&(a, b)| (name(a), name(b))).collect();
         write_edges(folder.path(), &named, false);
         // Parts 3 and 4 are empty.
-        let part_of = |rank: u64| match (rank ^ seed).wrapping_mul(GOLDEN) % parts {
+        let part_of = |id: u64| match (id ^ seed).wrapping_mul(GOLDEN) % parts {
             part if part > 2 => part + 2,
             part => part,
         };
@@ -341,10 +338,10 @@ proptest! {
         let report = verify(&options.out, 1, &Silent).unwrap();
         prop_assert!(report.is_ok(), "{report:?}");
         let store = Store::open(&options.out).unwrap();
-        prop_assert_eq!(store.manifest().ids.order, OrderSpec::Table);
+        prop_assert_eq!(store.manifest().ids.permutation, PermutationSpec::Table);
         let nodes = (0..80).map(|node| {
-            let rank = store.ids().rank(NodeId(node)).unwrap();
-            (part_of[rank as usize], rank)
+            let id = store.ids().dense_id(NodeId(node)).unwrap().0;
+            (part_of[id as usize], id)
         });
         let nodes: Vec<_> = nodes.collect();
         prop_assert!(nodes.is_sorted(), "{nodes:?}");
@@ -370,7 +367,7 @@ fn a_run_with_an_order_interrupted_anywhere_resumes_to_the_same_store() {
     let folder = tempfile::tempdir().unwrap();
     let edges = scattered(20_000, 100_000);
     let ids = write_edges(folder.path(), &edges, false);
-    let parts: Vec<u64> = (0..ids.len() as u64).map(|rank| rank * rank % 7).collect();
+    let parts: Vec<u64> = (0..ids.len() as u64).map(|id| id * id % 7).collect();
     let mut options = options(folder.path(), ExternalIds::Sparse);
     options.assign = Assign::File(parts_file(folder.path(), &parts, false));
     (options.memory, options.chunks) = (4 << 20, Some(7));

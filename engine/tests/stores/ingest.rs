@@ -8,8 +8,8 @@ use grappa_formats::{
     container::{self, FileKind, Header},
     features::FeaturesMeta,
     labels::Labels,
-    manifest::{EdgeOptions, FeatureDtype, Manifest, OrderSpec, SelfLoops},
-    order::Feistel,
+    manifest::{EdgeOptions, FeatureDtype, Manifest, PermutationSpec, SelfLoops},
+    permutation::Feistel,
     random::GOLDEN,
     rows::{RowSizes, Rows, RowsMeta},
     weights::Weights,
@@ -27,8 +27,8 @@ type Edge = (u64, u64, f32);
 fn edges_of(store: &Path) -> Vec<Edge> {
     let read = |name: &str| fs::read(store.join(name)).unwrap();
     let manifest = Manifest::decode(&read("manifest")).unwrap();
-    let order = match manifest.ids.order {
-        OrderSpec::Feistel(seed) => Some(Feistel::new(manifest.nodes, seed)),
+    let order = match manifest.ids.permutation {
+        PermutationSpec::Feistel(seed) => Some(Feistel::new(manifest.nodes, seed)),
         _ => None,
     };
     let external = |node: u64| order.as_ref().map_or(node, |order| order.inverse(node));

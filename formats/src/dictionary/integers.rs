@@ -3,7 +3,7 @@
 use std::{convert::Infallible, ops::Range, result::Result as StdResult};
 
 use super::meta::{DictionaryMeta, KeyKind, expect_kind};
-use crate::{FormatError, NODES_MAX, Result, bytes::check_payload_slice, container::Header};
+use crate::{DenseId, FormatError, NODES_MAX, Result, bytes::check_payload_slice, container::Header};
 
 /// Encodes integers that arrive in ascending order.
 #[derive(Debug, Default)]
@@ -80,18 +80,18 @@ impl<'a> IntegerDictionary<'a> {
         self.keys.is_empty()
     }
 
-    /// The external id of dense id `rank`.
+    /// The external id of a dense id.
     ///
     /// # Panics
-    /// If `rank` is not below the number of keys.
+    /// If the id is not below the number of keys.
     #[inline]
-    pub fn get(&self, rank: u64) -> u64 {
-        u64::from_le_bytes(self.keys[rank as usize])
+    pub fn get(&self, id: DenseId) -> u64 {
+        u64::from_le_bytes(self.keys[id.0 as usize])
     }
 
     /// The dense id of the external id `key`, if it is in the dictionary.
-    pub fn find(&self, key: u64) -> Option<u64> {
-        let found = find_integer(self.len(), key, |rank| Ok::<_, Infallible>(self.get(rank)));
+    pub fn find(&self, key: u64) -> Option<DenseId> {
+        let found = find_integer(self.len(), key, |id| Ok::<_, Infallible>(self.get(id)));
         found.unwrap_or_else(|never| match never {})
     }
 
@@ -99,15 +99,15 @@ impl<'a> IntegerDictionary<'a> {
     ///
     /// # Panics
     /// If the range ends beyond the number of keys.
-    pub fn iter(&self, ranks: Range<u64>) -> impl Iterator<Item = u64> + use<'a> {
-        self.keys[ranks.start as usize..ranks.end as usize]
+    pub fn iter(&self, ids: Range<u64>) -> impl Iterator<Item = u64> + use<'a> {
+        self.keys[ids.start as usize..ids.end as usize]
             .iter()
             .map(|key| u64::from_le_bytes(*key))
     }
 
     /// Checks that the keys ascend.
     pub fn check(&self) -> Result<()> {
-        self.check_ranks(0..self.len())
+        self.check_ids(0..self.len())
     }
 
     /// Checks that the keys of a range of dense ids ascend and are above the key before the range. This is one part of
@@ -115,15 +115,15 @@ impl<'a> IntegerDictionary<'a> {
     ///
     /// # Panics
     /// If the range ends beyond the number of keys.
-    pub fn check_ranks(&self, ranks: Range<u64>) -> Result<()> {
-        let first = ranks.start.saturating_sub(1);
-        let mut keys = self.iter(first..ranks.end);
+    pub fn check_ids(&self, ids: Range<u64>) -> Result<()> {
+        let first = ids.start.saturating_sub(1);
+        let mut keys = self.iter(first..ids.end);
         let Some(mut last) = keys.next() else { return Ok(()) };
-        for (rank, key) in (first + 1..).zip(keys) {
+        for (id, key) in (first + 1..).zip(keys) {
             if key <= last {
                 return Err(FormatError::invalid(
-                    self.payload_offset + 8 * rank,
-                    format!("the dictionary is not sorted: {key} at rank {rank} comes after {last}"),
+                    self.payload_offset + 8 * id,
+                    format!("the dictionary is not sorted: {key}, dense id {id}, comes after {last}"),
                 ));
             }
             last = key;
@@ -132,7 +132,7 @@ impl<'a> IntegerDictionary<'a> {
     }
 }
 
-/// The position of `key` among `keys` sorted keys, if it is there. `get` reads the key at a position.
+/// The dense id of `key` among `keys` sorted keys, if it is there. `get` reads the key of a dense id.
 ///
 /// Interpolation and bisection alternate. Interpolation finds evenly spread keys in a few steps; bisection limits the
 /// steps for any keys to 2 log2(n).
@@ -142,13 +142,13 @@ impl<'a> IntegerDictionary<'a> {
 pub fn find_integer<E>(
     keys: u64,
     key: u64,
-    mut get: impl FnMut(u64) -> StdResult<u64, E>,
-) -> StdResult<Option<u64>, E> {
+    mut get: impl FnMut(DenseId) -> StdResult<u64, E>,
+) -> StdResult<Option<DenseId>, E> {
     if keys == 0 {
         return Ok(None);
     }
     let (mut low, mut high) = (0, keys - 1);
-    let (mut low_key, mut high_key) = (get(low)?, get(high)?);
+    let (mut low_key, mut high_key) = (get(DenseId(low))?, get(DenseId(high))?);
     let mut interpolate = true;
     // Invariant: if the key is there, its position is in `low..=high`.
     while low_key < key && key < high_key && high - low > 1 {
@@ -159,7 +159,7 @@ pub fn find_integer<E>(
             low + (high - low) / 2
         };
         interpolate = !interpolate;
-        let middle_key = get(middle)?;
+        let middle_key = get(DenseId(middle))?;
         if middle_key <= key {
             (low, low_key) = (middle, middle_key);
         } else {
@@ -167,9 +167,9 @@ pub fn find_integer<E>(
         }
     }
     Ok(if low_key == key {
-        Some(low)
+        Some(DenseId(low))
     } else if high_key == key {
-        Some(high)
+        Some(DenseId(high))
     } else {
         None
     })

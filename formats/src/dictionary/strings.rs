@@ -8,7 +8,7 @@ use super::{
     meta::{KeyKind, expect_kind},
 };
 use crate::{
-    FormatError, Result,
+    DenseId, FormatError, Result,
     bytes::{check_payload_slice, u64_entry},
     container::Header,
 };
@@ -53,24 +53,24 @@ impl<'a> StringDictionary<'a> {
         self.keys == 0
     }
 
-    /// Replaces `key` by the external id of dense id `rank`.
+    /// Replaces `key` by the external id of a dense id.
     ///
     /// # Panics
-    /// If `rank` is not below the number of keys.
-    pub fn get(&self, rank: u64, key: &mut Vec<u8>) -> Result<()> {
-        self.get_checked(rank, key, |_| Ok(()))
+    /// If the id is not below the number of keys.
+    pub fn get(&self, id: DenseId, key: &mut Vec<u8>) -> Result<()> {
+        self.get_checked(id, key, |_| Ok(()))
     }
 
     /// As [`StringDictionary::get`], and calls `check` with each range of the payload before reading it.
     ///
     /// # Panics
-    /// If `rank` is not below the number of keys.
-    pub fn get_checked(&self, rank: u64, key: &mut Vec<u8>, check: impl Fn(Range<u64>) -> Result<()>) -> Result<()> {
-        assert!(rank < self.keys, "rank {rank} of {}", self.keys);
-        let mut entries = self.block(rank / BLOCK_KEYS, check)?;
+    /// If the id is not below the number of keys.
+    pub fn get_checked(&self, id: DenseId, key: &mut Vec<u8>, check: impl Fn(Range<u64>) -> Result<()>) -> Result<()> {
+        assert!(id.0 < self.keys, "dense id {id} of {}", self.keys);
+        let mut entries = self.block(id.0 / BLOCK_KEYS, check)?;
         key.clear();
         key.extend_from_slice(entries.first()?);
-        for _ in 0..rank % BLOCK_KEYS {
+        for _ in 0..id.0 % BLOCK_KEYS {
             entries.next(key.len())?.apply_to(key);
         }
         Ok(())
@@ -80,19 +80,19 @@ impl<'a> StringDictionary<'a> {
     ///
     /// Costs one access to the table and one to the blocks for each step of a bisection over blocks, then a scan of one
     /// block.
-    pub fn find(&self, key: &[u8]) -> Result<Option<u64>> {
+    pub fn find(&self, key: &[u8]) -> Result<Option<DenseId>> {
         self.find_checked(key, |_| Ok(()))
     }
 
     /// As [`StringDictionary::find`], and calls `check` with each range of the payload before reading it.
-    pub fn find_checked(&self, key: &[u8], check: impl Fn(Range<u64>) -> Result<()>) -> Result<Option<u64>> {
+    pub fn find_checked(&self, key: &[u8], check: impl Fn(Range<u64>) -> Result<()>) -> Result<Option<DenseId>> {
         // Find the last block whose first key is not above the wanted key.
         let (mut low, mut high) = (0, self.keys.div_ceil(BLOCK_KEYS));
         while low < high {
             let middle = low + (high - low) / 2;
             match self.block(middle, &check)?.first()?.cmp(key) {
                 Ordering::Less => low = middle + 1,
-                Ordering::Equal => return Ok(Some(middle * BLOCK_KEYS)),
+                Ordering::Equal => return Ok(Some(DenseId(middle * BLOCK_KEYS))),
                 Ordering::Greater => high = middle,
             }
         }
@@ -109,7 +109,7 @@ impl<'a> StringDictionary<'a> {
         let first_key = entries.first()?;
         let mut matched = common_prefix(first_key, key);
         let mut length = first_key.len();
-        for rank in first + 1..self.keys.min(first + BLOCK_KEYS) {
+        for id in first + 1..self.keys.min(first + BLOCK_KEYS) {
             let entry = entries.next(length)?;
             length = entry.shared + entry.rest.len();
             match entry.shared.cmp(&matched) {
@@ -119,26 +119,26 @@ impl<'a> StringDictionary<'a> {
             }
             match entry.rest.cmp(&key[matched..]) {
                 Ordering::Less => matched += common_prefix(entry.rest, &key[matched..]),
-                Ordering::Equal => return Ok(Some(rank)),
+                Ordering::Equal => return Ok(Some(DenseId(id))),
                 Ordering::Greater => return Ok(None),
             }
         }
         Ok(None)
     }
 
-    /// The external ids from dense id `rank` on, in order.
+    /// The external ids from a dense id on, in order.
     ///
     /// # Panics
-    /// If `rank` is above the number of keys.
-    pub fn iter_from(&self, rank: u64) -> Result<StringKeys<'a>> {
-        assert!(rank <= self.keys, "rank {rank} of {}", self.keys);
+    /// If the id is above the number of keys.
+    pub fn iter_from(&self, id: DenseId) -> Result<StringKeys<'a>> {
+        assert!(id.0 <= self.keys, "dense id {id} of {}", self.keys);
         let mut keys = StringKeys {
             dictionary: *self,
-            rank: rank - rank % BLOCK_KEYS,
+            next: id.0 - id.0 % BLOCK_KEYS,
             entries: Entries::EMPTY,
             key: Vec::new(),
         };
-        while keys.rank < rank {
+        while keys.next < id.0 {
             keys.next_key()?;
         }
         Ok(keys)
@@ -166,7 +166,7 @@ impl<'a> StringDictionary<'a> {
         let mut key: Vec<u8> = Vec::new();
         let mut start = 0;
         if blocks.start > 0 {
-            self.get(blocks.start * BLOCK_KEYS - 1, &mut key)?;
+            self.get(DenseId(blocks.start * BLOCK_KEYS - 1), &mut key)?;
             start = self.block_start(blocks.start);
         }
         let Some(rest) = self.blocks.get(start as usize..) else {
@@ -176,18 +176,18 @@ impl<'a> StringDictionary<'a> {
             rest,
             offset: self.payload_offset + start,
         };
-        for rank in blocks.start * BLOCK_KEYS..self.keys.min(blocks.end * BLOCK_KEYS) {
+        for id in blocks.start * BLOCK_KEYS..self.keys.min(blocks.end * BLOCK_KEYS) {
             let at = entries.offset;
             let unsorted = || {
                 FormatError::invalid(
                     at,
-                    format!("the dictionary is not sorted at rank {rank}, or repeats a key"),
+                    format!("the dictionary is not sorted at dense id {id}, or repeats a key"),
                 )
             };
-            if rank.is_multiple_of(BLOCK_KEYS) {
-                self.expect_block(rank / BLOCK_KEYS, &entries)?;
+            if id.is_multiple_of(BLOCK_KEYS) {
+                self.expect_block(id / BLOCK_KEYS, &entries)?;
                 let first_key = entries.first()?;
-                if rank > 0 && *first_key <= *key {
+                if id > 0 && *first_key <= *key {
                     return Err(unsorted());
                 }
                 key.clear();
@@ -278,7 +278,8 @@ impl<'a> StringDictionary<'a> {
 #[derive(Debug)]
 pub struct StringKeys<'a> {
     dictionary: StringDictionary<'a>,
-    rank: u64,
+    /// The dense id of the next key.
+    next: u64,
     entries: Entries<'a>,
     key: Vec<u8>,
 }
@@ -286,17 +287,17 @@ pub struct StringKeys<'a> {
 impl StringKeys<'_> {
     /// The next key, or `None` after the last one.
     pub fn next_key(&mut self) -> Result<Option<&[u8]>> {
-        if self.rank == self.dictionary.keys {
+        if self.next == self.dictionary.keys {
             return Ok(None);
         }
-        if self.rank.is_multiple_of(BLOCK_KEYS) {
-            self.entries = self.dictionary.block(self.rank / BLOCK_KEYS, |_| Ok(()))?;
+        if self.next.is_multiple_of(BLOCK_KEYS) {
+            self.entries = self.dictionary.block(self.next / BLOCK_KEYS, |_| Ok(()))?;
             self.key.clear();
             self.key.extend_from_slice(self.entries.first()?);
         } else {
             self.entries.next(self.key.len())?.apply_to(&mut self.key);
         }
-        self.rank += 1;
+        self.next += 1;
         Ok(Some(&self.key))
     }
 }

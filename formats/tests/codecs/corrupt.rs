@@ -3,7 +3,7 @@
 //! Changes to meta and payload come with checksums that fit, so that what is tested is not the checksum.
 
 use grappa_formats::{
-    FormatError, NODES_MAX,
+    DenseId, FormatError, NODES_MAX,
     container::{BlockHasher, FileKind, HEADER_BYTES, Header},
 };
 use xxhash_rust::xxh3::xxh3_64;
@@ -303,13 +303,13 @@ fn dictionaries_say_what_is_wrong_with_them() {
         name,
         |p| p.put(8, 3u64.to_le_bytes()),
         PAYLOAD + 8,
-        "not sorted: 3 at rank 1 comes after 3",
+        "not sorted: 3, dense id 1, comes after 3",
     );
     changed(
         name,
         |p| p.put(16, 1u64.to_le_bytes()),
         PAYLOAD + 16,
-        "not sorted: 1 at rank 2 comes after 70",
+        "not sorted: 1, dense id 2, comes after 70",
     );
     changed(name, |p| p.meta[0] = 2, 64, "there is no kind of dictionary 2");
     changed(name, |p| p.put_meta(8, [0xff; 8]), 72, "keys are more than 2^40");
@@ -336,24 +336,24 @@ fn dictionaries_say_what_is_wrong_with_them() {
         name,
         |p| p.payload[1] = b'c',
         PAYLOAD + second as u64,
-        "not sorted at rank 16",
+        "not sorted at dense id 16",
     );
     changed(
         name,
         |p| p.payload[second + 1] = b'a',
         PAYLOAD + second as u64,
-        "not sorted at rank 16",
+        "not sorted at dense id 16",
     );
     // Rank 2 follows `bin/tool10`: 8 bytes in common, then a last digit of `1`; the same digit again is not sorted.
     let digit = parts.payload.iter().position(|&b| b == b'1').unwrap() + 4;
     assert_eq!(parts.payload[digit - 2..=digit], [9, 1, b'1']);
-    let rank_2 = PAYLOAD + digit as u64 - 2;
-    changed(name, |p| p.payload[digit] = b'0', rank_2, "not sorted at rank 2");
-    changed(name, |p| p.payload[digit - 2] = 8, rank_2, "not sorted at rank 2");
+    let key_2 = PAYLOAD + digit as u64 - 2;
+    changed(name, |p| p.payload[digit] = b'0', key_2, "not sorted at dense id 2");
+    changed(name, |p| p.payload[digit - 2] = 8, key_2, "not sorted at dense id 2");
     changed(
         name,
         |p| p.payload[digit - 2] = 11,
-        rank_2,
+        key_2,
         "a key of 11 + 1 bytes after one of 10",
     );
     changed(
@@ -395,17 +395,17 @@ fn a_dictionary_s_offsets_are_not_followed_out_of_range() {
         let file = parts.file();
         let (header, payload) = crate::open(&file, FileKind::DICTIONARY);
         let dictionary = StringDictionary::new(&header, payload).unwrap();
-        for rank in [0, 16] {
-            let error = dictionary.get(rank, &mut Vec::new()).unwrap_err();
+        for id in [0, 16] {
+            let error = dictionary.get(DenseId(id), &mut Vec::new()).unwrap_err();
             assert!(error.to_string().contains("of the dictionary is at"), "{error}");
-            assert_eq!(error.offset(), PAYLOAD + table as u64 + 8 * (rank / 16));
+            assert_eq!(error.offset(), PAYLOAD + table as u64 + 8 * (id / 16));
         }
         assert!(dictionary.find(b"lib").is_err());
     }
 }
 
 #[test]
-fn an_order_says_what_is_wrong_with_it() {
+fn a_permutation_table_says_what_is_wrong_with_it() {
     let name = "order";
     changed(
         name,
@@ -445,7 +445,7 @@ fn assignments_say_what_is_wrong_with_them() {
         72,
         "4 chunks, 0 partitions and 2 distinct table rows",
     );
-    changed(name, |p| p.meta[16] = 5, 72, "4 chunks, 2 partitions and 5 rows");
+    changed(name, |p| p.meta[16] = 5, 72, "2 partitions and 5 distinct table rows");
     changed(name, |p| p.put_meta(12, [0xff; 4]), 72, "make no assignment");
     changed(name, |p| p.meta[20] = 1, 84, "reserved byte");
     changed(
@@ -603,7 +603,7 @@ mod manifests {
         let invalid = "the manifest's archive is invalid";
         changed(name, |p| p.payload.truncate(100), 64, invalid);
         changed(name, |p| p.payload.clear(), 64, invalid);
-        // The pointer of `chunk_starts`, its length, the tag of `ids.order`, the bytes of `writer`.
+        // The pointer of `chunk_starts`, its length, the tag of `ids.permutation`, the bytes of `writer`.
         changed(name, |p| p.put(root + 24, i32::MIN.to_le_bytes()), 64, invalid);
         changed(name, |p| p.put(root + 24, 0i32.to_le_bytes()), 64, invalid);
         changed(name, |p| p.put(root + 28, u32::MAX.to_le_bytes()), 64, invalid);

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use grappa_formats::{
+    DenseId,
     container::FileKind,
     dictionary::{
         DictionaryMeta, IntegerDictionary, IntegerDictionaryBuilder, KEY_BYTES_MAX, StringDictionary,
@@ -75,13 +76,13 @@ proptest! {
         let (header, payload) = open(&file, FileKind::DICTIONARY);
         let bytes = damage(payload);
         let dictionary = IntegerDictionary::new(&header, &bytes).unwrap();
-        let cut_rank = cut.index(numbers.len() + 1) as u64;
-        let parts = [0..cut_rank, cut_rank..dictionary.len()].map(|part| dictionary.check_ranks(part).is_ok());
+        let cut_id = cut.index(numbers.len() + 1) as u64;
+        let parts = [0..cut_id, cut_id..dictionary.len()].map(|part| dictionary.check_ids(part).is_ok());
         prop_assert_eq!(parts == [true; 2], dictionary.check().is_ok());
     }
 
     #[test]
-    fn integers_are_found_at_their_rank(
+    fn integers_are_found_at_their_dense_id(
         keys in prop::collection::btree_set(prop_oneof![any::<u64>(), 0..1000u64, (0..64u32).prop_map(|i| 1 << i)], 0..300),
         probes in prop::collection::vec(prop_oneof![any::<u64>(), 0..1000u64], 0..50),
     ) {
@@ -92,16 +93,16 @@ proptest! {
         prop_assert!(dictionary.check().is_ok());
         prop_assert_eq!(dictionary.len(), keys.len() as u64);
         prop_assert_eq!(dictionary.iter(0..dictionary.len()).collect::<Vec<_>>(), keys.clone());
-        for (rank, &key) in keys.iter().enumerate() {
-            prop_assert_eq!(dictionary.get(rank as u64), key);
+        for (id, &key) in keys.iter().enumerate() {
+            prop_assert_eq!(dictionary.get(DenseId(id as u64)), key);
         }
         for probe in probes.iter().chain(&keys).flat_map(|&k| [k, k.wrapping_add(1), k.wrapping_sub(1)]) {
-            prop_assert_eq!(dictionary.find(probe), keys.binary_search(&probe).ok().map(|rank| rank as u64));
+            prop_assert_eq!(dictionary.find(probe), keys.binary_search(&probe).ok().map(|id| DenseId(id as u64)));
         }
     }
 
     #[test]
-    fn strings_are_found_at_their_rank(
+    fn strings_are_found_at_their_dense_id(
         keys in prop::collection::btree_set(key_strategy(), 0..200),
         probes in prop::collection::vec(key_strategy(), 0..50),
         start in any::<prop::sample::Index>(),
@@ -113,15 +114,15 @@ proptest! {
         prop_assert!(dictionary.check().is_ok());
         prop_assert_eq!(dictionary.len(), keys.len() as u64);
         let mut found = b"left over".to_vec();
-        for (rank, key) in keys.iter().enumerate() {
-            dictionary.get(rank as u64, &mut found).unwrap();
+        for (id, key) in keys.iter().enumerate() {
+            dictionary.get(DenseId(id as u64), &mut found).unwrap();
             prop_assert_eq!(&found, key);
         }
         for probe in probes.iter().chain(&keys) {
-            prop_assert_eq!(dictionary.find(probe).unwrap(), keys.binary_search(probe).ok().map(|rank| rank as u64));
+            prop_assert_eq!(dictionary.find(probe).unwrap(), keys.binary_search(probe).ok().map(|id| DenseId(id as u64)));
         }
         let start = start.index(keys.len() + 1);
-        let mut from = dictionary.iter_from(start as u64).unwrap();
+        let mut from = dictionary.iter_from(DenseId(start as u64)).unwrap();
         for key in &keys[start..] {
             prop_assert_eq!(from.next_key().unwrap(), Some(key.as_slice()));
         }
@@ -140,8 +141,8 @@ fn the_longest_keys_come_back() {
     let (header, payload) = open(&file, FileKind::DICTIONARY);
     let dictionary = StringDictionary::new(&header, payload).unwrap();
     dictionary.check().unwrap();
-    for (rank, key) in long.iter().enumerate() {
-        assert_eq!(dictionary.find(key).unwrap(), Some(rank as u64));
+    for (id, key) in long.iter().enumerate() {
+        assert_eq!(dictionary.find(key).unwrap(), Some(DenseId(id as u64)));
     }
 }
 
@@ -164,8 +165,8 @@ fn a_long_table_comes_in_pieces() {
     assert_eq!(DictionaryMeta::decode(&header).unwrap(), meta);
     let dictionary = StringDictionary::new(&header, payload).unwrap();
     dictionary.check().unwrap();
-    for (rank, key) in keys.iter().enumerate().step_by(997) {
-        assert_eq!(dictionary.find(key.as_bytes()).unwrap(), Some(rank as u64));
+    for (id, key) in keys.iter().enumerate().step_by(997) {
+        assert_eq!(dictionary.find(key.as_bytes()).unwrap(), Some(DenseId(id as u64)));
     }
 }
 

@@ -7,7 +7,7 @@ mod features;
 mod flips;
 mod golden;
 mod labels;
-mod order_table;
+mod permutation_table;
 mod samples;
 mod spec;
 mod splits;

@@ -1,7 +1,7 @@
 //! One tiny file of each kind, built by today's encoders, and a reader that looks at all of it.
 
 use grappa_formats::{
-    ChunkId, ChunkSpan, FormatError, NodeId, PartitionId, Result,
+    ChunkId, ChunkSpan, DenseId, FormatError, NodeId, PartitionId, Result,
     aggregates::{AggregateFile, AggregateIndex, AggregateKind},
     assignment::{Assignment, Current, Owners, Serves},
     container::{FileKind, decode_file},
@@ -9,14 +9,14 @@ use grappa_formats::{
     features::{FeatureLayout, FeaturesMeta},
     labels::{Labels, LabelsMeta},
     manifest::*,
-    order_table::OrderTable,
+    permutation_table::PermutationTable,
     rows::{GapCode, RowCodec, RowSizes, Rows, RowsEncoder, RowsMeta, RowsPart, RowsTail},
     splits,
     weights::Weights,
 };
 use roaring::RoaringTreemap;
 
-use crate::{dictionary, file, order_table::order_file, weights::weights_file};
+use crate::{dictionary, file, permutation_table::table_file, weights::weights_file};
 
 /// A sample file: its name among the golden files, and its bytes.
 pub struct Sample {
@@ -42,7 +42,7 @@ pub fn all() -> Vec<Sample> {
             "dictionary-strings",
             dictionary::strings(string_keys().iter().map(String::as_bytes)),
         ),
-        sample("order", order_file(&ORDER)),
+        sample("order", table_file(&ORDER)),
         sample("assignment", assignment().encode().0),
         sample("assignment-sweep", assignment_of_a_sweep().encode().0),
         sample("assignment-whole", Assignment::whole(3).encode().0),
@@ -67,10 +67,10 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
         "CURRENT" => Current::decode(bytes).map(drop),
         "aggregates" => AggregateIndex::decode(bytes, AggregateKind::Gcn, AGGREGATES_OF, 2).map(drop),
         "order" => {
-            let (header, payload) = decode_file(bytes, FileKind::ORDER)?;
-            let order = OrderTable::new(&header, payload)?;
-            (0..order.nodes()).try_for_each(|node| order.inverse(node).map(drop))?;
-            order.check(0..order.nodes())
+            let (header, payload) = decode_file(bytes, FileKind::PERMUTATION)?;
+            let table = PermutationTable::new(&header, payload)?;
+            (0..table.nodes()).try_for_each(|node| table.dense_id(NodeId(node)).map(drop))?;
+            table.check(0..table.nodes())
         }
         "weights" => {
             let (header, payload) = decode_file(bytes, FileKind::WEIGHTS)?;
@@ -96,12 +96,12 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
             let dictionary = StringDictionary::new(&header, payload)?;
             // None of these may panic; what they find is only defined for what passes the check.
             let mut key = Vec::new();
-            let _ = (0..dictionary.len()).try_for_each(|rank| dictionary.get(rank, &mut key));
+            let _ = (0..dictionary.len()).try_for_each(|id| dictionary.get(DenseId(id), &mut key));
             let _ = string_keys()
                 .iter()
                 .try_for_each(|key| dictionary.find(key.as_bytes()).map(drop));
             dictionary.check()?;
-            let mut keys = dictionary.iter_from(dictionary.len() / 2)?;
+            let mut keys = dictionary.iter_from(DenseId(dictionary.len() / 2))?;
             while keys.next_key()?.is_some() {}
             Ok(())
         }
@@ -344,7 +344,7 @@ pub fn manifest() -> Manifest {
         ],
         ids: IdSpec {
             external: ExternalIds::Sparse,
-            order: OrderSpec::Feistel(0x1122_3344_5566_7788),
+            permutation: PermutationSpec::Feistel(0x1122_3344_5566_7788),
         },
         features: Some(FeatureSpec {
             dim: 3,
@@ -391,7 +391,7 @@ fn slice_manifest() -> Manifest {
         ],
         ids: IdSpec {
             external: ExternalIds::Dense,
-            order: OrderSpec::Identity,
+            permutation: PermutationSpec::Identity,
         },
         features: None,
         labels: None,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use grappa_formats::order::Feistel;
+use grappa_formats::permutation::Feistel;
 
 use crate::golden;
 
@@ -71,17 +71,21 @@ fn examples_are_what_the_golden_files_hold() {
 }
 
 #[test]
-fn order_vectors_are_what_the_code_computes() {
-    let text = page("order.md");
+fn permutation_vectors_are_what_the_code_computes() {
+    let text = page("permutation.md");
     let mut vectors = 0;
     for line in text.lines().filter(|line| line.starts_with('|')) {
         let cells: Vec<_> = line
             .split('|')
             .filter_map(|cell| cell.trim().parse::<u64>().ok())
             .collect();
-        if let [nodes, seed, rank, node] = cells[..] {
-            let order = Feistel::new(nodes, seed);
-            assert_eq!((order.forward(rank), order.inverse(node)), (node, rank), "{line}");
+        if let [nodes, seed, id, node] = cells[..] {
+            let permutation = Feistel::new(nodes, seed);
+            assert_eq!(
+                (permutation.forward(id), permutation.inverse(node)),
+                (node, id),
+                "{line}"
+            );
             vectors += 1;
         }
     }

@@ -138,7 +138,7 @@ pub fn predict_file(
         Encoding::Set => ("|i1", Some(columns)),
         Encoding::Floats => ("<f4", Some(columns)),
         Encoding::ClassAndProbability => {
-            let rows = made.by_rank(store, &order, progress)?;
+            let rows = made.by_dense_id(store, &order, progress)?;
             let bytes = parquet::write(out, store, &rows, trained.class_names(), progress)?;
             let nodes = store.manifest().nodes;
             return Ok(Predicted { nodes, bytes });

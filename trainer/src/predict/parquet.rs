@@ -3,7 +3,7 @@
 use std::{borrow::Cow, fs::File, path::Path, sync::Arc};
 
 use grappa_engine::export::made::MadeRows;
-use grappa_formats::manifest::ExternalIds;
+use grappa_formats::{DenseId, manifest::ExternalIds};
 use grappa_io::{
     Error as EngineError,
     durable::Temporary,
@@ -46,7 +46,7 @@ pub(super) fn write(
     let id = match store.manifest().ids.external {
         ExternalIds::String => "binary id (STRING)",
         ExternalIds::Dense => "int64 id",
-        ExternalIds::Sparse if nodes > 0 && store.ids().integer_at(nodes - 1)? > i64::MAX as u64 => {
+        ExternalIds::Sparse if nodes > 0 && store.ids().integer_at(DenseId(nodes - 1))? > i64::MAX as u64 => {
             "int64 id (INTEGER(64,false))"
         }
         ExternalIds::Sparse => "int64 id",
@@ -90,19 +90,22 @@ fn write_group(
     let classes: Vec<i64> = rows.iter().map(class).collect();
     let known: Vec<i64> = classes.iter().copied().filter(|&class| class >= 0).collect();
     let is_known: Vec<i16> = classes.iter().map(|&class| i16::from(class >= 0)).collect();
-    let ranks = first..first + rows.len() as u64;
+    let dense_ids = first..first + rows.len() as u64;
 
     let mut group = writer.next_row_group().map_err(failed)?;
     let mut column = 0;
     while let Some(mut next) = group.next_column().map_err(failed)? {
         let written = match (column, next.untyped()) {
             (0, ColumnWriter::Int64ColumnWriter(writer)) => {
-                let id = |rank| Ok(store.ids().integer_at(rank)?.cast_signed());
-                let ids: Vec<i64> = ranks.clone().map(id).collect::<Result<_>>()?;
+                let id = |id| Ok(store.ids().integer_at(DenseId(id))?.cast_signed());
+                let ids: Vec<i64> = dense_ids.clone().map(id).collect::<Result<_>>()?;
                 writer.write_batch(&ids, None, None)
             }
             (0, ColumnWriter::ByteArrayColumnWriter(writer)) => {
-                let ids: Vec<ByteArray> = ranks.clone().map(|rank| text_id(store, rank)).collect::<Result<_>>()?;
+                let ids: Vec<ByteArray> = dense_ids
+                    .clone()
+                    .map(|id| text_id(store, DenseId(id)))
+                    .collect::<Result<_>>()?;
                 writer.write_batch(&ids, None, None)
             }
             (1, ColumnWriter::Int64ColumnWriter(writer)) => writer.write_batch(&known, Some(&is_known), None),
@@ -130,12 +133,12 @@ fn write_group(
 }
 
 /// A string, with bytes that are not UTF-8 escaped.
-fn text_id(store: &Store, rank: u64) -> Result<ByteArray> {
-    let mut id = Vec::new();
-    store.ids().append_text_at(rank, &mut id)?;
-    let text = match std::str::from_utf8(&id) {
+fn text_id(store: &Store, id: DenseId) -> Result<ByteArray> {
+    let mut text = Vec::new();
+    store.ids().append_text_at(id, &mut text)?;
+    let text = match std::str::from_utf8(&text) {
         Ok(text) => Cow::Borrowed(text),
-        Err(_) => Cow::Owned(id.escape_ascii().to_string()),
+        Err(_) => Cow::Owned(text.escape_ascii().to_string()),
     };
     Ok(ByteArray::from(&*text))
 }

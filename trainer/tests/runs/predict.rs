@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_formats::{NodeId, manifest::ExternalIds};
+use grappa_formats::{DenseId, NodeId, manifest::ExternalIds};
 use grappa_io::{npy, progress::Silent};
 use grappa_run::{config::TrainConfig, folder::RunFolder, model::LayerKind};
 use grappa_storage::Store;
@@ -29,12 +29,12 @@ fn values<const N: usize>(path: &Path) -> Vec<[u8; N]> {
     values.to_vec()
 }
 
-/// The rank of each node of a split.
-fn ranks(store: &Store, split: &str) -> Vec<u64> {
+/// The dense id of each node of a split.
+fn dense_ids(store: &Store, split: &str) -> Vec<u64> {
     let nodes = store.split(split).unwrap().expect("it is there");
     nodes
         .iter()
-        .map(|node| store.ids().rank(NodeId(node)).unwrap())
+        .map(|node| store.ids().dense_id(NodeId(node)).unwrap().0)
         .collect()
 }
 
@@ -70,11 +70,11 @@ fn predictions_are_those_of_the_best_evaluation_in_every_form() {
         let classes: Vec<i64> = classes.into_iter().map(i64::from_le_bytes).collect();
         // Of the nodes to test on, as many are right as the run says.
         for (split, expected) in [("test", summary.test_accuracy), ("val", summary.val_accuracy)] {
-            let ranks = ranks(&store, split);
-            let right = ranks
+            let dense_ids = dense_ids(&store, split);
+            let right = dense_ids
                 .iter()
-                .filter(|&&rank| classes[rank as usize] as u64 == rank % CLASSES);
-            let accuracy = right.count() as f64 / ranks.len() as f64;
+                .filter(|&&id| classes[id as usize] as u64 == id % CLASSES);
+            let accuracy = right.count() as f64 / dense_ids.len() as f64;
             assert!(
                 (accuracy - expected.unwrap()).abs() < 1e-9,
                 "{split}: {accuracy}, {expected:?}"
@@ -97,35 +97,35 @@ fn predictions_are_those_of_the_best_evaluation_in_every_form() {
 
         let file = fs::File::open(written("classes.parquet", Values::Classes)).unwrap();
         let reader = SerializedFileReader::new(file).unwrap();
-        for (rank, row) in reader.get_row_iter(None).unwrap().enumerate() {
+        for (dense, row) in reader.get_row_iter(None).unwrap().enumerate() {
             let columns: BTreeMap<_, _> = row.unwrap().into_columns().into_iter().collect();
             let expected = match ids {
-                ExternalIds::String => Field::Str(id(shape, rank as u64)),
-                _ => Field::Long(rank as i64),
+                ExternalIds::String => Field::Str(id(shape, dense as u64)),
+                _ => Field::Long(dense as i64),
             };
             assert_eq!(columns["id"], expected);
-            assert_eq!(columns["class"], Field::Str(NAMES[classes[rank] as usize].into()));
+            assert_eq!(columns["class"], Field::Str(NAMES[classes[dense] as usize].into()));
             let Field::Float(probability) = columns["probability"] else {
                 panic!("{columns:?}")
             };
-            assert!((probability - probabilities[rank]).abs() < 1e-5);
+            assert!((probability - probabilities[dense]).abs() < 1e-5);
         }
         assert_eq!(reader.metadata().file_metadata().num_rows() as u64, NODES);
 
         // The last of them first, to see that they come as they were asked for.
-        let some: Vec<NodeId> = [399, 5, 0].map(|rank| store.ids().node_at(rank).unwrap()).into();
+        let some: Vec<NodeId> = [399, 5, 0].map(|id| store.ids().node_of(DenseId(id)).unwrap()).into();
         let scratch = folder.join("scratch");
         fs::create_dir(&scratch).unwrap();
         let predictions = predict_nodes(&trained, &store, &some, BUDGET, &scratch, &Silent).unwrap();
-        for ((prediction, node), rank) in predictions.iter().zip(&some).zip([399, 5, 0]) {
+        for ((prediction, node), dense) in predictions.iter().zip(&some).zip([399, 5, 0]) {
             assert_eq!(prediction.node, *node);
-            assert_eq!(prediction.labels, Some(vec![rank as u64 % CLASSES]));
+            assert_eq!(prediction.labels, Some(vec![dense as u64 % CLASSES]));
             let [(class, probability)] = prediction.classes[..] else {
                 panic!("{prediction:?}")
             };
-            assert_eq!(class as i64, classes[rank]);
+            assert_eq!(class as i64, classes[dense]);
             assert_eq!(trained.class_name(class), NAMES[class as usize]);
-            assert!((probability - probabilities[rank]).abs() < 1e-6);
+            assert!((probability - probabilities[dense]).abs() < 1e-6);
         }
 
         // Nothing is left, and nothing is replaced.
@@ -148,7 +148,7 @@ fn sets_of_classes_are_predicted_as_sets() {
     let sets = values::<3>(&out);
     let all_in_the_first = sets.iter().filter(|set| set[0] == 1).count() as u64;
     assert!(all_in_the_first > NODES * 9 / 10, "{all_in_the_first}");
-    let node = store.ids().node_at(4).unwrap();
+    let node = store.ids().node_of(DenseId(4)).unwrap();
     let prediction = predict_nodes(&trained, &store, &[node], BUDGET, folder.path(), &Silent).unwrap();
     assert_eq!(prediction[0].labels, Some(vec![0, 1]));
     let classes: Vec<u64> = prediction[0].classes.iter().map(|(class, _)| *class).collect();

@@ -11,6 +11,7 @@ use std::{
 };
 
 use grappa_formats::{
+    DenseId,
     container::FileKind,
     dictionary::{BLOCK_KEYS, DictionaryMeta, KEY_BYTES_MAX, KeyKind, block_key},
 };
@@ -26,7 +27,7 @@ const READ_BYTES: u64 = 1 << 20;
 pub struct Dictionary {
     file: ContainerFile,
     meta: DictionaryMeta,
-    /// The first hash of each string, 8 bytes a rank.
+    /// The first hash of each string, 8 bytes each, by dense id.
     hashes: Option<PathBuf>,
     /// How strings become keys.
     pub hash: StringHash,
@@ -56,71 +57,71 @@ impl Dictionary {
         self.meta.kind
     }
 
-    /// Passes the key of each rank, in the order of ranks, to `each`.
-    pub fn for_each_key(&self, mut each: impl FnMut(u64, u64) -> Result<()>) -> Result<()> {
+    /// Calls `each` with the key and the dense id of each external id, in the order of dense ids.
+    pub fn for_each_key(&self, mut each: impl FnMut(u64, DenseId) -> Result<()>) -> Result<()> {
         let mut buffer = vec![0; READ_BYTES.min(8 * self.ids()) as usize];
         let hashes = match &self.hashes {
             Some(path) => Some((File::open(path).map_err(Error::io("open", path))?, path)),
             None => None,
         };
-        let mut rank = 0;
-        while rank < self.ids() {
-            let bytes = READ_BYTES.min(8 * (self.ids() - rank)) as usize;
+        let mut next = 0;
+        while next < self.ids() {
+            let bytes = READ_BYTES.min(8 * (self.ids() - next)) as usize;
             let piece = &mut buffer[..bytes];
             match &hashes {
-                Some((file, path)) => file.read_exact_at(piece, 8 * rank).map_err(Error::io("read", path))?,
-                None => self.file.read_at(piece, 8 * rank)?,
+                Some((file, path)) => file.read_exact_at(piece, 8 * next).map_err(Error::io("read", path))?,
+                None => self.file.read_at(piece, 8 * next)?,
             }
             for word in piece.as_chunks().0 {
                 let word = u64::from_le_bytes(*word);
                 let key = match self.meta.kind {
                     KeyKind::Integers => integer_key(word),
-                    KeyKind::Strings if self.hash.is_shared(word) => self.hash.key(&self.string(rank)?),
+                    KeyKind::Strings if self.hash.is_shared(word) => self.hash.key(&self.string(DenseId(next))?),
                     KeyKind::Strings => word,
                 };
-                each(key, rank)?;
-                rank += 1;
+                each(key, DenseId(next))?;
+                next += 1;
             }
         }
         Ok(())
     }
 
-    /// Gives the strings at these ranks, whose keys are alike, other keys.
-    pub fn separate(&mut self, ranks: &[u64]) -> Result<()> {
-        let strings: Vec<_> = ranks.iter().map(|&rank| self.string(rank)).collect::<Result<_>>()?;
+    /// Gives other keys to the strings with these dense ids, which share keys.
+    pub fn separate(&mut self, ids: &[DenseId]) -> Result<()> {
+        let strings: Vec<_> = ids.iter().map(|&id| self.string(id)).collect::<Result<_>>()?;
         self.hash.separate(strings.iter().map(Vec::as_slice));
         Ok(())
     }
 
-    /// The integer at `rank`.
-    pub fn integer(&self, rank: u64) -> Result<u64> {
+    /// The external id of a dense id, an integer.
+    pub fn integer(&self, id: DenseId) -> Result<u64> {
         let mut bytes = [0; 8];
-        self.file.read_at(&mut bytes, 8 * rank)?;
+        self.file.read_at(&mut bytes, 8 * id.0)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// The string at `rank`.
-    pub fn string(&self, rank: u64) -> Result<Vec<u8>> {
-        let (start, block) = self.block(rank / BLOCK_KEYS, usize::MAX)?;
-        self.key_in(start, &block, rank % BLOCK_KEYS)
+    /// The external id of a dense id, a string.
+    pub fn string(&self, id: DenseId) -> Result<Vec<u8>> {
+        let (start, block) = self.block(id.0 / BLOCK_KEYS, usize::MAX)?;
+        self.key_in(start, &block, id.0 % BLOCK_KEYS)
     }
 
-    /// The rank of an integer, if it is there.
-    pub fn find_integer(&self, id: u64) -> Result<Option<u64>> {
+    /// The dense id of an integer, if it is in the dictionary.
+    pub fn find_integer(&self, id: u64) -> Result<Option<DenseId>> {
         let (mut low, mut high) = (0, self.ids());
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.integer(middle)?.cmp(&id) {
+            match self.integer(DenseId(middle))?.cmp(&id) {
                 Ordering::Less => low = middle + 1,
-                Ordering::Equal => return Ok(Some(middle)),
+                Ordering::Equal => return Ok(Some(DenseId(middle))),
                 Ordering::Greater => high = middle,
             }
         }
         Ok(None)
     }
 
-    /// The rank of a string, if it is there.
-    pub fn find_string(&self, id: &[u8]) -> Result<Option<u64>> {
+    /// The dense id of a string, if it is in the dictionary.
+    pub fn find_string(&self, id: &[u8]) -> Result<Option<DenseId>> {
         let (mut low, mut high) = (0, self.ids().div_ceil(BLOCK_KEYS));
         while low < high {
             let middle = low + (high - low) / 2;
@@ -128,7 +129,7 @@ impl Dictionary {
             let (start, block) = self.block(middle, 3 + KEY_BYTES_MAX)?;
             match self.key_in(start, &block, 0)?.as_slice().cmp(id) {
                 Ordering::Less => low = middle + 1,
-                Ordering::Equal => return Ok(Some(middle * BLOCK_KEYS)),
+                Ordering::Equal => return Ok(Some(DenseId(middle * BLOCK_KEYS))),
                 Ordering::Greater => high = middle,
             }
         }
@@ -138,7 +139,7 @@ impl Dictionary {
         let (start, bytes) = self.block(block, usize::MAX)?;
         for index in 1..BLOCK_KEYS.min(self.ids() - block * BLOCK_KEYS) {
             if self.key_in(start, &bytes, index)? == id {
-                return Ok(Some(block * BLOCK_KEYS + index));
+                return Ok(Some(DenseId(block * BLOCK_KEYS + index)));
             }
         }
         Ok(None)

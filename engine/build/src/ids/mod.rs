@@ -1,8 +1,6 @@
-//! External id -> rank -> node, and back.
+//! The mapping from external ids to nodes and back during ingest: external id <-> dense id <-> node.
 //!
-//! An external id is what the user's files say. Its rank is its place among all external ids, sorted; dense ids are
-//! their own rank. The node is where the store's order puts that rank. Only the first step depends on what external ids
-//! are, only the second on how nodes are spread over chunks.
+//! The kind of external ids determines only the first step, and the node permutation only the second.
 //!
 //! Ids that are not dense are looked up in a dictionary on disk: one by one, slowly, or through a table in memory, which
 //! takes both steps at once, when it is [loaded](IdMap::load).
@@ -11,10 +9,10 @@ pub mod dictionary;
 pub mod keys;
 pub mod table;
 
-use grappa_formats::dictionary::KeyKind;
+use grappa_formats::{DenseId, NodeId, dictionary::KeyKind};
 use grappa_input::{EdgeBatch, RawBlock, TextBatch};
 use grappa_io::Result;
-use grappa_storage::Order;
+use grappa_storage::NodePermutation;
 
 use self::{
     dictionary::Dictionary,
@@ -26,7 +24,7 @@ use self::{
 #[derive(Debug)]
 pub struct IdMap {
     nodes: u64,
-    order: Order,
+    permutation: NodePermutation,
     /// None if ids are dense.
     listed: Option<Listed>,
 }
@@ -38,20 +36,20 @@ struct Listed {
 }
 
 impl IdMap {
-    /// The dense ids `0..nodes` in the given order.
-    pub fn dense(nodes: u64, order: Order) -> Self {
+    /// The mapping of dense external ids, `0..nodes`.
+    pub fn dense(nodes: u64, permutation: NodePermutation) -> Self {
         Self {
             nodes,
-            order,
+            permutation,
             listed: None,
         }
     }
 
-    /// The ids of a dictionary in the given order.
-    pub fn listed(dictionary: Dictionary, order: Order) -> Self {
+    /// The mapping of the external ids in a dictionary.
+    pub fn listed(dictionary: Dictionary, permutation: NodePermutation) -> Self {
         Self {
             nodes: dictionary.ids(),
-            order,
+            permutation,
             listed: Some(Listed {
                 dictionary,
                 table: None,
@@ -59,9 +57,9 @@ impl IdMap {
         }
     }
 
-    /// The second step.
-    pub fn order(&self) -> &Order {
-        &self.order
+    /// The second step: from dense ids to nodes.
+    pub fn permutation(&self) -> &NodePermutation {
+        &self.permutation
     }
 
     /// The dictionary, if ids are not dense.
@@ -86,7 +84,7 @@ impl IdMap {
             && table.is_none()
         {
             loop {
-                let (full, alike) = load_table(dictionary, &self.order)?;
+                let (full, alike) = load_table(dictionary, &self.permutation)?;
                 if alike.is_empty() {
                     *table = Some(full);
                     break;
@@ -105,44 +103,46 @@ impl IdMap {
     }
 
     /// The node of an integer; none if no node has this id, or if ids are strings.
-    pub fn node_of_int(&self, external: u64) -> Result<Option<u64>> {
-        let rank = match &self.listed {
-            None => (external < self.nodes).then_some(external),
+    pub fn node_of_int(&self, external: u64) -> Result<Option<NodeId>> {
+        let dense = match &self.listed {
+            None => (external < self.nodes).then_some(DenseId(external)),
             Some(Listed { dictionary, table }) => match (dictionary.kind(), table) {
                 (KeyKind::Strings, _) => None,
-                (KeyKind::Integers, Some(table)) => return Ok(table.find(integer_key(external))),
+                (KeyKind::Integers, Some(table)) => return Ok(table.find(integer_key(external)).map(NodeId)),
                 (KeyKind::Integers, None) => dictionary.find_integer(external)?,
             },
         };
-        Ok(rank.map(|rank| self.order.node(rank)))
+        Ok(dense.map(|id| self.permutation.node(id)))
     }
 
     /// The node of a string; none if no node has this id, or if ids are integers.
-    pub fn node_of_text(&self, external: &[u8]) -> Result<Option<u64>> {
-        let rank = match &self.listed {
+    pub fn node_of_text(&self, external: &[u8]) -> Result<Option<NodeId>> {
+        let dense = match &self.listed {
             None => None,
             Some(Listed { dictionary, table }) => match (dictionary.kind(), table) {
                 (KeyKind::Integers, _) => None,
-                (KeyKind::Strings, Some(table)) => match table.find(dictionary.hash.key(external)) {
+                (KeyKind::Strings, Some(table)) => match table.find(dictionary.hash.key(external)).map(NodeId) {
                     // Strings that are not in the dictionary may have the key of one that is.
-                    Some(node) if dictionary.string(self.order.rank(node)?)? == external => return Ok(Some(node)),
+                    Some(node) if dictionary.string(self.permutation.dense_id(node)?)? == external => {
+                        return Ok(Some(node));
+                    }
                     _ => None,
                 },
                 (KeyKind::Strings, None) => dictionary.find_string(external)?,
             },
         };
-        Ok(rank.map(|rank| self.order.node(rank)))
+        Ok(dense.map(|id| self.permutation.node(id)))
     }
 
     /// The external id of a node, as a user would write it.
-    pub fn external(&self, node: u64) -> Result<String> {
-        let rank = self.order.rank(node)?;
+    pub fn external(&self, node: NodeId) -> Result<String> {
+        let id = self.permutation.dense_id(node)?;
         let Some(Listed { dictionary, .. }) = &self.listed else {
-            return Ok(rank.to_string());
+            return Ok(id.to_string());
         };
         Ok(match dictionary.kind() {
-            KeyKind::Integers => dictionary.integer(rank)?.to_string(),
-            KeyKind::Strings => String::from_utf8_lossy(&dictionary.string(rank)?).into_owned(),
+            KeyKind::Integers => dictionary.integer(id)?.to_string(),
+            KeyKind::Strings => String::from_utf8_lossy(&dictionary.string(id)?).into_owned(),
         })
     }
 
@@ -180,8 +180,8 @@ impl IdMap {
     pub fn parse(&self, block: &RawBlock, batch: &mut EdgeBatch, text: &mut TextBatch) -> Result<()> {
         self.parse_keys(block, batch, text)?;
         let Some(Listed { table, .. }) = &self.listed else {
-            self.order.nodes(&mut batch.sources);
-            self.order.nodes(&mut batch.targets);
+            self.permutation.nodes(&mut batch.sources);
+            self.permutation.nodes(&mut batch.targets);
             return Ok(());
         };
         let table = table
@@ -194,12 +194,12 @@ impl IdMap {
     }
 }
 
-/// A table of all ids, and the ranks of those whose key another one has.
-fn load_table(dictionary: &Dictionary, order: &Order) -> Result<(KeyTable, Vec<u64>)> {
+/// A table of all external ids, and the dense ids of those that share a key with another one.
+fn load_table(dictionary: &Dictionary, permutation: &NodePermutation) -> Result<(KeyTable, Vec<DenseId>)> {
     let (mut table, mut alike) = (KeyTable::with_capacity(dictionary.ids())?, Vec::new());
-    dictionary.for_each_key(|key, rank| {
-        if let Some(other) = table.insert(key, order.node(rank)) {
-            alike.extend([order.rank(other)?, rank]);
+    dictionary.for_each_key(|key, id| {
+        if let Some(other) = table.insert(key, permutation.node(id).0) {
+            alike.extend([permutation.dense_id(NodeId(other))?, id]);
         }
         Ok(())
     })?;

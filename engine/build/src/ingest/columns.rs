@@ -15,7 +15,7 @@ use grappa_input::BlockId;
 use grappa_io::{
     Error, Position, Result, container::ContainerWriter, heap, memory::MemoryGate, progress::Progress, workers,
 };
-use grappa_storage::{Order, writer::StoreFolder};
+use grappa_storage::{NodePermutation, writer::StoreFolder};
 
 use crate::ingest::{
     ChunkFiles,
@@ -24,7 +24,7 @@ use crate::ingest::{
     state::{ChunkDone, Counts, Stage, StageState, State},
 };
 
-/// Rows of the input, one for each rank.
+/// Rows of the input, one for each dense id.
 pub trait ColumnInput: Sync {
     /// Number of rows.
     fn rows(&self) -> u64;
@@ -35,7 +35,7 @@ pub trait ColumnInput: Sync {
     /// Whether rows can only be read in order; then one worker reads them all.
     fn is_sequential(&self) -> bool;
 
-    /// Appends the encoded rows of `count` ranks from `first` on.
+    /// Appends the encoded rows of `count` dense ids from `first` on.
     fn read(&self, first: u64, count: usize, rows: &mut Vec<u8>) -> Result<()>;
 
     /// Whether all rows read so far may be kept. If not, reading goes on, so that all that is wrong can be told, but
@@ -67,7 +67,7 @@ pub struct Column<'a> {
     /// Chunks of the graph.
     pub chunks: &'a ChunkMap,
     /// Ranks to nodes.
-    pub order: &'a Order,
+    pub permutation: &'a NodePermutation,
     /// The unfinished store.
     pub store: &'a StoreFolder,
     /// What may be used.
@@ -138,7 +138,7 @@ impl Column<'_> {
                 self.input.read(first, count as usize, &mut bytes)?;
                 nodes.clear();
                 nodes.extend(first..first + count);
-                self.order.nodes(&mut nodes);
+                self.permutation.nodes(&mut nodes);
                 for (&node, row) in nodes.iter().zip(bytes.chunks_exact(self.input.row_bytes())) {
                     let shard = shards.chunk_of(NodeId(node)).0;
                     let record = writer.push(shard)?;

@@ -233,10 +233,10 @@ impl<'a> DictionaryWriter<'a> {
 
 #[cfg(test)]
 mod tests {
-    use grappa_formats::random::GOLDEN;
+    use grappa_formats::{NodeId, random::GOLDEN};
     use grappa_input::EdgeSourceOptions;
     use grappa_io::progress::Silent;
-    use grappa_storage::{Order, writer::StoreFolder};
+    use grappa_storage::{NodePermutation, writer::StoreFolder};
 
     use super::*;
     use crate::{
@@ -264,11 +264,11 @@ mod tests {
         let hash = StringHash::with_bits(bits);
         build(&source, &budget, &store, &hash, &Silent).unwrap();
         let dictionary = Dictionary::open(&store.path().join(DICTIONARY), &hashes_path(&store), hash).unwrap();
-        IdMap::listed(dictionary, Order::Identity)
+        IdMap::listed(dictionary, NodePermutation::Identity)
     }
 
     #[test]
-    fn every_string_has_its_rank_though_many_share_a_hash() {
+    fn every_string_has_its_dense_id_though_many_share_a_hash() {
         let folder = tempfile::tempdir().unwrap();
         // Of 3000 hashes of 20 bits some four are shared by two strings.
         let mut names: Vec<String> = (0..3000u32)
@@ -281,9 +281,9 @@ mod tests {
         let mut ids = listed(folder.path(), &text, IdKind::String, 20);
         names.sort();
         let check = |ids: &IdMap| {
-            for (rank, name) in (0..).zip(&names) {
-                assert_eq!(ids.node_of_text(name.as_bytes()).unwrap(), Some(rank));
-                assert_eq!(&ids.external(rank).unwrap(), name);
+            for (id, name) in (0..).zip(&names) {
+                assert_eq!(ids.node_of_text(name.as_bytes()).unwrap(), Some(NodeId(id)));
+                assert_eq!(&ids.external(NodeId(id)).unwrap(), name);
             }
             for other in (0..3000).map(|i| format!("other {i}")).chain(["".into(), "zzz".into()]) {
                 assert_eq!(ids.node_of_text(other.as_bytes()).unwrap(), None);
@@ -299,16 +299,23 @@ mod tests {
         // The segments of a join find and tell apart the same strings.
         ids.dictionary_mut().unwrap().hash = StringHash::with_bits(20);
         let scratch = folder.path();
-        let plan = join::cut(ids.dictionary_mut().unwrap(), &Order::Identity, 3, scratch, 1 << 20).unwrap();
+        let plan = join::cut(
+            ids.dictionary_mut().unwrap(),
+            &NodePermutation::Identity,
+            3,
+            scratch,
+            1 << 20,
+        )
+        .unwrap();
         assert_ne!(plan.hash, StringHash::with_bits(20));
         let tables = [0, 1, 2].map(|segment| {
             let mut table = plan.table().unwrap();
             join::load(&plan, segment, scratch, &mut table, &mut Vec::new()).unwrap();
             table
         });
-        for (rank, name) in (0..).zip(&names) {
+        for (id, name) in (0..).zip(&names) {
             let (segment, key) = join::place(plan.hash.key(name.as_bytes()), 3);
-            assert_eq!(tables[segment as usize].find(key), Some(rank));
+            assert_eq!(tables[segment as usize].find(key), Some(id));
         }
     }
 
@@ -328,17 +335,17 @@ mod tests {
             if loaded {
                 ids.load().unwrap();
             }
-            for (rank, &id) in (0..).zip(&all) {
-                assert_eq!(ids.node_of_int(id).unwrap(), Some(rank));
-                assert_eq!(ids.external(rank).unwrap(), id.to_string());
+            for (node, &id) in (0..).zip(&all) {
+                assert_eq!(ids.node_of_int(id).unwrap(), Some(NodeId(node)));
+                assert_eq!(ids.external(NodeId(node)).unwrap(), id.to_string());
             }
             for id in (0..5000).chain(u64::MAX - 5..=u64::MAX) {
-                let expected = all.binary_search(&id).ok().map(|rank| rank as u64);
+                let expected = all.binary_search(&id).ok().map(|node| NodeId(node as u64));
                 assert_eq!(ids.node_of_int(id).unwrap(), expected);
             }
             assert_eq!(ids.node_of_text(b"1").unwrap(), None);
         }
         ids.unload();
-        assert_eq!(ids.node_of_int(all[7]).unwrap(), Some(7));
+        assert_eq!(ids.node_of_int(all[7]).unwrap(), Some(NodeId(7)));
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use grappa_formats::{
     chunks::ChunkMap,
     container::FileKind,
-    manifest::{ExternalIds, IdSpec, OrderSpec},
-    order::Feistel,
+    manifest::{ExternalIds, IdSpec, PermutationSpec},
+    permutation::Feistel,
 };
 use grappa_io::{Error, Result, container::ContainerFile};
 use grappa_storage::{
-    NodeTable, Order,
-    files::{DICTIONARY, ORDER},
+    NodePermutation, NodeTable,
+    files::{DICTIONARY, PERMUTATION},
 };
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
         Assign, Run,
         dictionary::{self, hashes_path},
         options::open_edges,
-        order, plan,
+        permutation, plan,
         state::{Scan, State},
     },
 };
@@ -48,17 +48,24 @@ impl Run<'_> {
         Ok(scan)
     }
 
-    /// How `nodes` nodes are put in order, and into chunks.
-    pub(super) fn order(&self, state: &State, nodes: u64) -> Result<(Order, OrderSpec, ChunkMap)> {
-        let order = match &self.options.assign {
+    /// The node permutation and the chunks of `nodes` nodes.
+    pub(super) fn permutation(
+        &self,
+        state: &State,
+        nodes: u64,
+    ) -> Result<(NodePermutation, PermutationSpec, ChunkMap)> {
+        let (permutation, spec) = match &self.options.assign {
             Assign::Random => {
                 let seed = self.options.seed;
-                (Order::Feistel(Feistel::new(nodes, seed)), OrderSpec::Feistel(seed))
+                (
+                    NodePermutation::Feistel(Feistel::new(nodes, seed)),
+                    PermutationSpec::Feistel(seed),
+                )
             }
-            Assign::Range => (Order::Identity, OrderSpec::Identity),
+            Assign::Range => (NodePermutation::Identity, PermutationSpec::Identity),
             Assign::File(path) => {
                 // The other half of what the user gave is for this.
-                let wanted = order::memory(nodes);
+                let wanted = permutation::memory(nodes);
                 if wanted > self.budget.memory {
                     return Err(Error::Budget {
                         what: format!("the permutation of {nodes} nodes, which may take half of the memory"),
@@ -75,34 +82,39 @@ impl Run<'_> {
                             true => "; if the last nodes have no edges, say how many there are with --nodes",
                             false => "; it needs one line for each node, in the order of their ids",
                         };
-                        let (parts, file) = order::build(path, nodes, &self.folder, remedy, self.progress)?;
+                        let (parts, file) = permutation::build(path, nodes, &self.folder, remedy, self.progress)?;
                         state.ordered(parts.clone(), file)?;
                         parts
                     }
                 };
                 let chunks = plan::chunk_map_of_parts(&parts, self.options.chunks)?;
-                let file = ContainerFile::open(&self.folder.path().join(ORDER), FileKind::ORDER)?;
+                let file = ContainerFile::open(&self.folder.path().join(PERMUTATION), FileKind::PERMUTATION)?;
                 let table = Arc::new(NodeTable::load(file)?);
-                return Ok((Order::Table(table), OrderSpec::Table, chunks));
+                return Ok((NodePermutation::Table(table), PermutationSpec::Table, chunks));
             }
         };
         let chunks = plan::chunk_map(nodes, self.options.chunks)?;
-        Ok((order.0, order.1, chunks))
+        Ok((permutation, spec, chunks))
     }
 
-    /// The way from external ids to nodes.
-    pub(super) fn id_map(&self, nodes: u64, order: Order, spec: OrderSpec) -> Result<(IdMap, IdSpec)> {
+    /// The mapping from external ids to nodes.
+    pub(super) fn id_map(
+        &self,
+        nodes: u64,
+        permutation: NodePermutation,
+        spec: PermutationSpec,
+    ) -> Result<(IdMap, IdSpec)> {
         let ids = match self.options.ids {
-            ExternalIds::Dense => IdMap::dense(nodes, order),
+            ExternalIds::Dense => IdMap::dense(nodes, permutation),
             ExternalIds::Sparse | ExternalIds::String => {
                 let path = self.folder.path().join(DICTIONARY);
                 let dictionary = Dictionary::open(&path, &hashes_path(&self.folder), StringHash::default())?;
-                IdMap::listed(dictionary, order)
+                IdMap::listed(dictionary, permutation)
             }
         };
         let spec = IdSpec {
             external: self.options.ids,
-            order: spec,
+            permutation: spec,
         };
         Ok((ids, spec))
     }

@@ -21,10 +21,10 @@ use std::{
     },
 };
 
-use grappa_formats::dictionary::KeyKind;
+use grappa_formats::{DenseId, NodeId, dictionary::KeyKind};
 use grappa_input::{BlockId, EdgeBatch};
 use grappa_io::Result;
-use grappa_storage::Order;
+use grappa_storage::NodePermutation;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -100,7 +100,7 @@ fn key_files(scratch: &Path) -> SpillFolder {
 /// others.
 pub(super) fn cut(
     dictionary: &mut Dictionary,
-    order: &Order,
+    permutation: &NodePermutation,
     segments: u32,
     scratch: &Path,
     memory: u64,
@@ -110,9 +110,9 @@ pub(super) fn cut(
     loop {
         let buffer_bytes = buffer_bytes.clamp(BUFFER_BYTES.0, BUFFER_BYTES.1);
         let mut writer = SpillWriter::new(files.clone(), 0, segments, buffer_bytes)?;
-        dictionary.for_each_key(|key, rank| {
+        dictionary.for_each_key(|key, id| {
             let (segment, key) = place(key, segments);
-            writer.push(segment)?.copy_from_slice(&[key, order.node(rank)]);
+            writer.push(segment)?.copy_from_slice(&[key, permutation.node(id).0]);
             Ok(())
         })?;
         let extents = writer.flush_all()?.to_vec();
@@ -132,7 +132,10 @@ pub(super) fn cut(
         if alike.is_empty() {
             return Ok(plan);
         }
-        let alike: Vec<u64> = alike.into_iter().map(|node| order.rank(node)).collect::<Result<_>>()?;
+        let alike: Vec<DenseId> = alike
+            .into_iter()
+            .map(|node| permutation.dense_id(NodeId(node)))
+            .collect::<Result<_>>()?;
         dictionary.separate(&alike)?;
     }
 }
@@ -401,11 +404,11 @@ impl Run<'_> {
         self.progress.stage("cutting ids into segments", None);
         let segments = segments_for(ids, memory);
         let scratch = self.folder.lasting_scratch();
-        let order = ids.order().clone();
+        let permutation = ids.permutation().clone();
         let Some(dictionary) = ids.dictionary_mut() else {
             return Ok(None);
         };
-        let plan = cut(dictionary, &order, segments, scratch, memory)?;
+        let plan = cut(dictionary, &permutation, segments, scratch, memory)?;
         state.joining(plan.clone())?;
         Ok(Some(plan))
     }

@@ -25,7 +25,7 @@ mod join;
 mod labels;
 mod nodes;
 mod options;
-mod order;
+mod permutation;
 pub mod plan;
 mod rejects;
 mod rows;
@@ -139,8 +139,8 @@ impl Run<'_> {
             self.source = open_edges(self.options, self.nodes, state.block_bytes())?;
         }
         let scan = self.scan(&state)?;
-        let (order, order_spec, chunks) = self.order(&state, scan.nodes)?;
-        let (mut ids, id_spec) = self.id_map(scan.nodes, order, order_spec)?;
+        let (permutation, spec, chunks) = self.permutation(&state, scan.nodes)?;
+        let (mut ids, id_spec) = self.id_map(scan.nodes, permutation, spec)?;
         plan::check_buckets(&chunks, u64::from(chunks.chunks()))?;
 
         let rejects = RejectsFolder::new(self.folder.lasting_scratch());

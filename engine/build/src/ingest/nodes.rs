@@ -115,7 +115,7 @@ impl Run<'_> {
             input,
             file,
             chunks,
-            order: ids.order(),
+            permutation: ids.permutation(),
             store: &self.folder,
             budget: self.budget,
         };

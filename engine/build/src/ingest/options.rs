@@ -99,7 +99,7 @@ pub enum Assign {
     Random,
     /// By external id, so that ids that are close stay close.
     Range,
-    /// By the parts in a file: a line for each rank, or an array. Chunks are the parts that have nodes, or, if there are
+    /// By the parts in a file: a line for each dense id, or an array. Chunks are the parts that have nodes, or, if there are
     /// to be more chunks than those, equal pieces of each, as many of each as it takes.
     File(PathBuf),
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use grappa_formats::NodeId;
 use grappa_input::{IdKind, IdLimit, Keys, SplitSource};
 use grappa_io::{Error, Position, Result};
 use roaring::RoaringTreemap;
@@ -21,9 +22,9 @@ pub struct SplitFile {
 pub fn read(path: &Path, kind: IdKind, limit: IdLimit, ids: &IdMap) -> Result<RoaringTreemap> {
     let mut source = SplitSource::open(path, kind, limit)?;
     let mut nodes = RoaringTreemap::new();
-    let mut add = |source: &SplitSource, index: usize, node: Option<u64>, id: &dyn Fn() -> String| match node {
+    let mut add = |source: &SplitSource, index: usize, node: Option<NodeId>, id: &dyn Fn() -> String| match node {
         Some(node) => {
-            nodes.insert(node);
+            nodes.insert(node.0);
             Ok(())
         }
         None => {
@@ -57,7 +58,10 @@ pub fn read(path: &Path, kind: IdKind, limit: IdLimit, ids: &IdMap) -> Result<Ro
 }
 
 /// Fails if two splits share a node.
-pub fn check_disjoint(splits: &[(SplitFile, RoaringTreemap)], external: impl Fn(u64) -> Result<String>) -> Result<()> {
+pub fn check_disjoint(
+    splits: &[(SplitFile, RoaringTreemap)],
+    external: impl Fn(NodeId) -> Result<String>,
+) -> Result<()> {
     for (at, (a, nodes)) in splits.iter().enumerate() {
         for (b, others) in &splits[..at] {
             let shared = nodes & others;
@@ -67,7 +71,7 @@ pub fn check_disjoint(splits: &[(SplitFile, RoaringTreemap)], external: impl Fn(
                     shared.len(),
                     b.name,
                     b.path.display(),
-                    external(node)?
+                    external(NodeId(node))?
                 );
                 return Err(Error::input(&a.path, Position::Whole, what));
             }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use grappa_formats::{NodeId, PartitionId, order::Feistel};
+use grappa_formats::{NodeId, PartitionId, permutation::Feistel};
 use grappa_io::Result;
 
 use super::source::BatchSource;
@@ -140,8 +140,8 @@ impl PartitionBatches {
         let numbers = numbers(seeds.len(), place.batch, self.divisions[partition]);
         out.clear();
         if self.options.shuffle {
-            let order = Feistel::new(seeds.len(), self.key(place).shuffle());
-            out.extend(numbers.map(|number| seeds.get(order.forward(number))));
+            let shuffle = Feistel::new(seeds.len(), self.key(place).shuffle());
+            out.extend(numbers.map(|number| seeds.get(shuffle.forward(number))));
         } else {
             out.extend(numbers.map(|number| seeds.get(number)));
         }

@@ -3,7 +3,7 @@
 use std::{fs, iter, path::Path};
 
 use grappa_formats::{
-    Result,
+    DenseId, NodeId, Result,
     aggregates::{AggregateIndex, AggregateKind},
     assignment::{Assignment, Current},
     container::{FileKind, HEADER_BYTES, Header, decode_file, encode_file},
@@ -13,7 +13,7 @@ use grappa_formats::{
     features::FeaturesMeta,
     labels::Labels,
     manifest::{FeatureDtype, LabelKind, Manifest},
-    order_table::{OrderTable, encode_entries},
+    permutation_table::{PermutationTable, encode_entries},
     splits,
     weights::Weights,
 };
@@ -68,8 +68,8 @@ pub fn targets() -> Vec<Target> {
             ..target("dictionary", dictionary_seeds, run_dictionary)
         },
         Target {
-            repair: |file| container_of(FileKind::ORDER, file),
-            ..target("order", || golden(&["order"]), run_order)
+            repair: |file| container_of(FileKind::PERMUTATION, file),
+            ..target("order", || golden(&["order"]), run_permutation)
         },
         Target {
             repair: |file| container_of(FileKind::LABELS, file),
@@ -257,9 +257,9 @@ fn run_integers(header: &Header, payload: &[u8]) -> Result<String> {
     }
     dictionary.check()?;
     let mut builder = IntegerDictionaryBuilder::new();
-    for rank in 0..dictionary.len() {
-        let key = dictionary.get(rank);
-        assert_eq!(dictionary.find(key), Some(rank));
+    for id in (0..dictionary.len()).map(DenseId) {
+        let key = dictionary.get(id);
+        assert_eq!(dictionary.find(key), Some(id));
         builder.push(key);
     }
     assert_eq!(builder.finish().1, payload);
@@ -271,8 +271,8 @@ fn run_strings(header: &Header, payload: &[u8]) -> Result<String> {
     // Before it is checked, none of this may panic; what is found is only defined for what passes the check.
     let mut key = Vec::new();
     let mut some = Vec::new();
-    for rank in (0..dictionary.len()).take(100) {
-        if dictionary.get(rank, &mut key).is_ok() {
+    for id in (0..dictionary.len()).take(100) {
+        if dictionary.get(DenseId(id), &mut key).is_ok() {
             some.push(key.clone());
         }
     }
@@ -280,21 +280,21 @@ fn run_strings(header: &Header, payload: &[u8]) -> Result<String> {
     for key in &some {
         let _ = dictionary.find(key);
     }
-    if let Ok(mut keys) = dictionary.iter_from(dictionary.len() / 2) {
+    if let Ok(mut keys) = dictionary.iter_from(DenseId(dictionary.len() / 2)) {
         while let Ok(Some(_)) = keys.next_key() {}
     }
     dictionary.check()?;
     let mut builder = StringDictionaryBuilder::new();
-    let mut keys = dictionary.iter_from(0)?;
-    let mut rank = 0;
+    let mut keys = dictionary.iter_from(DenseId(0))?;
+    let mut next = 0;
     while let Some(found) = keys.next_key()? {
-        dictionary.get(rank, &mut key)?;
+        dictionary.get(DenseId(next), &mut key)?;
         assert_eq!(found, key);
-        assert_eq!(dictionary.find(found)?, Some(rank));
+        assert_eq!(dictionary.find(found)?, Some(DenseId(next)));
         builder.push(found);
-        rank += 1;
+        next += 1;
     }
-    assert_eq!(rank, dictionary.len());
+    assert_eq!(next, dictionary.len());
     let (_, pieces) = builder.finish();
     assert_eq!(
         pieces.collect::<Vec<_>>().concat(),
@@ -304,21 +304,22 @@ fn run_strings(header: &Header, payload: &[u8]) -> Result<String> {
     Ok("strings accepted".to_owned())
 }
 
-fn run_order(input: &Input) -> String {
-    let result = decode_file(input.bytes, FileKind::ORDER).and_then(|(header, payload)| {
-        let order = OrderTable::new(&header, payload)?;
-        for node in (0..order.nodes()).take(100) {
-            let _ = (order.inverse(node), order.forward(node));
+fn run_permutation(input: &Input) -> String {
+    let result = decode_file(input.bytes, FileKind::PERMUTATION).and_then(|(header, payload)| {
+        let table = PermutationTable::new(&header, payload)?;
+        for number in (0..table.nodes()).take(100) {
+            let _ = (table.dense_id(NodeId(number)), table.node(DenseId(number)));
         }
-        order.check(0..order.nodes())?;
-        let all = |entry: &dyn Fn(u64) -> Result<u64>| (0..order.nodes()).map(entry).collect::<Result<Vec<u64>>>();
-        let (nodes, ranks) = (all(&|rank| order.forward(rank))?, all(&|node| order.inverse(node))?);
-        for (node, &rank) in ranks.iter().enumerate() {
-            assert_eq!(nodes[rank as usize], node as u64);
+        table.check(0..table.nodes())?;
+        let all = |entry: &dyn Fn(u64) -> Result<u64>| (0..table.nodes()).map(entry).collect::<Result<Vec<u64>>>();
+        let nodes = all(&|id| Ok(table.node(DenseId(id))?.0))?;
+        let dense_ids = all(&|node| Ok(table.dense_id(NodeId(node))?.0))?;
+        for (node, &id) in dense_ids.iter().enumerate() {
+            assert_eq!(nodes[id as usize], node as u64);
         }
         let mut again = Vec::new();
         encode_entries(&nodes, &mut again);
-        encode_entries(&ranks, &mut again);
+        encode_entries(&dense_ids, &mut again);
         assert_eq!(again, payload);
         Ok(())
     });

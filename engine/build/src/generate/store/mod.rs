@@ -38,9 +38,9 @@ use grappa_formats::{
     labels::LabelsMeta,
     manifest::{
         ChunkEntry, ExternalIds, FeatureSource, FeatureSpec, FileEntry, IdSpec, LabelKind, LabelSpec, Manifest,
-        OrderSpec, SplitEntry,
+        PermutationSpec, SplitEntry,
     },
-    order::Feistel,
+    permutation::Feistel,
     splits,
 };
 use grappa_io::{
@@ -353,9 +353,9 @@ impl<'a> Run<'a> {
             chunks: (0..self.chunks.chunks()).map(entry).collect(),
             ids: IdSpec {
                 external: ExternalIds::Dense,
-                order: match self.options.random_order {
-                    true => OrderSpec::Feistel(self.options.recipe.seed),
-                    false => OrderSpec::Identity,
+                permutation: match self.options.random_order {
+                    true => PermutationSpec::Feistel(self.options.recipe.seed),
+                    false => PermutationSpec::Identity,
                 },
             },
             features: self.options.features.as_ref().zip(self.features).map(feature_spec),

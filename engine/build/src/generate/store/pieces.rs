@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use grappa_formats::order::Feistel;
+use grappa_formats::permutation::Feistel;
 use grappa_io::memory::MemoryReservation;
 use grappa_synthetic::{Generator, RowBuffer};
 

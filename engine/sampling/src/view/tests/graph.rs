@@ -3,7 +3,7 @@
 use grappa_formats::{
     ChunkId,
     chunks::ChunkMap,
-    manifest::{EdgeOptions, ExternalIds, IdSpec, Manifest, OrderSpec},
+    manifest::{EdgeOptions, ExternalIds, IdSpec, Manifest, PermutationSpec},
 };
 use grappa_storage::{
     Store,
@@ -79,7 +79,7 @@ impl Graph {
             chunks: Vec::new(),
             ids: IdSpec {
                 external: ExternalIds::Dense,
-                order: OrderSpec::Identity,
+                permutation: PermutationSpec::Identity,
             },
             features: None,
             labels: None,

@@ -1,7 +1,7 @@
 //! Against a naive count and a dense computation, in any memory, by any number of threads.
 
 use grappa_build::ingest::{IngestOptions, ingest};
-use grappa_formats::{NodeId, manifest::ExternalIds, random::scale};
+use grappa_formats::{DenseId, NodeId, manifest::ExternalIds, random::scale};
 use grappa_synthetic::random::{Purpose, Source};
 
 use super::*;
@@ -203,10 +203,10 @@ fn a_grown_graph_has_the_same_embeddings_where_nothing_changed() {
         add_features(store, &fastrp(1), &Silent).unwrap();
         features(store.path())
     });
-    let row = |which: usize, rank: u64| &rows[which][stores[which].ids().node_at(rank).unwrap().0 as usize];
+    let row = |which: usize, id: u64| &rows[which][stores[which].ids().node_of(DenseId(id)).unwrap().0 as usize];
     let same: Vec<bool> = (0..41)
-        .map(|rank| {
-            let pairs = row(0, rank).iter().zip(row(1, rank + 1));
+        .map(|id| {
+            let pairs = row(0, id).iter().zip(row(1, id + 1));
             pairs.map(|(before, after)| (before - after).abs()).fold(0.0, f32::max) < 1e-5
         })
         .collect();

@@ -8,12 +8,12 @@
 //! ```
 //!
 //! The table takes ten bytes per node, and a lookup in either direction is one random access. A
-//! [`Feistel`](crate::order::Feistel) permutation needs no table.
+//! [`Feistel`](crate::permutation::Feistel) permutation needs no table.
 
 use std::ops::Range;
 
 use crate::{
-    FormatError, NODES_MAX, Result,
+    DenseId, FormatError, NODES_MAX, NodeId, Result,
     bytes::{Fields, check_payload_length, check_payload_slice},
     container::Header,
 };
@@ -35,12 +35,12 @@ pub fn encode_entries(entries: &[u64], payload: &mut Vec<u8>) {
 
 /// The meta of the file `ids/order`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OrderMeta {
+pub struct PermutationTableMeta {
     /// Number of nodes.
     pub nodes: u64,
 }
 
-impl OrderMeta {
+impl PermutationTableMeta {
     /// Length of an encoded meta.
     pub const BYTES: usize = 8;
 
@@ -59,21 +59,21 @@ impl OrderMeta {
 
 /// Reader of a permutation of `0..nodes` and its inverse.
 #[derive(Debug, Clone, Copy)]
-pub struct OrderTable<'a> {
+pub struct PermutationTable<'a> {
     nodes: &'a [[u8; ENTRY_BYTES]],
-    ranks: &'a [[u8; ENTRY_BYTES]],
+    dense_ids: &'a [[u8; ENTRY_BYTES]],
     payload_offset: u64,
 }
 
-impl<'a> OrderTable<'a> {
+impl<'a> PermutationTable<'a> {
     /// Reads `payload`, the payload of the file with this header.
     pub fn new(header: &Header, payload: &'a [u8]) -> Result<Self> {
         check_payload_slice(header, payload)?;
-        let meta = OrderMeta::decode(header)?;
-        let (nodes, ranks) = payload.as_chunks().0.split_at(meta.nodes as usize);
+        let meta = PermutationTableMeta::decode(header)?;
+        let (nodes, dense_ids) = payload.as_chunks().0.split_at(meta.nodes as usize);
         Ok(Self {
             nodes,
-            ranks,
+            dense_ids,
             payload_offset: header.payload_offset,
         })
     }
@@ -89,13 +89,13 @@ impl<'a> OrderTable<'a> {
     /// [`FormatError::Invalid`] if the entry is not a node.
     ///
     /// # Panics
-    /// If `rank` is not below the number of nodes.
+    /// If the id is not below the number of nodes.
     #[inline]
-    pub fn forward(&self, rank: u64) -> Result<u64> {
-        self.entry(self.nodes, rank, 0)
+    pub fn node(&self, id: DenseId) -> Result<NodeId> {
+        self.entry(self.nodes, id.0, 0).map(NodeId)
     }
 
-    /// The dense id of a node: the inverse of [`OrderTable::forward`].
+    /// The dense id of a node: the inverse of [`PermutationTable::node`].
     ///
     /// # Errors
     /// [`FormatError::Invalid`] if the entry is not a dense id.
@@ -103,8 +103,8 @@ impl<'a> OrderTable<'a> {
     /// # Panics
     /// If `node` is not below the number of nodes.
     #[inline]
-    pub fn inverse(&self, node: u64) -> Result<u64> {
-        self.entry(self.ranks, node, self.nodes())
+    pub fn dense_id(&self, node: NodeId) -> Result<DenseId> {
+        self.entry(self.dense_ids, node.0, self.nodes()).map(DenseId)
     }
 
     /// Checks that each dense id of a range comes back from its node.
@@ -114,14 +114,14 @@ impl<'a> OrderTable<'a> {
     ///
     /// # Panics
     /// If the range ends beyond the number of nodes.
-    pub fn check(&self, ranks: Range<u64>) -> Result<()> {
-        for rank in ranks {
-            let node = self.forward(rank)?;
-            let back = self.inverse(node)?;
-            if back != rank {
+    pub fn check(&self, ids: Range<u64>) -> Result<()> {
+        for id in ids.map(DenseId) {
+            let node = self.node(id)?;
+            let back = self.dense_id(node)?;
+            if back != id {
                 return Err(FormatError::invalid(
-                    self.offset(rank),
-                    format!("dense id {rank} has node {node}, but that node has dense id {back}"),
+                    self.offset(id.0),
+                    format!("dense id {id} has node {node}, but that node has dense id {back}"),
                 ));
             }
         }

@@ -1,32 +1,33 @@
-//! The order that a partition of the user's gives: nodes by part, those of a part by rank.
+//! The node permutation of a partition that the user gives: nodes by part, and by dense id inside a part.
 //!
 //! ```text
 //! read the parts: count the nodes of each; a part's nodes begin where those of the part before it end
-//! read the parts again: the node of rank r is the next of its part
-//!     write it; keep r as the rank of that node
-//! write the ranks
+//! read the parts again: the node of dense id k is the next node of its part
+//!     write it; keep k as the dense id of that node
+//! write the dense ids
 //! ```
 //!
-//! Memory: five bytes a node, for the ranks while the file is written, and for the nodes as long as edges are mapped.
+//! Memory: five bytes per node, first for the dense ids while the file is written, then for the nodes while edges are mapped.
 
 use std::path::Path;
 
 use grappa_formats::{
     container::FileKind,
     manifest::FileEntry,
-    order_table::{ENTRY_BYTES, OrderMeta, encode_entries},
+    permutation_table::{ENTRY_BYTES, PermutationTableMeta, encode_entries},
 };
 use grappa_input::PartSource;
 use grappa_io::{Error, Position, Result, container::ContainerWriter, durable, progress::Progress};
-use grappa_storage::{files::ORDER, writer::StoreFolder};
+use grappa_storage::{files::PERMUTATION, writer::StoreFolder};
 
-/// Bytes of memory that the order of `nodes` nodes takes.
+/// Bytes of memory that the permutation of `nodes` nodes takes.
 pub fn memory(nodes: u64) -> u64 {
     nodes * ENTRY_BYTES as u64
 }
 
-/// Writes the order of `nodes` nodes that the file of parts `path` gives, synced. Returns how many nodes each part has
-/// that has any, and the file's entry. `remedy` says what to do about a file with another number of parts.
+/// Writes the permutation of `nodes` nodes that follows from the file of parts `path`, and syncs it. Returns the number of
+/// nodes of each part that is not empty, and the entry of the file. `remedy` is the advice for a file with another number of
+/// parts.
 pub fn build(
     path: &Path,
     nodes: u64,
@@ -61,25 +62,23 @@ pub fn build(
     }
 
     let folder = store.folder("ids")?;
-    let meta = OrderMeta { nodes }.encode();
-    let mut file = ContainerWriter::create(&store.path().join(ORDER), FileKind::ORDER, meta.len())?;
-    let mut ranks = vec![[0; ENTRY_BYTES]; nodes as usize];
+    let meta = PermutationTableMeta { nodes }.encode();
+    let mut file = ContainerWriter::create(&store.path().join(PERMUTATION), FileKind::PERMUTATION, meta.len())?;
+    let mut dense_ids = vec![[0; ENTRY_BYTES]; nodes as usize];
     let changed = || Error::input(path, Position::Whole, "something is changing this file; start again");
-    let (mut rank, mut bytes) = (0u64, Vec::new());
+    let (mut id, mut bytes) = (0u64, Vec::new());
     for_each_part(path, |part| {
         // Cursors that leave their part show when they are compared below, or here.
         let next = next.get_mut(part as usize).ok_or_else(changed)?;
-        let place = ranks.get_mut(*next as usize).ok_or_else(changed)?;
-        *place = rank.to_le_bytes()[..ENTRY_BYTES]
-            .try_into()
-            .expect("five of eight bytes");
+        let place = dense_ids.get_mut(*next as usize).ok_or_else(changed)?;
+        *place = id.to_le_bytes()[..ENTRY_BYTES].try_into().expect("five of eight bytes");
         encode_entries(&[*next], &mut bytes);
         if bytes.len() >= 64 << 10 {
             file.write(&bytes)?;
             bytes.clear();
         }
         *next += 1;
-        rank += 1;
+        id += 1;
         Ok(())
     })?;
     let mut end = 0;
@@ -90,7 +89,7 @@ pub fn build(
         }
     }
     file.write(&bytes)?;
-    file.write(ranks.as_flattened())?;
+    file.write(dense_ids.as_flattened())?;
     let file = file.finish(meta)?;
     file.sync()?;
     durable::sync_folder(&folder)?;

@@ -1,9 +1,9 @@
-//! The node permutation: a keyed bijection from dense ids to nodes that takes no space.
+//! The node permutation as a formula: a keyed bijection from dense ids to nodes that takes no space.
 //!
 //! It spreads neighbouring dense ids over all chunks. It is a Feistel network over the smallest power of two that is at
-//! least `nodes`. A result outside `0..nodes` is permuted again until it is inside ("cycle walking"; Black and Rogaway,
-//! "Ciphers with Arbitrary Finite Domains", 2002). The result is a bijection for any round function, has an exact
-//! inverse, and works up to 2^40 nodes. It is a shuffle, not a cipher.
+//! least the size of the domain. A result outside the domain is permuted again until it is inside ("cycle walking";
+//! Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). The result is a bijection for any round function, has
+//! an exact inverse, and works up to 2^40. It is a shuffle, not a cipher.
 //!
 //! Cost: about 15 instructions per round and value. Values are independent, so loops over many of them vectorise.
 
@@ -13,10 +13,10 @@ use crate::{NODES_MAX, random::SplitMix64};
 /// 1988). Our round function is cheap and domains can be tiny, so there are six.
 const ROUNDS: usize = 6;
 
-/// A keyed bijection of `0..nodes`.
+/// A keyed bijection of `0..size`. It permutes plain numbers, because it also shuffles things other than nodes.
 ///
 /// ```
-/// use grappa_formats::order::Feistel;
+/// use grappa_formats::permutation::Feistel;
 ///
 /// let permutation = Feistel::new(10, 42);
 /// let node = permutation.forward(7);
@@ -25,7 +25,7 @@ const ROUNDS: usize = 6;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feistel {
-    nodes: u64,
+    size: u64,
     low_bits: u32,
     low_mask: u32,
     high_mask: u32,
@@ -33,19 +33,19 @@ pub struct Feistel {
 }
 
 impl Feistel {
-    /// The permutation of `0..nodes` with this seed.
+    /// The permutation of `0..size` with this seed.
     ///
     /// # Panics
-    /// If there are more than 2^40 nodes.
-    pub fn new(nodes: u64, seed: u64) -> Self {
-        assert!(nodes <= NODES_MAX, "{nodes} nodes");
+    /// If `size` is above 2^40.
+    pub fn new(size: u64, seed: u64) -> Self {
+        assert!(size <= NODES_MAX, "a permutation of {size} numbers");
         // Each half gets 1 to 20 bits.
-        let bits = (64 - nodes.saturating_sub(1).leading_zeros()).max(2);
+        let bits = (64 - size.saturating_sub(1).leading_zeros()).max(2);
         let (low_bits, high_bits) = (bits / 2, bits - bits / 2);
         let mut random = SplitMix64::new(seed);
         let keys = std::array::from_fn(|_| (random.draw() >> 32) as u32);
         Self {
-            nodes,
+            size,
             low_bits,
             low_mask: (1 << low_bits) - 1,
             high_mask: (1 << high_bits) - 1,
@@ -53,61 +53,61 @@ impl Feistel {
         }
     }
 
-    /// The number of nodes.
-    pub fn nodes(&self) -> u64 {
-        self.nodes
+    /// The size of the domain.
+    pub fn size(&self) -> u64 {
+        self.size
     }
 
-    /// The node of a dense id.
+    /// The result for `number`: of a dense id, its node.
     ///
     /// # Panics
-    /// In debug builds, if `rank` is not below the number of nodes. In release builds, it may then never return.
+    /// In debug builds, if `number` is not in the domain. In release builds, it may then never return.
     #[inline]
-    pub fn forward(&self, rank: u64) -> u64 {
-        debug_assert!(rank < self.nodes);
-        let mut value = self.rounds(rank);
-        while value >= self.nodes {
+    pub fn forward(&self, number: u64) -> u64 {
+        debug_assert!(number < self.size);
+        let mut value = self.rounds(number);
+        while value >= self.size {
             value = self.rounds(value);
         }
         value
     }
 
-    /// The dense id of a node: the inverse of [`Feistel::forward`].
+    /// The inverse of [`Feistel::forward`]: of a node, its dense id.
     #[inline]
-    pub fn inverse(&self, node: u64) -> u64 {
-        debug_assert!(node < self.nodes);
-        let mut value = self.rounds_back(node);
-        while value >= self.nodes {
+    pub fn inverse(&self, number: u64) -> u64 {
+        debug_assert!(number < self.size);
+        let mut value = self.rounds_back(number);
+        while value >= self.size {
             value = self.rounds_back(value);
         }
         value
     }
 
-    /// Replaces each dense id by its node. Faster than one call per id.
-    pub fn forward_all(&self, ranks: &mut [u64]) {
-        for value in &mut *ranks {
+    /// Replaces each number by its result. Faster than one call per number.
+    pub fn forward_all(&self, numbers: &mut [u64]) {
+        for value in &mut *numbers {
             *value = self.rounds(*value);
         }
-        if self.nodes.is_power_of_two() && self.nodes >= 4 {
-            return; // the domain of the network is exactly `0..nodes`
+        if self.size.is_power_of_two() && self.size >= 4 {
+            return; // the domain of the network is exactly `0..size`
         }
-        for value in ranks {
-            while *value >= self.nodes {
+        for value in numbers {
+            while *value >= self.size {
                 *value = self.rounds(*value);
             }
         }
     }
 
-    /// Replaces each node by its dense id: the inverse of [`Feistel::forward_all`].
-    pub fn inverse_all(&self, nodes: &mut [u64]) {
-        for value in &mut *nodes {
+    /// The inverse of [`Feistel::forward_all`].
+    pub fn inverse_all(&self, numbers: &mut [u64]) {
+        for value in &mut *numbers {
             *value = self.rounds_back(*value);
         }
-        if self.nodes.is_power_of_two() && self.nodes >= 4 {
+        if self.size.is_power_of_two() && self.size >= 4 {
             return; // as in `forward_all`
         }
-        for value in nodes {
-            while *value >= self.nodes {
+        for value in numbers {
+            while *value >= self.size {
                 *value = self.rounds_back(*value);
             }
         }
@@ -152,20 +152,20 @@ mod tests {
     #[test]
     fn each_dense_id_has_its_own_node_and_comes_back() {
         for nodes in [1, 2, 3, 4, 5, 63, 64, 65, 1000, 4096, 10_007] {
-            let order = Feistel::new(nodes, 42);
+            let permutation = Feistel::new(nodes, 42);
             let mut seen = vec![false; nodes as usize];
             let mut all: Vec<u64> = (0..nodes).collect();
-            order.forward_all(&mut all);
-            for rank in 0..nodes {
-                let node = order.forward(rank);
+            permutation.forward_all(&mut all);
+            for id in 0..nodes {
+                let node = permutation.forward(id);
                 assert!(
                     !std::mem::replace(&mut seen[node as usize], true),
                     "node {node} twice of {nodes}"
                 );
-                assert_eq!(order.inverse(node), rank);
-                assert_eq!(all[rank as usize], node);
+                assert_eq!(permutation.inverse(node), id);
+                assert_eq!(all[id as usize], node);
             }
-            order.inverse_all(&mut all);
+            permutation.inverse_all(&mut all);
             assert!(all.into_iter().eq(0..nodes), "{nodes} nodes");
         }
     }
@@ -173,9 +173,9 @@ mod tests {
     #[test]
     fn forty_bit_dense_ids_come_back() {
         for nodes in [NODES_MAX, NODES_MAX - 1, NODES_MAX / 2 + 1] {
-            let order = Feistel::new(nodes, 7);
-            for rank in (0..nodes).step_by((nodes / 10_007) as usize) {
-                assert_eq!(order.inverse(order.forward(rank)), rank);
+            let permutation = Feistel::new(nodes, 7);
+            for id in (0..nodes).step_by((nodes / 10_007) as usize) {
+                assert_eq!(permutation.inverse(permutation.forward(id)), id);
             }
         }
     }
@@ -185,10 +185,10 @@ mod tests {
     #[test]
     fn consecutive_dense_ids_spread_over_chunks() {
         for (nodes, seed) in [(1 << 20, 1), (1_000_003, 2), (1 << 40, 3), (123_456_789, 4)] {
-            let order = Feistel::new(nodes, seed);
+            let permutation = Feistel::new(nodes, seed);
             let mut count = [0f64; 64];
-            for rank in 0..16_384 {
-                count[(u128::from(order.forward(rank)) * 64 / u128::from(nodes)) as usize] += 1.0;
+            for id in 0..16_384 {
+                count[(u128::from(permutation.forward(id)) * 64 / u128::from(nodes)) as usize] += 1.0;
             }
             let chi_square: f64 = count.iter().map(|n| (n - 256.0).powi(2) / 256.0).sum();
             assert!(chi_square < 63.0 + 5.0 * 11.3, "{chi_square} for {nodes} nodes");
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn the_seed_selects_the_permutation() {
         let (a, b) = (Feistel::new(1 << 20, 1), Feistel::new(1 << 20, 2));
-        let same = (0..1 << 20).filter(|&rank| a.forward(rank) == b.forward(rank)).count();
+        let same = (0..1 << 20).filter(|&id| a.forward(id) == b.forward(id)).count();
         assert!(same < 20, "{same} dense ids map alike");
     }
 }
