@@ -15,7 +15,7 @@
 use std::ops::Range;
 
 use grappa_formats::{
-    ChunkId,
+    ChunkId, NodeId,
     chunks::ChunkMap,
     manifest::{EdgeOptions, SelfLoops},
 };
@@ -221,7 +221,7 @@ impl Gather<'_> {
             return Err(Error::Budget {
                 what: format!(
                     "sorting the adjacency list of node {}, which has {records} in-edges",
-                    self.ids.external(part.first_node + part.rows.start)?
+                    self.ids.external(NodeId(part.first_node + part.rows.start))?
                 ),
                 given: self.gate.total() * self.share,
                 least: bytes * self.share,
