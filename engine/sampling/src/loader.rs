@@ -37,7 +37,7 @@ pub enum Seeds {
     /// The nodes of a split of the store: `train`, `val` or `test`.
     Split(String),
     /// These nodes.
-    Nodes(RoaringTreemap),
+    Nodes(Arc<RoaringTreemap>),
 }
 
 /// Everything that decides which minibatches a [`Loader`] makes, and with what.
@@ -340,6 +340,19 @@ impl Loader {
         self.feed.as_ref().map(Feed::stats).unwrap_or_default()
     }
 
+    /// Hands out the feed, for callers that change themselves while batches arrive. [`Loader::return_feed`] takes it back.
+    ///
+    /// # Panics
+    /// If no feed is open.
+    pub fn take_feed(&mut self) -> Feed {
+        self.feed.take().expect("batches() opens the feed")
+    }
+
+    /// Takes back the feed that [`Loader::take_feed`] handed out.
+    pub fn return_feed(&mut self, feed: Feed) {
+        self.feed = Some(feed);
+    }
+
     /// Closes the feed unless all feature rows are in memory, so that others can use its memory. The next epoch opens it
     /// again.
     pub fn close_feed_on_disk(&mut self) {
@@ -355,7 +368,8 @@ impl Loader {
         }
     }
 
-    fn all_batches(&self, epoch: u64) -> PartitionBatches {
+    /// The minibatches of an epoch.
+    pub fn all_batches(&self, epoch: u64) -> PartitionBatches {
         let options = EpochOptions {
             sampler: self.options.sampler.clone(),
             batch: self.options.batch,
@@ -371,7 +385,7 @@ impl Loader {
         let split = match seeds {
             Seeds::All => None,
             Seeds::Nodes(nodes) => Some(nodes.clone()),
-            Seeds::Split(name) => Some(self.split(name)?),
+            Seeds::Split(name) => Some(Arc::new(self.split(name)?)),
         };
         let owned = (0..assignment.partitions())
             .map(|partition| Owned::of(assignment, self.store.chunks(), PartitionId(partition)))

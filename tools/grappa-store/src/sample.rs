@@ -15,6 +15,7 @@ use grappa_sampling::{
     view::ViewKind,
 };
 use grappa_storage::Store;
+use roaring::RoaringTreemap;
 use serde::Serialize;
 
 use crate::{
@@ -181,9 +182,12 @@ fn seeds(store: &Store, wanted: &args::Seeds) -> anyhow::Result<Seeds> {
                     store.path().display()
                 )
             })?;
-            Seeds::Nodes(train)
+            Seeds::Nodes(train.into())
         }
-        args::Seeds::File(path) => Seeds::Nodes(read_nodes(store, path)?.into_iter().map(|node| node.0).collect()),
+        args::Seeds::File(path) => {
+            let nodes: RoaringTreemap = read_nodes(store, path)?.into_iter().map(|node| node.0).collect();
+            Seeds::Nodes(nodes.into())
+        }
     })
 }
 

@@ -17,7 +17,7 @@ use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use grappa_io::progress::{Progress, check_stopped};
 use grappa_run::{checkpoint::PartialEpoch, journal::StageSeconds, model::Task};
-use grappa_sampling::feed::{EpochOptions, Feed, FeedStats, PartitionBatches};
+use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches};
 
 use super::{Trainer, step::StepGradient};
 use crate::Result;
@@ -88,23 +88,12 @@ impl Trainer {
         let begin = Instant::now();
         check_stopped(progress)?;
         self.open_partitions(epoch / self.config.repartition_every, progress)?;
-        let batches = PartitionBatches::new(
-            self.partitions.clone(),
-            EpochOptions {
-                sampler: self.sampler.clone(),
-                batch: self.config.batch(),
-                concurrent: self.config.concurrent() as usize,
-                seed: self.config.seed,
-                epoch,
-                shuffle: true,
-            },
-        );
-        let (steps, seeds_per_step) = (batches.steps(), batches.seeds_per_step());
-        let batches = Arc::new(batches.from_step(partial.steps));
-        let mut feed = match self.feed.take() {
-            Some(feed) => feed,
-            None => self.open_feed(&batches)?,
-        };
+        let whole = self.loader.all_batches(epoch);
+        let (steps, seeds_per_step) = (whole.steps(), whole.seeds_per_step());
+        drop(whole);
+        let batches = self.loader.batches(epoch, |batches| batches.from_step(partial.steps))?;
+        // While batches arrive, the trainer is busy with them.
+        let mut feed = self.loader.take_feed();
         progress.steps("training", steps);
         progress.advance(partial.steps, 0);
         let before = feed.stats();
@@ -117,7 +106,7 @@ impl Trainer {
         };
         let result = self.steps_of(&mut epoch, &mut feed, progress);
         add_feed(partial, &before, &feed.stats());
-        self.feed = Some(feed);
+        self.loader.return_feed(feed);
         partial.seconds += begin.elapsed().as_secs_f64();
         result?;
         partial.is_trained = true;
@@ -128,7 +117,7 @@ impl Trainer {
     fn steps_of(&mut self, epoch: &mut Epoch<'_>, feed: &mut Feed, progress: &dyn Progress) -> Result<()> {
         // The batch that is computed on, and `loaded_ahead` more, are loaded. To a GPU one batch goes ahead, on a stream of
         // its own.
-        let loaded_ahead = self.loader.ahead();
+        let loaded_ahead = self.device_copy.ahead();
         // On a processor, one batch waits before it is loaded while its historical embeddings are read. Features that are
         // all in memory leave time for no such wait.
         let read_ahead = usize::from(loaded_ahead == 0 && self.historical.is_some() && !feed.is_resident());

@@ -86,11 +86,12 @@ impl Trainer {
     /// views leave, so it is closed; the next epoch opens another.
     fn make_room(&mut self) -> u64 {
         let memory = self.config.memory.0;
-        let held = match self.feed.take_if(|feed| !feed.is_resident()) {
-            None if self.feed.is_some() => self.feature_bytes() * (1 + u64::from(self.aggregates.is_some())),
-            _ => 0,
+        self.loader.close_feed_on_disk();
+        let held = match self.loader.feed() {
+            Some(_) => self.loader.feature_bytes() * (1 + u64::from(self.aggregates.is_some())),
+            None => 0,
         };
-        let views: u64 = self.partitions.iter().map(|part| part.view.bytes()).sum();
+        let views: u64 = self.loader.parts().iter().map(|part| part.view.bytes()).sum();
         memory.saturating_sub(views + held).max(memory / 4)
     }
 

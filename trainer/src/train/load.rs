@@ -21,9 +21,9 @@ use crate::{
     shim::cuda::{CudaMemory, Done, SideStream},
 };
 
-/// Loads batches onto a device.
+/// Copies batches to a device, where it has memory of its own.
 #[derive(Debug)]
-pub(super) struct Loader {
+pub(super) struct DeviceCopy {
     device: Device,
     /// The stream for copies, beside the computing one.
     stream: Option<SideStream>,
@@ -56,7 +56,7 @@ pub(super) struct Tensors {
     pub factors: Tensor,
 }
 
-impl Loader {
+impl DeviceCopy {
     pub fn new(device: Device) -> Self {
         let stream = match device {
             Device::Cuda(index) => SideStream::of_cuda(index),
@@ -89,7 +89,7 @@ impl Trainer {
         let coverage = coverage(batch.minibatch());
         let factors = factors(self.config.correction, self.config.shrinkage, &coverage);
         let begin = || self.tensors(&batch, &factors);
-        let (tensors, done) = match &self.loader.stream {
+        let (tensors, done) = match &self.device_copy.stream {
             Some(stream) => {
                 let (tensors, done) = stream.begin(begin);
                 (tensors?, Some(done))

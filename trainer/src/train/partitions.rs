@@ -1,14 +1,11 @@
-//! The partitions of a super-epoch: their assignment, their views, and the feed of their minibatches.
+//! The partitions of a super-epoch.
 
-use std::{num::NonZeroUsize, sync::Arc};
-
-use grappa_formats::{ChunkId, PartitionId, assignment::Assignment};
+use grappa_formats::assignment::Assignment;
 use grappa_io::progress::Progress;
-use grappa_run::{config::HaloMode, folder::ASSIGNMENTS, model::Precision};
+use grappa_run::folder::ASSIGNMENTS;
 use grappa_sampling::{
-    feed::{Feed, FeedOptions, OutputDtype, PartitionBatches, Seeded},
-    partition::{self, Owned, RepartitionOptions, assign},
-    view::{Halo, PartitionView, ViewKind, ViewOptions},
+    Seeds,
+    partition::{self, RepartitionOptions, assign},
 };
 
 use super::Trainer;
@@ -21,34 +18,12 @@ impl Trainer {
             return Ok(());
         }
         let assignment = self.assignment(super_epoch)?;
-        let halo = match self.config.halo {
-            HaloMode::Features => Halo::Features,
-            HaloMode::Stop | HaloMode::History | HaloMode::Aggregates => Halo::Stop,
-            HaloMode::None => Halo::None,
-        };
         // Later super-epochs use what the last evaluation left.
         if self.historical.is_none() && self.super_epoch.is_none() {
             self.refresh_historical(progress)?;
         }
-        // Frees the views of the last super-epoch before it opens the next.
-        self.partitions.clear();
-        let owned: Vec<Owned> = (0..assignment.partitions())
-            .map(|partition| Owned::of(&assignment, self.store.chunks(), PartitionId(partition)))
-            .collect();
-        let options = ViewOptions {
-            halo,
-            weights: false,
-            kind: ViewKind::Auto,
-            memory: self.config.memory.0,
-            threads: self.config.threads(),
-            engine: self.config.read_engine.into(),
-        };
-        let views = PartitionView::open_all(&self.store, owned, self.feature_bytes(), &options)?;
-        let seeded = |view: Arc<PartitionView>| Seeded {
-            seeds: view.owned().seeds(self.splits.train()).into(),
-            view,
-        };
-        self.partitions = views.into_iter().map(seeded).collect();
+        self.loader
+            .partition(&assignment, &Seeds::Nodes(self.splits.train().clone()))?;
         self.generation = assignment.generation();
         self.super_epoch = Some(super_epoch);
         Ok(())
@@ -76,27 +51,5 @@ impl Trainer {
             kept => kept?,
         }
         Ok(assignment)
-    }
-
-    /// Opens the feed of a super-epoch. It gets the memory that the views leave.
-    pub(super) fn open_feed(&self, batches: &Arc<PartitionBatches>) -> Result<Feed> {
-        let views: u64 = self.partitions.iter().map(|part| part.view.bytes()).sum();
-        let chunks: Vec<ChunkId> = self.store.present_chunks().collect();
-        let options = FeedOptions {
-            memory_bytes: self.config.memory.0.saturating_sub(views),
-            rows_bytes: views,
-            mapped_bytes: self.partitions.iter().map(|part| part.view.mapped_bytes()).sum(),
-            threads: self.config.threads(),
-            lookahead: self.config.lookahead.value().map(NonZeroUsize::get),
-            engine: self.config.read_engine.into(),
-            aggregates: self.aggregates,
-            register: self.loader.memory(),
-            output: match self.config.precision {
-                Precision::F32 => OutputDtype::F32,
-                Precision::Bf16 => OutputDtype::Bf16,
-            },
-            ..FeedOptions::default()
-        };
-        Ok(Feed::open(&self.store, &chunks, &**batches, &options)?)
     }
 }

@@ -1,6 +1,6 @@
 //! Training, validation and test nodes.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use grappa_formats::{
     NodeId,
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 
 /// The splits of a store.
 #[derive(Debug, Clone)]
-pub struct Splits([RoaringTreemap; 3]);
+pub struct Splits([Arc<RoaringTreemap>; 3]);
 
 impl Splits {
     /// Reads the splits. The validation and test splits may be empty.
@@ -24,7 +24,7 @@ impl Splits {
     /// # Errors
     /// If there are no training nodes.
     pub fn open(store: &Store) -> Result<Self> {
-        let split = |name| Ok::<_, grappa_io::Error>(store.split(name)?.unwrap_or_default());
+        let split = |name| Ok::<_, grappa_io::Error>(Arc::new(store.split(name)?.unwrap_or_default()));
         let splits = Self([split("train")?, split("val")?, split("test")?]);
         if splits.train().is_empty() {
             return Err(Error::Options(format!(
@@ -36,7 +36,7 @@ impl Splits {
     }
 
     /// The training nodes.
-    pub fn train(&self) -> &RoaringTreemap {
+    pub fn train(&self) -> &Arc<RoaringTreemap> {
         &self.0[0]
     }
 }

@@ -1,14 +1,15 @@
 //! The trainer: its state, and how it is made.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use grappa_formats::aggregates::AggregateKind;
 use grappa_io::{machine::free_memory_bytes, size::ByteSize};
-use grappa_run::{checkpoint::PartialEpoch, config::TrainConfig, model::ModelOptions};
-use grappa_sampling::{
-    feed::{Feed, Seeded},
-    sample::Sampler,
+use grappa_run::{
+    checkpoint::PartialEpoch,
+    config::{HaloMode, TrainConfig},
+    model::{ModelOptions, Precision},
 };
+use grappa_sampling::{Loader, LoaderOptions, feed::OutputDtype, view::Halo};
 use grappa_storage::{Store, no_features};
 use tch::Device;
 
@@ -19,7 +20,7 @@ use super::{
     historical::HistoricalFiles,
     inference::Degrees,
     labels::NodeLabels,
-    load::Loader,
+    load::DeviceCopy,
     optimizer::Optimizer,
     split::Splits,
     state::HistoricalOrigin,
@@ -36,14 +37,13 @@ pub struct Trainer {
     pub(super) labels: NodeLabels,
     pub(super) degrees: Degrees,
     pub(super) splits: Splits,
-    pub(super) sampler: Arc<Sampler>,
     /// The kind of pre-aggregated features that the first layer takes, if it does.
     pub(super) aggregates: Option<AggregateKind>,
     pub(super) model: Model,
     pub(super) optimizer: Optimizer,
     pub(super) denominator: Denominator,
     pub(super) exchange: Box<dyn Exchange>,
-    pub(super) loader: Loader,
+    pub(super) device_copy: DeviceCopy,
     /// The historical embeddings of halo nodes, from the last exact inference.
     pub(super) historical: Option<HistoricalFiles>,
     /// The parameters that they were made with.
@@ -52,12 +52,11 @@ pub struct Trainer {
     pub(super) partial: Option<PartialEpoch>,
     /// Problems that training survives.
     pub(super) warnings: Vec<String>,
-    /// The views of the partitions and their seeds.
-    pub(super) partitions: Vec<Seeded>,
+    /// The views of the partitions, their seeds, and the feed of their minibatches.
+    pub(super) loader: Loader,
     /// The super-epoch that the partitions are of.
     pub(super) super_epoch: Option<u64>,
     pub(super) generation: u64,
-    pub(super) feed: Option<Feed>,
     /// Optimizer steps that are finished.
     pub(super) step: u64,
 }
@@ -87,21 +86,20 @@ impl Trainer {
         let size = estimate::check(&store, &config, &model, splits.train().len(), aggregates.is_some())?;
         let warnings = size.into_iter().chain(config.without_effect()).collect();
         let model = Model::new(model, config.seed, device)?;
+        let device_copy = DeviceCopy::new(device);
         let optimizer = Optimizer::new(&config, &model.parameters().flat_values());
         Ok(Self {
             degrees: Degrees::open(&store)?,
-            sampler: Arc::new(config.sampler(aggregates.is_some())?),
             exchange: Box::new(InProcess),
-            loader: Loader::new(device),
+            loader: Loader::new(&store, loader_options(&config, aggregates, &device_copy)?),
+            device_copy,
             denominator: Denominator::default(),
             historical: None,
             historical_origin: None,
             partial: None,
             warnings,
-            partitions: Vec::new(),
             super_epoch: None,
             generation: store.generation(),
-            feed: None,
             step: 0,
             store,
             config,
@@ -140,13 +138,35 @@ impl Trainer {
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
+}
 
-    /// Bytes of all feature rows, as they are stored.
-    pub(super) fn feature_bytes(&self) -> u64 {
-        let manifest = self.store.manifest();
-        let stride = manifest.features.as_ref().map_or(0, |spec| u64::from(spec.row_stride));
-        manifest.nodes.saturating_mul(stride)
-    }
+/// Minibatches as the configuration wants them.
+fn loader_options(
+    config: &TrainConfig,
+    aggregates: Option<AggregateKind>,
+    device_copy: &DeviceCopy,
+) -> Result<LoaderOptions> {
+    Ok(LoaderOptions {
+        batch: config.batch(),
+        concurrent: Some(config.concurrent() as usize),
+        seed: config.seed,
+        halo: match config.halo {
+            HaloMode::Features => Halo::Features,
+            HaloMode::Stop | HaloMode::History | HaloMode::Aggregates => Halo::Stop,
+            HaloMode::None => Halo::None,
+        },
+        memory: config.memory.0,
+        threads: config.threads(),
+        aggregates,
+        output: match config.precision {
+            Precision::F32 => OutputDtype::F32,
+            Precision::Bf16 => OutputDtype::Bf16,
+        },
+        register: device_copy.memory(),
+        lookahead: config.lookahead.value().map(NonZeroUsize::get),
+        read_engine: config.read_engine.into(),
+        ..LoaderOptions::new(config.sampler(aggregates.is_some())?)
+    })
 }
 
 /// Refuses a model that this machine has no memory to train.
