@@ -82,77 +82,22 @@ impl EdgeSource {
         if paths.is_empty() {
             return Err(Error::out_of_range("--edges", "at least one file", "none"));
         }
+        let weights = options.weights.as_deref().map(EdgeWeights::open).transpose()?;
         let mut files = Vec::with_capacity(paths.len());
-        let mut rows_before = Some(0);
-        let mut weighted: Option<(bool, &Path)> = None;
-        let mut weights = options.weights.as_deref().map(EdgeWeights::open).transpose()?;
         for path in paths {
             let file = InputFile::open(path)?;
             let content = Content::open(&file, &options)?;
-            if matches!(content, Content::Nothing) {
-                files.push(EdgeFile {
-                    file,
-                    finished: AtomicBool::new(true),
-                    content,
-                });
-                continue;
-            }
-            let file_weighted = content.weighted();
-            if weights.is_some() && file_weighted {
-                return Err(Error::input(
-                    path,
-                    Position::Whole,
-                    "the edges have weights in a third column; omit --weights, or drop the column",
-                ));
-            }
-            if let Some((others, other)) = weighted
-                && others != file_weighted
-            {
-                let (with, without) = if others {
-                    (other, path.as_path())
-                } else {
-                    (path.as_path(), other)
-                };
-                return Err(Error::input(
-                    without,
-                    Position::Whole,
-                    format!(
-                        "edges here have no weight, those of {} have one; all files must agree",
-                        with.display()
-                    ),
-                ));
-            }
-            weighted = Some((file_weighted, path));
-            rows_before = content.rows().zip(rows_before).map(|(rows, before)| rows + before);
-            if weights.is_some() && rows_before.is_none() {
-                return Err(Error::input(
-                    path,
-                    Position::Whole,
-                    "--weights needs .npy, u32, u64 or Parquet edges, whose rows are counted; in text, write the weight \
-                     as a third column",
-                ));
-            }
             files.push(EdgeFile {
                 file,
-                finished: AtomicBool::new(false),
+                finished: AtomicBool::new(matches!(content, Content::Nothing)),
                 content,
             });
         }
-        let Some((in_columns, _)) = weighted else {
-            return Err(Error::input(
-                &paths[0],
-                Position::Whole,
-                if paths.len() == 1 {
-                    "there are no edges in this file"
-                } else {
-                    "there are no edges in this file or any of the others"
-                },
-            ));
-        };
-        if let Some(weights) = &mut weights {
-            weights.expect_rows(rows_before.expect("checked with each file"))?;
+        let in_column = weights_in_column(&files)?;
+        if let Some(weights) = &weights {
+            check_separate_weights(weights, in_column, &files)?;
         }
-        let weighted = in_columns || weights.is_some();
+        let weighted = in_column || weights.is_some();
         let mut first_row = 0;
         for file in &mut files {
             let rows = file.content.rows().unwrap_or(0);
@@ -411,4 +356,55 @@ impl EdgeSource {
             payload: Payload::Rows,
         }
     }
+}
+
+/// Whether the edges have weights in a column. Fails unless all files with edges agree.
+fn weights_in_column(files: &[EdgeFile]) -> Result<bool> {
+    let mut with_edges = files.iter().filter(|file| !matches!(file.content, Content::Nothing));
+    let Some(first) = with_edges.next() else {
+        let what = if files.len() == 1 {
+            "there are no edges in this file"
+        } else {
+            "there are no edges in this file or any of the others"
+        };
+        return Err(Error::input(files[0].file.path(), Position::Whole, what));
+    };
+    let weighted = first.content.weighted();
+    let Some(other) = with_edges.find(|file| file.content.weighted() != weighted) else {
+        return Ok(weighted);
+    };
+    let (with, without) = if weighted { (first, other) } else { (other, first) };
+    Err(Error::input(
+        without.file.path(),
+        Position::Whole,
+        format!(
+            "edges here have no weight, those of {} have one; all files must agree",
+            with.file.path().display()
+        ),
+    ))
+}
+
+/// Fails unless a separate file of weights goes with the edges: these have no column of weights, and their rows are counted.
+fn check_separate_weights(weights: &EdgeWeights, in_column: bool, files: &[EdgeFile]) -> Result<()> {
+    let with_edges = || files.iter().filter(|file| !matches!(file.content, Content::Nothing));
+    if in_column && let Some(file) = with_edges().next() {
+        return Err(Error::input(
+            file.file.path(),
+            Position::Whole,
+            "the edges have weights in a third column; omit --weights, or drop the column",
+        ));
+    }
+    let mut edges = 0;
+    for file in with_edges() {
+        let Some(rows) = file.content.rows() else {
+            return Err(Error::input(
+                file.file.path(),
+                Position::Whole,
+                "--weights needs .npy, u32, u64 or Parquet edges, whose rows are counted; in text, write the weight as a \
+                 third column",
+            ));
+        };
+        edges += rows;
+    }
+    weights.expect_rows(edges)
 }
