@@ -1,4 +1,4 @@
-//! Edge lists in arrays and raw pairs.
+//! Tests of edge lists in arrays and raw pairs.
 
 use grappa_io::Position;
 
@@ -37,7 +37,7 @@ fn every_integer_type_and_both_orientations_of_npy_are_read() {
             assert_eq!(read_path(&path, options).unwrap().edges, edges);
         }
     }
-    // Versions, spacing and quoting as other writers have them.
+    // Versions, spacing and quoting of other writers.
     let data = le(&numbers, u32::to_le_bytes);
     for file in [
         npy_of(2, "{\"descr\":\"<u4\",\"fortran_order\":False,\"shape\":(3,2)}", &data),
@@ -46,7 +46,7 @@ fn every_integer_type_and_both_orientations_of_npy_are_read() {
         let path = folder.file("pairs.npy", file);
         assert_eq!(read_path(&path, EdgeSourceOptions::default()).unwrap().edges, edges);
     }
-    // Both readings of [2, 2] are possible; rows are edges.
+    // Shape [2, 2] is ambiguous. Its rows are read as edges.
     let path = folder.file("two.npy", npy("<u4", "(2, 2)", &data[..16]));
     assert_eq!(
         read_path(&path, EdgeSourceOptions::default()).unwrap().edges,

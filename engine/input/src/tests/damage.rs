@@ -1,17 +1,17 @@
-//! Flipped bytes of files that carry checksums: found, or without effect on what is read.
+//! Flips bytes of files with checksums. Each flip must be an error, or have no effect on the data.
 
 use std::ops::Range;
 
 use super::{nodes::csr, *};
 
-/// Calls `read` with each byte of `whole` flipped in turn. It must fail, or read what it reads of the whole file. Returns
-/// how often it failed.
+/// Flips each byte of `whole` in turn and calls `read`, which must fail or return the same data as for the whole file. Returns
+/// the number of failures.
 #[track_caller]
 fn flip_each<T: PartialEq + std::fmt::Debug>(whole: &[u8], read: impl Fn(PathBuf) -> Result<T>) -> usize {
     flip_each_in(whole, 0..whole.len(), read)
 }
 
-/// The same for the bytes of a range.
+/// Like [`flip_each`], for the bytes of a range.
 #[track_caller]
 fn flip_each_in<T: PartialEq + std::fmt::Debug>(
     whole: &[u8],
@@ -59,7 +59,7 @@ fn no_flipped_byte_of_an_archive_becomes_an_edge() {
         for (deflated, zip64) in [(false, false), (false, true), (true, false), (true, true)] {
             let whole = npz(&[("edge_index", array.clone())], deflated, zip64);
             let failed = flip_each(&whole, edges);
-            // All bytes of the member matter, and some others.
+            // Flips in the member must fail, and so must some others.
             let least = if deflated { whole.len() } else { 3 * array.len() };
             assert!(failed > least, "{failed} of {} failed", 3 * whole.len());
         }
@@ -73,7 +73,7 @@ fn no_flipped_byte_of_an_archive_becomes_a_feature() {
     let rows = |path: PathBuf| {
         let source = MatrixSource::open(&path)?;
         let (mut all, mut rows) = (Vec::new(), Vec::new());
-        // Not to the end: what nobody reads is checked too.
+        // The reader stops early: bytes that nobody reads are verified too.
         for first in [0, 1] {
             source.read_rows(first, 1, &mut rows)?;
             all.push(rows.clone());
@@ -110,7 +110,7 @@ fn a_damaged_member_is_named_with_the_remedy() {
     let array = npy("<i8", "(20, 2)", &le(&[5_i64; 40], i64::to_le_bytes));
     for deflated in [false, true] {
         let mut whole = npz(&[("edge_index", array.clone())], deflated, false);
-        // The CRC in the directory, so that everything else can be read.
+        // Damages the CRC in the directory, so everything else can be read.
         let at = memchr::memmem::rfind(&whole, b"PK\x01\x02").unwrap() + 16;
         whole[at] ^= 1;
         assert_contains(

@@ -18,7 +18,7 @@ use grappa_io::Result;
 
 use super::*;
 
-/// A folder that goes away with the test, and how to put files in it.
+/// A temporary folder for the files of a test.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -29,14 +29,14 @@ impl Folder {
     fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        // Some file systems flush a file that is truncated and written again, for fear of losing both; a new one is free.
+        // Some file systems flush a file that is truncated and rewritten. Writing a new file is faster.
         let _ = std::fs::remove_file(&path);
         std::fs::write(&path, bytes).unwrap();
         path
     }
 }
 
-/// A `.npy` file of version 1 with this header entry and these elements' bytes.
+/// A `.npy` file of version 1 with this type, this shape and these bytes of elements.
 fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     npy_of(
         1,
@@ -79,7 +79,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// An archive of these `.npy` files, as numpy.savez writes it (stored) or numpy.savez_compressed (deflated). With `zip64`,
-/// every size is written in its long form, as for members beyond 4 GiB.
+/// all sizes have the long form of members beyond 4 GiB.
 fn npz(members: &[(&str, Vec<u8>)], deflated: bool, zip64: bool) -> Vec<u8> {
     let (mut file, mut directory) = (Vec::new(), Vec::new());
     for (name, bytes) in members {
@@ -114,7 +114,7 @@ fn npz(members: &[(&str, Vec<u8>)], deflated: bool, zip64: bool) -> Vec<u8> {
         directory.extend(short(sizes[2]));
         directory.extend(name.bytes());
         directory.extend(&extra);
-        // NumPy reserves room for long sizes in the local header, whether or not they are used.
+        // NumPy always reserves room for long sizes in the local header.
         file.extend(b"PK\x03\x04");
         file.extend(&common);
         file.extend(20_u16.to_le_bytes());
@@ -156,7 +156,7 @@ fn skipping(block_bytes: usize) -> EdgeSourceOptions {
     }
 }
 
-/// Everything a source yields, in file order.
+/// All edges, weights and rejects of a source, in file order.
 #[derive(Debug, Default, PartialEq)]
 struct Read {
     edges: Vec<(u64, u64)>,
@@ -164,7 +164,7 @@ struct Read {
     rejected: Vec<Reject>,
 }
 
-/// Reads a source to its end with some threads, and puts the blocks back in order.
+/// Reads a source to its end with `threads` threads, and sorts the blocks.
 fn read(source: &EdgeSource, threads: usize) -> Result<Read> {
     let blocks = Mutex::new(Vec::new());
     let input_bytes = Mutex::new(0);
@@ -206,7 +206,7 @@ fn read_path(path: &Path, options: EdgeSourceOptions) -> Result<Read> {
     read(&EdgeSource::open(&[path.to_owned()], options)?, 1)
 }
 
-/// The message of what must fail.
+/// The error message of a result that must be an error.
 #[track_caller]
 fn message<T>(result: Result<T>) -> String {
     match result {
@@ -222,12 +222,13 @@ fn assert_contains(message: &str, parts: &[&str]) {
     }
 }
 
-/// The files of Cora, which are bundled.
+/// The folder of Cora, which is bundled.
 fn cora() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/cora")
 }
 
-/// The folder of a real graph beside the workspace; None, and a skipped part of the test, where this machine has it not.
+/// The folder of a real graph beside the workspace. None if this machine does not have it; then a part of the test is
+/// skipped.
 fn real_data(name: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../../shared/data")

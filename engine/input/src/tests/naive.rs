@@ -1,11 +1,11 @@
-//! Text is read as by a naive twin, however blocks are cut.
+//! Compares the reader of text with a naive one, for all block sizes.
 
 use grappa_io::Position;
 use proptest::prelude::*;
 
 use super::*;
 
-/// One line as the slow twin understands it, character by character.
+/// One line, as the naive reader parses it, character by character.
 enum Naive {
     Nothing,
     Edge(u64, u64, Option<f32>),
@@ -14,7 +14,7 @@ enum Naive {
 
 fn naive_fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
-    // Whether the field before is closed by a blank, which a comma may still follow.
+    // Whether a blank has ended the current field. A comma may still follow.
     let mut closed = false;
     for c in line.chars() {
         match c {
@@ -68,7 +68,7 @@ fn naive_line(line: &str, columns: Option<usize>) -> Naive {
     }
 }
 
-/// What the slow twin reads.
+/// The result of the naive reader.
 #[derive(Default)]
 struct NaiveRead {
     edges: Vec<(u64, u64)>,
@@ -76,7 +76,7 @@ struct NaiveRead {
     bad_lines: Vec<u64>,
 }
 
-/// Reads a text the plain way. None if no line shows the columns.
+/// The naive reader. None if no line shows the columns.
 fn naive(text: &str) -> Option<NaiveRead> {
     let columns = text.split('\n').find_map(|line| match naive_line(line, None) {
         Naive::Edge(_, _, weight) => Some(if weight.is_some() { 3 } else { 2 }),
@@ -180,7 +180,7 @@ proptest! {
         text in text(), block_bytes in 1..64_usize, threads in 1..3_usize, cut in 0..100_usize,
     ) {
         let folder = Folder::new();
-        // Cut anywhere, even within a line: members are no lines.
+        // Members may end anywhere, even within a line.
         let mut cut = text.len() * cut / 100;
         while !text.is_char_boundary(cut) {
             cut -= 1;
@@ -188,7 +188,7 @@ proptest! {
         let (one, two) = text.as_bytes().split_at(cut);
         let gz = folder.file("edges.tsv.gz", [gzip(one), gzip(two)].concat());
         assert_reads_as_naive(&gz, &text, block_bytes, threads);
-        // The content counts, not the name.
+        // The contents decide, not the name.
         let zst = folder.file("edges", [zstd(one), zstd(two)].concat());
         assert_reads_as_naive(&zst, &text, block_bytes, threads);
     }

@@ -1,4 +1,4 @@
-//! Features, labels and splits.
+//! Tests of features, labels and splits.
 
 use grappa_io::Position;
 
@@ -60,7 +60,7 @@ fn matrices_of_every_type_are_read_as_f32() {
                 assert_eq!(all, expected);
                 assert_eq!((source.rows(), source.dim(), source.non_finite()), (Some(3), 2, None));
                 source.check_finite().unwrap();
-                // Going back is allowed everywhere, if not cheap everywhere.
+                // Reading backwards is always allowed, though not always cheap.
                 let mut rows = Vec::new();
                 assert_eq!(source.read_rows(1, 1, &mut rows).unwrap(), 1);
                 assert_eq!(rows, expected[2..4]);
@@ -134,7 +134,7 @@ fn a_deflated_array_that_claims_the_impossible_reserves_no_memory() {
     let folder = Folder::new();
     let header = npy("<f4", "(4294967296, 16384)", &[]);
     let mut archive = npz(&[("x", header.clone())], true, true);
-    // Make the directory claim what the array claims.
+    // Write the false size of the array into the directory too.
     let claim = (1_u64 << 48) + header.len() as u64;
     let at = memchr::memmem::find(&archive, b"PK\x01\x02").unwrap() + 46 + "x.npy".len() + 10;
     archive[at..at + 8].copy_from_slice(&claim.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Edges in archives, Parquet files and OGB folders.
+//! Tests of edges in archives and Parquet files, and of OGB folders.
 
 use std::sync::Arc;
 
@@ -87,16 +87,16 @@ fn no_flipped_byte_of_an_array_makes_a_reader_panic() {
             let mut flipped = array.clone();
             flipped[at] ^= flip;
             let path = folder.file("e", flipped);
-            // Right, wrong or refused: all but a panic will do, as this format has no checksums.
+            // The format has no checksums, so any result but a panic is accepted.
             let _ = EdgeSource::open(&[path], EdgeSourceOptions::default()).and_then(|source| read(&source, 1));
         }
     }
 }
 
-/// The rows of a Parquet file under test: source, target, weight; none where the value is missing.
+/// Rows of a Parquet file: source, target, weight. None is a missing value.
 type Rows<'a> = &'a [(Option<i64>, Option<i64>, Option<f64>)];
 
-/// Writes row groups of three columns. Sources come in 64 bits, targets in 32.
+/// Writes row groups of three columns. Sources have 64 bits, targets 32.
 fn parquet_file(names: [&str; 3], groups: &[Rows<'_>], compression: Compression) -> Vec<u8> {
     let [source, target, weight] = names;
     let schema = format!(
@@ -306,7 +306,7 @@ fn parquet_that_is_truncated_flipped_or_of_other_types_is_an_error() {
             let mut flipped = whole.clone();
             flipped[at] ^= flip;
             let path = folder.file("edges.parquet", flipped);
-            // Right, wrong or refused: all but a panic will do.
+            // Any result but a panic is accepted.
             let _ = EdgeSource::open(&[path], skipping(1 << 10)).and_then(|source| read(&source, 1));
         }
     }

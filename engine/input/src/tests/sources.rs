@@ -1,4 +1,4 @@
-//! Sources of several files: blocks, weights, compression.
+//! Tests of sources of several files: blocks, weights, compression.
 
 use super::*;
 
@@ -101,7 +101,7 @@ fn empty_missing_and_odd_inputs_are_refused() {
         let name = path.file_name().unwrap().to_str().unwrap();
         assert_contains(&message(open(std::slice::from_ref(path))), &[name, "no edges"]);
     }
-    // One empty part among others is what cluster programs write.
+    // Cluster programs write empty files among others.
     let some = folder.file("some.tsv", "1 2\n");
     let rows = folder.file("some.npy", npy("<i4", "(1, 2)", &[0; 8]));
     assert_eq!(open(&[no_rows, rows]).unwrap().edges_hint(), Some(1));
@@ -143,7 +143,7 @@ fn truncated_and_damaged_compressed_files_are_named() {
         let middle = damaged.len() / 2;
         damaged[middle..middle + 64].fill(0xa5);
         let path = folder.file(name, &damaged);
-        // What the damage unpacks to may be a bad line before its checksum comes.
+        // Damaged data may unpack to a bad line before its checksum is verified.
         assert_contains(&message(read_path(&path, options)), &[name]);
     }
 }
@@ -169,7 +169,7 @@ fn several_compressed_files_are_read_by_several_threads() {
 
 #[test]
 fn real_edge_lists_agree_in_text_and_array() {
-    // The bundled graph is text alone: its array is written here.
+    // The bundled graph exists only as text, so its array is written here.
     let text = std::fs::read_to_string(cora().join("edges.tsv")).unwrap();
     let ids: Vec<i64> = text
         .lines()

@@ -1,4 +1,4 @@
-//! Edge lists in text: bad lines, headers, string keys.
+//! Tests of edge lists in text: bad lines, headers, string ids.
 
 use grappa_io::Position;
 
@@ -200,7 +200,7 @@ fn headers_marks_quotes_and_missing_last_line_ends_are_understood() {
     }
 }
 
-/// Edges between strings, their weights, and what was rejected.
+/// Edges between strings, their weights, and the rejected lines.
 type KeysRead = (Vec<(String, String)>, Vec<f32>, Vec<Reject>);
 
 fn keys(path: &Path, options: EdgeSourceOptions) -> Result<KeysRead> {

@@ -1,4 +1,4 @@
-//! Damage is found where it is read, whatever the length of blocks.
+//! Damage is found when it is read, for any block length.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::map::Access;
 
 const PAYLOAD_BYTES: usize = 50_000;
 
-/// A file with blocks of so many bytes, and its payload.
+/// A file with blocks of `block_bytes`, and its payload.
 fn file(path: &Path, block_bytes: usize) -> Vec<u8> {
     let payload: Vec<u8> = (0..PAYLOAD_BYTES).map(|i| (i * 7 % 251) as u8).collect();
     let mut hasher = BlockHasher::new(block_bytes);
@@ -73,7 +73,7 @@ fn a_table_that_was_damaged_is_not_believed() {
     let path = folder.path().join("file");
     for block_bytes in BLOCKS {
         file(&path, block_bytes);
-        // The entry of the last block, which nobody asks for.
+        // Damages the entry of the last block, which is never read.
         flip(&path, fs::metadata(&path).unwrap().len() - 1);
         let opened = ContainerFile::open(&path, FileKind::ROWS).unwrap();
         let mapped = MappedPayload::new(&opened, Access::Random).unwrap();
@@ -104,7 +104,7 @@ fn whole_files_are_read_in_any_pieces() {
                 assert_eq!(buffer, payload[start..end]);
                 assert_eq!(mapped.get(start as u64..end as u64).unwrap(), &payload[start..end]);
             }
-            // What was found right is remembered, and what is beyond the end does not count.
+            // Verified blocks are remembered, and bytes beyond the end are ignored.
             mapped.check(0..u64::MAX).unwrap();
             flip(&path, 128 + 5);
             assert!(opened.read_at(&mut [0], 5).is_ok());

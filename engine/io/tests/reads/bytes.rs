@@ -1,4 +1,4 @@
-//! Whatever is asked for, in whatever order it comes, is what the files hold; or an error.
+//! All engines return the bytes of the files, for any reads in any order, or an error.
 
 use std::{
     collections::HashSet,
@@ -24,7 +24,7 @@ use rustix::{
 
 use crate::common::{Files, KINDS, Kind, Random};
 
-/// Small, so that tests are quick and reads are many.
+/// Few bytes per read, so tests are quick and have many reads.
 fn options() -> Options {
     Options {
         depth: 16,
@@ -119,7 +119,7 @@ fn reading_beyond_the_end_is_an_error_that_names_file_and_offset() {
             let number = wrong.file.0.to_string();
             assert!(path.to_str().unwrap().ends_with(&number), "{}", path.display());
             assert_eq!(engine.in_flight(), 0, "what was in flight is lost");
-            // The engine goes on.
+            // The engine still works.
             files.check(&mut *engine, &files.reads(40, 100, 5));
         }
     }
@@ -209,13 +209,13 @@ fn direct_reads_that_are_refused_go_through_the_page_cache() {
         ..Faults::default()
     };
     if let Some(mut engine) = files.engine(Kind::UringDirect, faults.meet(options())) {
-        // One file is refused, the others are not: one engine reads both ways.
+        // Direct reads of one file are refused, those of the others are not: one engine reads both ways.
         files.check(&mut *engine, &files.reads(300, 20_000, 1));
         files.check(&mut *engine, &files.reads(300, 20_000, 2));
     }
 }
 
-/// A file system that takes direct opens and refuses each direct read, however many were under way when it said so first.
+/// A file system that accepts direct opens and refuses every direct read, including those in flight at the first refusal.
 #[derive(Default)]
 struct RefusesDirect {
     refused: Mutex<HashSet<u64>>,
@@ -252,7 +252,7 @@ fn a_file_that_refuses_direct_reads_is_opened_once_more_and_not_for_each_read() 
     assert_eq!(engine.submit(&reads).unwrap(), 16);
     let (mut shown, mut open_max) = (0, 0);
     while engine.in_flight() > 0 {
-        // Those not shown yet keep what they are read through.
+        // Completions that are held back keep their descriptors.
         let completed = engine.complete(&mut |read, bytes| {
             assert!(bytes == files.wanted(read));
             let names = fs::read_dir("/proc/self/fd").unwrap();
@@ -270,7 +270,7 @@ fn direct_reads_leave_nothing_in_the_page_cache() {
     let files = Files::of(&[1_000_000]);
     let file = File::open(&files.paths[0]).unwrap();
     let cached_pages = || {
-        // From the end, because looking at a page may have the next ones read ahead.
+        // From the end, because access to a page may make the kernel read the next ones ahead.
         let look = |page: &u64| {
             let mut byte = [0];
             let slices = &mut [IoSliceMut::new(&mut byte)];

@@ -1,4 +1,4 @@
-//! What the tests of several subjects use.
+//! Helpers that several tests share.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use grappa_io::{
     read::{self, Choice, FileIndex, Options, Read, ReadEngine, ReadFile, memory::Memory},
 };
 
-/// The engines, and the ways they read.
+/// The engines with their options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     UringDirect,
@@ -28,7 +28,7 @@ pub const KINDS: [Kind; 4] = [Kind::UringDirect, Kind::UringBuffered, Kind::Prea
 pub struct Files {
     pub contents: Vec<Vec<u8>>,
     pub paths: Vec<PathBuf>,
-    /// Goes away with this, and the files with it.
+    /// Removed with the files when this is dropped.
     _folder: tempfile::TempDir,
 }
 
@@ -62,7 +62,7 @@ impl Files {
         self.paths.iter().map(open).collect()
     }
 
-    /// An engine that reads them; None, and a skipped part of the test, where the machine refuses it.
+    /// An engine that reads the files. None if the machine refuses it; then a part of the test is skipped.
     pub fn engine(&self, kind: Kind, options: Options) -> Option<Box<dyn ReadEngine>> {
         match self.try_engine(kind, options) {
             Ok(engine) => Some(engine),
@@ -73,7 +73,7 @@ impl Files {
         }
     }
 
-    /// An engine that reads them; an error says why the machine refuses it.
+    /// An engine that reads the files. An error says why the machine refuses it.
     pub fn try_engine(&self, kind: Kind, options: Options) -> std::result::Result<Box<dyn ReadEngine>, String> {
         let engine = match kind {
             Kind::Memory => Ok(Box::new(Memory::new(self.contents.clone(), options).unwrap()) as _),
@@ -91,7 +91,7 @@ impl Files {
         }
     }
 
-    /// Reads anywhere within the files, of 1 to `length_max` bytes; one in eight ends where its file does.
+    /// Random reads of 1 to `length_max` bytes. One in eight ends at the end of its file.
     pub fn reads(&self, count: usize, length_max: u32, seed: u64) -> Vec<Read> {
         let mut random = Random(seed);
         (0..count as u64)
@@ -120,14 +120,14 @@ impl Files {
         &self.contents[read.file.0 as usize][offset..offset + read.length as usize]
     }
 
-    /// Reads all of `reads`, and panics if the bytes are not those of the files, or a read is shown not once.
+    /// Performs `reads`. Panics if the bytes differ from those of the files, or a read is not completed exactly once.
     #[track_caller]
     pub fn check(&self, engine: &mut dyn ReadEngine, reads: &[Read]) {
         self.try_check(engine, reads)
             .unwrap_or_else(|error| panic!("at {}: {error}", Location::caller()));
     }
 
-    /// The same, up to an error.
+    /// Like [`Files::check`], but stops at an error.
     pub fn try_check(&self, engine: &mut dyn ReadEngine, reads: &[Read]) -> Result<()> {
         let mut shown = vec![false; reads.len()];
         let mut submitted = 0;
@@ -153,7 +153,7 @@ impl Files {
     }
 }
 
-/// A linear congruential generator: enough to make different bytes.
+/// A linear congruential generator, which is enough for different bytes.
 pub struct Random(pub u64);
 
 impl Random {
@@ -170,8 +170,8 @@ impl Random {
     }
 }
 
-/// Runs `body` in a process of its own, whose limits it may change: the test `name` is started again, and comes here
-/// again. `variables` are numbers for it in its environment. Returns what the process said, with the engine's log.
+/// Runs `body` in a separate process, whose limits it may change. It starts the test `name` again, which comes to this call
+/// again. `variables` are numbers in the environment of the process. Returns its output, with the engine's log.
 pub fn in_child(name: &str, variables: &[(&str, i32)], body: impl FnOnce()) -> Option<Output> {
     const VARIABLE: &str = "GRAPPA_TEST_CHILD";
     if std::env::var_os(VARIABLE).is_some_and(|test| test == name) {
@@ -191,7 +191,7 @@ pub fn in_child(name: &str, variables: &[(&str, i32)], body: impl FnOnce()) -> O
     Some(output)
 }
 
-/// What a child that went well said.
+/// The output of a child that succeeded.
 pub fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(

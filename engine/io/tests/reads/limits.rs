@@ -1,4 +1,5 @@
-//! What a machine refuses is done without, and said once. Each test changes the limits of a process of its own.
+//! Engines work without the features that the machine refuses, and log that once. Each test changes the limits of a
+//! separate process.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +17,8 @@ use seccompiler::{
 
 use crate::common::{Files, KINDS, Kind, in_child, said};
 
-/// From now on this thread, and those it starts, get `error` from a system call; only if argument `n` has the bits `mask`,
-/// when that is given.
+/// Makes a system call fail with `error`, in this thread and in those that it starts. If an argument's number `n` and a `mask`
+/// are given, only calls whose argument has these bits fail.
 fn refuse(call: libc::c_long, error: i32, bits: Option<(u8, u64)>) {
     let rules = bits.map_or(vec![], |(argument, mask)| {
         let has = SeccompCmpOp::MaskedEq(mask);
@@ -63,7 +64,7 @@ fn without_io_uring_threads_read() {
         (libc::SYS_io_uring_enter, libc::EPERM, "allow io_uring_*"),
     ];
     for (round, (_, _, reason)) in rounds.iter().enumerate() {
-        // The child is told which.
+        // The parent tells the child the case.
         let own = std::env::var("GRAPPA_TEST_ROUND").map_or(round, |text| text.parse().unwrap());
         let (call, error, _) = rounds[own];
         let body = || {
@@ -99,7 +100,7 @@ fn without_locked_memory_buffers_are_not_registered() {
     need_uring!();
     let output = in_child(NAME, &[], || {
         limit(Resource::Memlock, 64 << 10);
-        // Who may lock any memory is not limited.
+        // A privileged process has no limit on locked memory.
         let mut sets = capabilities(None).unwrap();
         sets.effective.remove(CapabilitySet::IPC_LOCK);
         set_capabilities(None, sets).unwrap();
@@ -113,7 +114,7 @@ fn without_locked_memory_buffers_are_not_registered() {
     let Some(output) = output else { return };
     let text = said(&output);
     if count(&text, "engine: pread") == 2 {
-        // Before Linux 5.12 the rings count too.
+        // Before Linux 5.12 the rings count as locked memory too.
         assert_eq!(count(&text, "ulimit -l"), 1, "{text}");
     } else {
         assert_eq!(count(&text, "engine: uring"), 2, "{text}");
@@ -127,7 +128,7 @@ fn with_too_little_memory_for_a_ring_a_smaller_one_reads() {
     const DEPTH: usize = 128;
     need_uring!();
     let output = in_child(NAME, &[], || {
-        // Rings of 128 entries and of 64 take too much; one of 32 does not.
+        // Rings of 128 and 64 entries take too much memory; one of 32 does not.
         refuse(libc::SYS_io_uring_setup, libc::ENOMEM, Some((0, 128)));
         refuse(libc::SYS_io_uring_setup, libc::ENOMEM, Some((0, 64)));
         let files = Files::of(&[1_000_000, 5000]);
@@ -155,7 +156,7 @@ fn with_few_descriptors_files_are_opened_again_and_again() {
             let taken = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
             limit(Resource::Nofile, taken + 12);
             for kind in KINDS {
-                // Deeper than descriptors are many, so that reads wait for one.
+                // More reads than descriptors, so reads wait for one.
                 let options = Options {
                     depth: 64,
                     ..Options::default()
@@ -209,7 +210,7 @@ fn files_in_memory_are_read_too() {
 
 #[test]
 fn without_locks_of_files_work_goes_on_and_that_is_said_once() {
-    // What kernels and network file systems answer; the child is told which.
+    // The answers of kernels and network file systems. The parent tells the child the case.
     let errors = [libc::ENOLCK, libc::EOPNOTSUPP, libc::ENOSYS, libc::EBADF];
     for (round, _) in errors.iter().enumerate() {
         let own = std::env::var("GRAPPA_TEST_ROUND").map_or(round, |text| text.parse().unwrap());

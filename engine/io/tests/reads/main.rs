@@ -1,8 +1,9 @@
-//! What all read engines promise, tried on each of them: on sound files, on machines that refuse, and in bad luck.
+//! Tests of the contract of read engines. Each runs on every engine: on intact files, on machines that refuse system calls,
+//! and with injected faults.
 //!
 //! ```text
-//! bytes     whatever is asked for, in whatever order it comes, is what the files hold; or an error
-//! limits    what a machine refuses is done without, and said once
+//! bytes     reads return the bytes of the files, in any order, or an error
+//! limits    an engine works without the features that the machine refuses, and logs that once
 //! ```
 
 mod bytes;

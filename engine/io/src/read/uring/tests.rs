@@ -58,7 +58,7 @@ fn more_completions_than_their_queue_holds_are_all_taken() {
         for round in 0..20 {
             assert_eq!(engine.submit(&reads).unwrap(), 64);
             if !direct && round == 0 && engine.ring.params().is_feature_nodrop() {
-                // What is in the page cache is read at once, so that nothing is left but to overflow.
+                // Reads from the page cache complete at once, so the queue must overflow.
                 assert!(engine.ring.submission().cq_overflow());
             }
             let mut shown = [false; 64];
@@ -75,7 +75,7 @@ fn more_completions_than_their_queue_holds_are_all_taken() {
     }
 }
 
-/// Waits until `thread` sleeps in the kernel for an answer of the ring. `work` is what it does, which must not end before.
+/// Waits until `thread`, which runs `work`, sleeps in the kernel for an answer of the ring. `work` must not end before that.
 fn wait_until_it_waits<T>(work: &thread::JoinHandle<T>, thread: rustix::thread::Pid) {
     let path = format!("/proc/self/task/{}/syscall", thread.as_raw_pid());
     let waiting = format!("{} ", libc::SYS_io_uring_enter);
@@ -84,7 +84,8 @@ fn wait_until_it_waits<T>(work: &thread::JoinHandle<T>, thread: rustix::thread::
             !work.is_finished(),
             "it ended while the kernel may write to the buffers"
         );
-        // Says `running`, or the number of the system call that the thread sleeps in; gone when the thread has ended.
+        // The file holds `running`, or the number of the system call that the thread sleeps in. It is gone when the thread
+        // has ended.
         match fs::read_to_string(&path) {
             Ok(call) if call.starts_with(&waiting) => return,
             _ => thread::sleep(Duration::from_millis(1)),
@@ -92,7 +93,7 @@ fn wait_until_it_waits<T>(work: &thread::JoinHandle<T>, thread: rustix::thread::
     }
 }
 
-/// Starts a read that is answered when something is written to the pipe.
+/// Starts a read that completes when the pipe is written to.
 fn start_to_read(engine: &mut Uring, from: impl Into<OwnedFd>) {
     let file = Arc::new(Open {
         file: OwnedFd::into(from.into()),
@@ -111,7 +112,7 @@ fn an_engine_that_is_dropped_waits_for_the_kernel_to_write_no_more() {
     let (from, mut to) = pipe().unwrap();
     start_to_read(&mut engine, from);
     assert_eq!(engine.submit(&[read(1), read(2), read(3)]).unwrap(), 3);
-    // The others are answered, so only the pipe's read can be waited for.
+    // The other reads are complete, so a wait can only be for the pipe's read.
     while engine.ring.completion().len() < 3 {
         thread::sleep(Duration::from_millis(1));
     }
