@@ -549,7 +549,7 @@ mod tests {
                 plan(&options(nodes, edges))
                     .unwrap_err()
                     .to_string()
-                    .contains("too many")
+                    .contains("the limit is 2^40 nodes")
             );
         }
     }

@@ -125,7 +125,7 @@ pub enum Error {
         found: String,
     },
     /// A name stands for nothing that the program has.
-    #[error("no {kind} is named {name:?}; use {known}")]
+    #[error("no {kind} is named {name:?}; there are {known}")]
     UnknownName {
         /// The kind of thing that is named.
         kind: &'static str,

@@ -424,9 +424,9 @@ fn impossible_options_are_refused_with_the_possible_ones() {
         Model::Sbm(block)
     };
     for (model, expected) in [
-        (Model::Rmat(Rmat { scale: 0, ..UNEVEN }), "from 1 to 40, not 0"),
-        (Model::Rmat(Rmat { scale: 41, ..UNEVEN }), "from 1 to 40, not 41"),
-        (Model::Rmat(Rmat { scale: 99, ..UNEVEN }), "from 1 to 40, not 99"),
+        (Model::Rmat(Rmat { scale: 0, ..UNEVEN }), "1 to 40, found 0"),
+        (Model::Rmat(Rmat { scale: 41, ..UNEVEN }), "1 to 40, found 41"),
+        (Model::Rmat(Rmat { scale: 99, ..UNEVEN }), "1 to 40, found 99"),
         (Model::Rmat(Rmat { a: 0.6, ..UNEVEN }), "add up to 1"),
         (
             Model::Rmat(Rmat {

@@ -62,7 +62,7 @@ impl FromStr for Schedule {
             .ok_or_else(|| Error::UnknownName {
                 kind: "schedule",
                 name: name.to_owned(),
-                known: "sweep, shuffle or fixed",
+                known: "sweep, shuffle and fixed",
             })
     }
 }

@@ -56,7 +56,7 @@ impl FromStr for Halo {
         found.ok_or_else(|| Error::UnknownName {
             kind: "halo mode",
             name: name.to_owned(),
-            known: "features, stop or none",
+            known: "features, stop and none",
         })
     }
 }

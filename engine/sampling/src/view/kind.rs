@@ -46,7 +46,7 @@ impl FromStr for ViewKind {
         found.ok_or_else(|| Error::UnknownName {
             kind: "kind of view",
             name: name.to_owned(),
-            known: "auto, memory or mapped",
+            known: "auto, memory and mapped",
         })
     }
 }
