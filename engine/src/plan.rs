@@ -22,7 +22,7 @@
 
 use std::ops::RangeInclusive;
 
-use grappa_build::ingest::plan::{Budget, SpillPlan, check_buckets, chunk_map};
+use grappa_build::ingest::plan::{IngestBudget, SpillPlan, check_buckets, chunk_map};
 use grappa_formats::{
     NODES_MAX,
     chunks::ChunkMap,
@@ -228,7 +228,7 @@ pub fn plan(options: &PlanOptions) -> Result<Plan> {
     }
     let chunks = chunk_map(options.nodes, options.chunks)?;
     check_buckets(&chunks, u64::from(chunks.chunks()))?;
-    let budget = Budget {
+    let budget = IngestBudget {
         memory: options.memory,
         share: 1,
         threads: options.threads,

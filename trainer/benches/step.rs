@@ -13,7 +13,7 @@ use std::{collections::HashMap, hint::black_box, time::Instant};
 use grappa_formats::NodeId;
 use grappa_run::model::{LayerKind, ModelOptions, NormKind, Precision, Task};
 use grappa_sampling::sample::{self, Minibatch};
-use grappa_synthetic::{Generator, Model as GraphModel, Recipe, Rmat, RowBuffer};
+use grappa_synthetic::{AdjacencyBuffer, Generator, Model as GraphModel, Recipe, Rmat};
 use grappa_trainer::{
     nn::{Aggregate, Block, Input, Model, Pass, Scaling, aggregate, losses},
     runtime,
@@ -355,7 +355,7 @@ fn minibatch() -> Minibatch {
             nodes.push(node);
         }
     }
-    let mut buffer = RowBuffer::default();
+    let mut buffer = AdjacencyBuffer::default();
     let mut blocks = Vec::new();
     for fanout in FANOUTS {
         let mut block = sample::Block {
@@ -364,7 +364,7 @@ fn minibatch() -> Minibatch {
             ..sample::Block::default()
         };
         for destination in 0..block.destinations {
-            let mut row = generator.row(nodes[destination], &mut buffer).to_vec();
+            let mut row = generator.sources(nodes[destination], &mut buffer).to_vec();
             for drawn in 0..fanout.min(row.len()) {
                 let other = drawn + below((row.len() - drawn) as u64) as usize;
                 row.swap(drawn, other);

@@ -70,7 +70,7 @@ fn store_with(folder: &Path, features: Option<FeatureOptions>) -> Arc<Store> {
         &StoreOptions {
             recipe: Recipe::new(Model::Sbm(model), 5),
             out: out.clone(),
-            random_order: true,
+            random_permutation: true,
             chunks: Some(8),
             only_chunks: None,
             edge_options: EdgeOptions::default(),

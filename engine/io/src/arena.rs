@@ -1,7 +1,7 @@
-//! Large anonymous memory, aligned to pages, on huge pages where the kernel has them.
+//! Anonymous memory: large, aligned to pages, on huge pages where the kernel has them.
 //!
-//! Read buffers and memory with random access benefit from huge pages: there are fewer TLB misses, and fewer pages to pin
-//! for direct reads. The memory is zero, and is not taken from the system until it is touched.
+//! What is read into, and what is read here and there, wants huge pages: fewer misses of the address cache, and fewer
+//! pages to pin for direct reads. The memory is zero, and costs nothing until it is touched.
 
 use std::ops::{Deref, DerefMut, Range};
 
@@ -10,11 +10,11 @@ use memmap2::{Advice, MmapMut, MmapRaw};
 
 use crate::{Error, Result};
 
-/// Bytes of a huge page on x86-64, and usually elsewhere. If the real size differs, huge pages start later in the arena.
+/// Bytes of a huge page on x86-64, and the usual number elsewhere. Where it is another, huge pages start further in.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Memory in a separate mapping, unmapped when dropped. Dereferences to its bytes. They start at a multiple of 4096, and at
-/// a multiple of 2 MiB if the arena is at least that large.
+/// Memory of its own mapping, given back to the kernel when dropped. Dereferences to its bytes, which start at a
+/// multiple of 4096, and of 2 MiB if there are that many.
 #[derive(Debug)]
 pub struct Arena {
     map: MmapMut,
@@ -22,12 +22,12 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Reserves `bytes` of zeros. No page is touched: the kernel adds memory as it is used, up to 2 MiB at a time.
+    /// Reserves `bytes` of zeros. No page is touched: memory is taken as it is used, by up to 2 MiB at a time.
     ///
     /// # Errors
     /// If the kernel refuses so much address space.
     pub fn new(bytes: usize) -> Result<Self> {
-        // A mapping starts at a multiple of a small page. The part before the first huge page stays unused.
+        // A mapping starts at a multiple of a small page, so a part before the first huge one may be left unused.
         let slack = if bytes < HUGE_PAGE_BYTES { 0 } else { HUGE_PAGE_BYTES };
         let refused = |source| Error::Memory {
             bytes: bytes as u64,
@@ -43,7 +43,7 @@ impl Arena {
         }
         let start = map.as_ptr().align_offset(HUGE_PAGE_BYTES);
         assert!(start <= slack, "an address can be rounded up");
-        // A huge page at the end would take more memory than requested.
+        // A huge page at the end would take more memory than was asked for.
         let whole = bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
         if let Err(error) = map.advise_range(Advice::HugePage, start, whole) {
             tracing::debug!("no huge pages: {error}");
@@ -54,17 +54,17 @@ impl Arena {
         })
     }
 
-    /// The mapping and the range of the bytes in it, for memory that the kernel writes.
+    /// The mapping, and where in it the bytes are, for memory that somebody else writes.
     pub(super) fn into_raw(self) -> (MmapRaw, Range<usize>) {
         (self.map.into(), self.bytes)
     }
 
-    /// The bytes as values. Trailing bytes that do not fill a value are left out.
+    /// The bytes as values, without those that don't make a whole one.
     pub fn values<T: AnyBitPattern>(&self) -> &[T] {
         bytemuck::cast_slice(&self[..self.len() - self.len() % size_of::<T>()])
     }
 
-    /// The bytes as values. Trailing bytes that do not fill a value are left out.
+    /// The bytes as values, without those that don't make a whole one.
     pub fn values_mut<T: AnyBitPattern + NoUninit>(&mut self) -> &mut [T] {
         let whole = self.len() - self.len() % size_of::<T>();
         bytemuck::cast_slice_mut(&mut self[..whole])
@@ -88,7 +88,6 @@ impl DerefMut for Arena {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::size::ByteSize;
 
     fn resident_bytes() -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -140,10 +139,7 @@ mod tests {
     fn too_much_is_an_error_and_says_how_much() {
         for bytes in [usize::MAX, isize::MAX as usize - HUGE_PAGE_BYTES] {
             let error = Arena::new(bytes).unwrap_err().to_string();
-            assert!(
-                error.contains(&format!("{} of memory", ByteSize(bytes as u64))),
-                "{error}"
-            );
+            assert!(error.contains(&format!("{bytes} bytes of memory")), "{error}");
         }
     }
 }

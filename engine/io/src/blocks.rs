@@ -3,11 +3,12 @@
 //! ```text
 //! plan a round of blocks
 //! while there are any:
-//!     in parallel: make the blocks of this round, each on some thread;
-//!                  write the blocks of the last round and plan the next round
+//!     at once: make the blocks of this round, each on some thread
+//!              write the blocks of the round before; plan the next round
 //! ```
 //!
-//! A round has four blocks per thread of the calling rayon pool. Two rounds are in memory.
+//! A round has four blocks for each thread of the rayon pool it is called from, and two rounds are in
+//! memory.
 
 use std::{
     io::{Seek, SeekFrom, Write},
@@ -22,28 +23,28 @@ use crate::{
     progress::{Progress, check_stopped},
 };
 
-/// Blocks per thread in a round. With four, threads seldom wait for the slowest one.
+/// Enough that threads seldom wait for the slowest.
 const BLOCKS_PER_THREAD: usize = 4;
 
-/// A planned block.
+/// A block that is yet to be made.
 pub struct Planned<B> {
-    /// Its future contents.
+    /// What it will hold.
     pub block: B,
-    /// Number of its edges, for progress reports.
+    /// Edges in it, for the progress.
     pub edges: u64,
 }
 
 /// A new file.
 pub struct NewFile<'a> {
-    /// Its path when it is complete.
+    /// Its name, once it is complete.
     pub path: &'a Path,
-    /// Bytes reserved at its start for a header.
+    /// Room at its start for a header.
     pub header_bytes: usize,
-    /// Receives progress for every block.
+    /// Told of every block.
     pub progress: &'a dyn Progress,
 }
 
-/// The buffer in which a thread makes one block. Its capacity is reused.
+/// What a thread makes one block with; its capacity is reused.
 #[derive(Default)]
 struct Slot<S> {
     bytes: Vec<u8>,
@@ -52,9 +53,9 @@ struct Slot<S> {
 }
 
 impl NewFile<'_> {
-    /// Writes all blocks that `plan` returns, in order; `make` appends the bytes of one block. Then writes the header that
-    /// `header` returns for the number of bytes, syncs the file and gives it its name. Returns the number of bytes without
-    /// the header. After an error no file is left.
+    /// Writes what `make` appends to a block's bytes for every block that `plan` returns, in order, before them the header
+    /// that `header` gives for so many bytes, and syncs and names the file. Returns the number of bytes without the
+    /// header. After an error nothing is left.
     pub fn write<B: Send + Sync, S: Default + Send + Sync>(
         &self,
         plan: impl FnMut() -> Result<Option<Planned<B>>> + Send,
@@ -83,8 +84,8 @@ impl NewFile<'_> {
     }
 }
 
-/// Passes the bytes of all blocks that `plan` returns to `sink`, in order, each with its number of edges. `make` appends the
-/// bytes of one block.
+/// Gives `sink` what `make` appends to a block's bytes for every block that `plan` returns, in order, and how many edges it
+/// has.
 pub fn write_in_order<B: Send + Sync, S: Default + Send + Sync>(
     mut plan: impl FnMut() -> Result<Option<Planned<B>>> + Send,
     make: impl Fn(&B, &mut S, &mut Vec<u8>) -> Result<()> + Sync,

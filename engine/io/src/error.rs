@@ -1,4 +1,4 @@
-//! The errors of the engine. Each message names the file, the place in it, and a remedy.
+//! What can go wrong, with the file, the place in it, and what to do about it.
 
 use std::{
     fmt, io,
@@ -14,17 +14,17 @@ use crate::size::ByteSize;
 /// The result of an engine operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation of the engine failed.
+/// Why an operation of the engine failed. Every message names the file and says what would help.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The operating system refused an operation on a file.
+    /// The operating system refused.
     #[error("cannot {action} {}: {source}{}", .path.display(), remedy(.source))]
     Io {
         /// A verb phrase: `open`, `read`, `create`, ...
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The error of the operating system.
+        /// What the operating system said.
         source: io::Error,
     },
     /// A file of a store is damaged, truncated, foreign or too new.
@@ -35,18 +35,18 @@ pub enum Error {
         /// What is wrong with its bytes.
         source: FormatError,
     },
-    /// A user's input file has contents that are not accepted.
+    /// A user's input file holds something it must not.
     #[error("{}{position}: {what}", .path.display())]
     Input {
         /// The file.
         path: PathBuf,
-        /// The place in the file.
+        /// Where in it.
         position: Position,
-        /// The fault, and what was expected.
+        /// What is wrong and what would be right.
         what: String,
     },
-    /// A long run failed for a reason that the user can fix. Its finished work is kept.
-    #[error("{source}; the finished work is kept in {}: fix the cause, then rerun with --resume", .partial.display())]
+    /// A long run failed for a reason that can be mended, and kept what it had finished.
+    #[error("{source}; what is finished is kept in {}: mend the cause and go on with --resume", .partial.display())]
     Interrupted {
         /// The folder of the unfinished store.
         partial: PathBuf,
@@ -59,12 +59,12 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// Start of the piece, in bytes.
+        /// Where the piece starts, in bytes.
         offset: u64,
-        /// The error of the operating system, or the message that the file ends too early.
+        /// What the operating system said, or that the file ends before.
         source: io::Error,
     },
-    /// A file changed after it was opened.
+    /// A file is no longer what it was when it was opened.
     #[error(
         "{}: {what} since it was opened; files of a store must not change while they are read: restore it and run again",
         .path.display()
@@ -72,43 +72,42 @@ pub enum Error {
     Changed {
         /// The file.
         path: PathBuf,
-        /// The change: `its length changed from 10 to 9 bytes`.
+        /// What is different: `its length changed from 10 to 9 bytes`.
         what: String,
     },
-    /// The kernel refuses memory.
+    /// The kernel gives no memory.
     #[error(
-        "cannot get {} of memory for {what}: {source}; give a smaller --memory, or raise the limit (`ulimit -v`, the \
-         container's)",
-        ByteSize(*.bytes)
+        "cannot get {bytes} bytes of memory for {what}: {source}; give a smaller --memory, or raise the limit (`ulimit \
+         -v`, the container's)"
     )]
     Memory {
-        /// Size of the request.
+        /// How much was asked for.
         bytes: u64,
-        /// The purpose: a noun phrase.
+        /// What it is for: a noun phrase.
         what: &'static str,
-        /// The error of the operating system.
+        /// What the operating system said.
         source: io::Error,
     },
-    /// The system refuses to start a thread.
+    /// The system starts no more threads.
     #[error("cannot start a thread: {source}; give fewer --threads, or raise the limit (`ulimit -u`, `ulimit -v`)")]
     Thread {
-        /// The error of the operating system.
+        /// What the operating system said.
         source: io::Error,
     },
     /// A memory budget is too small.
     #[error(
-        "{} of memory is too little for {what}: at least {} is needed; {remedy}",
+        "{} of memory are too little for {what}: at least {} is needed; {remedy}",
         ByteSize(*.given),
         ByteSize(*.least).rounded_up()
     )]
     Budget {
-        /// The purpose: a noun phrase.
+        /// What it is too small for.
         what: String,
         /// The budget, in bytes.
         given: u64,
-        /// A sufficient budget, in bytes.
+        /// A budget that would do, in bytes.
         least: u64,
-        /// What to change, or use instead.
+        /// What else would help.
         remedy: &'static str,
     },
     /// The caller asked the operation to stop ([`Progress::is_stopped`](crate::progress::Progress::is_stopped)).
@@ -197,25 +196,25 @@ pub enum Error {
     },
 }
 
-/// The remedy for an error of the operating system, where its message does not show it.
+/// What helps against an error of the operating system, where that is not plain from what it says.
 fn remedy(source: &io::Error) -> &'static str {
     match Errno::from_io_error(source) {
         Some(Errno::MFILE) => {
-            "; the process has reached its limit of open files: raise the limit (`ulimit -n`), or use fewer files: stores of \
+            "; the process has as many files open as it may: raise the limit (`ulimit -n`), or use fewer files: stores of \
              fewer --chunks, input in fewer parts"
         }
         Some(Errno::NFILE) => {
-            "; the system has reached its limit of open files: close other programs, or raise the limit (`sysctl fs.file-max`)"
+            "; the system has as many files open as it may: close other programs, or raise the limit (`sysctl fs.file-max`)"
         }
         Some(Errno::NOMEM) => {
-            "; the process has reached its limit of memory or of mappings: raise the limit (`ulimit -v`, `sysctl \
+            "; the process has as much memory, or as many mappings, as it may: raise the limit (`ulimit -v`, `sysctl \
              vm.max_map_count`), or use stores of fewer --chunks"
         }
         _ => "",
     }
 }
 
-/// A place in an input file. It is displayed after the file's name.
+/// Where in an input file something is wrong. Displays as what follows the file's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
     /// The file as a whole.
@@ -240,7 +239,7 @@ impl fmt::Display for Position {
 }
 
 impl Error {
-    /// For `map_err`: an I/O error during `action` on `path`.
+    /// For `map_err`: an I/O error met while doing `action` to `path`.
     pub fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             action,
@@ -249,7 +248,7 @@ impl Error {
         }
     }
 
-    /// Whether the disk is full, or a quota or the limit of a file's size is reached.
+    /// Whether the disk is full, or the user may not write more to it, or not so much to one file.
     pub fn is_disk_full(&self) -> bool {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         match self {
@@ -258,7 +257,7 @@ impl Error {
         }
     }
 
-    /// Whether a file that was read is damaged, was changed during reading, or cannot be read from its disk.
+    /// Whether a file that was read is damaged, changed meanwhile, or lies on a disk that cannot read it.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Format { .. } | Self::Read { .. } | Self::Changed { .. } => true,

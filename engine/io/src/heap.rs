@@ -1,13 +1,13 @@
-//! Allocations that the system may refuse (`ulimit -v`, a container's limit).
+//! What happens when the system refuses memory (`ulimit -v`, a container's limit).
 //!
-//! Rust's collections abort the process when memory is refused. Two things replace that:
+//! Rust's collections abort the process. Two things replace that:
 //!
-//! - Large buffers are reserved with [`reserve`] or [`zeroed`], which return [`Error::Memory`]. The program then cleans up
-//!   and keeps finished work for `--resume`.
-//! - Programs use the allocator [`Heap`]. When any other allocation fails, it ends the process with one line on stderr and
-//!   exit status 1.
+//! - large buffers are reserved with [`reserve`] or [`zeroed`], which return [`Error::Memory`]: the program cleans up and
+//!   keeps what can be resumed;
+//! - programs allocate with [`Heap`], which ends the process with one line on stderr and exit status 1 when any other
+//!   allocation fails.
 //!
-//! A container that kills a process for its memory use leaves it no time for a message.
+//! A process that a container kills for its memory gets no chance to say anything.
 
 #![expect(unsafe_code, reason = "an allocator is unsafe by its interface")]
 
@@ -23,11 +23,11 @@ use bytemuck::{Zeroable, allocation::try_zeroed_vec};
 use crate::{Error, Result};
 
 thread_local! {
-    /// Whether this thread handles a refusal itself.
+    /// Whether this thread takes a refusal for an answer.
     static MAY_REFUSE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Reserves room for exactly `additional` more values. `what` completes the message "cannot get memory for".
+/// Reserves room for `additional` more values, and no more than that. `what` completes "cannot get memory for".
 ///
 /// # Errors
 /// [`Error::Memory`] if the system refuses.
@@ -35,7 +35,7 @@ pub fn reserve<T>(values: &mut Vec<T>, additional: usize, what: &'static str) ->
     allowing_refusal(|| values.try_reserve_exact(additional)).map_err(|_| memory_error::<T>(additional, what))
 }
 
-/// A vector of `length` zeros, which take memory as they are touched. `what` completes the message "cannot get memory for".
+/// So many zeros, which take memory as they are touched. `what` completes "cannot get memory for".
 ///
 /// # Errors
 /// [`Error::Memory`] if the system refuses.
@@ -98,18 +98,18 @@ fn answer(memory: *mut u8, bytes: usize) -> *mut u8 {
 #[cold]
 fn refused(bytes: usize) {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    // A thread whose thread-locals are destroyed does not handle refusals.
+    // A thread that has ended its locals handles nothing any more.
     if MAY_REFUSE.try_with(Cell::get).unwrap_or(false) {
         return;
     }
     if TOLD.swap(true, Ordering::Relaxed) {
-        // Another thread is printing the message, and is about to end the process.
+        // Another thread is telling, and about to end the process.
         loop {
             std::thread::park();
         }
     }
     let mut line = Line::default();
-    // Overwrites the progress bar, if there is one.
+    // Over the progress bar, if there is one.
     if io::stderr().is_terminal() {
         line.push(b"\r\x1b[K");
     }
@@ -168,7 +168,7 @@ mod tests {
         let mut values = vec![1u64, 2];
         let error = reserve(&mut values, 1 << 57, "a test").unwrap_err().to_string();
         assert!(
-            error.contains("1.0 EiB of memory for a test") && error.contains("ulimit -v"),
+            error.contains("1152921504606846976 bytes of memory for a test") && error.contains("ulimit -v"),
             "{error}"
         );
         assert_eq!(values, [1, 2]);

@@ -1,4 +1,4 @@
-//! Detects that a file was replaced or changed.
+//! Telling whether a file is still the one it was.
 
 use std::{
     fs::{self, File, Metadata},
@@ -8,18 +8,18 @@ use std::{
 
 use crate::{Error, Result};
 
-/// The properties of a file that change when it is replaced, cut, appended to or written.
+/// What is different about a file that was replaced, cut, appended to or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
     inode: u64,
     bytes: u64,
-    /// Time of the last write: seconds and nanoseconds. Its name and permissions may change.
+    /// When it was last written: seconds and nanoseconds. Not when its name or permissions changed: those may.
     modified: (i64, i64),
 }
 
 impl Identity {
-    /// The identity of an open file, which must be a regular file. `path` is its name in errors.
+    /// That of an open file, which must be a regular one; `path` is its name in errors.
     pub(crate) fn of(file: &File, path: &Path) -> Result<Self> {
         let metadata = file.metadata().map_err(Error::io("look at", path))?;
         if !metadata.is_file() {
@@ -34,13 +34,13 @@ impl Identity {
         self.bytes
     }
 
-    /// Fails if `path` now names another file, or the file was written or its length changed. Costs one system call.
+    /// Fails if `path` now names another file, or if its content was written or its length changed. Costs a system call.
     pub(crate) fn check_path(&self, path: &Path) -> Result<()> {
         let metadata = fs::metadata(path).map_err(Error::io("look again at", path))?;
         self.check(path, &Self::from(&metadata))
     }
 
-    /// Fails if `file`, just opened by the name `path`, is another file or was changed.
+    /// Fails if `file`, just opened by the name `path`, is not the one it was.
     pub(crate) fn check_file(&self, file: &File, path: &Path) -> Result<()> {
         self.check(path, &Self::of(file, path)?)
     }

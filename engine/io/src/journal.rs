@@ -1,8 +1,8 @@
-//! An append-only log of a run's finished steps. A killed run resumes from it.
+//! An append-only log of what a run has finished, from which a killed run is resumed.
 //!
-//! A record is one line: the XXH3-64 of the JSON in hexadecimal, a space, the JSON. The log ends at the first line that is
-//! torn or has a wrong checksum: that step counts as not finished. An append is one `write`, so a killed process leaves
-//! whole lines. After a power failure the log may be shorter, but never wrong.
+//! One record a line: the XXH3-64 of the JSON in hexadecimal, a space, the JSON. A line that is torn or does not match
+//! ends the log: what it would have said was not finished. Appending is one `write`, so a killed process leaves whole
+//! lines; after a power failure the log may be shorter than it was, never wrong.
 
 use std::{
     fs::{File, OpenOptions},
@@ -36,7 +36,7 @@ impl Journal {
         })
     }
 
-    /// Whether there is no journal, or one without a whole line, left by a run that was killed before its first step.
+    /// Whether there is no journal, or one without a whole line: of a run that was killed before it had begun anything.
     pub fn is_empty(path: &Path) -> Result<bool> {
         let file = match regular::open(path) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(true),
@@ -49,7 +49,7 @@ impl Journal {
         Ok(!line.ends_with(b"\n"))
     }
 
-    /// Opens the journal of an earlier run. Returns its records, and cuts off a torn end.
+    /// Opens the journal of an earlier run. Returns the records it holds, and cuts off what is torn.
     pub fn resume<R: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<R>)> {
         let text = regular::read(path)?;
         let (mut records, mut good) = (Vec::new(), 0);

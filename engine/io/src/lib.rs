@@ -1,33 +1,35 @@
-//! Files, memory and threads. This crate knows nothing of graphs. It holds all `unsafe` code of the engine.
+//! Files, memory and threads, without a word about graphs.
+//!
+//! All `unsafe` code of the engine is here.
 //!
 //! Files:
-//! - [`blocks`]: new files whose blocks are made in parallel;
+//! - [`blocks`]: new files whose parts are made in parallel;
 //! - [`container`]: a streaming writer and a checking reader of container files;
 //! - [`durable`]: files, folders and renames that survive a power failure, and locks;
-//! - `identity`: detects that a file changed after it was opened;
-//! - [`journal`]: an append-only log, from which a killed run resumes;
+//! - `identity`: whether a file is still the one that was opened;
+//! - [`journal`]: an append-only log from which a killed run is resumed;
 //! - [`map`]: read-only mappings;
 //! - [`npy`]: headers of NumPy files;
 //! - [`read`]: many reads in flight, through io_uring or threads;
-//! - [`regular`]: opens files that a user named, which must be regular files;
+//! - [`regular`]: opening files that a user named, which must be regular files;
 //! - [`unnamed`]: scratch files that disappear with the process.
 //!
 //! Memory and threads:
-//! - [`arena`]: large buffers on huge pages;
+//! - [`arena`]: large buffers for what is read;
 //! - [`heap`]: allocations that can fail with an error;
 //! - [`machine`]: memory and disk space of the machine;
 //! - [`memory`]: a memory budget that workers share;
-//! - [`prefetch`]: loads memory into the cache before it is needed;
-//! - [`slots`]: places for feature rows, shared by threads;
-//! - [`sort`]: radix sort of ids in memory;
+//! - [`prefetch`]: asking for memory that is needed soon;
+//! - [`slots`]: places for feature rows that threads share;
+//! - [`sort`]: sorting of ids in memory;
 //! - [`workers`]: threads that stop when one of them fails.
 //!
-//! Messages:
-//! - [`progress`]: the trait through which operations report progress and are told to stop;
+//! For people:
+//! - [`progress`]: the trait through which operations report progress and learn that they shall stop;
 //! - [`size`]: sizes, counts and durations as text;
-//! - [`text`]: makes text from files safe to print on a terminal.
+//! - [`text`]: text from files that is safe to print on a terminal.
 //!
-//! All crates of the engine return one error type, [`Error`].
+//! Failures are [`Error`]s of one type for all crates of the engine.
 
 #![deny(unsafe_code)]
 

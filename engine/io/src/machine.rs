@@ -1,12 +1,12 @@
-//! The memory, descriptors and disk space of the machine and the process.
+//! What the machine offers and what the process took of it.
 
 use std::{fs, path::Path};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The peak resident memory of this process, in bytes. `None` if the kernel does not report it.
+/// The most memory this process has had resident, in bytes; `None` where the kernel does not tell.
 ///
-/// It includes mapped files, so for a reader of stores it includes resident pages of the stores.
+/// Mapped files count, so for a reader of stores it includes the pages of the stores.
 pub fn peak_rss_bytes() -> Option<u64> {
     kibibytes(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
@@ -18,8 +18,8 @@ fn kibibytes(text: &str, name: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Raises the soft limit of open files to the hard limit. A store has several files per chunk. The usual soft limit of 1024
-/// is for programs that use `select`, which ours do not.
+/// Lets this process open as many files as it may: raises its soft limit to the hard one. A store has some files a chunk,
+/// and the usual soft limit of 1024 is for programs that wait for descriptors with `select`, which none of ours does.
 pub fn raise_descriptor_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
@@ -29,18 +29,19 @@ pub fn raise_descriptor_limit() {
         current: maximum,
         maximum,
     };
-    // If the limit cannot be raised, the old one stays in force.
+    // Who may not raise it can still open as many as before.
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::debug!("cannot raise the limit of open files: {error}");
     }
 }
 
-/// Memory that is available to programs or the page cache, in bytes. `None` if the kernel does not report it.
+/// How much memory the system could give to programs or to its cache of files, in bytes; `None` where the kernel does not
+/// tell.
 pub fn free_memory_bytes() -> Option<u64> {
     kibibytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
-/// Bytes that this process may still write to the disk of `path`. `None` if that is unknown.
+/// How many bytes this process may still write to the disk that `path` is on; `None` where that can't be told.
 pub fn free_disk_bytes(path: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(path).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))

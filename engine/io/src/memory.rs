@@ -1,19 +1,19 @@
-//! A memory budget that workers share.
+//! Who may use how much of the memory budget, and when.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Hands out a budget of bytes to workers, which wait until enough is free.
+/// Hands out a budget of bytes to workers that wait for their turn.
 ///
-/// A worker reserves all bytes for a piece of work at once, and holds no other reservation while it waits. So workers cannot
-/// deadlock.
+/// A worker takes all it needs for a piece of work at once and holds nothing while it waits, so workers can't block
+/// each other forever.
 pub struct MemoryGate {
     total: u64,
     free: Mutex<u64>,
     returned: Condvar,
 }
 
-/// Reserved bytes, which are returned when it is dropped.
-pub struct MemoryReservation<'a> {
+/// Bytes that were taken; dropping returns them.
+pub struct Taken<'a> {
     gate: &'a MemoryGate,
     bytes: u64,
 }
@@ -33,19 +33,19 @@ impl MemoryGate {
         self.total
     }
 
-    /// Waits until `bytes` are free and reserves them. A request beyond the total gets the total, so it runs alone.
-    pub fn take(&self, bytes: u64) -> MemoryReservation<'_> {
+    /// Waits until `bytes` are free and takes them. A wish beyond the total gets the total: it runs alone.
+    pub fn take(&self, bytes: u64) -> Taken<'_> {
         let bytes = bytes.min(self.total);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         while *free < bytes {
             free = self.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
         }
         *free -= bytes;
-        MemoryReservation { gate: self, bytes }
+        Taken { gate: self, bytes }
     }
 }
 
-impl Drop for MemoryReservation<'_> {
+impl Drop for Taken<'_> {
     fn drop(&mut self) {
         *self.gate.free.lock().unwrap_or_else(PoisonError::into_inner) += self.bytes;
         self.gate.returned.notify_all();

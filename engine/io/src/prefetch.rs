@@ -1,13 +1,13 @@
-//! Loads memory into the cache before it is needed.
+//! Asking the processor for memory that is needed soon.
 //!
-//! Loops that are bound by memory latency prefetch the data of later steps, and do other work in the meantime. A prefetch
-//! costs about as much as a cache hit, and affects only the running time.
+//! Loops that are bound by the latency of memory ask for what they will touch some steps ahead, and do something else
+//! meanwhile. A prefetch costs about as much as a load that hits, and changes nothing but time.
 
 #![expect(unsafe_code, reason = "prefetching takes a pointer")]
 
-/// Starts to load `slice[index]` into all cache levels, without waiting. An index beyond the end is ignored, so a loop may
-/// look ahead past its last step. Only the cache line of the element's first byte is loaded. Does nothing on processors
-/// other than x86-64.
+/// Begins to bring `slice[index]` into all levels of the cache, without waiting. An index beyond the end is ignored, so
+/// a loop may look ahead past its last step. Only the cache line of the element's first byte is asked for. Does nothing
+/// on processors other than x86-64.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], index: usize) {
     if let Some(element) = slice.get(index) {

@@ -1,8 +1,8 @@
-//! Opens files that a user named.
+//! Opening files that a user named.
 //!
-//! A name may lead to anything. Opening a pipe without a writer blocks forever, and a device may have no end. So every file
-//! that a user names, or that lies in a folder that a user names, is opened here. Everything but a regular file is an
-//! error at once.
+//! A name may lead to anything. Opening a pipe without a writer waits for one for ever, and a device may have no end. So
+//! every file that a user names, or that lies in a folder a user names, is opened here: regular files are opened, all
+//! else is an error at once.
 
 use std::{
     fs::{self, File, FileType, OpenOptions},
@@ -13,14 +13,14 @@ use std::{
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::{Error, Position, Result, size::ByteSize};
+use crate::{Error, Position, Result};
 
-/// Opens the regular file `path` for reading. Never blocks.
+/// Opens the regular file `path` for reading. Never waits.
 ///
 /// # Errors
 /// If it cannot be opened, or is a folder, a pipe, a socket or a device.
 pub fn open(path: &Path) -> Result<File> {
-    // Checked before opening, because opening a pipe or a device may change its state.
+    // Before it is opened, because opening a pipe or device may do something to it.
     let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
     require_regular(path, metadata.file_type())?;
     let file = OpenOptions::new()
@@ -28,10 +28,10 @@ pub fn open(path: &Path) -> Result<File> {
         .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
         .open(path)
         .map_err(Error::io("open", path))?;
-    // Checked again, because the name may now lead to another file.
+    // The name may lead elsewhere by now.
     let metadata = file.metadata().map_err(Error::io("read", path))?;
     require_regular(path, metadata.file_type())?;
-    // With O_NONBLOCK set, io_uring would return EAGAIN for every read that has to wait for the disk.
+    // io_uring would answer with EAGAIN wherever it would have to wait for the disk.
     fcntl_getfl(&file)
         .and_then(|flags| fcntl_setfl(&file, flags - OFlags::NONBLOCK))
         .map_err(|error| Error::io("open", path)(error.into()))?;
@@ -46,7 +46,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     read_up_to(path, u64::MAX)
 }
 
-/// Reads all of the regular file `path`. None if it does not exist.
+/// Reads all of the regular file `path`, if there is one.
 ///
 /// # Errors
 /// As [`read`].
@@ -58,19 +58,15 @@ pub fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Reads all of the regular file `path`, which must have at most `bytes_max` bytes. For small files such as
-/// configurations.
+/// Reads all of the regular file `path`, which must have at most `bytes_max` bytes: for files that are small by nature,
+/// such as configurations.
 ///
 /// # Errors
 /// As [`read`], and if it is larger.
 pub fn read_up_to(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     let mut file = open(path)?;
     let too_long = |found: u64| {
-        let what = format!(
-            "expected a file of at most {}, found {}; is this the right file?",
-            ByteSize(bytes_max),
-            ByteSize(found)
-        );
+        let what = format!("expected a file of at most {bytes_max} bytes, found {found}; is this the right file?");
         Err(Error::input(path, Position::Whole, what))
     };
     let bytes = file.metadata().map_err(Error::io("read", path))?.len();
@@ -78,7 +74,7 @@ pub fn read_up_to(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
         return too_long(bytes);
     }
     let mut content = Vec::new();
-    // Read one byte more than allowed: files in /proc report a length of 0, and other files may grow.
+    // One more than there may be, since files in /proc have a length of 0 and others may be growing.
     Read::by_ref(&mut file)
         .take(bytes_max.saturating_add(1))
         .read_to_end(&mut content)
@@ -107,7 +103,7 @@ fn require_regular(path: &Path, kind: FileType) -> Result<()> {
     let what = if kind.is_dir() {
         "this is a folder, not a file"
     } else if kind.is_fifo() {
-        "this is a pipe, not a file; it must be read at several places and more than once, so save it to a file first"
+        "this is a pipe, not a file; files are read in several places and more than once, so save it to a file first"
     } else if kind.is_socket() {
         "this is a socket, not a file"
     } else {
@@ -163,9 +159,9 @@ mod tests {
         assert_eq!(read_if_there(&path).unwrap().unwrap(), b"twelve bytes");
         assert_eq!(read_if_there(&folder.path().join("none")).unwrap(), None);
         assert_eq!(read_text(&path, 12).unwrap(), "twelve bytes");
-        refused(read_up_to(&path, 11), "at most 11 B, found 12 B");
-        // The kernel reports its length as 0.
-        refused(read_up_to(Path::new("/proc/self/status"), 11), "at most 11 B");
+        refused(read_up_to(&path, 11), "at most 11 bytes, found 12");
+        // Its length is said to be 0.
+        refused(read_up_to(Path::new("/proc/self/status"), 11), "at most 11 bytes");
         fs::write(&path, b"ab\xff").unwrap();
         refused(read_text(&path, 12), "at offset 2: expected text in UTF-8");
         let flags = fcntl_getfl(open(&path).unwrap()).unwrap();

@@ -1,21 +1,21 @@
-//! Sizes, counts and durations as text.
+//! Sizes, counts and durations, as people write and read them.
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// A number of bytes. Parses `512MiB`, `1.5 GB` or `4096`; prints `512.0 MiB`.
+/// A number of bytes that people write `512MiB`, `1.5 GB` or `4096`, and read `512.0 MiB`.
 ///
-/// Units are binary (`KiB`, `MiB`, `GiB`, `TiB`, `PiB`) or decimal (`kB`, `MB`, ...), in upper or lower case. A single letter
-/// (`2G`) is binary, as in systemd and cgroups. Fractions round down to whole bytes.
+/// Units are binary (`KiB`, `MiB`, `GiB`, `TiB`, `PiB`) or decimal (`kB`, `MB`, ...), in either case of letters; a letter
+/// alone (`2G`) is binary, as systemd and cgroups have it. Fractions round down to whole bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(pub u64);
 
 impl ByteSize {
-    /// In whole MiB, rounded up, such as `120 MiB`. For limits: the printed size is never too small, and parses again.
+    /// In whole MiB, rounded up: so much is always enough. `120 MiB`, which reads back too.
     pub fn rounded_up(self) -> String {
         format!("{} MiB", self.0.div_ceil(1 << 20))
     }
 
-    /// The shortest text that parses to the same number of bytes: `4GiB`, `1536MiB`, `1000000001`.
+    /// The shortest text that reads back to the same number of bytes: `4GiB`, `1536MiB`, `1000000001`.
     pub fn exact(self) -> String {
         let units = [(50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
         let fitting = units
@@ -28,19 +28,19 @@ impl ByteSize {
     }
 }
 
-/// Why a text is not a size.
+/// Why a text is no size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ByteSizeError {
     /// It does not start with a number.
     #[error("expected a size such as 512MiB, 2GiB, 1.5GB or 4096, found `{0}`")]
     Number(String),
-    /// The text after the number is not a unit.
+    /// What follows the number is no unit.
     #[error(
         "unknown unit `{0}`: use KiB, MiB, GiB, TiB, PiB (powers of 1024), kB, MB, GB, TB, PB (powers of 1000) or none"
     )]
     Unit(String),
     /// 2^64 bytes or more.
-    #[error("`{0}` is too large: sizes are below 2^64 bytes (64 bits)")]
+    #[error("`{0}` is more bytes than 64 bits count")]
     TooLarge(String),
 }
 
@@ -56,7 +56,7 @@ impl FromStr for ByteSize {
         let (number, unit) = text.split_at(digits_end);
         let unit_bytes = unit_bytes(unit.trim())?;
 
-        // Whole part and fraction are parsed separately, so large sizes are exact.
+        // The whole part and the fraction apart, so that large sizes are exact.
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if whole.is_empty() || fraction.contains('.') || (number.contains('.') && fraction.is_empty()) {
             return Err(no_number());
@@ -132,7 +132,7 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
-/// `n` in the largest unit that gives at least 1.
+/// `n` in the largest unit of which there is at least one.
 fn scaled<'a>(n: u64, base: f64, units: &[&'a str]) -> (f64, &'a str) {
     let mut value = n as f64;
     let mut unit = 0;

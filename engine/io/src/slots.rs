@@ -1,4 +1,4 @@
-//! Places for rows of bytes. One thread can fill a place while others read other places.
+//! Places for rows of bytes, that one thread fills while others read other ones.
 
 #![expect(
     unsafe_code,
@@ -19,22 +19,22 @@ const WORD: usize = size_of::<u64>();
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Places of equal size in one piece of memory, shared by threads.
+/// A number of places of equal size in one piece of memory, shared by threads.
 ///
-/// Any thread may fill or read any place at any time. That is sound because bytes are moved as relaxed atomic words, which
-/// cost the same as ordinary loads and stores, except that the compiler cannot vectorise them. A read of a place that is
-/// being filled returns a mixture of old and new words. So threads must agree on who may touch a place, and must pass a
-/// lock or a channel between filling it and reading it.
+/// Whoever has a reference may fill any place and read any place, at any time, and that is sound: bytes are moved as
+/// relaxed atomic words, which cost what ordinary loads and stores do (the compiler only can't make vectors of them).
+/// What is read while it is being filled is a mixture of old and new words. So those who share the places must agree who
+/// may touch which, and pass a lock or a channel between filling a place and reading it.
 ///
-/// The alternative is a lock per place. It costs two atomic read-modify-write operations per read. With prefetching, on
-/// rows of 512 bytes spread over a gigabyte, both take about 90 ns per row, 60 ns of which is memory latency.
+/// The alternative, a lock for each place, costs two atomic read-modify-writes a read: measured on rows of 512 bytes all
+/// over a gigabyte, both take some 90 ns a row with prefetching, of which the memory itself takes 60.
 #[derive(Debug)]
 pub struct Slots {
     words: NonNull<AtomicU64>,
-    /// Number of words of all places.
+    /// Words of all places.
     length: usize,
     words_per_slot: usize,
-    /// Owns the memory that `words` points to. It is never accessed through this field.
+    /// Keeps the memory that `words` points to. Nothing reaches it through here.
     _arena: Arena,
 }
 
@@ -45,10 +45,10 @@ unsafe impl Send for Slots {}
 unsafe impl Sync for Slots {}
 
 impl Slots {
-    /// Reserves `slots` places of `slot_bytes`, filled with zeros. Memory is taken as places are filled.
+    /// Reserves `slots` places of `slot_bytes`, filled with zeros. Memory is taken as they are filled.
     ///
     /// # Panics
-    /// If `slot_bytes` is 0 or not a multiple of 8.
+    /// If `slot_bytes` is 0 or no multiple of 8.
     pub fn new(slots: usize, slot_bytes: usize) -> Result<Self> {
         assert!(
             slot_bytes > 0 && slot_bytes.is_multiple_of(WORD),
@@ -56,7 +56,7 @@ impl Slots {
         );
         let mut arena = Arena::new(slots.saturating_mul(slot_bytes))?;
         Ok(Self {
-            // An arena starts at a page boundary, so its words are aligned.
+            // An arena starts at a page, so its words are aligned.
             words: NonNull::from(&mut *arena).cast(),
             length: slots * (slot_bytes / WORD),
             words_per_slot: slot_bytes / WORD,
@@ -69,17 +69,17 @@ impl Slots {
         self.length / self.words_per_slot
     }
 
-    /// Whether there are no places.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Bytes per place.
+    /// Bytes of a place.
     pub fn slot_bytes(&self) -> usize {
         self.words_per_slot * WORD
     }
 
-    /// Fills a part of a place. The rest of the last word becomes zero.
+    /// Fills a part of a place. What is left of the last word that is touched becomes zero.
     ///
     /// # Panics
     /// If there is no such place, the part does not start at a multiple of 8, or is too long.
@@ -117,7 +117,7 @@ impl Slots {
         }
     }
 
-    /// Starts to load `lines` cache lines of a place into the cache, from the byte at `offset` on.
+    /// Begins to bring `lines` cache lines of a place, from the byte at `offset` on, into the cache.
     #[inline]
     pub fn prefetch(&self, slot: usize, offset: usize, lines: usize) {
         let first = slot * self.words_per_slot + offset / WORD;

@@ -1,7 +1,7 @@
-//! Radix sort of ids in memory. It sorts edges by target and source.
+//! Radix sort of ids held in memory: what puts edges in row order.
 //!
-//! Keys are u64 with only the low `significant_bits` in use; unused bits cost nothing. Weights move with their keys in a
-//! separate array, so unweighted edges pay nothing for them.
+//! Keys are u64 of which only the low `significant_bits` may be set; bits that are never set cost nothing. Weights
+//! travel beside their keys in an array of their own, so that unweighted edges pay nothing for them.
 //!
 //! ```text
 //! sort(keys, bits):
@@ -10,23 +10,23 @@
 //!     else:                scatter by the leading digit into parts that fit the inner cache, sort each by the bits below
 //! ```
 //!
-//! Only the outermost scatter leaves the cache, and it writes to no more places than needed to make the parts fit. The cost
-//! is about 3.5 to 5 ns per 40-bit key, from a thousand keys to four million (the standard library's unstable sort: 7 to
-//! 13 ns), and 5 to 9 ns with a payload. Uneven distributions cost no more: digits that all keys share are skipped.
-//! Sorting needs scratch space as large as the input, which callers keep between calls.
+//! Only the outermost scatter leaves the cache, and it writes to no more places than it takes to make the parts fit, so
+//! the cost is some 3.5 to 5 ns a 40-bit key from a thousand keys to four million (the standard library's unstable
+//! sort: 7 to 13), 5 to 9 ns with a payload. Uneven distributions cost no more: digits that all keys share are not moved
+//! by. It needs scratch space as large as the input, which callers keep between calls.
 
-/// Parts up to this size are sorted least significant digit first. With scratch space they fit a 1 MiB L2 cache.
+/// Parts no larger than this are sorted least significant digit first: they fit, with scratch, a 1 MiB second-level cache.
 const INNER_MAX: usize = 1 << 15;
-/// The size of parts that the outer scatter aims at. With smaller parts it would write to more places at a time.
+/// Parts that the outer scatter aims at. Smaller ones would make it write to more places at a time.
 const INNER_WANTED: usize = 1 << 12;
-/// The widest digit, in bits. Its 2048 places stay in the L1 cache.
+/// The widest digit, in bits: its 2048 places stay in the first-level cache.
 const DIGIT_MAX: u32 = 11;
 
-/// One output position for each value of a digit.
+/// One place in the output for each value of a digit.
 type Places = [usize; 1 << DIGIT_MAX];
 
-/// Sorts `keys`, all below 2^`significant_bits`. `scratch` grows to the same length and keeps its capacity; its contents are
-/// overwritten.
+/// Sorts `keys`, all below 2^`significant_bits`, using `scratch`, which grows to the same length and keeps its
+/// capacity; what it held is lost.
 ///
 /// # Panics
 /// If `significant_bits` is above 64. In debug builds, if a key is too large; in release builds the order is then
@@ -46,11 +46,11 @@ pub fn sort_keys(keys: &mut [u64], scratch: &mut Vec<u64>, significant_bits: u32
     sort(from, to, significant_bits, Land::Here);
 }
 
-/// Sorts `keys` like [`sort_keys`], and moves each key's payload with it. Equal keys are ordered by payload, so the result
-/// does not depend on the order of the input.
+/// Sorts `keys` as [`sort_keys`] does, and moves each key's payload with it; equal keys are ordered by payload, so the
+/// result does not depend on the order of the input.
 ///
 /// # Panics
-/// As [`sort_keys`], and if the numbers of payloads and keys differ.
+/// As [`sort_keys`], or if there are not as many payloads as keys.
 pub fn sort_pairs(
     keys: &mut [u64],
     payload: &mut [u32],
@@ -71,7 +71,7 @@ pub fn sort_pairs(
     sort(from, to, significant_bits, Land::Here);
 }
 
-/// Number of low bits that ids below `end` need.
+/// How many low bits the ids below `end` need.
 pub fn bits_for(end: u64) -> u32 {
     64 - end.saturating_sub(1).leading_zeros()
 }
@@ -84,16 +84,16 @@ fn check(keys: &[u64], significant_bits: u32) {
     );
 }
 
-/// The payload of keys.
+/// What travels beside the keys.
 trait Payload: Copy + Ord {
-    /// Up to this many keys are sorted by comparison: clearing and summing the counters of a digit would cost more.
+    /// Up to this many keys are compared: clearing and summing a digit's counters would cost more.
     const FEW: usize;
 
-    /// Sorts a few keys by comparison.
+    /// Sorts a few keys.
     fn sort_few(lanes: Lanes<'_, Self>);
 }
 
-/// No payload: takes no space and no time.
+/// Nothing: takes no space and no time.
 impl Payload for () {
     const FEW: usize = 160;
 
@@ -125,12 +125,12 @@ struct Lanes<'a, P> {
     payload: &'a mut [P],
 }
 
-/// The one of two equally long buffers that the sorted keys end up in.
+/// Which of two equally long buffers the sorted keys end up in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Land {
-    /// The buffer that holds the input.
+    /// The one that holds the input.
     Here,
-    /// The other buffer.
+    /// The other.
     There,
 }
 
@@ -179,7 +179,7 @@ fn sort<'a, P: Payload>(here: Lanes<'a, P>, mut there: Lanes<'a, P>, bits: u32, 
     }
 }
 
-/// Scatters by the leading digit from `here` to `there`, then sorts each part separately.
+/// Scatters by the leading digit from `here` to `there`, then sorts each part on its own.
 fn sort_outer<P: Payload>(mut here: Lanes<'_, P>, mut there: Lanes<'_, P>, bits: u32, land: Land) {
     let digit = (here.len() / INNER_WANTED).ilog2().min(DIGIT_MAX).min(bits);
     let shift = bits - digit;
@@ -202,9 +202,9 @@ fn sort_outer<P: Payload>(mut here: Lanes<'_, P>, mut there: Lanes<'_, P>, bits:
     }
 }
 
-/// Sorts by all `bits`, least significant digit first. Keys move back and forth between the two buffers.
+/// Sorts by all `bits`, least significant digit first, moving between the two buffers.
 fn sort_inner<'a, P: Payload>(mut here: Lanes<'a, P>, mut there: Lanes<'a, P>, bits: u32, land: Land) {
-    // With more counters than keys, clearing and summing them would cost more than they save.
+    // More places than keys would cost more to clear and sum than they save.
     let widest = (here.len().ilog2() + 1).min(DIGIT_MAX);
     let passes = bits.div_ceil(widest);
     let mut places: Places = [0; 1 << DIGIT_MAX];
@@ -237,7 +237,7 @@ fn sort_inner<'a, P: Payload>(mut here: Lanes<'a, P>, mut there: Lanes<'a, P>, b
     order_payloads(&mut sorted);
 }
 
-/// Computes the output position for each value of a digit. False if all keys have the same value, so none need to move.
+/// Computes where the keys with each value of a digit go. False if all keys have the same: nothing need move then.
 #[inline]
 fn find_places(keys: &[u64], places: &mut Places, shift: u32, digit: u32) -> bool {
     let used = &mut places[..1 << digit];
@@ -255,7 +255,7 @@ fn find_places(keys: &[u64], places: &mut Places, shift: u32, digit: u32) -> boo
     true
 }
 
-/// Moves each key to the position of its digit, and advances the position. In the end each position is the end of its part.
+/// Moves each key to the place of its digit, and advances the place: afterwards each place is the end of its part.
 #[inline]
 fn scatter<P: Payload>(from: &Lanes<'_, P>, to: &mut Lanes<'_, P>, places: &mut Places, shift: u32, digit: u32) {
     for (&key, &payload) in from.keys.iter().zip(&*from.payload) {
@@ -266,13 +266,13 @@ fn scatter<P: Payload>(from: &Lanes<'_, P>, to: &mut Lanes<'_, P>, places: &mut 
     }
 }
 
-/// The `digit` bits above `shift`. The second mask changes nothing; it tells the compiler that the index is in bounds.
+/// The `digit` bits above `shift`. The second mask, which changes nothing, tells the compiler that the value is a place.
 #[inline(always)]
 fn digit_of(key: u64, shift: u32, digit: u32) -> usize {
     (key >> shift) as usize & ((1 << digit) - 1) & ((1 << DIGIT_MAX) - 1)
 }
 
-/// Sorts the payloads of equal keys, which are adjacent now.
+/// Orders the payloads of equal keys, which are next to each other by now.
 fn order_payloads<P: Payload>(lanes: &mut Lanes<'_, P>) {
     if size_of::<P>() == 0 {
         return;

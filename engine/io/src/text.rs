@@ -1,11 +1,11 @@
-//! Makes text from files and file names safe to print on a terminal.
+//! Text from files and file names, as it can be shown on a terminal.
 
 use std::{borrow::Cow, fmt::Write};
 
-/// Escapes all characters that a terminal interprets instead of showing them: control characters, which start escape
-/// sequences; line ends; and marks that reverse the direction of writing.
+/// `text` with everything escaped that a terminal would act upon instead of showing it: control characters, of which
+/// escape sequences are made, line ends, and marks that reverse the direction of writing.
 ///
-/// For messages, summaries and tables. Output for programs is not escaped.
+/// For all that people read: messages, summaries, tables. What programs read keeps its bytes.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(acts_on_terminal) {
         return Cow::Borrowed(text);
@@ -25,7 +25,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Like [`printable`], but keeps line ends.
+/// [`printable`] of each line, for text that is laid out in lines.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     if !text.contains(|character| character != '\n' && acts_on_terminal(character)) {
         return Cow::Borrowed(text);

@@ -1,14 +1,14 @@
-//! Scratch files without a name. No other process sees them, and a killed process leaves none behind.
+//! Scratch files that nobody else sees and that no kill leaves behind.
 
 use std::{fs::File, path::Path};
 
 use crate::{Error, Result};
 
-/// Creates a file without a name in the file system of `folder`, open for reading and writing. The kernel removes it when it
-/// is closed, however the process ends. (On a file system without `O_TMPFILE` it has a random name for a moment.)
+/// A new file without a name on the file system of `folder`, open for reading and writing. The kernel removes it when it is
+/// closed, however the process ends. (A file system without `O_TMPFILE` has it under a random name for a moment.)
 ///
 /// # Errors
-/// If the folder is not writable.
+/// If the folder can't be written to.
 pub fn unnamed_file(folder: &Path) -> Result<File> {
     tempfile::tempfile_in(folder).map_err(Error::io("create a scratch file in", folder))
 }

@@ -21,7 +21,7 @@ fn store(folder: &Path, source: FeatureSource, dtype: FeatureDtype) -> Store {
         &StoreOptions {
             recipe: Recipe::new(Model::Rmat(rmat), 3),
             out: out.clone(),
-            random_order: true,
+            random_permutation: true,
             chunks: Some(5),
             only_chunks: None,
             edge_options: EdgeOptions::default(),

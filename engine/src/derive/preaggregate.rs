@@ -34,7 +34,7 @@ use grappa_io::{
 use grappa_storage::{
     Store,
     aggregates::{folder, manifest_digest, partial_folder},
-    chunk_rows::{ChunkRows, Finished},
+    feature_rows::{FeatureRowsWriter, Finished},
     files, no_features,
     writer::with_suffix,
 };
@@ -98,7 +98,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
         let _ = fs::remove_dir(&partial);
         return Err(error);
     }
-    let mut writer = ChunkRows::new(store.chunks(), &partial, layout);
+    let mut writer = FeatureRowsWriter::new(store.chunks(), &partial, layout);
     let made =
         check_disk(store, layout, &partial).and_then(|()| make(store, options, &features, &mut writer, progress));
     let (files, kept) = match made {
@@ -131,7 +131,7 @@ fn make(
     store: &Store,
     options: &AggregateOptions,
     features: &StoreFeatures<'_>,
-    writer: &mut ChunkRows,
+    writer: &mut FeatureRowsWriter,
     progress: &dyn Progress,
 ) -> Result<(Vec<AggregateFile>, u32)> {
     let first = writer.keep_finished()?;

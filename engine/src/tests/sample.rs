@@ -19,7 +19,7 @@ use grappa_formats::{
 use grappa_io::container::{ContainerWriter, WrittenFile};
 use grappa_storage::{
     files,
-    writer::{ChunkRowsWriter, StoreFolder},
+    writer::{AdjacencyWriter, StoreFolder},
 };
 
 pub const NODES: u64 = 150;
@@ -147,7 +147,7 @@ impl Sample {
                 });
                 continue;
             }
-            let mut rows = ChunkRowsWriter::create(&store, &map, chunk, self.weighted).unwrap();
+            let mut rows = AdjacencyWriter::create(&store, &map, chunk, self.weighted).unwrap();
             for node in map.range(chunk) {
                 let sources = Self::sources(node);
                 let weights: Vec<_> = sources.iter().map(|&s| Self::weight(node, s)).collect();

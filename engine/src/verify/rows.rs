@@ -12,7 +12,7 @@ use grappa_io::{
     container::{ContainerFile, MappedPayload},
     map::Access,
 };
-use grappa_storage::{Store, expect_rows, files};
+use grappa_storage::{Store, expect_adjacency, files};
 
 use crate::verify::{Check, RELEASE_BYTES};
 
@@ -44,7 +44,7 @@ impl RowsCheck<'_> {
     fn rows(&self, edges: &ContainerFile, degrees: &ContainerFile, weights: Option<&ContainerFile>) -> Result<()> {
         let in_edges = || Error::format(edges.path());
         let meta = RowsMeta::decode(&edges.header().meta).map_err(in_edges())?;
-        expect_rows(&meta, self.span, self.manifest.nodes).map_err(in_edges())?;
+        expect_adjacency(&meta, self.span, self.manifest.nodes).map_err(in_edges())?;
         if degrees.header().meta != edges.header().meta {
             let what = "the file describes other rows than the chunk's `edges`";
             return Err(Error::format(degrees.path())(FormatError::invalid(64, what)));

@@ -15,7 +15,7 @@ use grappa_io::{
     regular,
 };
 
-use crate::{Store, chunk_rows, files, writer::with_suffix};
+use crate::{Store, feature_rows, files, writer::with_suffix};
 
 /// Pre-aggregated features of one kind. No file stays open.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ pub fn open_file(
     chunk: ChunkId,
     entry: &AggregateFile,
 ) -> Result<(ContainerFile, FeatureLayout)> {
-    let (file, layout) = chunk_rows::open(folder, chunks, chunk)?;
+    let (file, layout) = feature_rows::open(folder, chunks, chunk)?;
     if (file.bytes(), file.digest()) != (entry.bytes, entry.digest) {
         let what = "this is not the file that the index lists; remove the folder, and make the aggregates again";
         return Err(Error::format(file.path())(FormatError::invalid(56, what)));

@@ -20,13 +20,13 @@ const EXCEPTIONS_BYTES: u64 = 6 * LINE_ROWS;
 
 /// The in-edges of a chunk's nodes.
 #[derive(Debug, Clone)]
-pub struct CheckedRows<'a> {
+pub struct CheckedAdjacency<'a> {
     rows: Rows<'a>,
     edges: &'a MappedPayload,
     degrees: &'a MappedPayload,
 }
 
-impl<'a> CheckedRows<'a> {
+impl<'a> CheckedAdjacency<'a> {
     pub(super) fn new(rows: Rows<'a>, edges: &'a MappedPayload, degrees: &'a MappedPayload) -> Self {
         Self { rows, edges, degrees }
     }
@@ -76,7 +76,7 @@ impl<'a> CheckedRows<'a> {
         Ok(self.rows.degree(row))
     }
 
-    /// Successive rows, in less time than by one [`CheckedRows::row`] each. After an error, what follows is of no use.
+    /// Successive rows, in less time than by one [`CheckedAdjacency::row`] each. After an error, what follows is of no use.
     ///
     /// # Panics
     /// If there are not so many rows.
@@ -135,8 +135,8 @@ impl<'a> CheckedRows<'a> {
         self.check_lines(rows.start, rows.end - 1)
     }
 
-    /// The decoder. Whoever uses it checks first: [`CheckedRows::check_line`], [`CheckedRows::check_exceptions`],
-    /// [`CheckedRows::check_row`].
+    /// The decoder. Whoever uses it checks first: [`CheckedAdjacency::check_line`], [`CheckedAdjacency::check_exceptions`],
+    /// [`CheckedAdjacency::check_row`].
     pub fn unchecked(&self) -> &Rows<'a> {
         &self.rows
     }
@@ -183,7 +183,7 @@ impl<'a> CheckedWeights<'a> {
     ///
     /// # Panics
     /// If there is no such row.
-    pub fn range(&self, row: u64, rows: &CheckedRows<'_>) -> Result<Range<u64>> {
+    pub fn range(&self, row: u64, rows: &CheckedAdjacency<'_>) -> Result<Range<u64>> {
         let anchor = row / ANCHOR_ROWS;
         let anchors = self.meta().place_of_anchors();
         let entry = anchors.start + 8 * anchor;

@@ -18,13 +18,13 @@ use grappa_io::{
 
 use crate::{
     Store,
-    checked::{CheckedFeatures, CheckedLabels, CheckedRows, CheckedWeights},
+    checked::{CheckedAdjacency, CheckedFeatures, CheckedLabels, CheckedWeights},
     files,
 };
 
 /// The files of a chunk's rows, open. Their headers are checked against the manifest and each other.
 #[derive(Debug)]
-pub struct RowFiles {
+pub struct AdjacencyFiles {
     /// The encoded adjacency lists.
     pub edges: ContainerFile,
     /// The in-degrees, from which the place of each adjacency list follows.
@@ -37,13 +37,13 @@ pub struct RowFiles {
     pub sizes: Arc<RowSizes>,
 }
 
-impl RowFiles {
+impl AdjacencyFiles {
     /// Opens them; `weights` only if they are wanted, and then there must be some.
     pub fn open(store: &Store, span: ChunkSpan, weights: bool) -> Result<Self> {
         let file = |name: &str| store.file(&files::of_chunk(span.chunk, name));
         let edges = file("edges")?;
         let meta = RowsMeta::decode(&edges.header().meta).map_err(Error::format(edges.path()))?;
-        expect_rows(&meta, span, store.manifest().nodes).map_err(Error::format(edges.path()))?;
+        expect_adjacency(&meta, span, store.manifest().nodes).map_err(Error::format(edges.path()))?;
         let degrees = file("degrees")?;
         if degrees.header().meta != edges.header().meta {
             let what = "the file describes other rows than the chunk's `edges`";
@@ -100,13 +100,13 @@ impl Chunk {
         let file = |name: &str| store.file(&files::of_chunk(span.chunk, name));
         let mapped = |file: &ContainerFile| MappedPayload::new(file, access);
 
-        let RowFiles {
+        let AdjacencyFiles {
             edges,
             degrees,
             weights,
             meta: rows_meta,
             sizes,
-        } = RowFiles::open(store, span, manifest.weighted)?;
+        } = AdjacencyFiles::open(store, span, manifest.weighted)?;
         let features = match &manifest.features {
             Some(spec) if spec.source == FeatureSource::Stored => {
                 let file = file("features")?;
@@ -146,8 +146,8 @@ impl Chunk {
     }
 
     /// The in-edges of its nodes. Takes some nanoseconds: ask once, not for each row.
-    pub fn rows(&self) -> CheckedRows<'_> {
-        CheckedRows::new(self.unchecked_rows(), &self.edges, &self.degrees)
+    pub fn rows(&self) -> CheckedAdjacency<'_> {
+        CheckedAdjacency::new(self.unchecked_rows(), &self.edges, &self.degrees)
     }
 
     /// The weights of its edges, if they have any.
@@ -231,7 +231,7 @@ impl Chunk {
 }
 
 /// Checks that rows are those that belong in a place.
-pub fn expect_rows(meta: &RowsMeta, span: ChunkSpan, nodes: u64) -> grappa_formats::Result<()> {
+pub fn expect_adjacency(meta: &RowsMeta, span: ChunkSpan, nodes: u64) -> grappa_formats::Result<()> {
     let expected = (span.first_node.0, span.rows, nodes);
     let found = (meta.first_node, meta.rows, meta.universe);
     if found != expected {

@@ -3,10 +3,10 @@
 //! - [`Store`] is an open store. It maps its [`Chunk`]s one by one;
 //! - [`StoreIds`] translates between the user's ids and nodes, and [`NodePermutation`] between dense ids and nodes;
 //! - [`Neighbours`] reads the in-neighbours of single nodes;
-//! - [`CheckedRows`] and its siblings read a chunk's files and compare each block with its checksum first;
+//! - [`CheckedAdjacency`] and its siblings read a chunk's files and compare each block with its checksum first;
 //! - [`aggregates`] opens pre-aggregated features;
 //! - [`writer`] makes the folder of a new store and the files of its chunks;
-//! - [`chunk_rows`] writes feature rows that are added to a finished store;
+//! - [`feature_rows`] writes feature rows that are added to a finished store;
 //! - [`files`] names the files of a store.
 //!
 //! This crate does not parse input files, sort edges or draw samples. Opening a store costs some ten microseconds a file and
@@ -18,7 +18,7 @@ pub mod aggregates;
 pub mod assignments;
 mod checked;
 mod chunk;
-pub mod chunk_rows;
+pub mod feature_rows;
 mod features;
 pub mod files;
 mod ids;
@@ -27,8 +27,8 @@ mod open;
 mod permutation;
 pub mod writer;
 
-pub use checked::{CheckedFeatures, CheckedLabels, CheckedRows, CheckedWeights};
-pub use chunk::{Chunk, RowFiles, expect_rows};
+pub use checked::{CheckedAdjacency, CheckedFeatures, CheckedLabels, CheckedWeights};
+pub use chunk::{AdjacencyFiles, Chunk, expect_adjacency};
 pub use features::no_features;
 pub use ids::{ExternalId, StoreIds};
 pub use neighbours::Neighbours;

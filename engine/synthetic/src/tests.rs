@@ -6,7 +6,10 @@
 use grappa_formats::random::GOLDEN;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::*;
+use grappa_formats::permutation::Feistel;
+use grappa_io::sort::bits_for;
+
+use super::{generator::WINDOW_DRAWS, *};
 
 /// Uneven in every way, so that no two parameters can be mistaken for each other.
 const UNEVEN: Rmat = Rmat {
@@ -27,10 +30,15 @@ fn generator(model: Model, seed: u64) -> Generator {
 
 /// All edges.
 fn edges(generator: &Generator) -> Vec<Edge> {
-    let mut buffer = RowBuffer::default();
+    let mut buffer = AdjacencyBuffer::default();
     let mut edges = Vec::new();
     for label in 0..generator.nodes() {
-        edges.extend(generator.row(label, &mut buffer).iter().map(|&source| (source, label)));
+        edges.extend(
+            generator
+                .sources(label, &mut buffer)
+                .iter()
+                .map(|&source| (source, label)),
+        );
     }
     edges
 }
@@ -295,19 +303,24 @@ fn a_row_is_the_same_whatever_was_made_before_and_however_it_is_asked_for() {
     for model in one_of_each() {
         let generator = generator(model, 21);
         let nodes = generator.nodes();
-        let order = Feistel::new(nodes, 4);
+        let permutation = Feistel::new(nodes, 4);
         let labels: Vec<u64> = (0..nodes.min(50)).chain(nodes - nodes.min(50)..nodes).collect();
-        let (mut buffer, mut fresh) = (RowBuffer::default(), RowBuffer::default());
-        for order in [None, Some(&order)] {
-            let rows = generator.rows_in_order(&labels, order, &mut buffer);
+        let (mut buffer, mut fresh) = (AdjacencyBuffer::default(), AdjacencyBuffer::default());
+        for permutation in [None, Some(&permutation)] {
+            let rows = generator.adjacency_lists(&labels, permutation, &mut buffer);
             assert_eq!(rows.edges(), rows.iter().map(<[u64]>::len).sum::<usize>());
             for (&label, row) in labels.iter().zip(rows.iter()) {
-                assert_eq!(generator.row_in_order(label, order, &mut RowBuffer::default()), row);
-                let mut plain = generator.row(label, &mut fresh).to_vec();
+                assert_eq!(
+                    generator.adjacency_list(label, permutation, &mut AdjacencyBuffer::default()),
+                    row
+                );
+                let mut plain = generator.sources(label, &mut fresh).to_vec();
                 assert_eq!(plain.len() as u64, generator.degree(label));
-                assert!(plain.len() as u64 <= generator.largest_row_estimate());
-                if let Some(order) = order {
-                    plain.iter_mut().for_each(|source| *source = order.forward(*source));
+                assert!(plain.len() as u64 <= generator.largest_degree_estimate());
+                if let Some(permutation) = permutation {
+                    plain
+                        .iter_mut()
+                        .for_each(|source| *source = permutation.forward(*source));
                 }
                 plain.sort_unstable();
                 assert_eq!(plain, row);
@@ -319,8 +332,8 @@ fn a_row_is_the_same_whatever_was_made_before_and_however_it_is_asked_for() {
 #[test]
 fn windows_of_a_row_make_up_the_row() {
     let generator = generator(Model::Rmat(Rmat::graph500(20, 16.0)), 2);
-    let order = Feistel::new(1 << 20, 4);
-    let mut buffer = RowBuffer::default();
+    let permutation = Feistel::new(1 << 20, 4);
+    let mut buffer = AdjacencyBuffer::default();
     assert!(
         generator.degree(0) > WINDOW_DRAWS,
         "a row that is drawn in several goes"
@@ -328,9 +341,9 @@ fn windows_of_a_row_make_up_the_row() {
     for label in [0, 1, 12_345] {
         let mut joined = Vec::new();
         for window in [0..1, 1..400_000, 400_000..400_000, 400_000..1 << 20] {
-            joined.extend_from_slice(generator.row_window(label, Some(&order), window, &mut buffer));
+            joined.extend_from_slice(generator.adjacency_window(label, Some(&permutation), window, &mut buffer));
         }
-        assert_eq!(joined, generator.row_in_order(label, Some(&order), &mut buffer));
+        assert_eq!(joined, generator.adjacency_list(label, Some(&permutation), &mut buffer));
     }
 }
 
@@ -346,12 +359,15 @@ fn graphs_never_change() {
     ];
     let found = one_of_each().map(|model| {
         let generator = generator(model, 77);
-        let order = Feistel::new(generator.nodes(), 5);
+        let permutation = Feistel::new(generator.nodes(), 5);
         let labels: Vec<u64> = (0..generator.nodes())
             .step_by(1 + generator.nodes() as usize / 1000)
             .collect();
-        let (mut buffer, mut bytes) = (RowBuffer::default(), Vec::new());
-        for row in generator.rows_in_order(&labels, Some(&order), &mut buffer).iter() {
+        let (mut buffer, mut bytes) = (AdjacencyBuffer::default(), Vec::new());
+        for row in generator
+            .adjacency_lists(&labels, Some(&permutation), &mut buffer)
+            .iter()
+        {
             bytes.extend_from_slice(&(row.len() as u64).to_le_bytes());
             row.iter()
                 .for_each(|source| bytes.extend_from_slice(&source.to_le_bytes()));
@@ -374,17 +390,17 @@ fn a_slice_of_the_largest_graphs_can_be_made() {
     for scale in [36, 40] {
         let generator = generator(Model::Rmat(Rmat::graph500(scale, 16.0)), 1);
         assert_eq!(generator.expected_edges(), 16.0 * 2f64.powi(scale as i32));
-        let order = Feistel::new(1 << scale, 9);
-        let mut buffer = RowBuffer::default();
+        let permutation = Feistel::new(1 << scale, 9);
+        let mut buffer = AdjacencyBuffer::default();
         let mut largest = 0;
         for node in (1 << scale) - 2000..1 << scale {
-            let row = generator.row_in_order(order.inverse(node), Some(&order), &mut buffer);
+            let row = generator.adjacency_list(permutation.inverse(node), Some(&permutation), &mut buffer);
             assert!(row.is_sorted());
             largest = largest.max(row.last().copied().unwrap_or(0));
         }
         assert!(largest >> (scale - 1) == 1, "sources reach the upper half");
         // The largest row alone would be 8 bytes times:
-        let estimate = generator.largest_row_estimate();
+        let estimate = generator.largest_degree_estimate();
         let mean = generator.expected_edges() * 0.76f64.powi(scale as i32);
         assert!(
             (estimate as f64) > mean && (estimate as f64) < mean + 12.0 * mean.sqrt(),

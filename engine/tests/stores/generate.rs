@@ -34,7 +34,7 @@ fn options(model: Model, out: &Path) -> StoreOptions {
     StoreOptions {
         recipe: Recipe::new(model, 7),
         out: out.to_owned(),
-        random_order: true,
+        random_permutation: true,
         chunks: Some(5),
         only_chunks: None,
         edge_options: EdgeOptions::default(),
@@ -75,14 +75,14 @@ fn a_generated_store_is_the_one_that_ingest_makes_of_its_edges() {
         (er, false, false, SelfLoops::Add),
         (sbm, true, true, SelfLoops::Drop),
     ];
-    for (model, random_order, dedup, self_loops) in cases {
+    for (model, random_permutation, dedup, self_loops) in cases {
         let edge_options = EdgeOptions {
             undirected: false,
             dedup,
             self_loops,
         };
         let generate = StoreOptions {
-            random_order,
+            random_permutation,
             edge_options,
             features: stored(9, FeatureDtype::F16),
             ..options(model.clone(), &generated)
@@ -111,7 +111,11 @@ fn a_generated_store_is_the_one_that_ingest_makes_of_its_edges() {
             labels: has_classes.then_some(labels),
             splits: splits.collect(),
             chunks: Some(5),
-            assign: if random_order { Assign::Random } else { Assign::Range },
+            assign: if random_permutation {
+                Assign::Random
+            } else {
+                Assign::Range
+            },
             seed: generate.recipe.seed,
             writer: "test".to_owned(),
             ..common::options(folder.path(), &edges)

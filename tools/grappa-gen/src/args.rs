@@ -366,7 +366,7 @@ impl Common {
         StoreOptions {
             recipe,
             out: self.out.clone(),
-            random_order: self.assign == Assign::Random,
+            random_permutation: self.assign == Assign::Random,
             chunks: self.chunks.0,
             only_chunks: self.only_chunks.clone(),
             edge_options: EdgeOptions {

@@ -1,8 +1,8 @@
-//! Generated graphs as edge lists, for programs that read those, and for measuring how they do.
+//! Generated graphs as edge lists, for other programs and for benchmarks.
 //!
-//! Edges are written in the order of their destinations' labels, those of a row as drawn, so that a file is the same for
-//! any number of threads. A block of a file is a number of edges, whatever rows they are of: even a row of 10^9 edges is
-//! made by all threads, and memory is bounded by some MB a thread.
+//! Edges are sorted by the label of the destination. The edges of one destination are in the order in which they are drawn.
+//! So a file does not depend on the number of threads. A block is a number of edges of any destinations. So all threads
+//! share even an adjacency list of 10^9 edges, and memory is limited to some MB per thread.
 
 use std::path::Path;
 
@@ -12,21 +12,21 @@ use grappa_io::{
     npy,
     progress::Progress,
 };
-use grappa_synthetic::{Generator, RowBuffer};
+use grappa_synthetic::{AdjacencyBuffer, Generator};
 
-/// Edges in a block: 1 MiB of them in binary.
+/// Number of edges per block: 1 MiB in binary.
 const BLOCK_EDGES: u64 = 1 << 16;
 
-/// How edges are written.
+/// Format of an edge list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EdgeListFormat {
-    /// A line for each edge: source, tab, destination.
+    /// One line per edge: source, tab, destination.
     Tsv,
-    /// A NumPy array of int64, one row for each edge: source, destination.
+    /// A NumPy array of int64 with shape (edges, 2): source, destination.
     Npy,
 }
 
-/// What was written.
+/// Result of [`write_edge_list`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EdgeListSummary {
     /// Number of edges.
@@ -35,9 +35,12 @@ pub struct EdgeListSummary {
     pub bytes: u64,
 }
 
-/// Writes all edges to the new file `path`, in external ids, on the threads of the rayon pool this is called from.
+/// Writes all edges to the new file `path`, in external ids, on the threads of the current rayon pool.
 ///
-/// The file appears when it is complete and on disk. An existing file is an error, and after an error no file is left.
+/// The file appears under its name when it is complete and on disk.
+///
+/// # Errors
+/// If the file exists or can't be written. No file is left then.
 pub fn write_edge_list(
     generator: &Generator,
     path: &Path,
@@ -68,7 +71,7 @@ pub fn write_edge_list(
     }
     .write(
         plan,
-        |span, buffer: &mut RowBuffer, out| {
+        |span, buffer: &mut AdjacencyBuffer, out| {
             match format {
                 EdgeListFormat::Tsv => span.append_tsv(generator, buffer, out),
                 EdgeListFormat::Npy => span.append_pairs(generator, buffer, out),
@@ -88,19 +91,20 @@ pub fn write_edge_list(
 
 /// Consecutive edges.
 struct Span {
-    /// The first edge's destination,
+    /// Destination of the first edge.
     label: u64,
-    /// and how many edges of that row come before it.
+    /// Number of edges of that destination before the span.
     skipped: u64,
-    /// How many edges, of that row and of those that follow.
+    /// Number of edges, of that destination and those after it.
     edges: u64,
 }
 
 /// Divides all edges into spans.
 struct Spans<'a> {
     generator: &'a Generator,
-    /// Where the next span starts.
+    /// Destination of the first edge of the next span.
     label: u64,
+    /// Number of edges of that destination before it.
     skipped: u64,
     /// In-degree of `label`.
     degree: u64,
@@ -139,21 +143,21 @@ impl<'a> Spans<'a> {
 }
 
 impl Span {
-    /// Calls `visit` with each destination and those of its sources that are in the span.
-    fn for_each_row(&self, generator: &Generator, buffer: &mut RowBuffer, mut visit: impl FnMut(u64, &[u64])) {
+    /// Calls `visit` with each destination and its sources in the span.
+    fn for_each_list(&self, generator: &Generator, buffer: &mut AdjacencyBuffer, mut visit: impl FnMut(u64, &[u64])) {
         let (mut label, mut skipped, mut left) = (self.label, self.skipped, self.edges);
         while left > 0 {
             let count = (generator.degree(label) - skipped).min(left);
-            visit(label, generator.row_part(label, skipped, count, buffer));
+            visit(label, generator.sources_part(label, skipped, count, buffer));
             left -= count;
             label += 1;
             skipped = 0;
         }
     }
 
-    fn append_tsv(&self, generator: &Generator, buffer: &mut RowBuffer, out: &mut Vec<u8>) {
+    fn append_tsv(&self, generator: &Generator, buffer: &mut AdjacencyBuffer, out: &mut Vec<u8>) {
         let (mut digits, mut rest_of_line) = (itoa::Buffer::new(), Vec::new());
-        self.for_each_row(generator, buffer, |label, sources| {
+        self.for_each_list(generator, buffer, |label, sources| {
             rest_of_line.clear();
             rest_of_line.push(b'\t');
             rest_of_line.extend_from_slice(digits.format(label).as_bytes());
@@ -165,9 +169,9 @@ impl Span {
         });
     }
 
-    fn append_pairs(&self, generator: &Generator, buffer: &mut RowBuffer, out: &mut Vec<u8>) {
+    fn append_pairs(&self, generator: &Generator, buffer: &mut AdjacencyBuffer, out: &mut Vec<u8>) {
         out.reserve(16 * self.edges as usize);
-        self.for_each_row(generator, buffer, |label, sources| {
+        self.for_each_list(generator, buffer, |label, sources| {
             for &source in sources {
                 let pair = u128::from(label) << 64 | u128::from(source);
                 out.extend_from_slice(&pair.to_le_bytes());
@@ -191,10 +195,15 @@ mod tests {
     }
 
     fn edges_of(generator: &Generator) -> Vec<(u64, u64)> {
-        let mut buffer = RowBuffer::default();
+        let mut buffer = AdjacencyBuffer::default();
         let mut edges = Vec::new();
         for label in 0..generator.nodes() {
-            edges.extend(generator.row(label, &mut buffer).iter().map(|&source| (source, label)));
+            edges.extend(
+                generator
+                    .sources(label, &mut buffer)
+                    .iter()
+                    .map(|&source| (source, label)),
+            );
         }
         edges
     }
@@ -208,11 +217,11 @@ mod tests {
     }
 
     #[test]
-    fn files_hold_all_rows_in_order_for_any_number_of_threads() {
+    fn files_have_all_edges_in_order_for_any_number_of_threads() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("edges");
         for model in [
-            // Has rows of more than a block, and blocks of many rows.
+            // Has adjacency lists of more than a block, and blocks of many lists.
             Model::Rmat(Rmat::graph500(14, 64.0)),
             Model::Er(ErdosRenyi {
                 nodes: 1,

@@ -1,14 +1,15 @@
-//! Pieces made in parallel and taken in order, in bounded memory.
+//! Makes pieces in parallel and consumes them in order, in bounded memory.
 //!
 //! ```text
 //! each thread: loop
 //!     plan the next piece
-//!     wait until the pieces that are made but not taken leave room for it, or it is the next to be taken
-//!     make it, and put it in line
-//!     unless another thread is at it: take pieces from the head of the line while they are there
+//!     wait until the pieces that are made but not consumed leave room for it, or it is the next to be consumed
+//!     make it, and put it in the queue
+//!     unless another thread does so: consume pieces from the head of the queue while they are there
 //! ```
 //!
-//! There is no thread that only takes: so any number of threads is kept busy, and one thread does without the others.
+//! No thread only consumes, so any number of threads is kept busy, and one thread suffices. The next piece to be consumed
+//! never waits for room, so the threads cannot deadlock.
 
 use std::{
     collections::BTreeMap,
@@ -17,29 +18,31 @@ use std::{
 
 use grappa_io::{Result, workers};
 
-/// A piece that is yet to be made.
-pub(super) struct Planned<P> {
-    /// What there is to make.
+/// A piece to be made.
+pub(super) struct PlannedPiece<P> {
+    /// The input for making it.
     pub(super) piece: P,
-    /// How much of the window it fills.
+    /// The part of the window that it fills.
     pub(super) cost: u64,
 }
 
-/// Makes all pieces of `plan`, on `threads` threads, and hands them to `take` in order. Pieces that are in memory cost
-/// `window` together at most, but for a piece that alone costs more: it is made when it is the next to be taken.
+/// Makes all pieces of `plan` on `threads` threads and passes them to `take` in order.
+///
+/// The pieces in memory cost at most `window` together. A piece that costs more than the window is made when it is the next
+/// to be consumed.
 pub(super) fn in_order<P, B: Send>(
     threads: usize,
     window: u64,
-    plan: impl FnMut() -> Option<Planned<P>> + Send,
+    plan: impl FnMut() -> Option<PlannedPiece<P>> + Send,
     make: impl Fn(P) -> Result<B> + Sync,
     take: impl FnMut(B) -> Result<()> + Send,
 ) -> Result<()> {
-    let plan = Mutex::new(Plan {
+    let plan = Mutex::new(PieceQueue {
         next: plan,
         number: 0,
         cost: 0,
     });
-    let line = Line {
+    let line = PieceLine {
         state: Mutex::new(LineState {
             ready: BTreeMap::new(),
             head: 0,
@@ -64,18 +67,19 @@ pub(super) fn in_order<P, B: Send>(
     })
 }
 
-struct Plan<F> {
+/// Numbers the planned pieces and adds up their costs.
+struct PieceQueue<F> {
     next: F,
-    /// Of the next piece.
+    /// The number of the next piece.
     number: u64,
-    /// Of all pieces before it.
+    /// The cost of all pieces before it.
     cost: u64,
 }
 
-impl<P, F: FnMut() -> Option<Planned<P>>> Plan<F> {
-    /// The next piece: its number, the cost of all pieces up to it, and what there is to make.
+impl<P, F: FnMut() -> Option<PlannedPiece<P>>> PieceQueue<F> {
+    /// The next piece: its number, the cost of all pieces up to and including it, and its input.
     fn next(&mut self) -> Option<(u64, u64, P)> {
-        let Planned { piece, cost } = (self.next)()?;
+        let PlannedPiece { piece, cost } = (self.next)()?;
         let number = self.number;
         self.number += 1;
         self.cost += cost;
@@ -83,27 +87,27 @@ impl<P, F: FnMut() -> Option<Planned<P>>> Plan<F> {
     }
 }
 
-struct Line<B> {
+struct PieceLine<B> {
     state: Mutex<LineState<B>>,
-    /// The head has moved on, or the line is broken.
+    /// Signalled when the head has moved or a thread has failed.
     moved: Condvar,
 }
 
 struct LineState<B> {
-    /// Pieces that are made, by number, each with the cost of all pieces up to it.
+    /// Pieces that are made, by number, with the cost of all pieces up to each.
     ready: BTreeMap<u64, (u64, B)>,
-    /// The number of the piece to be taken next.
+    /// The number of the next piece to be consumed.
     head: u64,
-    /// The cost of all pieces that were taken.
+    /// The cost of all consumed pieces.
     taken: u64,
-    /// Whether a thread is taking.
+    /// Whether a thread is consuming pieces.
     taking: bool,
-    /// Whether a thread has failed: the head will not move any more.
+    /// Whether a thread has failed. The head does not move any more then.
     broken: bool,
 }
 
-impl<B> Line<B> {
-    /// Waits for room for a piece; false if there will never be any.
+impl<B> PieceLine<B> {
+    /// Waits until there is room for a piece. Returns false if there will be none, because a thread has failed.
     fn wait_for_room(&self, number: u64, cost_end: u64, window: u64) -> bool {
         let mut state = lock(&self.state);
         while !state.broken && state.head != number && cost_end - state.taken > window {
@@ -112,12 +116,12 @@ impl<B> Line<B> {
         !state.broken
     }
 
-    /// Puts a piece in line, and takes what is at its head unless another thread does.
+    /// Puts a piece in the queue. Consumes the pieces at its head, unless another thread does.
     fn put(&self, number: u64, cost_end: u64, made: B, take: impl Fn(B) -> Result<()>) -> Result<()> {
         let mut state = lock(&self.state);
         state.ready.insert(number, (cost_end, made));
         if state.taking {
-            // Who takes looks at the line once more, under the same lock, before it goes.
+            // The consuming thread looks at the queue again under this lock before it stops, so it finds this piece.
             return Ok(());
         }
         state.taking = true;
@@ -138,8 +142,8 @@ impl<B> Line<B> {
     }
 }
 
-/// Dropped by a thread that fails or panics, it tells those that wait.
-struct BreaksLine<'a, B>(&'a Line<B>);
+/// Wakes the waiting threads when it is dropped. A thread that ends normally forgets it; one that fails or panics drops it.
+struct BreaksLine<'a, B>(&'a PieceLine<B>);
 
 impl<B> Drop for BreaksLine<'_, B> {
     fn drop(&mut self) {
@@ -161,10 +165,10 @@ mod tests {
     use super::*;
 
     /// Pieces `0..count`, of which number n costs `cost(n)`.
-    fn pieces(count: u64, cost: impl Fn(u64) -> u64) -> impl FnMut() -> Option<Planned<u64>> {
+    fn pieces(count: u64, cost: impl Fn(u64) -> u64) -> impl FnMut() -> Option<PlannedPiece<u64>> {
         let mut numbers = 0..count;
         move || {
-            numbers.next().map(|piece| Planned {
+            numbers.next().map(|piece| PlannedPiece {
                 piece,
                 cost: cost(piece),
             })

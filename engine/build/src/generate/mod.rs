@@ -1,7 +1,7 @@
-//! Writes synthetic graphs: stores, edge lists and files of features, classes and splits.
+//! Writes synthetic graphs: stores, edge lists, and files of features, classes and splits.
 //!
-//! No sort is needed. The in-edges of a node are a function of the recipe and the node ([`grappa_synthetic`]), so each chunk
-//! of a store is made alone, in its final order.
+//! The in-edges of a node are a function of the recipe and the node ([`grappa_synthetic`]). So each chunk of a store is
+//! generated alone, in its final order, without an external sort.
 
 mod edge_list;
 mod in_order;

@@ -1,4 +1,4 @@
-//! Generated features, classes and splits as NumPy files, to go with an edge list.
+//! Generated features, classes and splits as NumPy files beside an edge list.
 
 use std::{ops::Range, path::Path};
 
@@ -10,11 +10,11 @@ use grappa_io::{
 };
 use grappa_synthetic::{Generator, Split};
 
-/// Bytes in a block, about.
+/// Approximate bytes per block.
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// Writes the features of all nodes to the new file `path`: f32, one row of `dim` values for each node. Returns the
-/// length of the file in bytes. Threads, existing files and errors are as with [`super::write_edge_list`].
+/// Writes the features of all nodes to the new file `path`: f32 with shape (nodes, `dim`). Returns the length of the file in
+/// bytes. Threads and errors are as in [`super::write_edge_list`].
 ///
 /// # Panics
 /// If `dim` is 0.
@@ -38,7 +38,8 @@ pub fn write_features(generator: &Generator, dim: usize, path: &Path, progress: 
     )
 }
 
-/// Writes the class of every node to the new file `path`: int64. Returns the length of the file in bytes.
+/// Writes the class of every node to the new file `path`: int64 with shape (nodes,). Returns the length of the file in
+/// bytes.
 ///
 /// # Panics
 /// If the model has no classes.
@@ -60,8 +61,8 @@ pub fn write_classes(generator: &Generator, path: &Path, progress: &dyn Progress
     )
 }
 
-/// Writes the external ids of a split's nodes, ascending, to the new file `path`: int64. Returns the length of the file in
-/// bytes.
+/// Writes the external ids of a split's nodes, ascending, to the new file `path`: int64 with one dimension. Returns the
+/// length of the file in bytes.
 pub fn write_split(generator: &Generator, split: Split, path: &Path, progress: &dyn Progress) -> Result<u64> {
     progress.stage(&format!("writing the split {}", split.name()), None);
     write(
@@ -78,7 +79,7 @@ pub fn write_split(generator: &Generator, split: Split, path: &Path, progress: &
     )
 }
 
-/// Writes a file of blocks of nodes that take at most `node_bytes` each.
+/// Writes a file in blocks of nodes. `make` appends the bytes of a range of labels, at most `node_bytes` per node.
 fn write<S: Default + Send + Sync>(
     generator: &Generator,
     path: &Path,

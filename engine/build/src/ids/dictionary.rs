@@ -1,7 +1,8 @@
-//! The dictionary of a store that is being made, on disk: read front to back, or here and there.
+//! Reads the dictionary of an unfinished store.
 //!
-//! Nothing is mapped, because mapped pages count as memory of the process. A lookup reads the file some log2(n) times,
-//! ten microseconds or more if it is cached; whoever has many makes a [`KeyTable`](super::table::KeyTable).
+//! The file is not memory-mapped, because mapped pages would count as memory of the process. A lookup reads the file about
+//! log2(n) times, which takes 10 us or more even if the file is cached. For many lookups, make a
+//! [`KeyTable`](super::table::KeyTable).
 
 use std::{
     cmp::Ordering,
@@ -19,22 +20,23 @@ use grappa_io::{Error, Position, Result, container::ContainerFile};
 
 use super::keys::{StringHash, integer_key};
 
-/// Bytes read at a time.
+/// Bytes per read of a sequential pass.
 const READ_BYTES: u64 = 1 << 20;
 
-/// A dictionary, and the keys of its ids.
+/// A dictionary file, and the keys of its ids.
 #[derive(Debug)]
 pub struct Dictionary {
     file: ContainerFile,
     meta: DictionaryMeta,
-    /// The first hash of each string, 8 bytes each, by dense id.
+    /// The file with the first hash of each string, 8 bytes per dense id. Without it, making keys would need to decode all
+    /// strings.
     hashes: Option<PathBuf>,
-    /// How strings become keys.
+    /// The keys of strings.
     pub hash: StringHash,
 }
 
 impl Dictionary {
-    /// Opens the finished dictionary at `path`. That of strings has a file with the first hash of each at `hashes`.
+    /// Opens the dictionary at `path`. For a dictionary of strings, `hashes` is the file with their first hashes.
     pub fn open(path: &Path, hashes: &Path, hash: StringHash) -> Result<Self> {
         let file = ContainerFile::open(path, FileKind::DICTIONARY)?;
         let meta = DictionaryMeta::decode(file.header()).map_err(Error::format(path))?;
@@ -52,12 +54,12 @@ impl Dictionary {
         self.meta.keys
     }
 
-    /// What the ids are.
+    /// Whether ids are integers or strings.
     pub fn kind(&self) -> KeyKind {
         self.meta.kind
     }
 
-    /// Calls `each` with the key and the dense id of each external id, in the order of dense ids.
+    /// Passes the key and dense id of each id to `each`, ascending by dense id.
     pub fn for_each_key(&self, mut each: impl FnMut(u64, DenseId) -> Result<()>) -> Result<()> {
         let mut buffer = vec![0; READ_BYTES.min(8 * self.ids()) as usize];
         let hashes = match &self.hashes {
@@ -93,20 +95,20 @@ impl Dictionary {
         Ok(())
     }
 
-    /// The external id of a dense id, an integer.
+    /// The integer with a dense id.
     pub fn integer(&self, id: DenseId) -> Result<u64> {
         let mut bytes = [0; 8];
         self.file.read_at(&mut bytes, 8 * id.0)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// The external id of a dense id, a string.
+    /// The string with a dense id.
     pub fn string(&self, id: DenseId) -> Result<Vec<u8>> {
         let (start, block) = self.block(id.0 / BLOCK_KEYS, usize::MAX)?;
         self.key_in(start, &block, id.0 % BLOCK_KEYS)
     }
 
-    /// The dense id of an integer, if it is in the dictionary.
+    /// The dense id of an integer, if the integer is there.
     pub fn find_integer(&self, id: u64) -> Result<Option<DenseId>> {
         let (mut low, mut high) = (0, self.ids());
         while low < high {
@@ -120,12 +122,15 @@ impl Dictionary {
         Ok(None)
     }
 
-    /// The dense id of a string, if it is in the dictionary.
+    /// The dense id of a string, if the string is there.
+    ///
+    /// A binary search over the first strings of blocks finds the block, which is then searched linearly.
     pub fn find_string(&self, id: &[u8]) -> Result<Option<DenseId>> {
         let (mut low, mut high) = (0, self.ids().div_ceil(BLOCK_KEYS));
         while low < high {
             let middle = low + (high - low) / 2;
-            // The first key is a length of at most three bytes, and that many bytes.
+            // The first key is stored whole: a length in at most three bytes, then the bytes. The rest of the block need
+            // not be read.
             let (start, block) = self.block(middle, 3 + KEY_BYTES_MAX)?;
             match self.key_in(start, &block, 0)?.as_slice().cmp(id) {
                 Ordering::Less => low = middle + 1,
@@ -133,6 +138,7 @@ impl Dictionary {
                 Ordering::Greater => high = middle,
             }
         }
+        // `low` is the first block that begins after `id`.
         let Some(block) = low.checked_sub(1) else {
             return Ok(None);
         };
@@ -145,7 +151,7 @@ impl Dictionary {
         Ok(None)
     }
 
-    /// Where a block starts, and its bytes, or the first `bytes_max` of them.
+    /// The start of a block among the keys, and its bytes, or the first `bytes_max` of them.
     fn block(&self, block: u64, bytes_max: usize) -> Result<(u64, Vec<u8>)> {
         let last = block + 1 == self.ids().div_ceil(BLOCK_KEYS);
         let mut entries = [[0; 8]; 2];

@@ -1,9 +1,9 @@
-//! External ids of any kind as keys of 64 bits, spread evenly, for tables and joins.
+//! Evenly spread 64-bit keys of external ids, for tables and joins.
 //!
-//! Integers are scrambled by a bijection, so no two share a key. Strings are hashed. Two of 2^32 strings share a hash
-//! about every other time, so it must not be assumed that none do: the hashes that several strings of a dictionary have
-//! are known (whoever enters them all in a [`KeyTable`](super::table::KeyTable) meets them), and a string with one of
-//! these gets a key from another hash.
+//! The key of an integer is a bijection of it, so no two integers share a key. The key of a string is a hash. Among 2^32
+//! strings, two share a hash with a probability of about one half, so shared hashes must be handled. Inserting all strings
+//! of a dictionary in a [`KeyTable`](super::table::KeyTable) finds the shared hashes. A string with one of these gets its
+//! key from a second hash.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,14 @@ pub fn integer_key(id: u64) -> u64 {
     random::hash(id)
 }
 
-/// How strings become keys.
+/// The keys of the strings of one dictionary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StringHash {
-    /// Bits that tell hashes apart: 64, or fewer where a test wants strings to collide.
+    /// Number of bits of a hash that are used: 64, or fewer in tests that need shared hashes.
     bits: u32,
-    /// First hashes that several strings have.
+    /// First hashes that several strings share.
     shared: BTreeSet<u64>,
-    /// Selects the second hash.
+    /// Seed of the second hash.
     seed: u64,
 }
 
@@ -35,7 +35,7 @@ impl Default for StringHash {
 }
 
 impl StringHash {
-    /// Hashes of which only the upper `bits` count.
+    /// Uses only the upper `bits` bits of hashes.
     pub fn with_bits(bits: u32) -> Self {
         Self {
             bits,
@@ -60,16 +60,17 @@ impl StringHash {
         self.cut(xxh3_64(id))
     }
 
-    /// Whether a string with this first hash gets another key.
+    /// Whether strings with this first hash get their key from the second hash.
     #[inline]
     pub fn is_shared(&self, first: u64) -> bool {
         !self.shared.is_empty() && self.shared.contains(&first)
     }
 
-    /// Gives strings whose keys are alike other keys, and those that had other keys already yet others.
-    pub fn separate<'a>(&mut self, alike: impl IntoIterator<Item = &'a [u8]>) {
+    /// Gives other keys to strings that share a key. All keys from the second hash change, because it gets a new seed: the
+    /// strings may share a key from that hash.
+    pub fn separate<'a>(&mut self, sharing: impl IntoIterator<Item = &'a [u8]>) {
         self.seed += 1;
-        for id in alike {
+        for id in sharing {
             self.shared.insert(self.first(id));
         }
     }
@@ -89,16 +90,16 @@ mod tests {
         let ids: Vec<Vec<u8>> = (0..150).map(|i: u32| format!("id {i}").into_bytes()).collect();
         for round in 0.. {
             let keys: Vec<u64> = ids.iter().map(|id| hash.key(id)).collect();
-            let alike: Vec<&[u8]> = (0..ids.len())
+            let sharing: Vec<&[u8]> = (0..ids.len())
                 .filter(|&i| keys.iter().filter(|&&key| key == keys[i]).count() > 1)
                 .map(|i| &*ids[i])
                 .collect();
-            if alike.is_empty() {
+            if sharing.is_empty() {
                 assert!(round > 0, "150 strings have 4096 hashes");
                 break;
             }
             assert!(round < 100);
-            hash.separate(alike);
+            hash.separate(sharing);
         }
     }
 

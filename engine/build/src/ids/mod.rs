@@ -1,9 +1,15 @@
-//! The mapping from external ids to nodes and back during ingest: external id <-> dense id <-> node.
+//! From external ids to nodes, and back, while a store is built.
 //!
-//! The kind of external ids determines only the first step, and the node permutation only the second.
+//! ```text
+//! external id --dictionary--> dense id --node permutation--> node
+//! ```
 //!
-//! Ids that are not dense are looked up in a dictionary on disk: one by one, slowly, or through a table in memory, which
-//! takes both steps at once, when it is [loaded](IdMap::load).
+//! An external id is the id in the user's files. Its dense id is its index among all external ids, sorted. If external ids
+//! are dense, they are their own dense ids. The node is the position in the store. The first step depends only on the kind
+//! of external ids, and the second only on how nodes are spread over chunks.
+//!
+//! Ids that are not dense are looked up in the [dictionary](dictionary) on disk, one by one, which is slow. For many
+//! lookups, [`IdMap::load`] makes a [table](table) in memory, which does both steps at once.
 
 pub mod dictionary;
 pub mod keys;
@@ -20,23 +26,24 @@ use self::{
     table::{BYTES_PER_KEY, KeyTable},
 };
 
-/// Both steps.
+/// Maps external ids to nodes, and nodes to external ids.
 #[derive(Debug)]
 pub struct IdMap {
     nodes: u64,
     permutation: NodePermutation,
     /// None if ids are dense.
-    listed: Option<Listed>,
+    listed: Option<ListedIds>,
 }
 
+/// Ids in a dictionary.
 #[derive(Debug)]
-struct Listed {
+struct ListedIds {
     dictionary: Dictionary,
     table: Option<KeyTable>,
 }
 
 impl IdMap {
-    /// The mapping of dense external ids, `0..nodes`.
+    /// The dense ids `0..nodes`.
     pub fn dense(nodes: u64, permutation: NodePermutation) -> Self {
         Self {
             nodes,
@@ -45,19 +52,19 @@ impl IdMap {
         }
     }
 
-    /// The mapping of the external ids in a dictionary.
+    /// The ids of a dictionary.
     pub fn listed(dictionary: Dictionary, permutation: NodePermutation) -> Self {
         Self {
             nodes: dictionary.ids(),
             permutation,
-            listed: Some(Listed {
+            listed: Some(ListedIds {
                 dictionary,
                 table: None,
             }),
         }
     }
 
-    /// The second step: from dense ids to nodes.
+    /// The node permutation.
     pub fn permutation(&self) -> &NodePermutation {
         &self.permutation
     }
@@ -67,62 +74,64 @@ impl IdMap {
         self.listed.as_ref().map(|listed| &listed.dictionary)
     }
 
-    /// The same, to change how its ids become keys.
+    /// The dictionary, to change how its ids become keys.
     pub fn dictionary_mut(&mut self) -> Option<&mut Dictionary> {
         self.listed.as_mut().map(|listed| &mut listed.dictionary)
     }
 
-    /// Bytes of memory that looking ids up takes once [`IdMap::load`] was called.
+    /// Bytes of memory that [`IdMap::load`] takes. 0 if ids are dense.
     pub fn table_memory(&self) -> u64 {
         self.dictionary()
             .map_or(0, |dictionary| dictionary.ids() * BYTES_PER_KEY)
     }
 
-    /// Makes lookups fast, by a table in memory.
+    /// Makes lookups fast, with a table in memory.
     pub fn load(&mut self) -> Result<()> {
-        if let Some(Listed { dictionary, table }) = &mut self.listed
+        if let Some(ListedIds { dictionary, table }) = &mut self.listed
             && table.is_none()
         {
+            // Strings that share a key get keys from another hash, and the table is made again. The new keys may be shared
+            // too, so this can take more than two rounds.
             loop {
-                let (full, alike) = load_table(dictionary, &self.permutation)?;
-                if alike.is_empty() {
+                let (full, shared) = load_table(dictionary, &self.permutation)?;
+                if shared.is_empty() {
                     *table = Some(full);
                     break;
                 }
-                dictionary.separate(&alike)?;
+                dictionary.separate(&shared)?;
             }
         }
         Ok(())
     }
 
-    /// Gives back the memory that [`IdMap::load`] took.
+    /// Frees the table of [`IdMap::load`].
     pub fn unload(&mut self) {
-        if let Some(Listed { table, .. }) = &mut self.listed {
+        if let Some(ListedIds { table, .. }) = &mut self.listed {
             *table = None;
         }
     }
 
-    /// The node of an integer; none if no node has this id, or if ids are strings.
+    /// The node of an integer. None if no node has this id, or if ids are strings.
     pub fn node_of_int(&self, external: u64) -> Result<Option<NodeId>> {
-        let dense = match &self.listed {
+        let id = match &self.listed {
             None => (external < self.nodes).then_some(DenseId(external)),
-            Some(Listed { dictionary, table }) => match (dictionary.kind(), table) {
+            Some(ListedIds { dictionary, table }) => match (dictionary.kind(), table) {
                 (KeyKind::Strings, _) => None,
                 (KeyKind::Integers, Some(table)) => return Ok(table.find(integer_key(external)).map(NodeId)),
                 (KeyKind::Integers, None) => dictionary.find_integer(external)?,
             },
         };
-        Ok(dense.map(|id| self.permutation.node(id)))
+        Ok(id.map(|id| self.permutation.node(id)))
     }
 
-    /// The node of a string; none if no node has this id, or if ids are integers.
+    /// The node of a string. None if no node has this id, or if ids are integers.
     pub fn node_of_text(&self, external: &[u8]) -> Result<Option<NodeId>> {
-        let dense = match &self.listed {
+        let id = match &self.listed {
             None => None,
-            Some(Listed { dictionary, table }) => match (dictionary.kind(), table) {
+            Some(ListedIds { dictionary, table }) => match (dictionary.kind(), table) {
                 (KeyKind::Integers, _) => None,
-                (KeyKind::Strings, Some(table)) => match table.find(dictionary.hash.key(external)).map(NodeId) {
-                    // Strings that are not in the dictionary may have the key of one that is.
+                (KeyKind::Strings, Some(table)) => match table.find(dictionary.hash.key(external)) {
+                    // A string that is not in the dictionary may share its key with one that is, so compare the strings.
                     Some(node) if dictionary.string(self.permutation.dense_id(node)?)? == external => {
                         return Ok(Some(node));
                     }
@@ -131,13 +140,13 @@ impl IdMap {
                 (KeyKind::Strings, None) => dictionary.find_string(external)?,
             },
         };
-        Ok(dense.map(|id| self.permutation.node(id)))
+        Ok(id.map(|id| self.permutation.node(id)))
     }
 
-    /// The external id of a node, as a user would write it.
+    /// The external id of a node, as text.
     pub fn external(&self, node: NodeId) -> Result<String> {
         let id = self.permutation.dense_id(node)?;
-        let Some(Listed { dictionary, .. }) = &self.listed else {
+        let Some(ListedIds { dictionary, .. }) = &self.listed else {
             return Ok(id.to_string());
         };
         Ok(match dictionary.kind() {
@@ -146,10 +155,10 @@ impl IdMap {
         })
     }
 
-    /// Parses a block of edges and replaces its external ids by their keys; dense ids stay. `text` is used where ids are
-    /// strings.
+    /// Parses a block of edges and replaces external ids by their keys. Dense ids stay as they are. `text` is a buffer for
+    /// string ids.
     pub fn parse_keys(&self, block: &RawBlock, batch: &mut EdgeBatch, text: &mut TextBatch) -> Result<()> {
-        let Some(Listed { dictionary, .. }) = &self.listed else {
+        let Some(ListedIds { dictionary, .. }) = &self.listed else {
             return block.parse(batch);
         };
         match dictionary.kind() {
@@ -173,13 +182,13 @@ impl IdMap {
         Ok(())
     }
 
-    /// Parses a block of edges and replaces its external ids by nodes. `text` is used where ids are strings.
+    /// Parses a block of edges and replaces external ids by nodes. `text` is a buffer for string ids.
     ///
     /// # Panics
     /// If there is a dictionary and it is not loaded.
     pub fn parse(&self, block: &RawBlock, batch: &mut EdgeBatch, text: &mut TextBatch) -> Result<()> {
         self.parse_keys(block, batch, text)?;
-        let Some(Listed { table, .. }) = &self.listed else {
+        let Some(ListedIds { table, .. }) = &self.listed else {
             self.permutation.nodes(&mut batch.sources);
             self.permutation.nodes(&mut batch.targets);
             return Ok(());
@@ -188,20 +197,21 @@ impl IdMap {
             .as_ref()
             .expect("the dictionary is loaded before edges are mapped");
         for keys in [&mut batch.sources, &mut batch.targets] {
+            // All ids of the input are in the dictionary, unless the input has changed since it was made.
             table.find_all(keys).map_err(|_| block.changed())?;
         }
         Ok(())
     }
 }
 
-/// A table of all external ids, and the dense ids of those that share a key with another one.
+/// Makes a table of all ids. Returns also the dense ids whose key another id has.
 fn load_table(dictionary: &Dictionary, permutation: &NodePermutation) -> Result<(KeyTable, Vec<DenseId>)> {
-    let (mut table, mut alike) = (KeyTable::with_capacity(dictionary.ids())?, Vec::new());
+    let (mut table, mut shared) = (KeyTable::with_capacity(dictionary.ids())?, Vec::new());
     dictionary.for_each_key(|key, id| {
-        if let Some(other) = table.insert(key, permutation.node(id).0) {
-            alike.extend([permutation.dense_id(NodeId(other))?, id]);
+        if let Some(other) = table.insert(key, permutation.node(id)) {
+            shared.extend([permutation.dense_id(other)?, id]);
         }
         Ok(())
     })?;
-    Ok((table, alike))
+    Ok((table, shared))
 }

@@ -1,12 +1,14 @@
-//! Features and labels: one row a node, from the order of the input to that of the store.
+//! Columns of nodes: features and labels, from the order of the input to that of the store.
+//!
+//! The input has one row per dense id; the store has one row per node. A row is a feature row or a label, encoded.
 //!
 //! ```text
-//! pass 1, each worker: take the next block of rows; encode them; append (place in shard, row) to the row's shard
+//! pass 1, each worker: take the next block of rows; encode them; append (index in shard, row) to the shard's spill file
 //! pass 2, each worker: take the next chunk; for each of its shards, put the rows in their places and write them
 //! ```
 //!
-//! Cost: rows are read, spilled, read back and written, each time in large pieces. A gather from the input through
-//! the inverse order would read it once, but row by row, and a row is a fraction of what a drive reads at a time.
+//! Cost: rows are read, spilled, read back and written, each time in large pieces. A gather from the input through the
+//! inverse permutation would read it only once, but row by row, and a row is much smaller than the unit that a drive reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,12 +21,12 @@ use grappa_storage::{NodePermutation, writer::StoreFolder};
 
 use crate::ingest::{
     ChunkFiles,
-    plan::{Budget, SpillPlan},
+    plan::{IngestBudget, SpillPlan},
     spill::{self, Extent, SpillFolder, SpillWriter},
     state::{ChunkDone, Counts, Stage, StageState, State},
 };
 
-/// Rows of the input, one for each dense id.
+/// The rows of the input, one per dense id.
 pub trait ColumnInput: Sync {
     /// Number of rows.
     fn rows(&self) -> u64;
@@ -32,57 +34,57 @@ pub trait ColumnInput: Sync {
     /// Length of an encoded row in bytes.
     fn row_bytes(&self) -> usize;
 
-    /// Whether rows can only be read in order; then one worker reads them all.
+    /// Whether rows can only be read in order. One worker reads them all then.
     fn is_sequential(&self) -> bool;
 
-    /// Appends the encoded rows of `count` dense ids from `first` on.
+    /// Appends the encoded rows of `count` dense ids, beginning at `first`.
     fn read(&self, first: u64, count: usize, rows: &mut Vec<u8>) -> Result<()>;
 
-    /// Whether all rows read so far may be kept. If not, reading goes on, so that all that is wrong can be told, but
-    /// nothing more is noted as done.
+    /// Whether all rows read so far are valid. If not, reading continues, so that the error can count all invalid rows, but
+    /// the journal records no more progress.
     fn is_sound(&self) -> bool;
 
-    /// Called when all rows were read: fails unless they are sound.
+    /// Fails unless all rows are valid. Called after the last row was read.
     fn finish(&self) -> Result<()>;
 }
 
-/// What becomes of a column in a chunk.
+/// The file of a column in each chunk.
 pub struct ColumnFile {
     /// Name of the file in the chunk's folder.
     pub name: &'static str,
     /// Its kind.
     pub kind: FileKind,
-    /// Its meta, given the chunk.
+    /// Makes the metadata of a chunk's file.
     pub meta: Box<dyn Fn(ChunkId) -> Vec<u8> + Sync>,
 }
 
-/// One column, on its way.
+/// A column to ingest.
 pub struct Column<'a> {
-    /// Which stage of the run this is.
+    /// The stage of the run.
     pub stage: Stage,
     /// The rows.
     pub input: &'a dyn ColumnInput,
-    /// Where they go.
+    /// The output files.
     pub file: ColumnFile,
     /// Chunks of the graph.
     pub chunks: &'a ChunkMap,
-    /// Ranks to nodes.
+    /// Maps dense ids to nodes.
     pub permutation: &'a NodePermutation,
     /// The unfinished store.
     pub store: &'a StoreFolder,
-    /// What may be used.
-    pub budget: Budget,
+    /// Memory and threads.
+    pub budget: IngestBudget,
 }
 
-/// Input bytes between two notes in the journal.
+/// Bytes of encoded rows between two entries in the journal.
 const COMMIT_BYTES: u64 = 256 << 20;
-/// Bytes of encoded rows read at a time.
+/// Bytes of encoded rows per block.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Bytes of memory pass 2 needs for each byte of a shard: its place in the file, with something to spare.
+/// Bytes of memory per record word that pass 2 needs: 8 for its place in the output, and some to spare.
 const PLACE_COST: u64 = 10;
 
 impl Column<'_> {
-    /// How records are divided: as an earlier run did, or anew.
+    /// The division of rows into shards: that of the run that began pass 1, or a new one.
     pub fn plan(&self, state: &State) -> Result<SpillPlan> {
         if let Some(plan) = state.stage(self.stage).plan {
             return Ok(plan);
@@ -93,18 +95,18 @@ impl Column<'_> {
         Ok(plan)
     }
 
-    /// A record is the row's place in its shard and the row, in whole words.
+    /// A record is the row's index in its shard and the row, padded to whole words.
     fn record_words(&self) -> usize {
         1 + self.input.row_bytes().div_ceil(8)
     }
 
-    /// Where the records are.
+    /// The spill files.
     pub fn spill(&self) -> SpillFolder {
         SpillFolder::new(self.store.lasting_scratch(), self.file.name, self.record_words())
     }
 
-    /// Pass 1.
-    pub fn scatter(&self, plan: &SpillPlan, state: &State, progress: &dyn Progress) -> Result<()> {
+    /// Pass 1: reads all rows and spills them by shard.
+    pub fn spill_rows(&self, plan: &SpillPlan, state: &State, progress: &dyn Progress) -> Result<()> {
         let before = state.stage(self.stage);
         let first_worker = before.next_worker();
         let shards = plan.shards(self.chunks);
@@ -173,15 +175,15 @@ impl Column<'_> {
                 false => Ok(()),
             }
         })?;
-        // Once chunks are written, an earlier run has found the rows to be sound.
+        // If chunks were written, an earlier run has checked the rows.
         if before.chunks.is_empty() {
             self.input.finish()?;
         }
         Ok(())
     }
 
-    /// Pass 2, for one chunk.
-    pub fn gather(
+    /// Pass 2: writes the file of one chunk. It is complete, but not synced.
+    pub fn write_chunk(
         &self,
         chunk: ChunkId,
         plan: &SpillPlan,
@@ -195,8 +197,8 @@ impl Column<'_> {
         let shards = plan.shards(self.chunks);
         for shard in plan.shards_of(chunk) {
             let rows = shards.len(ChunkId(shard)) as usize;
-            let _taken = gate.take((rows * self.input.row_bytes()) as u64 + 2 * BLOCK_BYTES as u64);
-            let mut places = heap::zeroed(rows * self.input.row_bytes(), "the rows of some nodes")?;
+            let _reserved = gate.take((rows * self.input.row_bytes()) as u64 + 2 * BLOCK_BYTES as u64);
+            let mut places = heap::zeroed(rows * self.input.row_bytes(), "the feature rows or labels of a shard")?;
             let mut placed = 0;
             for (&worker, spilled) in &spilled.workers {
                 let extent = spilled.extents[shard as usize];
@@ -204,7 +206,9 @@ impl Column<'_> {
                 self.place(worker, shard, extent, &mut places)?;
             }
             if placed != rows as u64 {
-                let what = format!("{placed} rows for {rows} nodes; remove the unfinished store and start again");
+                let what = format!(
+                    "expected {rows} spilled rows, one per node, found {placed}; remove the unfinished store and start again"
+                );
                 return Err(Error::input(&path, Position::Whole, what));
             }
             writer.write(&places)?;
@@ -221,7 +225,7 @@ impl Column<'_> {
         })
     }
 
-    /// Puts the rows of one spill file in their places.
+    /// Copies the rows of a spill file to their places, and checks the file.
     fn place(&self, worker: u32, shard: u32, extent: Extent, places: &mut [u8]) -> Result<()> {
         let (spill, row_bytes) = (self.spill(), self.input.row_bytes());
         let records_per_read = (BLOCK_BYTES / 8 / self.record_words()).max(1) as u64;
@@ -234,7 +238,7 @@ impl Column<'_> {
             for record in words.chunks_exact(self.record_words()) {
                 let row: &[u8] = bytemuck::cast_slice(&record[1..]);
                 let at = record[0] as usize * row_bytes;
-                // A place out of range is that of a damaged record, which the sum is about to tell.
+                // An index out of range means damage. It is skipped here, and the comparison of the sums reports it.
                 if let Some(place) = places.get_mut(at..at.saturating_add(row_bytes)) {
                     place.copy_from_slice(&row[..row_bytes]);
                 }

@@ -1,8 +1,8 @@
-//! The dictionary: all external ids of the edges, sorted, found in one reading of the input within the memory budget.
+//! Builds the dictionary: all external ids of the edges, sorted, within the memory budget.
 //!
-//! Cost: the input is read and parsed once more than with dense ids; what is sorted, merged and written is in the order
-//! of the nodes, not of the edges, where each node has many. A run that is killed before the dictionary is done begins
-//! it again.
+//! Cost: one more pass over the input than with dense ids. The number of ids that are sorted, merged and written is about
+//! that of the nodes, not of the edges, if nodes have many edges: most duplicates are dropped before. A run that is killed
+//! before the dictionary is complete starts it again.
 
 use std::{
     fs::File,
@@ -30,24 +30,24 @@ use grappa_storage::{files::DICTIONARY, writer::StoreFolder};
 use crate::{
     ids::keys::StringHash,
     ingest::{
-        plan::Budget,
+        plan::IngestBudget,
         runs::{IntegerCollector, Runs, StringCollector},
         state::Scan,
     },
 };
 
-/// Encoded bytes that are kept before they go to the file.
+/// Encoded bytes per write.
 const DRAIN_BYTES: usize = 256 << 10;
 
-/// Where the first hash of each string is while the store is made.
+/// The file with the first hash of each string. It exists while the store is built.
 pub fn hashes_path(store: &StoreFolder) -> PathBuf {
     store.lasting_scratch().join("hashes")
 }
 
-/// Collects the ids of all edges and writes the dictionary, synced. Returns what was found, and the file's entry.
+/// Collects the ids of all edges and writes the dictionary, synced. Returns the counts and the file's entry.
 pub fn build(
     source: &EdgeSource,
-    budget: &Budget,
+    budget: &IngestBudget,
     store: &StoreFolder,
     hash: &StringHash,
     progress: &dyn Progress,
@@ -58,7 +58,8 @@ pub fn build(
     };
     let runs = Runs::new(&store.scratch("ids")?, kind);
     progress.stage("collecting ids", Some(source.total_bytes()));
-    // A quarter of the budget is in blocks, one is left for the writing of runs and what is larger than it should be.
+    // A quarter of the budget is for blocks. Another quarter is left for the buffers of runs and for strings that are
+    // longer than assumed.
     let memory = budget.memory / 2 / budget.threads as u64;
     let edges = match kind {
         KeyKind::Integers => collect_integers(source, &runs, memory, budget.threads, progress)?,
@@ -127,7 +128,7 @@ fn collect_strings(
     Ok(edges.into_inner())
 }
 
-/// Writes the dictionary and, of strings, the file of their hashes.
+/// Writes the dictionary and, for strings, the file of their first hashes.
 struct DictionaryWriter<'a> {
     file: ContainerWriter,
     builder: Builder<'a>,
@@ -203,7 +204,7 @@ impl<'a> DictionaryWriter<'a> {
         ready.map_or(Ok(()), |bytes| self.file.write(&bytes))
     }
 
-    /// Number of ids, and the file, which is not synced; that of the hashes is.
+    /// Completes the files. Returns the number of ids and the dictionary file, which is not synced. The file of hashes is.
     fn finish(mut self) -> Result<(u64, WrittenFile)> {
         let meta = match self.builder {
             Builder::Integers(builder) => {
@@ -241,10 +242,10 @@ mod tests {
     use super::*;
     use crate::{
         ids::{IdMap, dictionary::Dictionary},
-        ingest::join,
+        ingest::edges::join::{segment_of, segments},
     };
 
-    /// The ids of edges in text, by a dictionary whose hashes have so many bits.
+    /// The ids of the edges in `text`. The hashes of strings have `bits` bits.
     fn listed(folder: &Path, text: &str, ids: IdKind, bits: u32) -> IdMap {
         let edges = folder.join("edges.tsv");
         std::fs::write(&edges, text).unwrap();
@@ -255,7 +256,7 @@ mod tests {
         };
         let source = EdgeSource::open(&[edges], options).unwrap();
         let (store, _) = StoreFolder::begin(&folder.join("store"), None, false).unwrap();
-        let budget = Budget {
+        let budget = IngestBudget {
             memory: 1 << 20,
             share: 1,
             threads: 2,
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn every_string_has_its_dense_id_though_many_share_a_hash() {
+    fn every_string_has_its_dense_id_though_some_share_a_hash() {
         let folder = tempfile::tempdir().unwrap();
         // Of 3000 hashes of 20 bits some four are shared by two strings.
         let mut names: Vec<String> = (0..3000u32)
@@ -281,9 +282,9 @@ mod tests {
         let mut ids = listed(folder.path(), &text, IdKind::String, 20);
         names.sort();
         let check = |ids: &IdMap| {
-            for (id, name) in (0..).zip(&names) {
-                assert_eq!(ids.node_of_text(name.as_bytes()).unwrap(), Some(NodeId(id)));
-                assert_eq!(&ids.external(NodeId(id)).unwrap(), name);
+            for (node, name) in (0..).map(NodeId).zip(&names) {
+                assert_eq!(ids.node_of_text(name.as_bytes()).unwrap(), Some(node));
+                assert_eq!(&ids.external(node).unwrap(), name);
             }
             for other in (0..3000).map(|i| format!("other {i}")).chain(["".into(), "zzz".into()]) {
                 assert_eq!(ids.node_of_text(other.as_bytes()).unwrap(), None);
@@ -299,7 +300,7 @@ mod tests {
         // The segments of a join find and tell apart the same strings.
         ids.dictionary_mut().unwrap().hash = StringHash::with_bits(20);
         let scratch = folder.path();
-        let plan = join::cut(
+        let plan = segments::cut(
             ids.dictionary_mut().unwrap(),
             &NodePermutation::Identity,
             3,
@@ -310,12 +311,12 @@ mod tests {
         assert_ne!(plan.hash, StringHash::with_bits(20));
         let tables = [0, 1, 2].map(|segment| {
             let mut table = plan.table().unwrap();
-            join::load(&plan, segment, scratch, &mut table, &mut Vec::new()).unwrap();
+            segments::load(&plan, segment, scratch, &mut table, &mut Vec::new()).unwrap();
             table
         });
-        for (id, name) in (0..).zip(&names) {
-            let (segment, key) = join::place(plan.hash.key(name.as_bytes()), 3);
-            assert_eq!(tables[segment as usize].find(key), Some(id));
+        for (node, name) in (0..).map(NodeId).zip(&names) {
+            let (segment, key) = segment_of(plan.hash.key(name.as_bytes()), 3);
+            assert_eq!(tables[segment as usize].find(key), Some(node));
         }
     }
 
@@ -335,12 +336,12 @@ mod tests {
             if loaded {
                 ids.load().unwrap();
             }
-            for (node, &id) in (0..).zip(&all) {
-                assert_eq!(ids.node_of_int(id).unwrap(), Some(NodeId(node)));
-                assert_eq!(ids.external(NodeId(node)).unwrap(), id.to_string());
+            for (node, &id) in (0..).map(NodeId).zip(&all) {
+                assert_eq!(ids.node_of_int(id).unwrap(), Some(node));
+                assert_eq!(ids.external(node).unwrap(), id.to_string());
             }
             for id in (0..5000).chain(u64::MAX - 5..=u64::MAX) {
-                let expected = all.binary_search(&id).ok().map(|node| NodeId(node as u64));
+                let expected = all.binary_search(&id).ok().map(|index| NodeId(index as u64));
                 assert_eq!(ids.node_of_int(id).unwrap(), expected);
             }
             assert_eq!(ids.node_of_text(b"1").unwrap(), None);

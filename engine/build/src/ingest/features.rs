@@ -1,4 +1,4 @@
-//! Feature rows as a column: read as f32, checked, and encoded as they are stored.
+//! Features as a column: read as f32, checked, and encoded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,19 +11,19 @@ use grappa_io::{Error, Position, Result};
 
 use crate::ingest::columns::ColumnInput;
 
-/// Feature rows on their way into the store.
+/// The feature rows of the input.
 pub struct FeatureInput {
     matrix: MatrixSource,
     layout: FeatureLayout,
     nodes: u64,
     allow_nan: bool,
-    /// Values that are finite, but not in the stored type.
+    /// Number of values that are finite, but not in the stored type.
     overflows: AtomicU64,
 }
 
 impl FeatureInput {
-    /// The rows of `matrix`, one for each of `nodes` nodes, to be stored as `dtype` or, if that is not said, as
-    /// precisely as the file has them, up to f32.
+    /// The feature rows of `matrix`, one for each of `nodes` nodes. They are stored as `dtype`; by default as f16 if the
+    /// file has f16, otherwise as f32.
     pub fn new(mut matrix: MatrixSource, dtype: Option<FeatureDtype>, nodes: u64, allow_nan: bool) -> Result<Self> {
         matrix.expect_rows(nodes)?;
         let dtype = dtype.unwrap_or(match matrix.dtype() {
@@ -46,7 +46,7 @@ impl FeatureInput {
         })
     }
 
-    /// How rows are laid out.
+    /// The layout of a feature row.
     pub fn layout(&self) -> FeatureLayout {
         self.layout
     }
@@ -112,8 +112,8 @@ impl ColumnInput for FeatureInput {
                 self.matrix.path(),
                 Position::Whole,
                 format!(
-                    "{count} values are too large for {}; choose --feature-dtype f32 or bf16, or let them become infinite \
-                     with --allow-nan",
+                    "{count} values are too large for {}; give --feature-dtype f32 or bf16, or --allow-nan to store them as \
+                     infinity",
                     self.layout.dtype.name()
                 ),
             )),

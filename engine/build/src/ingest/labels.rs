@@ -1,4 +1,4 @@
-//! Labels as a column: read, counted and encoded as they are stored.
+//! Labels as a column: read, counted and encoded.
 
 use grappa_formats::manifest::{LabelKind, LabelSpec};
 use grappa_input::{LabelBatch, LabelSource};
@@ -6,10 +6,10 @@ use grappa_io::{Error, Position, Result};
 
 use crate::ingest::columns::ColumnInput;
 
-/// Rows looked at at a time while classes are counted.
+/// Labels per read while classes are counted.
 const SCAN_ROWS: usize = 1 << 16;
 
-/// Labels on their way into the store.
+/// The labels of the input.
 pub struct LabelInput {
     source: LabelSource,
     spec: LabelSpec,
@@ -17,8 +17,8 @@ pub struct LabelInput {
 }
 
 impl LabelInput {
-    /// The labels of `source`, one for each of `nodes` nodes. If the number of classes does not show in their shape, all
-    /// are read to find the largest, since it decides how wide a label is stored.
+    /// The labels of `source`, one for each of `nodes` nodes. The number of classes decides the width of a stored label. If
+    /// the shape of the input does not give it, all labels are read to find the largest class.
     pub fn new(mut source: LabelSource, nodes: u64) -> Result<Self> {
         source.expect_rows(nodes)?;
         let classes = match source.classes() {

@@ -1,38 +1,43 @@
-//! Edge lists in, a store out, within a memory budget.
+//! Builds a store from edge lists, within a memory budget.
 //!
 //! ```text
-//! open every input, so that most mistakes are found before anything is written
-//! find the number of nodes, or sort the external ids into a dictionary      dense, dictionary, runs
-//! order the nodes by the user's parts, if there are any                     order
-//! join edges with their ids on disk, if the ids do not fit memory           join
-//! pass 1: parse, map ids, append each edge to its shard's spill file        edges, spread, spill
-//! pass 2: per chunk, sort its edges and encode its rows                     rows
-//! features, labels: spill rows by shard, then write them in node order      columns
-//! splits, manifest, rename                                                  store::writer
+//! open all input files, so that most mistakes are found before anything is written    options, nodes
+//! number of nodes; for sparse and string ids, a sorted dictionary of them             dense_ids; dictionary, runs
+//! node permutation and chunks                                                         node_ids, permutation
+//! splits                                                                              splits
+//! labels, features: spill by shard, then write in node order                          nodes, columns
+//! edges                                                                               edges
+//!     join on disk, if the ids do not fit in memory                                       edges::join
+//!     pass 1: parse, map ids, append each edge to the spill file of its destination       edges::spill_pass
+//!     pass 2: per chunk, sort the edges and encode the adjacency lists                    edges::sort_pass
+//! manifest, rename                                                                    grappa_storage::writer
 //! ```
 //!
-//! Each step notes in the journal what it has finished (`state`), so that a killed run goes on where it was. The
-//! store depends on the input and the options alone: not on the memory budget, the number of threads, or where a run
-//! was killed.
+//! All passes follow one pattern. Chunks of the graph are divided into *shards*, each so small that one thread can sort it
+//! within its share of the memory. A first pass reads the input in its order and appends each record to the spill file of
+//! its shard. A second pass takes the chunks one by one, reads their shards, and writes the chunk's files. [`edges`] draws
+//! the types of both passes.
+//!
+//! The journal ([`state`]) records what is finished, so a killed run can be resumed. The store depends on the input and
+//! the options only: not on the memory budget, the number of threads, or where a run was killed.
+//!
+//! Disk space: while pass 1 and 2 run, 8 bytes per edge for the spill files (16 with weights), beside the store.
 
 mod columns;
-mod dense;
+mod dense_ids;
 mod dictionary;
 mod edges;
-mod external;
 mod features;
-mod join;
 mod labels;
+mod node_ids;
 mod nodes;
 mod options;
 mod permutation;
 pub mod plan;
 mod rejects;
-mod rows;
 mod runs;
 pub mod spill;
 mod splits;
-mod spread;
 mod state;
 
 use std::collections::BTreeMap;
@@ -43,41 +48,41 @@ use grappa_formats::{
     manifest::{ExternalIds, Manifest},
 };
 use grappa_input::EdgeSource;
-use grappa_io::{Error, Result, container::WrittenFile, memory::MemoryGate, progress::Progress, sort::bits_for};
+use grappa_io::{Error, Result, container::WrittenFile, progress::Progress};
 use grappa_storage::writer::StoreFolder;
 
 use self::{
-    edges::{EdgeKeys, InputBlocks, Replace, Scatter},
     features::FeatureInput,
-    join::JoinPlan,
     labels::LabelInput,
     nodes::NodeFiles,
     options::{fingerprint, memory_share, open_edges, rejects_path},
-    plan::{Budget, SpillPlan},
+    plan::IngestBudget,
     rejects::RejectsFolder,
-    rows::Gather,
-    spill::SpillFolder,
-    spread::{Blocks, Spread},
-    state::{ChunkDone, Scan, Stage, StageState, State},
+    state::{ChunkDone, Scan, Stage, State},
 };
 pub use self::{
     options::{Assign, IngestOptions, Summary},
     splits::SplitFile,
 };
-use crate::ids::IdMap;
 
-/// Files of a chunk that are complete but not synced, and what the journal is to say of them.
+/// The files of a chunk, complete but not synced, and their entry for the journal.
 struct ChunkFiles {
     done: ChunkDone,
     files: Vec<WrittenFile>,
 }
 
-/// Bytes of text that an edge takes at least, but for small ids: what the number of edges is judged by.
+/// Bytes of text per edge, for estimating the number of edges from the size of the input. Only edges between small ids take
+/// less, and an estimate that is too high only makes shards smaller.
 const TEXT_EDGE_BYTES: u64 = 8;
 
-/// Makes a store of edge lists.
+/// Builds a store from edge lists.
+///
+/// # Errors
+/// If the options contradict each other, an input file is malformed, memory does not suffice (the error names the budget
+/// that would), or a file can't be read or written. After an I/O error the unfinished store stays, and a run with
+/// `options.resume` continues it.
 pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summary> {
-    let budget = Budget {
+    let budget = IngestBudget {
         memory: options.memory / memory_share(options),
         share: memory_share(options),
         threads: options.threads,
@@ -111,9 +116,9 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
 
 struct Run<'a> {
     options: &'a IngestOptions,
-    budget: Budget,
+    budget: IngestBudget,
     source: EdgeSource,
-    /// The number of nodes, if it is known without reading the edges.
+    /// The number of nodes, if it is known before the edges are read.
     nodes: Option<u64>,
     folder: StoreFolder,
     progress: &'a dyn Progress,
@@ -135,16 +140,18 @@ impl Run<'_> {
             None => State::create(folder, fingerprint, self.budget.block_bytes())?,
         };
         if state.block_bytes() != self.budget.block_bytes() {
-            // The budget is another than when the run began, but the blocks it finished were cut by that one.
+            // The memory budget has changed since the run began. The journal lists blocks by number, and these numbers mean
+            // the same blocks only with the block size of that time.
             self.source = open_edges(self.options, self.nodes, state.block_bytes())?;
         }
         let scan = self.scan(&state)?;
-        let (permutation, spec, chunks) = self.permutation(&state, scan.nodes)?;
-        let (mut ids, id_spec) = self.id_map(scan.nodes, permutation, spec)?;
+        let (permutation, permutation_spec, chunks) = self.permutation(&state, scan.nodes)?;
+        let (mut ids, id_spec) = self.id_map(scan.nodes, permutation, permutation_spec)?;
         plan::check_buckets(&chunks, u64::from(chunks.chunks()))?;
 
         let rejects = RejectsFolder::new(self.folder.lasting_scratch());
-        // Before the edges, because these fail sooner.
+        // Splits, labels and features come before the edges, because their mistakes are found sooner. The table of ids makes
+        // the lookups of splits fast; it is freed for the rest.
         if !self.options.splits.is_empty() && ids.table_memory() <= self.budget.memory / 2 {
             ids.load()?;
         }
@@ -190,7 +197,7 @@ impl Run<'_> {
         Ok(Summary::of(&manifest, bytes_on_disk, self.options))
     }
 
-    /// The number of nodes and, as far as known, of edges.
+    /// The number of nodes, and the number of edges or an estimate of it.
     fn scan(&self, state: &State) -> Result<Scan> {
         if let Some(scan) = state.scan() {
             return Ok(scan);
@@ -206,99 +213,14 @@ impl Run<'_> {
                     .edges_hint()
                     .unwrap_or(self.source.total_bytes() / TEXT_EDGE_BYTES),
             },
-            None => dense::scan(self.options, self.budget.block_bytes(), self.progress)?,
+            None => dense_ids::scan(self.options, self.budget.block_bytes(), self.progress)?,
         };
         state.scanned(scan)?;
         Ok(scan)
     }
 
-    /// Pass 1 and 2. Returns what was done.
-    fn edges(
-        &self,
-        state: &State,
-        scan: Scan,
-        chunks: &ChunkMap,
-        ids: &mut IdMap,
-        rejects: &RejectsFolder,
-    ) -> Result<StageState> {
-        let record_words = if self.source.weighted() { 2 } else { 1 };
-        let join = self.plan_join(state, ids)?;
-        let plan = match state.stage(Stage::Edges).plan {
-            Some(plan) => plan,
-            None => {
-                let directions = if self.options.edge_options.undirected { 2 } else { 1 };
-                let bits = bits_for(chunks.nodes());
-                let budget = Budget {
-                    reserved: join.as_ref().map_or(ids.table_memory(), JoinPlan::table_memory),
-                    ..self.budget
-                };
-                let plan = SpillPlan::of_edges(chunks, scan.edges * directions, record_words, bits, &budget)?;
-                state.planned(Stage::Edges, plan)?;
-                plan
-            }
-        };
-        let keys = EdgeKeys::new(chunks, &plan);
-        let spill = SpillFolder::new(self.folder.lasting_scratch(), "edges", record_words as usize);
-
-        let scatter = Scatter {
-            options: self.options.edge_options,
-            keys: &keys,
-        };
-        let spread = |blocks: &dyn Blocks| {
-            self.progress.stage("reading edges", Some(blocks.total_bytes()));
-            let spread = Spread {
-                stage: Stage::Edges,
-                blocks,
-                push: &|batch, writer| scatter.push(batch, writer),
-                spill: &spill,
-                shards: keys.shards.chunks(),
-                rejects,
-                buffer_bytes: plan.buffer_bytes,
-                threads: self.options.threads,
-            };
-            spread.run(state, self.progress)
-        };
-        match &join {
-            Some(join) => {
-                let edges = self.join(state, ids, join, rejects)?;
-                spread(&edges)?;
-                self.end_join(&edges)?;
-            }
-            None => {
-                ids.load()?;
-                let (source, replace) = (&self.source, Replace::Nodes);
-                spread(&InputBlocks { source, ids, replace })?;
-                ids.unload();
-            }
-        }
-
-        let spilled = state.stage(Stage::Edges);
-        // Once chunks are written, an earlier run has checked it.
-        if spilled.chunks.is_empty() {
-            self.source.check()?;
-        }
-        self.progress
-            .stage("sorting and writing rows", Some(spilled.records() * record_words * 8));
-        let gather = Gather {
-            chunks,
-            plan: &plan,
-            keys: &keys,
-            spilled: &spilled,
-            spill: &spill,
-            options: self.options.edge_options,
-            weighted: self.source.weighted(),
-            store: &self.folder,
-            gate: &MemoryGate::new(self.budget.memory),
-            share: self.budget.share,
-            ids,
-        };
-        let write = |chunk| gather.chunk(chunk, self.progress);
-        self.write_chunks(Stage::Edges, state, chunks, write, |chunk| gather.remove_spill(chunk))?;
-        Ok(state.stage(Stage::Edges))
-    }
-
-    /// Writes the files of those chunks that the journal does not know as finished, on all threads, while others sync
-    /// them, note them in the journal, and then do `after`.
+    /// Calls `write`, on all threads, for each chunk that the journal does not list as finished. Other threads sync the
+    /// files, record the chunk in the journal, and then call `after`.
     fn write_chunks(
         &self,
         stage: Stage,

@@ -1,4 +1,4 @@
-//! What belongs to nodes: features, labels, splits.
+//! Data of nodes: features, labels and splits.
 
 use grappa_formats::{
     ChunkSpan,
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// The files with a row per node, open.
+/// The open input files with one row per node.
 pub(super) struct NodeFiles {
     pub features: Option<MatrixSource>,
     pub labels: Option<LabelSource>,
@@ -47,7 +47,7 @@ impl NodeFiles {
         })
     }
 
-    /// The number of rows, which is that of nodes, if it is known before they are read.
+    /// The number of rows, which is the number of nodes, if it is known before the files are read.
     pub fn rows(&self) -> Option<u64> {
         let features = self.features.as_ref().and_then(MatrixSource::rows);
         features.or_else(|| self.labels.as_ref().and_then(LabelSource::rows))
@@ -121,16 +121,16 @@ impl Run<'_> {
         };
         let plan = column.plan(state)?;
         self.progress.stage(&format!("reading {name}"), Some(bytes));
-        column.scatter(&plan, state, self.progress)?;
+        column.spill_rows(&plan, state, self.progress)?;
         let (spilled, gate) = (state.stage(stage), MemoryGate::new(self.budget.memory));
         self.progress.stage(&format!("writing {name}"), Some(bytes));
-        let write = |chunk| column.gather(chunk, &plan, &spilled, &gate, self.progress);
+        let write = |chunk| column.write_chunk(chunk, &plan, &spilled, &gate, self.progress);
         self.write_chunks(stage, state, chunks, write, |chunk| {
             column.remove_spill(chunk, &plan, &spilled)
         })
     }
 
-    /// Reads the ids of all splits and writes the files of their nodes.
+    /// Reads the ids of all splits and writes a file with the nodes of each.
     pub(super) fn splits(&self, ids: &IdMap, nodes: u64) -> Result<(Vec<SplitEntry>, Vec<FileEntry>)> {
         let options = self.options;
         if options.splits.is_empty() {

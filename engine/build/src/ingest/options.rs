@@ -1,4 +1,4 @@
-//! What a run is asked to do, what it did, and what makes two runs the same.
+//! Options and summary of an ingest, and the fingerprint that a resumed run must have.
 
 use std::{
     collections::BTreeMap,
@@ -15,56 +15,56 @@ use grappa_storage::writer::with_suffix;
 
 use crate::ingest::splits::SplitFile;
 
-/// What to ingest, and how.
+/// Options of [`ingest`](super::ingest).
 #[derive(Debug, Clone)]
 pub struct IngestOptions {
-    /// Files of edges.
+    /// Edge list files.
     pub edges: Vec<PathBuf>,
-    /// The store to make.
+    /// The store to write.
     pub out: PathBuf,
-    /// How the files are to be read.
+    /// Format of the edge list files.
     pub format: EdgeFormat,
-    /// What external ids are.
+    /// Kind of external ids.
     pub ids: ExternalIds,
-    /// The number of nodes, if known: then the input is not scanned for it.
+    /// The number of nodes, if known. Dense ids need no scan of the input then.
     pub nodes: Option<u64>,
-    /// What to do to edges.
+    /// Whether to add reverse edges, merge parallel edges, and drop or add self-loops.
     pub edge_options: EdgeOptions,
-    /// A `.npy` of one weight per edge.
+    /// A `.npy` file with one weight per edge.
     pub weights: Option<PathBuf>,
-    /// A matrix of one row per node.
+    /// A matrix with one feature row per node.
     pub features: Option<PathBuf>,
-    /// How features are stored; by default as precisely as the file has them, up to f32.
+    /// The stored type of features. By default f16 if the file has f16, otherwise f32.
     pub feature_dtype: Option<FeatureDtype>,
-    /// Let features be NaN or infinite.
+    /// Whether features may be NaN or infinite.
     pub allow_nan: bool,
-    /// One label, or one set of labels, per node.
+    /// A file with one label, or one set of labels, per node.
     pub labels: Option<PathBuf>,
-    /// Files of the ids in a split.
+    /// Files with the ids of each split.
     pub splits: Vec<SplitFile>,
-    /// The number of chunks, if the user chose one.
+    /// The number of chunks. None chooses by the number of nodes.
     pub chunks: Option<u32>,
-    /// How nodes are put in order.
+    /// The node permutation.
     pub assign: Assign,
-    /// Selects the random order.
+    /// Seed of the random permutation.
     pub seed: u64,
-    /// Bytes of memory to use.
+    /// Memory budget in bytes.
     pub memory: u64,
-    /// Worker threads.
+    /// Number of worker threads.
     pub threads: usize,
-    /// What to do with bad lines.
+    /// Whether a malformed line is an error or skipped.
     pub on_bad_line: OnBadLine,
-    /// Go on with a run that was killed.
+    /// Whether to continue an unfinished run.
     pub resume: bool,
-    /// Where scratch files go; by default beside the store.
+    /// Folder for scratch files. By default they are in the folder of the unfinished store.
     pub tmp: Option<PathBuf>,
     /// Name and version of the program, for the manifest.
     pub writer: String,
 }
 
 impl IngestOptions {
-    /// To make the store `out` of dense edges in `edges`, in random order with seed 0 and all by default, within 2 GiB and
-    /// on all processors.
+    /// Options for the edge lists `edges` with dense ids and the store `out`: a random permutation with seed 0, 2 GiB of
+    /// memory, all processors, and defaults otherwise.
     pub fn new(edges: Vec<PathBuf>, out: PathBuf) -> Self {
         Self {
             edges,
@@ -92,19 +92,19 @@ impl IngestOptions {
     }
 }
 
-/// How nodes are put in order.
+/// The node permutation, which decides the chunk of each node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Assign {
-    /// At random, so that every chunk is a random sample.
+    /// Random, so that every chunk is a random sample of the nodes.
     Random,
-    /// By external id, so that ids that are close stay close.
+    /// By external id, so that neighbouring ids stay together.
     Range,
-    /// By the parts in a file: a line for each dense id, or an array. Chunks are the parts that have nodes, or, if there are
-    /// to be more chunks than those, equal pieces of each, as many of each as it takes.
+    /// By the parts in a file, which has a line or an array element per dense id. Each part with nodes becomes a chunk. If
+    /// there are to be more chunks than parts, every part is divided evenly into the same number of chunks.
     File(PathBuf),
 }
 
-/// What an ingest did.
+/// Result of [`ingest`](super::ingest).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// Number of nodes.
@@ -113,13 +113,13 @@ pub struct Summary {
     pub edges: u64,
     /// Number of edges in the input.
     pub edges_read: u64,
-    /// Number of bad lines that were skipped.
+    /// Number of malformed lines that were skipped.
     pub rejected: u64,
-    /// Where they were written, if there are any.
+    /// The file that lists them, if there are any.
     pub rejects: Option<PathBuf>,
     /// Number of chunks.
     pub chunks: u32,
-    /// Length of all files of the store in bytes.
+    /// Total length of the store's files in bytes.
     pub bytes_on_disk: u64,
 }
 
@@ -137,12 +137,13 @@ impl Summary {
     }
 }
 
-/// Where skipped lines are written: beside the store.
+/// The file of skipped lines, beside the store.
 pub(super) fn rejects_path(options: &IngestOptions) -> PathBuf {
     with_suffix(&options.out, ".rejects")
 }
 
-/// The user's budget is so many times what all but the order may use: an order that takes memory gets one half.
+/// The memory budget of the user, divided by the budget of everything but the node permutation. A permutation that takes
+/// memory gets half.
 pub(super) fn memory_share(options: &IngestOptions) -> u64 {
     match options.assign {
         Assign::Random | Assign::Range => 1,
@@ -150,7 +151,7 @@ pub(super) fn memory_share(options: &IngestOptions) -> u64 {
     }
 }
 
-/// The file of parts, if there is one.
+/// The file of parts, if the permutation has one.
 fn parts_path(options: &IngestOptions) -> Option<&PathBuf> {
     match &options.assign {
         Assign::Random | Assign::Range => None,
@@ -158,7 +159,7 @@ fn parts_path(options: &IngestOptions) -> Option<&PathBuf> {
     }
 }
 
-/// Opens the files of edges, to be read in blocks of some `block_bytes`. Ids must be below `nodes`, if that is known.
+/// Opens the edge lists, to be read in blocks of about `block_bytes`. Dense ids must be below `nodes`, if that is known.
 pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_bytes: usize) -> Result<EdgeSource> {
     let source_options = EdgeSourceOptions {
         format: options.format,
@@ -171,7 +172,7 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
         },
         weights: options.weights.clone(),
         on_bad_line: options.on_bad_line,
-        // Strings take up to twice the memory of integers once they are parsed.
+        // Parsed strings take up to twice the memory of parsed integers.
         block_bytes: if options.ids == ExternalIds::String {
             block_bytes / 2
         } else {
@@ -181,7 +182,7 @@ pub(super) fn open_edges(options: &IngestOptions, nodes: Option<u64>, block_byte
     EdgeSource::open(&options.edges, source_options)
 }
 
-/// How ids are parsed.
+/// The kind of ids, for the parsers.
 pub(super) fn id_kind(ids: ExternalIds) -> IdKind {
     match ids {
         ExternalIds::Dense | ExternalIds::Sparse => IdKind::Integer,
@@ -189,7 +190,7 @@ pub(super) fn id_kind(ids: ExternalIds) -> IdKind {
     }
 }
 
-/// What ids may be.
+/// The range of valid ids, for the parsers.
 pub(super) fn id_limit(ids: ExternalIds, nodes: Option<u64>) -> IdLimit {
     match (ids, nodes) {
         (ExternalIds::Dense, Some(nodes)) => IdLimit::Nodes(nodes),
@@ -198,16 +199,16 @@ pub(super) fn id_limit(ids: ExternalIds, nodes: Option<u64>) -> IdLimit {
     }
 }
 
-/// What the store depends on: a run can be resumed only with the same.
+/// Everything that the store depends on. A run can be resumed only with an equal fingerprint.
 pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, String>> {
     let mut fingerprint = BTreeMap::new();
     let mut add = |name: &str, value: String| fingerprint.insert(name.to_owned(), value);
     let splits = options.splits.iter().map(|split| &split.path);
-    let rows = options.weights.iter().chain(&options.features).chain(&options.labels);
+    let arrays = options.weights.iter().chain(&options.features).chain(&options.labels);
     for path in options
         .edges
         .iter()
-        .chain(rows)
+        .chain(arrays)
         .chain(splits)
         .chain(parts_path(options))
     {
@@ -228,7 +229,7 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
     Ok(fingerprint)
 }
 
-/// Length and modification time of a file: enough to notice that it is not the one of the earlier run.
+/// Length and modification time of a file, to notice that it changed since an earlier run.
 fn version_of(path: &Path) -> Result<String> {
     let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
     let modified = metadata

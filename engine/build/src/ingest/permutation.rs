@@ -1,13 +1,13 @@
-//! The node permutation of a partition that the user gives: nodes by part, and by dense id inside a part.
+//! The node permutation that a partition of the user gives: nodes by part, and within a part by dense id.
 //!
 //! ```text
-//! read the parts: count the nodes of each; a part's nodes begin where those of the part before it end
-//! read the parts again: the node of dense id k is the next node of its part
-//!     write it; keep k as the dense id of that node
+//! read the parts: count the nodes of each. The nodes of a part begin where those of the part before end.
+//! read the parts again: the node of each dense id is the next of its part
+//!     write the node; keep the dense id as that of the node
 //! write the dense ids
 //! ```
 //!
-//! Memory: five bytes per node, first for the dense ids while the file is written, then for the nodes while edges are mapped.
+//! Memory: five bytes per node, for the dense ids while the file is written, and for the nodes while edges are mapped.
 
 use std::path::Path;
 
@@ -20,14 +20,14 @@ use grappa_input::PartSource;
 use grappa_io::{Error, Position, Result, container::ContainerWriter, durable, progress::Progress};
 use grappa_storage::{files::PERMUTATION, writer::StoreFolder};
 
-/// Bytes of memory that the permutation of `nodes` nodes takes.
+/// Bytes of memory that the table of `nodes` nodes takes.
 pub fn memory(nodes: u64) -> u64 {
     nodes * ENTRY_BYTES as u64
 }
 
-/// Writes the permutation of `nodes` nodes that follows from the file of parts `path`, and syncs it. Returns the number of
-/// nodes of each part that is not empty, and the entry of the file. `remedy` is the advice for a file with another number of
-/// parts.
+/// Writes the permutation of `nodes` nodes that the file of parts `path` gives, synced. Returns the number of nodes of each
+/// part that has any, and the file's entry. `remedy` is advice for a file with another number of parts than nodes, given
+/// that number.
 pub fn build(
     path: &Path,
     nodes: u64,
@@ -65,10 +65,11 @@ pub fn build(
     let meta = PermutationTableMeta { nodes }.encode();
     let mut file = ContainerWriter::create(&store.path().join(PERMUTATION), FileKind::PERMUTATION, meta.len())?;
     let mut dense_ids = vec![[0; ENTRY_BYTES]; nodes as usize];
-    let changed = || Error::input(path, Position::Whole, "something is changing this file; start again");
+    let changed = || Error::input(path, Position::Whole, "the file changed while it was read; start again");
     let (mut id, mut bytes) = (0u64, Vec::new());
     for_each_part(path, |part| {
-        // Cursors that leave their part show when they are compared below, or here.
+        // If the file changes between the two passes, a part gets more or fewer nodes than counted. Then an index is out of
+        // range here, or the comparison at the end fails.
         let next = next.get_mut(part as usize).ok_or_else(changed)?;
         let place = dense_ids.get_mut(*next as usize).ok_or_else(changed)?;
         *place = id.to_le_bytes()[..ENTRY_BYTES].try_into().expect("five of eight bytes");

@@ -1,8 +1,8 @@
-//! How a memory budget is spent.
+//! Chunks of a graph, and the division of a memory budget.
 //!
-//! The store does not depend on this: chunks follow from the graph and the options alone. What the budget decides is
-//! how finely pass 1 divides the records (into *shards*, one or more a chunk, each sorted in memory by pass 2) and how
-//! large its buffers are.
+//! Chunks depend on the graph and the options only. The memory budget decides how finely pass 1 divides the records into
+//! *shards*, and how large its buffers are. A chunk has one or more shards, and pass 2 sorts each shard in memory. The
+//! store does not depend on the shards.
 
 use std::ops::Range;
 
@@ -10,33 +10,34 @@ use grappa_formats::{ChunkId, chunks::ChunkMap, manifest::BUCKETS_MAX};
 use grappa_io::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// Input bytes parsed at a time, if the budget allows.
+/// Bytes of input that are parsed at once. The maximum applies unless the budget is small.
 const BLOCK_BYTES_MAX: u64 = 4 << 20;
 const BLOCK_BYTES_MIN: u64 = 64 << 10;
-/// Memory that a block takes at worst while it is parsed, per byte of input: itself and, of text like `1 2`, four
+/// Bytes of memory per byte of a block while it is parsed, at worst: the block itself and, for text such as `1 2`, four
 /// times as much in ids.
 const BLOCK_COST: u64 = 5;
-/// Spill buffers smaller than this would spend their time in system calls.
-const BUFFER_BYTES_MIN: u64 = 4 << 10;
-const BUFFER_BYTES_MAX: u64 = 256 << 10;
-/// Bytes of memory pass 2 needs for each record word it sorts: the word, its copy, and up to five bytes encoded.
+/// The smallest useful spill buffer. Smaller writes would spend their time in system calls.
+pub const BUFFER_BYTES_MIN: u64 = 4 << 10;
+/// The largest useful spill buffer. Larger writes are not faster.
+pub const BUFFER_BYTES_MAX: u64 = 256 << 10;
+/// Bytes of memory per record word that pass 2 sorts: the word, its copy, and up to five bytes encoded.
 pub const SORT_COST: u64 = 8 + 8 + 5;
-/// The fewest chunks worth having: so many partitions can be made of them.
+/// The fewest chunks of a graph by default, because there cannot be more partitions than chunks.
 const CHUNKS_MIN: u64 = 64;
-/// The most chunks made without being asked: the manifest holds the square of it.
+/// The most chunks of a graph by default. The manifest has an entry for each pair of chunks.
 const CHUNKS_MAX: u64 = 1024;
-/// Nodes in a chunk that call for more chunks.
+/// Nodes per chunk above which a graph gets more chunks than the minimum.
 const CHUNK_NODES: u64 = 1 << 22;
-/// Nodes in a chunk that are too few for it to be worth its files.
+/// Nodes per chunk below which a graph gets fewer chunks, because a chunk with fewer nodes is not worth its files.
 const CHUNK_NODES_MIN: u64 = 32;
 
-/// The number of chunks of a graph of `nodes` nodes for which the user asked for none in particular.
+/// The default number of chunks of a graph of `nodes` nodes.
 pub fn chunks_auto(nodes: u64) -> u32 {
     let wanted = (nodes / CHUNK_NODES).clamp(CHUNKS_MIN, CHUNKS_MAX);
     wanted.min((nodes / CHUNK_NODES_MIN).max(1)) as u32
 }
 
-/// The chunks of a graph of `nodes` nodes: as many as the user asked for, or [`chunks_auto`].
+/// The chunks of a graph of `nodes` nodes. Their number is `chunks`, or [`chunks_auto`] if that is none.
 pub fn chunk_map(nodes: u64, chunks: Option<u32>) -> Result<ChunkMap> {
     let chunks = chunks.unwrap_or_else(|| chunks_auto(nodes));
     if u64::from(chunks) > nodes.max(1) {
@@ -57,14 +58,16 @@ pub fn chunk_map(nodes: u64, chunks: Option<u32>) -> Result<ChunkMap> {
     Ok(ChunkMap::uniform(nodes, chunks))
 }
 
-/// The chunks of a graph whose nodes come in parts of these sizes, none of them 0: each part is a chunk or, if there are to
-/// be more chunks than parts, is divided evenly, all parts into the same number of chunks.
+/// The chunks of a graph whose nodes are divided into parts of these sizes. No size may be 0.
+///
+/// Each part becomes a chunk. If there are to be more chunks than parts, every part is divided evenly into the same number
+/// of chunks, as far as it has nodes for that.
 pub fn chunk_map_of_parts(sizes: &[u64], chunks: Option<u32>) -> Result<ChunkMap> {
     let (parts, nodes) = (sizes.len() as u64, sizes.iter().sum());
     let wanted = u64::from(chunks.unwrap_or_else(|| chunks_auto(nodes)));
     if chunks.is_some() && wanted < parts {
         return Err(Error::conflict(
-            format!("there are {parts} parts, which cannot be joined to make {wanted} chunks"),
+            format!("the {parts} parts cannot be joined into {wanted} chunks"),
             format!("give --chunks {parts} or more, or auto"),
         ));
     }
@@ -80,7 +83,7 @@ pub fn chunk_map_of_parts(sizes: &[u64], chunks: Option<u32>) -> Result<ChunkMap
     ChunkMap::from_starts(starts).map_err(|error| Error::conflict(error.to_string(), "assign the nodes to other parts"))
 }
 
-/// Fails if the edge buckets of so many `present` chunks are too many for a manifest.
+/// Fails if a store with `present` of the chunks has too many edge buckets for a manifest.
 pub fn check_buckets(chunks: &ChunkMap, present: u64) -> Result<()> {
     let chunks = u64::from(chunks.chunks());
     if present * chunks <= BUCKETS_MAX {
@@ -93,50 +96,55 @@ pub fn check_buckets(chunks: &ChunkMap, present: u64) -> Result<()> {
         if present == chunks {
             format!("give --chunks {most} or less")
         } else {
-            format!("make {} or fewer of the chunks", BUCKETS_MAX / chunks)
+            format!("generate {} or fewer of the chunks", BUCKETS_MAX / chunks)
         },
     ))
 }
 
-/// What a run was given, and may not exceed.
+/// The memory and threads of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Budget {
-    /// Bytes.
+pub struct IngestBudget {
+    /// Bytes of memory that the run may use.
     pub memory: u64,
-    /// The user's budget is this many times as large; the rest is taken.
+    /// The user's budget is `memory` times this. The node permutation takes the rest.
     pub share: u64,
     /// Worker threads.
     pub threads: usize,
-    /// Bytes of `memory` that are taken while records are spilled, at most half.
+    /// Bytes of `memory` that are used for something else while records are spilled. At most half.
     pub reserved: u64,
 }
 
-impl Budget {
-    /// Input bytes to parse at a time.
+impl IngestBudget {
+    /// Bytes of input to parse at once: a quarter of each thread's share, counted with [`BLOCK_COST`].
     pub fn block_bytes(&self) -> usize {
         (self.memory / self.threads as u64 / 4 / BLOCK_COST).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX) as usize
     }
 
-    /// Bytes of one of a worker's `shards` spill buffers.
+    /// Bytes of each spill buffer, if each worker has `shards` of them: the thread's share without blocks, divided evenly.
     pub fn buffer_bytes(&self, shards: u64) -> u64 {
         let blocks = self.block_bytes() as u64 * BLOCK_COST;
         (self.memory.saturating_sub(self.reserved) / self.threads as u64).saturating_sub(blocks) / shards
     }
 }
 
-/// The division of one kind of records for spilling.
+/// The division of the records of one stage for spilling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpillPlan {
-    /// Shards of each chunk.
+    /// Number of shards per chunk.
     pub shards_per_chunk: u32,
     /// Bytes of each spill buffer.
     pub buffer_bytes: usize,
 }
 
 impl SpillPlan {
-    /// Divides `words` words of records over `chunks` so that a shard, which takes `cost` bytes of memory a word, fits
-    /// one thread's share of the budget, even if it is twice as large as the others, and has at most `nodes_max` nodes.
-    pub fn new(chunks: &ChunkMap, words: u64, cost: u64, nodes_max: u64, budget: &Budget) -> Result<Self> {
+    /// Divides `words` words of records over `chunks`.
+    ///
+    /// A shard takes `cost` bytes of memory per word and fits in one thread's share of the budget, even if it is twice as
+    /// large as the average. It has at most `nodes_max` nodes.
+    ///
+    /// # Errors
+    /// If the spill buffers do not fit in the budget. The error names a budget that suffices.
+    pub fn new(chunks: &ChunkMap, words: u64, cost: u64, nodes_max: u64, budget: &IngestBudget) -> Result<Self> {
         let share = (budget.memory / budget.threads as u64).max(1);
         let count = u64::from(chunks.chunks());
         let largest = (0..chunks.chunks()).map(|c| chunks.len(ChunkId(c))).max().unwrap_or(0);
@@ -145,7 +153,8 @@ impl SpillPlan {
         let shards = shards_per_chunk * count;
         let buffer_bytes = budget.buffer_bytes(shards);
         if buffer_bytes < BUFFER_BYTES_MIN {
-            // A quarter is in blocks, or more if they cannot be smaller, and what is reserved may be half.
+            // Of each thread's share, a quarter is for blocks, or more if they are of the smallest size. If memory is
+            // reserved, it may be half of the whole.
             let (threads, buffers) = (budget.threads as u64, shards * BUFFER_BYTES_MIN);
             let least = BLOCK_BYTES_MIN * BLOCK_COST + buffers;
             let wanted = match budget.reserved {
@@ -166,15 +175,15 @@ impl SpillPlan {
         })
     }
 
-    /// The plan for `edges` edges of `record_words` words each, whose sources take `source_bits` bits.
+    /// Divides `edges` edges of `record_words` words each. A source takes `source_bits` bits of its record.
     pub fn of_edges(
         chunks: &ChunkMap,
         edges: u64,
         record_words: u64,
         source_bits: u32,
-        budget: &Budget,
+        budget: &IngestBudget,
     ) -> Result<Self> {
-        // Row and source share one word.
+        // The destination's index in the shard shares one word with the source.
         let nodes_max = 1u64 << (64 - source_bits).min(32);
         Self::new(chunks, edges * record_words, SORT_COST, nodes_max, budget)
     }
@@ -224,7 +233,7 @@ mod tests {
     #[test]
     fn a_budget_too_small_names_one_that_would_do() {
         let chunks = ChunkMap::uniform(1 << 40, 1024);
-        let small = Budget {
+        let small = IngestBudget {
             memory: 64 << 20,
             threads: 2,
             share: 1,
@@ -242,13 +251,13 @@ mod tests {
             .unwrap()
             .parse()
             .unwrap();
-        let enough = Budget {
+        let enough = IngestBudget {
             memory: wanted << 20,
             threads: 2,
             share: 1,
             reserved: 0,
         };
-        // A larger budget needs fewer shards, so what is named is enough.
+        // A larger budget needs fewer shards, so the named budget suffices.
         SpillPlan::of_edges(&chunks, 1 << 44, 1, 40, &enough).unwrap();
     }
 

@@ -1,4 +1,4 @@
-//! The lines that `--on-bad-line skip` skipped, kept for the user to look at.
+//! The file of lines that `--on-bad-line skip` skipped.
 
 use std::{
     fs::File,
@@ -14,12 +14,12 @@ use grappa_io::{
 
 use crate::ingest::state::StageState;
 
-/// One file of rejects a worker, among the scratch files of the unfinished store.
+/// The files of skipped lines, one per worker, among the scratch files of the unfinished store.
 pub struct RejectsFolder {
     folder: PathBuf,
 }
 
-/// A worker's file, created with its first reject.
+/// The file of one worker. It is created with the first skipped line.
 pub struct RejectsWriter {
     path: PathBuf,
     file: Option<File>,
@@ -27,7 +27,7 @@ pub struct RejectsWriter {
 }
 
 impl RejectsFolder {
-    /// Rejects of the store whose scratch files are in `folder`.
+    /// The files in the scratch folder `folder`.
     pub fn new(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -38,7 +38,7 @@ impl RejectsFolder {
         self.folder.join(format!("rejects-{worker}"))
     }
 
-    /// The file of `worker`, which no earlier run may have used.
+    /// The file of `worker`, a number that no earlier run recorded in the journal.
     pub fn writer(&self, worker: u32) -> RejectsWriter {
         RejectsWriter {
             path: self.path(worker),
@@ -47,8 +47,8 @@ impl RejectsFolder {
         }
     }
 
-    /// Joins what counts of the workers' files into `target`, which is replaced. Lines of different workers follow
-    /// each other in no particular order.
+    /// Writes the recorded part of all workers' files to `target`, which is replaced. Lines of different workers are in no
+    /// particular order.
     pub fn collect(&self, spilled: &StageState, target: &Path) -> Result<()> {
         let out = Temporary::replace(target)?;
         out.write_all(b"# file\tline or row\treason\ttext\n")?;
@@ -67,7 +67,7 @@ impl RejectsFolder {
 }
 
 impl RejectsWriter {
-    /// Appends the rejects of a block of `input`. Returns how many bytes the worker's file has now.
+    /// Appends the skipped lines of a block of `input`. Returns the length of the worker's file in bytes.
     pub fn write(&mut self, input: &Path, rejects: &[Reject]) -> Result<u64> {
         if rejects.is_empty() {
             return Ok(self.bytes);

@@ -1,12 +1,12 @@
-//! Records on their way to the shard they belong to.
+//! Spill files: records on disk, grouped by shard.
 //!
-//! Pass 1 meets records in the order of the input and pass 2 wants them by shard (a contiguous range of nodes). Each
-//! worker collects records in one buffer per shard and appends a full buffer to a file of its own for that shard, so
-//! that writes are large, pass 2 reads sequentially, and workers never wait for each other.
+//! A first pass meets records in the order of the input. A second pass needs them by shard, a contiguous range of nodes.
+//! Each worker collects records in one buffer per shard and appends a full buffer to its own file for that shard. So
+//! writes are large, the second pass reads sequentially, and workers never wait for each other.
 //!
-//! Nothing is synced: a killed process loses only what was in its buffers, and what a power failure loses is noticed,
-//! because the journal records how many records of each file count and the sum of their checksums. The sum does not
-//! depend on the order of records or the size of buffers, and costs one multiplication a word.
+//! Spill files are not synced. A killed process loses only the contents of its buffers. Losses after a power failure are
+//! detected: the journal records the valid number of records of each file and the sum of their checksums ([`Extent`]).
+//! The sum depends neither on the order of records nor on the size of buffers, and costs one multiplication per word.
 
 use std::{
     fs::{File, OpenOptions},
@@ -19,7 +19,7 @@ use grappa_formats::random::GOLDEN;
 use grappa_io::{Error, Position, Result, durable, heap};
 use serde::{Deserialize, Serialize};
 
-/// What of a spill file counts.
+/// The valid part of a spill file. A killed run may have written more behind it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// Number of records from the start of the file.
@@ -28,7 +28,7 @@ pub struct Extent {
     pub sum: u64,
 }
 
-/// The spill files of one kind of record: one for each worker and shard.
+/// The spill files of one pass: one per worker and shard.
 #[derive(Debug, Clone)]
 pub struct SpillFolder {
     folder: PathBuf,
@@ -37,7 +37,7 @@ pub struct SpillFolder {
     record_words: usize,
 }
 
-/// One worker's buffers.
+/// The spill buffers of one worker.
 pub struct SpillWriter {
     folder: SpillFolder,
     worker: u32,
@@ -48,7 +48,7 @@ pub struct SpillWriter {
 }
 
 impl SpillFolder {
-    /// Records of `record_words` words in files called `name`-something in `folder`.
+    /// Spill files with records of `record_words` words. They are called `name-<worker>-<shard>` and lie in `folder`.
     pub fn new(folder: &Path, name: &'static str, record_words: usize) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -66,7 +66,7 @@ impl SpillFolder {
         self.folder.join(format!("{}-{worker}-{shard}", self.name))
     }
 
-    /// Reads `count` records of a file from record `first` on, and appends their words to `words`.
+    /// Reads `count` records of a file, beginning at record `first`, and appends their words to `words`.
     pub fn read(&self, worker: u32, shard: u32, first: u64, count: u64, words: &mut Vec<u64>) -> Result<()> {
         if count == 0 {
             return Ok(());
@@ -80,7 +80,7 @@ impl SpillFolder {
             .map_err(Error::io("read the spill file", &path))
     }
 
-    /// Compares the words of a whole extent with its sum.
+    /// Fails unless `sum` is the sum of the extent. `sum` must cover all its words.
     pub fn check(&self, worker: u32, shard: u32, extent: Extent, sum: u64) -> Result<()> {
         if sum == extent.sum {
             return Ok(());
@@ -88,13 +88,13 @@ impl SpillFolder {
         Err(self.damaged(worker, shard))
     }
 
-    /// That a file does not hold what was written to it.
+    /// The error about a file whose contents are not those that were written.
     pub fn damaged(&self, worker: u32, shard: u32) -> Error {
         let what = "the spilled records are not those that were written; remove the unfinished store and start again";
         Error::input(self.path(worker, shard), Position::Whole, what)
     }
 
-    /// Removes the files of all `workers` for `shards`, as far as there are any.
+    /// Removes the files of `workers` for `shards`. Any of them may be absent.
     pub fn remove_all(&self, shards: Range<u32>, workers: impl Iterator<Item = u32> + Clone) -> Result<()> {
         for shard in shards {
             for worker in workers.clone() {
@@ -104,15 +104,15 @@ impl SpillFolder {
         Ok(())
     }
 
-    /// Removes a file that is no longer needed; it may be absent.
+    /// Removes a file. It may be absent.
     pub fn remove(&self, worker: u32, shard: u32) -> Result<()> {
         durable::remove_file(&self.path(worker, shard))
     }
 }
 
 impl SpillWriter {
-    /// Buffers of `buffer_bytes` for each of `shards` shards, on behalf of `worker`, whose files must not exist or not
-    /// count.
+    /// Allocates a buffer of `buffer_bytes` for each of `shards` shards. `worker` must be a number that no earlier run
+    /// recorded in the journal, because its files are overwritten.
     pub fn new(folder: SpillFolder, worker: u32, shards: u32, buffer_bytes: usize) -> Result<Self> {
         let record = folder.record_words;
         let buffer_words = (buffer_bytes / 8 / record).max(1) * record;
@@ -140,7 +140,7 @@ impl SpillWriter {
         }
     }
 
-    /// Makes room for a record and returns its words, to be filled in.
+    /// Appends a record and returns its words for the caller to fill in.
     #[inline]
     pub fn push(&mut self, shard: u32) -> Result<&mut [u64]> {
         if self.fill[shard as usize] as usize == self.buffer_words {
@@ -163,7 +163,7 @@ impl SpillWriter {
         let offset = extent.records * self.folder.record_words as u64 * 8;
         extent.records += (fill / self.folder.record_words) as u64;
         extent.sum = extent.sum.wrapping_add(sum(words));
-        // Opened for each write, so that thousands of shards need no thousands of file descriptors.
+        // The file is opened for each write, because thousands of shards would need thousands of file descriptors.
         let path = self.folder.path(self.worker, shard);
         let file = match offset {
             0 => durable::create_file(&path)?,
@@ -176,7 +176,7 @@ impl SpillWriter {
             .map_err(Error::io("write the spill file", &path))
     }
 
-    /// Writes out all buffers. Returns what counts of each shard's file from now on.
+    /// Writes out all buffers. Returns the extent of each shard's file.
     pub fn flush_all(&mut self) -> Result<&[Extent]> {
         for shard in 0..self.fill.len() {
             self.flush(shard as u32)?;
@@ -185,8 +185,8 @@ impl SpillWriter {
     }
 }
 
-/// The checksum of words that does not depend on their order. No word contributes 0, so that missing and zeroed words
-/// both show.
+/// The sum of the words' checksums, which does not depend on their order. Zero words do not contribute 0, so a zeroed
+/// page is noticed just as missing words are.
 pub fn sum(words: &[u64]) -> u64 {
     words.iter().fold(0, |sum, word| {
         let mixed = (word ^ GOLDEN).wrapping_mul(0xd6e8_feb8_6659_fd93);

@@ -1,4 +1,4 @@
-//! Splits: lists of external ids to sets of nodes.
+//! Splits: from lists of external ids to sets of nodes.
 
 use std::path::{Path, PathBuf};
 
@@ -9,16 +9,16 @@ use roaring::RoaringTreemap;
 
 use crate::ids::IdMap;
 
-/// A file with the ids of a split.
+/// A split, as the user gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitFile {
     /// `train`, `val` or `test`.
     pub name: &'static str,
-    /// Where its ids are.
+    /// The file with its ids.
     pub path: PathBuf,
 }
 
-/// Reads the ids of a split.
+/// Reads the ids of a split and looks up their nodes.
 pub fn read(path: &Path, kind: IdKind, limit: IdLimit, ids: &IdMap) -> Result<RoaringTreemap> {
     let mut source = SplitSource::open(path, kind, limit)?;
     let mut nodes = RoaringTreemap::new();
@@ -28,7 +28,7 @@ pub fn read(path: &Path, kind: IdKind, limit: IdLimit, ids: &IdMap) -> Result<Ro
             Ok(())
         }
         None => {
-            let what = format!("no edge has a node with the id {}; remove it from the split", id());
+            let what = format!("the graph has no node with the id {}; remove it from the split", id());
             Err(Error::input(path, source.position(index), what))
         }
     };
@@ -67,7 +67,7 @@ pub fn check_disjoint(
             let shared = nodes & others;
             if let Some(node) = shared.min() {
                 let what = format!(
-                    "{} nodes are also in the split {} ({}), such as {}; splits must not overlap",
+                    "{} nodes are also in the split {} ({}), for example {}; splits must not overlap",
                     shared.len(),
                     b.name,
                     b.path.display(),

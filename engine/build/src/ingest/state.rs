@@ -1,4 +1,4 @@
-//! What a run has finished: the records of its journal, and what they add up to.
+//! The state of a run: the records of its journal, and their sum.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,40 +16,39 @@ use grappa_storage::writer::{JOURNAL, not_begun, same_options};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
-use crate::ingest::{join::JoinPlan, plan::SpillPlan, spill::Extent};
+use crate::ingest::{edges::join::JoinPlan, plan::SpillPlan, spill::Extent};
 
-/// The stages whose records are spilled.
+/// The stages that spill records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stage {
-    /// Edges, by the segment of their source's id.
+    /// Edges, by the segment of the source's key.
     BySource,
-    /// Edges, by the segment of their destination's id.
+    /// Edges, by the segment of the destination's key.
     ByTarget,
-    /// Edges, by destination.
+    /// Edges, by the shard of the destination.
     Edges,
-    /// Feature rows, by node.
+    /// Feature rows, by the shard of the node.
     Features,
-    /// Labels, by node.
+    /// Labels, by the shard of the node.
     Labels,
 }
 
 /// One line of the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Record {
-    /// The run began: name and value of each option that the store depends on, and how large the blocks are that the
-    /// input is cut into.
+    /// The run began. Has the fingerprint and the block size of the input.
     Started(BTreeMap<String, String>, usize),
     /// The input was scanned for its ids.
     Scanned(Scan),
     /// All ids are in the dictionary, whose file is on disk.
     Listed(Scan, NamedFile),
-    /// The order is on disk; so many nodes each part has.
-    Ordered(Vec<u64>, NamedFile),
-    /// Ids do not fit memory, and were cut into segments.
+    /// The table of the node permutation is on disk. Has the number of nodes of each part.
+    Permuted(Vec<u64>, NamedFile),
+    /// The ids do not fit in memory, and were cut into segments.
     Joining(JoinPlan),
-    /// How a stage divides its records; a resumed run must divide them alike.
+    /// The division of a stage's records. A resumed run must use the same.
     Planned(Stage, SpillPlan),
-    /// A worker has spilled these blocks; its extents so far, one a shard.
+    /// A worker has spilled these blocks. Has its extents so far, one per shard.
     Spilled {
         stage: Stage,
         worker: u32,
@@ -61,32 +60,32 @@ enum Record {
     Chunk { stage: Stage, chunk: u32, done: ChunkDone },
 }
 
-/// What the scan for ids found.
+/// The size of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {
     /// Number of nodes.
     pub nodes: u64,
-    /// Number of edges in the input, without rejected ones.
+    /// Number of edges in the input without skipped ones, or an estimate of it.
     pub edges: u64,
 }
 
-/// What was counted while records were spilled.
+/// Counts of records that were spilled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Records read from the input.
+    /// Number of records read from the input.
     pub read: u64,
-    /// Records that were bad and skipped.
+    /// Number of malformed records that were skipped.
     pub rejected: u64,
-    /// Bytes that count of the worker's file of skipped records.
+    /// Length of the valid part of the worker's file of skipped records, in bytes.
     pub reject_bytes: u64,
 }
 
 /// A finished chunk of a stage.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ChunkDone {
-    /// Edges, if this is the stage of edges.
+    /// Number of edges. 0 in the stages of features and labels.
     pub edges: u64,
-    /// Edges by chunk of their source, if this is the stage of edges.
+    /// Number of edges by chunk of the source. Empty in the stages of features and labels.
     pub bucket_edges: Vec<u64>,
     /// The files.
     pub files: Vec<NamedFile>,
@@ -106,20 +105,20 @@ impl ChunkDone {
     }
 }
 
-/// What one stage has finished.
+/// The progress of a stage.
 #[derive(Debug, Clone, Default)]
 pub struct StageState {
-    /// How it divides its records.
+    /// The division of its records.
     pub plan: Option<SpillPlan>,
-    /// Blocks of input whose records are spilled.
+    /// Blocks of the input whose records are spilled.
     pub blocks: BlockSet,
-    /// What each worker has spilled, of this run and those before it.
+    /// The files of each worker, of this run and earlier ones.
     pub workers: BTreeMap<u32, Spilled>,
     /// Chunks whose files are on disk.
     pub chunks: BTreeMap<u32, ChunkDone>,
 }
 
-/// A set of blocks; huge inputs have millions, so a few bytes each are too many.
+/// A set of blocks. It is compressed, because large inputs have millions of blocks.
 #[derive(Debug, Clone, Default)]
 pub struct BlockSet {
     files: BTreeMap<u32, RoaringTreemap>,
@@ -136,17 +135,17 @@ impl BlockSet {
     }
 }
 
-/// What a worker has spilled.
+/// The files that a worker has spilled.
 #[derive(Debug, Clone)]
 pub struct Spilled {
-    /// What counts of its spill files: one extent a shard.
+    /// The valid part of each file, one per shard.
     pub extents: Vec<Extent>,
-    /// What it counted.
+    /// Its counts.
     pub counts: Counts,
 }
 
 impl StageState {
-    /// The number of the next worker. Numbers are never used twice, so nobody appends to a file that counts.
+    /// The number of the next worker. No number is used twice, so no worker overwrites a file of another.
     pub fn next_worker(&self) -> u32 {
         self.workers.keys().max().map_or(0, |last| last + 1)
     }
@@ -160,7 +159,7 @@ impl StageState {
             .sum()
     }
 
-    /// What all workers counted together.
+    /// The sum of all workers' counts.
     pub fn counts(&self) -> Counts {
         self.workers.values().fold(Counts::default(), |sum, worker| Counts {
             read: sum.read + worker.counts.read,
@@ -170,7 +169,7 @@ impl StageState {
     }
 }
 
-/// The journal of a run, and what it says. Shared by all workers.
+/// The journal of a run, and the state that it records. Shared by all workers.
 pub struct State {
     journal: Journal,
     block_bytes: usize,
@@ -180,15 +179,15 @@ pub struct State {
 #[derive(Debug, Default)]
 struct Known {
     scan: Option<Scan>,
-    order: Option<Vec<u64>>,
+    part_sizes: Option<Vec<u64>>,
     join: Option<JoinPlan>,
-    /// Files that belong to no chunk.
+    /// Finished files that belong to no chunk.
     files: Vec<NamedFile>,
     stages: HashMap<Stage, StageState>,
 }
 
 impl State {
-    /// Starts a journal in `folder` for a run with `options` that cuts its input into blocks of `block_bytes`.
+    /// Starts a journal in `folder`, for a run with the fingerprint `options` and blocks of `block_bytes`.
     pub fn create(folder: &Path, options: BTreeMap<String, String>, block_bytes: usize) -> Result<Self> {
         let journal = Journal::create(&folder.join(JOURNAL))?;
         journal.append(&Record::Started(options, block_bytes))?;
@@ -199,7 +198,7 @@ impl State {
         })
     }
 
-    /// Reads the journal of an earlier run in `folder`, which must have had the same `options`. Blocks are those of that run.
+    /// Reads the journal of an earlier run in `folder`, which must have the fingerprint `options`.
     pub fn resume(folder: &Path, options: BTreeMap<String, String>) -> Result<Self> {
         let path = folder.join(JOURNAL);
         let (journal, records) = Journal::resume(&path)?;
@@ -217,32 +216,32 @@ impl State {
         })
     }
 
-    /// The journal's file, which goes when the store is finished.
+    /// The journal's file. It is removed when the store is finished.
     pub fn path(folder: &Path) -> PathBuf {
         folder.join(JOURNAL)
     }
 
-    /// How large the blocks are that the input is cut into. What a resumed run has of blocks counts for these only.
+    /// The block size of the input. The block numbers in the journal are valid for this size only.
     pub fn block_bytes(&self) -> usize {
         self.block_bytes
     }
 
-    /// What the scan for ids found, once it is through.
+    /// The size of the graph, once it is known.
     pub fn scan(&self) -> Option<Scan> {
         self.known().scan
     }
 
-    /// How many nodes each part has, once the order is on disk.
-    pub fn order(&self) -> Option<Vec<u64>> {
-        self.known().order.clone()
+    /// The number of nodes of each part, once the table of the node permutation is on disk.
+    pub fn part_sizes(&self) -> Option<Vec<u64>> {
+        self.known().part_sizes.clone()
     }
 
-    /// How ids were cut into segments, if they were.
+    /// The cut of ids into segments, if there is one.
     pub fn join(&self) -> Option<JoinPlan> {
         self.known().join.clone()
     }
 
-    /// What a stage has finished so far.
+    /// The progress of a stage so far.
     pub fn stage(&self, stage: Stage) -> StageState {
         self.known().stages.get(&stage).cloned().unwrap_or_default()
     }
@@ -265,7 +264,7 @@ impl State {
         files
     }
 
-    /// Records the result of the scan.
+    /// Records the size of the graph.
     pub fn scanned(&self, scan: Scan) -> Result<()> {
         self.record(Record::Scanned(scan))
     }
@@ -275,22 +274,22 @@ impl State {
         self.record(Record::Listed(scan, (file.path, file.bytes, file.digest)))
     }
 
-    /// Records that the order is finished.
-    pub fn ordered(&self, parts: Vec<u64>, file: FileEntry) -> Result<()> {
-        self.record(Record::Ordered(parts, (file.path, file.bytes, file.digest)))
+    /// Records that the table of the node permutation is finished.
+    pub fn permuted(&self, parts: Vec<u64>, file: FileEntry) -> Result<()> {
+        self.record(Record::Permuted(parts, (file.path, file.bytes, file.digest)))
     }
 
-    /// Records how ids were cut into segments.
+    /// Records the cut of ids into segments.
     pub fn joining(&self, plan: JoinPlan) -> Result<()> {
         self.record(Record::Joining(plan))
     }
 
-    /// Records how a stage divides its records.
+    /// Records the division of a stage's records.
     pub fn planned(&self, stage: Stage, plan: SpillPlan) -> Result<()> {
         self.record(Record::Planned(stage, plan))
     }
 
-    /// Records that a worker has spilled `blocks`, and all that counts of its files.
+    /// Records that a worker has spilled `blocks`, with the extents of all its files.
     pub fn spilled(
         &self,
         stage: Stage,
@@ -338,8 +337,8 @@ impl Known {
                 self.scan = Some(scan);
                 self.files.push(file);
             }
-            Record::Ordered(parts, file) => {
-                self.order = Some(parts);
+            Record::Permuted(parts, file) => {
+                self.part_sizes = Some(parts);
                 self.files.push(file);
             }
             Record::Joining(plan) => self.join = Some(plan),

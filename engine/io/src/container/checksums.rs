@@ -1,11 +1,11 @@
-//! Verifies the blocks of a payload against the file's checksum table when they are first read.
+//! Blocks of a payload, compared with the file's table of checksums when they are first read.
 //!
-//! A file has one checksum per block of its payload; blocks have 4 KiB in files with random reads. A reader of a part of the
-//! payload passes the whole blocks around it to [`Checksums::check`], once. One bit per block records that it was verified,
-//! and a lookup costs one load. The table is verified against its checksum in the header before its first entry is used. It
-//! is mapped, so it is read on demand and takes no memory of its own.
+//! A file has one checksum for each block of its payload, 4 KiB in files that are read at random. Whoever reads a part of a
+//! payload passes the whole blocks around it to [`Checksums::check`], once: a bit for each block remembers which are right,
+//! and asking for it costs a load. The table itself is compared with its checksum in the header before its first entry is
+//! believed. It is mapped, so that it is read when it is wanted and takes no memory of its own.
 //!
-//! A block that is read from the disk again is not verified again.
+//! A block that is read again, from the disk, is not checked again.
 
 use std::{
     ops::Range,
@@ -24,22 +24,22 @@ use crate::{
     map::{Access, Mapping},
 };
 
-/// The checksums of one file's payload, and the set of verified blocks. Shared by threads.
+/// The checksums of one file's payload, and which blocks were found right. Shared by threads.
 #[derive(Debug)]
 pub struct Checksums {
     path: PathBuf,
     header: Header,
-    /// log2 of the block length, if that is a power of two.
+    /// log2 of the length of a block, if that is a power of two.
     shift: Option<u32>,
     table: Mapping,
-    /// Whether the table has its checksum; verified at the first use.
+    /// Whether the table is what the header says; found out when it is first used.
     table_is_right: OnceLock<grappa_formats::Result<()>>,
-    /// One bit per block: whether it was verified.
+    /// A bit for each block.
     right: Box<[AtomicU64]>,
 }
 
 impl Checksums {
-    /// The checksums of an open file. Reads nothing yet.
+    /// Those of an open file. Reads nothing yet.
     pub fn of(file: &ContainerFile) -> Result<Self> {
         let header = file.header().clone();
         let table = header.table_offset()..file.bytes();
@@ -66,7 +66,7 @@ impl Checksums {
         &self.header
     }
 
-    /// Whether all blocks that overlap these bytes of the payload were verified. False for bytes beyond its end.
+    /// Whether all blocks that have a part in these bytes of the payload were found right. False for bytes beyond its end.
     #[inline(always)]
     pub fn are_right(&self, payload: Range<u64>) -> bool {
         if payload.start >= payload.end {
@@ -87,7 +87,7 @@ impl Checksums {
             && !bits(last_word) & to == 0
     }
 
-    /// The range of the whole blocks that overlap these bytes of the payload.
+    /// The whole blocks that have a part in these bytes of the payload: from where to where they are.
     pub fn blocks_around(&self, payload: Range<u64>) -> Range<u64> {
         if payload.start >= payload.end {
             return payload;
@@ -97,8 +97,8 @@ impl Checksums {
         payload.start / block_bytes * block_bytes..end.min(self.header.payload_bytes)
     }
 
-    /// Verifies the blocks that lie completely in `bytes`, the payload from `start` on, unless they were verified before. The
-    /// error does not name the file.
+    /// Checks the blocks that are whole in `bytes`, which are the payload's from `start` on, unless they were found right
+    /// before. The error does not name the file.
     pub fn check(&self, start: u64, bytes: &[u8]) -> grappa_formats::Result<()> {
         let end = start + bytes.len() as u64;
         let block_bytes = u64::from(self.header.block_bytes);
@@ -117,8 +117,8 @@ impl Checksums {
         Ok(())
     }
 
-    /// Verifies all blocks that overlap `bytes`, the payload from `start` on. `read` reads the blocks that are not complete in
-    /// `bytes`; it gets a buffer of the right length and its start in the payload.
+    /// Checks all blocks that have a part in `bytes`, which are the payload's from `start` on. `read` reads the blocks that
+    /// are not whole in it: a buffer of the right length, and where in the payload it begins.
     pub fn check_with(
         &self,
         start: u64,
@@ -132,7 +132,7 @@ impl Checksums {
         let in_file = || Error::format(&self.path);
         self.check(start, bytes).map_err(in_file())?;
         let mut buffer = Vec::new();
-        // Only the first and the last block can be incomplete.
+        // Only the first and the last can be left.
         for index in [self.block_of(start), self.block_of(end - 1)] {
             if !self.is_right(index) {
                 let block = self.header.block(index);
@@ -144,7 +144,7 @@ impl Checksums {
         Ok(())
     }
 
-    /// Compares a block with its checksum, and records it as verified if they agree.
+    /// Compares a block with its checksum, and remembers it if it is right.
     fn check_block(&self, index: u64, bytes: &[u8]) -> grappa_formats::Result<()> {
         self.check_table()?;
         self.header.check_block(&self.table, index, bytes)?;
@@ -179,12 +179,12 @@ impl Checksums {
         }
     }
 
-    /// Bytes of memory when the whole table was read.
+    /// Bytes of memory that it takes when all of the table was read.
     pub fn memory_bytes(&self) -> u64 {
         (self.table.len() + self.right.len() * size_of::<u64>()) as u64
     }
 
-    /// Releases the memory of the parts of the table that were read.
+    /// Gives back the memory of the parts of the table that were read.
     pub fn release(&self) {
         self.table.release_all();
     }

@@ -10,11 +10,11 @@ use crate::{
     map::{Access, Mapping},
 };
 
-/// Blocks that are verified together are read ahead if they are longer than this. Otherwise each page would cost a fault.
+/// Blocks that are checked at once are read ahead if they are longer than this: page by page, they would be faulted in.
 const READ_AHEAD_BYTES: u64 = 16 << 10;
 
-/// The mapped payload of a container file. Readers must verify a part before they use it: with [`MappedPayload::get`], or with
-/// [`MappedPayload::check`] in decoders that hold [`MappedPayload::unchecked`].
+/// The payload of a container file, mapped. Whoever reads a part of it checks that part first: [`MappedPayload::get`], or
+/// [`MappedPayload::check`] for decoders that hold [`MappedPayload::unchecked`].
 #[derive(Debug)]
 pub struct MappedPayload {
     mapping: Mapping,
@@ -42,13 +42,13 @@ impl MappedPayload {
         self.checksums.header()
     }
 
-    /// Length of the mapping in bytes.
+    /// Bytes of the mapping.
     pub fn bytes(&self) -> u64 {
         self.mapping.len() as u64
     }
 
-    /// Fails if a block that overlaps these bytes is damaged. A block is compared with its checksum at the first request. Bytes
-    /// beyond the end are ignored.
+    /// Fails if blocks are damaged that have a part in these bytes. A block is compared with its checksum when it is first
+    /// asked for; bytes beyond the end do not count.
     #[inline(always)]
     pub fn check(&self, payload: Range<u64>) -> Result<()> {
         if self.checksums.are_right(payload.clone()) {
@@ -57,7 +57,7 @@ impl MappedPayload {
         self.check_now(payload).map_err(|error| self.damage(error))
     }
 
-    /// The error about a block with a wrong checksum: the file was changed, or it is damaged.
+    /// Why a block is not what it should be: because the file is another one, or because it is damaged.
     #[cold]
     fn damage(&self, error: FormatError) -> Error {
         match self.mapping.check_unchanged() {
@@ -66,7 +66,7 @@ impl MappedPayload {
         }
     }
 
-    /// Like [`MappedPayload::check`], but the error does not name the file.
+    /// As [`MappedPayload::check`], with an error that does not name the file.
     #[inline(always)]
     pub fn check_bytes(&self, payload: Range<u64>) -> grappa_formats::Result<()> {
         if self.checksums.are_right(payload.clone()) {
@@ -86,7 +86,7 @@ impl MappedPayload {
         self.checksums.check(blocks.start, &self.mapping[place])
     }
 
-    /// These bytes of the payload, verified.
+    /// These bytes of the payload, checked.
     ///
     /// # Panics
     /// If there are no such bytes.
@@ -96,25 +96,25 @@ impl MappedPayload {
         Ok(&self.mapping[payload.start as usize..payload.end as usize])
     }
 
-    /// The whole payload without verification, for decoders whose caller verifies the bytes before use, or has verified the
-    /// file.
+    /// All of the payload, of which nothing is checked: for decoders whose caller checks what they are about to touch, or
+    /// has verified the file.
     pub fn unchecked(&self) -> &[u8] {
         &self.mapping
     }
 
-    /// Tells the kernel to read the payload into the page cache.
+    /// Has the system begin to read the payload into its cache.
     pub fn read_ahead(&self) {
         self.mapping.read_ahead();
     }
 
-    /// Releases the memory of a part of the payload. Bytes beyond its end are ignored.
+    /// Gives back the memory of a part of the payload; what is beyond its end does not count.
     pub fn release(&self, payload: Range<u64>) {
         let place = |offset: u64| offset.min(self.bytes()) as usize;
         self.mapping.release(place(payload.start)..place(payload.end));
         self.checksums.release();
     }
 
-    /// Releases the memory of the whole payload.
+    /// Gives back the memory of all of it.
     pub fn release_all(&self) {
         self.release(0..u64::MAX);
     }

@@ -1,7 +1,7 @@
-//! Container files: a streaming writer, and readers that verify checksums.
+//! Container files on disk: written as a stream, opened by their header, read with their checksums.
 //!
-//! Every byte of a payload is verified against its checksum once, before its first use. [`ContainerFile::read_at`] does so
-//! for reads, [`MappedPayload`] for mappings, and [`Checksums`] for reads by other means.
+//! No byte of a payload is used that was not compared with its checksum, once: [`ContainerFile::read_at`] does that for
+//! who reads, [`MappedPayload`] for who maps, and [`Checksums`] for who reads by other means.
 
 mod checksums;
 mod mapped;
@@ -25,12 +25,12 @@ pub use self::{checksums::Checksums, mapped::MappedPayload};
 use super::{durable, identity::Identity, regular};
 use crate::{Error, Result};
 
-/// Bytes to collect before a write.
+/// Bytes collected before they go to the kernel.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// Writes a container file front to back. Its memory is a small buffer and the checksum table.
+/// Writes a container file front to back, in memory bounded by a small buffer and the checksum table.
 ///
-/// Until [`ContainerWriter::finish`] has written the header, readers recognise the file as incomplete.
+/// The file is incomplete, and recognisably so, until [`ContainerWriter::finish`] has written its header.
 pub struct ContainerWriter {
     path: PathBuf,
     file: File,
@@ -41,10 +41,10 @@ pub struct ContainerWriter {
     written: u64,
 }
 
-/// A complete container file, which may not be on disk yet.
+/// A complete container file whose bytes may still be on their way to the disk.
 #[derive(Debug)]
 pub struct WrittenFile {
-    /// The path.
+    /// Where it is.
     pub path: PathBuf,
     /// Length in bytes.
     pub bytes: u64,
@@ -54,8 +54,8 @@ pub struct WrittenFile {
 }
 
 impl ContainerWriter {
-    /// Creates the file. Replaces a file that a killed run may have left at `path`. `meta_bytes` is the length of the meta that
-    /// [`ContainerWriter::finish`] will get.
+    /// Creates the file, replacing what may have been left at `path` by a run that was killed. `meta_bytes` is the
+    /// length of the meta that [`ContainerWriter::finish`] will be given.
     pub fn create(path: &Path, kind: FileKind, meta_bytes: usize) -> Result<Self> {
         let file = durable::create_file(path)?;
         Ok(Self {
@@ -69,7 +69,7 @@ impl ContainerWriter {
         })
     }
 
-    /// Payload bytes written so far.
+    /// Payload bytes so far.
     pub fn payload_bytes(&self) -> u64 {
         self.hasher.payload_bytes()
     }
@@ -107,7 +107,8 @@ impl ContainerWriter {
         Ok(())
     }
 
-    /// Writes the checksum table and the header. The file is on disk only after [`WrittenFile::sync`].
+    /// Writes the checksum table and the header. The bytes are with the kernel then, not yet on disk:
+    /// [`WrittenFile::sync`] waits for that.
     ///
     /// # Panics
     /// If `meta` is longer than was announced.
@@ -131,14 +132,14 @@ impl ContainerWriter {
 }
 
 impl WrittenFile {
-    /// Waits until the file is on disk. Its name is on disk only after its folder is synced too.
+    /// Waits until the file is on disk. Its name is only after its folder was synced too.
     pub fn sync(&self) -> Result<()> {
         durable::sync_file(&self.file, &self.path)
     }
 }
 
-/// A closed container file whose header and length were verified. For callers that keep one per chunk: there may be more chunks
-/// than a process may open files.
+/// A container file whose header and length were checked, and that is closed: for those who keep one for each chunk, of
+/// which there may be more than a process may have open.
 #[derive(Debug)]
 pub struct ClosedFile {
     path: PathBuf,
@@ -149,12 +150,12 @@ pub struct ClosedFile {
 }
 
 impl ClosedFile {
-    /// The path.
+    /// Where the file is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The header.
+    /// Its header.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -164,7 +165,8 @@ impl ClosedFile {
         self.identity.bytes()
     }
 
-    /// Opens it again. Verified blocks are not verified again. Fails with [`Error::Changed`] if the file was changed.
+    /// Opens it again; blocks that were found right are not checked again. Fails with [`Error::Changed`] if it is not the
+    /// file that it was.
     pub fn open(&self) -> Result<ContainerFile> {
         let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
         self.identity.check_file(&file, &self.path)?;
@@ -178,23 +180,23 @@ impl ClosedFile {
     }
 }
 
-/// An open container file whose header and length were verified.
+/// An open container file whose header and length were checked.
 #[derive(Debug)]
 pub struct ContainerFile {
     path: PathBuf,
     file: File,
     header: Header,
     digest: u64,
-    /// Made at the first read of the payload.
+    /// Made when the payload is first read.
     checksums: Arc<OnceLock<Checksums>>,
 }
 
 impl ContainerFile {
-    /// Opens a file and verifies header, kind and length. Does not read the payload.
+    /// Opens a file, checks header, kind and length. The payload is not read.
     pub fn open(path: &Path, kind: FileKind) -> Result<Self> {
         let file = regular::open(path)?;
         let file_bytes = file.metadata().map_err(Error::io("read the length of", path))?.len();
-        // Most headers with their meta fit this size, so one read is enough.
+        // Most headers and their meta fit this, and then one read is enough.
         let mut prefix = vec![0; file_bytes.min(256) as usize];
         file.read_exact_at(&mut prefix, 0).map_err(Error::io("read", path))?;
         if let Some(fixed) = prefix.first_chunk::<HEADER_BYTES>() {
@@ -223,7 +225,7 @@ impl ContainerFile {
         })
     }
 
-    /// Closes the file. It can be opened again.
+    /// Closes it, to be opened again.
     pub fn close(self) -> Result<ClosedFile> {
         Ok(ClosedFile {
             identity: Identity::of(&self.file, &self.path)?,
@@ -234,7 +236,7 @@ impl ContainerFile {
         })
     }
 
-    /// The path.
+    /// Where the file is.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -244,12 +246,12 @@ impl ContainerFile {
         &self.file
     }
 
-    /// The header.
+    /// Its header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The checksum in the header, which identifies the whole file.
+    /// The checksum in the header, which stands for the whole file.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -259,20 +261,20 @@ impl ContainerFile {
         self.header.table_offset() + self.header.blocks() * 8
     }
 
-    /// Reads the whole payload. For small files.
+    /// Reads the whole payload. For files that are known to be small.
     pub fn read_payload(&self) -> Result<Vec<u8>> {
         let mut payload = vec![0; self.header.payload_bytes as usize];
         self.read_at(&mut payload, 0)?;
         Ok(payload)
     }
 
-    /// Reads `buffer.len()` bytes of payload from `offset` on. Blocks that overlap these bytes are verified at their first read,
-    /// for which the rest of each block is read too.
+    /// Reads `buffer.len()` bytes of payload from `offset` on. Blocks that have a part in them are compared with their
+    /// checksums when they are first read, which takes reading the rest of them.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         self.read_unchecked(buffer, offset)?;
         let checksums = match self.checksums.get() {
             Some(checksums) => checksums,
-            // If two threads come here at once, the second result is dropped.
+            // Of two threads that come here at once, the second one's are dropped.
             None => {
                 let checksums = Checksums::of(self)?;
                 self.checksums.get_or_init(|| checksums)
@@ -299,15 +301,15 @@ impl ContainerFile {
         Error::io("read", &self.path)(error)
     }
 
-    /// Verifies every block of the payload and the table, and passes each error to `on_problem`: a file may have several. Reads
-    /// the file once, `blocks` at a time.
+    /// Compares every payload byte and the table with their checksums, and passes each error to `on_problem`: a file
+    /// may have several. Reads the file once, `blocks` at a time.
     pub fn verify(&self, mut on_bytes: impl FnMut(u64), mut on_problem: impl FnMut(Error)) -> Result<()> {
         let mut table = vec![0; self.header.blocks() as usize * 8];
         self.file
             .read_exact_at(&mut table, self.header.table_offset())
             .map_err(|e| self.read_error(e))?;
         if let Err(error) = self.header.check_table(&table) {
-            // If the table is damaged, no block can be called damaged.
+            // Without a table that can be believed, no block can be blamed.
             on_problem(Error::format(&self.path)(error));
             return Ok(());
         }

@@ -1,12 +1,12 @@
 //! Fault injection: kills the process just before a change of the file system, or holds a thread there.
 //!
-//! Tests control it with environment variables of the programs that they start:
+//! Environment variables steer it, which tests set for the programs that they start:
 //!
 //! - `GRAPPA_KILL_AT=N`: the process dies before its Nth change, counted from 1;
-//! - `GRAPPA_KILL_LOG=FILE`: each change is written to the file before it is made, one per line;
-//! - `GRAPPA_HOLD_AT=CHANGE` and `GRAPPA_HOLD=FILE`: the first thread that is about to make the change creates the file, and
-//!   waits until the file is removed. A change is an action and the end of a path, such as `create chunk-1/edges`. Other
-//!   threads continue, so the process can handle signals.
+//! - `GRAPPA_KILL_LOG=FILE`: each change is noted in the file, one a line, before it is made;
+//! - `GRAPPA_HOLD_AT=CHANGE` and `GRAPPA_HOLD=FILE`: the first thread that is about to make the change makes the file, and
+//!   waits until somebody removes it. A change is an action and the end of a path, such as `create chunk-1/edges`. Other
+//!   threads continue, so that the process can handle signals.
 //!
 //! Only builds with debug assertions have this module.
 
@@ -36,7 +36,7 @@ struct Hold {
     action: String,
     /// The end of the path.
     path: PathBuf,
-    /// Exists as long as the thread waits.
+    /// Is there for as long as the thread waits.
     file: PathBuf,
     was_reached: AtomicBool,
 }
@@ -53,7 +53,7 @@ impl Hold {
         })
     }
 
-    /// Waits if this is the first time that the change is made.
+    /// Waits if this is the change, for the first time.
     fn reach(&self, action: &str, path: &Path) {
         let is_it = action == self.action && path.ends_with(&self.path);
         if !is_it || self.was_reached.swap(true, Ordering::Relaxed) {
@@ -81,12 +81,12 @@ static PLAN: LazyLock<Plan> = LazyLock::new(|| {
 
 static REACHED: AtomicU64 = AtomicU64::new(0);
 
-/// Counts a change that is about to be made. Kills the process or waits if the change is the selected one.
+/// Counts a change that is about to be made, and dies or waits if it is the one.
 pub fn reach(action: &str, path: &Path) {
     let plan = &*PLAN;
     let number = REACHED.fetch_add(1, Ordering::Relaxed) + 1;
     if let Some(mut log) = plan.log.as_ref() {
-        // One write per line, so lines of several threads do not mix.
+        // One write, so that lines of several threads do not mix.
         let line = format!("{number} {action} {}\n", path.display());
         log.write_all(line.as_bytes()).expect("GRAPPA_KILL_LOG takes a line");
     }

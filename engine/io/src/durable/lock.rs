@@ -26,7 +26,7 @@ use crate::{Error, Position, Result};
 
 /// How often a lock that another process holds is tried again.
 const POLL: Duration = Duration::from_millis(5);
-/// How long to try for a lock that should be free. Other processes may hold it for a moment, to see whether it is free.
+/// How long a lock is tried that is expected to be free. Others may hold it for a moment, to see whether it is.
 const A_MOMENT: Duration = Duration::from_secs(1);
 
 /// How long to wait for a folder that another process works in.
@@ -34,23 +34,23 @@ const A_MOMENT: Duration = Duration::from_secs(1);
 pub enum Patience {
     /// Not at all.
     None,
-    /// As long as a process needs that only checks whether the folder is free.
+    /// As long as a process needs that only looks whether the folder is free.
     Moment,
-    /// Until the folder is free. The wait is logged.
+    /// Until the folder is free; the log says that it is waited for.
     Forever,
 }
 
-/// A lock on a folder. No other process works in the folder until it is dropped.
+/// A folder that this process works in, and no other does until this is dropped.
 #[derive(Debug)]
 pub struct FolderLock {
     _folder: File,
 }
 
 impl FolderLock {
-    /// Locks a folder. None if it does not exist, or was removed or renamed during the wait.
+    /// Locks a folder. None if it is not there, or went away or got another name while it was waited for.
     ///
     /// # Errors
-    /// [`Error::Input`] if another process works in it, whose id the message gives; or if `path` is not a folder.
+    /// [`Error::Input`] if another process works in it, which says which; or if `path` is no folder.
     pub fn of(path: &Path, patience: Patience) -> Result<Option<Self>> {
         let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits() as i32;
         let folder = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -61,14 +61,14 @@ impl FolderLock {
         Ok(is_at(&folder, path)?.then_some(Self { _folder: folder }))
     }
 
-    /// Creates a folder if it does not exist, and locks it. Waits as long as another process works in it.
+    /// Makes a folder if it is not there, and locks it; waits for as long as another process works in it.
     ///
     /// # Errors
-    /// If it cannot be created or locked.
+    /// If it can't be made or locked.
     pub fn wait(path: &Path) -> Result<Self> {
         loop {
             create_folder(path)?;
-            // The process that held it may have finished and renamed it.
+            // Who had it may have finished, and renamed it.
             if let Some(lock) = Self::of(path, Patience::Forever)? {
                 return Ok(lock);
             }
@@ -92,7 +92,7 @@ pub(super) fn lock(file: &File, path: &Path, patience: Patience) -> Result<()> {
                     operation = FlockOperation::LockExclusive;
                 }
             },
-            // The answers of kernels and network file systems without such locks, or without locks on folders.
+            // What kernels and network file systems answer that have no such locks, or none on folders.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOLCK | Errno::INVAL | Errno::BADF) => {
                 static SAID: Once = Once::new();
                 SAID.call_once(|| {
@@ -127,7 +127,7 @@ pub(super) fn is_at(file: &File, path: &Path) -> Result<bool> {
     Ok(fs::symlink_metadata(path).is_ok_and(|now| id(now) == id(own)))
 }
 
-/// The process that holds the lock of a file, if the kernel reports it.
+/// The process that holds the lock of a file, if the kernel tells.
 fn holder(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
     let device = metadata.dev();

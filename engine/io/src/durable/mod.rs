@@ -1,12 +1,12 @@
 //! Changes of the file system that survive a crash.
 //!
-//! A finished file is never modified. It is written under a temporary name, synced and renamed. Then its folder is synced,
-//! which puts the rename on disk.
+//! A finished file is never modified. It is written under a temporary name, synced, renamed, and then its folder is
+//! synced: the rename is on disk only after that.
 //!
-//! Every creation, sync, rename and removal that a resumed run depends on goes through this module, for three reasons:
-//! - New files never follow a symbolic link ([`create_file`], [`Temporary`]).
-//! - Folders and unfinished files belong to one process at a time ([`FolderLock`], [`Temporary`]).
-//! - Tests can kill the process before each of these calls (`faults`).
+//! Every creation, sync, rename and removal that a resumed run depends on goes through this module, for three reasons. New files are
+//! made so that they never follow a symbolic link ([`create_file`], [`Temporary`]). Folders and files that grow belong to
+//! one process at a time ([`FolderLock`], [`Temporary`]). And tests can end the process before each of these calls
+//! (`faults`).
 
 #[cfg(debug_assertions)]
 mod faults;
@@ -28,7 +28,7 @@ pub use self::{
 };
 use crate::{Error, Result};
 
-/// A point at which tests can kill the process: just before `action` is done to `path`. Does nothing in release builds.
+/// A point at which tests can kill the process: just before `action` is done to `path`. Nothing in release builds.
 pub(crate) fn kill_point(action: &str, path: &Path) {
     #[cfg(debug_assertions)]
     faults::reach(action, path);
@@ -58,7 +58,7 @@ pub fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Replaces or creates the small file `path` with `bytes`. A crash leaves either the old or the new file.
+/// Replaces or creates the small file `path` with `bytes`, so that a crash leaves the old or the new one.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = Temporary::replace(path)?;
     temporary.write_all(bytes)?;
@@ -72,7 +72,7 @@ pub fn rename(from: &Path, to: &Path) -> Result<()> {
     sync_folder(parent(to))
 }
 
-/// Like [`rename`], but fails if `to` exists.
+/// Like [`rename`], but fails if there is something called `to`.
 pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
     kill_point("rename", to);
     renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
@@ -81,7 +81,7 @@ pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
     sync_folder(parent(to))
 }
 
-/// Creates a folder and its parents, unless they exist.
+/// Makes a folder and those above it, unless they are there.
 pub fn create_folder(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -90,12 +90,12 @@ pub fn create_folder(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(Error::io("create the folder", path))
 }
 
-/// Creates a folder that must not exist. Returns whether it was created.
+/// Makes a folder that must not be there; whether it was made.
 pub fn create_new_folder(path: &Path) -> Result<bool> {
     create_with(&DirBuilder::new(), path)
 }
 
-/// Like [`create_new_folder`], for a folder that only its owner may read.
+/// Like [`create_new_folder`], for a folder that nobody but its owner may look into.
 pub fn create_private_folder(path: &Path) -> Result<bool> {
     create_with(DirBuilder::new().mode(0o700), path)
 }
@@ -109,7 +109,7 @@ fn create_with(builder: &DirBuilder, path: &Path) -> Result<bool> {
     }
 }
 
-/// Removes a file, if it exists.
+/// Removes a file, if it is there.
 pub fn remove_file(path: &Path) -> Result<()> {
     kill_point("remove", path);
     match fs::remove_file(path) {
@@ -118,7 +118,7 @@ pub fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Removes a folder with its contents, if it exists. If `path` is a symbolic link, only the link is removed.
+/// Removes a folder with all that is in it, if it is there. Of a symbolic link, it removes the link.
 pub fn remove_folder(path: &Path) -> Result<()> {
     kill_point("remove", path);
     #[cfg(debug_assertions)]
@@ -129,7 +129,7 @@ pub fn remove_folder(path: &Path) -> Result<()> {
     }
 }
 
-/// Removes the contents of a folder, but not the folder, whose lock keeps other processes out.
+/// Removes all that is in a folder, but not the folder, whose lock keeps other processes out.
 pub fn empty_folder(path: &Path) -> Result<()> {
     for entry in fs::read_dir(path).map_err(Error::io("list", path))? {
         let entry = entry.map_err(Error::io("list", path))?;

@@ -1,4 +1,4 @@
-//! New files, and their temporary names until they are complete.
+//! New files, and the names they have until they are complete.
 
 use std::{
     fs::{File, OpenOptions},
@@ -16,17 +16,17 @@ use super::{
 };
 use crate::{Error, Position, Result};
 
-/// The end of a file's name until the file is complete.
+/// What the name of a file ends with until the file is complete.
 pub const TEMPORARY: &str = ".tmp";
 
-/// How often to remove a file that another process creates again and again.
+/// How often a file is removed to make a new one, while another process makes it again and again.
 const ATTEMPTS: usize = 100;
 
-/// Creates a file for reading and writing that only this process uses. It removes whatever has this name: a file that a killed
-/// run left, or a symbolic link, which is never followed.
+/// Makes a file that only this process knows, for reading and writing. What has this name is removed, be it a file that a
+/// killed run left or a symbolic link, which is never followed.
 ///
 /// # Errors
-/// If the file cannot be created, or the name belongs to something that cannot be removed, such as a folder.
+/// If it can't be made, or what has its name can't be removed: a folder.
 pub fn create_file(path: &Path) -> Result<File> {
     for _ in 0..ATTEMPTS {
         if let Some(file) = create_new(path)? {
@@ -37,10 +37,10 @@ pub fn create_file(path: &Path) -> Result<File> {
     Err(made_again(path))
 }
 
-/// Creates a file that must not exist. None if it exists.
+/// Makes a file that must not be there; none if it is.
 fn create_new(path: &Path) -> Result<Option<File>> {
     kill_point("create", path);
-    // `create_new` does not follow a symbolic link: a link counts as an existing file.
+    // `create_new` does not follow a symbolic link: that is one of the things that are there.
     match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
         opened => opened.map(Some).map_err(Error::io("create", path)),
@@ -48,19 +48,18 @@ fn create_new(path: &Path) -> Result<Option<File>> {
 }
 
 fn made_again(path: &Path) -> Error {
-    let what = "another process keeps creating this file; end that process, or choose another folder";
+    let what = "another process makes this file as often as it is removed; end that process, or choose another folder";
     Error::input(path, Position::Whole, what)
 }
 
-/// A new file under a temporary name, which no other process writes. If it is dropped before it gets its final name, it is
-/// removed.
+/// A new file under a temporary name, which no other process writes. Dropped before it has its own name, it is removed.
 #[derive(Debug)]
 pub struct Temporary<'a> {
     /// The file.
     pub file: File,
-    /// Its temporary path.
+    /// Where it is for now.
     pub path: PathBuf,
-    /// Its final path.
+    /// Where it will be.
     name: &'a Path,
     is_finished: bool,
 }
@@ -69,21 +68,20 @@ impl<'a> Temporary<'a> {
     /// Begins the file `name`, which must not exist.
     ///
     /// # Errors
-    /// If it exists or cannot be created, or another process is writing it.
+    /// If it does, or can't be made, or another process is making it.
     pub fn create(name: &'a Path) -> Result<Self> {
         let temporary = Self::replace(name)?;
-        // Checked after the temporary name is ours: another process that was writing the file had held that name until its
-        // file was complete.
+        // Only now, because whoever was making it had its temporary name until it had its own.
         if name.symlink_metadata().is_ok() {
             return Err(Error::Exists { path: name.to_owned() });
         }
         Ok(temporary)
     }
 
-    /// Begins the file `name`, which replaces an existing file of that name.
+    /// Begins the file `name`, which replaces the one that has the name, if there is one.
     ///
     /// # Errors
-    /// If it cannot be created, or another process is writing it.
+    /// If it can't be made, or another process is making it.
     pub fn replace(name: &'a Path) -> Result<Self> {
         let path = temporary_name(name);
         for _ in 0..ATTEMPTS {
@@ -91,7 +89,7 @@ impl<'a> Temporary<'a> {
                 remove_left_over(&path)?;
                 continue;
             };
-            // Another process may lock it for a moment, if it takes it for the remains of a killed run. Then it removes it.
+            // Another process may hold it for a moment, if it took it for what a killed run left. Then it is gone.
             lock(&file, &path, Patience::Moment)?;
             if is_at(&file, &path)? {
                 return Ok(Self {
@@ -119,7 +117,7 @@ impl<'a> Temporary<'a> {
     /// If the disk is full, or refuses for another reason.
     pub fn finish(mut self) -> Result<()> {
         sync_file(&self.file, &self.path)?;
-        // On a file system without locks, another process may have put its own file in this place.
+        // Where there are no locks, another process may have put its own in this place.
         if !is_at(&self.file, &self.path)? {
             return Err(made_again(&self.path));
         }
@@ -132,18 +130,18 @@ impl<'a> Temporary<'a> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.is_finished && is_at(&self.file, &self.path).unwrap_or(false) {
-            // An error here is ignored: the error that led here says more.
+            // If it cannot be removed, then whatever went wrong says more.
             let _ = remove_file(&self.path);
         }
     }
 }
 
-/// Removes a file that a killed process left. Fails if the process still runs.
+/// Removes a file that a killed process left; fails if the process is still there.
 fn remove_left_over(path: &Path) -> Result<()> {
-    // Opening must not block on a pipe without a writer. A symbolic link is removed without following it.
+    // A pipe without a writer must not keep this waiting, and a symbolic link is removed as it is.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    // Held until the file is removed: the lock tells other processes that this one takes care of it.
+    // Kept until the file is removed: its lock tells other processes that it is looked after.
     let _held = match file {
         Ok(file) if file.metadata().is_ok_and(|metadata| metadata.is_file()) => {
             lock(&file, path, Patience::None)?;
@@ -157,7 +155,7 @@ fn remove_left_over(path: &Path) -> Result<()> {
     remove_file(path)
 }
 
-/// The temporary path of a file. It is in the same folder, so the rename stays within one file system.
+/// Where a file is written before it gets its name: beside it, so that the rename stays in one file system.
 pub fn temporary_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(TEMPORARY);

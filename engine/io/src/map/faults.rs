@@ -1,4 +1,4 @@
-//! The handler for access to mapped bytes that their file no longer has.
+//! What becomes of a program that touches a mapped byte its file no longer has.
 
 use std::{mem::MaybeUninit, sync::OnceLock};
 
@@ -6,15 +6,15 @@ use libc::{c_int, c_void, siginfo_t};
 
 use super::table::{self, Place};
 
-/// The previous action for the signal.
+/// What was done about the signal before.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// Longer than a line with the longest name.
 const LINE_BYTES: usize = 512;
 
-/// Installs a handler for pages of a [`super::Mapping`] that cannot be read, because the file was truncated or its disk failed.
-/// Access to such a page ends the process with exit status 1 and one line on stderr that names file and offset. Any other
-/// SIGBUS has its previous effect. For the `main` of programs; a second call does nothing.
+/// From now on, touching a page of a [`super::Mapping`] that can't be read, because its file was truncated or its disk
+/// failed, ends the process with one line on stderr, which names file and offset, and exit status 1. Any other SIGBUS has
+/// the effect it had before. For the `main` of programs; a second call does nothing.
 pub fn report_faults() {
     BEFORE.get_or_init(|| {
         // SAFETY: an action of zeros is one without flags, masked signals and handler; the fields that matter are set.
@@ -68,7 +68,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, _context: *mut c
     }
 }
 
-/// The message and its length. Allocates nothing.
+/// The message, and how many bytes it has. Allocates nothing.
 fn line(place: &Place) -> ([u8; LINE_BYTES], usize) {
     let mut digits = [b'0'; 20];
     let (mut first, mut offset) = (digits.len(), place.offset);

@@ -1,7 +1,7 @@
 //! Read-only mappings of files.
 //!
-//! Access to a mapped byte that its file no longer has, or that its disk cannot read, is not an error of a call but a signal
-//! that kills the process. Programs call [`report_faults`] at their start; then the process names the file before it ends.
+//! A mapped byte that its file no longer has, or that its disk can't read, is not an error that a call returns but a
+//! signal that kills. Programs call [`report_faults`] at their start, so that it says which file it was.
 
 #![expect(unsafe_code, reason = "mapping a file is unsafe because others may change it")]
 
@@ -27,30 +27,29 @@ use crate::{Error, Result};
 
 /// A file, or a part of one, mapped for reading. Dereferences to its bytes.
 ///
-/// Finished files of a store are never modified, so returning `&[u8]` is sound. If another process truncates a mapped file,
-/// this process gets a SIGBUS ([`report_faults`]). If another process rewrites it, this process reads other bytes, and
-/// [`Mapping::check_unchanged`] detects it.
+/// Finished files of a store are never modified, which is what makes handing out `&[u8]` sound: whoever truncates one
+/// under a running program gets a SIGBUS ([`report_faults`]), and whoever rewrites one other bytes, which
+/// [`Mapping::check_unchanged`] notices.
 #[derive(Debug)]
 pub struct Mapping {
-    /// Declared before the mapping, so it is dropped first: the table never lists an address that may belong to another
-    /// mapping.
+    /// Before the mapping, so that it is dropped first: no address is listed that may already be another's.
     _listed: Listed,
     map: Mmap,
     path: PathBuf,
     identity: Identity,
 }
 
-/// The access pattern of a mapping.
+/// How a mapping will be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Front to back: the kernel reads ahead.
+    /// Front to back: read ahead.
     Sequential,
-    /// Random access: the kernel does not read ahead.
+    /// Here and there: don't.
     Random,
 }
 
 impl Mapping {
-    /// Maps the whole `file`. `path` is its name in errors.
+    /// Maps all of `file`, which is called `path` in errors.
     pub fn new(file: &File, path: &Path, access: Access) -> Result<Self> {
         let bytes = file.metadata().map_err(Error::io("read the length of", path))?.len();
         Self::part(file, path, 0..bytes, access)
@@ -79,14 +78,14 @@ impl Mapping {
         })
     }
 
-    /// Fails with [`Error::Changed`] if the file was replaced, written to, cut or extended since it was mapped. Costs one
+    /// Fails with [`Error::Changed`] if the file was replaced, written to, cut or extended since it was mapped. Costs a
     /// system call.
     pub fn check_unchanged(&self) -> Result<()> {
         self.identity.check_path(&self.path)
     }
 
-    /// Releases the memory of pages that were read, so a pass over a large file holds only a small part of it. A later access
-    /// reads the pages from the file again.
+    /// Gives back the memory of pages that were read, so that a pass over a large file holds a small part of it. Who
+    /// reads them again has them read from the file again.
     pub fn release(&self, range: Range<usize>) {
         // SAFETY: dropping pages of a read-only mapping of a file leaves the bytes it shows as they are: they come from
         // the file. (Of anonymous memory, it would zero them.)
@@ -94,26 +93,26 @@ impl Mapping {
             self.map
                 .unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len())
         };
-        // A failure only costs memory.
+        // Only memory was to be saved.
         if let Err(error) = result {
             tracing::debug!("cannot release mapped pages: {error}");
         }
     }
 
-    /// Tells the kernel to read the whole file into the page cache. Returns when the reads have started.
+    /// Has the system begin to read all of it into its cache. Returns when the reads are under way.
     pub fn read_ahead(&self) {
         self.read_ahead_part(0..self.map.len());
     }
 
-    /// Tells the kernel to read a part of the file into the page cache.
+    /// Has the system begin to read a part of it into its cache.
     pub fn read_ahead_part(&self, range: Range<usize>) {
-        // A failure only costs time.
+        // Only time was to be saved.
         if let Err(error) = self.map.advise_range(Advice::WillNeed, range.start, range.len()) {
             tracing::debug!("cannot read ahead: {error}");
         }
     }
 
-    /// Releases the memory of all pages.
+    /// Gives back the memory of all pages.
     pub fn release_all(&self) {
         self.release(0..self.map.len());
     }

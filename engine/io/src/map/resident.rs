@@ -1,9 +1,9 @@
-//! Estimates how much of some mappings is resident.
+//! How much of some mappings is resident.
 //!
-//! No system call reports that for single mappings at a cost that sampling could afford. But the kernel counts the page
-//! faults of each thread. After some faults, this module asks for the resident file memory of the whole process. Its growth
-//! since the mappings had no resident pages is attributed to them. (The memory per fault is unknown: 64 KiB around the
-//! touched page, or 2 MiB if the page cache holds the file in such pieces.)
+//! Nothing tells that of some mappings at a price that sampling could pay. But pages come by page faults, which the system
+//! counts for each thread, and after some the memory of the whole process that shows files can be asked for: what it has grown
+//! by since nothing of these mappings was resident is theirs. (How much a fault brings is not known: 64 KiB around the page
+//! that was touched, or 2 MiB where the page cache has the file in such pieces.)
 
 use std::{
     cell::Cell,
@@ -16,38 +16,38 @@ use std::{
     },
 };
 
-/// The limit of resident bytes of some mappings.
+/// Bytes of some mappings that may be resident.
 #[derive(Debug, Default)]
 pub struct ResidentLimit {
     limit: AtomicU64,
     bytes: AtomicU64,
-    /// Resident file memory of the process when these mappings had no resident pages.
+    /// What the process had of files when these mappings had nothing resident.
     before: AtomicU64,
-    /// Held while pages are released.
+    /// Held while pages are given back.
     release: Mutex<()>,
     releasing: AtomicBool,
 }
 
-/// The page faults of one thread. It must stay on that thread.
+/// The page faults of a thread. Not to be taken to another.
 #[derive(Debug)]
 pub struct FaultMeter(Cell<u64>);
 
 impl ResidentLimit {
-    /// Adds a mapping of `bytes` without resident pages, and raises the limit by `limit` bytes.
+    /// Adds a mapping of so many `bytes`, of which no page is resident, for which `limit` bytes more may be.
     pub fn add(&self, bytes: u64, limit: u64) {
         self.before.store(resident_file_bytes().unwrap_or(0), Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.limit.fetch_add(limit.min(bytes), Ordering::Relaxed);
     }
 
-    /// Each thread that reads the mappings calls this now and then. If the limit is exceeded, it calls `release`, which must
-    /// release all pages of the mappings. Pages read between two calls come on top of the limit.
+    /// To be called by each thread that reads the mappings, now and then: calls `release` to give all their pages back if more
+    /// is resident than may be. What is read between two calls comes on top.
     pub fn keep(&self, meter: &FaultMeter, release: impl FnOnce()) {
         let limit = self.limit.load(Ordering::Relaxed);
         if self.bytes.load(Ordering::Relaxed) <= limit || !meter.has_faulted() {
             return;
         }
-        // Other threads wait while one releases pages: pages that they read meanwhile would be attributed to other files.
+        // Threads wait for the one that gives pages back: what they read meanwhile would seem to be of other files.
         if self.releasing.load(Ordering::Acquire) || self.is_exceeded(limit) {
             let _lock = self.release.lock().unwrap_or_else(PoisonError::into_inner);
             if self.is_exceeded(limit) {
@@ -68,12 +68,12 @@ impl ResidentLimit {
 }
 
 impl FaultMeter {
-    /// Starts counting now.
+    /// Counts from now on.
     pub fn start() -> Self {
         Self(Cell::new(faults_of_thread()))
     }
 
-    /// Whether there were faults since the last call.
+    /// Whether there were any since it was last asked.
     fn has_faulted(&self) -> bool {
         let now = faults_of_thread();
         now != self.0.replace(now)
@@ -90,7 +90,7 @@ fn faults_of_thread() -> u64 {
     (usage.ru_minflt + usage.ru_majflt) as u64
 }
 
-/// Resident bytes of the process's file mappings. None if the system does not report them.
+/// Bytes of files that the process has mapped and resident; none where the system does not tell.
 fn resident_file_bytes() -> Option<u64> {
     static STATM: OnceLock<Option<File>> = OnceLock::new();
     let file = STATM.get_or_init(|| File::open("/proc/self/statm").ok()).as_ref()?;

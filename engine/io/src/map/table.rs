@@ -1,8 +1,8 @@
-//! A table of the addresses of mapped files, for lookups by a signal handler.
+//! Which addresses are mapped files, for a signal handler to look up.
 //!
-//! The handler may interrupt any code, so it takes no lock and allocates nothing. Entries are written under a lock. Each has
-//! a version number that is odd while the entry is written. Names are stored in the entries, because memory that a handler
-//! reads must never be freed. Blocks of entries are added and never removed.
+//! The handler may interrupt anything, so it takes no lock and allocates nothing. Entries are written under a lock, each
+//! behind a version that is odd meanwhile; names are kept in the entries themselves, as nothing that a handler reads may
+//! be freed. Blocks of entries are added and never removed.
 
 use std::{
     path::Path,
@@ -12,18 +12,18 @@ use std::{
     },
 };
 
-/// Bytes kept of a name. Of a longer name the end is kept, which identifies the file.
+/// The last bytes of a longer name are enough to know a file by.
 const NAME_BYTES: usize = 240;
 const ENTRIES_PER_BLOCK: usize = 64;
 
-/// One mapping of a file.
+/// Which file is mapped where.
 #[derive(Debug)]
 struct Entry {
     version: AtomicU64,
     start: AtomicUsize,
     /// 0 if nothing is.
     bytes: AtomicUsize,
-    /// Offset of the first byte in the file.
+    /// Where in the file the first of them is.
     first: AtomicUsize,
     name: [AtomicU8; NAME_BYTES],
     name_bytes: AtomicUsize,
@@ -37,7 +37,7 @@ struct Block {
 static TABLE: Block = Block::new();
 static WRITERS: Mutex<()> = Mutex::new(());
 
-/// A mapping stays in the table until this is dropped.
+/// A mapping that is in the table until this is dropped.
 #[derive(Debug)]
 pub(super) struct Listed {
     /// None for an empty mapping, which has no address.
@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-/// Adds the mapping `bytes` of the file `path` from offset `first` on.
+/// Says that `bytes`, which are mapped, are those of the file `path` from offset `first` on.
 pub(super) fn list(bytes: &[u8], path: &Path, first: usize) -> Listed {
     if bytes.is_empty() {
         return Listed { entry: None };
@@ -78,7 +78,7 @@ pub(super) fn list(bytes: &[u8], path: &Path, first: usize) -> Listed {
     Listed { entry: Some(entry) }
 }
 
-/// The file that is mapped at an address. Safe to call in a signal handler.
+/// Which file is mapped at an address. Safe to call in a signal handler.
 pub(super) fn find(address: usize) -> Option<Place> {
     let mut block = Some(&TABLE);
     while let Some(Block { entries, next }) = block {
@@ -148,7 +148,7 @@ impl Entry {
             offset: self.first.load(Ordering::Relaxed) + offset,
         };
         fence(Ordering::Acquire);
-        // An entry that is being written belongs to another mapping: the entry of this address is in use.
+        // An entry that is being written is of another mapping: that of the address is in use.
         (version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version).then_some(place)
     }
 }

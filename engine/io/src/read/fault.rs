@@ -1,8 +1,8 @@
-//! Fault injection, for tests of read engines and of their callers.
+//! Bad luck, made on purpose: for the tests of whoever reads.
 //!
-//! A [`FaultInjector`] changes the kernel's answers before an engine sees them; the engine must handle the faults. Tests use
-//! the injector that [`Faults`] describes. [`Reordered`] wraps a whole engine and delays and reorders its completions. All
-//! faults follow from a seed and the sequence of calls.
+//! [`Interference`] comes between an engine and the kernel: what it does to an answer, the engine's own code must put
+//! right. [`Faults`] is the one that tests use. [`Reordered`] wraps a whole engine and shows completions late and in
+//! another order. All of it follows from a seed and the sequence of calls.
 
 use std::{
     collections::VecDeque,
@@ -19,45 +19,44 @@ use rustix::io::Errno;
 use super::{FileIndex, Options, Read, ReadEngine};
 use crate::Result;
 
-/// Injects faults between an engine and the kernel.
-pub trait FaultInjector: Send + Sync {
-    /// The answer that the engine sees to a read from `offset` on into `part`. `answer` is the kernel's answer.
+/// Stands between an engine and the kernel.
+pub trait Interference: Send + Sync {
+    /// The answer to a read from `offset` on into `part`, as the engine is to see it. `answer` is what the kernel said.
     fn answer(&self, file: FileIndex, offset: u64, part: &mut [u8], answer: io::Result<usize>) -> io::Result<usize>;
 
-    /// Called before each entry into io_uring. If it returns an error, the entry is skipped and fails with that error.
+    /// Asked before each entry into io_uring; an error is what the entry then gives, and it does not happen.
     fn enter(&self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Faults to inject: short reads, temporary refusals, and a permanent error. The default is none.
+/// Short reads, refusals that pass, and an error that stays. The default is none of them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
-    /// Determines the faults.
+    /// What is done to which answer follows from it.
     pub seed: u64,
-    /// About one in this many answers is cut short by any number of bytes; 0 for none. The bytes cut off are overwritten.
+    /// About one in so many answers is cut short, by any number of bytes; 0 for none. What was cut off is overwritten.
     pub short_one_in: u32,
-    /// About one in this many answers and entries into io_uring is EINTR, EAGAIN or ENOBUFS; 0 for none.
+    /// About one in so many answers, and entries into io_uring, is EINTR, EAGAIN or ENOBUFS; 0 for none.
     pub refuse_one_in: u32,
-    /// The answers from this number on are EIO.
+    /// The answer with this number is EIO, and every later one.
     pub fail_from: Option<u64>,
-    /// This many answers at the start are EINVAL, as for direct reads that a file system refuses, until the engine reads
-    /// through the page cache.
+    /// Direct reads are refused with EINVAL: the first ones are, until the engine reads through the page cache.
     pub refuse_first: u64,
 }
 
-/// The injector of [`Faults`], with its progress.
-struct InjectedFaults {
+/// Faults, and how far they are.
+struct Faulty {
     faults: Faults,
     answers: AtomicU64,
     entries: AtomicU64,
 }
 
 impl Faults {
-    /// Options of an engine into which these faults are injected.
+    /// Options of an engine that meets these faults.
     pub fn meet(self, options: Options) -> Options {
         Options {
-            fault_injector: Some(Arc::new(InjectedFaults {
+            interference: Some(Arc::new(Faulty {
                 faults: self,
                 answers: AtomicU64::new(0),
                 entries: AtomicU64::new(0),
@@ -67,7 +66,7 @@ impl Faults {
     }
 }
 
-impl FaultInjector for InjectedFaults {
+impl Interference for Faulty {
     fn answer(&self, _file: FileIndex, _offset: u64, part: &mut [u8], answer: io::Result<usize>) -> io::Result<usize> {
         let number = self.answers.fetch_add(1, Ordering::Relaxed);
         let chance = |salt| random(self.faults.seed, 8 * number + salt);
@@ -86,7 +85,7 @@ impl FaultInjector for InjectedFaults {
         }
         match answer {
             Ok(count @ 2..) if one_in(self.faults.short_one_in, chance(2)) => {
-                // Any length, but often a multiple of a block, as real short reads are.
+                // Halves and such, but often a multiple of a block too, as real ones are.
                 let mut short = 1 + (chance(3) % (count as u64 - 1)) as usize;
                 if chance(4).is_multiple_of(2) && short > 512 {
                     short -= short % 512;
@@ -120,17 +119,17 @@ fn random(seed: u64, number: u64) -> u64 {
     draw_at(seed, number.wrapping_add(1))
 }
 
-/// An engine that delays and reorders the completions of another engine.
+/// An engine whose completions come late and in another order.
 pub struct Reordered {
     engine: Box<dyn ReadEngine>,
     seed: u64,
     steps: u64,
-    /// Completed reads that are held back.
+    /// Complete, and not shown yet.
     held: VecDeque<(Read, Vec<u8>)>,
 }
 
 impl Reordered {
-    /// Holds back the completions of `engine` at random.
+    /// Holds back what `engine` completes, at random.
     pub fn new(engine: Box<dyn ReadEngine>, seed: u64) -> Self {
         Self {
             engine,
@@ -204,11 +203,11 @@ mod tests {
             fail_from: Some(1000),
             ..Faults::default()
         };
-        let fault_injector = faults.meet(Options::default()).fault_injector.unwrap();
+        let interference = faults.meet(Options::default()).interference.unwrap();
         let (mut short, mut refused) = (0, 0);
         for _ in 0..1000 {
             let mut part = [1; 4096];
-            match fault_injector.answer(FileIndex(0), 0, &mut part, Ok(4096)) {
+            match interference.answer(FileIndex(0), 0, &mut part, Ok(4096)) {
                 Ok(4096) => assert_eq!(part, [1; 4096]),
                 Ok(count) => {
                     assert!(part[..count] == [1; 4096][..count] && part[count..].iter().all(|&byte| byte != 1));
@@ -224,12 +223,10 @@ mod tests {
             (150..250).contains(&short) && (150..250).contains(&refused),
             "{short} {refused}"
         );
-        let error = fault_injector
-            .answer(FileIndex(0), 0, &mut [0; 10], Ok(10))
-            .unwrap_err();
+        let error = interference.answer(FileIndex(0), 0, &mut [0; 10], Ok(10)).unwrap_err();
         assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
-        assert!((0..100).any(|_| fault_injector.enter().is_err()));
-        assert!((0..100).any(|_| fault_injector.enter().is_ok()));
+        assert!((0..100).any(|_| interference.enter().is_err()));
+        assert!((0..100).any(|_| interference.enter().is_ok()));
     }
 
     #[test]
@@ -250,7 +247,7 @@ mod tests {
             engine.complete(&mut |read, _| order.push(read.tag)).unwrap();
             calls += 1;
         }
-        assert!(calls > 1, "completions come in parts");
+        assert!(calls > 1, "they come in parts");
         assert!(!order.is_sorted());
         order.sort_unstable();
         assert_eq!(order, (0..100).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! The files of an engine, and their descriptors.
+//! The files that an engine reads, and their descriptors.
 
 use std::{
     collections::VecDeque,
@@ -19,10 +19,10 @@ use rustix::{
 use super::{FileIndex, Read, transfer};
 use crate::{Error, Result, identity::Identity, regular};
 
-/// The alignment of direct reads where the kernel reports none: a page, which is at least a block of any disk.
+/// What direct reads are aligned to where the kernel does not say: a page, which a disk's blocks do not exceed.
 pub(super) const ALIGN_MAX: u32 = 4096;
 
-/// A file to read. It holds no descriptor.
+/// A file that is to be read. Holds no descriptor.
 #[derive(Debug, Clone)]
 pub struct ReadFile {
     path: PathBuf,
@@ -33,16 +33,16 @@ pub struct ReadFile {
 /// Whether reads may bypass the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direct {
-    /// Direct reads work, in multiples of this many bytes.
+    /// In multiples of so many bytes.
     Aligned(u32),
-    /// The file system does not report it. Direct reads are tried, in multiples of [`ALIGN_MAX`].
+    /// The file system does not say: it is tried, in multiples of [`ALIGN_MAX`].
     Unknown,
-    /// The file system does not support direct reads.
+    /// The file system says no.
     Refused,
 }
 
 impl ReadFile {
-    /// Examines the file `path` and records its identity. If `expected` is given, the file must have that length in bytes.
+    /// Looks at the file `path`, and remembers which one it is. If `expected` is given, its length in bytes must be that.
     pub fn open(path: &Path, expected: Option<u64>) -> Result<Self> {
         let file = regular::open(path)?;
         let identity = Identity::of(&file, path)?;
@@ -62,7 +62,7 @@ impl ReadFile {
         })
     }
 
-    /// The path.
+    /// Its name.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -72,11 +72,11 @@ impl ReadFile {
         self.identity.bytes()
     }
 
-    /// Fails with [`Error::Changed`] if the file was replaced, written to, cut or extended since this was made. Costs one
+    /// Fails with [`Error::Changed`] if the file was replaced, written to, cut or extended since it was opened. Costs a
     /// system call.
     ///
-    /// If the check passes, all earlier reads returned the original contents, up to the resolution of the file system's
-    /// clock, which is a few milliseconds.
+    /// What was read of a file before a check that passes is what the file held when it was opened: as far as the clock
+    /// of its file system can tell, which is some milliseconds.
     pub fn check_unchanged(&self) -> Result<()> {
         self.identity.check_path(&self.path)
     }
@@ -104,11 +104,11 @@ impl Direct {
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) file: File,
-    /// Reads start and end at multiples of this many bytes: more than 1 for direct reads.
+    /// Reads start and end at multiples of so many bytes: more than 1 if they are direct.
     pub(super) align: u32,
 }
 
-/// The descriptors of one engine: for all files if the process may open that many, else for those read last.
+/// The descriptors of one engine: of all files if there may be so many, else of those read last.
 pub(super) struct Descriptors {
     files: Arc<[ReadFile]>,
     direct: bool,
@@ -121,21 +121,21 @@ pub(super) struct Descriptors {
 #[derive(Default)]
 struct Cell {
     open: Option<Arc<Open>>,
-    /// Whether it was used since the clock's hand last passed.
+    /// Whether it was asked for since the clock's hand last passed.
     used: bool,
     direct_refused: bool,
 }
 
 impl Descriptors {
-    /// Opens no file yet. With `direct`, files will bypass the page cache where possible.
+    /// Opens nothing yet. With `direct`, files are opened to bypass the page cache where they can.
     pub(super) fn new(files: Arc<[ReadFile]>, direct: bool) -> Self {
         static TOLD: Once = Once::new();
         let capacity = free_descriptors();
         if capacity < files.len() {
             TOLD.call_once(|| {
                 tracing::warn!(
-                    "there are {} files to read, and at most {capacity} may be open at once, so files are opened \
-                     repeatedly, which is slower; raise the limit (`ulimit -n`)",
+                    "{} files are to be read, and no more than {capacity} may be open at once: they are opened again and \
+                     again, which is slower; raise the limit (`ulimit -n`)",
                     files.len()
                 );
             });
@@ -154,13 +154,13 @@ impl Descriptors {
         &self.files
     }
 
-    /// Fails if a read ends after the recorded end of its file.
+    /// Fails if a file ended before a read does when it was opened.
     pub(super) fn check_end(&self, read: &Read) -> Result<()> {
         let bytes = self.files[read.file.0 as usize].bytes();
         transfer::check_end(read, bytes).map_err(|source| self.error(read, source))
     }
 
-    /// The error that `read` failed.
+    /// Says which read failed.
     pub(super) fn error(&self, read: &Read, source: io::Error) -> Error {
         Error::Read {
             path: self.files[read.file.0 as usize].path.clone(),
@@ -169,7 +169,7 @@ impl Descriptors {
         }
     }
 
-    /// Opens all files. None if the process may not open that many.
+    /// Opens all files, if there may be so many.
     pub(super) fn open_all(&mut self) -> Result<Option<Vec<Arc<Open>>>> {
         if self.capacity < self.files.len() {
             return Ok(None);
@@ -184,8 +184,8 @@ impl Descriptors {
         Ok(Some(all))
     }
 
-    /// A descriptor, which stays open while the caller keeps it. None if reads keep all descriptors that may be open: a read
-    /// must complete first.
+    /// A descriptor, which stays open while the caller keeps it. None if as many as may be open are kept: some read must
+    /// be completed first.
     ///
     /// # Panics
     /// If there is no such file.
@@ -205,7 +205,7 @@ impl Descriptors {
             match self.files[index.0 as usize].descriptor(direct) {
                 Ok(open) => break Arc::new(open),
                 Err(Error::Io { source, .. }) if is_out_of_descriptors(&source) && !self.clock.is_empty() => {
-                    // Another part of this process has used descriptors that were counted on.
+                    // Somebody else in this process took those that we counted on.
                     if !self.close_one() {
                         return Ok(None);
                     }
@@ -218,13 +218,13 @@ impl Descriptors {
         Ok(Some(open))
     }
 
-    /// Opens a file through the page cache, now and later: its file system accepts direct opens, but not direct reads.
+    /// Opens a file through the page cache, and will from now on: its file system takes direct opens, but not direct reads.
     pub(super) fn refuse_direct(&mut self, index: FileIndex) -> Result<Arc<Open>> {
         let (file, cell) = (&self.files[index.0 as usize], &mut self.cells[index.0 as usize]);
         if let Some(open) = &cell.open
             && cell.direct_refused
         {
-            // An earlier read of the file was refused too.
+            // Another read of it was refused before.
             return Ok(open.clone());
         }
         tell_buffered(&file.path);
@@ -236,9 +236,9 @@ impl Descriptors {
         Ok(open)
     }
 
-    /// Closes approximately the least recently used file. False if reads keep all files.
+    /// Closes the file that was not used for about the longest time. False if all are kept by reads.
     fn close_one(&mut self) -> bool {
-        // The first round clears the second chances.
+        // The first round takes away the second chances.
         for _ in 0..2 * self.clock.len() {
             let Some(index) = self.clock.pop_front() else { break };
             let cell = &mut self.cells[index.0 as usize];
@@ -282,8 +282,8 @@ impl ReadFile {
             tell_buffered(&self.path);
         }
         let file = open(OFlags::empty())?;
-        // Every wanted byte is requested, so the kernel's readahead would only cost memory and bandwidth. The advice may
-        // fail without harm.
+        // What is wanted is known: reading ahead of it takes memory and bandwidth from it. A kernel that has no ear for
+        // advice reads as well.
         let _ = rustix::fs::fadvise(&file, 0, None, Advice::Random);
         Ok(Open { file, align: 1 })
     }
@@ -293,7 +293,7 @@ fn tell_buffered(path: &Path) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
         tracing::warn!(
-            "the file system of {} refuses direct reads (O_DIRECT): reads go through the page cache, which takes memory \
+            "the file system of {} takes no direct reads (O_DIRECT): they go through the page cache, which takes memory \
              and is slower",
             path.display()
         );
@@ -304,7 +304,7 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// The number of descriptors that an engine may hold: half of those the process may still open, at least 1.
+/// How many descriptors an engine may hold: half of those the process may still open, at least 1.
 fn free_descriptors() -> usize {
     let Some(limit) = getrlimit(Resource::Nofile).current else {
         return usize::MAX;

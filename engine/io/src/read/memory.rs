@@ -1,4 +1,4 @@
-//! Reads from byte vectors, for tests and for benches without a disk.
+//! Reads from byte vectors: for tests, and for benches that must not wait for a disk.
 
 use std::{collections::VecDeque, io, path::PathBuf};
 
@@ -8,16 +8,16 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// An engine whose files are byte vectors. Reads are complete as soon as they are submitted.
+/// Files that are vectors of bytes. Reads are complete when they are submitted.
 pub struct Memory {
     files: Vec<Vec<u8>>,
     options: Options,
-    /// The completed reads, in order of submission.
+    /// What was read, in order.
     complete: VecDeque<(Read, io::Result<Vec<u8>>)>,
 }
 
 impl Memory {
-    /// An engine that reads `files`.
+    /// Reads `files`, by their place in the list.
     pub fn new(files: Vec<Vec<u8>>, options: Options) -> Result<Self> {
         options.check()?;
         Ok(Self {

@@ -1,15 +1,15 @@
-//! Many reads in flight, each into a buffer that the engine owns.
+//! Many reads at once: from files at depth, each into a buffer of the engine's own.
 //!
-//! A caller submits a batch of [`Read`]s, continues with other work, and takes completions as they come, in any order. The
-//! engine owns the buffers from submission until the caller has seen the completion. So the kernel never writes into memory
-//! that was freed or reused, whatever the caller drops or forgets.
+//! Whoever reads hands in a batch of [`Read`]s, goes on with other work, and takes completions as they come, in any
+//! order. The buffers belong to the engine from submission until the completion was looked at, so nothing that a caller
+//! does, drops or forgets lets the kernel write into memory that is no longer its.
 //!
-//! - [`uring`]: io_uring, past the page cache; the engine for large stores;
-//! - [`pread`]: blocking threads, through the page cache; the reference, and the fallback where io_uring is refused;
+//! - [`uring`]: io_uring, past the page cache: what large stores are read by;
+//! - [`pread`]: threads that wait, through the page cache: the reference, and for where io_uring is refused;
 //! - [`memory`]: byte vectors;
-//! - [`fault`]: fault injection, for tests.
+//! - [`fault`]: bad luck, for tests.
 //!
-//! All engines return the same bytes.
+//! Which bytes come out does not depend on the engine.
 
 pub mod fault;
 mod files;
@@ -24,67 +24,67 @@ use std::{
 };
 
 pub use self::files::ReadFile;
-use self::{fault::FaultInjector, pread::Pread, transfer::Transfer, uring::Uring};
+use self::{fault::Interference, pread::Pread, transfer::Transfer, uring::Uring};
 use crate::{Error, Result, size::ByteSize};
 
-/// A file, by its index in the list of the engine.
+/// A file that an engine reads, by its place in the list that the engine was made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileIndex(pub u32);
 
-/// A read of a piece of a file. It needs no alignment.
+/// A piece of a file that is wanted. It need not be aligned to anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Read {
-    /// The file.
+    /// Which file.
     pub file: FileIndex,
-    /// Start in the file, in bytes.
+    /// Where it starts, in bytes.
     pub offset: u64,
-    /// Length in bytes, from 1 to [`ReadEngine::read_bytes_max`].
+    /// How many bytes; at least 1, at most [`ReadEngine::read_bytes_max`].
     pub length: u32,
-    /// The caller's tag of the read.
+    /// The caller's own number for it.
     pub tag: u64,
 }
 
 /// Reads pieces of files, many at a time.
 ///
-/// All engines return the same bytes, or an error that names file and offset. They continue short reads. A read that ends
-/// after the end of its file is an error.
+/// All engines give the same bytes, and an error that names file and offset where they can't: a short read is
+/// continued, one at the end of the file is an error.
 pub trait ReadEngine: Send {
-    /// Name in reports: `uring`, `pread`, `memory`.
+    /// What it is called in reports: `uring`, `pread`, `memory`.
     fn name(&self) -> &'static str;
 
-    /// The longest accepted read, in bytes.
+    /// The longest read it takes, in bytes.
     fn read_bytes_max(&self) -> u32;
 
-    /// The largest number of reads in flight.
+    /// How many reads can be under way at once.
     fn depth(&self) -> usize;
 
-    /// Number of reads in flight: submitted, and not yet passed to `done`.
+    /// How many reads are under way: submitted, and their completion not yet looked at.
     fn in_flight(&self) -> usize;
 
-    /// Starts as many of `reads`, from the first on, as there is room for. Returns their number, which is 0 only if some reads
-    /// are in flight or `reads` is empty. There is room for [`ReadEngine::depth`] reads, or for fewer if they are from more
-    /// files than the process may have open.
+    /// Starts the first of `reads` for which there is room, and says how many those were; 0 only if some are in flight
+    /// (or `reads` is empty). There is room for [`ReadEngine::depth`] reads, and for fewer only if they are of more files
+    /// than the process may have open.
     ///
     /// # Errors
-    /// If a read ends after the end of its file, or a file cannot be opened. The reads in flight are then lost.
+    /// If a read ends beyond the end of its file, or a file can't be opened. The reads in flight are then lost.
     ///
     /// # Panics
     /// If a read is empty, too long, or of a file that is not in the list.
     fn submit(&mut self, reads: &[Read]) -> Result<usize>;
 
-    /// Waits until at least one read is complete, then passes every completed read with its bytes to `done`. Returns their
-    /// number, which is 0 if no read is in flight.
+    /// Waits until at least one read is complete, then shows every completed one, with its bytes, to `done`; says how many
+    /// they were. 0 if none is in flight.
     ///
     /// # Errors
-    /// If a read fails: [`Error::Read`] with file and offset. The reads in flight are then lost. Reads that were passed to
-    /// `done` remain valid, and the engine may be used again.
+    /// If a read fails: [`Error::Read`] with file and offset. The reads in flight are then lost, those that were shown
+    /// stay true, and the engine may be used again.
     fn complete(&mut self, done: &mut dyn FnMut(&Read, &[u8])) -> Result<usize>;
 }
 
-/// The choice of a read engine.
+/// Which engine is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// io_uring, or pread if the kernel or a container refuses io_uring.
+    /// io_uring, or pread where the kernel or a container refuses it.
     #[default]
     Auto,
     /// io_uring, or an error.
@@ -93,28 +93,28 @@ pub enum Choice {
     Pread,
 }
 
-/// Options of an engine.
+/// How an engine reads.
 #[derive(Clone)]
 pub struct Options {
-    /// The largest number of reads in flight, from 1 to [`DEPTH_MAX`].
+    /// How many reads can be under way at once, from 1 to [`DEPTH_MAX`].
     pub depth: usize,
     /// The longest read, in bytes, from 1 to [`READ_BYTES_MAX`].
     pub read_bytes_max: u32,
-    /// Number of threads of the pread engine.
+    /// Threads of the pread engine.
     pub threads: usize,
-    /// Whether io_uring bypasses the page cache where the file system allows it.
+    /// Whether io_uring bypasses the page cache where the file system lets it.
     pub direct: bool,
-    /// Fault injection, for tests.
-    pub fault_injector: Option<Arc<dyn FaultInjector>>,
+    /// What stands between the engine and the kernel, in tests.
+    pub interference: Option<Arc<dyn Interference>>,
 }
 
-/// The upper limit of [`Options::depth`].
+/// The most reads under way at once.
 pub const DEPTH_MAX: usize = 4096;
 
 /// The longest read, in bytes.
 pub const READ_BYTES_MAX: u32 = 64 << 20;
 
-/// The most memory for the buffers of an engine: the kernel registers no larger buffer.
+/// The most that the buffers of an engine may take: what the kernel registers as one.
 const BUFFER_BYTES_MAX: u64 = 1 << 30;
 
 impl Default for Options {
@@ -124,14 +124,14 @@ impl Default for Options {
             read_bytes_max: 256 << 10,
             threads: 8,
             direct: true,
-            fault_injector: None,
+            interference: None,
         }
     }
 }
 
 impl Options {
-    /// The most memory that an engine with these options takes, in bytes: one buffer per read in flight. io_uring takes it at
-    /// once, because the kernel pins it; pread takes it as needed.
+    /// The most memory that an engine with these options takes, in bytes: a buffer for each read under way. io_uring takes
+    /// it at once, as the kernel pins it; pread as it is needed.
     pub fn memory_bytes(&self) -> u64 {
         self.depth as u64 * Transfer::span_max(self.read_bytes_max, files::ALIGN_MAX) as u64
     }
@@ -170,7 +170,7 @@ impl Options {
     }
 
     /// # Panics
-    /// If the file index or the length of the read is out of range.
+    /// If a read is not one that an engine takes.
     fn check_read(&self, read: &Read, files: usize) {
         assert!((read.file.0 as usize) < files, "{read:?} is of one of {files} files");
         assert!(
@@ -180,10 +180,10 @@ impl Options {
         );
     }
 
-    /// The kernel's answer, after fault injection.
+    /// What the engine is to take for the kernel's answer.
     fn answer(&self, file: FileIndex, offset: u64, part: &mut [u8], answer: io::Result<usize>) -> io::Result<usize> {
-        match &self.fault_injector {
-            Some(fault_injector) => fault_injector.answer(file, offset, part, answer),
+        match &self.interference {
+            Some(interference) => interference.answer(file, offset, part, answer),
             None => answer,
         }
     }
@@ -196,26 +196,26 @@ impl fmt::Debug for Options {
             read_bytes_max,
             threads,
             direct,
-            fault_injector,
+            interference,
         } = self;
         f.debug_struct("Options")
             .field("depth", depth)
             .field("read_bytes_max", read_bytes_max)
             .field("threads", threads)
             .field("direct", direct)
-            .field("fault_injector", &fault_injector.is_some())
+            .field("interference", &interference.is_some())
             .finish()
     }
 }
 
-/// Makes an engine that reads `files`; a [`FileIndex`] is an index in this list.
+/// Makes an engine that reads `files`, which a [`FileIndex`] counts from 0.
 ///
-/// If io_uring is refused, [`Choice::Auto`] logs why, once, and uses threads. Keep the list: after reading, check with
-/// [`ReadFile::check_unchanged`] that the files did not change.
+/// Where io_uring is refused, [`Choice::Auto`] logs why, once, and takes threads. Keep the list too: after reading,
+/// [`ReadFile::check_unchanged`] says whether what was read can be believed.
 ///
 /// # Errors
-/// If an option is out of range, a file cannot be opened or has changed since its [`ReadFile`] was made, or io_uring was
-/// chosen and is refused.
+/// If an option is out of range, a file can't be opened or has changed since it was, or io_uring was asked for and is
+/// refused.
 pub fn open(choice: Choice, files: Arc<[ReadFile]>, options: Options) -> Result<Box<dyn ReadEngine>> {
     static TOLD: Once = Once::new();
     if choice == Choice::Pread {

@@ -1,7 +1,7 @@
-//! Reads with a few blocking threads: the reference engine, and the fallback where io_uring is refused.
+//! Reads by a few threads that wait for the kernel: the reference, and the engine where io_uring is refused.
 //!
-//! Reads go through the page cache; the kernel reclaims that memory. The number of threads limits the reads in flight. A
-//! buffer moves with its read from the engine to a thread and back.
+//! They go through the page cache, as deep as there are threads. What they leave there is the kernel's to take back. A
+//! buffer travels with its read, from the engine to a thread and back.
 
 use std::{
     io,
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// An engine with a pool of reading threads.
+/// A pool of threads that read.
 pub struct Pread {
     options: Options,
     descriptors: Descriptors,
@@ -31,7 +31,7 @@ pub struct Pread {
     jobs: Option<Sender<Job>>,
     finished: Receiver<Finished>,
     in_flight: usize,
-    /// Buffers without a read.
+    /// Buffers that no read has.
     spare: Vec<Vec<u8>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -83,7 +83,7 @@ impl Pread {
         Ok(engine)
     }
 
-    /// Waits for the reads in flight, and drops their results.
+    /// Waits for what is in flight, and forgets it.
     fn abandon(&mut self) {
         while self.in_flight > 0 {
             let finished = self
@@ -139,7 +139,7 @@ impl Job {
             let answer = self.file.file.read_at(part, offset);
             options.answer(read.file, offset, part, answer)
         });
-        // Release the descriptor before the engine sees the result, because then it looks for a free one.
+        // The descriptor is free before the engine hears of it: who waits for one asks then.
         drop(self.file);
         Finished {
             read,
@@ -197,7 +197,7 @@ impl Drop for Pread {
         self.stop.store(true, Ordering::Relaxed);
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // A thread that panicked has already printed its message.
+            // One that panicked has said so.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The state of one read: the next request to the kernel, and the handling of its answers.
+//! One read on its way: what is asked of the kernel for it, and what its answers mean.
 //!
 //! ```text
 //!              offset          offset + length
@@ -7,9 +7,9 @@
 //! buffer   0 ........ filled ............. span
 //! ```
 //!
-//! The kernel is asked for `start..end`. A short answer does not end the read: the rest is requested from the last multiple
-//! of the alignment that was reached, until the read is complete or the file has ended. The file has ended if an answer is
-//! empty, or if several direct reads in a row end at the same byte within a block.
+//! The kernel is asked for `start..end`. A short answer is not the end: what is missing is asked for from the last
+//! multiple of the alignment that was reached, until all that was wanted is there or the file is seen to end:
+//! at once if nothing is read, and if a direct read ends within the same block again and again.
 
 use std::{io, ops::Range, time::Duration};
 
@@ -17,10 +17,10 @@ use rustix::io::Errno;
 
 use super::Read;
 
-/// The read fails after this many answers in a row without progress. Those after the first few are a millisecond apart.
+/// Answers in a row that bring a read no further before it fails. Those beyond the first few are a millisecond apart.
 const STALLS_MAX: u32 = 1000;
 const STALLS_AT_ONCE: u32 = 16;
-/// After this many answers in a row that end at the same byte within a block, the file is taken to end there.
+/// Answers in a row that end at the same byte within a block before it is believed that the file ends there.
 const SAME_ENDS_MAX: u32 = 16;
 
 /// A read that is not complete.
@@ -28,22 +28,22 @@ const SAME_ENDS_MAX: u32 = 16;
 pub(super) struct Transfer {
     pub(super) read: Read,
     align: u32,
-    /// Bytes in the buffer, from `start` on: a multiple of the alignment.
+    /// Bytes from `start` on that are in the buffer: a multiple of the alignment.
     filled: u32,
-    /// Answers in a row without progress.
+    /// Answers in a row that brought it no further.
     stalls: u32,
-    /// The end in the buffer of the last answer without progress, and the number of such answers in a row.
+    /// Where in the buffer the last answer ended that brought it no further, and how many did in a row.
     same_end: (usize, u32),
 }
 
-/// The next step after an answer of the kernel.
+/// What an answer of the kernel leads to.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Request more.
+    /// More must be asked for.
     Again,
-    /// The read is complete.
+    /// All that was wanted is in the buffer.
     Done,
-    /// The read failed.
+    /// It can't be read.
     Failed(io::Error),
 }
 
@@ -59,35 +59,35 @@ impl Transfer {
         }
     }
 
-    /// The buffer size that suffices for a read of at most `read_bytes_max` at any offset.
+    /// The bytes of buffer that a read of at most `read_bytes_max` takes, whatever its offset.
     pub(super) fn span_max(read_bytes_max: u32, align: u32) -> usize {
         (read_bytes_max as usize).next_multiple_of(align as usize) + if align > 1 { align as usize } else { 0 }
     }
 
-    /// The file offset of the buffer's first byte.
+    /// Where in the file the buffer begins.
     fn start(&self) -> u64 {
         self.read.offset - self.read.offset % u64::from(self.align)
     }
 
-    /// The buffer size that this read needs.
+    /// How many bytes of buffer it takes.
     pub(super) fn span(&self) -> usize {
         let end = (self.read.offset + u64::from(self.read.length)).next_multiple_of(u64::from(self.align));
         (end - self.start()) as usize
     }
 
-    /// The next request to the kernel: the offset in the file, and the part of the buffer.
+    /// What to ask the kernel for next: from which offset of the file on, into which part of the buffer.
     pub(super) fn next(&self) -> (u64, Range<usize>) {
         (self.start() + u64::from(self.filled), self.filled as usize..self.span())
     }
 
-    /// The range of the requested bytes in the buffer.
+    /// Where in the buffer the wanted bytes are.
     pub(super) fn wanted(&self) -> Range<usize> {
         let begin = (self.read.offset - self.start()) as usize;
         begin..begin + self.read.length as usize
     }
 
-    /// Handles the kernel's answer to the request of [`Transfer::next`]: the number of bytes read. Sleeps when the kernel has
-    /// refused several times.
+    /// Takes the kernel's answer to what [`Transfer::next`] said: how many bytes it read. Sleeps when the kernel has
+    /// refused for some time.
     pub(super) fn advance(&mut self, answer: io::Result<usize>) -> Step {
         let refused = match answer {
             Ok(count) => {
@@ -114,16 +114,14 @@ impl Transfer {
                 None
             }
             Err(error) => match Errno::from_io_error(&error) {
-                // A signal, a temporary lack of memory, or the submitting thread has ended.
+                // A signal, too little memory for now, or the thread that had submitted it is gone.
                 Some(Errno::INTR | Errno::AGAIN | Errno::NOBUFS | Errno::CANCELED) => Some(error),
                 _ => return Step::Failed(error),
             },
         };
         self.stalls += 1;
         if self.stalls > STALLS_MAX {
-            return Step::Failed(
-                refused.unwrap_or_else(|| io::Error::other("the kernel returns only parts of a block")),
-            );
+            return Step::Failed(refused.unwrap_or_else(|| io::Error::other("the kernel reads parts of a block only")));
         }
         if self.stalls > STALLS_AT_ONCE {
             std::thread::sleep(Duration::from_millis(1));
@@ -131,7 +129,7 @@ impl Transfer {
         Step::Again
     }
 
-    /// Completes the read with calls of `read_at`, and returns the range of the requested bytes in the buffer. Needs
+    /// Reads to the end by calls of `read_at`, and says where in the buffer the wanted bytes are. Takes
     /// [`Transfer::span`] bytes of `buffer`.
     pub(super) fn run(
         mut self,
@@ -150,7 +148,7 @@ impl Transfer {
     }
 }
 
-/// Fails if a read ends after the end of a file of `bytes`.
+/// Fails if a file of `bytes` ends before a read does.
 pub(super) fn check_end(read: &Read, bytes: u64) -> io::Result<()> {
     match read.offset.checked_add(u64::from(read.length)) {
         Some(end) if end <= bytes => Ok(()),

@@ -1,21 +1,21 @@
-//! Reads with io_uring: deep queues without threads, past the page cache, into registered buffers.
+//! Reads by io_uring: deep queues without threads, past the page cache, into memory that the kernel knows.
 //!
 //! ```text
-//! slots      one per possible read in flight, each with a piece of the arena
+//! slots      one for each read that can be under way, with a piece of the arena each
 //! free       slots without a read
-//! owed       reads that the kernel has, or gets at the next entry
-//! answered   answers of the kernel that are not yet handled
+//! owed       reads that the kernel has, or will have at the next entry
+//! answered   what the kernel said about reads, not looked at yet
 //!
 //! submit:    free slot -> describe the read to the kernel; enter
 //! complete:  until some read is complete: take the kernel's answers;
-//!            each read is complete, or continues after a short answer; enter, and wait if no read is complete
+//!            each is complete, or goes on where it fell short; enter, and wait if nothing is complete
 //! ```
 //!
-//! The queues have room for all slots if the kernel grants that much memory. If they are smaller, submissions are entered in
-//! parts, and the kernel keeps completions that find no room until others are taken.
+//! The queues have room for all slots if the kernel grants that much memory. Where they have less, submissions are entered
+//! in parts, and completions that find no room are kept by the kernel until others were taken.
 //!
-//! Memory is released only when the kernel owes no answer: after an error, and when the engine is dropped, the engine waits
-//! for all reads in flight.
+//! Memory is given back only when the kernel owes nothing: after an error and when the engine is dropped, what is under way
+//! is waited for.
 
 #![expect(
     unsafe_code,
@@ -41,31 +41,31 @@ use super::{
     files::{ALIGN_MAX, Descriptors, Open},
     transfer::{Step, Transfer},
 };
-use crate::{Error, Result, arena::Arena, size::ByteSize};
+use crate::{Error, Result, arena::Arena};
 
-/// After this many refused entries in a row, a millisecond apart, the engine fails.
+/// Refused entries in a row, a millisecond apart, before it is an error.
 const REFUSALS_MAX: u32 = 1000;
 
-/// The smallest useful ring, in entries.
+/// A ring with fewer entries is not worth having.
 const ENTRIES_MIN: u32 = 16;
 
-/// An engine that reads through its own ring.
+/// Reads files through a ring of its own.
 pub struct Uring {
     ring: IoUring,
     buffers: Buffers,
     descriptors: Descriptors,
-    /// All files, if they are registered with the kernel by their index.
+    /// All files, if the kernel knows them by their place in the list.
     registered: Vec<Arc<Open>>,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     owed: usize,
     answered: VecDeque<(u32, i32)>,
-    /// Whether the kernel lost an answer. Then the engine cannot be used any more.
+    /// Whether the kernel failed to say what became of a read, so that nothing can be read any more.
     lost: bool,
     options: Options,
 }
 
-/// A read in flight.
+/// A read under way.
 struct Slot {
     transfer: Transfer,
     file: Arc<Open>,
@@ -73,12 +73,12 @@ struct Slot {
 
 /// The memory of all slots.
 struct Buffers {
-    /// Released only when the kernel cannot write to it any more.
+    /// Given back only when the kernel is known to write no more.
     map: ManuallyDrop<MmapRaw>,
-    /// The part of it that the slots divide.
+    /// The part of it that slots share.
     bytes: Range<usize>,
     slot_bytes: usize,
-    /// Whether it is registered with the kernel as buffer 0.
+    /// Whether the kernel knows it as its buffer 0.
     registered: bool,
 }
 
@@ -157,7 +157,7 @@ impl Uring {
         Ok(count)
     }
 
-    /// Moves answers from the kernel's queue to ours.
+    /// Moves the kernel's answers from its queue to ours.
     fn take_answers(&mut self) -> Result<()> {
         let mut queue = self.ring.completion();
         for entry in &mut queue {
@@ -172,8 +172,8 @@ impl Uring {
         Ok(())
     }
 
-    /// Handles an answer. If the read is complete, the slot becomes free, and the read and the range of its bytes in the slot's
-    /// buffer are returned.
+    /// Does what an answer calls for. Returns the read and the place of its bytes in the slot's buffer if it is complete:
+    /// then the slot is free.
     fn settle(&mut self, number: u32, answer: i32) -> Result<Option<(Read, Range<usize>)>> {
         let slot = self.slots[number as usize]
             .as_mut()
@@ -213,7 +213,7 @@ impl Uring {
         }
     }
 
-    /// Puts a slot's next request into the submission queue. The next entry passes it to the kernel.
+    /// Puts what a slot needs next into the submission queue; the next entry hands it to the kernel.
     fn describe(&mut self, number: u32) -> Result<()> {
         let slot = self.slots[number as usize].as_ref().expect("the slot has a read");
         let (offset, part) = slot.transfer.next();
@@ -240,17 +240,17 @@ impl Uring {
         Ok(())
     }
 
-    /// Passes the submission queue to the kernel, and waits for `wait` answers. Returns earlier if answers must be taken before
-    /// the kernel accepts more.
+    /// Hands the kernel what is in the submission queue, and waits until it has answered `wait` reads. Returns earlier if
+    /// answers must be taken before the kernel accepts more.
     fn enter(&mut self, wait: usize) -> Result<()> {
         let mut refusals = 0;
         loop {
-            let allowed = match &self.options.fault_injector {
-                Some(fault_injector) => fault_injector.enter(),
+            let allowed = match &self.options.interference {
+                Some(interference) => interference.enter(),
                 None => Ok(()),
             };
             let Err(error) = allowed.and_then(|()| self.ring.submit_and_wait(wait)) else {
-                // The kernel may have taken only a part of the queue. Then it has not waited.
+                // The kernel may have taken a part, and then it has not waited.
                 if self.ring.submission().is_empty() || !self.ring.completion().is_empty() {
                     return Ok(());
                 }
@@ -270,7 +270,7 @@ impl Uring {
         }
     }
 
-    /// An error of the ring as a whole. It names one of the lost reads.
+    /// An error of the ring as a whole; it names a read that it loses.
     fn error(&self, source: io::Error) -> Error {
         match self.slots.iter().flatten().next() {
             Some(slot) => self.descriptors.error(&slot.transfer.read, source),
@@ -282,13 +282,13 @@ impl Uring {
         }
     }
 
-    /// Waits until the kernel owes no answer, and drops the reads in flight.
+    /// Waits until the kernel owes nothing, and forgets the reads under way.
     fn abandon(&mut self) {
         if self.wait_for_all() {
             self.slots.fill_with(|| None);
             self.free = (0..self.slots.len() as u32).rev().collect();
         } else {
-            // The kernel may still write into any buffer, so no buffer is used again.
+            // The kernel may write into any buffer at any time: none is used again.
             self.lost = true;
             self.slots.clear();
             self.free.clear();
@@ -296,7 +296,7 @@ impl Uring {
         self.answered.clear();
     }
 
-    /// Waits until the kernel owes no answer. False if that cannot be known.
+    /// Waits until the kernel owes nothing. False if it can't be known.
     fn wait_for_all(&mut self) -> bool {
         let mut refusals = 0;
         while self.owed > 0 {
@@ -350,7 +350,7 @@ impl Drop for Uring {
     fn drop(&mut self) {
         if !self.lost && self.wait_for_all() {
             if self.buffers.registered {
-                // The ring would unregister them when it is dropped, which is after the buffers are gone.
+                // The ring would do it at its end, which comes after that of the buffers.
                 let _ = self.ring.submitter().unregister_buffers();
             }
             // SAFETY: the kernel owes nothing, so it writes no more, and nobody uses the buffers after this.
@@ -370,7 +370,7 @@ impl Buffers {
         })
     }
 
-    /// Registers the memory with the kernel, which then need not look up its pages for every read.
+    /// Makes the memory known to the kernel, so that it need not look up its pages for every read.
     fn register(&mut self, ring: &IoUring) {
         static TOLD: Once = Once::new();
         let all = libc::iovec {
@@ -382,15 +382,15 @@ impl Buffers {
             Ok(()) => self.registered = true,
             Err(error) => TOLD.call_once(|| {
                 tracing::warn!(
-                    "cannot register {} of read buffers with io_uring: {error}; reads take more processor time; raise \
+                    "cannot register {} bytes of read buffers with io_uring: {error}; reads take more processor time; raise \
                      the limit (`ulimit -l`) or choose a smaller depth",
-                    ByteSize(self.bytes.len() as u64)
+                    self.bytes.len()
                 );
             }),
         }
     }
 
-    /// The address of byte `at` of a slot.
+    /// Where byte `at` of a slot is.
     fn address(&self, slot: u32, at: usize) -> *mut u8 {
         let place = self.bytes.start + slot as usize * self.slot_bytes + at;
         self.map.as_mut_ptr().wrapping_add(place)
@@ -399,7 +399,7 @@ impl Buffers {
     /// Part of a slot.
     ///
     /// # Safety
-    /// The kernel must not be reading into the slot, and no other reference to it may be in use.
+    /// The kernel must not be reading into the slot, nor any other reference to it be in use.
     unsafe fn part(&mut self, slot: u32, part: Range<usize>) -> &mut [u8] {
         assert!(
             part.start <= part.end && part.end <= self.slot_bytes,
@@ -429,17 +429,17 @@ impl Buffers {
     }
 }
 
-/// The way to name a file to the kernel.
+/// How the kernel is told which file.
 enum Target {
-    /// The index in the registered list.
+    /// The place in the list it was given.
     Listed(u32),
     Descriptor(RawFd),
 }
 
-/// Makes a ring for `depth` reads in flight that supports the needed operations. Makes a smaller one if memory is short: before
-/// Linux 5.12 it counts as locked memory.
+/// Makes a ring for `depth` reads at once that can do what is needed; a smaller one if there is too little memory for that:
+/// before Linux 5.12, it counts as locked.
 fn ring(depth: u32) -> io::Result<IoUring> {
-    // Completions are handled only when the thread enters the kernel, so it need not be interrupted for them.
+    // Completions are looked for only inside the kernel, so a running thread need not be interrupted for them.
     let build = |entries| match IoUring::builder().setup_coop_taskrun().build(entries) {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => IoUring::builder().build(entries),
         ring => ring,
@@ -456,12 +456,12 @@ fn ring(depth: u32) -> io::Result<IoUring> {
     if !probe.is_supported(opcode::Read::CODE) || !probe.is_supported(opcode::ReadFixed::CODE) {
         return Err(Errno::NOSYS.into());
     }
-    // A seccomp filter may allow a ring to be made, but not to be entered.
+    // A filter may let a ring be made, and not entered.
     ring.submit()?;
     Ok(ring)
 }
 
-/// Registers the files with the kernel by their index. Empty if the kernel refuses.
+/// Makes the files known to the kernel by their place in the list. Empty if it won't have them.
 fn register_files(ring: &IoUring, descriptors: &mut Descriptors) -> Result<Vec<Arc<Open>>> {
     let files = descriptors.open_all()?.unwrap_or_default();
     if files.is_empty() {
@@ -477,7 +477,7 @@ fn register_files(ring: &IoUring, descriptors: &mut Descriptors) -> Result<Vec<A
     }
 }
 
-/// Why the kernel refuses a ring, with the remedy.
+/// Why the kernel makes no ring, and what would help.
 fn refusal(error: &io::Error) -> String {
     let remedy = match Errno::from_io_error(error) {
         Some(Errno::NOSYS) => "the kernel (before 5.6) or the container's seccomp filter lacks it: allow io_uring_*",
@@ -489,7 +489,7 @@ fn refusal(error: &io::Error) -> String {
             "too little memory may be locked: raise the limit (`ulimit -l`), or choose a smaller depth"
         }
         Some(Errno::MFILE | Errno::NFILE) => "too many files are open: raise the limit (`ulimit -n`)",
-        _ => "this machine does not support it",
+        _ => "this machine can't",
     };
     format!("{error}; {remedy}")
 }

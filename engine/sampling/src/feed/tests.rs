@@ -43,7 +43,7 @@ fn store_with(
     let mut options = StoreOptions {
         recipe: Recipe::new(Model::Rmat(Rmat::graph500(SCALE, 2.0)), 3),
         out: folder.join("graph.grappa"),
-        random_order: true,
+        random_permutation: true,
         chunks: Some(CHUNKS),
         only_chunks: None,
         edge_options: Default::default(),

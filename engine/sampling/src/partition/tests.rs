@@ -36,7 +36,7 @@ fn generated(folder: &Path, chunks: u32, only_chunks: Option<Vec<RangeInclusive<
         recipe: Recipe::new(Model::Rmat(Rmat::graph500(9, 8.0)), 3),
         out: folder.join("graph.grappa"),
         // Chunks of very different sizes.
-        random_order: false,
+        random_permutation: false,
         chunks: Some(chunks),
         only_chunks,
         edge_options: EdgeOptions::default(),

@@ -51,7 +51,7 @@ use grappa_io::{
     map::{FaultMeter, ResidentLimit},
     prefetch::prefetch,
 };
-use grappa_storage::{CheckedRows, CheckedWeights, Chunk};
+use grappa_storage::{CheckedAdjacency, CheckedWeights, Chunk};
 
 use super::{
     kept::Kept,
@@ -187,7 +187,7 @@ impl Drop for Files<'_> {
 
 struct ChunkFiles<'a> {
     first: u64,
-    rows: CheckedRows<'a>,
+    rows: CheckedAdjacency<'a>,
     weights: Option<CheckedWeights<'a>>,
 }
 

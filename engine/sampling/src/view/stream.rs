@@ -35,7 +35,7 @@ use grappa_io::{
     container::{Checksums, ContainerFile},
     read::{self, Choice, FileIndex, Options, Read, ReadEngine, ReadFile},
 };
-use grappa_storage::{RowFiles, Store, files};
+use grappa_storage::{AdjacencyFiles, Store, files};
 
 use super::kept::Kept;
 
@@ -191,7 +191,7 @@ impl Plan {
         let mut opened = Vec::new();
         let mut chunks = Vec::new();
         for chunk in kept.owned.chunks() {
-            let files = RowFiles::open(kept.store, kept.store.span(chunk)?, kept.weights)?;
+            let files = AdjacencyFiles::open(kept.store, kept.store.span(chunk)?, kept.weights)?;
             let mut place = |file: &ContainerFile| {
                 let place = Place {
                     file: FileIndex(opened.len() as u32),

@@ -15,7 +15,7 @@ use grappa_formats::{ChunkId, manifest::Manifest};
 use grappa_io::{Error, Result, progress::Progress, workers};
 use grappa_storage::{
     Store,
-    chunk_rows::{ChunkRows, ENCODE_ROWS},
+    feature_rows::{ENCODE_ROWS, FeatureRowsWriter},
     files,
 };
 
@@ -46,7 +46,13 @@ fn has_direction(manifest: &Manifest) -> bool {
 ///
 /// # Errors
 /// If the memory is below 1 MiB, or files can't be read or written.
-pub fn make(store: &Store, out: &mut ChunkRows<'_>, first: u64, budget: Budget, progress: &dyn Progress) -> Result<()> {
+pub fn make(
+    store: &Store,
+    out: &mut FeatureRowsWriter<'_>,
+    first: u64,
+    budget: Budget,
+    progress: &dyn Progress,
+) -> Result<()> {
     let memory = budget.memory.saturating_sub(out.memory());
     if memory < MEMORY_MIN {
         return Err(Error::Budget {
@@ -62,7 +68,7 @@ pub fn make(store: &Store, out: &mut ChunkRows<'_>, first: u64, budget: Budget, 
 /// The same, with so many counters.
 pub(super) fn make_by(
     store: &Store,
-    out: &mut ChunkRows<'_>,
+    out: &mut FeatureRowsWriter<'_>,
     first: u64,
     counters: u64,
     threads: usize,
@@ -116,7 +122,12 @@ fn count(store: &Store, chunk: ChunkId, first: u64, counters: &[AtomicU64]) -> R
 }
 
 /// Writes the rows of some nodes, whose out-degrees are `out_degrees` if they are wanted.
-fn write(store: &Store, out: &mut ChunkRows<'_>, nodes: Range<u64>, out_degrees: Option<&[AtomicU64]>) -> Result<()> {
+fn write(
+    store: &Store,
+    out: &mut FeatureRowsWriter<'_>,
+    nodes: Range<u64>,
+    out_degrees: Option<&[AtomicU64]>,
+) -> Result<()> {
     let width = if out_degrees.is_some() { 2 * WIDTH } else { WIDTH };
     let mut values = vec![0.0; ENCODE_ROWS * width];
     let mut node = nodes.start;

@@ -27,7 +27,7 @@ use grappa_formats::{
 use grappa_io::{Error, Result, progress::Progress};
 use grappa_storage::{
     Store,
-    chunk_rows::{self, ChunkRows, ENCODE_ROWS},
+    feature_rows::{self, ENCODE_ROWS, FeatureRowsWriter},
 };
 use grappa_synthetic::random::{Purpose, Source};
 use xxhash_rust::xxh3::xxh3_64;
@@ -96,7 +96,7 @@ pub fn make(
     store: &Store,
     options: &FastRp,
     folder: &dyn Fn(usize) -> Result<PathBuf>,
-    out: &mut ChunkRows<'_>,
+    out: &mut FeatureRowsWriter<'_>,
     first: u64,
     budget: Budget,
     progress: &dyn Progress,
@@ -111,7 +111,7 @@ pub fn make(
     for hop in 1..hops {
         let rows = earlier.last().map_or(&scaled as &dyn NodeRows, |rows| rows);
         let folder = folder(hop)?;
-        let mut made = ChunkRows::new(
+        let mut made = FeatureRowsWriter::new(
             store.chunks(),
             &folder,
             FeatureLayout::new(FeatureDtype::F32, options.dim),
@@ -122,7 +122,7 @@ pub fn make(
         aggregate(store, rows, None, &reduce, first, budget, progress, sink)?;
         made.complete()?;
         let open = |chunk| {
-            let (file, layout) = chunk_rows::open(&folder, store.chunks(), ChunkId(chunk))?;
+            let (file, layout) = feature_rows::open(&folder, store.chunks(), ChunkId(chunk))?;
             Ok((file.close()?, layout))
         };
         let files = (0..store.chunks().chunks()).map(open).collect::<Result<Vec<_>>>()?;

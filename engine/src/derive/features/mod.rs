@@ -41,7 +41,7 @@ use grappa_io::{
 use grappa_storage::{
     Store,
     aggregates::manifest_digest,
-    chunk_rows::{ChunkRows, Finished},
+    feature_rows::{FeatureRowsWriter, Finished},
     files, read_manifest,
 };
 use serde::Serialize;
@@ -311,7 +311,7 @@ impl Partial<'_> {
     fn make(&self, store: &Store, options: &AddFeatures, progress: &dyn Progress) -> Result<(Vec<Finished>, u32)> {
         let layout = FeatureLayout::new(options.dtype, options.kind.dim(store.manifest()));
         let folder = self.folder(ROWS)?;
-        let mut rows = ChunkRows::new(store.chunks(), &folder, layout);
+        let mut rows = FeatureRowsWriter::new(store.chunks(), &folder, layout);
         let first = rows.keep_finished()?;
         let kept = rows.finished().len() as u32;
         if kept < store.chunks().chunks() {

@@ -1,4 +1,4 @@
-//! What to generate and how to store it, and what came of it.
+//! Options and summary of a generated store.
 
 use std::{collections::BTreeSet, ops::RangeInclusive, path::PathBuf};
 
@@ -11,36 +11,36 @@ use grappa_synthetic::{Generator, Recipe};
 
 use crate::ingest::plan;
 
-/// The graph to make, and how to store it.
+/// Options of [`generate_store`](super::generate_store).
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
-    /// The graph. Its seed selects the order of nodes, too.
+    /// The graph. Its seed also selects the node permutation.
     pub recipe: Recipe,
-    /// The store to make.
+    /// The store to write.
     pub out: PathBuf,
-    /// Whether nodes are in random order, so that every chunk is a random sample; else they are in that of their labels.
-    pub random_order: bool,
-    /// The number of chunks, if the user chose one.
+    /// Whether nodes are permuted at random, so that every chunk is a random sample. Otherwise a node is its label.
+    pub random_permutation: bool,
+    /// The number of chunks. None chooses by the number of nodes.
     pub chunks: Option<u32>,
-    /// The chunks to make, if not all.
+    /// The chunks to generate. None generates all.
     pub only_chunks: Option<Vec<RangeInclusive<u32>>>,
-    /// What to do to edges: they are never made undirected.
+    /// Whether to merge parallel edges, and drop or add self-loops. Must not ask for reverse edges.
     pub edge_options: EdgeOptions,
-    /// Feature vectors, if nodes are to have any.
+    /// Features, if nodes have any.
     pub features: Option<FeatureOptions>,
-    /// Bytes of memory to use.
+    /// Memory budget in bytes.
     pub memory: u64,
-    /// Worker threads.
+    /// Number of worker threads.
     pub threads: usize,
-    /// Go on with a run that was killed.
+    /// Whether to continue an unfinished run.
     pub resume: bool,
     /// Name and version of the program, for the manifest.
     pub writer: String,
 }
 
 impl StoreOptions {
-    /// Fails if the options contradict each other. [`generate_store`](super::generate_store) does this first; so does who wants to tell a wrong
-    /// command from what went wrong.
+    /// Fails if the options contradict each other. [`generate_store`](super::generate_store) calls this first. A program calls it
+    /// before, to report such mistakes as usage errors.
     pub fn check(&self) -> Result<()> {
         let generator = Generator::new(self.recipe.clone())?;
         self.wanted(&self.chunk_map(&generator)?).map(drop)
@@ -50,7 +50,7 @@ impl StoreOptions {
         plan::chunk_map(generator.nodes(), self.chunks)
     }
 
-    /// The chunks to make.
+    /// The chunks to generate.
     pub(super) fn wanted(&self, chunks: &ChunkMap) -> Result<BTreeSet<u32>> {
         let Some(only) = &self.only_chunks else {
             plan::check_buckets(chunks, u64::from(chunks.chunks()))?;
@@ -79,31 +79,31 @@ impl StoreOptions {
     }
 }
 
-/// Feature vectors to make.
+/// Features to generate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeatureOptions {
-    /// Values a node.
+    /// Number of values per node.
     pub dim: u32,
-    /// How a value is stored.
+    /// Type of the stored values.
     pub dtype: FeatureDtype,
-    /// Whether rows are stored, or left to be computed by whoever reads them.
+    /// Whether features are stored, or computed when they are read.
     pub source: FeatureSource,
 }
 
-/// What was made.
+/// Result of [`generate_store`](super::generate_store).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreSummary {
     /// Number of nodes of the graph.
     pub nodes: u64,
     /// Number of edges in the store.
     pub edges: u64,
-    /// Number of edges that were drawn.
+    /// Number of edges drawn, before the edge options were applied.
     pub edges_drawn: u64,
     /// Number of chunks of the graph.
     pub chunks: u32,
-    /// Number of chunks that are in the store.
+    /// Number of chunks in the store.
     pub chunks_present: u32,
-    /// Length of all files of the store in bytes.
+    /// Total length of the store's files in bytes.
     pub bytes_on_disk: u64,
 }
 

@@ -1,46 +1,48 @@
-//! A chunk's rows in pieces, which threads make side by side.
+//! Pieces of a chunk's adjacency lists, which threads generate in parallel.
 
 use std::ops::Range;
 
 use grappa_formats::permutation::Feistel;
-use grappa_io::memory::MemoryReservation;
-use grappa_synthetic::{Generator, RowBuffer};
+use grappa_io::memory::Taken;
+use grappa_synthetic::{AdjacencyBuffer, Generator};
 
-/// Edges, at worst, in a piece of more than one row: 1 MiB of them, and a third of that as a rule.
+/// The maximum number of edges of a piece with more than one adjacency list: 1 MiB of them. By bounds of in-degrees, so a
+/// piece typically has a third of that.
 pub const PIECE_EDGES: u64 = 1 << 17;
-/// The most rows in a piece.
-const PIECE_ROWS: usize = 1 << 12;
-/// Labels computed at a time.
+/// The maximum number of adjacency lists of a piece.
+const PIECE_LISTS: usize = 1 << 12;
+/// Number of labels computed at once.
 const LABEL_BLOCK: u64 = 1 << 10;
 
-/// Some rows that follow each other.
+/// The adjacency lists of some consecutive nodes.
 #[derive(Default)]
 pub struct Piece<'a> {
-    /// The node of the first row.
+    /// The first node.
     pub first_node: u64,
-    /// The label of each row.
+    /// The label of each node.
     pub labels: Vec<u64>,
-    /// Edges at worst.
+    /// Upper bound of the number of edges.
     pub bound: u64,
-    /// The rows, once they are made.
-    pub rows: RowBuffer,
-    /// Edges that were drawn.
+    /// The adjacency lists, once they are generated.
+    pub lists: AdjacencyBuffer,
+    /// Number of edges drawn, before the edge options were applied.
     pub drawn: u64,
-    /// Whether it is a row that does not fit a window, and so has memory of its own.
+    /// Whether it is one adjacency list that exceeds the window.
     pub is_large: bool,
-    /// That memory.
-    pub taken: Option<MemoryReservation<'a>>,
+    /// The memory of such a list.
+    pub reserved: Option<Taken<'a>>,
 }
 
 impl Piece<'_> {
-    /// Takes the labels of its rows, none if there are no more. Returns its cost.
-    pub fn plan(&mut self, labels: &mut Labels<'_>, generator: &Generator) -> u64 {
+    /// Takes the labels of the next nodes, as many as make a piece. There are none if all nodes were taken. Returns the cost of
+    /// the piece.
+    pub fn plan(&mut self, labels: &mut LabelBlocks<'_>, generator: &Generator) -> u64 {
         self.labels.clear();
         self.first_node = labels.next_node();
         self.bound = 0;
         while let Some(label) = labels.peek() {
             let bound = generator.degree_bound(label);
-            let is_full = self.labels.len() == PIECE_ROWS || self.bound + bound > PIECE_EDGES;
+            let is_full = self.labels.len() == PIECE_LISTS || self.bound + bound > PIECE_EDGES;
             if is_full && !self.labels.is_empty() {
                 break;
             }
@@ -52,28 +54,28 @@ impl Piece<'_> {
     }
 }
 
-/// The labels of consecutive nodes, computed in blocks.
-pub struct Labels<'a> {
-    order: Option<&'a Feistel>,
-    /// Nodes whose labels are not in the block yet.
+/// The labels of consecutive nodes, computed in blocks, which is faster than one by one.
+pub struct LabelBlocks<'a> {
+    permutation: Option<&'a Feistel>,
+    /// Nodes whose labels are not computed yet.
     nodes: Range<u64>,
     block: Vec<u64>,
-    /// How many labels of the block are used up.
+    /// Number of labels of the block that were taken.
     used: usize,
 }
 
-impl<'a> Labels<'a> {
-    /// The labels of `nodes` in the given order of the store.
-    pub fn new(order: Option<&'a Feistel>, nodes: Range<u64>) -> Self {
+impl<'a> LabelBlocks<'a> {
+    /// The labels of `nodes`. Without a permutation, a node is its own label.
+    pub fn new(permutation: Option<&'a Feistel>, nodes: Range<u64>) -> Self {
         Self {
-            order,
+            permutation,
             nodes,
             block: Vec::new(),
             used: 0,
         }
     }
 
-    /// The node whose label is next.
+    /// The node of the next label.
     fn next_node(&self) -> u64 {
         self.nodes.start - (self.block.len() - self.used) as u64
     }
@@ -96,14 +98,14 @@ impl<'a> Labels<'a> {
         let end = self.nodes.end.min(self.nodes.start + LABEL_BLOCK);
         self.block.clear();
         self.block.extend(self.nodes.start..end);
-        if let Some(order) = self.order {
-            order.inverse_all(&mut self.block);
+        if let Some(permutation) = self.permutation {
+            permutation.inverse_all(&mut self.block);
         }
         (self.nodes.start, self.used) = (end, 0);
     }
 }
 
-impl Iterator for Labels<'_> {
+impl Iterator for LabelBlocks<'_> {
     type Item = u64;
 
     #[inline]

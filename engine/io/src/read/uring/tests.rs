@@ -1,4 +1,4 @@
-//! Tests that need the internals: queues that overflow, and a kernel that answers late.
+//! What can't be seen from outside: queues that overflow, and a kernel that answers late.
 
 use std::{
     fs,

@@ -7,7 +7,7 @@ use grappa_formats::{
 };
 use grappa_storage::{
     Store,
-    writer::{ChunkRowsWriter, StoreFolder},
+    writer::{AdjacencyWriter, StoreFolder},
 };
 use tempfile::TempDir;
 
@@ -92,7 +92,7 @@ impl Graph {
             files: Vec::new(),
         };
         for chunk in (0..map.chunks()).map(ChunkId) {
-            let mut writer = ChunkRowsWriter::create(&store, &map, chunk, weighted).unwrap();
+            let mut writer = AdjacencyWriter::create(&store, &map, chunk, weighted).unwrap();
             for node in map.range(chunk) {
                 let (sources, weights): (Vec<_>, Vec<_>) = self.rows[node as usize].iter().copied().unzip();
                 writer.push(&sources, if weighted { &weights } else { &[] }).unwrap();

@@ -35,7 +35,7 @@ fn generated(folder: &Path, only_chunks: Option<Vec<RangeInclusive<u32>>>) -> St
         &StoreOptions {
             recipe: Recipe::new(Model::Rmat(Rmat::graph500(9, 8.0)), 3),
             out: out.clone(),
-            random_order: true,
+            random_permutation: true,
             chunks: Some(CHUNKS),
             only_chunks,
             edge_options: EdgeOptions::default(),

@@ -139,7 +139,7 @@ fn few_counters_count_the_same_degrees() {
     let made = |name: &str, counters, threads| {
         let path = folder.path().join(name);
         fs::create_dir(&path).unwrap();
-        let mut rows = ChunkRows::new(store.chunks(), &path, layout);
+        let mut rows = FeatureRowsWriter::new(store.chunks(), &path, layout);
         degrees::make_by(&store, &mut rows, 0, counters, threads, &Silent).unwrap();
         rows.finished().to_vec()
     };

@@ -1,7 +1,8 @@
-//! Dense ids: the number of nodes follows from the largest id, for which all of the input is read once.
+//! The number of nodes of a graph with dense ids: the largest id plus one. Finding it takes one pass over the input.
 //!
-//! Every id up to the largest becomes a node, and takes some bytes of disk whether or not it has edges. So one stray id
-//! could fill a disk: far more nodes than edges are refused, unless the user says with `--nodes` that they are meant.
+//! Every id up to the largest becomes a node, and each node takes some bytes on disk, with or without edges. One wrong id
+//! could therefore fill a disk. So the scan refuses a graph with far more nodes than edges, unless the user confirms the
+//! number with `--nodes`.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -13,13 +14,13 @@ use grappa_io::{Error, Position, Result, progress::Progress, workers};
 
 use crate::ingest::{IngestOptions, options::open_edges, state::Scan};
 
-/// So many nodes are taken for granted: they cost some tens of megabytes.
+/// This many nodes are always accepted. They take some tens of MB.
 const NODES_FREE: u64 = 1 << 24;
-/// So many nodes an edge are taken for granted. Graphs in which most nodes have no edge exist; in one in which 63 of 64
-/// have none, ids are hardly dense.
+/// This many nodes per edge are always accepted. There are graphs in which most nodes have no edge, but if 63 of 64 nodes
+/// have none, the ids are probably not dense.
 const NODES_PER_EDGE: u64 = 64;
 
-/// The largest id of an input, and where it is.
+/// The largest id of an input, and the first block that has it.
 #[derive(Debug, Clone, Copy)]
 struct Largest {
     id: u64,
@@ -27,7 +28,8 @@ struct Largest {
 }
 
 impl Largest {
-    /// Of two, the larger; of two that are the same, the one that comes first in the input.
+    /// The larger of two. If they are equal, the one that comes first in the input, so that the error does not depend on
+    /// the number of threads.
     fn of(self, other: Self) -> Self {
         match self.id.cmp(&other.id).then(other.block.cmp(&self.block)) {
             std::cmp::Ordering::Less => other,
@@ -36,7 +38,7 @@ impl Largest {
     }
 }
 
-/// Finds the number of nodes and edges.
+/// Counts the nodes and edges.
 pub fn scan(options: &IngestOptions, block_bytes: usize, progress: &dyn Progress) -> Result<Scan> {
     let source = open_edges(options, None, block_bytes)?;
     progress.stage("scanning ids", Some(source.total_bytes()));
@@ -64,13 +66,13 @@ pub fn scan(options: &IngestOptions, block_bytes: usize, progress: &dyn Progress
     };
     let nodes = largest.id + 1;
     if nodes > edges.saturating_mul(NODES_PER_EDGE).saturating_add(NODES_FREE) {
-        return Err(stray(options, block_bytes, &source, largest, edges));
+        return Err(implausible(options, block_bytes, &source, largest, edges));
     }
     Ok(Scan { nodes, edges })
 }
 
-/// The error about an id that makes far more nodes than there are edges.
-fn stray(
+/// The error about an id that gives the graph far more nodes than edges.
+fn implausible(
     options: &IngestOptions,
     block_bytes: usize,
     source: &EdgeSource,
@@ -79,15 +81,15 @@ fn stray(
 ) -> Error {
     let nodes = id + 1;
     let what = format!(
-        "the largest node id is {id}, which with --ids dense makes {nodes} nodes for {edges} edges; if ids are scattered, \
-         give --ids sparse; if there are so many nodes, give --nodes {nodes}; else correct the id"
+        "the largest node id is {id}, so with --ids dense there are {nodes} nodes for {edges} edges; if ids are not \
+         consecutive, give --ids sparse; if there are really {nodes} nodes, give --nodes {nodes}; otherwise correct the id"
     );
     let position = position_of(options, block_bytes, id, block).unwrap_or(Position::Whole);
     Error::input(source.path(block.file), position, what)
 }
 
-/// The line or row of an id that is in a block, found by reading the block as if the id were too large. None if the input
-/// has changed meanwhile.
+/// The line or row of an id in a block. Parsed blocks do not keep positions, so the block is read again with a limit that
+/// makes the id an error. None if the input has changed meanwhile.
 fn position_of(options: &IngestOptions, block_bytes: usize, id: u64, block: BlockId) -> Option<Position> {
     let strict = IngestOptions {
         on_bad_line: OnBadLine::Fail,

@@ -1,4 +1,4 @@
-//! External ids to nodes: what has to be found out before edges can be mapped.
+//! The steps from external ids to nodes that come before the edges: dictionary, node permutation and chunks.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::{
 };
 
 impl Run<'_> {
-    /// The number of nodes and edges, for which ids that are not dense are put into a dictionary.
+    /// Builds the dictionary of ids that are not dense. Counts the nodes and edges.
     pub(super) fn scan_dictionary(&self, state: &State) -> Result<Scan> {
         let hash = StringHash::default();
         let source = open_edges(self.options, self.nodes, self.budget.block_bytes())?;
@@ -48,12 +48,8 @@ impl Run<'_> {
         Ok(scan)
     }
 
-    /// The node permutation and the chunks of `nodes` nodes.
-    pub(super) fn permutation(
-        &self,
-        state: &State,
-        nodes: u64,
-    ) -> Result<(NodePermutation, PermutationSpec, ChunkMap)> {
+    /// The node permutation of `nodes` nodes, its entry in the manifest, and the chunks.
+    pub(super) fn permutation(&self, state: &State, nodes: u64) -> Result<(NodePermutation, PermutationSpec, ChunkMap)> {
         let (permutation, spec) = match &self.options.assign {
             Assign::Random => {
                 let seed = self.options.seed;
@@ -64,26 +60,26 @@ impl Run<'_> {
             }
             Assign::Range => (NodePermutation::Identity, PermutationSpec::Identity),
             Assign::File(path) => {
-                // The other half of what the user gave is for this.
+                // Half of the user's budget is for the table, and `self.budget` is the other half.
                 let wanted = permutation::memory(nodes);
                 if wanted > self.budget.memory {
                     return Err(Error::Budget {
-                        what: format!("the permutation of {nodes} nodes, which may take half of the memory"),
+                        what: format!("the node permutation of {nodes} nodes, which may take half of the memory"),
                         given: self.options.memory,
                         least: 2 * wanted,
                         remedy: "raise --memory, or choose another --assign, which takes none",
                     });
                 }
-                let parts = match state.order() {
+                let parts = match state.part_sizes() {
                     Some(parts) => parts,
                     None => {
                         let dense = self.options.ids == ExternalIds::Dense;
                         let remedy = |parts| match parts > nodes && dense {
-                            true => "; if the last nodes have no edges, say how many there are with --nodes",
-                            false => "; it needs one line for each node, in the order of their ids",
+                            true => "; if the last nodes have no edges, give the number of nodes with --nodes",
+                            false => "; give one line per node, in the order of their ids",
                         };
                         let (parts, file) = permutation::build(path, nodes, &self.folder, remedy, self.progress)?;
-                        state.ordered(parts.clone(), file)?;
+                        state.permuted(parts.clone(), file)?;
                         parts
                     }
                 };
@@ -97,13 +93,8 @@ impl Run<'_> {
         Ok((permutation, spec, chunks))
     }
 
-    /// The mapping from external ids to nodes.
-    pub(super) fn id_map(
-        &self,
-        nodes: u64,
-        permutation: NodePermutation,
-        spec: PermutationSpec,
-    ) -> Result<(IdMap, IdSpec)> {
+    /// The map from external ids to nodes, and its entry in the manifest.
+    pub(super) fn id_map(&self, nodes: u64, permutation: NodePermutation, spec: PermutationSpec) -> Result<(IdMap, IdSpec)> {
         let ids = match self.options.ids {
             ExternalIds::Dense => IdMap::dense(nodes, permutation),
             ExternalIds::Sparse | ExternalIds::String => {

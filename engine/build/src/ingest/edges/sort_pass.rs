@@ -1,16 +1,16 @@
-//! Pass 2: spilled edges to the row files of their chunk.
+//! Pass 2: from spilled edges to the adjacency lists of a chunk.
 //!
 //! ```text
 //! each worker: loop
-//!     take the next chunk nobody has
+//!     take the next chunk that no worker has
 //!     for each of its shards, in order:
-//!         wait for memory; read the shard's records; sort them by (row, source)
-//!         hand each row to the chunk's writer
-//!     the chunk's files go to disk while the worker goes on; then the journal notes them
+//!         wait for memory; read the shard's records; sort them by (destination, source)
+//!         push each destination's sources to the chunk's writer
+//!     other threads sync the chunk's files and record it in the journal meanwhile
 //! ```
 //!
-//! Cost on two cores: some 25 ns an edge and thread. A shard that does not fit the budget, because the graph is larger
-//! than it was thought to be or its edges crowd on few nodes, is divided by row and spilled once more.
+//! Cost on two cores: about 25 ns per edge and thread. A shard can exceed the budget, because the graph has more edges
+//! than estimated or because a few nodes have most edges. Such a shard is divided by destination and spilled again.
 
 use std::ops::Range;
 
@@ -25,93 +25,93 @@ use grappa_io::{
     progress::Progress,
     sort::{bits_for, sort_keys, sort_pairs},
 };
-use grappa_storage::writer::{ChunkRowsWriter, StoreFolder};
+use grappa_storage::writer::{AdjacencyWriter, StoreFolder};
 
+use super::route::EdgeKeys;
 use crate::{
     ids::IdMap,
     ingest::{
         ChunkFiles,
-        edges::EdgeKeys,
         plan::{SORT_COST, SpillPlan},
         spill::{self, Extent, SpillFolder, SpillWriter},
         state::{ChunkDone, Spilled, StageState},
     },
 };
 
-/// Records read at a time while an oversized shard is divided.
-const SPLIT_RECORDS: u64 = 1 << 16;
-/// The most parts an oversized shard is divided into at once.
-const SPLIT_PARTS: u64 = 256;
-/// Groups of rows an oversized shard is counted by.
-const SPLIT_GROUPS: u64 = 1 << 16;
+/// Records per read while an oversized shard is divided.
+const DIVIDE_RECORDS: u64 = 1 << 16;
+/// The maximum number of parts into which an oversized shard is divided at once.
+const DIVIDE_PARTS_MAX: u64 = 256;
+/// The maximum number of groups of destinations whose records are counted to divide a shard evenly.
+const DIVIDE_GROUPS_MAX: u64 = 1 << 16;
 
-/// What memory is for.
-const SORTING: &str = "sorting the edges of some rows";
+/// The use of memory, as allocation errors name it.
+const SORTING: &str = "sorting the edges of some adjacency lists";
 
-/// What pass 2 needs to know.
-pub struct Gather<'a> {
+/// Inputs of pass 2.
+pub struct SortPass<'a> {
     /// Chunks of the graph.
     pub chunks: &'a ChunkMap,
-    /// How chunks are divided.
+    /// Division of chunks into shards.
     pub plan: &'a SpillPlan,
-    /// Edge to shard and key.
+    /// Shard and key of each edge.
     pub keys: &'a EdgeKeys,
-    /// What pass 1 did.
+    /// Result of pass 1.
     pub spilled: &'a StageState,
-    /// Where its records are.
+    /// Spill files of pass 1.
     pub spill: &'a SpillFolder,
-    /// What to do to edges.
+    /// Which parallel edges to merge, and which self-loops to add.
     pub options: EdgeOptions,
-    /// Whether records carry weights.
+    /// Whether records have weights.
     pub weighted: bool,
-    /// Where files go.
+    /// The unfinished store.
     pub store: &'a StoreFolder,
-    /// The memory budget.
-    pub gate: &'a MemoryGate,
-    /// The user's budget is this many times as large.
-    pub share: u64,
-    /// Nodes to external ids, for errors.
+    /// Names nodes in errors.
     pub ids: &'a IdMap,
+    /// The memory that shards may use together.
+    pub gate: &'a MemoryGate,
+    /// The user's memory budget is `gate.total()` times this.
+    pub share: u64,
 }
 
-/// Records of a range of rows of a shard.
-struct Part {
-    /// First node of the shard, to which keys are relative.
+/// The records of some destinations of a shard.
+struct ShardPart {
+    /// First node of the shard. Keys are relative to it.
     first_node: u64,
-    /// Rows of the shard that are in this part, all of them, also those without records.
-    rows: Range<u64>,
+    /// Destinations of this part, as indices in the shard. Includes those without records.
+    targets: Range<u64>,
     /// Where the records are.
     spill: SpillFolder,
     /// Worker, shard and extent of each file.
     files: Vec<(u32, u32, Extent)>,
 }
 
-/// Buffers a worker reuses from shard to shard.
+/// The records of a part, sorted, and the buffers for one adjacency list.
 #[derive(Default)]
-pub struct Buffers {
+struct SortBuffers {
     words: Vec<u64>,
     scratch: Vec<u64>,
     weights: Vec<u32>,
     weight_scratch: Vec<u32>,
     sources: Vec<u64>,
-    row_weights: Vec<f32>,
+    list_weights: Vec<f32>,
 }
 
-impl Gather<'_> {
-    /// Writes the row files of one chunk. They are complete, but not synced.
+impl SortPass<'_> {
+    /// Writes the files of a chunk's adjacency lists. They are complete, but not synced.
     pub fn chunk(&self, chunk: ChunkId, progress: &dyn Progress) -> Result<ChunkFiles> {
-        let mut writer = ChunkRowsWriter::create(self.store, self.chunks, chunk, self.weighted)?;
+        let mut writer = AdjacencyWriter::create(self.store, self.chunks, chunk, self.weighted)?;
         for shard in self.plan.shards_of(chunk) {
             let range = self.keys.shards.range(ChunkId(shard));
             let extent = |(&worker, spilled): (&u32, &Spilled)| (worker, shard, spilled.extents[shard as usize]);
             let extents = self.spilled.workers.iter().map(extent);
-            let part = Part {
+            let part = ShardPart {
                 first_node: range.start,
-                rows: 0..range.end - range.start,
+                targets: 0..range.end - range.start,
                 spill: self.spill.clone(),
                 files: extents.filter(|(_, _, extent)| extent.records > 0).collect(),
             };
-            self.part(&part, &mut writer, progress)?;
+            self.sort_part(&part, &mut writer, progress)?;
         }
         let (entry, files) = writer.finish()?;
         let done = ChunkDone {
@@ -128,14 +128,15 @@ impl Gather<'_> {
             .remove_all(self.plan.shards_of(chunk), self.spilled.workers.keys().copied())
     }
 
-    fn part(&self, part: &Part, writer: &mut ChunkRowsWriter, progress: &dyn Progress) -> Result<()> {
+    /// Sorts the records of a part in memory and pushes its adjacency lists.
+    fn sort_part(&self, part: &ShardPart, writer: &mut AdjacencyWriter, progress: &dyn Progress) -> Result<()> {
         let records: u64 = part.files.iter().map(|(_, _, extent)| extent.records).sum();
         let bytes = records * self.spill.record_words() as u64 * SORT_COST;
         if bytes > self.gate.total() {
             return self.divide(part, records, writer, progress);
         }
-        let taken = self.gate.take(bytes);
-        let mut buffers = Buffers::default();
+        let reserved = self.gate.take(bytes);
+        let mut buffers = SortBuffers::default();
         let words = records as usize * self.spill.record_words();
         heap::reserve(&mut buffers.words, words, SORTING)?;
         for &(worker, shard, extent) in &part.files {
@@ -145,9 +146,10 @@ impl Gather<'_> {
                 .check(worker, shard, extent, spill::sum(&buffers.words[start..]))?;
             progress.advance(extent.records * self.spill.record_words() as u64 * 8, extent.records);
         }
-        let key_bits = self.keys.source_bits + bits_for(part.rows.end);
+        let key_bits = self.keys.source_bits + bits_for(part.targets.end);
         heap::reserve(&mut buffers.scratch, records as usize, SORTING)?;
         if self.weighted {
+            // Records are (key, weight). The sort wants keys and weights apart.
             heap::reserve(&mut buffers.weights, records as usize, SORTING)?;
             heap::reserve(&mut buffers.weight_scratch, records as usize, SORTING)?;
             buffers
@@ -168,79 +170,96 @@ impl Gather<'_> {
         } else {
             sort_keys(&mut buffers.words, &mut buffers.scratch, key_bits);
         }
+        // The encoder needs this memory now: `SORT_COST` counts one copy of the words, not both.
         buffers.scratch = Vec::new();
-        self.rows(part, &mut buffers, writer)?;
-        drop(taken);
+        self.push_lists(part, &mut buffers, writer)?;
+        drop(reserved);
         Ok(())
     }
 
-    /// Hands the rows of sorted records to the writer.
-    fn rows(&self, part: &Part, buffers: &mut Buffers, writer: &mut ChunkRowsWriter) -> Result<()> {
-        let Buffers {
+    /// Pushes the adjacency lists of sorted records to the writer.
+    fn push_lists(&self, part: &ShardPart, buffers: &mut SortBuffers, writer: &mut AdjacencyWriter) -> Result<()> {
+        let SortBuffers {
             words,
             weights,
             sources,
-            row_weights,
+            list_weights,
             ..
         } = buffers;
         let mut at = 0;
-        for row in part.rows.clone() {
+        for target in part.targets.clone() {
             let start = at;
-            while at < words.len() && self.keys.row(words[at]) == row {
+            while at < words.len() && self.keys.target_index(words[at]) == target {
                 at += 1;
             }
             sources.clear();
             sources.extend(words[start..at].iter().map(|&key| self.keys.source(key)));
             if self.weighted {
-                row_weights.clear();
-                row_weights.extend(weights[start..at].iter().map(|&bits| f32::from_bits(bits)));
+                list_weights.clear();
+                list_weights.extend(weights[start..at].iter().map(|&bits| f32::from_bits(bits)));
             }
             if self.options.dedup {
-                merge_parallel(sources, row_weights);
+                merge_parallel(sources, list_weights);
             }
             if self.options.self_loops == SelfLoops::Add {
-                let node = part.first_node + row;
+                let node = part.first_node + target;
                 let place = sources.partition_point(|&source| source < node);
                 sources.insert(place, node);
                 if self.weighted {
-                    row_weights.insert(place, 1.0);
+                    list_weights.insert(place, 1.0);
                 }
             }
-            writer.push(sources, row_weights)?;
+            writer.push(sources, list_weights)?;
         }
-        assert_eq!(at, words.len(), "every record is in a row of its part");
+        assert_eq!(at, words.len(), "every record has a destination of its part");
         Ok(())
     }
 
-    /// Divides a part that does not fit the budget by its rows, and handles the parts in order.
-    fn divide(&self, part: &Part, records: u64, writer: &mut ChunkRowsWriter, progress: &dyn Progress) -> Result<()> {
+    /// Divides a part that does not fit the budget by destination, and sorts the smaller parts in order.
+    ///
+    /// ```text
+    /// count the records of each group of neighbouring destinations
+    /// make parts of whole groups, each with an even share of the records or less
+    /// spill the records by part
+    /// for each part: sort it, or divide it again
+    /// ```
+    ///
+    /// Memory: at most half of the budget, and that is free again before the first part is sorted.
+    fn divide(
+        &self,
+        part: &ShardPart,
+        records: u64,
+        writer: &mut AdjacencyWriter,
+        progress: &dyn Progress,
+    ) -> Result<()> {
         let record_words = self.spill.record_words();
-        let rows = part.rows.end - part.rows.start;
-        if rows <= 1 {
+        let targets = part.targets.end - part.targets.start;
+        if targets <= 1 {
             let bytes = records * record_words as u64 * SORT_COST;
             return Err(Error::Budget {
                 what: format!(
                     "sorting the adjacency list of node {}, which has {records} in-edges",
-                    self.ids.external(NodeId(part.first_node + part.rows.start))?
+                    self.ids.external(NodeId(part.first_node + part.targets.start))?
                 ),
                 given: self.gate.total() * self.share,
                 least: bytes * self.share,
                 remedy: "raise --memory",
             });
         }
-        let groups = rows.min(SPLIT_GROUPS);
-        let group_of = |key: u64| ((self.keys.row(key) - part.rows.start) * groups / rows) as usize;
+        let groups = targets.min(DIVIDE_GROUPS_MAX);
+        let group_of = |key: u64| ((self.keys.target_index(key) - part.targets.start) * groups / targets) as usize;
         let mut counts = vec![0u64; groups as usize];
         self.for_each_record(part, |record| {
             counts[group_of(record[0])] += 1;
             Ok(())
         })?;
-        // Parts of as many whole groups as stay below an even share; a crowded group gets a part of its own.
+        // A part is filled with whole groups up to an even share. A group with more than that becomes a part of its own.
         let parts_wanted = (records * record_words as u64 * SORT_COST).div_ceil(self.gate.total() / 2);
-        let target = records.div_ceil(parts_wanted.clamp(2, SPLIT_PARTS));
+        let target = records.div_ceil(parts_wanted.clamp(2, DIVIDE_PARTS_MAX));
         let (mut part_of, mut ends, mut filled) = (Vec::with_capacity(counts.len()), Vec::new(), 0);
         for (group, &count) in (0u64..).zip(&counts) {
-            // Also after empty groups, so that every part has fewer rows than the whole.
+            // A part also ends after empty groups. So every part has fewer destinations than the whole, and dividing
+            // again and again ends.
             if group > ends.last().copied().unwrap_or(0) && filled + count > target {
                 ends.push(group);
                 filled = 0;
@@ -250,10 +269,10 @@ impl Gather<'_> {
         }
         ends.push(groups);
 
-        let taken = self.gate.take(self.gate.total() / 2);
+        let reserved = self.gate.take(self.gate.total() / 2);
         let folder = self.store.scratch(&format!(
             "divide-{}-{}-{}",
-            part.first_node, part.rows.start, part.rows.end
+            part.first_node, part.targets.start, part.targets.end
         ))?;
         let spill = SpillFolder::new(&folder, "part", record_words);
         let buffer_bytes = (self.gate.total() / 2 / ends.len() as u64).clamp(4 << 10, 256 << 10) as usize;
@@ -264,32 +283,32 @@ impl Gather<'_> {
         })?;
         let extents = split.flush_all()?.to_vec();
         drop(split);
-        drop(taken);
+        drop(reserved);
 
         let mut first_group = 0;
         for (number, &end) in ends.iter().enumerate() {
-            // The first row of a group: the smallest whose `group_of` is the group.
-            let first_row = |group: u64| part.rows.start + (group * rows).div_ceil(groups);
-            let smaller = Part {
+            // The first destination of a group is the smallest that `group_of` maps to it.
+            let first_target = |group: u64| part.targets.start + (group * targets).div_ceil(groups);
+            let smaller = ShardPart {
                 first_node: part.first_node,
-                rows: first_row(first_group)..first_row(end),
+                targets: first_target(first_group)..first_target(end),
                 spill: spill.clone(),
                 files: vec![(0, number as u32, extents[number])],
             };
-            self.part(&smaller, writer, progress)?;
+            self.sort_part(&smaller, writer, progress)?;
             spill.remove(0, number as u32)?;
             first_group = end;
         }
         durable::remove_folder(&folder)
     }
 
-    /// Passes each record of a part to `each`, in bounded memory.
-    fn for_each_record(&self, part: &Part, mut each: impl FnMut(&[u64]) -> Result<()>) -> Result<()> {
+    /// Passes each record of a part to `each`, in bounded memory, and checks the files.
+    fn for_each_record(&self, part: &ShardPart, mut each: impl FnMut(&[u64]) -> Result<()>) -> Result<()> {
         let mut words = Vec::new();
         for &(worker, shard, extent) in &part.files {
             let (mut first, mut sum) = (0, 0u64);
             while first < extent.records {
-                let count = SPLIT_RECORDS.min(extent.records - first);
+                let count = DIVIDE_RECORDS.min(extent.records - first);
                 words.clear();
                 part.spill.read(worker, shard, first, count, &mut words)?;
                 sum = sum.wrapping_add(spill::sum(&words));
@@ -304,7 +323,7 @@ impl Gather<'_> {
     }
 }
 
-/// Merges parallel edges of a row; their weights, if any, are added.
+/// Merges parallel edges of an adjacency list. Their weights, if any, are added.
 fn merge_parallel(sources: &mut Vec<u64>, weights: &mut Vec<f32>) {
     if weights.is_empty() {
         sources.dedup();

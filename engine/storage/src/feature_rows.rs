@@ -1,7 +1,7 @@
 //! Rows of values that are computed in the order of nodes, on their way to a file for each chunk.
 //!
 //! A file appears under its name when it is complete and synced, so a run that was killed is continued after the last of
-//! them: [`ChunkRows::keep_finished`].
+//! them: [`FeatureRowsWriter::keep_finished`].
 
 use std::{ops::Range, path::Path};
 
@@ -24,7 +24,7 @@ use crate::{files, writer::chunk_folder};
 pub const ENCODE_ROWS: usize = 256;
 
 /// Writes rows to the files of their chunks, one after the other: `chunk-<i>` in a folder.
-pub struct ChunkRows<'a> {
+pub struct FeatureRowsWriter<'a> {
     chunks: &'a ChunkMap,
     folder: &'a Path,
     layout: FeatureLayout,
@@ -41,7 +41,7 @@ pub struct Finished {
     pub digest: u64,
 }
 
-impl<'a> ChunkRows<'a> {
+impl<'a> FeatureRowsWriter<'a> {
     /// Will write files to `folder`, which exists.
     pub fn new(chunks: &'a ChunkMap, folder: &'a Path, layout: FeatureLayout) -> Self {
         Self {

@@ -1,0 +1,145 @@
+//! Generates the files of a chunk.
+
+use std::{
+    ops::Range,
+    sync::{Mutex, PoisonError},
+};
+
+use grappa_formats::{ChunkId, ChunkSpan, container::FileKind, features::FeaturesMeta, labels::LabelsMeta};
+use grappa_io::{
+    Result,
+    container::{ContainerWriter, WrittenFile},
+};
+use grappa_storage::writer::{AdjacencyWriter, StoreFolder};
+
+use super::{
+    Run,
+    journal::ChunkDone,
+    pieces::{LabelBlocks, Piece},
+    team_plan::EDGE_COST,
+};
+use crate::generate::in_order::{PlannedPiece, in_order};
+
+/// Bytes of a piece of feature rows or labels.
+const COLUMN_PIECE_BYTES: u64 = 256 << 10;
+/// Bytes of feature rows or labels that a team holds per thread, except for one larger row.
+pub(super) const COLUMN_WINDOW_BYTES: u64 = 1 << 20;
+
+impl Run<'_> {
+    /// Writes all files of a chunk. They are complete, but not synced.
+    pub(super) fn chunk(&self, folder: &StoreFolder, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
+        let (done, mut files) = self.adjacency(folder, chunk)?;
+        let span = ChunkSpan::of(&self.chunks, chunk);
+        if let Some(layout) = self.stored_features() {
+            let features = self.generator.features(layout.dim as usize);
+            let meta = FeaturesMeta { span, layout }.encode();
+            let row = |label, values: &mut Vec<f32>, out: &mut Vec<u8>| {
+                values.resize(layout.dim as usize, 0.0);
+                features.row(label, values);
+                let start = out.len();
+                out.resize(start + layout.stride as usize, 0);
+                layout.encode_row(values, &mut out[start..]);
+            };
+            let path = folder.chunk(chunk)?.join("features");
+            let writer = ContainerWriter::create(&path, FileKind::FEATURES, meta.len())?;
+            files.push(self.column(writer, meta, span, layout.stride, row)?);
+        }
+        if let Some(spec) = self.labels {
+            let meta = LabelsMeta { span, spec }.encode();
+            let row = |label, (): &mut (), out: &mut Vec<u8>| spec.encode_single(self.generator.class(label), out);
+            let path = folder.chunk(chunk)?.join("labels");
+            let writer = ContainerWriter::create(&path, FileKind::LABELS, meta.len())?;
+            files.push(self.column(writer, meta, span, spec.row_bytes(), row)?);
+        }
+        Ok((done, files))
+    }
+
+    /// Writes the adjacency lists of a chunk.
+    fn adjacency(&self, folder: &StoreFolder, chunk: ChunkId) -> Result<(ChunkDone, Vec<WrittenFile>)> {
+        let mut writer = AdjacencyWriter::create(folder, &self.chunks, chunk, false)?;
+        let mut drawn = 0;
+        let pool = Mutex::new(Vec::new());
+        let mut labels = LabelBlocks::new(self.permutation.as_ref(), self.chunks.range(chunk));
+        let plan = || {
+            let mut piece: Piece = pool
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop()
+                .unwrap_or_default();
+            let cost = piece.plan(&mut labels, &self.generator);
+            (!piece.labels.is_empty()).then_some(PlannedPiece { piece, cost })
+        };
+        let make = |piece| Ok(self.make(piece));
+        in_order(self.teams.team_threads, self.teams.window, plan, make, |piece| {
+            for list in piece.lists.lists().iter() {
+                writer.push(list, &[])?;
+            }
+            drawn += piece.drawn;
+            self.progress.advance(piece.drawn * 8, piece.drawn);
+            if !piece.is_large {
+                pool.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
+            }
+            Ok(())
+        })?;
+        let (entry, files) = writer.finish()?;
+        let done = ChunkDone {
+            edges: entry.edges,
+            drawn,
+            bucket_edges: entry.bucket_edges,
+            files: Vec::new(),
+        };
+        Ok((done, files))
+    }
+
+    /// Generates the adjacency lists of a piece.
+    fn make<'s>(&'s self, mut piece: Piece<'s>) -> Piece<'s> {
+        // Only a single adjacency list exceeds the window, and `in_order` makes it when all pieces before it are encoded. So
+        // a team that waits here holds no memory that another team waits for, and no deadlock is possible.
+        piece.is_large = piece.bound > self.teams.window;
+        if piece.is_large {
+            piece.reserved = Some(self.gate.take(piece.bound * EDGE_COST));
+        }
+        self.generator
+            .adjacency_lists(&piece.labels, self.permutation.as_ref(), &mut piece.lists);
+        piece.drawn = piece.lists.lists().edges() as u64;
+        piece.lists.apply(self.options.edge_options, piece.first_node);
+        if piece.is_large {
+            piece.lists.free_scratch();
+        }
+        piece
+    }
+
+    /// Writes a file with one row of `row_bytes` bytes per node: a feature row or a label. `row` appends the row of a label.
+    fn column<S: Default>(
+        &self,
+        mut writer: ContainerWriter,
+        meta: Vec<u8>,
+        span: ChunkSpan,
+        row_bytes: u32,
+        row: impl Fn(u64, &mut S, &mut Vec<u8>) + Sync,
+    ) -> Result<WrittenFile> {
+        let end = span.first_node.0 + span.rows;
+        let piece_rows = (COLUMN_PIECE_BYTES / u64::from(row_bytes)).max(1);
+        let mut starts = (span.first_node.0..end).step_by(piece_rows as usize);
+        let plan = || {
+            let start = starts.next()?;
+            let piece = start..end.min(start + piece_rows);
+            let cost = (piece.end - piece.start) * u64::from(row_bytes);
+            Some(PlannedPiece { piece, cost })
+        };
+        let make = |nodes: Range<u64>| {
+            let mut bytes = Vec::with_capacity((nodes.end - nodes.start) as usize * row_bytes as usize);
+            let mut state = S::default();
+            for label in LabelBlocks::new(self.permutation.as_ref(), nodes) {
+                row(label, &mut state, &mut bytes);
+            }
+            Ok(bytes)
+        };
+        let window = COLUMN_WINDOW_BYTES * self.teams.team_threads as u64;
+        in_order(self.teams.team_threads, window, plan, make, |bytes: Vec<u8>| {
+            self.progress.advance(bytes.len() as u64, 0);
+            writer.write(&bytes)
+        })?;
+        writer.finish(meta)
+    }
+}

@@ -1,0 +1,86 @@
+//! Blocks of edges: the input of a spill pass.
+//!
+//! A block is the unit of work and of the journal. [`InputBlocks`] reads the user's files.
+//! [`SpilledBlocks`](super::join::SpilledBlocks) reads edges that an earlier pass of the join spilled.
+
+use std::path::Path;
+
+use grappa_input::{BlockId, EdgeBatch, EdgeSource, TextBatch};
+use grappa_io::Result;
+
+use crate::ids::IdMap;
+
+/// A source of blocks of edges, shared by all workers.
+pub trait EdgeBlocks: Sync {
+    /// The sum of [`ReadBlock::bytes`] over all blocks, for progress.
+    fn total_bytes(&self) -> u64;
+
+    /// Reads the next block that no worker has read and that `skip` does not reject, into `buffers.batch`. Returns none
+    /// when all blocks were read. Blocks come in no particular order.
+    fn next(&self, skip: &dyn Fn(BlockId) -> bool, buffers: &mut BlockBuffers) -> Result<Option<ReadBlock>>;
+
+    /// The input file of a block, for messages about its edges.
+    fn path(&self, id: BlockId) -> &Path;
+}
+
+/// A block that was read.
+pub struct ReadBlock {
+    /// Identifies the block. It is the same in every run with the same block size.
+    pub id: BlockId,
+    /// Number of bytes read.
+    pub bytes: u64,
+}
+
+/// The buffers that a worker reuses from block to block.
+#[derive(Debug, Default)]
+pub struct BlockBuffers {
+    /// The edges of the block.
+    pub batch: EdgeBatch,
+    /// The ids of its edges, if they are strings.
+    pub text: TextBatch,
+    /// The records of the block, if it was spilled before.
+    pub words: Vec<u64>,
+}
+
+/// The blocks of the user's files, parsed and with their external ids replaced.
+pub struct InputBlocks<'a> {
+    /// The files.
+    pub source: &'a EdgeSource,
+    /// Maps external ids to nodes.
+    pub ids: &'a IdMap,
+    /// The replacement of external ids.
+    pub replace: Replace,
+}
+
+/// The replacement of the external ids of an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replace {
+    /// Nodes. All ids are in memory or dense.
+    Nodes,
+    /// Keys ([`crate::ids::keys`]), which a join replaces by nodes later.
+    Keys,
+}
+
+impl EdgeBlocks for InputBlocks<'_> {
+    fn total_bytes(&self) -> u64 {
+        self.source.total_bytes()
+    }
+
+    fn next(&self, skip: &dyn Fn(BlockId) -> bool, buffers: &mut BlockBuffers) -> Result<Option<ReadBlock>> {
+        let Some(block) = self.source.next_block(skip)? else {
+            return Ok(None);
+        };
+        match self.replace {
+            Replace::Nodes => self.ids.parse(&block, &mut buffers.batch, &mut buffers.text)?,
+            Replace::Keys => self.ids.parse_keys(&block, &mut buffers.batch, &mut buffers.text)?,
+        }
+        Ok(Some(ReadBlock {
+            id: block.id(),
+            bytes: block.input_bytes(),
+        }))
+    }
+
+    fn path(&self, id: BlockId) -> &Path {
+        self.source.path(id.file)
+    }
+}

@@ -1,0 +1,162 @@
+//! The spill file of an edge, and its record there.
+
+use grappa_formats::{
+    NodeId,
+    chunks::ChunkMap,
+    manifest::{EdgeOptions, SelfLoops},
+};
+use grappa_input::EdgeBatch;
+use grappa_io::{Result, sort::bits_for};
+
+use super::join::segment_of;
+use crate::ingest::{plan::SpillPlan, spill::SpillWriter};
+
+/// Decides which spill file an edge goes to.
+#[derive(Debug, Clone, Copy)]
+pub enum Route<'a> {
+    /// To the shard of the destination, for pass 2. Both ends are nodes. A record is the [`EdgeKeys`] key and, if the
+    /// graph is weighted, the weight.
+    Shard {
+        /// Shards and keys.
+        keys: &'a EdgeKeys,
+        /// Whether to add reverse edges, and which self-loops to drop.
+        options: EdgeOptions,
+    },
+    /// To the segment of one end's key, for the next pass of a join. A record is the source, the destination and, if the
+    /// graph is weighted, the weight. The key of `end` becomes the key within its segment.
+    Segment {
+        /// The end that decides.
+        end: EdgeEnd,
+        /// Number of segments.
+        segments: u32,
+    },
+}
+
+/// One end of an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EdgeEnd {
+    /// The source.
+    Source,
+    /// The destination.
+    Target,
+}
+
+impl Route<'_> {
+    /// Number of spill files per worker.
+    pub fn files(&self) -> u32 {
+        match self {
+            Self::Shard { keys, .. } => keys.shards.chunks(),
+            Self::Segment { segments, .. } => *segments,
+        }
+    }
+
+    /// Spills a batch of edges.
+    pub fn spill(&self, batch: &EdgeBatch, writer: &mut SpillWriter) -> Result<()> {
+        match *self {
+            Self::Segment { end, segments } => spill_by_segment(batch, end, segments, writer),
+            Self::Shard { keys, options } => {
+                // Pass 2 adds self-loops to every list under `SelfLoops::Add`, so those of the input must go.
+                let drop_loops = options.self_loops != SelfLoops::Keep;
+                spill_by_shard(keys, &batch.sources, &batch.targets, &batch.weights, drop_loops, writer)?;
+                if options.undirected {
+                    // A self-loop is its own reverse, and must not be doubled.
+                    spill_by_shard(keys, &batch.targets, &batch.sources, &batch.weights, true, writer)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn spill_by_shard(
+    keys: &EdgeKeys,
+    sources: &[u64],
+    targets: &[u64],
+    weights: &[f32],
+    drop_loops: bool,
+    writer: &mut SpillWriter,
+) -> Result<()> {
+    let edges = sources.iter().copied().zip(targets.iter().copied());
+    if weights.is_empty() {
+        for (source, target) in edges {
+            if drop_loops && source == target {
+                continue;
+            }
+            let (shard, key) = keys.of(source, target);
+            writer.push_word(shard, key)?;
+        }
+    } else {
+        for ((source, target), weight) in edges.zip(weights) {
+            if drop_loops && source == target {
+                continue;
+            }
+            let (shard, key) = keys.of(source, target);
+            writer.push(shard)?.copy_from_slice(&[key, u64::from(weight.to_bits())]);
+        }
+    }
+    Ok(())
+}
+
+fn spill_by_segment(batch: &EdgeBatch, end: EdgeEnd, segments: u32, writer: &mut SpillWriter) -> Result<()> {
+    for (k, (&source, &target)) in batch.sources.iter().zip(&batch.targets).enumerate() {
+        let (segment, source, target) = match end {
+            EdgeEnd::Source => {
+                let (segment, key) = segment_of(source, segments);
+                (segment, key, target)
+            }
+            EdgeEnd::Target => {
+                let (segment, key) = segment_of(target, segments);
+                (segment, source, key)
+            }
+        };
+        let record = writer.push(segment)?;
+        (record[0], record[1]) = (source, target);
+        if let Some(weight) = batch.weights.get(k) {
+            record[2] = u64::from(weight.to_bits());
+        }
+    }
+    Ok(())
+}
+
+/// Packs an edge into one word: the destination's index in its shard in the high bits, the source node in the low
+/// `source_bits`.
+///
+/// Sorting the words of a shard as integers therefore sorts its edges by destination, then by source. A plan limits the
+/// nodes of a shard so that both fit 64 bits ([`SpillPlan::of_edges`]).
+#[derive(Debug, Clone)]
+pub struct EdgeKeys {
+    /// The shards, each a range of destinations.
+    pub shards: ChunkMap,
+    /// Bits of a source node.
+    pub source_bits: u32,
+}
+
+impl EdgeKeys {
+    /// The keys of a graph whose chunks are divided by `plan`.
+    pub fn new(chunks: &ChunkMap, plan: &SpillPlan) -> Self {
+        Self {
+            shards: plan.shards(chunks),
+            source_bits: bits_for(chunks.nodes()),
+        }
+    }
+
+    /// The shard of an edge, and its key there.
+    #[inline]
+    fn of(&self, source: u64, target: u64) -> (u32, u64) {
+        let shard = self.shards.chunk_of(NodeId(target)).0;
+        let index = target - self.shards.starts()[shard as usize];
+        (shard, index.unbounded_shl(self.source_bits) | source)
+    }
+
+    /// The destination's index in its shard.
+    #[inline]
+    pub fn target_index(&self, key: u64) -> u64 {
+        key.unbounded_shr(self.source_bits)
+    }
+
+    /// The source node.
+    #[inline]
+    pub fn source(&self, key: u64) -> u64 {
+        key & ((1 << self.source_bits) - 1)
+    }
+}

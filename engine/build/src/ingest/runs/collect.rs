@@ -1,0 +1,219 @@
+//! Collects distinct ids in memory and writes them to runs.
+
+use grappa_formats::{dictionary::KEY_BYTES_MAX, random::GOLDEN};
+use grappa_io::{Result, heap, sort::sort_keys};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Runs, prefix};
+
+/// Strings that are looked up together.
+const BATCH: usize = 32;
+/// Base-2 logarithm of the number of ids that an [`IntegerCollector`] remembers. They take one MiB, which fits in the
+/// second-level cache.
+const SEEN_BITS: u32 = 17;
+
+/// Collects the integers of one worker.
+///
+/// Most edges repeat ids of recent edges. A small direct-mapped cache of recent ids drops most of these before they take
+/// part in a sort.
+pub struct IntegerCollector<'a> {
+    runs: &'a Runs,
+    ids: Vec<u64>,
+    capacity: usize,
+    scratch: Vec<u64>,
+    /// Recent ids, each at the index that its hash gives. Each of them is in `ids` or in a run.
+    seen: Vec<u64>,
+}
+
+/// The use of memory, as allocation errors name it.
+const COLLECTING: &str = "collecting node ids";
+
+/// Marks an empty entry of the cache: all ids are below.
+pub(super) const NO_ID: u64 = u64::MAX;
+
+impl<'a> IntegerCollector<'a> {
+    /// Uses about `memory` bytes.
+    pub fn new(runs: &'a Runs, memory: u64) -> Result<Self> {
+        // 8 bytes for an id, and 8 for its copy while it is sorted.
+        let capacity = (memory as usize / 16).max(16);
+        let (mut ids, mut scratch) = (Vec::new(), Vec::new());
+        heap::reserve(&mut ids, capacity, COLLECTING)?;
+        heap::reserve(&mut scratch, capacity, COLLECTING)?;
+        Ok(Self {
+            runs,
+            ids,
+            capacity,
+            scratch,
+            seen: vec![NO_ID; 1 << SEEN_BITS],
+        })
+    }
+
+    /// Adds an id below 2^64 - 1.
+    #[inline]
+    pub fn add(&mut self, id: u64) -> Result<()> {
+        let place = (id.wrapping_mul(GOLDEN) >> (64 - SEEN_BITS)) as usize;
+        if self.seen[place] == id {
+            return Ok(());
+        }
+        self.seen[place] = id;
+        if self.ids.len() == self.capacity {
+            self.compact()?;
+        }
+        self.ids.push(id);
+        Ok(())
+    }
+
+    /// Drops duplicates. Writes a run only if that frees less than half of the memory: fewer and longer runs merge faster.
+    #[cold]
+    fn compact(&mut self) -> Result<()> {
+        self.sort();
+        if self.ids.len() > self.capacity / 2 {
+            self.spill()?;
+        }
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        sort_keys(&mut self.ids, &mut self.scratch, 64);
+        self.ids.dedup();
+    }
+
+    fn spill(&mut self) -> Result<()> {
+        let mut writer = self.runs.writer()?;
+        for id in self.ids.drain(..) {
+            writer.push(&id.to_be_bytes())?;
+        }
+        writer.finish()
+    }
+
+    /// Writes the ids that are left.
+    pub fn finish(mut self) -> Result<()> {
+        self.sort();
+        self.spill()
+    }
+}
+
+/// Collects the strings of one worker in a hash table.
+///
+/// Strings are too expensive to sort with their duplicates, so the table (open addressing, linear probing) keeps each
+/// string once.
+pub struct StringCollector<'a> {
+    runs: &'a Runs,
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    /// The low half of the hash, and the index of the entry plus 1. An index of 0 is an empty slot.
+    slots: Vec<(u32, u32)>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    prefix: u64,
+    start: u32,
+    length: u32,
+}
+
+impl<'a> StringCollector<'a> {
+    /// Uses about `memory` bytes.
+    pub fn new(runs: &'a Runs, memory: u64) -> Result<Self> {
+        // 48 bytes per entry: 16 for the entry, 16 for two slots, and 16 for the string on average.
+        let entries = (memory as usize / 48).clamp(16, u32::MAX as usize / 16);
+        let mut collector = Self {
+            runs,
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            slots: heap::zeroed(2 * entries, COLLECTING)?,
+        };
+        heap::reserve(&mut collector.bytes, (16 * entries).max(KEY_BYTES_MAX), COLLECTING)?;
+        heap::reserve(&mut collector.entries, entries, COLLECTING)?;
+        Ok(collector)
+    }
+
+    /// Adds strings.
+    pub fn add_all<'k>(&mut self, ids: impl Iterator<Item = &'k [u8]>) -> Result<()> {
+        let mut ids = ids.map(|id| (id, xxh3_64(id))).peekable();
+        let mut batch = Vec::with_capacity(BATCH);
+        while ids.peek().is_some() {
+            batch.clear();
+            batch.extend(ids.by_ref().take(BATCH));
+            // A lookup has three dependent cache misses: slot, entry, bytes. Done string by string, they would add up. So
+            // each is first done for the whole batch, where the misses of different strings overlap. The lookups after
+            // that find everything in the cache. `black_box` keeps the compiler from removing the reads.
+            let (mut touched, mut places) = (0, [0; BATCH]);
+            for (place, (_, hash)) in places.iter_mut().zip(&batch) {
+                *place = self.slots[self.place(*hash)].1 as usize;
+            }
+            for place in &mut places[..batch.len()] {
+                *place = self
+                    .entries
+                    .get(place.wrapping_sub(1))
+                    .map_or(0, |entry| entry.start as usize);
+            }
+            for place in &places[..batch.len()] {
+                touched ^= self.bytes.get(*place).copied().unwrap_or(0);
+            }
+            std::hint::black_box(touched);
+            for &(id, hash) in &batch {
+                self.add(id, hash)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first slot of a hash: the hash's share of the number of slots.
+    #[inline]
+    fn place(&self, hash: u64) -> usize {
+        ((u128::from(hash) * self.slots.len() as u128) >> 64) as usize
+    }
+
+    /// Adds a string unless it is there. Writes a run first if there is no room.
+    fn add(&mut self, id: &[u8], hash: u64) -> Result<()> {
+        let tag = hash as u32;
+        let mut slot = self.place(hash);
+        loop {
+            match self.slots[slot] {
+                (_, 0) => break,
+                (other, entry) if other == tag && self.get(self.entries[entry as usize - 1]) == id => return Ok(()),
+                // Another string, or one with the same half hash.
+                _ => slot = if slot + 1 == self.slots.len() { 0 } else { slot + 1 },
+            }
+        }
+        if self.entries.len() == self.entries.capacity() || self.bytes.len() + id.len() > self.bytes.capacity() {
+            self.spill()?;
+            return self.add(id, hash);
+        }
+        self.entries.push(Entry {
+            prefix: prefix(id),
+            start: self.bytes.len() as u32,
+            length: id.len() as u32,
+        });
+        self.bytes.extend_from_slice(id);
+        self.slots[slot] = (tag, self.entries.len() as u32);
+        Ok(())
+    }
+
+    fn get(&self, entry: Entry) -> &[u8] {
+        &self.bytes[entry.start as usize..][..entry.length as usize]
+    }
+
+    /// Writes all strings to a run and empties the table.
+    #[cold]
+    fn spill(&mut self) -> Result<()> {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.sort_unstable_by(|&a, &b| a.prefix.cmp(&b.prefix).then_with(|| self.get(a).cmp(self.get(b))));
+        let mut writer = self.runs.writer()?;
+        for &entry in &entries {
+            writer.push(self.get(entry))?;
+        }
+        writer.finish()?;
+        entries.clear();
+        self.entries = entries;
+        self.bytes.clear();
+        self.slots.fill((0, 0));
+        Ok(())
+    }
+
+    /// Writes the ids that are left.
+    pub fn finish(mut self) -> Result<()> {
+        self.spill()
+    }
+}

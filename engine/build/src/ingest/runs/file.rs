@@ -1,0 +1,151 @@
+//! The file of a run.
+
+use std::{fs::File, io::Write, ops::Range, os::unix::fs::FileExt, path::PathBuf};
+
+use grappa_formats::dictionary::KeyKind;
+use grappa_io::{Error, Result};
+
+use super::{Run, Runs, prefix};
+
+/// Bytes per write.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// Writes the ids of a run, ascending.
+pub(super) struct RunWriter<'a> {
+    runs: &'a Runs,
+    number: u32,
+    path: PathBuf,
+    file: File,
+    buffer: Vec<u8>,
+    bytes: u64,
+}
+
+impl<'a> RunWriter<'a> {
+    pub(super) fn new(runs: &'a Runs, number: u32, path: PathBuf, file: File) -> Self {
+        Self {
+            runs,
+            number,
+            path,
+            file,
+            buffer: Vec::with_capacity(WRITE_BYTES),
+            bytes: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, id: &[u8]) -> Result<()> {
+        if self.buffer.len() + 2 + id.len() > WRITE_BYTES {
+            self.flush()?;
+        }
+        if self.runs.kind == KeyKind::Strings {
+            self.buffer.extend_from_slice(&(id.len() as u16).to_le_bytes());
+        }
+        self.buffer.extend_from_slice(id);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file
+            .write_all(&self.buffer)
+            .map_err(Error::io("write", &self.path))?;
+        self.bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes the rest, and adds the run to the finished ones.
+    pub(super) fn finish(mut self) -> Result<()> {
+        self.flush()?;
+        let run = Run {
+            number: self.number,
+            bytes: self.bytes,
+        };
+        self.runs.finished().runs.push(run);
+        Ok(())
+    }
+}
+
+/// Reads the ids of a run through a buffer.
+pub(super) struct RunReader {
+    path: PathBuf,
+    file: File,
+    kind: KeyKind,
+    /// The part of the file that is not in the buffer yet.
+    offset: u64,
+    end: u64,
+    buffer: Vec<u8>,
+    /// Number of bytes in the buffer.
+    filled: usize,
+    /// The current id, as a range of the buffer.
+    id: Range<usize>,
+}
+
+impl RunReader {
+    pub(super) fn open(path: PathBuf, kind: KeyKind, bytes: u64, buffer_bytes: usize) -> Result<Self> {
+        let file = File::open(&path).map_err(Error::io("open", &path))?;
+        Ok(Self {
+            path,
+            file,
+            kind,
+            offset: 0,
+            end: bytes,
+            buffer: vec![0; buffer_bytes.min(bytes as usize)],
+            filled: 0,
+            id: 0..0,
+        })
+    }
+
+    /// The current id.
+    #[inline]
+    pub(super) fn id(&self) -> &[u8] {
+        &self.buffer[self.id.clone()]
+    }
+
+    #[inline]
+    pub(super) fn prefix(&self) -> u64 {
+        prefix(self.id())
+    }
+
+    /// Moves to the next id. Returns false at the end of the run. `advance` is told the bytes that were read.
+    #[inline]
+    pub(super) fn next(&mut self, advance: &mut dyn FnMut(u64)) -> Result<bool> {
+        loop {
+            let rest = &self.buffer[self.id.end..self.filled];
+            let (skip, length) = match (self.kind, rest.first_chunk::<2>()) {
+                (KeyKind::Integers, _) => (0, 8),
+                (KeyKind::Strings, Some(length)) => (2, usize::from(u16::from_le_bytes(*length))),
+                // Not even the length is in the buffer: the comparison below fails, and the buffer is filled.
+                (KeyKind::Strings, None) => (2, 0),
+            };
+            if rest.len() >= skip + length {
+                let start = self.id.end + skip;
+                self.id = start..start + length;
+                return Ok(true);
+            }
+            if rest.is_empty() && self.offset == self.end {
+                return Ok(false);
+            }
+            self.fill(advance)?;
+        }
+    }
+
+    #[cold]
+    fn fill(&mut self, advance: &mut dyn FnMut(u64)) -> Result<()> {
+        self.buffer.copy_within(self.id.end..self.filled, 0);
+        self.filled -= self.id.end;
+        self.id = 0..0;
+        let bytes = (self.end - self.offset).min((self.buffer.len() - self.filled) as u64) as usize;
+        let into = &mut self.buffer[self.filled..self.filled + bytes];
+        // A run that ends within an id was damaged. There is nothing left to read then, so it must be an error here:
+        // `next` would call `fill` forever.
+        match bytes {
+            0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            _ => self.file.read_exact_at(into, self.offset),
+        }
+        .map_err(Error::io("read", &self.path))?;
+        self.filled += bytes;
+        self.offset += bytes as u64;
+        advance(bytes as u64);
+        Ok(())
+    }
+}

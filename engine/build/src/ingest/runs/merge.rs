@@ -1,0 +1,146 @@
+//! The merge of sorted runs.
+
+use grappa_formats::dictionary::{KEY_BYTES_MAX, KeyKind};
+use grappa_io::{Result, durable};
+
+use super::{Run, Runs, file::RunReader};
+
+/// The most runs that are merged at once. More would make the heap slow, and each takes a file descriptor.
+const MERGE_WIDTH_MAX: u64 = 512;
+
+impl Runs {
+    /// Passes each id to `each`, once and ascending, and removes the runs.
+    ///
+    /// Uses about `memory` bytes, which must hold two buffers for the longest id. `advance` is told the bytes that the
+    /// last merge reads.
+    pub fn merge(
+        self,
+        memory: u64,
+        advance: &mut dyn FnMut(u64),
+        each: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        // The longest id must fit in a buffer.
+        let least = match self.kind {
+            KeyKind::Integers => 4 << 10,
+            KeyKind::Strings => 2 * (2 + KEY_BYTES_MAX),
+        };
+        // Smaller reads than this would be slow, so there are fewer buffers instead.
+        let wanted = least.max(64 << 10) as u64;
+        let width = (memory / wanted).clamp(2, MERGE_WIDTH_MAX) as usize;
+        loop {
+            let runs: Vec<Run> = {
+                let mut finished = self.finished();
+                let count = finished.runs.len().min(width);
+                finished.runs.drain(..count).collect()
+            };
+            let last = self.finished().runs.is_empty();
+            let buffer_bytes = (memory as usize / runs.len().max(1)).clamp(least, 4 << 20);
+            if last {
+                self.merge_some(&runs, buffer_bytes, advance, each)?;
+                return Ok(());
+            }
+            // The merged run goes to the end of the list, so that runs of similar size are merged with each other.
+            let mut merged = self.writer()?;
+            self.merge_some(&runs, buffer_bytes, &mut |_| {}, &mut |id| merged.push(id))?;
+            merged.finish()?;
+        }
+    }
+
+    /// Merges `runs`, passes each id to `each` once, and removes their files.
+    fn merge_some(
+        &self,
+        runs: &[Run],
+        buffer_bytes: usize,
+        advance: &mut dyn FnMut(u64),
+        each: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut readers = Vec::with_capacity(runs.len());
+        for run in runs {
+            let mut reader = RunReader::open(self.path(run.number), self.kind, run.bytes, buffer_bytes)?;
+            if reader.next(advance)? {
+                readers.push(reader);
+            }
+        }
+        let mut heap = Heap::new(readers);
+        // Equal ids follow each other. No id is empty, so the empty one differs from the first.
+        let mut last = Vec::new();
+        while let Some(first) = heap.first() {
+            let id = first.id();
+            if id != last {
+                each(id)?;
+                last.clear();
+                last.extend_from_slice(id);
+            }
+            heap.advance(advance)?;
+        }
+        for run in runs {
+            durable::remove_file(&self.path(run.number))?;
+        }
+        Ok(())
+    }
+}
+
+/// A binary heap of runs by their current id, the smallest first.
+///
+/// The standard library's heap does not serve here, because comparing ids with equal prefixes needs the readers.
+struct Heap {
+    readers: Vec<RunReader>,
+    /// The prefix of the current id, and the index of the reader. The prefix is here so that most comparisons stay in the
+    /// heap's own memory.
+    heap: Vec<(u64, usize)>,
+}
+
+impl Heap {
+    fn new(readers: Vec<RunReader>) -> Self {
+        let heap = readers
+            .iter()
+            .enumerate()
+            .map(|(i, reader)| (reader.prefix(), i))
+            .collect();
+        let mut heap = Self { readers, heap };
+        for at in (0..heap.heap.len() / 2).rev() {
+            heap.sink(at);
+        }
+        heap
+    }
+
+    fn first(&self) -> Option<&RunReader> {
+        self.heap.first().map(|&(_, reader)| &self.readers[reader])
+    }
+
+    /// Moves the first run to its next id.
+    fn advance(&mut self, advance: &mut dyn FnMut(u64)) -> Result<()> {
+        let reader = self.heap[0].1;
+        if self.readers[reader].next(advance)? {
+            self.heap[0].0 = self.readers[reader].prefix();
+        } else {
+            self.heap.swap_remove(0);
+        }
+        self.sink(0);
+        Ok(())
+    }
+
+    /// Moves the entry at `at` down until both its children are larger.
+    fn sink(&mut self, mut at: usize) {
+        loop {
+            let mut child = 2 * at + 1;
+            if child >= self.heap.len() {
+                return;
+            }
+            if child + 1 < self.heap.len() && self.less(child + 1, child) {
+                child += 1;
+            }
+            if !self.less(child, at) {
+                return;
+            }
+            self.heap.swap(child, at);
+            at = child;
+        }
+    }
+
+    #[inline]
+    fn less(&self, a: usize, b: usize) -> bool {
+        let ((a_prefix, a), (b_prefix, b)) = (self.heap[a], self.heap[b]);
+        a_prefix < b_prefix || a_prefix == b_prefix && self.readers[a].id() < self.readers[b].id()
+    }
+}

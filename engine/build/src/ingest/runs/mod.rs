@@ -1,0 +1,189 @@
+//! An external sort of ids that keeps each id once.
+//!
+//! ```text
+//! collect, on all threads:                                                  collect
+//!     add an id, unless it was added recently
+//!     memory full: sort, drop duplicates; write a sorted file, a run        file
+//! merge, on one thread:                                                     merge
+//!     while there are more runs than can be read at once: merge some into one
+//!     merge the rest, and pass on each id once
+//! ```
+//!
+//! A run stores an integer as eight bytes, most significant first. It stores a string as its length in two bytes and the
+//! string. So ids of both kinds compare as their bytes do, and one merge serves both.
+//!
+//! Cost: collecting takes about 10 ns per integer and 100 ns per string on each thread. Merging takes 30 to 50 ns per id
+//! of a run.
+
+mod collect;
+mod file;
+mod merge;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use grappa_formats::dictionary::KeyKind;
+use grappa_io::{Result, durable};
+
+pub use self::collect::{IntegerCollector, StringCollector};
+use self::file::RunWriter;
+
+/// The runs of one sort, shared by all threads.
+pub struct Runs {
+    folder: PathBuf,
+    kind: KeyKind,
+    finished: Mutex<FinishedRuns>,
+}
+
+#[derive(Default)]
+struct FinishedRuns {
+    /// The number of the next run that is begun.
+    next: u32,
+    runs: Vec<Run>,
+}
+
+/// A finished run.
+struct Run {
+    number: u32,
+    bytes: u64,
+}
+
+impl Runs {
+    /// No runs yet. Files of earlier runs in `folder` are replaced.
+    pub fn new(folder: &Path, kind: KeyKind) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            kind,
+            finished: Mutex::default(),
+        }
+    }
+
+    fn path(&self, number: u32) -> PathBuf {
+        self.folder.join(format!("run-{number}"))
+    }
+
+    fn finished(&self) -> MutexGuard<'_, FinishedRuns> {
+        self.finished.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a run.
+    fn writer(&self) -> Result<RunWriter<'_>> {
+        let mut finished = self.finished();
+        let number = finished.next;
+        finished.next += 1;
+        let path = self.path(number);
+        let file = durable::create_file(&path)?;
+        Ok(RunWriter::new(self, number, path, file))
+    }
+
+    /// Bytes of all finished runs.
+    pub fn bytes(&self) -> u64 {
+        self.finished().runs.iter().map(|run| run.bytes).sum()
+    }
+}
+
+/// The first eight bytes of an id as an integer with the same order. It decides most comparisons without touching the id.
+///
+/// Shorter ids are padded with zeros, so ids with equal prefixes must be compared themselves.
+#[inline]
+fn prefix(id: &[u8]) -> u64 {
+    match id.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..id.len()].copy_from_slice(id);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use grappa_formats::dictionary::KEY_BYTES_MAX;
+    use proptest::prelude::*;
+
+    use super::{collect::NO_ID, *};
+
+    fn merged(runs: Runs, memory: u64) -> Vec<Vec<u8>> {
+        let mut ids = Vec::new();
+        let (bytes, mut read) = (runs.bytes(), 0);
+        let folder = runs.folder.clone();
+        let few = runs.finished().runs.len() <= 2;
+        runs.merge(memory, &mut |bytes| read += bytes, &mut |id| {
+            ids.push(id.to_vec());
+            Ok(())
+        })
+        .unwrap();
+        assert!(!few || read == bytes, "{read} of {bytes} bytes were reported");
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "runs are removed");
+        ids
+    }
+
+    proptest! {
+        #[test]
+        fn integers_come_out_sorted_and_once(
+            ids in prop::collection::vec(prop_oneof![0u64..50, any::<u64>().prop_map(|id| id.min(NO_ID - 1))], 0..3000),
+            memory in 0u64..20_000,
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let runs = Runs::new(folder.path(), KeyKind::Integers);
+            // Two workers, of which one sees every third id.
+            let mut collectors = [0; 2].map(|_| IntegerCollector::new(&runs, memory).unwrap());
+            for (i, &id) in ids.iter().enumerate() {
+                collectors[usize::from(i % 3 == 0)].add(id).unwrap();
+            }
+            for collector in collectors {
+                collector.finish().unwrap();
+            }
+            let expected: BTreeSet<u64> = ids.into_iter().collect();
+            let found = merged(runs, memory);
+            prop_assert!(found.iter().eq(expected.iter().map(|id| id.to_be_bytes()).collect::<Vec<_>>().iter()));
+        }
+
+        #[test]
+        fn strings_come_out_sorted_and_once(
+            ids in prop::collection::vec(prop_oneof!["[ab]{1,3}", "wxyzwxyz[ab]{0,4}", "\\PC{1,20}"], 0..1000),
+            memory in 0u64..20_000,
+            long in any::<bool>(),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let runs = Runs::new(folder.path(), KeyKind::Strings);
+            let mut ids: Vec<Vec<u8>> = ids.into_iter().map(String::into_bytes).collect();
+            if long {
+                ids.push(vec![b'l'; KEY_BYTES_MAX]);
+                ids.push(vec![b'l'; KEY_BYTES_MAX - 1]);
+            }
+            let mut collectors = [0; 2].map(|_| StringCollector::new(&runs, memory).unwrap());
+            for (i, some) in ids.chunks(70).enumerate() {
+                collectors[i % 2].add_all(some.iter().map(Vec::as_slice)).unwrap();
+            }
+            for collector in collectors {
+                collector.finish().unwrap();
+            }
+            let expected: BTreeSet<Vec<u8>> = ids.into_iter().collect();
+            prop_assert!(merged(runs, memory).iter().eq(&expected));
+        }
+    }
+
+    #[test]
+    fn more_runs_than_can_be_read_at_once_are_merged_in_rounds() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = Runs::new(folder.path(), KeyKind::Integers);
+        for start in 0..37u64 {
+            let mut collector = IntegerCollector::new(&runs, 1 << 12).unwrap();
+            (0..100).try_for_each(|i| collector.add(start + 7 * i)).unwrap();
+            collector.finish().unwrap();
+        }
+        let expected: BTreeSet<u64> = (0..37).flat_map(|start| (0..100).map(move |i| start + 7 * i)).collect();
+        let found = merged(runs, 150 << 10);
+        assert!(
+            found
+                .iter()
+                .eq(expected.iter().map(|id| id.to_be_bytes()).collect::<Vec<_>>().iter())
+        );
+    }
+}

@@ -1,0 +1,291 @@
+//! The folder of an unfinished store, from its creation to the rename.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use grappa_formats::{
+    ChunkId,
+    assignment::{Assignment, Current},
+    manifest::{FileEntry, Manifest},
+};
+use grappa_io::{
+    Error, Position, Result,
+    container::WrittenFile,
+    durable::{self, FolderLock, Patience, TEMPORARY},
+    journal::Journal,
+    regular,
+};
+
+use super::{JOURNAL, chunk_folder, partial_folder, scratch};
+use crate::files;
+
+/// The number of times that a folder without a journal is looked at again, and the wait in between: 200 ms together, which
+/// is enough for the process that made the folder to lock it.
+const EMPTY_LOOKS: u32 = 20;
+const EMPTY_LOOK: Duration = Duration::from_millis(10);
+
+/// The folder of an unfinished store. No other process writes there while a clone of this value exists.
+#[derive(Debug, Clone)]
+pub struct StoreFolder {
+    store: PathBuf,
+    partial: PathBuf,
+    scratch: PathBuf,
+    _lock: Arc<FolderLock>,
+}
+
+/// Whether a run began a store or resumed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// There was no folder of an earlier run.
+    Fresh,
+    /// An earlier run left its folder, and this run resumes it.
+    Resumed,
+}
+
+impl StoreFolder {
+    /// Creates the folder of the unfinished store `store`, or resumes the one that an earlier run left. Scratch files go
+    /// below `tmp`, or into the folder itself.
+    ///
+    /// If the earlier run recorded nothing, its folder is emptied.
+    ///
+    /// # Errors
+    /// If `store` exists, another process writes it, or an earlier run left its folder and `resume` is false.
+    pub fn begin(store: &Path, tmp: Option<&Path>, resume: bool) -> Result<(Self, Begun)> {
+        let partial = partial_folder(store);
+        let mut looks = 0;
+        let (lock, begun) = loop {
+            if store.symlink_metadata().is_ok() {
+                let what =
+                    "cannot create the store: something with this name exists; remove it or choose another --out";
+                return Err(Error::input(store, Position::Whole, what));
+            }
+            let begun = match durable::create_new_folder(&partial)? {
+                true => Begun::Fresh,
+                false => Begun::Resumed,
+            };
+            // A process that made the folder or wants to resume expects the folder to be free, so it waits a moment for the
+            // lock: the last process may still be about to exit.
+            let patience = match begun == Begun::Fresh || resume {
+                true => Patience::Moment,
+                false => Patience::None,
+            };
+            // No lock means that the folder was removed or renamed while we waited: the process that had it finished the
+            // store or gave up. Start over.
+            let Some(lock) = FolderLock::of(&partial, patience)? else {
+                continue;
+            };
+            if store.symlink_metadata().is_ok() {
+                if begun == Begun::Fresh {
+                    durable::remove_folder(&partial)?;
+                }
+                continue;
+            }
+            // A process that makes the folder locks it a moment later. A process that gets the lock in between must not
+            // take the folder for one that an earlier run left. It looks again until something has begun.
+            if begun == Begun::Resumed && !resume && looks < EMPTY_LOOKS && nothing_begun(&partial)? {
+                looks += 1;
+                drop(lock);
+                thread::sleep(EMPTY_LOOK);
+                continue;
+            }
+            break (lock, begun);
+        };
+        if begun == Begun::Resumed && !resume {
+            let what = "an earlier run left this unfinished store; continue it with --resume, or remove it";
+            return Err(Error::input(&partial, Position::Whole, what));
+        }
+        if nothing_begun(&partial)? {
+            // The files may come from a run with other options. Nothing of them may get into the store.
+            clear(&partial)?;
+        }
+        let scratch = match scratch::create(&partial, tmp) {
+            Err(error) if begun == Begun::Fresh => {
+                // The folder is still empty. It need not stay because of a wrong --tmp.
+                durable::remove_folder(&partial)?;
+                return Err(error);
+            }
+            scratch => scratch?,
+        };
+        let folder = Self {
+            store: store.to_owned(),
+            partial,
+            scratch,
+            _lock: Arc::new(lock),
+        };
+        Ok((folder, begun))
+    }
+
+    /// The manifest of a run that died during the commit. The only step left is to repeat [`StoreFolder::commit`].
+    ///
+    /// # Errors
+    /// If the manifest can't be read or is damaged.
+    pub fn committing(&self) -> Result<Option<Manifest>> {
+        let path = self.partial.join(files::MANIFEST);
+        regular::read_if_there(&path)?
+            .map(|bytes| Manifest::decode(&bytes).map_err(Error::format(path)))
+            .transpose()
+    }
+
+    /// Cleans up after a run that failed with `error`, and returns the error for the user.
+    ///
+    /// After an I/O error or lack of memory the folder stays, and the error says how to resume. Other errors would occur
+    /// again, so the folder is removed if this run made it.
+    pub fn failed(&self, begun: Begun, error: Error) -> Error {
+        match error {
+            Error::Io { .. } | Error::Memory { .. } | Error::Thread { .. } => Error::Interrupted {
+                partial: self.partial.clone(),
+                source: Box::new(error),
+            },
+            _ if begun == Begun::Fresh => {
+                // A failed removal must not hide the error.
+                if let Err(left) = self.abandon() {
+                    tracing::warn!("{left}");
+                }
+                error
+            }
+            _ => error,
+        }
+    }
+
+    /// Removes the unfinished store.
+    fn abandon(&self) -> Result<()> {
+        // The journal goes first: without it, the rest of an interrupted removal is never resumed.
+        durable::remove_file(&self.partial.join(JOURNAL))?;
+        durable::remove_folder(&self.scratch)?;
+        durable::remove_folder(&self.partial)
+    }
+
+    /// The folder of the unfinished store.
+    pub fn path(&self) -> &Path {
+        &self.partial
+    }
+
+    /// Creates an empty folder for scratch files. Files of an earlier run there are removed. The commit removes the folder.
+    pub fn scratch(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.scratch.join(name);
+        durable::remove_folder(&folder)?;
+        durable::create_folder(&folder)?;
+        Ok(folder)
+    }
+
+    /// The folder for scratch files that a resumed run needs. The commit removes it.
+    pub fn lasting_scratch(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// The folder of a chunk. It is created if it does not exist.
+    pub fn chunk(&self, chunk: ChunkId) -> Result<PathBuf> {
+        self.folder(&chunk_folder(chunk))
+    }
+
+    /// A folder of the store. It is created if it does not exist.
+    pub fn folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.partial.join(name);
+        durable::create_folder(&folder)?;
+        Ok(folder)
+    }
+
+    /// The manifest's entry for a file of this store.
+    pub fn entry(&self, file: &WrittenFile) -> FileEntry {
+        let path = file
+            .path
+            .strip_prefix(&self.partial)
+            .expect("files of a store are inside it");
+        let path = path.to_str().expect("names inside a store are ASCII").to_owned();
+        FileEntry {
+            path,
+            bytes: file.bytes,
+            digest: file.digest,
+        }
+    }
+
+    /// Writes and syncs a small file. Returns its entry for the manifest.
+    pub fn write_file(&self, path: &str, (bytes, digest): (Vec<u8>, u64)) -> Result<FileEntry> {
+        durable::write_file(&self.partial.join(path), &bytes)?;
+        Ok(FileEntry {
+            path: path.to_owned(),
+            bytes: bytes.len() as u64,
+            digest,
+        })
+    }
+
+    /// Completes the store: writes the first assignment and the manifest, removes everything else, and renames the folder.
+    ///
+    /// Every file that the manifest names must be synced. Returns the total length of the store's files in bytes. An
+    /// interrupted commit can be repeated: from the journal until the manifest has its name, from the manifest after that.
+    ///
+    /// # Errors
+    /// If a file is not the one that the manifest names, or the folder can't be written.
+    pub fn commit(&self, manifest: &Manifest) -> Result<u64> {
+        manifest.check().expect("what was written makes a valid manifest");
+        // This reads only headers. It ensures that an incomplete folder never gets the name of a store.
+        for file in &manifest.files {
+            files::open(&self.partial, file)?;
+        }
+        let assignment = Assignment::whole(manifest.chunks.len() as u32);
+        self.folder(files::ASSIGNMENTS)?;
+        let (bytes, _) = assignment.encode();
+        durable::write_file(&self.partial.join(files::assignment(0)), &bytes)?;
+        let current = Current {
+            generation: assignment.generation(),
+        }
+        .encode();
+        durable::write_file(&self.partial.join(files::CURRENT), current.as_bytes())?;
+
+        let encoded = manifest.encode();
+        durable::write_file(&self.partial.join(files::MANIFEST), &encoded)?;
+        // The folder goes before the file that has its path, so that an interrupted commit still finds it.
+        durable::remove_folder(&self.scratch)?;
+        durable::remove_file(&self.partial.join(scratch::PATH_FILE))?;
+        durable::remove_file(&self.partial.join(JOURNAL))?;
+        for entry in fs::read_dir(&self.partial).map_err(Error::io("list", &self.partial))? {
+            let path = entry.map_err(Error::io("list", &self.partial))?.path();
+            if path.is_dir() {
+                durable::sync_folder(&path)?;
+            }
+        }
+        durable::sync_folder(&self.partial)?;
+        durable::rename_new(&self.partial, &self.store)?;
+        let files: u64 = manifest.files.iter().map(|file| file.bytes).sum();
+        Ok(files + encoded.len() as u64 + bytes.len() as u64 + current.len() as u64)
+    }
+}
+
+/// Whether the run that made the folder has recorded nothing yet.
+fn nothing_begun(partial: &Path) -> Result<bool> {
+    Ok(!partial.join(files::MANIFEST).exists() && Journal::is_empty(&partial.join(JOURNAL))?)
+}
+
+/// Empties the folder of an unfinished store that has neither a manifest nor records in its journal. Its run was killed while
+/// it began, or while it removed its files. Files that no run writes are an error.
+fn clear(partial: &Path) -> Result<()> {
+    let is_ours = |name: &str| {
+        let name = name.strip_suffix(TEMPORARY).unwrap_or(name);
+        let is_known = [
+            "ids",
+            "splits",
+            files::ASSIGNMENTS,
+            scratch::FOLDER,
+            scratch::PATH_FILE,
+            JOURNAL,
+        ]
+        .contains(&name);
+        is_known || name.starts_with("chunk-")
+    };
+    for entry in fs::read_dir(partial).map_err(Error::io("list", partial))? {
+        let name = entry.map_err(Error::io("list", partial))?.file_name();
+        if !name.to_str().is_some_and(is_ours) {
+            let what = "this file is in the folder of an unfinished store, but is no part of one; move it, or choose another --out";
+            return Err(Error::input(partial.join(name), Position::Whole, what));
+        }
+    }
+    if let Some(scratch) = scratch::recorded(partial)?.filter(|scratch| scratch::is_private(scratch)) {
+        durable::remove_folder(&scratch)?;
+    }
+    durable::empty_folder(partial)
+}

@@ -1,0 +1,86 @@
+//! Writes a store: a folder that grows under a temporary name and is renamed when it is complete.
+//!
+//! ```text
+//! NAME.grappa.partial/     while it grows; locked by the process that writes it
+//!     journal              the steps that are finished
+//!     chunk-<i>/...        complete files, synced one by one
+//!     scratch/...          spill files; with --tmp they are in a private folder below that,
+//!     scratch-folder       and this file has its path
+//!     manifest             written last: its presence means that the commit has begun
+//! NAME.grappa/             after one rename
+//! ```
+//!
+//! A process that dies before the rename leaves a folder that no program accepts as a store. An existing store is never
+//! touched.
+//!
+//! An interrupted commit is repeated. Once the manifest has its name, all other files of the store are complete and on disk,
+//! and no scratch file is needed any more. So a resumed run that finds a manifest commits and does nothing else
+//! ([`StoreFolder::committing`]). Before that, the journal says what is finished.
+//!
+//! - [`StoreFolder`] begins, resumes and commits a store;
+//! - [`AdjacencyWriter`] encodes the adjacency lists of a chunk;
+//! - [`same_options`] and [`not_begun`] check the first record of a journal.
+
+mod adjacency;
+mod chunks;
+mod folder;
+mod scratch;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use grappa_formats::ChunkId;
+use grappa_io::{Error, Position, Result};
+
+pub use self::{
+    adjacency::AdjacencyWriter,
+    folder::{Begun, StoreFolder},
+};
+
+/// Name of the journal in the folder of an unfinished store.
+pub const JOURNAL: &str = "journal";
+
+/// Fails unless a run that resumes the store in `folder` has the same options as the run that began it. Both maps have the
+/// name and value of each option that the store depends on.
+pub fn same_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Result<()> {
+    for (name, value) in now {
+        let earlier = before.get(name).map_or("not given", |v| v.as_str());
+        if earlier != value {
+            return Err(Error::conflict(
+                format!(
+                    "cannot resume {}: the run that began it had {name} = {earlier}, this one has {value}",
+                    folder.display()
+                ),
+                "give the same options, or remove that folder and start again",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The error about a journal that does not begin with the options of its run.
+pub fn not_begun(journal: &Path) -> Error {
+    let what = "the journal does not begin with the options of a run; remove this unfinished store and start again";
+    Error::input(journal, Position::Whole, what)
+}
+
+/// Name of the folder of a chunk.
+pub fn chunk_folder(chunk: ChunkId) -> String {
+    format!("chunk-{chunk}")
+}
+
+/// The folder in which the store `store` grows until it is complete.
+pub fn partial_folder(store: &Path) -> PathBuf {
+    with_suffix(store, ".partial")
+}
+
+/// `path` with `suffix` appended to its file name.
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    // Without a trailing slash: `out/` and `out` are the same store.
+    let path: PathBuf = path.components().collect();
+    let mut name = path.into_os_string();
+    name.push(suffix);
+    name.into()
+}
