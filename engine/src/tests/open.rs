@@ -161,7 +161,7 @@ fn a_chunk_that_a_slice_lacks_is_named() {
     assert_eq!(store.present_chunks().collect::<Vec<_>>(), [ChunkId(0), ChunkId(2)]);
     let error = store.chunk(ChunkId(1)).unwrap_err().to_string();
     assert!(
-        error.contains("chunk 1 is not here") && error.contains("--only-chunks"),
+        error.contains("not chunk 1") && error.contains("--only-chunks"),
         "{error}"
     );
     let error = store.chunk(ChunkId(3)).unwrap_err().to_string();

@@ -202,7 +202,7 @@ fn a_manifest_that_disagrees_with_its_files_is_noticed() {
 
     let problems = tampered(|manifest| manifest.weighted = false);
     assert!(
-        problems.iter().all(|p| p.what.contains("nothing in it calls for")),
+        problems.iter().all(|p| p.what.contains("nothing in it requires")),
         "{problems:?}"
     );
     assert_eq!(problems.len(), 3);

@@ -167,7 +167,7 @@ impl Check<'_> {
         }
 
         let chunks = manifest.chunk_map();
-        let called_for = files::called_for(manifest);
+        let required = files::required(manifest);
         let mut parts: Vec<Part<'_>> = (0..)
             .map(ChunkId)
             .zip(&manifest.chunks)
@@ -182,10 +182,7 @@ impl Check<'_> {
                 .map(Part::Aggregates),
         );
         parts.extend(assignments.iter().map(|name| Part::Assignment(name)));
-        let others = manifest
-            .files
-            .iter()
-            .filter(|file| !called_for.contains_key(&file.path));
+        let others = manifest.files.iter().filter(|file| !required.contains_key(&file.path));
         parts.extend(others.map(Part::Other));
         let total = manifest
             .files

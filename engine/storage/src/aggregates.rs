@@ -1,4 +1,4 @@
-//! Pre-aggregated features of a store, opened.
+//! Pre-aggregated features of a store.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use grappa_io::{
 
 use crate::{Store, feature_rows, files, writer::with_suffix};
 
-/// Pre-aggregated features of one kind. No file stays open.
+/// The files of pre-aggregated features of one kind. No file stays open.
 #[derive(Debug)]
 pub struct Aggregates {
     kind: AggregateKind,
@@ -26,7 +26,8 @@ pub struct Aggregates {
 }
 
 impl Aggregates {
-    /// Finds those of a store, if it has them: checks the header of each file.
+    /// Finds the pre-aggregated features of a store, and checks the header of each file. None if the store has none of this
+    /// kind.
     pub fn open(store: &Store, kind: AggregateKind) -> Result<Option<Self>> {
         let folder = folder(store, kind);
         if !folder.exists() {
@@ -46,7 +47,7 @@ impl Aggregates {
             return Ok(None);
         };
         if let Some((file, _)) = opened.iter().find(|(_, other)| *other != layout) {
-            let what = "the rows are laid out in another way than those of chunk 0";
+            let what = "the feature rows have another layout than those of chunk 0";
             return Err(Error::format(file.path())(FormatError::invalid(64, what)));
         }
         Ok(Some(Self {
@@ -56,12 +57,12 @@ impl Aggregates {
         }))
     }
 
-    /// How the rows of in-neighbours became one.
+    /// The aggregation.
     pub fn kind(&self) -> AggregateKind {
         self.kind
     }
 
-    /// How a row is laid out.
+    /// The layout of a feature row.
     pub fn layout(&self) -> FeatureLayout {
         self.layout
     }
@@ -71,18 +72,18 @@ impl Aggregates {
         &self.files
     }
 
-    /// The same, for good.
+    /// The file of each chunk, without this value.
     pub fn into_files(self) -> Vec<ClosedFile> {
         self.files
     }
 
-    /// Length of the files in bytes.
+    /// Total length of the files in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(ClosedFile::bytes).sum()
     }
 }
 
-/// Opens a file of pre-aggregated features, and checks that it is that of its chunk and the index's.
+/// Opens a chunk's file of pre-aggregated features, and checks that it is the one that the index lists.
 pub fn open_file(
     folder: &Path,
     chunks: &ChunkMap,
@@ -91,7 +92,7 @@ pub fn open_file(
 ) -> Result<(ContainerFile, FeatureLayout)> {
     let (file, layout) = feature_rows::open(folder, chunks, chunk)?;
     if (file.bytes(), file.digest()) != (entry.bytes, entry.digest) {
-        let what = "this is not the file that the index lists; remove the folder, and make the aggregates again";
+        let what = "this is not the file that the index lists; remove the folder and pre-aggregate again";
         return Err(Error::format(file.path())(FormatError::invalid(56, what)));
     }
     Ok((file, layout))
@@ -102,12 +103,12 @@ pub fn folder(store: &Store, kind: AggregateKind) -> PathBuf {
     store.path().join(files::AGGREGATES).join(kind.name())
 }
 
-/// The folder in which the pre-aggregated features of a kind grow, until they are complete.
+/// The folder in which the pre-aggregated features of a kind grow until they are complete.
 pub fn partial_folder(store: &Store, kind: AggregateKind) -> PathBuf {
     with_suffix(&folder(store, kind), files::AGGREGATES_PARTIAL)
 }
 
-/// Reads and checks the index of a kind of aggregates of the store at `root`.
+/// Reads and checks the index of the pre-aggregated features of a kind, of the store at `root`.
 pub fn read_index(root: &Path, kind: AggregateKind, chunks: &ChunkMap) -> Result<AggregateIndex> {
     let path = root
         .join(files::AGGREGATES)

@@ -1,4 +1,4 @@
-//! The assignments of a store: which of them counts, and what it says.
+//! The assignments of a store. Each is a generation; the file `CURRENT` names the current one.
 
 use std::{io, path::Path};
 
@@ -7,7 +7,7 @@ use grappa_io::{Error, Result, regular};
 
 use crate::files;
 
-/// Reads which generation counts.
+/// Reads the current generation.
 pub fn read_current(store: &Path) -> Result<u64> {
     let file = store.join(files::CURRENT);
     let bytes = regular::read(&file).map_err(files::missing)?;
@@ -15,7 +15,7 @@ pub fn read_current(store: &Path) -> Result<u64> {
     Ok(current.generation)
 }
 
-/// Reads and fully checks the assignment of a generation, of a store of `chunks` chunks.
+/// Reads and fully checks the assignment of a generation. The store has `chunks` chunks.
 pub fn read(store: &Path, generation: u64, chunks: u32) -> Result<Assignment> {
     let path = store.join(files::assignment(generation));
     let bytes = regular::read(&path)?;
@@ -24,29 +24,29 @@ pub fn read(store: &Path, generation: u64, chunks: u32) -> Result<Assignment> {
         .map_err(Error::format(path))
 }
 
-/// Reads and fully checks the assignment that counts.
-pub(super) fn read_counting(store: &Path, chunks: u32) -> Result<Assignment> {
-    counting(|| read_current(store), |generation| read(store, generation, chunks))
+/// Reads and fully checks the current assignment.
+pub(super) fn read_newest(store: &Path, chunks: u32) -> Result<Assignment> {
+    newest(|| read_current(store), |generation| read(store, generation, chunks))
 }
 
-fn counting<T>(current: impl Fn() -> Result<u64>, read: impl Fn(u64) -> Result<T>) -> Result<T> {
+fn newest<T>(current: impl Fn() -> Result<u64>, read: impl Fn(u64) -> Result<T>) -> Result<T> {
     let mut generation = current()?;
     loop {
         let error = match read(generation) {
             Ok(assignment) => return Ok(assignment),
             Err(error) => error,
         };
-        // A generation stays until the second one after it counts. So if it is gone, the store was repartitioned twice
-        // in between, and another one counts; or it is missing.
-        let counts = if is_gone(&error) { current()? } else { generation };
-        if counts == generation {
+        // A generation is kept until the second one after it is current. So if its file is gone, either the store was
+        // repartitioned twice since `CURRENT` was read, and there is another generation to read, or the file is missing.
+        let newest = if is_gone(&error) { current()? } else { generation };
+        if newest == generation {
             return Err(files::missing(error));
         }
-        generation = counts;
+        generation = newest;
     }
 }
 
-/// Whether a file is not there.
+/// Whether the error says that a file does not exist.
 pub fn is_gone(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
@@ -61,7 +61,7 @@ mod tests {
         Error::io("read", files::assignment(generation))(io::ErrorKind::NotFound.into())
     }
 
-    /// `CURRENT` names 3, 5 and 7, one after the other, and generations go two after they counted.
+    /// `CURRENT` names 3, 5 and 7, one after the other, and a generation is removed two after it was current.
     #[test]
     fn a_generation_that_went_while_it_was_looked_for_is_not_missed() {
         let current = Cell::new(1);
@@ -76,12 +76,12 @@ mod tests {
                 Ok(generation)
             }
         };
-        assert_eq!(counting(next, read).unwrap(), 7);
+        assert_eq!(newest(next, read).unwrap(), 7);
     }
 
     #[test]
     fn a_generation_that_counts_and_is_not_there_is_missing() {
-        let error = counting(|| Ok(4), |generation| Err::<(), _>(gone(generation))).unwrap_err();
+        let error = newest(|| Ok(4), |generation| Err::<(), _>(gone(generation))).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("assignments/4") && error.contains("missing"), "{error}");
     }

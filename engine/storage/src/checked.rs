@@ -1,7 +1,11 @@
-//! What the payloads of a chunk say, with the checksums of what is read of them.
+//! Access to the mapped files of a chunk that checks checksums first.
 //!
-//! Decoders of `grappa_formats` hold whole payloads. These hold a decoder and its files, and compare the blocks that a call
-//! will touch with their checksums before it decodes: so damage is an error that names file and offset, and never a row.
+//! The decoders of `grappa_formats` trust their payload as far as that is safe. The types here hold a decoder and its files.
+//! Before they decode, they compare the blocks that the call touches with their checksums. So damage is an error that names
+//! the file and offset, and never wrong data. Each block is compared once, on its first use.
+//!
+//! A *row* in this module is the index of a node in its chunk. The *directory* is the file `degrees`, which locates the
+//! adjacency list of a row; it consists of *lines* of [`LINE_ROWS`] rows with *exceptions* for large degrees.
 
 use std::{ops::Range, path::Path};
 
@@ -13,12 +17,12 @@ use grappa_formats::{
 };
 use grappa_io::{Error, Result, container::MappedPayload};
 
-/// Rows that are checked at a time, before the first of them is decoded: whole lines of the directory.
+/// Number of rows that are checked before the first of them is decoded: whole lines of the directory.
 const ROWS_AT_A_TIME: u64 = 64 * LINE_ROWS;
-/// The most bytes that the exceptions of a line of the directory take.
+/// The maximum number of bytes of the exceptions of a line.
 const EXCEPTIONS_BYTES: u64 = 6 * LINE_ROWS;
 
-/// The in-edges of a chunk's nodes.
+/// The adjacency lists of a chunk.
 #[derive(Debug, Clone)]
 pub struct CheckedAdjacency<'a> {
     rows: Rows<'a>,
@@ -31,22 +35,22 @@ impl<'a> CheckedAdjacency<'a> {
         Self { rows, edges, degrees }
     }
 
-    /// What the rows are.
+    /// The metadata of the adjacency lists.
     pub fn meta(&self) -> &RowsMeta {
         self.rows.meta()
     }
 
-    /// The number of rows.
+    /// The number of rows: the nodes of the chunk.
     pub fn rows(&self) -> u64 {
         self.rows.rows()
     }
 
-    /// The number of edges of all rows together.
+    /// The number of edges of all rows.
     pub fn edges(&self) -> u64 {
         self.rows.edges()
     }
 
-    /// The sources of a row.
+    /// The adjacency list of a row: its sources, ascending.
     ///
     /// # Panics
     /// If there is no such row.
@@ -56,7 +60,7 @@ impl<'a> CheckedAdjacency<'a> {
         Ok(self.rows.row_at(&place))
     }
 
-    /// The bytes in the payload of `edges` that a row has a part in.
+    /// The bytes of a row's adjacency list in the payload of `edges`. Its first and last byte may be shared with other rows.
     ///
     /// # Panics
     /// If there is no such row.
@@ -64,7 +68,7 @@ impl<'a> CheckedAdjacency<'a> {
         Ok(self.locate(row)?.extent())
     }
 
-    /// The number of sources of a row. In Elias-Fano code the row itself is not touched.
+    /// The in-degree of a row. With Elias-Fano coding, this does not touch the adjacency list.
     ///
     /// # Panics
     /// If there is no such row.
@@ -76,10 +80,11 @@ impl<'a> CheckedAdjacency<'a> {
         Ok(self.rows.degree(row))
     }
 
-    /// Successive rows, in less time than by one [`CheckedAdjacency::row`] each. After an error, what follows is of no use.
+    /// The adjacency lists of successive rows. Faster than [`CheckedAdjacency::row`] for each. After an error, the next items
+    /// are undefined.
     ///
     /// # Panics
-    /// If there are not so many rows.
+    /// If `rows` is out of range.
     pub fn range(&self, rows: Range<u64>) -> impl Iterator<Item = Result<Row<'a>>> + '_ {
         assert!(rows.end <= self.rows(), "rows {rows:?} of {}", self.rows());
         let mut next = rows.start;
@@ -96,7 +101,7 @@ impl<'a> CheckedAdjacency<'a> {
         })
     }
 
-    /// Checks what decoding successive rows touches.
+    /// Checks everything that decoding successive rows touches.
     fn check_range(&self, rows: Range<u64>) -> Result<()> {
         let (first, last) = (rows.start, rows.end - 1);
         self.check_lines(first, last)?;
@@ -107,7 +112,7 @@ impl<'a> CheckedAdjacency<'a> {
         self.edges.check(start..end)
     }
 
-    /// Checks the lines of the directory from that of row `first` to that of row `last`, and their exceptions.
+    /// Checks the lines of the rows from `first` to `last`, and their exceptions.
     fn check_lines(&self, first: u64, last: u64) -> Result<()> {
         let line = |row: u64| row / LINE_ROWS * LINE_BYTES as u64;
         self.degrees.check(line(first)..line(last) + LINE_BYTES as u64)?;
@@ -122,12 +127,12 @@ impl<'a> CheckedAdjacency<'a> {
         Ok(self.rows.locate(row))
     }
 
-    /// Whether a degree is at the start of its row, and not in the directory.
+    /// Whether in-degrees are at the start of adjacency lists, and not in the directory.
     fn has_degrees_in_rows(&self) -> bool {
         !matches!(self.meta().codec, grappa_formats::rows::RowCodec::EliasFano)
     }
 
-    /// Checks what [`Rows::locate`] of these rows touches, and the rows too if their degrees are in them.
+    /// Checks everything that reading the in-degrees of these rows touches.
     fn check_degrees(&self, rows: Range<u64>) -> Result<()> {
         if self.has_degrees_in_rows() {
             return self.check_range(rows);
@@ -135,34 +140,35 @@ impl<'a> CheckedAdjacency<'a> {
         self.check_lines(rows.start, rows.end - 1)
     }
 
-    /// The decoder. Whoever uses it checks first: [`CheckedAdjacency::check_line`], [`CheckedAdjacency::check_exceptions`],
-    /// [`CheckedAdjacency::check_row`].
+    /// The decoder. Before a call of it, check what it touches: [`CheckedAdjacency::check_line`],
+    /// [`CheckedAdjacency::check_exceptions`], [`CheckedAdjacency::check_row`]. The sampler does that for many rows at once, to
+    /// overlap cache misses.
     pub fn unchecked(&self) -> &Rows<'a> {
         &self.rows
     }
 
-    /// Checks the line of a row in the directory, which [`Rows::directory_touches`] reads.
+    /// Checks the line of a row, which [`Rows::directory_touches`] reads.
     #[inline(always)]
     pub fn check_line(&self, row: u64) -> Result<()> {
         let start = row / LINE_ROWS * LINE_BYTES as u64;
         self.degrees.check(start..start + LINE_BYTES as u64)
     }
 
-    /// Checks the exceptions of the line of a row, which is checked: what else [`Rows::locate`] reads.
+    /// Checks the exceptions of a row's line, which [`Rows::locate`] reads too. The line must have been checked.
     #[inline(always)]
     pub fn check_exceptions(&self, row: u64) -> Result<()> {
         let start = self.rows.directory_touches(row) as u64;
         self.degrees.check(start..start + EXCEPTIONS_BYTES)
     }
 
-    /// Checks a row.
+    /// Checks the adjacency list at a place.
     #[inline(always)]
     pub fn check_row(&self, place: &RowPlace) -> Result<()> {
         self.edges.check(place.extent())
     }
 }
 
-/// The weights of a chunk's edges.
+/// The edge weights of a chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckedWeights<'a> {
     weights: Weights<'a>,
@@ -174,12 +180,12 @@ impl<'a> CheckedWeights<'a> {
         Self { weights, file }
     }
 
-    /// What the file says about itself.
+    /// The metadata of the file.
     pub fn meta(&self) -> &WeightsMeta {
         self.weights.meta()
     }
 
-    /// The edges of a row of `rows`, which are of the same chunk.
+    /// The indices of a row's edges in the chunk. `rows` are the adjacency lists of the same chunk.
     ///
     /// # Panics
     /// If there is no such row.
@@ -194,10 +200,10 @@ impl<'a> CheckedWeights<'a> {
             .map_err(Error::format(self.path()))
     }
 
-    /// Copies the weights of edges into a slice of as many.
+    /// Copies the weights of `edges` to `out`.
     ///
     /// # Panics
-    /// If there are no such edges, or the slice has another length.
+    /// If `edges` is out of range, or `out` has another length.
     pub fn copy(&self, edges: Range<u64>, out: &mut [f32]) -> Result<()> {
         self.file.check(self.meta().place_of(edges.clone()))?;
         self.weights.copy(edges, out);
@@ -222,25 +228,25 @@ impl<'a> CheckedLabels<'a> {
         Self { labels, file }
     }
 
-    /// What the file says about itself.
+    /// The metadata of the file.
     pub fn meta(&self) -> &LabelsMeta {
         self.labels.meta()
     }
 
-    /// The class of the node in `row`, if it has one.
+    /// The class of a row, if it has one.
     ///
     /// # Panics
-    /// If there is no such row, or nodes have sets of classes.
+    /// If there is no such row, or labels are sets of classes.
     #[inline]
     pub fn single(&self, row: u64) -> Result<Option<u32>> {
         self.check(row)?;
         self.labels.single(row).map_err(Error::format(self.file.path()))
     }
 
-    /// The classes of the node in `row`, if it is labelled.
+    /// The set of classes of a row, if it is labelled.
     ///
     /// # Panics
-    /// If there is no such row, or nodes have one class.
+    /// If there is no such row, or labels are single classes.
     #[inline]
     pub fn multi(&self, row: u64) -> Result<Option<ClassSet<'a>>> {
         self.check(row)?;
@@ -254,7 +260,7 @@ impl<'a> CheckedLabels<'a> {
     }
 }
 
-/// Feature rows, as they are in the file.
+/// The encoded feature rows of a chunk.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckedFeatures<'a> {
     meta: &'a FeaturesMeta,
@@ -266,12 +272,12 @@ impl<'a> CheckedFeatures<'a> {
         Self { meta, file }
     }
 
-    /// What the file says about itself; its layout decodes rows.
+    /// The metadata of the file. Its layout decodes feature rows.
     pub fn meta(&self) -> &'a FeaturesMeta {
         self.meta
     }
 
-    /// A row, without padding.
+    /// The encoded feature row of a row of the chunk, without padding.
     ///
     /// # Panics
     /// If there is no such row.

@@ -1,4 +1,4 @@
-//! The files of one chunk, mapped.
+//! The mapped files of one chunk.
 
 use std::{ops::Range, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
     files,
 };
 
-/// The files of a chunk's rows, open. Their headers are checked against the manifest and each other.
+/// The open files of a chunk's adjacency lists. Their headers were compared with the manifest and with each other.
 #[derive(Debug)]
 pub struct AdjacencyFiles {
     /// The encoded adjacency lists.
@@ -38,7 +38,7 @@ pub struct AdjacencyFiles {
 }
 
 impl AdjacencyFiles {
-    /// Opens them; `weights` only if they are wanted, and then there must be some.
+    /// Opens the files of the chunk `span`. If `weights` is true, the graph must be weighted.
     pub fn open(store: &Store, span: ChunkSpan, weights: bool) -> Result<Self> {
         let file = |name: &str| store.file(&files::of_chunk(span.chunk, name));
         let edges = file("edges")?;
@@ -46,12 +46,16 @@ impl AdjacencyFiles {
         expect_adjacency(&meta, span, store.manifest().nodes).map_err(Error::format(edges.path()))?;
         let degrees = file("degrees")?;
         if degrees.header().meta != edges.header().meta {
-            let what = "the file describes other rows than the chunk's `edges`";
+            let what = "the file describes other adjacency lists than the chunk's `edges`";
             return Err(Error::format(degrees.path())(FormatError::invalid(64, what)));
         }
         for (file, what, expected) in [
-            (&edges, "the rows", meta.edges_payload_bytes()),
-            (&degrees, "the row directory", meta.degrees_payload_bytes()),
+            (&edges, "the adjacency lists", meta.edges_payload_bytes()),
+            (
+                &degrees,
+                "the directory of adjacency lists",
+                meta.degrees_payload_bytes(),
+            ),
         ] {
             let found = file.header().payload_bytes;
             if found != expected {
@@ -78,10 +82,10 @@ impl AdjacencyFiles {
     }
 }
 
-/// One chunk of a store: its files, mapped. Dropping it unmaps them.
+/// The mapped files of one chunk of a store. Dropping it unmaps them.
 ///
-/// The files' headers are checked against the manifest. What is read of a payload is compared with its checksums at first;
-/// what the bytes say is then believed as far as that is safe, and checked by `grappa-store verify`.
+/// The headers were compared with the manifest. A block of a payload is compared with its checksum when it is first used.
+/// The decoded values are not checked further, but no value can cause unsafe behaviour; `grappa-store verify` checks them.
 #[derive(Debug)]
 pub struct Chunk {
     span: ChunkSpan,
@@ -128,7 +132,7 @@ impl Chunk {
             features,
             labels: labels.as_ref().map(mapped).transpose()?,
         };
-        // What the accessors below expect to go well is tried once here.
+        // The accessors below expect the decoders to succeed, so they are tried once here.
         chunk.try_rows().map_err(Error::format(edges.path()))?;
         if let (Some(weights), Some((file, _))) = (chunk.try_weights(), &weights) {
             weights.map_err(Error::format(file.path()))?;
@@ -140,17 +144,17 @@ impl Chunk {
         Ok(chunk)
     }
 
-    /// Which nodes the chunk has.
+    /// The nodes of the chunk.
     pub fn span(&self) -> ChunkSpan {
         self.span
     }
 
-    /// The in-edges of its nodes. Takes some nanoseconds: ask once, not for each row.
+    /// The adjacency lists of its nodes. Takes some nanoseconds, so call it once and not per node.
     pub fn rows(&self) -> CheckedAdjacency<'_> {
         CheckedAdjacency::new(self.unchecked_rows(), &self.edges, &self.degrees)
     }
 
-    /// The weights of its edges, if they have any.
+    /// The weights of its edges, if the graph is weighted.
     pub fn weights(&self) -> Option<CheckedWeights<'_>> {
         let file = self.weights.as_ref()?;
         let weights = self.try_weights()?.expect("checked when opened");
@@ -174,10 +178,10 @@ impl Chunk {
         self.try_rows().expect("checked when opened")
     }
 
-    /// Gives back the memory of rows that were read: who passes over a large chunk calls it now and then.
+    /// Releases the memory of adjacency lists that were read. A pass over a large chunk calls it from time to time.
     ///
     /// # Panics
-    /// If there are no such rows.
+    /// If `released` is out of range.
     pub fn release_rows(&self, released: Range<u64>) {
         let rows = self.unchecked_rows();
         if released.is_empty() {
@@ -190,17 +194,17 @@ impl Chunk {
         self.degrees.release(first.start as u64..last.end as u64);
     }
 
-    /// Has the system begin to read the files of rows, and of weights if `weights`, into its cache.
+    /// Asks the system to read the files of adjacency lists, and of weights if `weights` is true, into its cache.
     pub fn read_ahead(&self, weights: bool) {
         self.row_files(weights).for_each(|file| file.read_ahead());
     }
 
-    /// Gives back the memory of all rows and weights that were read.
+    /// Releases the memory of all adjacency lists and weights that were read.
     pub fn release_all_rows(&self) {
         self.row_files(true).for_each(|file| file.release_all());
     }
 
-    /// Bytes of the files of rows, and of weights if `weights`.
+    /// Total length of the files of adjacency lists, and of weights if `weights` is true, in bytes.
     pub fn row_bytes(&self, weights: bool) -> u64 {
         self.row_files(weights).map(|file| file.bytes()).sum()
     }
@@ -230,7 +234,7 @@ impl Chunk {
     }
 }
 
-/// Checks that rows are those that belong in a place.
+/// Fails unless `meta` describes the adjacency lists of `span`, in a graph of `nodes` nodes.
 pub fn expect_adjacency(meta: &RowsMeta, span: ChunkSpan, nodes: u64) -> grappa_formats::Result<()> {
     let expected = (span.first_node.0, span.rows, nodes);
     let found = (meta.first_node, meta.rows, meta.universe);
@@ -238,9 +242,9 @@ pub fn expect_adjacency(meta: &RowsMeta, span: ChunkSpan, nodes: u64) -> grappa_
         return Err(FormatError::invalid(
             64,
             format!(
-                "the file has {} rows from node {} of a graph of {} nodes, but in its place belong {} from {} of {}; were \
-                 files swapped?",
-                found.1, found.0, found.2, expected.1, expected.0, expected.2
+                "expected {} adjacency lists from node {} of a graph of {} nodes, found {} from node {} of {}; were files \
+                 swapped?",
+                expected.1, expected.0, expected.2, found.1, found.0, found.2
             ),
         ));
     }

@@ -1,7 +1,7 @@
-//! Rows of values that are computed in the order of nodes, on their way to a file for each chunk.
+//! Writes computed feature rows in the order of nodes, to one file per chunk.
 //!
-//! A file appears under its name when it is complete and synced, so a run that was killed is continued after the last of
-//! them: [`FeatureRowsWriter::keep_finished`].
+//! A file appears under its name when it is complete and synced. So a killed run continues after the last complete file
+//! ([`FeatureRowsWriter::keep_finished`]).
 
 use std::{ops::Range, path::Path};
 
@@ -20,10 +20,10 @@ use grappa_io::{
 
 use crate::{files, writer::chunk_folder};
 
-/// Rows that are encoded at a time.
+/// Number of feature rows that are encoded at once.
 pub const ENCODE_ROWS: usize = 256;
 
-/// Writes rows to the files of their chunks, one after the other: `chunk-<i>` in a folder.
+/// Writes feature rows to the files of their chunks, one file after the other. They are called `chunk-<i>`.
 pub struct FeatureRowsWriter<'a> {
     chunks: &'a ChunkMap,
     folder: &'a Path,
@@ -42,7 +42,7 @@ pub struct Finished {
 }
 
 impl<'a> FeatureRowsWriter<'a> {
-    /// Will write files to `folder`, which exists.
+    /// A writer to `folder`, which must exist.
     pub fn new(chunks: &'a ChunkMap, folder: &'a Path, layout: FeatureLayout) -> Self {
         Self {
             chunks,
@@ -53,12 +53,12 @@ impl<'a> FeatureRowsWriter<'a> {
         }
     }
 
-    /// Where files are written.
+    /// The folder of the files.
     pub fn folder(&self) -> &Path {
         self.folder
     }
 
-    /// What it holds in memory, about.
+    /// Approximate bytes of memory that it takes.
     pub fn memory(&self) -> u64 {
         ENCODE_ROWS as u64 * u64::from(self.layout.stride) + (1 << 20)
     }
@@ -68,7 +68,7 @@ impl<'a> FeatureRowsWriter<'a> {
         &self.done
     }
 
-    /// Takes over the chunks from 0 on that an earlier run finished, and says which node comes after them.
+    /// Keeps the files that an earlier run finished, from chunk 0 on. Returns the first node after them.
     pub fn keep_finished(&mut self) -> Result<u64> {
         for chunk in (0..self.chunks.chunks()).map(ChunkId) {
             match open(self.folder, self.chunks, chunk) {
@@ -76,7 +76,7 @@ impl<'a> FeatureRowsWriter<'a> {
                     bytes: file.bytes(),
                     digest: file.digest(),
                 }),
-                // Of another dtype, damaged or not there: it is made again.
+                // The file has another type, is damaged, or does not exist. It is made again.
                 Ok(_) | Err(Error::Format { .. } | Error::Input { .. }) => return Ok(self.chunks.range(chunk).start),
                 Err(error) => return Err(error),
             }
@@ -84,7 +84,7 @@ impl<'a> FeatureRowsWriter<'a> {
         Ok(self.chunks.nodes())
     }
 
-    /// Appends the rows of `nodes`, which follow those before.
+    /// Appends the feature rows of `nodes`, which must follow the last ones.
     pub fn write(&mut self, nodes: Range<u64>, rows: &[f32]) -> Result<()> {
         self.check_storable(rows)?;
         let dim = self.layout.dim as usize;
@@ -112,8 +112,7 @@ impl<'a> FeatureRowsWriter<'a> {
         Ok(())
     }
 
-    /// Fails if values would come back as others: numbers that overflow the type, and, where the type has neither, NaN and
-    /// infinities.
+    /// Fails if the stored type can't hold a value: a number that overflows it, or NaN or infinity for int8.
     fn check_storable(&self, values: &[f32]) -> Result<()> {
         let unstorable = self.layout.unstorable(values);
         let kept = match self.layout.dtype {
@@ -125,17 +124,17 @@ impl<'a> FeatureRowsWriter<'a> {
             return Ok(());
         }
         let what = format!(
-            "a row has values that {} can't hold: they are too large, or not finite; store it as f32 (--dtype f32)",
+            "a feature row has values that {} can't hold, because they are too large or not finite; give --dtype f32",
             self.layout.dtype.name()
         );
         Err(Error::input(self.folder, Position::Whole, what))
     }
 
-    /// Completes the folder when all rows were written: makes the files of chunks at the end that have none.
+    /// Completes the folder after all feature rows were written. Writes the files of empty chunks at the end.
     pub fn complete(&mut self) -> Result<()> {
         while self.done.len() < self.chunks.chunks() as usize {
             let (span, writer) = self.begin()?;
-            assert_eq!(span.rows, 0, "all rows were written");
+            assert_eq!(span.rows, 0, "all feature rows were written");
             self.current = Some((span, writer));
             self.finish()?;
         }
@@ -151,7 +150,7 @@ impl<'a> FeatureRowsWriter<'a> {
         Ok((span, writer))
     }
 
-    /// Completes the file that is being written.
+    /// Completes the current file.
     fn finish(&mut self) -> Result<()> {
         let (span, writer) = self.current.take().expect("a file was begun");
         let meta = FeaturesMeta {
@@ -169,7 +168,7 @@ impl<'a> FeatureRowsWriter<'a> {
     }
 }
 
-/// Opens the file of a chunk in a folder, and checks that it is that chunk's.
+/// Opens the file of a chunk in `folder`, and checks that it belongs to the chunk.
 pub fn open(folder: &Path, chunks: &ChunkMap, chunk: ChunkId) -> Result<(ContainerFile, FeatureLayout)> {
     let path = folder.join(chunk_folder(chunk));
     let file = ContainerFile::open(&path, FileKind::FEATURES).map_err(files::missing)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use grappa_io::{Error, Position};
 
-/// That a store has no features, and how it gets some.
+/// The error about a store without features. It says how to add some.
 pub fn no_features(store: &Path) -> Error {
     let what = format!(
         "the nodes have no features; compute some from the graph with `grappa-store add-features {} --kind fastrp` (or degrees), \

@@ -1,4 +1,4 @@
-//! Which files make up a store, by name.
+//! The names of the files of a store.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -16,25 +16,25 @@ use crate::writer::chunk_folder;
 pub const MANIFEST: &str = "manifest";
 /// The folder of assignments.
 pub const ASSIGNMENTS: &str = "assignments";
-/// The file that names the assignment that counts.
+/// The file that names the current assignment.
 pub const CURRENT: &str = "assignments/CURRENT";
 /// Its name in the folder of assignments.
 pub const CURRENT_NAME: &str = "CURRENT";
 /// The sorted external ids.
 pub const DICTIONARY: &str = "ids/dictionary";
-/// The explicit order.
+/// The table of the node permutation.
 pub const PERMUTATION: &str = "ids/order";
 
 /// The folder of pre-aggregated features.
 pub const AGGREGATES: &str = "aggregates";
-/// What is added to the name of their folder while they are made.
+/// Suffix of the folder of pre-aggregated features while they are made.
 pub const AGGREGATES_PARTIAL: &str = ".partial";
-/// What is added to the name of a folder of aggregates that others replace, until it is removed.
+/// Suffix of a folder of pre-aggregated features that was replaced, until it is removed.
 pub const AGGREGATES_OLD: &str = ".old.partial";
-/// The file that says which files there are of one kind.
+/// The file that lists the files of one kind of pre-aggregated features.
 pub const AGGREGATE_INDEX: &str = "index";
 
-/// The folder in which features grow that are added to a store.
+/// The folder in which features grow that are added to a finished store.
 pub const FEATURES_PARTIAL: &str = "features.partial";
 
 /// The file of a chunk's pre-aggregated features, in the folder of their kind.
@@ -42,20 +42,20 @@ pub fn aggregate(chunk: ChunkId) -> String {
     chunk_folder(chunk)
 }
 
-/// The file of the assignment with this generation.
+/// The file of the assignment of a generation.
 pub fn assignment(generation: u64) -> String {
     format!("{ASSIGNMENTS}/{generation}")
 }
 
-/// The generation whose assignment a file of the folder of assignments holds, by its name.
+/// The generation of an assignment, given the name of its file.
 pub fn generation_of(name: &str) -> Option<u64> {
     name.parse()
         .ok()
         .filter(|generation: &u64| generation.to_string() == name)
 }
 
-/// Whether a file, relative to a store, is what a run leaves if it is killed, and the next one removes: a file of the folder
-/// of assignments that has not got its name yet, or what grows in a folder that has not.
+/// Whether a killed run left the file at `path`, relative to a store, and the next run removes it: an assignment with a
+/// temporary name, or a file in a folder with a temporary name.
 pub fn is_left_over(path: &str) -> bool {
     if path.split('/').next() == Some(FEATURES_PARTIAL) {
         return true;
@@ -69,7 +69,7 @@ pub fn is_left_over(path: &str) -> bool {
         || name.is_some_and(|name| name == CURRENT_NAME || generation_of(name).is_some())
 }
 
-/// The aggregates that a folder holds, complete or on their way, by its path relative to a store.
+/// The kind of pre-aggregated features in a folder, given its path relative to a store.
 pub fn aggregates_of(path: &str) -> Option<AggregateKind> {
     let name = path.strip_prefix(AGGREGATES)?.strip_prefix('/')?;
     name.parse().ok()
@@ -85,7 +85,7 @@ pub fn of_chunk(chunk: ChunkId, name: &str) -> String {
     format!("{}/{name}", chunk_folder(chunk))
 }
 
-/// What the file at `path`, relative to a store, holds; `None` if no store has such a file, and for `CURRENT`, which is no
+/// The kind of the file at `path`, relative to a store. None if no store has such a file, and for `CURRENT`, which is not a
 /// container file.
 pub fn kind_of(path: &str) -> Option<FileKind> {
     let Some((folder, name)) = path.split_once('/') else {
@@ -115,14 +115,14 @@ fn chunk_of(folder: &str) -> Option<ChunkId> {
     (chunk_folder(chunk) == folder).then_some(chunk)
 }
 
-/// Whether a file, relative to a store with this manifest, is one of features that were to be added, and were not when the
-/// run was killed: they are in their places before a manifest names them.
+/// Whether the file at `path`, relative to a store with this manifest, belongs to features that a killed run was adding: the
+/// files are in their final places before a manifest lists them.
 pub fn is_unlisted_feature_file(manifest: &Manifest, path: &str) -> bool {
     manifest.features.is_none() && kind_of(path) == Some(FileKind::FEATURES)
 }
 
-/// The files that the parts of a manifest call for, with what they hold.
-pub fn called_for(manifest: &Manifest) -> BTreeMap<String, FileKind> {
+/// The files that a store with this manifest must have, and their kinds. The list of files in the manifest is not used.
+pub fn required(manifest: &Manifest) -> BTreeMap<String, FileKind> {
     let mut names = vec!["edges", "degrees"];
     if manifest.weighted {
         names.push("weights");
@@ -150,47 +150,47 @@ pub fn called_for(manifest: &Manifest) -> BTreeMap<String, FileKind> {
         paths.push(PERMUTATION.to_owned());
     }
     let with_kind = |path: String| {
-        let kind = kind_of(&path).expect("these are names of files of stores");
+        let kind = kind_of(&path).expect("all names are those of files of stores");
         (path, kind)
     };
     paths.into_iter().map(with_kind).collect()
 }
 
-/// How the manifest's list of files differs from what its other parts call for: a sentence for each file.
+/// The differences between the manifest's list of files and the files that its other parts require: one sentence per file.
 pub fn disagreements(manifest: &Manifest) -> Vec<String> {
-    let mut called_for = called_for(manifest);
+    let mut required = required(manifest);
     let mut found = Vec::new();
     for file in &manifest.files {
-        if called_for.remove(&file.path).is_none() {
+        if required.remove(&file.path).is_none() {
             found.push(format!(
-                "the manifest lists {}, which nothing in it calls for",
+                "the manifest lists {}, which nothing in it requires",
                 file.path
             ));
         }
     }
     found.extend(
-        called_for
+        required
             .into_keys()
-            .map(|path| format!("the manifest does not list {path}, which it calls for")),
+            .map(|path| format!("the manifest does not list {path}, which it requires")),
     );
     found
 }
 
-/// The manifest's entry for a file that it calls for.
+/// The manifest's entry of a file that it requires.
 ///
 /// # Panics
-/// If the manifest disagrees with itself ([`disagreements`]), or does not call for that file.
+/// If the manifest contradicts itself ([`disagreements`]), or does not require the file.
 pub fn entry<'a>(manifest: &'a Manifest, path: &str) -> &'a FileEntry {
     let at = manifest.files.binary_search_by(|file| file.path.as_str().cmp(path));
-    &manifest.files[at.expect("the manifest lists what it calls for")]
+    &manifest.files[at.expect("the manifest lists the files that it requires")]
 }
 
-/// Opens a file below the store `root` and compares header and length with what the manifest recorded. The payload is
+/// Opens a file below the store `root`, and compares its header and length with its entry in the manifest. The payload is
 /// not read.
 pub fn open(root: &Path, entry: &FileEntry) -> Result<ContainerFile> {
     let path = root.join(&entry.path);
     let Some(kind) = kind_of(&entry.path) else {
-        let what = "no file of a store is called that; was the store written by a newer Grappa?";
+        let what = "no file of a store has this name; was the store written by a newer Grappa?";
         return Err(Error::input(path, Position::Whole, what));
     };
     let file = ContainerFile::open(&path, kind).map_err(missing)?;
@@ -203,21 +203,21 @@ pub fn open(root: &Path, entry: &FileEntry) -> Result<ContainerFile> {
     }
     if file.digest() != entry.digest {
         let what = format!(
-            "this is not the file that the manifest lists: its digest is {:016x}, not {:016x}; was it copied from another \
-             store, or did it change places with another?",
-            file.digest(),
-            entry.digest
+            "this is not the file that the manifest lists: expected the digest {:016x}, found {:016x}; was it copied from \
+             another store, or swapped with another file?",
+            entry.digest,
+            file.digest()
         );
         return Err(Error::format(path)(FormatError::invalid(56, what)));
     }
     Ok(file)
 }
 
-/// Says of a file that is not there what that means in a store.
+/// Replaces the I/O error about a file that does not exist by one that says what to do about the store.
 pub fn missing(error: Error) -> Error {
     match error {
         Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            let what = "this file of the store is missing; restore it from a copy, or make the store again";
+            let what = "this file of the store is missing; restore it from a copy, or build the store again";
             Error::input(path, Position::Whole, what)
         }
         other => other,

@@ -1,16 +1,17 @@
-//! Stores on disk: opening and reading them, and writing them chunk by chunk.
+//! Store folders: opens, reads and writes them.
 //!
-//! - [`Store`] is an open store. It maps its [`Chunk`]s one by one;
-//! - [`StoreIds`] translates between the user's ids and nodes, and [`NodePermutation`] between dense ids and nodes;
-//! - [`Neighbours`] reads the in-neighbours of single nodes;
-//! - [`CheckedAdjacency`] and its siblings read a chunk's files and compare each block with its checksum first;
-//! - [`aggregates`] opens pre-aggregated features;
-//! - [`writer`] makes the folder of a new store and the files of its chunks;
-//! - [`feature_rows`] writes feature rows that are added to a finished store;
+//! - [`Store`] is an open store. It maps its [`Chunk`]s one by one.
+//! - [`StoreIds`] maps external ids to nodes and back. [`NodePermutation`] does the step from dense ids to nodes.
+//! - [`Neighbours`] reads the in-neighbours of single nodes.
+//! - [`CheckedAdjacency`] and its siblings read a chunk's files. They compare each block with its checksum before its first
+//!   use.
+//! - [`aggregates`] opens pre-aggregated features.
+//! - [`writer`] writes the folder of a new store and the adjacency lists of its chunks.
+//! - [`feature_rows`] writes feature rows for a finished store.
 //! - [`files`] names the files of a store.
 //!
-//! This crate does not parse input files, sort edges or draw samples. Opening a store costs some ten microseconds a file and
-//! reads no payload.
+//! This crate does not parse input files, sort edges or draw samples. Opening a store takes about 10 us per file and reads
+//! no payload.
 
 #![forbid(unsafe_code)]
 

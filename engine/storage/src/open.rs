@@ -26,22 +26,22 @@ use crate::{
     writer::with_suffix,
 };
 
-/// Files whose headers one thread checks while another would start.
+/// Number of files per thread for checking headers. Checking fewer takes less time than starting a thread.
 const FILES_PER_THREAD: usize = 64;
-/// Threads that help to check headers: what they wait for is the disk.
+/// The maximum number of threads that check headers. They wait for the disk.
 const THREADS_MAX: usize = 8;
 
 /// A store that is open for reading.
 ///
-/// Opening reads the manifest, the assignment that counts, and the header of every file, and no payload: a file that is
-/// missing, truncated, damaged in its header, or another one than the manifest lists, is an error here, and not a fault
-/// later when its mapping is read. It takes some ten microseconds a file, so milliseconds for a graph of 10^9 edges.
+/// Opening reads the manifest, the current assignment and the header of every file, but no payload. A file that is missing,
+/// truncated, damaged in its header, or not the one that the manifest lists, is an error when the store is opened, and not a
+/// fault later when its mapping is read. Opening takes about 10 us per file, so some ms for a graph of 10^9 edges.
 ///
-/// Chunks are mapped one by one, as they are asked for.
+/// Chunks are mapped one by one, on request.
 ///
-/// Nothing of an open store changes when somebody repartitions it: [`Store::assignment`] stays what it was, and all other
-/// files are as they were. If somebody adds features to it, this one goes on without. [`Store::newest_assignment`] tells
-/// what others made the assignment meanwhile.
+/// An open store does not change if another process repartitions it: [`Store::assignment`] and all other files stay as they
+/// were. If another process adds features, this value does not have them. [`Store::newest_assignment`] reads the assignment
+/// anew.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
@@ -66,7 +66,7 @@ impl Store {
         let chunks = manifest.chunk_map();
         Ok(Self {
             path: path.to_owned(),
-            assignment: assignments::read_counting(path, chunks.chunks())?,
+            assignment: assignments::read_newest(path, chunks.chunks())?,
             chunks,
             ids: Arc::new(StoreIds::open(path, &manifest)?),
             elias_fano_sizes: Arc::new(RowSizes::new(true, manifest.nodes)),
@@ -80,12 +80,12 @@ impl Store {
         &self.path
     }
 
-    /// What the store is made of.
+    /// The manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Which chunk each node is in.
+    /// The nodes of each chunk.
     pub fn chunks(&self) -> &ChunkMap {
         &self.chunks
     }
@@ -95,7 +95,7 @@ impl Store {
         self.assignment.generation()
     }
 
-    /// The chunks whose files are there: all of them, but in a slice.
+    /// The chunks that the store has: all, unless it is a slice.
     pub fn present_chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
         (0..)
             .map(ChunkId)
@@ -103,12 +103,12 @@ impl Store {
             .filter_map(|(chunk, entry)| entry.present.then_some(chunk))
     }
 
-    /// Maps the files of a chunk for access here and there.
+    /// Maps the files of a chunk for random access.
     pub fn chunk(&self, chunk: ChunkId) -> Result<Chunk> {
         Chunk::open(self, self.span(chunk)?, Access::Random)
     }
 
-    /// Maps the files of a chunk for one pass from front to back.
+    /// Maps the files of a chunk for sequential access.
     pub fn chunk_in_order(&self, chunk: ChunkId) -> Result<Chunk> {
         Chunk::open(self, self.span(chunk)?, Access::Sequential)
     }
@@ -123,8 +123,8 @@ impl Store {
             Some(_) => {
                 let present: Vec<_> = self.present_chunks().map(|chunk| chunk.0).collect();
                 let what = format!(
-                    "chunk {chunk} is not here: the store is a slice of its graph and has only chunks {}; generate it with \
-                     --only-chunks that name this one too",
+                    "the store is a slice of its graph and has only the chunks {}, not chunk {chunk}; generate it with \
+                     --only-chunks that include this one",
                     ranges(&present)
                 );
                 Err(Error::input(&self.path, Position::Whole, what))
@@ -136,7 +136,7 @@ impl Store {
         }
     }
 
-    /// What it takes to find rows in files with this codec; all of them share it.
+    /// The sizes of adjacency lists by degree with this codec. All chunks share them.
     pub(super) fn row_sizes(&self, codec: RowCodec) -> Arc<RowSizes> {
         Arc::clone(match codec {
             RowCodec::EliasFano => &self.elias_fano_sizes,
@@ -144,22 +144,22 @@ impl Store {
         })
     }
 
-    /// Opens a file that the manifest lists, and checks its header once more.
+    /// Opens a file that the manifest lists, and checks its header again.
     pub fn file(&self, path: &str) -> Result<ContainerFile> {
         files::open(&self.path, self.file_entry(path))
     }
 
-    /// The manifest's entry for a file that it calls for.
+    /// The manifest's entry of a file that it requires.
     pub fn file_entry(&self, path: &str) -> &FileEntry {
         files::entry(&self.manifest, path)
     }
 
-    /// The ids that the user's files give nodes.
+    /// The lookups of external ids.
     pub fn ids(&self) -> &Arc<StoreIds> {
         &self.ids
     }
 
-    /// What the user's files call a node.
+    /// The external id of a node.
     ///
     /// # Panics
     /// If there is no such node.
@@ -167,12 +167,12 @@ impl Store {
         self.ids().external(node)
     }
 
-    /// The node that the user's files call `id`, if there is one.
+    /// The node with an external id, if there is one.
     pub fn node(&self, id: &ExternalId) -> Result<Option<NodeId>> {
         self.ids().node(id)
     }
 
-    /// A named set of nodes, if the store has it. Reads and fully checks its file.
+    /// The nodes of a split, if the store has it. Reads and fully checks its file.
     pub fn split(&self, name: &str) -> Result<Option<RoaringTreemap>> {
         if !self.manifest.splits.iter().any(|entry| entry.name == name) {
             return Ok(None);
@@ -184,20 +184,20 @@ impl Store {
             .map_err(Error::format(path))
     }
 
-    /// Which partitions see each edge bucket: the assignment that counted when the store was opened. It is held in memory,
-    /// 8 bytes a bucket of each group of chunks with the same owners, so later repartitionings don't take it away.
+    /// The assignment that was current when the store was opened: which partitions see each edge bucket. It is in memory, with
+    /// 8 bytes per bucket of each group of chunks with the same owners, so later repartitionings do not change it.
     pub fn assignment(&self) -> &Assignment {
         &self.assignment
     }
 
-    /// The assignment that counts now, which may be a later one. Reads and fully checks its file.
+    /// The assignment that is current now. Reads and fully checks its file.
     pub fn newest_assignment(&self) -> Result<Assignment> {
-        assignments::read_counting(&self.path, self.chunks.chunks())
+        assignments::read_newest(&self.path, self.chunks.chunks())
     }
 }
 
-/// Reads and checks the manifest of the store at `path` alone: cheaper than opening the store, for those who need no other
-/// file. If `path` is no store, the error says what it is.
+/// Reads and checks the manifest of the store at `path`. Cheaper than opening the store. If `path` is not a store, the error
+/// says what it is.
 pub fn read_manifest(path: &Path) -> Result<Manifest> {
     let unlike = |what: String| Error::input(path, Position::Whole, what);
     let resume = "continue that run with --resume, or remove it and start again";
@@ -210,14 +210,14 @@ pub fn read_manifest(path: &Path) -> Result<Manifest> {
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             return Err(unlike(
-                "there is no such store; a store is a folder that grappa-ingest or grappa-gen made".into(),
+                "there is no such store; a store is a folder that grappa-ingest or grappa-gen wrote".into(),
             ));
         }
         Err(e) => return Err(Error::io("open", path)(e)),
     };
     if !metadata.is_dir() {
         return Err(unlike(
-            "this is a file, and a store is a folder that grappa-ingest or grappa-gen made".into(),
+            "this is a file, and a store is a folder that grappa-ingest or grappa-gen wrote".into(),
         ));
     }
     if path.extension().is_some_and(|extension| extension == "partial") {
@@ -225,7 +225,7 @@ pub fn read_manifest(path: &Path) -> Result<Manifest> {
     }
     let file = path.join(files::MANIFEST);
     let Some(bytes) = regular::read_if_there(&file)? else {
-        return Err(unlike("this folder is no store: it has no file `manifest`".into()));
+        return Err(unlike("this folder is not a store: it has no file `manifest`".into()));
     };
     Manifest::decode(&bytes).map_err(Error::format(file))
 }
@@ -239,7 +239,7 @@ fn check_headers(path: &Path, entries: &[FileEntry]) -> Result<()> {
     })
 }
 
-/// Ascending numbers for people: `0-3, 7`.
+/// Ascending numbers as text: `0-3, 7`.
 fn ranges(numbers: &[u32]) -> String {
     let mut text = String::new();
     for run in numbers.chunk_by(|a, b| a + 1 == *b) {

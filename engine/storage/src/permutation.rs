@@ -36,11 +36,6 @@ impl NodeTable {
         Ok(Self { nodes, file })
     }
 
-    /// Bytes of memory it takes.
-    pub fn memory(&self) -> u64 {
-        self.nodes.as_flattened().len() as u64
-    }
-
     fn node(&self, id: DenseId) -> NodeId {
         NodeId(entry(self.nodes[id.0 as usize]))
     }
@@ -82,14 +77,6 @@ impl NodePermutation {
             Self::Identity => {}
             Self::Feistel(feistel) => feistel.forward_all(ids),
             Self::Table(table) => ids.iter_mut().for_each(|id| *id = table.node(DenseId(*id)).0),
-        }
-    }
-
-    /// Bytes of memory it takes.
-    pub fn memory(&self) -> u64 {
-        match self {
-            Self::Identity | Self::Feistel(_) => 0,
-            Self::Table(table) => table.memory(),
         }
     }
 }

@@ -271,7 +271,7 @@ impl Generator {
     /// Replaces labels by nodes.
     fn map(&self, permutation: Option<&Feistel>, labels: &mut [u64]) {
         if let Some(permutation) = permutation {
-            assert_eq!(permutation.nodes(), self.nodes(), "a permutation of the graph's nodes");
+            assert_eq!(permutation.size(), self.nodes(), "a permutation of the graph's nodes");
             permutation.forward_all(labels);
         }
     }

@@ -117,7 +117,7 @@ impl IdMap {
             None => (external < self.nodes).then_some(DenseId(external)),
             Some(ListedIds { dictionary, table }) => match (dictionary.kind(), table) {
                 (KeyKind::Strings, _) => None,
-                (KeyKind::Integers, Some(table)) => return Ok(table.find(integer_key(external)).map(NodeId)),
+                (KeyKind::Integers, Some(table)) => return Ok(table.find(integer_key(external))),
                 (KeyKind::Integers, None) => dictionary.find_integer(external)?,
             },
         };

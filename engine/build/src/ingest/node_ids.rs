@@ -49,7 +49,11 @@ impl Run<'_> {
     }
 
     /// The node permutation of `nodes` nodes, its entry in the manifest, and the chunks.
-    pub(super) fn permutation(&self, state: &State, nodes: u64) -> Result<(NodePermutation, PermutationSpec, ChunkMap)> {
+    pub(super) fn permutation(
+        &self,
+        state: &State,
+        nodes: u64,
+    ) -> Result<(NodePermutation, PermutationSpec, ChunkMap)> {
         let (permutation, spec) = match &self.options.assign {
             Assign::Random => {
                 let seed = self.options.seed;
@@ -94,7 +98,12 @@ impl Run<'_> {
     }
 
     /// The map from external ids to nodes, and its entry in the manifest.
-    pub(super) fn id_map(&self, nodes: u64, permutation: NodePermutation, spec: PermutationSpec) -> Result<(IdMap, IdSpec)> {
+    pub(super) fn id_map(
+        &self,
+        nodes: u64,
+        permutation: NodePermutation,
+        spec: PermutationSpec,
+    ) -> Result<(IdMap, IdSpec)> {
         let ids = match self.options.ids {
             ExternalIds::Dense => IdMap::dense(nodes, permutation),
             ExternalIds::Sparse | ExternalIds::String => {
