@@ -1,7 +1,8 @@
-//! What a store is: counts, sizes, and how its degrees are spread.
+//! Describes a store: counts, sizes, and the distribution of its degrees.
 //!
-//! All but the degrees is in the manifest and the headers. Degrees are counted exactly, from the row directories: about
-//! a byte a node is read, chunk by chunk, on all threads (for chunks in gap code, the start of each row too).
+//! Everything but the degrees is in the manifest and the headers. Degrees are counted exactly, from the directories of
+//! adjacency lists: about a byte for each node is read, chunk by chunk, on all threads (in gap code, also the start of each
+//! list).
 
 use std::{
     fs, io,
@@ -17,12 +18,12 @@ use grappa_io::{Error, Result, progress::Progress, workers};
 use grappa_storage::{Store, files};
 use serde::Serialize;
 
-/// Degrees are below 2^48: as many buckets, and one for 0.
+/// Buckets of degrees: one for 0, and one for each number of bits, since degrees are below 2^48.
 const BUCKETS_MAX: usize = 49;
-/// Rows whose pages are kept in memory while a chunk is counted.
+/// Adjacency lists whose pages stay in memory while a chunk is counted.
 const RELEASE_ROWS: u64 = 1 << 22;
 
-/// What a store is. The fields' names are those of the JSON object that `grappa-store info --json` prints.
+/// The description of a store. Field names are those of the JSON object that `grappa-store info --json` prints.
 #[derive(Debug, Clone, Serialize)]
 pub struct Info {
     /// Nodes of the graph.
@@ -31,19 +32,19 @@ pub struct Info {
     pub edges: u64,
     /// Chunks of the graph.
     pub chunks: u32,
-    /// Chunks whose files are there; fewer in a slice.
+    /// Chunks whose files exist; fewer than `chunks` in a slice.
     pub chunks_present: u32,
-    /// Bits that an edge takes, with its share of the row directory; `None` if there are no edges.
+    /// Bits of an edge, with its share of the directory; `None` if there are no edges.
     pub bits_per_edge: Option<f64>,
-    /// Length of the files, by what they hold.
+    /// Length of the files, by content.
     pub bytes: Bytes,
-    /// In-degrees of the nodes of the chunks that are there: buckets from 0 up to the largest degree.
+    /// In-degrees of the nodes of the existing chunks, in buckets from 0 up to the largest.
     pub degree_histogram: Vec<DegreeBucket>,
     /// The largest in-degree.
     pub degree_max: u64,
-    /// The mean in-degree of the nodes of the chunks that are there; `None` if there are none.
+    /// The mean in-degree of the nodes of the existing chunks; `None` if there are none.
     pub degree_mean: Option<f64>,
-    /// Feature vectors, if there are any.
+    /// The features, if there are any.
     pub features: Option<FeaturesInfo>,
     /// Number of classes, if there are labels.
     pub classes: Option<u32>,
@@ -55,25 +56,25 @@ pub struct Info {
     pub generation: u64,
     /// Number of partitions in it.
     pub partitions: u32,
-    /// What made it: `sweep`, `shuffle`, `fixed`; `whole` if the store was not partitioned.
+    /// The schedule: `sweep`, `shuffle` or `fixed`; `whole` if the store was not partitioned.
     pub schedule: String,
-    /// What external ids are: `dense`, `sparse` or `string`.
+    /// The kind of external ids: `dense`, `sparse` or `string`.
     pub ids: &'static str,
-    /// How nodes are put in order: `range` (by external id), `random` or `table`.
+    /// The node permutation: `range` (by external id), `random` or `table`.
     pub order: &'static str,
-    /// Selects the random order.
+    /// The seed of the random permutation.
     pub seed: Option<u64>,
     /// Whether edges have weights.
     pub weighted: bool,
-    /// Each edge was entered in both directions.
+    /// Whether each edge was stored in both directions.
     pub undirected: bool,
-    /// Parallel edges were merged.
+    /// Whether parallel edges were merged.
     pub dedup: bool,
-    /// What was done to self-loops: `keep`, `drop` or `add`.
+    /// How self-loops were treated: `keep`, `drop` or `add`.
     pub self_loops: &'static str,
     /// Edges in the input.
     pub edges_read: u64,
-    /// Lines of the input that were no edges.
+    /// Lines of the input that were not edges.
     pub rejected: u64,
     /// The recipe of a generated graph.
     pub generator: Option<serde_json::Value>,
@@ -81,12 +82,12 @@ pub struct Info {
     pub writer: String,
 }
 
-/// Length of files in bytes, by what they hold.
+/// Length of files in bytes, by content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Bytes {
-    /// Rows.
+    /// Adjacency lists.
     pub edges: u64,
-    /// Row directories.
+    /// Directories of adjacency lists.
     pub degrees: u64,
     /// Edge weights.
     pub weights: u64,
@@ -96,46 +97,46 @@ pub struct Bytes {
     pub labels: u64,
     /// Splits.
     pub splits: u64,
-    /// Dictionary and order.
+    /// Dictionary and node permutation.
     pub ids: u64,
     /// Manifest and assignments.
     pub other: u64,
-    /// All of them.
+    /// The sum.
     pub total: u64,
 }
 
-/// Nodes with in-degrees of a range.
+/// Nodes whose in-degree is in a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DegreeBucket {
-    /// The smallest degree that counts.
+    /// The smallest degree of the range.
     pub from: u64,
-    /// The largest one.
+    /// The largest degree of the range.
     pub to: u64,
     /// Number of nodes.
     pub nodes: u64,
 }
 
-/// Feature vectors of a store.
+/// The features of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FeaturesInfo {
-    /// Values a node.
+    /// Values of a node.
     pub dim: u32,
-    /// How a value is stored.
+    /// The type of a value.
     pub dtype: &'static str,
     /// Length of their files.
     pub bytes: u64,
-    /// `stored`, or `procedural`: computed when they are wanted.
+    /// `stored`, or `procedural` if they are computed when needed.
     pub source: &'static str,
 }
 
 /// Nodes in each split; `None` if there is no such split.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct SplitsInfo {
-    /// To train on.
+    /// Training nodes.
     pub train: Option<u64>,
-    /// To choose by.
+    /// Validation nodes.
     pub val: Option<u64>,
-    /// To report on.
+    /// Test nodes.
     pub test: Option<u64>,
 }
 
@@ -207,7 +208,7 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
         },
         edges_read: manifest.edges_read,
         rejected: manifest.rejected,
-        // What is no JSON is shown as it is.
+        // Text that is not JSON is shown unchanged.
         generator: (!manifest.generator.is_empty())
             .then(|| serde_json::from_str(&manifest.generator).unwrap_or_else(|_| manifest.generator.clone().into())),
         writer: manifest.writer.clone(),
@@ -238,7 +239,7 @@ fn bytes(store: &Store) -> Result<Bytes> {
     for path in others {
         let length = match fs::metadata(&path) {
             Ok(file) => file.len(),
-            // An old generation, removed by a repartitioning meanwhile.
+            // An old generation, which a repartitioning removed meanwhile.
             Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
             Err(e) => return Err(Error::io("read the length of", path)(e)),
         };
@@ -248,13 +249,13 @@ fn bytes(store: &Store) -> Result<Bytes> {
     Ok(bytes)
 }
 
-/// What is counted of some chunks.
+/// Counts of some chunks.
 struct Counted {
     nodes: u64,
-    /// Bytes of rows and directories, without headers and checksums.
+    /// Bytes of adjacency lists and directories, without headers and checksums.
     row_bytes: u64,
     max: u64,
-    /// Nodes of degree 0, then of those with a degree of one bit, two bits, ...
+    /// Nodes of degree 0, then of degrees with one bit, two bits, ...
     by_bits: [u64; BUCKETS_MAX],
 }
 
@@ -297,7 +298,7 @@ impl Counted {
             for row in rows.range(row..end) {
                 let degree = row?.degree();
                 counted.max = counted.max.max(degree);
-                // A damaged degree may have more bits than a sound one.
+                // A damaged degree may have more bits than any valid one.
                 counted.by_bits[(u64::BITS - degree.leading_zeros()).min(BUCKETS_MAX as u32 - 1) as usize] += 1;
             }
             chunk.release_rows(row..end);

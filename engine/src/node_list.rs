@@ -1,4 +1,4 @@
-//! Lists of nodes that users give: files of external ids.
+//! Reads lists of nodes from files of external ids.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use grappa_input::{IdKind, IdLimit, Keys, SplitSource};
 use grappa_io::{Error, Result};
 use grappa_storage::{ExternalId, Store};
 
-/// Reads the nodes that a file lists by their external ids: `.npy` of integers or a mask, or text with one id a line, in
-/// the forms that splits are ingested in.
+/// Reads the nodes that a file lists by external id. The formats are those of ingested splits: `.npy` of integers or a mask,
+/// or text with one id a line.
 ///
 /// # Errors
-/// If the file can't be read, or lists an id that is no node's; the message says where.
+/// If the file cannot be read, or no node has a listed id; the message says where.
 pub fn read_nodes(store: &Store, path: &Path) -> Result<Vec<NodeId>> {
     let mut nodes = Vec::new();
     let mut find = |source: &SplitSource, index: usize, id: ExternalId| match store.node(&id)? {

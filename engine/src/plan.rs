@@ -1,24 +1,24 @@
-//! What a store will take, before there is one: chunks, bytes, and the time to make it and to pass over it.
+//! Estimates a store before it exists: chunks, bytes, and the time to build it and to read it once.
 //!
-//! Sizes follow from the formats: what a row takes in Elias-Fano code depends on its degree alone. Degrees are not known
-//! beforehand, so they are assumed ([`Degrees`]): as skewed as those of an R-MAT graph with the parameters of Graph500, as
-//! many graphs of people and pages are, or as even as those of a uniformly random graph, which takes most. Graphs whose
-//! ids have locality, ingested in the order of their ids, take less: gap code is not foreseen here.
+//! Sizes follow from the formats: the size of an adjacency list in Elias-Fano code depends on its degree alone. Degrees are
+//! not known beforehand, so they are assumed ([`Degrees`]): skewed like those of an R-MAT graph with the parameters of
+//! Graph500, as in many social and web graphs, or even like those of a uniformly random graph, which needs the most space.
+//! Graphs whose ids have locality need less if they are ingested in the order of their ids; the estimate ignores gap code.
 //!
-//! Times are those of whatever is slower in each pass, the disk or the processors:
+//! The time of a pass is that of the disk or the processors, whichever is slower:
 //!
 //! ```text
 //! ingest       pass 1: read the input, write spill files                 read_ns an edge and thread
-//!              pass 2: read spill files, write rows                      sort_ns an edge and thread
+//!              pass 2: read spill files, write adjacency lists           sort_ns an edge and thread
 //!              the same for features, by the byte
-//! super-epoch  read rows and features once, decode them                  decode_ns an edge and thread
+//! super-epoch  read adjacency lists and features once, decode them       decode_ns an edge and thread
 //! ```
 //!
-//! Input and store move between disk and memory once. Spill files do only as far as they do not fit the memory that is
-//! free: the kernel keeps what was written to read it back, and lets a fifth of free memory be written before it makes
-//! the writer wait for the disk (`vm.dirty_ratio`).
+//! Input and store move between disk and memory once. Spill files move only as far as they exceed the free memory: the
+//! kernel keeps written pages for reading, and lets a fifth of free memory be dirty before it makes the writer wait for the
+//! disk (`vm.dirty_ratio`).
 //!
-//! [`Rates`] are measured and can be measured anew: `cargo run --release -p grappa-benches --bin plan`.
+//! [`Rates`] are measurements. `cargo run --release -p grappa-benches --bin plan` repeats them.
 
 use std::ops::RangeInclusive;
 
@@ -36,70 +36,70 @@ use grappa_formats::{
 use grappa_io::{Error, Result, sort::bits_for};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of an edge in the input: a row of a `.npy` of 64-bit ids. A line of text of ids up to eight digits is no longer.
+/// Bytes of an edge in the input: a row of a `.npy` of 64-bit ids. A text line with ids of up to eight digits is no longer.
 const INPUT_EDGE_BYTES: u64 = 16;
-/// Bytes of a value of a feature in the input.
+/// Bytes of a feature value in the input.
 const INPUT_VALUE_BYTES: u64 = 4;
-/// The part of free memory that may be written and not be on disk.
+/// The share of free memory that may be written but not yet on disk.
 const DIRTY_PART: u64 = 5;
 /// Bytes of a word of a spilled record.
 const WORD_BYTES: u64 = 8;
-/// Degrees from here on take an exception in the directory, of so many bytes.
+/// Degrees from here on take an exception in the directory.
 const EXCEPTION: (u64, u64) = (255, 6);
-/// Bytes of a manifest for each file it lists, with its name.
+/// Bytes in a manifest for each file, with its name.
 const FILE_ENTRY_BYTES: u64 = 40;
-/// Bytes of a manifest for each chunk, without its edge buckets: its entry and its start, and of an assignment.
+/// Bytes in manifest and assignment for each chunk, without its edge buckets.
 const CHUNK_ENTRY_BYTES: u64 = 32 + 12;
-/// More edges than chunks, of which there are at most 2^13 for a manifest, could hold.
+/// More edges than the chunks of a store can hold. A manifest has at most 2^13 chunks.
 const EDGES_MAX: u64 = 1 << 56;
-/// Means from here on are taken for the degree: the spread around them changes nothing.
+/// Means from here on stand for the degree itself: the spread around them changes nothing.
 const MEAN_EXACT_MAX: f64 = 1000.0;
 
-/// The graph, and what it is to be made with.
+/// The graph, and how it is built.
 #[derive(Debug, Clone)]
 pub struct PlanOptions {
     /// Number of nodes.
     pub nodes: u64,
     /// Number of edges in the store.
     pub edges: u64,
-    /// How degrees are spread.
+    /// The assumed distribution of degrees.
     pub degrees: Degrees,
-    /// Values a node and their type, if there are features.
+    /// Values of a node and their type, if there are features.
     pub features: Option<(u32, FeatureDtype)>,
-    /// Number of classes, if there are labels, one a node.
+    /// Number of classes, if each node has one label.
     pub classes: Option<u32>,
     /// Whether edges have weights.
     pub weighted: bool,
     /// The number of chunks, if the user chooses one.
     pub chunks: Option<u32>,
-    /// Bytes of memory to make the store in.
+    /// Bytes of memory for building the store.
     pub memory: u64,
-    /// Bytes a second that the disk reads or writes.
+    /// Disk bandwidth in bytes a second.
     pub disk_bandwidth: f64,
-    /// Bytes of memory that are free for the kernel to keep files in.
+    /// Bytes of memory that the kernel can use to cache files.
     pub free_memory: u64,
     /// Worker threads.
     pub threads: usize,
-    /// What the processors do in a second.
+    /// Speed of the processors.
     pub rates: Rates,
 }
 
-/// How in-degrees are spread over nodes.
+/// The distribution of in-degrees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Degrees {
-    /// As in R-MAT with the parameters of Graph500: of the bits of a destination, 24 % are ones, and the number of ones
-    /// determines a node's mean.
+    /// As in R-MAT with the parameters of Graph500: 24 % of the bits of a destination are ones, and the number of ones
+    /// determines the mean degree of a node.
     Rmat,
     /// As in a uniformly random graph: Poisson.
     Even,
 }
 
-/// Processor time, of one thread.
+/// Processor time of one thread.
 ///
-/// Measured on two cores of a shared AMD EPYC (5th generation, L2 1 MiB), as processor time of grappa-ingest on R-MAT of
-/// scale 22, edge factor 16, from `.npy` with the number of nodes given, without and with 64 features a node, divided
-/// among passes as their times are; row decoding as in `benches/record`, 2026-11-20, row codecs.
+/// Measured on two cores of a shared AMD EPYC (5th generation, L2 1 MiB): processor time of grappa-ingest on R-MAT of scale
+/// 22, edge factor 16, from `.npy` with a given number of nodes, without features and with 64 features a node. It is divided
+/// among the passes in proportion to their times. Decoding as in `benches/record`, 2026-11-20, row codecs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rates {
@@ -109,7 +109,7 @@ pub struct Rates {
     pub edge_sort_ns: f64,
     /// Nanoseconds to convert a byte of input features and spill it.
     pub feature_read_ns: f64,
-    /// Nanoseconds to read back a byte of stored features, place and write it.
+    /// Nanoseconds to read back a byte of stored features, put it in place and write it.
     pub feature_write_ns: f64,
     /// Nanoseconds to decode an edge.
     pub edge_decode_ns: f64,
@@ -130,41 +130,41 @@ impl Default for Rates {
     }
 }
 
-/// What a store will take. The fields' names are those of the JSON object that `grappa-store plan --json` prints.
+/// The estimate. Field names are those of the JSON object that `grappa-store plan --json` prints.
 #[derive(Debug, Clone, Serialize)]
 pub struct Plan {
     /// Nodes of the graph.
     pub nodes: u64,
     /// Edges in the store.
     pub edges: u64,
-    /// How degrees were taken to be spread.
+    /// The assumed distribution of degrees.
     pub degrees: Degrees,
     /// Number of chunks.
     pub chunks: u32,
-    /// Bits that an edge takes, with its share of the row directory; `None` if there are no edges.
+    /// Bits of an edge, with its share of the directory; `None` if there are no edges.
     pub bits_per_edge: Option<f64>,
-    /// Length of the files, by what they hold.
+    /// Length of the files, by content.
     pub bytes: PlannedBytes,
     /// Scratch files.
     pub spill: SpillBytes,
     /// Parts of a chunk that are sorted in memory one by one.
     pub shards_per_chunk: u32,
-    /// Bytes of memory for all of it.
+    /// Bytes of memory for the whole build.
     pub memory: u64,
-    /// Making the store.
+    /// Building the store.
     pub ingest: PlannedTime,
-    /// One pass over rows and features.
+    /// One pass over adjacency lists and features.
     pub super_epoch: PlannedTime,
-    /// What the times follow from.
+    /// The rates behind the times.
     pub rates: Rates,
 }
 
-/// Length of files in bytes, by what they hold.
+/// Length of files in bytes, by content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct PlannedBytes {
-    /// Rows.
+    /// Adjacency lists.
     pub edges: u64,
-    /// Row directories.
+    /// Directories of adjacency lists.
     pub degrees: u64,
     /// Edge weights.
     pub weights: u64,
@@ -174,7 +174,7 @@ pub struct PlannedBytes {
     pub labels: u64,
     /// Manifest and assignment.
     pub other: u64,
-    /// All of them.
+    /// The sum.
     pub total: u64,
 }
 
@@ -183,30 +183,30 @@ pub struct PlannedBytes {
 pub struct SpillBytes {
     /// While edges are sorted.
     pub edges: u64,
-    /// While features are put in order.
+    /// While features are sorted.
     pub features: u64,
-    /// The most there are at a time.
+    /// The maximum at any time.
     pub peak: u64,
 }
 
-/// How long something takes.
+/// A duration.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PlannedTime {
-    /// In all.
+    /// In total.
     pub seconds: f64,
-    /// For the disk alone.
+    /// Of the disk alone.
     pub disk_seconds: f64,
-    /// For the processors alone.
+    /// Of the processors alone.
     pub processor_seconds: f64,
 }
 
-/// Says what a store will take.
+/// Estimates a store.
 ///
 /// # Errors
-/// If there is no such store, or the memory is too little to make it.
+/// If such a store is impossible, or the memory is too small to build it.
 ///
 /// # Panics
-/// If there are no threads, or the disk moves nothing.
+/// If there are no threads, or the disk bandwidth is 0.
 pub fn plan(options: &PlanOptions) -> Result<Plan> {
     assert!(options.threads > 0 && options.disk_bandwidth > 0.0);
     if options.nodes > NODES_MAX || options.edges > EDGES_MAX {
@@ -267,7 +267,7 @@ fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>
     let sizes = RowSizes::of(options);
     let mut bytes = PlannedBytes::default();
     let (nodes, files) = (options.nodes, u64::from(chunks.chunks()));
-    // Chunks differ by a node at most, or are random samples: each has its share.
+    // Chunks differ by one node at most, or are random samples, so each has its share.
     let per_chunk = |amount: f64| (amount / files as f64).ceil() as u64;
     let rows = nodes.div_ceil(files);
     let mut names = 2;
@@ -306,12 +306,12 @@ fn file_bytes(kind: FileKind, meta: usize, payload: u64) -> u64 {
     Header::payload_offset(kind, meta) + payload + payload.div_ceil(kind.block_bytes() as u64) * 8
 }
 
-/// What the rows of all nodes take together.
+/// Sizes of all adjacency lists together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct RowSizes {
-    /// Bits of the rows.
+    /// Bits of the adjacency lists.
     bits: f64,
-    /// Rows whose degree does not fit the directory.
+    /// Adjacency lists whose degree does not fit the directory.
     exceptions: f64,
 }
 
@@ -340,7 +340,7 @@ impl RowSizes {
         match options.degrees {
             Degrees::Even => add(nodes, edges / nodes),
             Degrees::Rmat => {
-                // Of the bits of a destination that many are ones, each with this probability.
+                // The probability that a destination has this many ones among its bits.
                 let (one, scale) = (0.24f64, options.nodes.ilog2());
                 let mut ln_choose = 0.0;
                 for ones in 0..=scale {
@@ -361,7 +361,7 @@ fn expected(mean: f64, of: impl Fn(u64) -> (f64, f64)) -> (f64, f64) {
     if mean > MEAN_EXACT_MAX {
         return of(mean as u64);
     }
-    // Beyond ten standard deviations is nothing.
+    // Ten standard deviations away, the probability is negligible.
     let spread = 10.0 * mean.sqrt() + 10.0;
     let degrees: RangeInclusive<u64> = 0..=(mean + spread) as u64;
     let (mut sum, mut ln_factorial) = ((0.0, 0.0), 0.0);
@@ -369,7 +369,7 @@ fn expected(mean: f64, of: impl Fn(u64) -> (f64, f64)) -> (f64, f64) {
         if degree > 1 {
             ln_factorial += (degree as f64).ln();
         }
-        // Without edges, all of the probability is on 0.
+        // Without edges, all probability is on 0.
         let ln_power = if degree == 0 { 0.0 } else { degree as f64 * mean.ln() };
         let probability = (ln_power - mean - ln_factorial).exp();
         let (first, second) = of(degree);
@@ -417,7 +417,7 @@ fn super_epoch_time(options: &PlanOptions, bytes: &PlannedBytes) -> PlannedTime 
     time.sum
 }
 
-/// Adds up passes, each of which takes as long as the slower of disk and processors.
+/// Adds up passes. Each takes as long as the slower of disk and processors.
 struct Passes<'a> {
     options: &'a PlanOptions,
     sum: PlannedTime,
@@ -433,7 +433,7 @@ impl<'a> Passes<'a> {
         Self { options, sum }
     }
 
-    /// A pass that moves so many bytes and takes so much processor time, over all threads.
+    /// A pass with the given transfer in bytes and processor time over all threads.
     fn pass(&mut self, bytes: u64, processor_ns: f64) {
         let disk = bytes as f64 / self.options.disk_bandwidth;
         let processor = processor_ns / 1e9 / self.options.threads as f64;
@@ -518,7 +518,7 @@ mod tests {
         let spill = 8.0 * f64::from(1 << 24) / 1e9;
         let (none, all) = (disk_seconds(0), disk_seconds(1 << 40));
         assert!((none - all - 2.0 * spill).abs() < 1e-9, "{none} {all}");
-        // It is kept for reading, but written all the same, but for a fifth.
+        // The file is cached for reading. Nevertheless all but a fifth is written.
         let kept = disk_seconds(8 << 24);
         assert!((kept - all - 0.8 * spill).abs() < 1e-6, "{kept} {all}");
     }

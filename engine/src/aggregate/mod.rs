@@ -1,22 +1,23 @@
-//! Each node's in-neighbours, reduced to one row: the sparse-times-dense product behind exact layer-wise inference and
-//! pre-aggregated features, out of core.
+//! Reduces the feature rows of each node's in-neighbours to one row, out of core. This is the product of a sparse and a
+//! dense matrix that exact layer-wise inference and pre-aggregation need.
 //!
 //! ```text
-//! for each tile of destinations, as many as the budget holds:
+//! for each tile of destinations that fits the budget:
 //!     list the tile's edges, sorted by block of sources
-//!     for each block of sources: read its rows, meanwhile reduce those of the block before into the tile
-//!     hand the tile on
+//!     for each block of sources:
+//!         read its rows, and meanwhile reduce the rows of the previous block into the tile
+//!     pass the tile to the caller
 //! ```
 //!
-//! When the rows of all nodes take less than half of the budget there is one block, which is read once. Else they are read
-//! once a tile, front to back, so the disk moves (bytes of all rows) x (number of tiles), and the number of tiles is about
-//! (bytes of all states + 8 an edge) / budget. In memory, an edge costs the cache misses of its source's row: 512 bytes for
-//! 128 values, so about 20 million edges a second and core.
+//! Cost: if the rows of all nodes take less than half of the budget, there is one block, and it is read once. Otherwise all
+//! rows are read once per tile, front to back. The disk then transfers (bytes of all rows) x (number of tiles). The number
+//! of tiles is about (bytes of all states + 8 bytes an edge) / budget. In memory, an edge costs the cache misses of its
+//! source's row: 512 bytes for 128 values, which is about 20 million edges a second and core.
 //!
-//! Sources are added in ascending order whatever the budget and the number of threads, so the result is the same bits.
+//! Sources are added in ascending order, so the result has the same bits for any budget and any number of threads.
 //!
-//! What a reduction is stands in [`Reduce`]; [`Mean`], [`Sum`], [`GcnSum`] and [`Max`] are here, what needs parameters is where those
-//! are.
+//! [`Reduce`] defines a reduction. [`Mean`], [`Sum`], [`GcnSum`] and [`Max`] are here. Reductions with parameters are in the
+//! trainer.
 
 mod reduce;
 mod rows;
@@ -40,12 +41,12 @@ pub use self::{
     rows::{AggregateRows, Beside, NodeRows, ScaledRows, ScratchRows, StoreFeatures},
 };
 
-/// Blocks of sources are at most so long: longer ones only leave less room for the tile.
+/// The largest block of sources, in bytes. Larger blocks only leave less memory for the tile.
 const BLOCK_BYTES_MAX: u64 = 128 << 20;
-/// Blocks are this part of the budget, each; two of them are in memory.
+/// A block takes 1/BLOCK_SHARE of the budget. Two blocks are in memory at a time.
 const BLOCK_SHARE: u64 = 8;
 
-/// What an aggregation may use.
+/// Memory and threads of an aggregation.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
     /// Memory in bytes, for rows, states and lists of edges.
@@ -54,21 +55,21 @@ pub struct Budget {
     pub threads: usize,
 }
 
-/// Takes the states of a range of nodes.
+/// Receives the states of a range of nodes.
 pub type Sink<'a> = dyn FnMut(Range<u64>, &mut [f32]) -> Result<()> + 'a;
 
-/// Reduces the rows of the in-neighbours of each node from `first` on, and hands the results, tile after tile in the order of nodes, to `sink`:
-/// a range of nodes, and the state of each, of [`Reduce::state_width`] values. Those of its parts that are no result are
-/// undefined.
+/// Reduces the rows of the in-neighbours of every node from `first` on.
 ///
-/// `own` has the rows that [`Reduce::begin`] wants of the destinations themselves, if it wants any.
+/// `sink` receives the results tile by tile, in the order of nodes: a range of nodes, and [`Reduce::state_width`] values for
+/// each of them. Parts of a state that are not a result are undefined.
+///
+/// `own` has the rows of the destinations themselves, if [`Reduce::begin`] takes them.
 ///
 /// # Errors
-/// If the store is a slice; if the budget does not hold the row with the most edges; if files can't be read; or what
-/// `sink` returns.
+/// If the store is a slice, the budget does not hold the longest adjacency list, files cannot be read, or `sink` fails.
 ///
 /// # Panics
-/// If widths of rows and reduction don't agree.
+/// If the widths of rows and reduction differ.
 #[expect(
     clippy::too_many_arguments,
     reason = "each is another thing, and callers name most of them alike"
@@ -133,7 +134,7 @@ pub fn aggregate<R: Reduce>(
     Ok(())
 }
 
-/// Reads rows on so many threads.
+/// Reads rows on `threads` threads.
 fn read(rows: &dyn NodeRows, nodes: Range<u64>, out: &mut [f32], threads: usize) -> Result<()> {
     let count = (nodes.end - nodes.start) as usize;
     let part = count.div_ceil(threads).max(1);
@@ -151,7 +152,7 @@ fn read(rows: &dyn NodeRows, nodes: Range<u64>, out: &mut [f32], threads: usize)
     })
 }
 
-/// The sources, cut into ranges of nodes whose rows are in memory together.
+/// The sources, cut into ranges of nodes. The rows of one range are in memory together.
 #[derive(Debug, Clone, Copy)]
 struct Blocks {
     nodes: u64,
@@ -162,7 +163,7 @@ struct Blocks {
 impl Blocks {
     fn new(nodes: u64, width: usize, memory: u64) -> Self {
         let row_bytes = 4 * width as u64;
-        // Entries of the lists of edges have 32 bits for a place in a block.
+        // The lists of edges have 32 bits for the position in a block.
         let block_nodes = if nodes.saturating_mul(row_bytes) <= memory / 2 && nodes <= u64::from(u32::MAX) {
             nodes
         } else {
@@ -184,7 +185,7 @@ impl Blocks {
         self.block_nodes.min(self.nodes) as usize * self.width
     }
 
-    /// The bytes that blocks take in memory.
+    /// Bytes of memory that the blocks take.
     fn bytes(self) -> u64 {
         4 * self.values() as u64 * self.count().min(2)
     }

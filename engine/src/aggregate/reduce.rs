@@ -1,16 +1,16 @@
-//! What becomes of the rows of a node's in-neighbours.
+//! How the rows of a node's in-neighbours become one row.
 
 use super::ScaledRows;
 
 /// Reduces rows to a state, one row at a time.
 ///
-/// A node's state starts as [`Reduce::begin`] makes it, takes in the row of each in-neighbour, in ascending order, by
-/// [`Reduce::add`], and is completed by [`Reduce::finish`].
+/// [`Reduce::begin`] makes the state of a node. [`Reduce::add`] adds the row of each in-neighbour, in ascending order.
+/// [`Reduce::finish`] completes the state.
 pub trait Reduce: Sync {
     /// Values in a source's row.
     fn source_width(&self) -> usize;
 
-    /// Values in the destination's own row; 0 if it takes none.
+    /// Values in the destination's own row; 0 if the reduction does not need it.
     fn own_width(&self) -> usize {
         0
     }
@@ -20,18 +20,18 @@ pub trait Reduce: Sync {
         self.source_width()
     }
 
-    /// Makes the state of a node without in-neighbours from its own row: zeros.
+    /// Makes the state of a node without in-neighbours from the node's own row. By default zeros.
     fn begin(&self, _own: &[f32], state: &mut [f32]) {
         state.fill(0.0);
     }
 
-    /// Takes an in-neighbour's row in.
+    /// Adds the row of an in-neighbour.
     fn add(&self, state: &mut [f32], source: &[f32]);
 
-    /// Completes the state of a node with so many in-edges.
+    /// Completes the state of a node with `degree` in-edges.
     fn finish(&self, _degree: u64, _state: &mut [f32]) {}
 
-    /// If only one in-neighbour of each node is taken in, drawn with equal chances: the seed of that.
+    /// The seed, if only one in-neighbour of each node is added, drawn uniformly.
     fn draws(&self) -> Option<u64> {
         None
     }
@@ -44,37 +44,36 @@ pub struct Sum {
     pub width: usize,
 }
 
-/// The mean of the rows; zeros for a node without in-edges. Parallel edges count as often as they are there.
+/// The mean of the rows; zeros for a node without in-edges. Parallel edges count once each.
 #[derive(Debug, Clone, Copy)]
 pub struct Mean {
     /// Values in a row.
     pub width: usize,
 }
 
-/// The normalised sum of GCN (Kipf and Welling, arXiv 1609.02907, eq. 2): in-neighbours, each over the root of its
-/// in-degree plus 1, and all over that of the node. Sources are [`ScaledRows`](super::ScaledRows). The node itself, which
-/// the paper counts among its neighbours, is left out: the layer adds it.
+/// The normalised sum of GCN (Kipf and Welling, arXiv 1609.02907, eq. 2): each in-neighbour over the root of its in-degree +
+/// 1, and the sum over the root of the node's in-degree + 1. Sources are [`ScaledRows`](super::ScaledRows). The paper counts
+/// the node itself among its neighbours; here the layer adds it.
 #[derive(Debug, Clone, Copy)]
 pub struct GcnSum {
     /// Values in a row.
     pub width: usize,
 }
 
-/// The largest of the rows, value by value; zeros for a node without in-edges. NaN counts as larger than any number, as in
-/// PyTorch.
+/// The maximum of the rows, value by value; zeros for a node without in-edges. As in PyTorch, NaN is larger than any number.
 #[derive(Debug, Clone, Copy)]
 pub struct Max {
     /// Values in a row.
     pub width: usize,
 }
 
-/// The row of one in-neighbour, drawn with equal chances; zeros for a node without in-edges. A node's neighbour depends on the
-/// seed alone, so the drawn row of drawn rows is that of the neighbour's neighbour.
+/// The row of one in-neighbour, drawn uniformly; zeros for a node without in-edges. The draw depends on the node and the
+/// seed only. So the drawn row of drawn rows is the row of the neighbour's neighbour.
 #[derive(Debug, Clone, Copy)]
 pub struct Drawn {
     /// Values in a row.
     pub width: usize,
-    /// What the draws depend on.
+    /// The seed of the draws.
     pub seed: u64,
 }
 
@@ -150,7 +149,7 @@ impl Reduce for Max {
         state
             .iter_mut()
             .zip(source)
-            // What is compared with NaN is false, so a NaN stays.
+            // Comparisons with NaN are false, so a NaN stays.
             .for_each(|(max, value)| *max = if *value > *max || value.is_nan() { *value } else { *max });
     }
 

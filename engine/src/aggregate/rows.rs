@@ -1,4 +1,4 @@
-//! One row of values for each node, wherever it is kept.
+//! One row of values for each node: stored features, procedural features, or states in a scratch file.
 
 use std::{
     fs::File,
@@ -18,7 +18,7 @@ use grappa_storage::{Chunk, Store, aggregates::Aggregates, files, no_features};
 use grappa_synthetic::{Features, Generator, Recipe};
 use rustix::fs::{Advice, fadvise};
 
-/// Bytes of stored rows that are read at a time, before they are decoded.
+/// Bytes of stored rows that are read at a time before they are decoded.
 const READ_BYTES: usize = 1 << 20;
 
 /// A row of values for each node of a store.
@@ -26,7 +26,7 @@ pub trait NodeRows: Sync {
     /// Values in a row.
     fn width(&self) -> usize;
 
-    /// Reads the rows of `nodes` into `out`, which holds just these.
+    /// Reads the rows of `nodes` into `out`, whose length is exactly theirs.
     fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()>;
 }
 
@@ -42,7 +42,7 @@ enum Source<'a> {
     Procedural(Features),
 }
 
-/// Rows in a file for each chunk.
+/// Rows in one file for each chunk.
 pub(crate) struct StoredRows<'a> {
     store: &'a Store,
     files: Vec<ClosedFile>,
@@ -50,7 +50,7 @@ pub(crate) struct StoredRows<'a> {
 }
 
 impl<'a> StoredRows<'a> {
-    /// The rows in `files`, one for each chunk of `store`, which were checked.
+    /// Rows in `files`, one file for each chunk of `store`. The caller has checked their headers.
     pub fn new(store: &'a Store, files: Vec<ClosedFile>, layout: FeatureLayout) -> Self {
         Self { store, files, layout }
     }
@@ -85,7 +85,7 @@ impl NodeRows for StoredRows<'_> {
 pub struct AggregateRows<'a>(StoredRows<'a>);
 
 impl<'a> AggregateRows<'a> {
-    /// Those of `store`, which `aggregates` was opened of.
+    /// The rows of `aggregates`, which were opened from `store`.
     pub fn new(store: &'a Store, aggregates: Aggregates) -> Self {
         let layout = aggregates.layout();
         Self(StoredRows::new(store, aggregates.into_files(), layout))
@@ -111,7 +111,7 @@ impl<'a> StoreFeatures<'a> {
     /// Opens the feature files of all chunks.
     ///
     /// # Errors
-    /// If the store has no features, or is a slice, or its files are damaged.
+    /// If the store has no features, is a slice, or its files are damaged.
     pub fn open(store: &'a Store) -> Result<Self> {
         let unlike = |what: &str| Error::input(store.path(), Position::Whole, what);
         let manifest = store.manifest();
@@ -173,8 +173,8 @@ impl NodeRows for StoreFeatures<'_> {
     }
 }
 
-/// Rows times 1 / sqrt(in-degree + 1) of their nodes: the symmetric normalisation of GCN, with the self-loop that it adds
-/// (Kipf and Welling, arXiv 1609.02907, eq. 2), which is this, then a sum, then the same factor.
+/// Rows times 1 / sqrt(in-degree + 1) of their nodes. GCN's symmetric normalisation with self-loops (Kipf and Welling, arXiv
+/// 1609.02907, eq. 2) is this factor, a sum, and the same factor again.
 pub struct ScaledRows<'a> {
     rows: &'a dyn NodeRows,
     store: &'a Store,
@@ -191,7 +191,7 @@ impl<'a> ScaledRows<'a> {
         Ok(Self { rows, store, chunks })
     }
 
-    /// The factor of a node of so many in-edges.
+    /// The factor of a node with `degree` in-edges.
     pub fn factor(degree: u64) -> f32 {
         ((degree + 1) as f32).sqrt().recip()
     }
@@ -215,7 +215,7 @@ impl NodeRows for ScaledRows<'_> {
     }
 }
 
-/// Two rows of each node as one: first the one, then the other.
+/// The concatenation of two rows of each node.
 pub struct Beside<'a>(pub &'a dyn NodeRows, pub &'a dyn NodeRows);
 
 impl NodeRows for Beside<'_> {
@@ -245,23 +245,23 @@ impl NodeRows for Beside<'_> {
     }
 }
 
-/// Rows in a file without a name, which is gone when it is dropped: hidden states on their way from layer to layer.
+/// Rows in an unnamed scratch file, which disappears when it is dropped: hidden states between two layers.
 #[derive(Debug)]
 pub struct ScratchRows {
     file: File,
-    /// Where it was made, for errors.
+    /// The folder that contains it, for errors.
     folder: PathBuf,
     nodes: u64,
     layout: FeatureLayout,
 }
 
 impl ScratchRows {
-    /// Room for `nodes` rows of `width` values, in a new file in `folder`. Rows that were not written are zeros.
+    /// Space for `nodes` rows of `width` values, in a new file in `folder`. Rows that nobody writes are zeros.
     pub fn create(folder: &Path, nodes: u64, width: usize) -> Result<Self> {
         Self::create_as(folder, nodes, width, FeatureDtype::F32)
     }
 
-    /// The same, of values of another type, which are rounded to that.
+    /// The same with values that are rounded to another type.
     pub fn create_as(folder: &Path, nodes: u64, width: usize, dtype: FeatureDtype) -> Result<Self> {
         let file = unnamed_file(folder)?;
         let mut layout = FeatureLayout::new(dtype, width as u32);
@@ -281,7 +281,7 @@ impl ScratchRows {
     /// Writes the rows from node `first` on.
     ///
     /// # Panics
-    /// If these are no whole rows, or more than there is room for.
+    /// If `rows` are not whole rows, or more than there is space for.
     pub fn write(&self, first: u64, rows: &[f32]) -> Result<()> {
         let width = self.width();
         assert!(
@@ -310,7 +310,7 @@ impl ScratchRows {
         Ok(())
     }
 
-    /// Reads the rows of some nodes, whichever they are, into `out`, which holds just these.
+    /// Reads the rows of some nodes, in any order, into `out`, whose length is exactly theirs.
     pub fn read_each(&self, nodes: &[NodeId], out: &mut [f32]) -> Result<()> {
         let width = self.width();
         assert_eq!(out.len(), nodes.len() * width, "room for the rows");
@@ -322,11 +322,11 @@ impl ScratchRows {
         Ok(())
     }
 
-    /// Has the system begin to read the rows of some nodes, all of them at once.
+    /// Asks the system to read the rows of some nodes ahead.
     pub fn read_ahead(&self, nodes: &[NodeId]) {
         let stride = u64::from(self.layout.stride);
         for node in nodes {
-            // Only time was to be saved.
+            // Reading ahead only saves time, so failures do not matter.
             let _ = fadvise(&self.file, node.0 * stride, NonZeroU64::new(stride), Advice::WillNeed);
         }
     }
@@ -361,7 +361,7 @@ impl NodeRows for ScratchRows {
     }
 }
 
-/// Cuts a range of nodes at the borders of chunks: each chunk, and the rows in it.
+/// Cuts a range of nodes at the boundaries of chunks: each chunk, and the range of rows in it.
 pub(crate) fn pieces(store: &Store, nodes: Range<u64>) -> impl Iterator<Item = (ChunkId, Range<u64>)> + '_ {
     let mut at = nodes.start;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! Destinations that are reduced together, and their edges by block of sources.
+//! Tiles: destinations that are reduced together, and their edges by block of sources.
 
 use std::{ops::Range, thread};
 
@@ -16,23 +16,23 @@ use super::{Blocks, Budget, NodeRows, Reduce, rows::pieces};
 
 /// Bytes of an edge in a tile's lists.
 const EDGE_BYTES: u64 = 8;
-/// How many edges ahead a source's row is asked for.
+/// Distance, in edges, at which a source's row is prefetched.
 const AHEAD: usize = 8;
-/// How many rows or edges a thread takes between two looks at whether to stop.
+/// Rows or edges that a thread processes between two checks of whether to stop.
 const STOP_EVERY: usize = 1 << 16;
 /// Values in a cache line.
 const LINE_VALUES: usize = 16;
 
-/// Cuts the destinations into tiles that fit memory.
+/// Cuts the destinations into tiles that fit the memory.
 pub struct Tiler<'a, R> {
     store: &'a Store,
     reduce: &'a R,
     chunks: Vec<Chunk>,
     blocks: Blocks,
     threads: usize,
-    /// What a tile may take, in bytes.
+    /// The budget of a tile, in bytes.
     tile_bytes: u64,
-    /// What the whole aggregation may take, for the error that says how much more it needs.
+    /// The budget of the whole aggregation, which the error about too little memory names.
     memory: u64,
     next_node: u64,
     progress: &'a dyn Progress,
@@ -50,9 +50,9 @@ pub struct Tile<'a, R> {
 /// The part of a tile that one thread works on.
 struct Strip {
     nodes: Range<u64>,
-    /// Where the edges of each block start, and the end.
+    /// The first edge of each block, and the end of the last.
     starts: Vec<usize>,
-    /// Destination in the strip, source in its block.
+    /// For each edge: the destination's index in the strip, and the source's index in its block.
     edges: Vec<[u32; 2]>,
     degrees: Vec<u64>,
 }
@@ -83,7 +83,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         })
     }
 
-    /// The next tile, with its edges, or `None` if all nodes were in one.
+    /// The next tile with its edges, or `None` after the last.
     pub fn next(&mut self) -> Result<Option<Tile<'a, R>>> {
         let nodes = self.store.manifest().nodes;
         if self.next_node == nodes {
@@ -99,9 +99,9 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                 .collect::<Result<_>>()?;
             threads.into_iter().map(workers::join).collect::<Result<_>>()
         })?;
-        // Strips end early when it is time to stop.
+        // Strips end early when the operation shall stop.
         check_stopped(self.progress)?;
-        // What is mapped counts as ours while it is resident, and the tile has all it needs.
+        // Resident mapped pages count as memory of this process, and the tile needs them no more.
         for (chunk, rows) in pieces(self.store, tile.clone()) {
             self.chunks[chunk.0 as usize].release_rows(rows);
         }
@@ -115,12 +115,12 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         }))
     }
 
-    /// Decides where the next tile ends, and cuts it into strips of about the same work.
+    /// Finds the end of the next tile, and cuts the tile into strips of about equal work.
     fn cut(&self) -> Result<Vec<Range<u64>>> {
         let width = (self.reduce.state_width() + self.reduce.own_width()) as u64;
         let row_bytes = 4 * width + 8;
         let mut bytes = 8 * self.blocks.count() * self.threads as u64;
-        // The rows' costs, summed, at the end of each run of rows: what strips are balanced by.
+        // Prefix sums of the costs of adjacency lists, at the end of each run of them. Strips are balanced by these.
         let mut marks = vec![(self.next_node, 0u64)];
         let (mut node, mut cost) = (self.next_node, 0);
         'tile: for (chunk, rows) in pieces(self.store, self.next_node..self.store.manifest().nodes) {
@@ -163,8 +163,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         Ok(strips.filter(|strip| !strip.is_empty()).collect())
     }
 
-    /// Lists the edges of a strip by block. They are decoded twice, to be counted and to be put in place, which costs less
-    /// than to hold them twice.
+    /// Lists the edges of a strip by block. Adjacency lists are decoded twice: once to count the edges of each block, once
+    /// to put them in place. That costs less than to hold them twice.
     fn strip(&self, nodes: Range<u64>) -> Result<Strip> {
         let mut starts = vec![0; self.blocks.count() as usize + 1];
         let mut degrees = Vec::with_capacity((nodes.end - nodes.start) as usize);
@@ -228,12 +228,12 @@ impl<R: Reduce> Tile<'_, R> {
         self.strips.iter().map(|strip| strip.edges.len() as u64).sum()
     }
 
-    /// Whether any of its edges comes from that block.
+    /// Whether the strip has an edge from this block.
     pub fn uses(&self, block: u64) -> bool {
         self.strips.iter().any(|strip| !strip.block(block).is_empty())
     }
 
-    /// Makes the states of nodes without edges.
+    /// Initialises the states.
     pub fn begin(&mut self, own: Option<&dyn NodeRows>) -> Result<()> {
         let (reduce, width) = (self.reduce, self.reduce.own_width());
         let results = self.each_strip(|strip, states| {
@@ -249,7 +249,7 @@ impl<R: Reduce> Tile<'_, R> {
         results.into_iter().collect()
     }
 
-    /// Takes in the edges from a block, whose rows are `rows`; not all of them when it is time to stop.
+    /// Adds the edges from a block whose rows are `rows`. Returns early when the operation shall stop.
     pub fn add(&mut self, block: u64, rows: &[f32]) -> Result<()> {
         let (reduce, width, state_width) = (self.reduce, self.reduce.source_width(), self.reduce.state_width());
         let progress = self.progress;
@@ -274,7 +274,7 @@ impl<R: Reduce> Tile<'_, R> {
         Ok(())
     }
 
-    /// Completes the states, and shows them.
+    /// Completes the states and passes them on.
     pub fn finish(&mut self) -> Result<&mut [f32]> {
         let reduce = self.reduce;
         self.each_strip(|strip, states| {
@@ -285,7 +285,7 @@ impl<R: Reduce> Tile<'_, R> {
         Ok(&mut self.states)
     }
 
-    /// Does `work` for each strip and its states, each on a thread of its own.
+    /// Runs `work` for each strip and its states, each on its own thread.
     fn each_strip<T: Send>(&mut self, work: impl Fn(&Strip, &mut [f32]) -> T + Sync) -> Result<Vec<T>> {
         let width = self.reduce.state_width();
         let work = &work;

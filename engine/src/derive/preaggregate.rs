@@ -1,21 +1,20 @@
-//! Pre-aggregated features: made for a store that is complete, kept beside its chunks, opened again.
+//! Pre-aggregates features: computes them for a finished store and keeps them beside its chunks.
 //!
-//! The first layer's aggregation of raw features needs no gradient, so it can be computed once and for all. What it buys:
-//! a minibatch reads the rows of one hop less, and a partition sees its halo nodes' neighbourhoods exactly.
+//! The first layer's aggregation of raw features has no parameters, so it can be computed once. A minibatch then needs one
+//! hop less, and a partition knows the exact aggregates of its halo nodes.
 //!
 //! ```text
-//! NAME.grappa/aggregates/mean.partial/    while it is made
+//! NAME.grappa/aggregates/mean.partial/    while they are made
 //!     chunk-<i>                           complete files, synced one by one
 //! NAME.grappa/aggregates/mean/            after one rename
 //!     chunk-<i>, index
 //! ```
 //!
-//! A run that was killed is continued by the next one: it keeps the files that are complete and of the wanted kind. The
-//! same bytes come out of it, whatever the memory and the number of threads. A run that finds the disk full removes what it
-//! has made: it would only keep other programs from writing.
+//! The next run continues a killed one: it keeps complete files of the same kind. The result has the same bytes for any
+//! memory and any number of threads. A run that finds the disk full removes its files, so that other programs can write.
 //!
-//! Aggregates that replace others take their place by two renames: `mean` becomes `mean.old.partial`, which is removed in the
-//! end, and `mean.partial` becomes `mean`. A run killed in between leaves a store without aggregates, and with all that the
+//! Two renames replace existing aggregates: `mean` becomes `mean.old.partial`, which is removed at the end, and
+//! `mean.partial` becomes `mean`. A run that is killed in between leaves a store without aggregates, and everything that the
 //! next run needs to finish at once.
 
 use std::{fs, io::ErrorKind, ops::Range, path::Path};
@@ -42,23 +41,23 @@ use serde::Serialize;
 
 use crate::aggregate::{Budget, GcnSum, Mean, NodeRows, ScaledRows, StoreFeatures, Sum, aggregate};
 
-/// What to aggregate, and how to store it.
+/// Options of [`preaggregate`].
 #[derive(Debug, Clone, Copy)]
 pub struct AggregateOptions {
-    /// How the rows of in-neighbours become one.
+    /// How the rows of in-neighbours are reduced.
     pub kind: AggregateKind,
-    /// How values are stored; as the features are by default.
+    /// The type in which values are stored. By default that of the features.
     pub dtype: Option<FeatureDtype>,
     /// Memory and threads to use.
     pub budget: Budget,
-    /// Make them again where there are some.
+    /// Whether to replace existing aggregates.
     pub replace: bool,
 }
 
-/// What came of it.
+/// The result of [`preaggregate`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Aggregated {
-    /// Nodes, one row each.
+    /// Nodes; each has one row.
     pub nodes: u64,
     /// Length of the files in bytes.
     pub bytes: u64,
@@ -66,7 +65,7 @@ pub struct Aggregated {
     pub chunks_kept: u32,
 }
 
-/// The bytes that pre-aggregated features of a store would take on disk, about.
+/// The bytes that pre-aggregated features of a store take on disk, without headers.
 ///
 /// # Errors
 /// If the store has no features.
@@ -74,18 +73,17 @@ pub fn aggregate_bytes(store: &Store, dtype: Option<FeatureDtype>) -> Result<u64
     Ok(store.manifest().nodes * u64::from(layout(store, dtype)?.stride))
 }
 
-/// Computes pre-aggregated features and adds them to the store. The disk reads the features of the whole graph as often as
-/// [`crate::aggregate`] says.
+/// Computes pre-aggregated features and adds them to the store. [`crate::aggregate`] says how often the features of the
+/// whole graph are read.
 ///
 /// # Errors
-/// If there are some already and they are not to be replaced, the store has no features or is a slice, the memory or the disk
-/// is too small, or a file can't be read or written. What is finished then stays, and the next run goes on with it; but not if
-/// the disk is full.
+/// If there are some and `replace` is not set, the store has no features or is a slice, the memory or the disk is too small,
+/// or a file cannot be read or written. Finished files stay for the next run, unless the disk is full.
 pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Progress) -> Result<Aggregated> {
     let target = folder(store, options.kind);
     let old = with_suffix(&target, files::AGGREGATES_OLD);
     if target.exists() {
-        // Of a run that was killed when it had replaced them.
+        // Left by a run that was killed after it had replaced them.
         durable::remove_folder(&old)?;
     }
     check_absent(&target, options.replace)?;
@@ -94,7 +92,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
     let partial = partial_folder(store, options.kind);
     let _lock = FolderLock::wait(&partial)?;
     if let Err(error) = check_absent(&target, options.replace) {
-        // Another process made them meanwhile; the folder was made for nothing, and goes if it is empty.
+        // Another process made them meanwhile. Remove the new folder if it is empty.
         let _ = fs::remove_dir(&partial);
         return Err(error);
     }
@@ -126,7 +124,7 @@ pub fn preaggregate(store: &Store, options: &AggregateOptions, progress: &dyn Pr
     })
 }
 
-/// Computes the rows that are missing, and writes the index. Returns the files, and how many there were before.
+/// Computes the missing rows and writes the index. Returns the files, and the number of those that were there before.
 fn make(
     store: &Store,
     options: &AggregateOptions,
@@ -166,7 +164,7 @@ fn make(
     Ok((files, kept))
 }
 
-/// Fails if the disk has no room for the rows that `partial` lacks: better now than after hours.
+/// Fails early if the disk has no room for the rows that `partial` lacks.
 fn check_disk(store: &Store, layout: FeatureLayout, partial: &Path) -> Result<()> {
     let mut missing = store.manifest().nodes * u64::from(layout.stride);
     for entry in fs::read_dir(partial).map_err(Error::io("list", partial))? {

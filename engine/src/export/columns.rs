@@ -1,12 +1,12 @@
-//! Features and labels as arrays, from the order of the store to that of the external ids.
+//! Exports features and labels as arrays, from the order of the store to that of external ids.
 //!
 //! ```text
 //! pass 1, each worker: take the next chunk; append (place in shard, row) of each of its nodes to the shard of its dense id
-//! pass 2, each worker: take the next shard; put its rows in their places; write them where they belong
+//! pass 2, each worker: take the next shard; put its rows in place; write them to the file
 //! ```
 //!
-//! The mirror of how they came in: rows are read, spilled beside the new file, read back and written, each time in large
-//! pieces, in the memory that the budget names. A shard is a range of dense ids.
+//! This mirrors ingest: rows are read, spilled next to the new file, read back and written, in large pieces and within the
+//! memory budget. A shard is a range of dense ids.
 
 use std::{
     fs::File,
@@ -38,12 +38,12 @@ use crate::export::{
 
 /// Bytes of rows read at a time.
 const READ_BYTES: usize = 1 << 20;
-/// Spill buffers smaller than this would spend their time in system calls.
+/// The smallest spill buffer. Smaller ones would spend their time in system calls.
 const BUFFER_BYTES_MIN: u64 = 4 << 10;
 const BUFFER_BYTES_MAX: u64 = 256 << 10;
 
-/// Writes the features of all nodes to the new file `path`: a NumPy array of one row a node, in f16 if they are stored so,
-/// else in f32.
+/// Writes the features of all nodes to the new file `path`: a NumPy array with one row for each node, in f16 if the store
+/// has f16, otherwise in f32.
 pub fn export_features(store: &Store, path: &Path, budget: &ExportBudget, progress: &dyn Progress) -> Result<Exported> {
     let manifest = store.manifest();
     let Some(spec) = &manifest.features else {
@@ -74,8 +74,9 @@ pub fn export_features(store: &Store, path: &Path, budget: &ExportBudget, progre
     export_column(store, path, &column, &column.header(), budget, progress)
 }
 
-/// Writes the labels of all nodes to the new file `path`. One class a node: a NumPy array of int64, -1 for none. Sets of
-/// classes: an array of int8, one column a class, 1 for the classes of the node, and -1 in all columns if it is unlabelled.
+/// Writes the labels of all nodes to the new file `path`. With one class for each node: a NumPy array of int64, -1 for none.
+/// With sets of classes: an array of int8 with one column for each class, 1 for the classes of the node. An unlabelled node
+/// has -1 in all columns.
 pub fn export_labels(store: &Store, path: &Path, budget: &ExportBudget, progress: &dyn Progress) -> Result<Exported> {
     let manifest = store.manifest();
     let Some(spec) = manifest.labels else {
@@ -89,15 +90,15 @@ pub fn export_labels(store: &Store, path: &Path, budget: &ExportBudget, progress
     export_column(store, path, &column, &column.header(), budget, progress)
 }
 
-/// Rows of nodes, as they are exported.
+/// A column of the store: feature rows or labels, encoded for the array.
 pub(super) trait Column: Sync {
-    /// What the rows are called.
+    /// The name of the column in errors.
     fn name(&self) -> &'static str;
 
     /// Length of an exported row in bytes.
     fn row_bytes(&self) -> usize;
 
-    /// Shows the rows of a chunk, in order, to `each`.
+    /// Calls `each` with the rows of a chunk, in order.
     fn rows(&self, span: ChunkSpan, progress: &dyn Progress, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 }
 
@@ -107,7 +108,7 @@ struct FeatureColumn<'a> {
 }
 
 impl FeatureColumn<'_> {
-    /// Whether the bits of the store's rows are those of the array.
+    /// Whether the store's rows have the bits that the array needs.
     fn is_verbatim(&self) -> bool {
         matches!(self.layout.dtype, FeatureDtype::F32 | FeatureDtype::F16)
     }
@@ -233,7 +234,8 @@ struct Shards {
 }
 
 impl Shards {
-    /// Shards of which each worker can hold one in half of its share of the memory; the other half is for buffers.
+    /// Divides the dense ids so that each worker can hold one shard in half of its share of the memory. The other half is
+    /// for buffers.
     fn new(nodes: u64, row_bytes: usize, budget: &ExportBudget) -> Self {
         let share = budget.memory / budget.threads as u64 / 2;
         let rows = (share / row_bytes as u64).clamp(1, nodes.max(1));
@@ -249,13 +251,13 @@ impl Shards {
         u32::try_from(self.nodes.div_ceil(self.rows)).expect("the budget is not smaller than that")
     }
 
-    /// How many rows a shard has.
+    /// Number of rows of a shard.
     fn len(&self, shard: u32) -> u64 {
         self.rows.min(self.nodes - u64::from(shard) * self.rows)
     }
 }
 
-/// Writes a column to the new file `path`, after the header of an array.
+/// Writes a column to the new file `path`, after the header of the array.
 pub(super) fn export_column(
     store: &Store,
     path: &Path,
@@ -283,17 +285,17 @@ pub(super) fn export_column(
     })
 }
 
-/// Where rows go in the order of external ids.
+/// The destination of rows in the order of external ids.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) file: &'a File,
     pub(super) path: &'a Path,
-    /// Where the first row goes.
+    /// The offset of the first row.
     pub(super) first_byte: u64,
 }
 
-/// Writes the rows of a column, which lie in an unnamed file in the folder `scratch` in between. Returns how many bytes they
-/// are.
+/// Writes the rows of a column. In between they are in an unnamed file in the folder `scratch`. Returns the number of bytes
+/// written.
 pub(super) fn write_column(
     store: &Store,
     target: Target<'_>,

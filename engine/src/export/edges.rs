@@ -1,8 +1,8 @@
-//! Edges as text or arrays.
+//! Exports edges as text or arrays.
 //!
-//! Chunk by chunk and row by row, in blocks of so many edges, whatever rows they are of: even a row of 10^9 edges is
-//! written by all threads, and memory is bounded by some MB a thread and the pages of the external ids. Integer ids in
-//! random order cost arithmetic; a dictionary is looked up for every source.
+//! Edges are exported chunk by chunk, in blocks of equal numbers of edges. An adjacency list of 10^9 edges is thus written
+//! by all threads. Memory: some MB for each thread, and the pages of the external ids. Integer ids in random order cost
+//! arithmetic; a dictionary costs a lookup for every source.
 
 use std::{io::Write, path::Path, sync::Arc};
 
@@ -17,15 +17,15 @@ use grappa_storage::{Chunk, Store};
 
 use crate::export::{ExportBudget, Exported, id_descr, pool};
 
-/// Edges in a block: 1 MiB of them in binary.
+/// Edges in a block; 1 MiB in binary.
 const BLOCK_EDGES: u64 = 1 << 16;
 
-/// How edges are written.
+/// The format of exported edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EdgeFormat {
-    /// A line for each edge: source, tab, destination and, if there are weights, tab, weight.
+    /// A line for each edge: source, tab, destination and, for weighted graphs, tab, weight.
     Tsv,
-    /// The same with commas, below a header; strings in quotes where that is needed.
+    /// The same with commas, after a header line. Strings are quoted where needed.
     Csv,
     /// A NumPy array of integers, one row for each edge: source, destination.
     Npy,
@@ -102,13 +102,13 @@ pub fn print_edges(
 /// Consecutive edges of a chunk.
 struct Span {
     chunk: Arc<Chunk>,
-    /// The first edge's row,
+    /// The node of the first edge, as an index in the chunk.
     row: u64,
-    /// and how many edges of that row come before it.
+    /// Edges of that node that come before the span.
     skipped: u64,
-    /// How many edges, of that row and of those that follow.
+    /// Number of edges, of that node and the nodes after it.
     edges: u64,
-    /// The row after the last.
+    /// The node after the last.
     row_end: u64,
 }
 
@@ -116,7 +116,7 @@ struct Span {
 struct Spans<'a> {
     store: &'a Store,
     chunks: Vec<ChunkId>,
-    /// The chunk that is being divided, and where its next span starts.
+    /// The chunk that is being divided, and the start of its next span.
     current: Option<(Arc<Chunk>, u64, u64)>,
     /// Edges of all spans so far.
     edges: u64,
@@ -157,7 +157,7 @@ impl<'a> Spans<'a> {
         }
     }
 
-    /// Fails unless the spans had all edges. Damage that leaves their number as it is goes unnoticed here.
+    /// Fails unless the spans had all edges. Damage that keeps their number is not noticed here.
     fn expect_all(&self) -> Result<()> {
         let expected = self.store.manifest().edges;
         if self.edges == expected {
@@ -169,11 +169,11 @@ impl<'a> Spans<'a> {
         ))
     }
 
-    /// The span that starts there, unless no edges follow.
+    /// The span that starts here, unless no edges follow.
     fn span(&mut self, chunk: Arc<Chunk>, row: u64, skipped: u64) -> Result<Option<Span>> {
         let rows = chunk.rows();
         let (mut at, mut before, mut edges) = (row, skipped, 0);
-        // The row's own degree: a damaged row is an empty one, whatever the directory says.
+        // The adjacency list's own degree: a damaged list counts as empty, whatever the directory says.
         for sources in rows.range(row..rows.rows()) {
             let degree = sources?.degree();
             let taken = (degree - before).min(BLOCK_EDGES - edges);
@@ -202,11 +202,11 @@ impl<'a> Spans<'a> {
     }
 }
 
-/// What a thread reuses from span to span.
+/// Buffers that a thread reuses.
 #[derive(Default)]
 struct Buffers {
     sources: Vec<u64>,
-    /// Of as many edges, if they have weights.
+    /// The edge weights, if there are any.
     weights: Vec<f32>,
     positions: Vec<u64>,
     target: Vec<u8>,
@@ -220,7 +220,7 @@ struct EdgeWriter<'a> {
     weighted: bool,
     /// The first line of text.
     header: Vec<u8>,
-    /// NumPy's name of the type of values.
+    /// NumPy's name of the element type.
     descr: &'static str,
 }
 
@@ -237,7 +237,7 @@ impl<'a> EdgeWriter<'a> {
             }
             EdgeFormat::Tsv | EdgeFormat::Csv => "",
         };
-        // Without a header, an edge between two nodes called `source` and `target` would be taken for one.
+        // Without a header, an edge between nodes called `source` and `target` would look like one.
         let header: &[u8] = match (format, manifest.weighted) {
             (EdgeFormat::Csv, false) => b"source,target\n",
             (EdgeFormat::Csv, true) => b"source,target,weight\n",
@@ -297,7 +297,7 @@ impl<'a> EdgeWriter<'a> {
             left -= count;
             skipped = 0;
         }
-        // Rows are read once.
+        // Each adjacency list is read once.
         span.chunk.release_rows(span.row..span.row_end);
         Ok(())
     }
@@ -379,12 +379,12 @@ fn damaged(store: &Store, what: String) -> Error {
     Error::input(store.path(), Position::Whole, what)
 }
 
-/// In which text formats an id needs quotes.
+/// The text formats in which an id needs quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quotes {
-    /// In all.
+    /// All formats.
     Always,
-    /// In those with commas.
+    /// Formats with commas.
     WithCommas,
 }
 

@@ -1,4 +1,4 @@
-//! Rows that a program makes for all nodes, such as predictions: from the order of the store to that of external ids.
+//! Exports values that a program made for each node, such as predictions, in the order of external ids.
 
 use std::{
     fs::File,
@@ -23,21 +23,21 @@ use crate::export::{
 /// Bytes of rows read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// A row of bytes for each node, in a file without a name, which is gone when this is dropped.
+/// A row of bytes for each node, in an unnamed file that disappears when this is dropped.
 #[derive(Debug)]
 pub struct MadeRows {
     name: &'static str,
     file: File,
-    /// Where it was made, for errors and for other scratch files.
+    /// The folder that contains it, for errors and for other scratch files.
     folder: PathBuf,
     row_bytes: usize,
 }
 
 impl MadeRows {
-    /// Room for rows of so many bytes, in a new file in `folder`. `name` is what they are called in messages.
+    /// Space for rows of `row_bytes` bytes, in a new file in `folder`. `name` names the rows in messages.
     ///
     /// # Errors
-    /// If the file can't be made.
+    /// If the file cannot be created.
     ///
     /// # Panics
     /// If rows have no bytes.
@@ -54,10 +54,10 @@ impl MadeRows {
     /// Writes the rows from `first` on.
     ///
     /// # Errors
-    /// If the disk is full, or can't be written to for another reason.
+    /// If the disk is full or cannot be written to.
     ///
     /// # Panics
-    /// If these are no whole rows.
+    /// If `rows` are not whole rows.
     pub fn write(&self, first: u64, rows: &[u8]) -> Result<()> {
         assert!(rows.len().is_multiple_of(self.row_bytes), "whole rows");
         self.file
@@ -68,19 +68,18 @@ impl MadeRows {
     /// Reads the rows from `first` on into `rows`.
     ///
     /// # Errors
-    /// If they can't be read, or were not written.
+    /// If they cannot be read, or were not written.
     pub fn read(&self, first: u64, rows: &mut [u8]) -> Result<()> {
         self.file
             .read_exact_at(rows, first * self.row_bytes as u64)
             .map_err(Error::io("read a scratch file in", &self.folder))
     }
 
-    /// Writes the rows of nodes, which are in the order of the store, to the new file `path`, in the order of the sorted
-    /// external ids: a NumPy array of `descr`, with a column for each of `columns` values of a row, or, if there is none, of
-    /// one dimension.
+    /// Writes the rows to the new file `path`, in the order of the sorted external ids: a NumPy array of `descr`, with
+    /// `columns` columns, or of one dimension if `columns` is none.
     ///
     /// # Errors
-    /// If there is such a file, the store is a slice, or files can't be read or written.
+    /// If the file exists, the store is a slice, or files cannot be read or written.
     pub fn export(
         &self,
         store: &Store,
@@ -98,10 +97,10 @@ impl MadeRows {
         export_column(store, path, self, &header, budget, progress)
     }
 
-    /// The rows of nodes, which are in the order of the store, in the order of the sorted external ids.
+    /// Returns the rows in the order of the sorted external ids.
     ///
     /// # Errors
-    /// If the store is a slice, or files can't be read or written.
+    /// If the store is a slice, or files cannot be read or written.
     pub fn by_dense_id(&self, store: &Store, budget: &ExportBudget, progress: &dyn Progress) -> Result<Self> {
         expect_whole(store, self.name)?;
         let ordered = Self::create(&self.folder, self.name, self.row_bytes)?;

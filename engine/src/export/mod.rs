@@ -1,15 +1,14 @@
-//! Stores back into files that other programs read, and that ingest reads again: everything in external ids.
+//! Exports stores to files that other programs, and ingest, can read. Everything is in external ids.
 //!
 //! - [`edges`]: a line or an array row for each edge, in the order of the store;
-//! - [`columns`]: features and labels, one row a node in the order of the sorted external ids, which for dense ids is id 0,
-//!   1, 2, ...;
-//! - [`made`]: what a program made for each node, in the same order;
-//! - [`splits`]: the ids of the nodes in a split, sorted.
+//! - [`columns`]: features and labels, one row for each node, sorted by external id. Dense ids are 0, 1, 2, ...;
+//! - [`made`]: values that a program made for each node, in the same order;
+//! - [`splits`]: the sorted ids of the nodes of a split.
 //!
-//! Files appear under their name when they are complete and on disk; existing files are left alone. What is exported,
-//! ingested again with the same order, seed and chunks, gives the same rows, features, labels and splits. (But for nodes
-//! without edges whose ids are sparse or strings: nothing names them. And the scale of an int8 row can come back with
-//! another last bit.)
+//! A file gets its name when it is complete and synced. Existing files are not touched. An exported store that is ingested
+//! again with the same permutation, seed and chunks has the same adjacency lists, features, labels and splits, with two
+//! exceptions: nodes without edges whose ids are sparse or strings are lost, because nothing names them, and the last bit of
+//! the scale of an int8 feature row may differ.
 
 pub mod columns;
 pub mod edges;
@@ -24,19 +23,19 @@ use grappa_io::{Error, Position, Result, workers};
 use grappa_storage::Store;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// What an export may use.
+/// Memory and threads of an export.
 #[derive(Debug, Clone, Copy)]
 pub struct ExportBudget {
     /// Worker threads.
     pub threads: usize,
-    /// Bytes of memory for rows that are put in order.
+    /// Bytes of memory for rows that are sorted.
     pub memory: u64,
 }
 
-/// What was written.
+/// The result of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exported {
-    /// Edges, or nodes.
+    /// Number of edges or nodes.
     pub rows: u64,
     /// Length of the file in bytes.
     pub bytes: u64,
@@ -52,7 +51,7 @@ fn pool(threads: usize) -> Result<ThreadPool> {
         })
 }
 
-/// NumPy's name for the type of external ids, which are integers: signed where that suffices, as most programs expect it.
+/// NumPy's name for the type of integer ids: signed if that is large enough, as most programs expect.
 fn id_descr(store: &Store) -> Result<&'static str> {
     let nodes = store.manifest().nodes;
     let ids = store.ids();
@@ -67,7 +66,7 @@ fn id_descr(store: &Store) -> Result<&'static str> {
     }
 }
 
-/// Fails for a slice, of which some nodes are not there.
+/// Fails for a slice, which lacks some nodes.
 fn expect_whole(store: &Store, what: &str) -> Result<()> {
     if store.manifest().is_whole() {
         return Ok(());

@@ -1,11 +1,11 @@
-//! Records on their way to the shard they belong to, in one unnamed file.
+//! Spills records to the shards they belong to, in one unnamed file.
 //!
 //! ```text
-//! worker: a buffer for each shard; a full one goes to the end of the file, and where it is goes to the shard's list
-//! reader: the pieces of its shard, one after the other
+//! worker: a buffer for each shard; a full buffer is appended to the file, and its place to the shard's list
+//! reader: reads the pieces of its shard one after the other
 //! ```
 //!
-//! Unlike [`grappa_build::ingest::spill`], nothing is resumed from here: the file goes with the process.
+//! Unlike [`grappa_build::ingest::spill`], this cannot be resumed: the file disappears with the process.
 
 use std::{
     fs::File,
@@ -23,13 +23,13 @@ use grappa_io::{Error, Position, Result, unnamed::unnamed_file};
 /// Spilled records of all shards.
 pub(super) struct Spill {
     file: File,
-    /// Where the file was made, for errors.
+    /// The folder of the file, for errors.
     folder: PathBuf,
     /// Length of a record in words of 8 bytes.
     pub(super) record_words: usize,
-    /// Words of the file that are taken.
+    /// Words of the file that are in use.
     end: AtomicU64,
-    /// Of each shard.
+    /// The pieces of each shard.
     pieces: Mutex<Vec<Vec<Piece>>>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Spill {
 pub(super) struct Piece {
     first_word: u64,
     words: usize,
-    /// Of the words, by which damage is noticed.
+    /// A checksum of the words.
     sum: u64,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Buffers<'a> {
 }
 
 impl Spill {
-    /// Room for records of `record_words` words of so many shards, on the file system of `folder`.
+    /// Space for records of `record_words` words in `shards` shards, on the file system of `folder`.
     pub(super) fn create(folder: &Path, record_words: usize, shards: u32) -> Result<Self> {
         Ok(Self {
             file: unnamed_file(folder)?,
@@ -63,7 +63,7 @@ impl Spill {
         })
     }
 
-    /// Where the records of a shard are.
+    /// The pieces of a shard.
     pub(super) fn pieces(&self, shard: u32) -> Vec<Piece> {
         let pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         pieces[shard as usize].clone()
@@ -98,7 +98,7 @@ impl Spill {
 }
 
 impl<'a> Buffers<'a> {
-    /// Buffers of `buffer_bytes` for each of `shards` shards; of a record at least.
+    /// Buffers of `buffer_bytes`, and at least of one record, for each of `shards` shards.
     pub(super) fn new(spill: &'a Spill, shards: u32, buffer_bytes: usize) -> Self {
         let capacity = (buffer_bytes / 8 / spill.record_words).max(1) * spill.record_words;
         Self {
@@ -109,7 +109,7 @@ impl<'a> Buffers<'a> {
         }
     }
 
-    /// Room for the next record of a shard.
+    /// Space for the next record of a shard.
     pub(super) fn push(&mut self, shard: u32) -> Result<&mut [u64]> {
         let at = shard as usize;
         if self.fill[at] == self.capacity {
@@ -120,7 +120,7 @@ impl<'a> Buffers<'a> {
         Ok(&mut self.words[start..start + self.spill.record_words])
     }
 
-    /// Writes all that is in buffers.
+    /// Writes the contents of all buffers.
     pub(super) fn flush_all(&mut self) -> Result<()> {
         (0..self.fill.len() as u32).try_for_each(|shard| self.flush(shard))
     }

@@ -1,4 +1,4 @@
-//! Splits as lists of external ids.
+//! Exports splits as lists of external ids.
 
 use std::{io::Write, path::Path};
 
@@ -14,13 +14,13 @@ use roaring::RoaringTreemap;
 
 use crate::export::{Exported, id_descr};
 
-/// Bytes that are written at once.
+/// Bytes of a write.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// Writes the sorted external ids of the nodes in the split `name` to the new file `path`: NumPy integers or, if ids are
-/// strings, a line each.
+/// Writes the sorted external ids of the nodes of the split `name` to the new file `path`: NumPy integers, or one line for
+/// each string id.
 ///
-/// Memory: what the split takes in the store, twice.
+/// Memory: twice the size of the split in the store.
 pub fn export_split(store: &Store, name: &str, path: &Path, progress: &dyn Progress) -> Result<Exported> {
     let Some(nodes) = store.split(name)? else {
         let names: Vec<_> = store

@@ -1,5 +1,4 @@
-//! Pre-aggregated features: whether they belong to the store, and to each other. That they are the aggregates of its
-//! features is not computed again.
+//! Checks that pre-aggregated features belong to the store and to each other. Their values are not computed again.
 
 use std::fs;
 

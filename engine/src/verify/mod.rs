@@ -1,19 +1,19 @@
-//! The full check of a store: every checksum, and whether the files say what the manifest and each other say.
+//! Verifies a store: every checksum, and whether the files agree with the manifest and with each other.
 //!
 //! ```text
-//! manifest and CURRENT, and which files there are
+//! manifest and CURRENT, and the list of files
 //! each file: header and length against the manifest, then every block against its checksum     read once, by pread
 //! each file that passed: does its payload make sense?
-//!     rows       decode, ascend, have no other encoding; degrees, edges and bucket counts as the manifest has them
+//!     edges      adjacency lists decode, ascend, and have no other encoding; degrees, edges and bucket counts match the manifest
 //!     aggregates the index against the manifest, the files against the index
-//!     others     classes, scales, anchors, order of ids, splits within the graph and apart
+//!     others     classes, scales, anchors, order of ids, splits inside the graph and disjoint
 //! ```
 //!
-//! A problem is noted and the check goes on, so that one run tells all. What checksums find wrong is not looked into
-//! further: its payload means nothing.
+//! The check continues after a problem, so one run reports all of them. Payloads with wrong checksums are not examined
+//! further: they mean nothing.
 //!
-//! Cost: the bytes once from the disk, and encoding all rows anew. Memory: some megabytes and a bit more than a byte for
-//! each row of a chunk, per thread, however large the store; splits are decoded as a whole.
+//! Cost: reading all bytes once, and encoding all adjacency lists again. Memory for each thread: some megabytes and a bit
+//! more than a byte for each node of a chunk, for stores of any size. Splits are decoded as a whole.
 
 mod aggregates;
 mod rows;
@@ -52,46 +52,46 @@ use roaring::RoaringTreemap;
 
 use self::rows::RowsCheck;
 
-/// Problems of one file that are told one by one; of a disk gone bad there would be a million.
+/// The most problems that are reported for one file. A failing disk would give a million.
 const PROBLEMS_MAX: usize = 100;
-/// Mapped bytes that may be read before they are given back.
+/// Mapped bytes that are read before their pages are released.
 const RELEASE_BYTES: u64 = 16 << 20;
 /// Feature bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VerifyReport {
-    /// Number of files looked at.
+    /// Number of checked files.
     pub files: u64,
     /// Their length in bytes.
     pub bytes: u64,
-    /// What is wrong, sorted by file and offset.
+    /// The problems, sorted by file and offset.
     pub problems: Vec<Problem>,
 }
 
 impl VerifyReport {
-    /// Whether nothing is wrong.
+    /// Whether there are no problems.
     pub fn is_ok(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
-/// Something that is wrong with a store.
+/// A problem of a store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     /// The file, relative to the store.
     pub file: String,
-    /// Where in it, in bytes, as near as is known.
+    /// The offset in bytes, as exact as it is known.
     pub offset: u64,
-    /// What is wrong.
+    /// Description of the problem.
     pub what: String,
 }
 
 /// Checks the store at `path` on `threads` threads.
 ///
 /// # Errors
-/// If there is no store to check. Whatever is wrong with a store is in the report.
+/// If there is no store. Problems of the store are in the report.
 pub fn verify(path: &Path, threads: usize, progress: &dyn Progress) -> Result<VerifyReport> {
     let check = Check {
         root: path,
@@ -100,7 +100,7 @@ pub fn verify(path: &Path, threads: usize, progress: &dyn Progress) -> Result<Ve
     };
     match read_manifest(path) {
         Ok(manifest) => check.store(&manifest, threads)?,
-        // Nobody knows what should be here, but what is here has checksums.
+        // Without a manifest, which files should exist is unknown, but those that exist have checksums.
         Err(error @ Error::Format { .. }) => {
             check.failed(files::MANIFEST, error);
             check.stray_files(threads)?;
@@ -118,7 +118,7 @@ struct Check<'a> {
     found: Mutex<VerifyReport>,
 }
 
-/// What one thread checks at a time.
+/// The unit of work of a thread.
 #[derive(Clone, Copy)]
 enum Part<'a> {
     Chunk(ChunkId),
@@ -127,7 +127,7 @@ enum Part<'a> {
     Splits,
     Assignment(&'a str),
     Aggregates(AggregateKind),
-    /// A file that the manifest lists and does not call for: its checksums.
+    /// A file that the manifest lists and nothing needs: only its checksums are checked.
     Other(&'a FileEntry),
 }
 
@@ -173,7 +173,7 @@ impl Check<'_> {
             .zip(&manifest.chunks)
             .filter_map(|(chunk, entry)| entry.present.then_some(Part::Chunk(chunk)))
             .collect();
-        // The long ones that can't be divided first.
+        // Long units that cannot be divided come first.
         parts.splice(0..0, [Part::Dictionary, Part::Permutation, Part::Splits]);
         parts.extend(
             stray
@@ -204,7 +204,7 @@ impl Check<'_> {
         })
     }
 
-    /// Without a manifest: the checksums of whatever is there.
+    /// Without a manifest: checks the checksums of every file.
     fn stray_files(&self, threads: usize) -> Result<()> {
         let found = self.list(|_| false)?;
         self.progress.stage("verifying checksums", None);
@@ -218,7 +218,7 @@ impl Check<'_> {
                     let opened = ContainerFile::open(&whole, kind);
                     self.checksums(path, opened);
                 }
-                // Without a manifest nobody knows which aggregates are the store's.
+                // Without a manifest, which aggregates belong to the store is unknown.
                 None if files::is_left_over(path) || files::aggregates_of(path).is_some() => {}
                 None => self.problem(path, 0, "no file of a store is called that".into()),
             }
@@ -226,7 +226,7 @@ impl Check<'_> {
         })
     }
 
-    /// The files in the store's folder and one level below that `is_known` does not know, relative to the store.
+    /// Files in the store's folder, and one level below it, for which `is_known` is false; relative to the store.
     fn list(&self, is_known: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         let mut found = Vec::new();
         let names = |folder: &Path| -> Result<Vec<(String, PathBuf)>> {
@@ -257,7 +257,7 @@ impl Check<'_> {
         files::generation_of(name).map(|_| path)
     }
 
-    /// `CURRENT`, which must name an assignment that is there.
+    /// Checks `CURRENT`, which must name an existing assignment.
     fn current(&self, assignments: &[&str]) {
         self.looked_at(fs::metadata(self.root.join(files::CURRENT)).map_or(0, |m| m.len()));
         match read_current(self.root) {
@@ -271,7 +271,7 @@ impl Check<'_> {
         }
     }
 
-    /// Header, length and checksums of a file that the manifest lists. Returns the file if all are right.
+    /// Checks header, length and checksums of a file that the manifest lists. Returns the file if they are right.
     fn file(&self, entry: &FileEntry) -> Option<ContainerFile> {
         self.checksums(&entry.path, files::open(self.root, entry))
     }
@@ -344,7 +344,7 @@ impl Check<'_> {
         self.feature_rows(layout, file)
     }
 
-    /// Whether feature rows are what writers make.
+    /// Whether a feature row could have been written by a writer.
     fn feature_rows(&self, layout: FeatureLayout, file: &ContainerFile) -> Result<()> {
         let in_file = || Error::format(file.path());
         if layout.dtype != FeatureDtype::Int8 && layout.row_bytes() == layout.stride as usize {
@@ -406,7 +406,7 @@ impl Check<'_> {
             }
             KeyKind::Strings => {
                 let keys = StringDictionary::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
-                // Blocks of paths and the like take a few hundred bytes.
+                // Blocks of strings like paths take a few hundred bytes.
                 let blocks_per_release = RELEASE_BYTES / 256;
                 in_parts(keys.blocks(), blocks_per_release, &mapped, |blocks| {
                     keys.check_blocks(blocks)
@@ -434,7 +434,7 @@ impl Check<'_> {
         }
         let mapped = MappedPayload::new(file, Access::Random)?;
         let table = PermutationTable::new(mapped.header(), mapped.unchecked()).map_err(in_file())?;
-        // Each lookup of the way back may bring in another page.
+        // Each reverse lookup may bring in another page.
         in_parts(meta.nodes, RELEASE_BYTES / 4096, &mapped, |ids| table.check(ids)).map_err(in_file())
     }
 
@@ -474,7 +474,7 @@ impl Check<'_> {
         let generation = generation.expect("the name is that of an assignment");
         let read = assignments::read(self.root, generation, chunks);
         if read.as_ref().is_err_and(assignments::is_gone) {
-            // Removed by a repartitioning meanwhile; the one that counts is missed elsewhere.
+            // A repartitioning may have removed it meanwhile. If the current one is missing, another check reports it.
             return;
         }
         self.looked_at(fs::metadata(self.root.join(path)).map_or(0, |m| m.len()));
@@ -527,7 +527,7 @@ impl Check<'_> {
     }
 }
 
-/// Checks `0..end` in parts of `step`, and gives back the memory of the file after each.
+/// Checks `0..end` in steps of `step`, and releases the pages of the file after each.
 fn in_parts(
     end: u64,
     step: u64,

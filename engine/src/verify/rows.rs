@@ -1,4 +1,4 @@
-//! Rows: decoded, counted, and compared with what the manifest says was done to edges.
+//! Checks adjacency lists: decodes them, counts edges, and compares them with the edge options in the manifest.
 
 use grappa_formats::{
     ChunkSpan, FormatError, NodeId,
@@ -19,7 +19,7 @@ use crate::verify::{Check, RELEASE_BYTES};
 /// Edges between two reports of progress.
 const PROGRESS_EDGES: u64 = 1 << 18;
 
-/// The rows of a chunk, whose checksums are right.
+/// The adjacency lists of a chunk whose checksums are right.
 pub(super) struct RowsCheck<'a> {
     pub check: &'a Check<'a>,
     pub manifest: &'a Manifest,
@@ -31,7 +31,7 @@ impl RowsCheck<'_> {
     pub fn run(&self, edges: &ContainerFile, degrees: &ContainerFile, weights: Option<&ContainerFile>) {
         let path = |name: &str| files::of_chunk(self.span.chunk, name);
         if let Err(error) = self.rows(edges, degrees, weights) {
-            // The error knows which of the files it is about.
+            // The error names the file that it is about.
             let name = match &error {
                 Error::Format { path, .. } | Error::Io { path, .. } | Error::Input { path, .. } => path.file_name(),
                 _ => None,
@@ -112,7 +112,7 @@ impl RowsCheck<'_> {
         }
     }
 
-    /// Adds the sources of a row to the edge counts of their chunks.
+    /// Adds the sources of an adjacency list to the edge counts of their chunks.
     fn count(&self, sources: &[u64], bucket_edges: &mut [u64]) {
         let mut rest = sources;
         while let Some(&first) = rest.first() {
@@ -124,7 +124,7 @@ impl RowsCheck<'_> {
         }
     }
 
-    /// What is wrong with a row, given what was done to the edges on the way in.
+    /// The problem of an adjacency list, if there is one, given the edge options of the store.
     fn wrong_row(&self, row: u64, sources: &[u64]) -> Option<String> {
         let options = self.manifest.edge_options;
         let node = self.span.first_node.0 + row;

@@ -1,9 +1,9 @@
-//! How many edges lead to each node, and how many from it, as features.
+//! In-degrees and out-degrees as features.
 //!
 //! ```text
-//! for each range of nodes, as many as there is memory for counters:
-//!     if edges have a direction: pass over all rows on all threads, and count the edges of each source in the range
-//!     write the rows of the range, in order
+//! for each range of nodes whose counters fit the memory:
+//!     if edges have a direction: read all adjacency lists on all threads, and count the edges of each source in the range
+//!     write the feature rows of the range, in order
 //! ```
 
 use std::{
@@ -21,18 +21,18 @@ use grappa_storage::{
 
 use crate::aggregate::{Budget, pieces};
 
-/// Values that say how large a degree is, of which one is 1.
+/// Values of the one-hot code of a degree.
 const SIZES: usize = 16;
 /// Values for each degree.
 const WIDTH: usize = 2 + SIZES;
 /// Bytes of a counter.
 const COUNTER_BYTES: u64 = 8;
-/// The least memory that counters can be given, in bytes.
+/// The least memory for counters, in bytes.
 const MEMORY_MIN: u64 = 1 << 20;
-/// Rows that are read before their pages are given back.
+/// Adjacency lists that are read before their pages are released.
 const RELEASE_ROWS: u64 = 1 << 16;
 
-/// Values a node.
+/// Values of a node.
 pub fn dim(manifest: &Manifest) -> u32 {
     WIDTH as u32 * if has_direction(manifest) { 2 } else { 1 }
 }
@@ -42,10 +42,10 @@ fn has_direction(manifest: &Manifest) -> bool {
     !manifest.edge_options.undirected
 }
 
-/// Writes the rows of the nodes from `first` on.
+/// Writes the feature rows of the nodes from `first` on.
 ///
 /// # Errors
-/// If the memory is below 1 MiB, or files can't be read or written.
+/// If the memory is below 1 MiB, or files cannot be read or written.
 pub fn make(
     store: &Store,
     out: &mut FeatureRowsWriter<'_>,
@@ -65,7 +65,7 @@ pub fn make(
     make_by(store, out, first, memory / COUNTER_BYTES, budget.threads, progress)
 }
 
-/// The same, with so many counters.
+/// The same with a given number of counters.
 pub(super) fn make_by(
     store: &Store,
     out: &mut FeatureRowsWriter<'_>,
@@ -99,8 +99,8 @@ pub(super) fn make_by(
     Ok(())
 }
 
-/// Counts the edges of a chunk's rows by source, of the sources from `first` on that have a counter. Returns how many edges
-/// there were.
+/// Counts the edges of a chunk by source, for the sources from `first` on that have a counter. Returns the number of all
+/// edges.
 fn count(store: &Store, chunk: ChunkId, first: u64, counters: &[AtomicU64]) -> Result<u64> {
     let chunk = store.chunk_in_order(chunk)?;
     let rows = chunk.rows();
@@ -109,7 +109,7 @@ fn count(store: &Store, chunk: ChunkId, first: u64, counters: &[AtomicU64]) -> R
         let part = start..rows.rows().min(start + RELEASE_ROWS);
         for row in rows.range(part.clone()) {
             for source in row?.iter() {
-                // Sources before the first wrap to numbers that have no counter.
+                // Sources before the first wrap around to indices that have no counter.
                 if let Some(counter) = counters.get(source.wrapping_sub(first) as usize) {
                     counter.fetch_add(1, Ordering::Relaxed);
                 }
@@ -121,7 +121,7 @@ fn count(store: &Store, chunk: ChunkId, first: u64, counters: &[AtomicU64]) -> R
     Ok(edges)
 }
 
-/// Writes the rows of some nodes, whose out-degrees are `out_degrees` if they are wanted.
+/// Writes the feature rows of some nodes. `out_degrees` has their out-degrees, if these are wanted.
 fn write(
     store: &Store,
     out: &mut FeatureRowsWriter<'_>,
@@ -153,10 +153,10 @@ fn write(
     Ok(())
 }
 
-/// What a degree is as values.
+/// The values of a degree.
 fn put(degree: u64, values: &mut [f32]) {
     let one_more = degree as f64 + 1.0;
-    // Of libm and not of the system, so that it is the same on every machine.
+    // From the crate libm, because the system's logarithm differs between machines.
     values[0] = libm::log(one_more) as f32;
     values[1] = (1.0 / one_more.sqrt()) as f32;
     values[2..].fill(0.0);

@@ -5,16 +5,16 @@
 //! N_0 = L R                           a random row for each node, over the root of its in-degree + 1
 //! N_h = the mean of N_(h-1) over in-neighbours        h = 1 .. hops, out of core
 //! E   = sum of w_h N_h / |N_h|                        |.|: the length of a row
-//! features = sqrt(dim) E / |E|                        so values are about 1; zeros where nothing leads to the node
+//! features = sqrt(dim) E / |E|                        so values are about 1; zeros for a node that nothing leads to
 //! ```
 //!
-//! The paper's L is a power of the degree, chosen by search; here it is the power -1/2, as in GCN. Its R has one value of
-//! sqrt(nodes) that is not 0, which saves work in a sparse product; here rows are dense all the same, and in a large graph
-//! most of them would be empty. So R is Achlioptas' ("Database-friendly Random Projections", 2003): 1 and -1 with probability
-//! 1/6 each, else 0.
+//! Two choices differ from the paper. Its L is a power of the degree, found by search; here the power is -1/2, as in GCN.
+//! Its R has one non-zero value in sqrt(nodes), which saves work in a sparse product. Here rows are dense anyway, and in a
+//! large graph most of them would be empty. So R is that of Achlioptas ("Database-friendly Random Projections", 2003): 1 and
+//! -1 with probability 1/6 each, else 0.
 //!
-//! A row of R is a function of the seed and the external id alone. So nodes that another store of a grown graph has too begin
-//! with the same row, and a model can be applied there.
+//! A row of R depends on the seed and the external id only. If the graph grows and is ingested again, its old nodes start
+//! with the same rows, and a trained model can be applied to the new store.
 
 use std::{fmt, ops::Range, path::PathBuf};
 
@@ -37,7 +37,7 @@ use crate::{
     derive::features::DIM_MAX,
 };
 
-/// What of six draws gives 1, and what -1.
+/// Of six equally likely draws, one gives 1 and one gives -1.
 const DRAWS: u64 = 6;
 /// Bytes that are read of each earlier hop before they are decoded, at most.
 const READ_BYTES: u64 = 1 << 20;
@@ -45,11 +45,11 @@ const READ_BYTES: u64 = 1 << 20;
 /// Embeddings by random projection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FastRp {
-    /// Values a node.
+    /// Values of a node.
     pub dim: u32,
-    /// How much each hop counts, from the first on; as many hops as weights.
+    /// The weight of each hop, from the first on. There are as many hops as weights.
     pub hop_weights: Vec<f32>,
-    /// Selects the random rows.
+    /// The seed of the random rows.
     pub seed: u64,
 }
 
@@ -88,10 +88,10 @@ impl fmt::Display for FastRp {
     }
 }
 
-/// Writes the rows of the nodes from `first` on. `folder` makes the folder of an earlier hop, from 1 on.
+/// Writes the feature rows of the nodes from `first` on. `folder` creates the folder of an earlier hop, from 1 on.
 ///
 /// # Errors
-/// If the memory is too small, or files can't be read or written.
+/// If the memory is too small, or files cannot be read or written.
 pub fn make(
     store: &Store,
     options: &FastRp,
@@ -168,7 +168,8 @@ impl<'a> Projection<'a> {
         }
     }
 
-    /// What stands for a node, whatever its place is: its external id, or the hash of one that is no number.
+    /// The number that selects a node's row, independent of its place in the store: its external id, or the hash of a string
+    /// id.
     fn key(&self, node: NodeId, text: &mut Vec<u8>) -> Result<u64> {
         let ids = self.store.ids();
         match self.store.manifest().ids.external {
@@ -203,11 +204,11 @@ impl NodeRows for Projection<'_> {
     }
 }
 
-/// The weighted sum of all hops, some rows at a time.
+/// The weighted sum of all hops, for some nodes at a time.
 struct Sum<'a> {
     options: &'a FastRp,
     earlier: &'a [StoredRows<'a>],
-    /// Rows of an earlier hop.
+    /// The rows of an earlier hop.
     hop: Vec<f32>,
     sums: Vec<f32>,
 }
@@ -227,7 +228,7 @@ impl<'a> Sum<'a> {
         4 * (self.hop.len() + self.sums.len()) as u64 + READ_BYTES
     }
 
-    /// The features of `nodes`, whose rows of the last hop are `last`.
+    /// The features of `nodes`. `last` has their rows of the last hop.
     fn of(&mut self, nodes: Range<u64>, last: &[f32]) -> Result<&[f32]> {
         let dim = self.options.dim as usize;
         let sums = &mut self.sums[..last.len()];
@@ -252,7 +253,7 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// Adds rows of length `weight` in the direction of `rows`.
+/// Adds vectors of length `weight` in the direction of `rows`.
 fn add(rows: &[f32], weight: f32, dim: usize, sums: &mut [f32]) {
     for (row, sums) in rows.chunks_exact(dim).zip(sums.chunks_exact_mut(dim)) {
         let factor = f64::from(weight) / length(row);
@@ -264,7 +265,7 @@ fn add(rows: &[f32], weight: f32, dim: usize, sums: &mut [f32]) {
     }
 }
 
-/// The length of a row; values are added in their order, so that it is the same bits.
+/// The length of a row. Values are added in order, so the result has the same bits everywhere.
 fn length(row: &[f32]) -> f64 {
     row.iter()
         .map(|&value| f64::from(value) * f64::from(value))

@@ -10,12 +10,12 @@
 //! NAME.grappa/manifest            replaced by one rename: now the store has features
 //! ```
 //!
-//! This is the only place where a store's manifest is replaced. Killed anywhere, by a signal or a power failure, it leaves the
-//! store as it was, or with all of its features; a run of the same recipe goes on with the files that are complete, and one of
-//! another begins anew. Nothing else refers to the manifest of a store without features: assignments don't, and aggregates,
-//! which do, are made of features. Processes that have the store open hold the manifest before, and are not disturbed.
+//! Only this module replaces the manifest of a store. A run that is killed at any moment leaves the store either as it was
+//! or with all features. The next run with the same recipe continues with the complete files; a run with another recipe
+//! starts anew. No other file refers to the manifest of a store without features: assignments name no manifest, and
+//! aggregates need features. Processes that have the store open keep the old manifest.
 //!
-//! The same bytes come out, whatever the memory and the number of threads. Weights of edges are not looked at.
+//! The result has the same bytes for any memory and any number of threads. Edge weights are ignored.
 
 mod degrees;
 mod fastrp;
@@ -49,7 +49,7 @@ use serde::Serialize;
 pub use self::fastrp::FastRp;
 use crate::aggregate::Budget;
 
-/// What a run makes, and of what.
+/// Name of the recipe: the options of a run and the digest of the manifest that it started from.
 const RECIPE: &str = "recipe";
 /// The folder of the rows that become the features.
 const ROWS: &str = "rows";
@@ -57,35 +57,34 @@ const ROWS: &str = "rows";
 /// Which features to compute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FeatureKind {
-    /// Of each node's in-degree d, and of its out-degree where edges have a direction, 18 values: `ln(1 + d)`,
-    /// `1 / sqrt(1 + d)`, and 16 of which one is 1, the others 0: the first for d = 0, number b for
-    /// `2^(b - 1) <= d < 2^b`, the last for all from 2^14 on.
+    /// 18 values of each node's in-degree d: `ln(1 + d)`, `1 / sqrt(1 + d)`, and a one-hot code of 16 values. Its first
+    /// value is 1 for d = 0, value b for `2^(b - 1) <= d < 2^b`, and the last for all d from 2^14 on.
     ///
-    /// 18 values a node in a store whose edges were entered in both directions, else 36: in-degree, then out-degree.
+    /// In a store whose edges have a direction, 18 values of the out-degree follow: 36 in all.
     Degrees,
     /// Embeddings of the graph.
     FastRp(FastRp),
 }
 
-/// What to compute, and how to store it.
+/// Options of [`add_features`].
 #[derive(Debug, Clone)]
 pub struct AddFeatures {
-    /// Which features.
+    /// The features to compute.
     pub kind: FeatureKind,
-    /// How values are stored.
+    /// The type in which values are stored.
     pub dtype: FeatureDtype,
     /// Memory and threads to use.
     pub budget: Budget,
-    /// The program and its version, for the manifest.
+    /// Name and version of the program, for the manifest.
     pub writer: String,
 }
 
-/// What came of it.
+/// The result of [`add_features`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct AddedFeatures {
     /// Nodes, one row each.
     pub nodes: u64,
-    /// Values a node.
+    /// Values of a node.
     pub dim: u32,
     /// Length of the files in bytes.
     pub bytes: u64,
@@ -102,7 +101,7 @@ impl FeatureKind {
         }
     }
 
-    /// Values a node, in a store with this manifest.
+    /// Values of a node, in a store with this manifest.
     pub fn dim(&self, manifest: &Manifest) -> u32 {
         match self {
             Self::Degrees => degrees::dim(manifest),
@@ -128,16 +127,15 @@ impl fmt::Display for FeatureKind {
     }
 }
 
-/// Computes features and adds them to the store, which must be opened again to be seen with them.
+/// Computes features and adds them to the store. Open the store again to see them.
 ///
-/// The disk holds, beside the features, the rows of all hops but the last in f32 while `fastrp` is computed; how often they are
-/// read, [`crate::aggregate`] says. `degrees` reads all rows once for each `budget.memory / 8` nodes, and no more than once a
-/// store whose edges were entered in both directions.
+/// While `fastrp` is computed, the disk also holds the rows of all hops but the last, in f32. [`crate::aggregate`] says how
+/// often they are read. `degrees` reads all adjacency lists once for each `budget.memory / 8` nodes, but only once if edges
+/// were ingested in both directions.
 ///
 /// # Errors
-/// If the store has features already, or is a slice; if options make no sense; if the memory is too small; or if a file can't
-/// be read or written. What is finished then stays, and the next run of the same options goes on with it; but not if the disk
-/// is full.
+/// If the store has features, or is a slice; if options do not fit together; if the memory is too small; or if a file cannot
+/// be read or written. Finished files stay for the next run with the same options, unless the disk is full.
 pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progress) -> Result<AddedFeatures> {
     let root = store.path();
     options.kind.check()?;
@@ -146,7 +144,7 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
         path: partial_folder(store),
     };
     if let Err(error) = check_store(root, store.manifest()) {
-        // Of a run that was killed when the store had its features.
+        // Left by a run that was killed after the store had got its features.
         if partial.path.exists() {
             let _lock = FolderLock::wait(&partial.path)?;
             partial.remove();
@@ -154,7 +152,7 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
         return Err(error);
     }
     let _lock = FolderLock::wait(&partial.path)?;
-    // Another process may have been here since the store was opened.
+    // Another process may have added features since the store was opened.
     let manifest = read_manifest(root)?;
     if let Err(error) = check_store(root, &manifest) {
         partial.remove();
@@ -193,7 +191,7 @@ pub fn add_features(store: &Store, options: &AddFeatures, progress: &dyn Progres
     })
 }
 
-/// The folder in which features grow, until they are complete.
+/// The folder in which features grow until they are complete.
 pub fn partial_folder(store: &Store) -> PathBuf {
     store.path().join(files::FEATURES_PARTIAL)
 }
@@ -229,7 +227,7 @@ fn full_disk_remedy(store: &Store, options: &AddFeatures) -> String {
     )
 }
 
-/// What tells whether files of an earlier run are those that this one would make.
+/// The recipe: decides whether files of an earlier run can be used.
 fn recipe(options: &AddFeatures, manifest_digest: u64) -> String {
     format!(
         "{} {} --dtype {} of manifest {manifest_digest:016x}\n",
@@ -261,7 +259,7 @@ fn with_features(manifest: &Manifest, options: &AddFeatures, made: &[Finished]) 
     next
 }
 
-/// Whether a file is not in the manifest before.
+/// Whether the old manifest does not list a file.
 fn is_added(before: &Manifest, file: &FileEntry) -> bool {
     before
         .files
@@ -276,12 +274,12 @@ struct Partial<'a> {
 }
 
 impl Partial<'_> {
-    /// Where the next manifest waits for its place.
+    /// The path of the next manifest before it replaces the old one.
     fn manifest(&self) -> PathBuf {
         self.path.join(files::MANIFEST)
     }
 
-    /// A folder in it, which is made if need be.
+    /// A folder inside, created if it does not exist.
     fn folder(&self, name: &str) -> Result<PathBuf> {
         let folder = self.path.join(name);
         durable::create_folder(&folder)?;
@@ -289,25 +287,25 @@ impl Partial<'_> {
         Ok(folder)
     }
 
-    /// Keeps what a run of the same recipe left, and removes all else.
+    /// Keeps the files of a run with the same recipe, and removes all others.
     fn begin(&self, recipe: &str) -> Result<()> {
         let file = self.path.join(RECIPE);
         if regular::read_if_there(&file)?.is_some_and(|found| found == recipe.as_bytes()) {
             return Ok(());
         }
-        // The folder itself stays: its lock is what keeps others out.
+        // The folder itself stays: its lock keeps other processes out.
         durable::empty_folder(&self.path)?;
         durable::sync_folder(&self.path)?;
         durable::write_file(&file, recipe.as_bytes())
     }
 
-    /// The next manifest, if an earlier run came so far.
+    /// The next manifest, if an earlier run has written it.
     fn finished_manifest(&self) -> Result<Option<Manifest>> {
         let path = self.manifest();
         Ok(regular::read_if_there(&path)?.and_then(|bytes| Manifest::decode(&bytes).ok()))
     }
 
-    /// Computes the rows of all chunks; returns their files, and how many of them there were.
+    /// Computes the rows of all chunks. Returns their files, and the number of those that were there before.
     fn make(&self, store: &Store, options: &AddFeatures, progress: &dyn Progress) -> Result<(Vec<Finished>, u32)> {
         let layout = FeatureLayout::new(options.dtype, options.kind.dim(store.manifest()));
         let folder = self.folder(ROWS)?;
@@ -327,7 +325,7 @@ impl Partial<'_> {
         Ok((rows.finished().to_vec(), kept))
     }
 
-    /// Moves rows to their places, as far as they are not there, and checks that they are those that `next` lists.
+    /// Renames the files to their places unless they are there, and checks that `next` lists them.
     fn place(&self, next: &Manifest) -> Result<()> {
         for chunk in (0..next.chunks.len() as u32).map(ChunkId) {
             let path = files::of_chunk(chunk, "features");
@@ -340,7 +338,7 @@ impl Partial<'_> {
         Ok(())
     }
 
-    /// Removes what is left, as far as that can be done: it is no part of the store.
+    /// Removes what is left, as far as possible. It is no part of the store.
     fn remove(&self) {
         if let Err(error) = durable::remove_folder(&self.path) {
             tracing::warn!("{error}");
