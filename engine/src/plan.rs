@@ -44,7 +44,7 @@ const INPUT_VALUE_BYTES: u64 = 4;
 const DIRTY_PART: u64 = 5;
 /// Bytes of a word of a spilled record.
 const WORD_BYTES: u64 = 8;
-/// Degrees from here on take an exception in the directory.
+/// Degrees from the first number on take an exception in the directory; the second is its size in bytes.
 const EXCEPTION: (u64, u64) = (255, 6);
 /// Bytes in a manifest for each file, with its name.
 const FILE_ENTRY_BYTES: u64 = 40;
