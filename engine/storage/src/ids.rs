@@ -1,4 +1,4 @@
-//! Nodes back to the ids of the user's files, and the other way.
+//! Lookups of ids in a store: external id, dense id, node.
 
 use std::{fmt, path::Path};
 
@@ -13,16 +13,16 @@ use grappa_io::{Error, Result, container::MappedPayload, map::Access};
 
 use crate::{NodePermutation, files};
 
-/// What the user's files call a node.
+/// The id of a node in the user's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExternalId {
-    /// A dense or sparse integer.
+    /// An integer, dense or sparse.
     Integer(u64),
-    /// Any bytes.
+    /// A string. It may be any bytes.
     String(Vec<u8>),
 }
 
-/// Strings that are no UTF-8 show their other bytes escaped.
+/// Strings that are not UTF-8 are shown with escaped bytes.
 impl fmt::Display for ExternalId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -86,7 +86,8 @@ impl StoreIds {
         Ok(ids)
     }
 
-    /// Tries once what the lookups expect to go well.
+    /// Decodes every file once, because the lookups expect that to succeed, and checks that all have the same number of
+    /// nodes.
     fn check_counts(&self) -> grappa_formats::Result<()> {
         let keys = match &self.dictionary {
             Dictionary::Dense => self.nodes,
@@ -153,8 +154,8 @@ impl StoreIds {
         Ok(ExternalId::Integer(self.integer_at(dense)?))
     }
 
-    /// What errors call a node: `node 17`, by the id that the user's files give it. If that can't be read, the number says
-    /// that it is the store's own.
+    /// The name of a node for errors: `node 17`, with its external id. If that can't be read, the name says that the number
+    /// is internal.
     pub fn name(&self, node: NodeId) -> String {
         match self.external(node) {
             Ok(id) => format!("node {id}"),

@@ -1,4 +1,4 @@
-//! The stochastic block model: classes, and sources that know of them.
+//! The stochastic block model: nodes have classes, and edges prefer nodes of the same class.
 
 use grappa_formats::random::scale;
 use grappa_io::{Error, Result};
@@ -9,37 +9,38 @@ use super::{
     random::{Purpose, Source, Stream},
 };
 
-/// Levels of expected in-degree. The last has one node in 2^19.
+/// Number of levels of expected in-degree. The last level has one node in 2^19.
 const LEVELS: u32 = 20;
 
 /// A stochastic block model: nodes have classes, and prefer sources of their own class.
 ///
-/// The class of label l is l mod `classes`. The source of an in-edge is of its destination's class with probability
-/// `homophily`, else of one of the others, each as likely; among the nodes of that class all are as likely. Expected
-/// in-degrees are alike, or spread by `degree_growth`.
+/// The class of label l is l mod `classes`. With probability `homophily`, the source of an in-edge has the class of the
+/// destination; otherwise it has one of the other classes, all equally likely. All nodes of the class are equally likely.
+/// Expected in-degrees are equal, or spread by `degree_growth`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlockModel {
     /// Number of nodes.
     pub nodes: u64,
-    /// Expected edges per node.
+    /// Expected number of edges per node.
     pub edge_factor: f64,
     /// Number of classes.
     pub classes: u32,
-    /// Probability that a source is of its destination's class.
+    /// Probability that a source has its destination's class.
     pub homophily: f64,
-    /// One half of the nodes, drawn by their labels' hashes, have the lowest expected in-degree, a quarter
-    /// `degree_growth` times that, an eighth its square times, and so on. 1 makes all alike; g above 1 gives in-degrees a
-    /// power-law tail of exponent 1 + ln 2 / ln g, so the square root of 2 gives exponent 3. Below 2.
+    /// Ratio of the expected in-degrees of successive levels, at least 1 and below 2. One half of the nodes, chosen by the
+    /// hash of their labels, are in the lowest level, a quarter in the next, an eighth in the one after that, and so on. 1
+    /// makes all in-degrees equal. A ratio g above 1 gives in-degrees a power-law tail with exponent 1 + ln 2 / ln g; the
+    /// square root of 2 gives exponent 3.
     pub degree_growth: f64,
-    /// Standard deviation of a feature value around its class's mean, in units of the standard deviation between the
-    /// means of classes.
+    /// Standard deviation of a feature value around the mean of its class, in units of the standard deviation of the class
+    /// means.
     pub noise: f64,
 }
 
 impl BlockModel {
-    /// Ten classes, homophily 0.7, in-degrees alike, and features that a network which sees them alone cannot tell
-    /// apart well (see [`super::Features`]).
+    /// Ten classes, homophily 0.7, equal expected in-degrees, and features that a network can hardly classify without the
+    /// edges (see [`super::Features`]).
     pub fn new(nodes: u64, edge_factor: f64) -> Self {
         Self {
             nodes,
@@ -92,7 +93,7 @@ impl BlockModel {
         if self.degree_growth == 1.0 {
             return vec![self.edge_factor];
         }
-        // Share and relative in-degree of each level; the last takes in all the levels that would follow.
+        // Share of the nodes and relative in-degree of each level. The last level includes all that would follow.
         let mut levels = vec![(0.5, 1.0)];
         for level in 1..LEVELS {
             let (share, relative): (f64, f64) = levels[level as usize - 1];
@@ -107,19 +108,19 @@ impl BlockModel {
     }
 }
 
-/// Draws rows of a [`BlockModel`].
+/// Draws the sources of a [`BlockModel`].
 #[derive(Debug, Clone)]
 pub(super) struct BlockSampler {
     nodes: u64,
     classes: u64,
-    /// Below this, 32 uniform bits mean a source of the same class.
+    /// If 32 uniform bits are below this, the source has the same class.
     same_class: u64,
     degrees: Vec<Poisson>,
     levels: Source,
 }
 
 impl BlockSampler {
-    /// How many numbers of the stream a source takes: one for the class, one for the node in it.
+    /// Random numbers per source: one for the class, one for the node of the class.
     pub(super) const NUMBERS_PER_EDGE: u64 = 2;
 
     pub(super) fn new(model: &BlockModel, seed: u64) -> Self {
@@ -148,7 +149,7 @@ impl BlockSampler {
 
     pub(super) fn draw(&self, label: u64, degree: u64, stream: &mut Stream, out: &mut Vec<u64>) {
         let own = label % self.classes;
-        // The first `larger` classes have one member more than the others.
+        // The first `larger` classes have one node more than the others.
         let (members, larger) = (self.nodes / self.classes, self.nodes % self.classes);
         out.extend((0..degree).map(|_| {
             let choice = stream.next_number();

@@ -1,4 +1,4 @@
-//! Procedural features: values that need no disk, because anyone can compute them.
+//! Procedural features: values that are computed when they are read, and take no disk space.
 
 use super::{
     Model,
@@ -7,24 +7,24 @@ use super::{
 
 /// Computes feature rows.
 ///
-/// With `g(purpose, index, i)` the approximate Gaussian number of the 64-bit number `i` of a stream, the feature `i` of
-/// label l is
+/// Let `g(purpose, index, i)` be an approximately Gaussian number, made from number `i` of the stream of `purpose` and
+/// `index`. Then feature `i` of label l is
 ///
 /// ```text
 /// rmat, er:  g(Feature, l, i)
 /// sbm:       (g(ClassMean, class of l, i) + noise * g(Feature, l, i)) / sqrt(1 + noise^2)
 /// ```
 ///
-/// each step in f32 but for the two factors, which are rounded to f32 once. So all features have mean 0 and variance 1,
-/// and those of rmat and er say nothing. `g` is the sum of the four 16-bit parts of the number, less its mean 131070,
-/// divided by its standard deviation: bell-shaped, without values beyond 3.47.
+/// All steps are in f32. The two factors are computed in f64 and rounded once. So all features have mean 0 and variance 1,
+/// and those of rmat and er carry no information. `g` is the sum of the four 16-bit parts of the number, minus the mean
+/// 131070, divided by the standard deviation. Its distribution is bell-shaped, without values beyond 3.47.
 ///
-/// A value costs one 64-bit hash: 4 GB/s of f32 from one thread.
+/// A value costs one 64-bit hash. One thread computes 4 GB/s of f32.
 ///
-/// The defaults of [`super::BlockModel`] (10 classes, homophily 0.7, noise 5) leave a network that sees a node alone in
-/// doubt, and not one that sees its neighbourhood. With 64 features, edge factor 10 and seed 1, a scikit-learn 1.9
-/// `MLPClassifier` with 128 hidden units, trained on the split `train`, has this accuracy on `test`, X being the
-/// features and A the row-normalised matrix of in-edges:
+/// With the defaults of [`super::BlockModel`] (10 classes, homophily 0.7, noise 5), a network can hardly classify a node by
+/// its own features, but well by its neighbourhood. The table shows the accuracy on the split `test` of a scikit-learn 1.9
+/// `MLPClassifier` with 128 hidden units, trained on `train`, with 64 features, edge factor 10 and seed 1. X is the feature
+/// matrix and A the row-normalised matrix of in-edges.
 ///
 /// | nodes | X | X, AX | X, AX, AAX |
 /// |---|---|---|---|
@@ -35,7 +35,7 @@ pub struct Features {
     dim: usize,
     noise: Source,
     noise_factor: f32,
-    /// One row of `dim` values for each class, which already have their factor.
+    /// The mean of each class, `dim` values each, already multiplied by its factor.
     class_means: Vec<f32>,
     classes: u64,
 }
@@ -70,18 +70,18 @@ impl Features {
         }
     }
 
-    /// Values in a row.
+    /// Number of values per feature row.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// Writes the features of `label` to `out`.
+    /// Writes the feature row of `label` to `out`.
     ///
     /// # Panics
-    /// If `out` does not hold exactly [`Features::dim`] values.
+    /// If the length of `out` is not [`Features::dim`].
     #[inline]
     pub fn row(&self, label: u64, out: &mut [f32]) {
-        assert_eq!(out.len(), self.dim, "room for one row of features");
+        assert_eq!(out.len(), self.dim, "room for one feature row");
         let class = (label % self.classes) as usize;
         let means = &self.class_means[class * self.dim..][..self.dim];
         let stream = self.noise.stream(label);
@@ -91,11 +91,12 @@ impl Features {
     }
 }
 
-/// A number with mean 0, variance 1 and a bell-shaped distribution, from a uniform one.
+/// Maps a uniform number to one with mean 0, variance 1 and a bell-shaped distribution.
 #[inline(always)]
 fn gaussian(uniform: u64) -> f32 {
     /// One over the standard deviation: the sum's variance is (2^32 - 1) / 3.
     const SCALE: f32 = 1.0 / 37_837.227;
+    // Adds the four 16-bit parts: two sums of two in one addition, then the two sums.
     let pairs = (uniform & 0x0000_ffff_0000_ffff) + (uniform >> 16 & 0x0000_ffff_0000_ffff);
     let sum = (pairs as u32).wrapping_add((pairs >> 32) as u32);
     (sum as i32 - 131_070) as f32 * SCALE

@@ -1,37 +1,52 @@
-//! Poisson numbers from one uniform u64 each, exact to 2^-64, for means from 0 to [`MEAN_MAX`].
+//! Poisson-distributed numbers from one uniform `u64` each, exact to 2^-64, for means from 0 to [`MEAN_MAX`].
 //!
-//! A model has few distinct means (R-MAT one per number of one bits), so each gets the inverse of its distribution
-//! function as a table: of 64-bit thresholds around the mode, with a guide to where to look (Chen and Asau, "On
-//! Generating Random Variates from an Empirical Distribution", 1974). A draw costs a few ns whatever the mean. A table
-//! takes about 20 sqrt(mean) + 20 words of 8 bytes, and its guide up to twice as much again.
+//! A model has few distinct means: R-MAT has one per number of one bits of a label. So each mean gets a table of the inverse
+//! of its distribution function. The table has 64-bit thresholds around the mode, and a guide that says where to begin the
+//! search (Chen and Asau, "On Generating Random Variates from an Empirical Distribution", 1974):
 //!
-//! The table is made with additions, multiplications and divisions alone, which IEEE 754 fixes to the last bit: no
-//! logarithm or exponential of a system library decides over a graph, so it is the same everywhere.
+//! ```text
+//! draw(uniform):
+//!     i = guide[leading bits of uniform]
+//!     while thresholds[i] <= uniform: i += 1      at most a few steps
+//!     return first + i
+//! ```
+//!
+//! A draw takes a few ns for any mean. A table takes about 20 sqrt(mean) + 20 words of 8 bytes, and its guide up to twice as
+//! much.
+//!
+//! The table is made with additions, multiplications and divisions only. IEEE 754 defines these to the last bit. Logarithms
+//! and exponentials differ between system libraries, and would make graphs depend on the machine.
 
-/// The largest mean. Its table and guide take 28 MB.
+/// The maximum mean. Its table and guide take 28 MB.
 pub(super) const MEAN_MAX: f64 = 4_294_967_296.0;
 
-/// Outcomes this much less likely than the likeliest are left out: together they have less than 2^-64.
+/// Outcomes whose probability is below this times that of the mode are left out. Together they have a probability below
+/// 2^-64.
 const NEGLIGIBLE: f64 = 1.0 / (1u128 << 80) as f64;
 
 /// Draws from one Poisson distribution.
 #[derive(Debug, Clone)]
 pub(super) struct Poisson {
-    /// The least outcome in the table.
+    /// The smallest outcome of the table.
     first: u64,
-    /// Outcome `first + i` or less comes from the uniforms below `thresholds[i]`; the largest outcome has no threshold.
+    /// Uniform numbers below `thresholds[i]` give outcomes of at most `first + i`. The largest outcome has no threshold, because
+    /// it would be 2^64.
     thresholds: Vec<u64>,
-    /// For each value of a uniform's leading bits, how many thresholds all uniforms with these bits have passed.
+    /// For each value of the leading bits of a uniform number: the number of thresholds that all numbers with these bits
+    /// reach.
     guide: Vec<u32>,
     guide_shift: u32,
 }
 
 impl Poisson {
+    /// Makes the table of a mean.
+    ///
     /// # Panics
     /// If `mean` is not in `0..=MEAN_MAX`.
     pub(super) fn new(mean: f64) -> Self {
         assert!((0.0..=MEAN_MAX).contains(&mean), "a mean of {mean}");
-        // Weights relative to the mode, from the ratio of neighbouring probabilities.
+        // Probabilities relative to the mode, from the ratios of neighbours: P(k) / P(k - 1) = mean / k. Beginning at the mode,
+        // no factor over- or underflows, and e^-mean is not needed.
         let mode = mean as u64;
         let mut below = Vec::new();
         let mut weight = 1.0;
@@ -51,14 +66,16 @@ impl Poisson {
             }
             above.push(weight);
         }
-        // Smallest first, so that small ones count.
+        // Smallest first, so that small terms are not lost to rounding.
         let total = 1.0 + below.iter().rev().sum::<f64>() + above.iter().rev().sum::<f64>();
-        // Masses fall on either side of the mode; outcomes whose mass rounds to nothing are no outcomes.
+        // Probabilities as multiples of 2^-64. They fall on either side of the mode, so outcomes that round to 0 are at the ends
+        // and are left out.
         let mass = |weight: &f64| Some((weight / total * 2f64.powi(64)).round() as u128).filter(|&mass| mass > 0);
         let mut below: Vec<u128> = below.iter().map_while(mass).collect();
         below.reverse();
         let above: Vec<u128> = above.iter().map_while(mass).collect();
-        // What rounding loses or gains, the likeliest outcome bears.
+        // The mode gets the rest, so that the masses add up to exactly 2^64. It is the largest, so its relative error is the
+        // smallest.
         let of_mode = (1u128 << 64) - below.iter().sum::<u128>() - above.iter().sum::<u128>();
 
         let mut passed = 0u128;
@@ -71,6 +88,7 @@ impl Poisson {
                 u64::try_from(passed).ok()
             })
             .collect();
+        // Two to four entries per threshold: most draws take one or two comparisons.
         let guide_bits = (thresholds.len() + 1).ilog2() + 2;
         let guide_shift = 64 - guide_bits;
         let mut guide = Vec::with_capacity(1 << guide_bits);
@@ -89,7 +107,7 @@ impl Poisson {
         }
     }
 
-    /// The outcome for a uniform number; monotone in it.
+    /// The outcome of a uniform number. It is monotone.
     #[inline]
     pub(super) fn draw(&self, uniform: u64) -> u64 {
         let mut passed = self.guide[(uniform >> self.guide_shift) as usize] as usize;
@@ -99,7 +117,7 @@ impl Poisson {
         self.first + passed as u64
     }
 
-    /// The largest outcome there is.
+    /// The largest outcome.
     #[inline]
     pub(super) fn largest(&self) -> u64 {
         self.first + self.thresholds.len() as u64

@@ -1,34 +1,34 @@
-//! Random numbers that are a function of (seed, purpose, index), whoever asks for them and in which order.
+//! Random numbers as a function of (seed, purpose, index), independent of the order of calls.
 //!
-//! A [`Source`] is what a seed means for one purpose; [`Source::stream`] is the endless sequence that belongs to one
-//! index in it, and [`Source::at`] a single number. The sequence is SplitMix64 with a gamma of its own (Steele, Lea and
-//! Flood, "Fast Splittable Pseudorandom Number Generators", 2014, sections 3 to 5): number `i` is
-//! `mix(state + (i + 1) * gamma)`, so two streams that happen to meet part again at once. All of it is integer
-//! arithmetic: the numbers are the same on every machine, and graphs on disk depend on their never changing.
+//! A [`Source`] has the numbers of a seed for one purpose. [`Source::at`] gives one number per index, and [`Source::stream`]
+//! an endless sequence per index. The sequence is SplitMix64 with a gamma of its own (Steele, Lea and Flood, "Fast Splittable
+//! Pseudorandom Number Generators", 2014, sections 3 to 5): number `i` is `mix(state + (i + 1) * gamma)`. Two streams that
+//! have a number in common differ again in the next, because their gammas differ. All arithmetic is on integers, so the
+//! numbers are the same on every machine. They must never change, because graphs on disk depend on them.
 
 use grappa_formats::random::{GOLDEN, draw_at, hash, mix};
 
-/// What numbers are for. Each purpose has numbers of its own, so that adding features does not change the edges. The
-/// values are part of the format of generated graphs.
+/// The use of random numbers. Each purpose has its own numbers, so that adding features does not change the edges. The values
+/// are part of the format of generated graphs.
 #[derive(Debug, Clone, Copy)]
 pub enum Purpose {
-    /// In-degree and sources of a row; indexed by label.
+    /// In-degree and sources of a node, by label.
     Row = 1,
-    /// Into which split a node falls; indexed by label.
+    /// Split of a node, by label.
     Split = 2,
-    /// Noise of features; indexed by label.
+    /// Noise of features, by label.
     Feature = 3,
-    /// Mean features of classes; indexed by class.
+    /// Mean features of classes, by class.
     ClassMean = 4,
-    /// Which nodes have many in-edges; indexed by label.
+    /// Level of expected in-degree, by label.
     DegreeLevel = 5,
-    /// Which chunks are grouped into partitions; indexed by super-epoch.
+    /// Groups of chunks for partitions, by super-epoch.
     Grouping = 6,
-    /// The random projection that embeddings of a graph start from; indexed by external id.
+    /// Initial random projection of FastRP, by external id.
     Projection = 7,
 }
 
-/// The numbers a seed has for one purpose.
+/// The random numbers of a seed for one purpose.
 #[derive(Debug, Clone, Copy)]
 pub struct Source {
     base: u64,
@@ -42,13 +42,13 @@ impl Source {
         }
     }
 
-    /// The number at `index`: uniform over all u64, and different for different indices.
+    /// The number of `index`: uniform over all `u64`, and different for different indices.
     #[inline]
     pub fn at(self, index: u64) -> u64 {
         draw_at(self.base, index)
     }
 
-    /// The sequence at `index`.
+    /// The sequence of `index`.
     #[inline]
     pub fn stream(self, index: u64) -> Stream {
         let state = self.at(index);
@@ -59,7 +59,7 @@ impl Source {
     }
 }
 
-/// An endless sequence of uniform numbers.
+/// A sequence of 2^64 uniform numbers.
 #[derive(Debug, Clone)]
 pub struct Stream {
     state: u64,
@@ -74,19 +74,19 @@ impl Stream {
         mix(self.state)
     }
 
-    /// Leaves out the next `count` numbers.
+    /// Skips `count` numbers, in constant time.
     pub fn skip(&mut self, count: u64) {
         self.state = self.state.wrapping_add(self.gamma.wrapping_mul(count));
     }
 
-    /// Number `i` of the sequence, without walking there.
+    /// Number `i` from the current position, in constant time.
     #[inline]
     pub fn nth(&self, i: u64) -> u64 {
         mix(self.state.wrapping_add(self.gamma.wrapping_mul(i + 1)))
     }
 }
 
-/// An odd number with many changes between neighbouring bits, from any number (`mixGamma` of the paper).
+/// Maps any number to a gamma: an odd number whose neighbouring bits differ often (`mixGamma` of the paper).
 #[inline(always)]
 fn mix_gamma(mut z: u64) -> u64 {
     z = (z ^ z >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);

@@ -1,4 +1,8 @@
-//! R-MAT: the drawing of sources given a destination.
+//! R-MAT: draws sources, given a destination.
+//!
+//! The model draws each bit of source and destination jointly and independently of the other bits. So, given the destination,
+//! the bits of the source are independent, and each depends only on the same bit of the destination. A group of bits is drawn
+//! at once, with an alias table for each value of the destination's bits.
 
 use grappa_io::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -8,12 +12,12 @@ use super::{
     random::Stream,
 };
 
-/// Source bits drawn at once. A group's tables take 2^16 cells of 4 bytes for 8 bits: they fit the second-level cache,
-/// and the few that one row needs fit the first.
+/// The maximum number of source bits drawn at once. The tables of a group of 8 bits have 2^16 cells of 4 bytes together, which
+/// fits in the second-level cache. One destination needs one table per group, which fits in the first-level cache.
 const GROUP_BITS_MAX: u32 = 8;
-/// The most groups there are: 40 bits in fives of eight.
+/// The maximum number of groups: 40 bits in groups of 8.
 const GROUPS_MAX: usize = 5;
-/// Cells of an alias table.
+/// Number of cells of an alias table.
 const CELLS: usize = 1 << GROUP_BITS_MAX;
 
 /// The recursive matrix model (Chakrabarti, Zhan and Faloutsos, "R-MAT: A Recursive Model for Graph Mining", 2004) over
@@ -29,9 +33,9 @@ const CELLS: usize = 1 << GROUP_BITS_MAX;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rmat {
-    /// Binary logarithm of the number of nodes, 1 to 40.
+    /// Base-2 logarithm of the number of nodes, 1 to 40.
     pub scale: u32,
-    /// Expected edges per node.
+    /// Expected number of edges per node.
     pub edge_factor: f64,
     /// Probability of source bit 0 and destination bit 0.
     pub a: f64,
@@ -87,12 +91,12 @@ impl Rmat {
         Ok(())
     }
 
-    /// The expected in-degree of a label with as many one bits as the index.
+    /// The expected in-degree of labels by their number of one bits.
     fn means(&self) -> Vec<f64> {
         let sum = self.a + self.b + self.c + self.d;
         let (zero, one) = ((self.a + self.c) / sum, (self.b + self.d) / sum);
         let edges = self.edge_factor * (1u64 << self.scale) as f64;
-        // Multiplied one by one: `powi` may differ between machines in the last bit.
+        // Multiplied one by one, because the last bit of `powi` may differ between machines.
         (0..=self.scale)
             .map(|ones| {
                 let with_ones = (0..ones).fold(edges, |mean, _| mean * one);
@@ -102,40 +106,42 @@ impl Rmat {
     }
 }
 
-/// Tables to draw rows of an [`Rmat`] from.
+/// The tables for drawing an [`Rmat`] graph.
 #[derive(Debug, Clone)]
 pub(super) struct RmatSampler {
-    /// By the number of one bits of the label.
+    /// In-degrees by the number of one bits of the label.
     degrees: Vec<Poisson>,
-    /// From the most significant bits of a label to the least.
+    /// The groups of bits of a label, most significant first.
     groups: Vec<Group>,
-    /// The alias tables of all widths that occur.
+    /// The alias tables of all group widths.
     tables: Vec<Table>,
 }
 
-/// Some neighbouring bits of a label.
+/// A group of neighbouring bits of a label.
 #[derive(Debug, Clone)]
 struct Group {
-    /// How many.
+    /// Number of bits.
     width: u32,
-    /// How many bits of the label are less significant.
+    /// Number of less significant bits of the label.
     shift: u32,
-    /// Where in `tables` the one for destination bits 0 is; the others follow in order.
+    /// Index of the table for destination bits 0. The tables of the other values follow in order.
     tables_start: usize,
 }
 
 /// An alias table (Walker, "An Efficient Method for Generating Discrete Random Variables", 1977) of the source bits of a
-/// group, given its destination bits. A draw takes 32 uniform bits: 8 choose a cell, the other 24 say which of the
-/// cell's two outcomes it is. Cell `i` holds, in its low 8 bits, the second outcome, and in its high 24 bits a
-/// threshold: below it the outcome is `i`. So probabilities are multiples of 2^-32.
+/// group, given the destination bits.
+///
+/// A draw takes 32 uniform bits. 8 bits choose a cell, and the other 24 bits choose one of the two outcomes of the cell. The
+/// high 24 bits of cell `i` are a threshold. Below it, the outcome is `i`; otherwise, it is the low 8 bits of the cell. So
+/// probabilities are multiples of 2^-32.
 type Table = [u32; CELLS];
 
 impl RmatSampler {
     pub(super) fn new(rmat: &Rmat) -> Self {
         let groups_len = rmat.scale.div_ceil(GROUP_BITS_MAX);
         let (narrow, wider) = (rmat.scale / groups_len, rmat.scale % groups_len);
-        // Probability that a source bit is 1, given the destination bit. If the destination bit cannot be 1 (or 0), then
-        // no row asks.
+        // Probability that a source bit is 1, given the destination bit. If a value of the destination bit has probability 0,
+        // nodes with it have no in-edges, and the result is not used.
         let given = |zero: f64, one: f64| if zero + one > 0.0 { one / (zero + one) } else { 0.0 };
         let one_given = [given(rmat.a, rmat.c), given(rmat.b, rmat.d)];
 
@@ -173,14 +179,14 @@ impl RmatSampler {
         &self.degrees
     }
 
-    /// How many numbers of the stream a source takes: one for two groups.
+    /// Random numbers per source. One number serves two groups.
     pub(super) fn numbers_per_edge(&self) -> u64 {
         self.groups.len().div_ceil(2) as u64
     }
 
-    /// Appends `degree` sources of the row `label`.
+    /// Draws `degree` sources of `label` and appends them to `out`.
     pub(super) fn draw(&self, label: u64, degree: u64, stream: &mut Stream, out: &mut Vec<u64>) {
-        // One loop for each number of groups, so that the compiler unrolls what happens per edge.
+        // One function per number of groups, so that the compiler unrolls the loop over groups.
         match self.groups.len() {
             1 => self.draw_groups::<1>(label, degree, stream, out),
             2 => self.draw_groups::<2>(label, degree, stream, out),
@@ -223,9 +229,9 @@ fn draw_alias(table: &Table, uniform: u32) -> u32 {
     }
 }
 
-/// The table of `width` source bits for the destination bits `destination`.
+/// Makes the table of `width` source bits for the destination bits `destination`.
 fn alias_table(destination: u32, width: u32, one_given: [f64; 2]) -> Table {
-    /// What one cell holds, in units of 2^-32.
+    /// The probability of a cell, in units of 2^-32.
     const CELL: u64 = 1 << 24;
     let mut masses = [0u64; CELLS];
     for (source, mass) in masses.iter_mut().enumerate().take(1 << width) {
@@ -235,16 +241,19 @@ fn alias_table(destination: u32, width: u32, one_given: [f64; 2]) -> Table {
         });
         *mass = (probability * 2f64.powi(32)).round() as u64;
     }
-    // What rounding loses or gains, the likeliest outcome bears.
+    // The likeliest outcome gets the rest, so that the masses add up to exactly 2^32.
     let likeliest = (0..CELLS).max_by_key(|&i| masses[i]).expect("256 outcomes");
     let others = masses.iter().sum::<u64>() - masses[likeliest];
     masses[likeliest] = CELL * CELLS as u64 - others;
 
-    // Vose's method in integers, so that nothing is lost: fill a cell that has too little from one that has too much.
+    // Vose's method, with integers so that no mass is lost: repeatedly fill a cell that has too little mass with mass of one
+    // that has too much. Each step completes one cell.
     let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..CELLS).partition(|&i| masses[i] < CELL);
     let mut table = std::array::from_fn(|i| i as u32);
     while let Some(poor) = small.pop() {
-        let rich = *large.last().expect("what cells lack, others have in excess");
+        let rich = *large
+            .last()
+            .expect("the masses add up to the cells, so some cell has too much");
         table[poor] = (masses[poor] as u32) << 8 | rich as u32;
         masses[rich] -= CELL - masses[poor];
         if masses[rich] < CELL {

@@ -1,7 +1,7 @@
-//! Generated graphs against the models' own definitions, and against themselves.
+//! Tests of generated graphs against the definitions of the models, and for reproducibility.
 //!
-//! Statistical tests compare fixed samples (fixed seeds), so they pass or fail for good. Their thresholds are those that
-//! a correct generator exceeds once in a million samples.
+//! Statistical tests use fixed seeds, so they always give the same result. A correct generator exceeds their thresholds once
+//! in a million samples.
 
 use grappa_formats::random::GOLDEN;
 use xxhash_rust::xxh3::xxh3_64;
@@ -43,8 +43,8 @@ fn edges(generator: &Generator) -> Vec<Edge> {
     edges
 }
 
-/// The plain R-MAT generator: one edge after the other descends into quadrants, driven by an ordinary sequential
-/// generator (xorshift64*).
+/// The plain R-MAT generator: draws the quadrants of one edge after the other, with a sequential random generator
+/// (xorshift64*).
 fn reference_edges(rmat: &Rmat, seed: u64) -> Vec<Edge> {
     let mut state = seed.wrapping_mul(GOLDEN) | 1;
     let mut uniform = || {
@@ -73,14 +73,14 @@ fn reference_edges(rmat: &Rmat, seed: u64) -> Vec<Edge> {
         .collect()
 }
 
-/// What chi-square with `freedom` degrees of freedom exceeds once in a million times (Wilson and Hilferty).
+/// The value that chi-square with `freedom` degrees of freedom exceeds with probability 10^-6 (Wilson and Hilferty).
 fn chi_square_limit(freedom: usize) -> f64 {
     let (f, z) = (freedom as f64, 4.753);
     f * (1.0 - 2.0 / (9.0 * f) + z * (2.0 / (9.0 * f)).sqrt()).powi(3)
 }
 
-/// Chi-square of two samples having one distribution over their bins, over its limit: above 1, they have not. Bins with
-/// little in them are merged with the next.
+/// The chi-square statistic for two samples having the same distribution over bins, divided by its limit. Above 1, the
+/// distributions differ. Bins with few counts are merged with the next.
 fn unlikeness(left: &[u64], right: &[u64]) -> f64 {
     let mut bins = vec![(0.0, 0.0)];
     for (&l, &r) in left.iter().zip(right) {
@@ -102,9 +102,9 @@ fn unlikeness(left: &[u64], right: &[u64]) -> f64 {
     statistic / chi_square_limit((bins.len() - 1).max(1))
 }
 
-/// How far two sets of R-MAT edges are from being samples of one distribution: the largest [`unlikeness`] of, at each
-/// level, the four quadrants; at each pair of levels, the sixteen combinations; and the logarithmic histograms of in- and
-/// out-degrees. Named, so that a failure says where.
+/// Compares two sets of R-MAT edges: the largest [`unlikeness`], and the name of the comparison. It compares the four
+/// quadrants at each level, the sixteen combinations at each pair of levels, and the logarithmic histograms of in- and
+/// out-degrees.
 fn rmat_unlikeness(scale: u32, left: &[Edge], right: &[Edge]) -> (f64, String) {
     let quadrant = |&(source, destination): &Edge, level: u32| {
         (source >> level & 1) as usize * 2 + (destination >> level & 1) as usize
@@ -132,8 +132,8 @@ fn rmat_unlikeness(scale: u32, left: &[Edge], right: &[Edge]) -> (f64, String) {
             });
         }
     }
-    // Nodes with in-degrees (out-degrees) of 0, 1, 2 to 3, 4 to 7, ... Counts of nodes vary less than those of independent
-    // draws would, as nodes differ: the limit is generous.
+    // The number of nodes with in-degrees (out-degrees) of 0, 1, 2 to 3, 4 to 7, ... These numbers vary less than those of
+    // independent draws, because nodes have different means, so the limit is generous.
     let histogram = |ends: &mut dyn Iterator<Item = u64>| {
         let mut degrees = vec![0u64; 1 << scale];
         ends.for_each(|end| degrees[end as usize] += 1);
@@ -161,7 +161,7 @@ fn rmat_edges_are_distributed_as_those_of_the_plain_generator() {
                 edges(&generator(Model::Rmat(rmat.clone()), seed)),
                 reference_edges(&rmat, seed),
             );
-            // A Poisson number: standard deviation is the root.
+            // The standard deviation of a Poisson number is the root of its mean.
             assert!((left.len() as f64 - right.len() as f64).abs() < 5.0 * (right.len() as f64).sqrt());
             let (worst, name) = rmat_unlikeness(rmat.scale, &left, &right);
             assert!(
@@ -189,7 +189,7 @@ fn the_comparison_notices_wrong_probabilities() {
         let (worst, _) = rmat_unlikeness(UNEVEN.scale, &edges(&generator(Model::Rmat(wrong.clone()), 1)), &right);
         assert!(worst > 2.0, "{wrong:?} passes with {worst:.2}");
     }
-    // Degrees alone tell b from c, too.
+    // Degrees alone also distinguish b from c.
     let transposed: Vec<_> = right
         .iter()
         .map(|&(source, destination)| (destination, source))
@@ -336,7 +336,7 @@ fn windows_of_a_row_make_up_the_row() {
     let mut buffer = AdjacencyBuffer::default();
     assert!(
         generator.degree(0) > WINDOW_DRAWS,
-        "a row that is drawn in several goes"
+        "an adjacency list that is drawn in several steps"
     );
     for label in [0, 1, 12_345] {
         let mut joined = Vec::new();
@@ -349,8 +349,8 @@ fn windows_of_a_row_make_up_the_row() {
 
 #[test]
 fn graphs_never_change() {
-    // If this fails, graphs that were generated before can no longer be made again, nor their features read: keep the old
-    // algorithm for its `Recipe::VERSION`.
+    // If this fails, older graphs can't be generated again and their features can't be read. Keep the old algorithm for its
+    // `Recipe::VERSION`.
     let expected: [(u64, u64); 4] = [
         (0x3027_b9f5_dc28_7a7a, 0x61f4_78e8_d730_3e2a),
         (0x6c90_96a9_109e_3647, 0x7514_8999_774f_38b2),
@@ -399,7 +399,7 @@ fn a_slice_of_the_largest_graphs_can_be_made() {
             largest = largest.max(row.last().copied().unwrap_or(0));
         }
         assert!(largest >> (scale - 1) == 1, "sources reach the upper half");
-        // The largest row alone would be 8 bytes times:
+        // The length of the longest adjacency list:
         let estimate = generator.largest_degree_estimate();
         let mean = generator.expected_edges() * 0.76f64.powi(scale as i32);
         assert!(

@@ -1,4 +1,4 @@
-//! What the tests of several subjects use.
+//! Helpers of several tests.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use std::{
 use grappa_build::ingest::IngestOptions;
 use grappa_io::progress::Progress;
 
-/// Options for small graphs: to make `folder/out.grappa` of the edges in `edges`.
+/// Options for small graphs, from the edge list `edges` to the store `folder/out.grappa`.
 pub fn options(folder: &Path, edges: &Path) -> IngestOptions {
     IngestOptions {
         seed: 7,
@@ -21,7 +21,7 @@ pub fn options(folder: &Path, edges: &Path) -> IngestOptions {
     }
 }
 
-/// Every file of a folder with its bytes, by its path in it.
+/// The bytes of every file of a folder, by relative path.
 pub fn files_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];

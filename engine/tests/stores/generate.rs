@@ -1,4 +1,4 @@
-//! Generated stores, from outside: what is on disk, and that it depends on nothing but the graph.
+//! Generated stores: their files, and that these depend on the graph only.
 
 use std::{fs, ops::RangeInclusive, path::Path};
 
@@ -163,7 +163,7 @@ fn the_store_does_not_depend_on_threads_and_memory() {
         fs::remove_dir_all(path).unwrap();
         found
     };
-    // Its largest row has 2.5 million edges: more than a team holds at a time.
+    // Its longest adjacency list has 2.5 million edges, more than the window of a team.
     let hubs = Model::Rmat(Rmat {
         scale: 6,
         edge_factor: 150_000.0,
@@ -237,7 +237,7 @@ fn classes_features_and_splits_are_those_of_the_generator() {
     generate_store(&options, &Silent).unwrap();
     let (manifest, files) = (manifest(&path), files_of(&path));
     assert_eq!(manifest.ids.permutation, PermutationSpec::Feistel(7));
-    let (generator, order) = (Generator::new(options.recipe).unwrap(), Feistel::new(nodes, 7));
+    let (generator, permutation) = (Generator::new(options.recipe).unwrap(), Feistel::new(nodes, 7));
     let sets = SPLITS.map(|split| {
         let name = split.name();
         let set = splits::decode(&files[&format!("splits/{name}.roaring")], name, nodes).unwrap();
@@ -258,7 +258,7 @@ fn classes_features_and_splits_are_those_of_the_generator() {
         assert_eq!(layout, FeatureLayout::new(FeatureDtype::F32, dim));
         layout.check_rows(payload, header.payload_offset).unwrap();
         for (row, node) in (pair[0]..pair[1]).enumerate() {
-            let label = order.inverse(node);
+            let label = permutation.inverse(node);
             assert_eq!(labels.single(row as u64).unwrap(), generator.class(label));
             features.row(label, &mut expected);
             layout.decode_row(&payload[row * layout.stride as usize..], &mut found);
@@ -302,7 +302,7 @@ fn a_run_that_died_is_resumed_to_the_same_store() {
     };
     generate_store(&with(&path, 40, false), &Silent).unwrap();
     let whole = files_of(&path);
-    // Two reports a chunk.
+    // There are two progress reports per chunk.
     for after in [1, 2, 36, 80] {
         assert!(interrupted(after, |progress| generate_store(
             &with(&again, 40, false),
@@ -348,11 +348,11 @@ fn a_budget_that_is_too_small_for_a_row_names_one_that_would_do() {
     assert!(make((named - 1) << 20, None).is_err());
     assert!(!path.exists());
 
-    // Slices without that row need no such memory.
-    let chunk_of_row = Feistel::new(16, 7).forward(0) as u32 / 4;
+    // Slices without that adjacency list need less memory.
+    let chunk_of_list = Feistel::new(16, 7).forward(0) as u32 / 4;
     for chunk in 0..4 {
         let made = make(64 << 20, Some(vec![chunk..=chunk]));
-        assert_eq!(made.is_ok(), chunk != chunk_of_row, "chunk {chunk}");
+        assert_eq!(made.is_ok(), chunk != chunk_of_list, "chunk {chunk}");
         if made.is_ok() {
             fs::remove_dir_all(&path).unwrap();
         }

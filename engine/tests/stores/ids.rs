@@ -1,5 +1,5 @@
-//! Ids that are not dense against a twin that is: the store of any ids is that of their dense ids, and a dictionary beside
-//! it, whatever the budget, the number of threads or the place where a run was killed.
+//! Stores with sparse and string ids, compared with stores of the same graph with dense ids: apart from the dictionary, the
+//! files are equal, for any memory budget, any number of threads and any place where a run was killed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ fn options(folder: &Path, ids: ExternalIds) -> IngestOptions {
     }
 }
 
-/// The files that hold edges, without ids.
+/// The files of chunks, which have no external ids.
 fn chunks_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = files_of(folder);
     files.retain(|name, _| name.starts_with("chunk-"));
@@ -91,7 +91,7 @@ fn strings_of(store: &Path) -> Vec<String> {
     strings
 }
 
-/// Many edges among `nodes` scattered integers; a few nodes have most of them.
+/// Many edges between `nodes` scattered integers. A few nodes have most of them.
 fn scattered(nodes: u64, edges: u64) -> Vec<(u64, u64)> {
     let id = |n: u64| (n % nodes + 1).wrapping_mul(GOLDEN) >> (n % nodes % 40);
     (0..edges)
@@ -103,7 +103,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn integers_are_mapped_to_their_ranks(
+    fn integers_are_mapped_to_their_dense_ids(
         edges in prop::collection::vec(
             (prop_oneof![0..40u64, any::<u64>()], prop_oneof![0..40u64, any::<u64>()]), 1..300),
         weighted: bool,
@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn strings_are_mapped_to_their_ranks(
+    fn strings_are_mapped_to_their_dense_ids(
         edges in prop::collection::vec(("[a-c\u{e9}\u{1f600}]{1,4}|http://a/[x-z]{1,9}", "\\w{1,12}"), 1..300),
         weighted: bool,
         long: bool,
@@ -259,9 +259,11 @@ fn splits_name_nodes_by_their_ids() {
         assert_eq!(manifest.ids.permutation, PermutationSpec::Feistel(7));
         let file = fs::read(options.out.join("splits/train.roaring")).unwrap();
         let set = grappa_formats::splits::decode(&file, "train", manifest.nodes).unwrap();
-        let order = Feistel::new(manifest.nodes, 7);
+        let permutation = Feistel::new(manifest.nodes, 7);
         assert_eq!(
-            set.iter().map(|node| order.inverse(node)).collect::<BTreeSet<_>>(),
+            set.iter()
+                .map(|node| permutation.inverse(node))
+                .collect::<BTreeSet<_>>(),
             train
         );
 
@@ -363,7 +365,7 @@ proptest! {
 }
 
 #[test]
-fn a_run_with_an_order_interrupted_anywhere_resumes_to_the_same_store() {
+fn a_run_with_parts_interrupted_anywhere_resumes_to_the_same_store() {
     let folder = tempfile::tempdir().unwrap();
     let edges = scattered(20_000, 100_000);
     let ids = write_edges(folder.path(), &edges, false);

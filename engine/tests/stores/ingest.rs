@@ -1,5 +1,5 @@
-//! Ingest against a twin that holds everything in memory: whatever the budget, the number of threads or the place where
-//! a run was killed, the store holds the edges of the input, and is the same byte for byte.
+//! Ingest, compared with a simple implementation in memory: for any memory budget, any number of threads and any place where
+//! a run was killed, the store has the edges of the input, and is the same byte for byte.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -23,15 +23,19 @@ use crate::common::{files_of, interrupted, options};
 /// Source, destination, weight.
 type Edge = (u64, u64, f32);
 
-/// All edges of a store, in external ids, sorted. Checks on the way that the manifest counts them right.
+/// All edges of a store, in external ids, sorted. Also checks the counts in the manifest.
 fn edges_of(store: &Path) -> Vec<Edge> {
     let read = |name: &str| fs::read(store.join(name)).unwrap();
     let manifest = Manifest::decode(&read("manifest")).unwrap();
-    let order = match manifest.ids.permutation {
+    let permutation = match manifest.ids.permutation {
         PermutationSpec::Feistel(seed) => Some(Feistel::new(manifest.nodes, seed)),
         _ => None,
     };
-    let external = |node: u64| order.as_ref().map_or(node, |order| order.inverse(node));
+    let external = |node: u64| {
+        permutation
+            .as_ref()
+            .map_or(node, |permutation| permutation.inverse(node))
+    };
     let map = manifest.chunk_map();
     let mut edges = Vec::new();
     for (chunk, entry) in manifest.chunks.iter().enumerate() {
@@ -76,7 +80,7 @@ fn compare(a: &Edge, b: &Edge) -> std::cmp::Ordering {
     (a.1, a.0).cmp(&(b.1, b.0)).then(a.2.total_cmp(&b.2))
 }
 
-/// What the store must hold, by the definition of the options.
+/// The edges that the store must have, by the definition of the options.
 fn twin(edges: &[Edge], nodes: u64, options: EdgeOptions, weighted: bool) -> Vec<Edge> {
     let mut out: Vec<Edge> = edges.to_vec();
     if options.undirected {
@@ -171,7 +175,7 @@ fn features_labels_and_splits_follow_their_nodes() {
     }
     assert!(stores[0] == stores[1], "the budget shows");
     let manifest = Manifest::decode(&stores[0]["manifest"]).unwrap();
-    let order = Feistel::new(nodes, options.seed);
+    let permutation = Feistel::new(nodes, options.seed);
     for chunk in 0..4 {
         let (header, rows) = payload_of(&options.out, chunk, "features", FileKind::FEATURES);
         let layout = FeaturesMeta::decode(&header).unwrap().layout;
@@ -179,7 +183,7 @@ fn features_labels_and_splits_follow_their_nodes() {
         let stored = Labels::new(&label_header, &label_rows).unwrap();
         let start = manifest.chunk_starts[chunk];
         for (row, bytes) in rows.chunks_exact(layout.stride as usize).enumerate() {
-            let id = order.inverse(start + row as u64) as usize;
+            let id = permutation.inverse(start + row as u64) as usize;
             let mut values = vec![0.0; dim];
             layout.decode_row(bytes, &mut values);
             assert_eq!(values, features[id * dim..][..dim], "features of {id}");
@@ -191,7 +195,7 @@ fn features_labels_and_splits_follow_their_nodes() {
     for (rest, split) in (0..3).zip(&manifest.splits) {
         let file = &stores[0][&format!("splits/{}.roaring", split.name)];
         let set = grappa_formats::splits::decode(file, &split.name, nodes).unwrap();
-        let mut ids: Vec<u64> = set.iter().map(|node| order.inverse(node)).collect();
+        let mut ids: Vec<u64> = set.iter().map(|node| permutation.inverse(node)).collect();
         ids.sort_unstable();
         assert_eq!(ids, (0..nodes).filter(|id| id % 5 == rest).collect::<Vec<_>>());
     }
@@ -296,7 +300,7 @@ proptest! {
     }
 }
 
-/// A graph that does not fit a small budget: most edges crowd on few nodes of one chunk.
+/// A graph that does not fit in a small budget: most edges go to a few nodes of one chunk.
 fn crowded(nodes: u64, edges: u64) -> Vec<Edge> {
     let edge = |i: u64| {
         let hash = i.wrapping_mul(GOLDEN) >> 20;
@@ -387,8 +391,8 @@ fn a_run_may_be_resumed_with_another_budget() {
     write_text(&input, &crowded(3000, 150_000), false);
     let mut options = options(folder.path(), &input);
     (options.memory, options.chunks) = (2 << 20, Some(5));
-    // Nothing is scanned, so the first steps are those of pass 1: one worker is interrupted, the other one finishes and
-    // notes its blocks.
+    // The number of nodes is known, so the first steps are those of pass 1: one worker is interrupted, and the other one
+    // finishes and records its blocks.
     options.nodes = Some(3000);
     ingest(&options, &Silent).unwrap();
     let expected = files_of(&options.out);
@@ -396,7 +400,7 @@ fn a_run_may_be_resumed_with_another_budget() {
         options.out = folder.path().join(format!("{steps}.grappa"));
         (options.memory, options.threads, options.resume) = (2 << 20, 2, false);
         assert!(interrupted(steps, |progress| ingest(&options, progress)));
-        // Blocks would be cut larger now.
+        // With this budget, blocks would be larger.
         (options.memory, options.threads, options.resume) = (64 << 20, 1, true);
         ingest(&options, &Silent).unwrap();
         assert!(files_of(&options.out) == expected, "interrupted after {steps} steps");

@@ -1,4 +1,4 @@
-//! Stores from outside: made of edge lists or of models, and what is on disk then.
+//! Stores that are ingested from edge lists or generated from models.
 
 mod common;
 mod generate;

@@ -151,8 +151,8 @@ impl<'a> SpilledBlocks<'a> {
         Ok(())
     }
 
-    /// Compares the files of a segment with their sums. A resumed run skips blocks, so it can't check the files of which
-    /// it read only a part.
+    /// Compares the files of a segment with their sums. A resumed run skips blocks, so it can't check a file that it
+    /// read only in part.
     fn check(&self, open: &OpenSegment) -> Result<()> {
         for file in &open.files {
             if file.records.load(Ordering::Acquire) == file.extent.records {
