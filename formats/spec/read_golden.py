@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Reads the golden files by the words of this specification alone: nothing of Grappa, and only the standard library.
+"""Reads the golden files. Written from this specification alone, without code of Grappa, with only the standard library.
 
-It shows that the specification is complete, and is a start for a reader in another language. Checksums are not verified:
-XXH3 is not in the standard library. Run it without arguments; it prints what it reads, and fails if that is wrong.
+It shows that the specification is complete, and is a starting point for readers in other languages. It does not verify
+checksums, because XXH3 is not in the standard library. Run it without arguments. It prints the contents of the files, and
+fails if they are wrong.
 """
 
 import struct
@@ -15,7 +16,7 @@ GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
 
 
 def container(name, kind):
-    """Meta and payload of a container file, which are the same in each layout that there is a file of."""
+    """Meta and payload of a container file. They are equal in all layouts of the file."""
     files = [GOLDEN / layout / name for layout in ["v1", "v1-pages"]]
     found = [open_container(path, kind) for path in files if path.exists()]
     assert all(each == found[0] for each in found), name
@@ -41,7 +42,7 @@ def span(meta):
 
 
 def feistel(nodes, seed):
-    """The node of each rank, as a function."""
+    """The node of each dense id, as a function."""
     bits = max((nodes - 1).bit_length() if nodes else 0, 2)
     low_bits = bits // 2
     low_mask, high_mask = (1 << low_bits) - 1, (1 << bits - low_bits) - 1
@@ -72,21 +73,21 @@ def feistel(nodes, seed):
     return forward
 
 
-def order_vectors():
+def permutation_vectors():
     rows = [line.split("|")[1:-1] for line in (Path(__file__).parent / "permutation.md").read_text().splitlines() if line[:1] == "|"]
-    for nodes, seed, rank, node in [[int(cell) for cell in row] for row in rows if row[0].strip().isdigit()]:
-        assert feistel(nodes, seed)(rank) == node, (nodes, seed, rank)
+    for nodes, seed, dense_id, node in [[int(cell) for cell in row] for row in rows if row[0].strip().isdigit()]:
+        assert feistel(nodes, seed)(dense_id) == node, (nodes, seed, dense_id)
 
 
 # ids.md
 
 
-def order_table():
+def permutation_table():
     meta, payload = container("order", "ORDR")
     (n,) = struct.unpack("<Q", meta)
     entries = [int.from_bytes(payload[5 * i : 5 * i + 5], "little") for i in range(2 * n)]
-    nodes, ranks = entries[:n], entries[n:]
-    assert all(ranks[node] == rank for rank, node in enumerate(nodes))
+    nodes, dense_ids = entries[:n], entries[n:]
+    assert all(dense_ids[node] == dense_id for dense_id, node in enumerate(nodes))
     return nodes
 
 
@@ -115,9 +116,9 @@ def strings():
                 return value
 
     keys = []
-    for rank in range(n):
-        if rank % 16 == 0:
-            assert table[rank // 16] == at
+    for dense_id in range(n):
+        if dense_id % 16 == 0:
+            assert table[dense_id // 16] == at
             shared = 0
         else:
             shared = varint()
@@ -230,7 +231,7 @@ def rows(codec):
     assert len(degrees) == 64 * lines + 6 * exceptions
 
     def places():
-        """Start and number of each row, as the directory has them."""
+        """Start and number of each adjacency list, from the directory."""
         for row in range(count):
             line = degrees[row // 54 * 64 :][:64]
             number = line[10 + row % 54]
@@ -243,7 +244,7 @@ def rows(codec):
             start += number if kind == 1 else elias_fano(Bits(edges, start), number)[1]
 
     def elias_fano(bits, d):
-        """Sources of a row, and its size."""
+        """Sources of a list, and its size in bits."""
         start = bits.at
         if d == 0:
             return [], 0
@@ -350,7 +351,7 @@ def manifest(name):
     u64 = lambda at: archive.integer(at, "Q")
     u32 = lambda at: archive.integer(at, "I")
     u8 = lambda at: archive.integer(at, "B")
-    order = root + 40 + 8
+    permutation = root + 40 + 8
     found = {
         "writer": archive.string(root),
         "nodes": u64(root + 8),
@@ -358,7 +359,7 @@ def manifest(name):
         "chunk_starts": archive.vector(root + 24, 8, u64),
         "chunks": archive.vector(root + 32, 24, lambda at: (u8(at), u64(at + 8), archive.vector(at + 16, 8, u64))),
         "external": ["dense", "sparse", "string"][u8(root + 40)],
-        "order": ["identity", ("feistel", u64(order + 8)), "table"][u8(order)],
+        "permutation": ["identity", ("feistel", u64(permutation + 8)), "table"][u8(permutation)],
         "features": None,
         "labels": None,
         "splits": archive.vector(root + 96, 16, lambda at: (archive.string(at), u64(at + 8))),
@@ -385,8 +386,8 @@ def expect(name, found, expected):
 
 
 def main():
-    order_vectors()
-    expect("order", order_table(), [2, 0, 3, 1])
+    permutation_vectors()
+    expect("order", permutation_table(), [2, 0, 3, 1])
     expect("dictionary-integers", integers(), [3, 70, 71, 0x1122334455667788])
     expect("dictionary-strings", strings(), [b"bin/"] + [b"bin/tool%d" % i for i in range(10, 26)] + [b"lib"])
     expect("features-f32", [[round(v, 6) for v in row] for row in features("features-f32")], [[1, -2.5, 0.1], [127, -3, 0]])
@@ -412,7 +413,7 @@ def main():
         "chunk_starts": [0, 2, 5],
         "chunks": [(1, 3, [1, 2]), (1, 4, [4, 0])],
         "external": "sparse",
-        "order": ("feistel", 0x1122334455667788),
+        "permutation": ("feistel", 0x1122334455667788),
         "features": (3, "f16", 8, "stored"),
         "labels": (4, "multi"),
         "splits": [("train", 2)],
@@ -428,7 +429,7 @@ def main():
         "writer": "g 1",
         "chunks": [(0, 0, []), (1, 7, [7, 0])],
         "external": "dense",
-        "order": "identity",
+        "permutation": "identity",
         "features": None,
         "labels": None,
         "splits": [],
