@@ -1,7 +1,7 @@
-//! Progress bars: one line on stderr that a background thread redraws, and the log lines above it.
+//! Progress bars: one line on stderr, with log lines above it.
 //!
-//! Workers only add to two atomics; what they have added is looked at ten times a second. A finished stage leaves one
-//! line behind.
+//! Workers add to two atomics. A background thread reads them and redraws the line ten times per second. A finished stage
+//! leaves one line.
 
 use std::{
     fmt,
@@ -20,12 +20,12 @@ use crate::{ByteSize, count, duration, signals};
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Everything that is drawn on stderr goes through here, or the bars and the log would overwrite each other.
+/// All output to stderr goes through this. Otherwise bars and log lines would overwrite each other.
 static SCREEN: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
-/// Progress on stderr: the stage's name, bytes done, bytes and edges per second, and the time left.
+/// Progress on stderr: name of the stage, bytes done, bytes and edges per second, and time left.
 pub struct Bars {
-    /// `None`: nothing is shown, so nothing is counted.
+    /// `None`: nothing is shown and nothing is counted.
     shown: Option<Shown>,
 }
 
@@ -37,12 +37,12 @@ struct Shown {
     leaves_lines: bool,
 }
 
-/// What a stage counts.
+/// The quantity that a stage counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counts {
-    /// Bytes, of which it is known how many there will be.
+    /// Bytes, with a known total.
     Bytes,
-    /// Bytes, of any number.
+    /// Bytes, with an unknown total.
     OpenBytes,
     Steps,
 }
@@ -53,7 +53,7 @@ struct Stage {
 }
 
 impl Bars {
-    /// Bars on stderr if that is a terminal, else hidden ones. Whether a finished stage leaves a line depends.
+    /// Bars on stderr if it is a terminal, else hidden bars. With `leaves_lines`, a finished stage leaves a line.
     pub(crate) fn new(leaves_lines: bool) -> Self {
         if SCREEN.is_hidden() {
             return Self::hidden();
@@ -70,7 +70,7 @@ impl Bars {
         }
     }
 
-    /// Bars that nobody sees.
+    /// Hidden bars.
     pub(crate) fn hidden() -> Self {
         Self { shown: None }
     }
@@ -119,7 +119,7 @@ impl Drop for Bars {
 impl Shown {
     fn start_stage(&self, name: &str, counts: Counts, total: Option<u64>) {
         self.edges.store(0, Relaxed);
-        // The style first: what follows draws.
+        // The style first, because the following calls draw.
         self.bar.set_style(style(counts, &self.edges));
         self.bar.set_message(name.to_owned());
         self.bar.reset();
@@ -135,7 +135,7 @@ impl Shown {
         *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(stage);
     }
 
-    /// Leaves a line that says what the stage did, if lines are left.
+    /// Prints the line of a finished stage, if lines are wanted.
     fn finish_stage(&self) {
         let Some(stage) = self.stage.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return;
@@ -188,8 +188,7 @@ fn style(counts: Counts, edges: &Arc<AtomicU64>) -> ProgressStyle {
         })
 }
 
-/// What is done of a running stage, and how fast: bytes at their recent rate, edges in the proportion to bytes seen so
-/// far.
+/// Progress of a running stage and its speed: the recent rate of bytes, and edges in the average proportion to bytes.
 fn done(bytes: u64, bytes_total: Option<u64>, edges: u64, bytes_per_second: f64, elapsed: Duration) -> String {
     let mut parts = Vec::new();
     match bytes_total {
@@ -214,9 +213,9 @@ fn done(bytes: u64, bytes_total: Option<u64>, edges: u64, bytes_per_second: f64,
     parts.join(", ")
 }
 
-/// How many steps of a running stage are done, and how fast edges were so far.
+/// Finished steps of a running stage, and the average rate of edges.
 fn stepped(steps: u64, total: u64, edges: u64, elapsed: Duration) -> String {
-    // The bar is drawn once before it is told.
+    // The bar is drawn once before it knows the total.
     if total == 0 {
         return "starting".to_owned();
     }
@@ -224,7 +223,7 @@ fn stepped(steps: u64, total: u64, edges: u64, elapsed: Duration) -> String {
     format!("{steps}/{total} steps, {} edges/s", count(rate as u64))
 }
 
-/// Time left needs no fractions.
+/// Time left, without fractions of seconds.
 fn left(left: Duration) -> String {
     if left < Duration::from_secs(100) {
         format!("{} s", left.as_secs())
@@ -233,31 +232,31 @@ fn left(left: Duration) -> String {
     }
 }
 
-/// Removes what is drawn.
+/// Clears the bar.
 pub(crate) fn clear() {
     let _ = SCREEN.clear();
 }
 
-/// Prints a line on stderr, above whatever bar is there.
+/// Prints a line on stderr, above the progress bar.
 pub(crate) fn eprint_line(line: &str) {
-    // If stderr is closed there is nobody to tell.
+    // An error cannot be reported if stderr is closed.
     above(|| {
         let _ = writeln!(io::stderr(), "{line}");
     });
 }
 
-/// Writes to a terminal, which may be stdout's as well as stderr's, while there is no bar on it.
+/// Runs `write` while the bar is not drawn, so that its output to stdout or stderr is not mixed with it.
 pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
     SCREEN.suspend(write)
 }
 
-/// Where the log goes: to stderr, above the bars.
+/// The destination of the log: stderr, above the bars.
 #[derive(Default)]
 pub(crate) struct AboveBars;
 
 impl Write for AboveBars {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The log writes each event at once, with a line end behind it.
+        // The log writes each event in one call, with a line end.
         let text = String::from_utf8_lossy(bytes);
         let line = text.strip_suffix('\n').unwrap_or(&text);
         above(|| writeln!(io::stderr(), "{}", printable(line)))?;

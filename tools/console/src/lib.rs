@@ -1,7 +1,7 @@
-//! What every Grappa program shows a person, so that all of them look and behave alike.
+//! Terminal output of all Grappa programs: options, progress bars, summaries, errors and signals.
 //!
-//! A program's `main` is one call of [`run`]; its options flatten [`Args`]; what it does reports to a [`Bars`]; and it
-//! ends with [`Console::finish`]:
+//! A program's `main` is one call of [`run`]. Its options flatten [`Args`]. Its work reports to a [`Bars`]. It ends with
+//! [`Console::finish`]:
 //!
 //! ```no_run
 //! # use clap::Parser;
@@ -22,11 +22,11 @@
 //! }
 //! ```
 //!
-//! What goes where: results on stdout, everything about how it is going on stderr. With `--json`, stdout carries exactly
-//! one JSON object, at the end, and only if all went well. Exit codes: 0 done, 1 failed, 2 wrong usage (clap's), 130 and 143 stopped by SIGINT and
-//! SIGTERM ([`signals`]).
+//! Results go to stdout; progress, warnings and errors go to stderr. With `--json`, stdout has exactly one JSON object, at
+//! the end, and only after success. Exit codes: 0 success, 1 failure, 2 wrong usage (clap's), 130 and 143 stopped by SIGINT
+//! and SIGTERM ([`signals`]).
 //!
-//! Nothing here knows what a graph is, beyond counting edges.
+//! This crate knows nothing of graphs, except that progress counts edges.
 
 #![forbid(unsafe_code)]
 
@@ -48,7 +48,7 @@ pub use grappa_io::{
 pub use output::{StdoutClosed, print_line, stdout};
 pub use summary::{Built, Summary};
 
-/// Where memory is refused, a program ends with a line on stderr, and not with a signal.
+/// When the system refuses memory, the program ends with an error on stderr instead of a signal.
 #[global_allocator]
 static HEAP: Heap = Heap;
 
@@ -78,7 +78,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Starts to log as the options say.
+    /// Starts logging at the level of the options.
     ///
     /// # Panics
     /// If called twice in one process.
@@ -104,7 +104,7 @@ impl Args {
     }
 }
 
-/// Where a program's output goes.
+/// The output of a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Console {
     quiet: bool,
@@ -112,31 +112,30 @@ pub struct Console {
 }
 
 impl Console {
-    /// Whether results are to be one JSON object on stdout.
+    /// Whether `--json` was given.
     pub fn json(&self) -> bool {
         self.json
     }
 
-    /// Whether to tell on stdout how it is going, line by line.
+    /// Whether to print progress lines on stdout: neither `--quiet` nor `--json` was given.
     pub fn tells(&self) -> bool {
         !self.quiet && !self.json
     }
 
-    /// Progress bars on stderr; hidden with `--quiet`, or if stderr is no terminal.
+    /// Progress bars on stderr. They are hidden with `--quiet`, or if stderr is not a terminal.
     pub fn bars(&self) -> Bars {
         if self.quiet { Bars::hidden() } else { Bars::new(true) }
     }
 
-    /// As [`Console::bars`], for stages that come again and again: a finished one leaves no line.
+    /// Like [`Console::bars`], for stages that repeat: a finished stage leaves no line.
     pub fn passing_bars(&self) -> Bars {
         if self.quiet { Bars::hidden() } else { Bars::new(false) }
     }
 
-    /// Says how it ended, on stdout: one JSON object with `--json`, nothing with `--quiet`, else one line. For programs
-    /// that were asked to do something.
+    /// Prints the summary of an action on stdout: a JSON object with `--json`, nothing with `--quiet`, else text.
     ///
     /// # Errors
-    /// If stdout can't be written to.
+    /// If writing to stdout fails.
     pub fn finish(&self, summary: &impl Summary) -> anyhow::Result<()> {
         if self.quiet && !self.json {
             return Ok(());
@@ -144,11 +143,10 @@ impl Console {
         self.answer(summary)
     }
 
-    /// Prints a result on stdout, with `--quiet` too: one JSON object with `--json`, else text. For programs that were
-    /// asked to tell something.
+    /// Prints the answer to a query on stdout, also with `--quiet`: a JSON object with `--json`, else text.
     ///
     /// # Errors
-    /// If stdout can't be written to.
+    /// If writing to stdout fails.
     pub fn answer(&self, answer: &impl Summary) -> anyhow::Result<()> {
         if self.json {
             print_line(&serde_json::to_string(answer)?)
@@ -158,15 +156,13 @@ impl Console {
     }
 }
 
-/// Runs a program: checks the processor, lets it open as many files as it may, calls `main`, and tells a person why it
-/// failed, in one line; also if a mapped file was truncated under it.
+/// Runs a program. Checks the processor, raises the limit of open files, catches SIGINT and SIGTERM ([`signals`]), and calls
+/// `main`. Prints an error in one line, also when a mapped file was truncated during the run.
 ///
-/// Everything belongs inside, the parsing of options too: on a processor that fails the check, anything before it may
-/// be an illegal instruction.
+/// All code of a program belongs into `main`, also the parsing of options: on a processor that fails the check, code before
+/// it may be an illegal instruction.
 ///
-/// SIGINT and SIGTERM are caught ([`signals`]).
-///
-/// A reader of stdout who leaves early (`grappa-store export ... | head`) is no failure.
+/// A closed stdout (`grappa-store export ... | head`) counts as success.
 pub fn run(main: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     processor::require_supported_processor();
     grappa_io::map::report_faults();
@@ -192,7 +188,7 @@ pub fn run(main: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
 mod tests {
     use clap::CommandFactory;
 
-    /// What most programs call theirs.
+    /// Most programs use this name.
     #[derive(clap::Parser)]
     struct Args {
         #[command(flatten)]

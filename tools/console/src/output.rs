@@ -1,4 +1,4 @@
-//! Printing results and errors: stdout whose reader may leave, and chains of causes told once.
+//! Printing results and errors. The reader of stdout may close it early. An error names each of its causes once.
 
 use std::io::{self, Write};
 
@@ -7,22 +7,21 @@ use grappa_io::text::printable;
 
 use crate::bars;
 
-/// The reader of stdout has gone. Travels inside an [`io::Error`], so that a broken pipe elsewhere is not mistaken for
-/// it.
+/// The reader of stdout closed it. It is wrapped in an [`io::Error`], to be distinguished from a broken pipe elsewhere.
 #[derive(Debug, thiserror::Error)]
 #[error("stdout was closed by its reader")]
 pub struct StdoutClosed;
 
-/// Buffered stdout for long outputs, whose broken pipe [`run`](crate::run) takes for the end and not for a failure. Flush it: an
-/// error met on drop is lost.
+/// Buffered stdout for long outputs. [`run`](crate::run) takes its broken pipe for success. Flush it: an error on drop is
+/// lost.
 pub fn stdout() -> io::BufWriter<impl Write> {
     io::BufWriter::with_capacity(64 << 10, MarkClosed(io::stdout()))
 }
 
-/// Prints a line on stdout, above whatever bar is there.
+/// Prints a line on stdout, above the progress bar.
 ///
 /// # Errors
-/// If stdout can't be written to.
+/// If writing to stdout fails.
 pub fn print_line(line: &str) -> anyhow::Result<()> {
     bars::above(|| {
         let mut stdout = stdout();
@@ -51,7 +50,7 @@ fn mark(error: io::Error) -> io::Error {
     }
 }
 
-/// Whether the reader of stdout left, and nothing else went wrong.
+/// Whether the error is a closed stdout.
 pub(crate) fn stdout_was_closed(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause
@@ -61,8 +60,8 @@ pub(crate) fn stdout_was_closed(error: &anyhow::Error) -> bool {
     })
 }
 
-/// The error and its causes, joined by colons. A cause that the message before already tells (our errors name theirs)
-/// is not repeated. File names and input that the messages quote cannot act on the terminal.
+/// The error and its causes, joined by colons. A cause whose text the message already contains is left out. File names and
+/// input in the message cannot send escape sequences to the terminal.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
     for cause in error.chain().skip(1) {

@@ -1,10 +1,10 @@
-//! Whether the processor has what this build needs.
+//! Checks that the processor has the instructions that this build uses.
 
 /// Ends the process with a message if the processor lacks instructions that this build uses.
 ///
-/// `is_x86_feature_detected!` is of no use here: it is constant when the feature is on at compile time. The check itself
-/// must do with what it checks for, so it asks `cpuid`, and prints through the standard library, which is compiled for
-/// every processor.
+/// `is_x86_feature_detected!` cannot be used: it is constant when the feature is on at compile time. The check must not use
+/// the instructions that it checks for, so it calls `cpuid`, and prints through the standard library, which is compiled for
+/// all processors.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn require_supported_processor() {
     if cfg!(target_feature = "avx2") && !has_x86_64_v3() {
@@ -12,7 +12,7 @@ pub(crate) fn require_supported_processor() {
     }
 }
 
-/// Other architectures are compiled for their baseline.
+/// On other architectures the build uses only the baseline.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn require_supported_processor() {}
 
@@ -46,14 +46,14 @@ fn has_x86_64_v3() -> bool {
         && __cpuid(0x8000_0001).ecx & LEAF_80000001_ECX == LEAF_80000001_ECX
 }
 
-/// Apart, so that nothing of it is done before the check.
+/// A function of its own, so that none of its code runs before the check.
 #[cfg(target_arch = "x86_64")]
 #[cold]
 #[inline(never)]
 fn fail_unsupported() -> ! {
     use std::io::Write;
 
-    // If stderr is closed too there is nobody to tell.
+    // An error cannot be reported if stderr is closed.
     let _ = std::io::stderr().write_all(
         b"error: this processor lacks AVX2, BMI2 or FMA (x86-64-v3: Intel Haswell, AMD Zen, or later), which this build \
           of Grappa uses; build it yourself with RUSTFLAGS='-C target-cpu=native'\n",

@@ -1,18 +1,18 @@
-//! SIGINT and SIGTERM: what Ctrl-C, `kill` and a batch system's time limit do to a program.
+//! SIGINT and SIGTERM: the reaction to Ctrl-C, `kill` and the time limit of a batch system.
 //!
-//! [`run`](crate::run) catches both for every program. What the first signal does depends on the program:
+//! [`run`](crate::run) catches both for every program. The effect of the first signal depends on the program:
 //!
 //! | the program | first signal |
 //! |---|---|
-//! | says nothing | ends at once: it has nothing to lose, such as one that only reads |
-//! | calls [`ends_at_once`] or [`leaves_folder`] | ends at once, and says what is left on disk and how to continue |
-//! | calls [`stops_by_itself`] | [`Bars`](crate::Bars) tell the running operation to stop; it cleans up and returns an error |
+//! | calls neither | ends at once, because it only reads |
+//! | calls [`ends_at_once`] or [`leaves_folder`] | ends at once, and prints what is left on disk and how to continue |
+//! | calls [`stops_by_itself`] | [`Bars`](crate::Bars) ask the running operation to stop; it cleans up and returns an error |
 //!
 //! A second signal always ends the program at once. The exit code is 128 plus the signal's number, as a shell reports it:
 //! 130 for SIGINT, 143 for SIGTERM.
 //!
-//! A thread waits for the signals, so nothing here runs inside a signal handler. A signal that is ignored when the
-//! program starts (`nohup`, a shell's background job) stays ignored.
+//! A thread waits for the signals, so no code runs inside a signal handler. A signal that is ignored when the program starts
+//! (`nohup`, background jobs of a shell) stays ignored.
 
 use std::{
     fs,
@@ -38,21 +38,21 @@ static RECEIVED: AtomicI32 = AtomicI32::new(0);
 
 static ON_SIGNAL: Mutex<OnSignal> = Mutex::new(OnSignal::End(None));
 
-/// What the first signal does.
+/// The effect of the first signal.
 enum OnSignal {
-    /// Ends the program, and prints what the function returns.
+    /// Ends the program and prints the text that the function returns.
     End(Option<Box<dyn Fn() -> Option<String> + Send>>),
-    /// Prints a line. The program ends by itself.
+    /// Prints a line. The program then ends by itself.
     Stop(String),
 }
 
-/// From now on, the first signal ends the program at once and prints what `left` returns: what remains on disk, and how
-/// to continue. It returns nothing if nothing remains.
+/// From now on, the first signal ends the program at once and prints the text that `left` returns: what remains on disk, and
+/// how to continue. `None` means that nothing remains.
 pub fn ends_at_once(left: impl Fn() -> Option<String> + Send + 'static) {
     set(OnSignal::End(Some(Box::new(left))));
 }
 
-/// As [`ends_at_once`], for a program that leaves an unfinished folder. `remedy` says how to continue.
+/// Like [`ends_at_once`], for a program that leaves an unfinished folder. `remedy` says how to continue.
 pub fn leaves_folder(folder: PathBuf, remedy: &'static str) {
     ends_at_once(move || {
         let is_left = folder.exists();
@@ -60,13 +60,13 @@ pub fn leaves_folder(folder: PathBuf, remedy: &'static str) {
     });
 }
 
-/// From now on, the first signal only makes [`stop_requested`] true and prints `line`: what the program does before it
-/// ends. The program must then end by itself, soon.
+/// From now on, the first signal only makes [`stop_requested`] true and prints `line`, which says what the program does before
+/// it ends. The program must then end soon by itself.
 pub fn stops_by_itself(line: impl Into<String>) {
     set(OnSignal::Stop(line.into()));
 }
 
-/// Whether a signal asked the program to stop.
+/// Whether a signal has asked the program to stop.
 pub fn stop_requested() -> bool {
     RECEIVED.load(SeqCst) != 0
 }
@@ -75,7 +75,7 @@ fn set(on_signal: OnSignal) {
     *ON_SIGNAL.lock().unwrap_or_else(PoisonError::into_inner) = on_signal;
 }
 
-/// The exit code of a program that a signal stopped, if one did.
+/// The exit code after a signal; `None` without one.
 pub(crate) fn exit_code() -> Option<ExitCode> {
     match RECEIVED.load(SeqCst) {
         0 => None,
@@ -99,7 +99,7 @@ pub(crate) fn catch() {
             .name("signals".into())
             .spawn(move || wait(signals))
     });
-    // Without the thread, signals do what they do to any program.
+    // Without the thread, signals have their default effect.
     if let Err(error) = waiting {
         tracing::warn!("signals end the program at once: {error}");
     }
@@ -110,7 +110,7 @@ fn wait(mut signals: Signals) {
         if RECEIVED.swap(signal, SeqCst) != 0 {
             low_level::exit(code_of(signal));
         }
-        // The lock is not held while the line is printed: a program that is printing may be about to take it.
+        // The lock is released before printing, because a thread that is printing may wait for it.
         let said = match &*ON_SIGNAL.lock().unwrap_or_else(PoisonError::into_inner) {
             OnSignal::Stop(line) => Err(line.clone()),
             OnSignal::End(left) => Ok(left.as_ref().and_then(|left| left())),

@@ -1,4 +1,4 @@
-//! How a program says what came of it.
+//! Summaries: the results that programs print at the end.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use crate::{ByteSize, count, duration, peak_rss_bytes, printable};
 
-/// What came of a run: an object for programs (by [`Serialize`]), text for people.
+/// The result of a run: a JSON object (by [`Serialize`]) and text.
 pub trait Summary: Serialize {
-    /// A line or a few, without a line feed at the end.
+    /// One or more lines, without a line feed at the end.
     fn text(&self) -> String;
 }
 
-/// What `grappa-ingest` and `grappa-gen` say at the end. The fields' names are those of the JSON object.
+/// The summary of `grappa-ingest` and `grappa-gen`. Field names are the keys of the JSON object.
 #[derive(Debug, Clone, Serialize)]
 pub struct Built {
     /// Nodes of the graph.
@@ -21,25 +21,25 @@ pub struct Built {
     pub edges: u64,
     /// Edges read from the input, or drawn by a generator.
     pub edges_read: u64,
-    /// Lines or records left out because they were bad.
+    /// Bad lines or records that were skipped.
     pub rejected: u64,
     /// Wall time.
     pub seconds: f64,
-    /// Edges read in a second of wall time.
+    /// Edges read per second of wall time.
     pub edges_per_second: f64,
-    /// The most memory the process has had; null where the kernel does not tell.
+    /// Peak resident memory of the process; null if the kernel does not report it.
     pub peak_rss_bytes: Option<u64>,
-    /// Bytes of all files written.
+    /// Bytes of all written files.
     pub bytes_on_disk: u64,
     /// Chunks of the store; 0 for an edge list.
     pub chunks: u64,
-    /// What was written; it is in the line and not in the object.
+    /// The store or file that was written. Only the text has it.
     #[serde(skip)]
     pub name: String,
 }
 
 impl Built {
-    /// Fills in what follows from the rest: the rate, and the memory taken up to now.
+    /// A summary with rate and peak memory. The caller fills in the zeros.
     pub fn new(name: impl Into<String>, elapsed: Duration, edges_read: u64) -> Self {
         let seconds = elapsed.as_secs_f64();
         Self {

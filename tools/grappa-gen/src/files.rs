@@ -9,7 +9,7 @@ use grappa_synthetic::{Generator, Split};
 
 use crate::args::FileOptions;
 
-/// What was written.
+/// Summary of the written files.
 pub struct Files {
     /// Number of nodes.
     pub nodes: u64,
@@ -19,7 +19,7 @@ pub struct Files {
     pub bytes: u64,
 }
 
-/// What a file beside that of edges holds.
+/// Contents of a file of node data.
 #[derive(Clone, Copy)]
 enum NodeFile {
     Features(usize),
@@ -40,7 +40,7 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
         .into_iter()
         .map(|file| (file, file.path(&options.edges)))
         .collect();
-    // Now, and not when hours of work are done.
+    // Checked before the work, which may take hours.
     let paths = || node_files.iter().map(|(_, path)| path).chain([&options.edges]);
     if let Some(path) = paths().find(|path| path.exists()) {
         bail!("{} exists; remove it or choose another --out", path.display());
@@ -67,8 +67,7 @@ pub fn write(options: &FileOptions, bars: &Bars) -> Result<Files> {
         })
     });
     if made.is_err() {
-        // Only those of this run: others may be of a process that writes the same graph. One that cannot be removed is not
-        // what went wrong.
+        // Only the files of this run, because another process may write the same graph. A failed removal would hide the error.
         for path in finished {
             let _ = std::fs::remove_file(path);
         }

@@ -1,4 +1,4 @@
-//! `grappa-store add-features`: what can be told of nodes from the graph alone.
+//! `grappa-store add-features`: features computed from the graph.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::args;
 
-/// What `fastrp` takes if nothing is said: what the paper takes, or near it.
+/// Defaults of `fastrp`, close to those of the paper.
 const DIM: u32 = 128;
 const HOPS: u32 = 3;
 const SEED: u64 = 1;
@@ -42,7 +42,7 @@ pub fn run(options: &args::AddFeatures, console: &Console) -> anyhow::Result<()>
         },
         writer: concat!("grappa-store ", env!("CARGO_PKG_VERSION")).to_owned(),
     };
-    signals::leaves_folder(partial_folder(&store), "give the command again to continue");
+    signals::leaves_folder(partial_folder(&store), "rerun the command to continue");
     let added = add_features(&store, &add, &console.bars()).map_err(told)?;
     console.finish(&Made {
         kind: add.kind.name().to_owned(),
@@ -53,13 +53,11 @@ pub fn run(options: &args::AddFeatures, console: &Console) -> anyhow::Result<()>
     })
 }
 
-/// Says of a disk that is full, or fails, that nothing is lost.
+/// Adds to an I/O error, such as a full disk, that no data is lost.
 fn told(error: grappa_io::Error) -> anyhow::Error {
     match error {
         grappa_io::Error::Io { .. } => {
-            anyhow!(
-                "{error}; the store is as it was, and what is finished is kept: mend the cause and give the command again"
-            )
+            anyhow!("{error}; the store is unchanged and finished work is kept: fix the cause, then rerun the command")
         }
         _ => error.into(),
     }
@@ -75,7 +73,7 @@ fn kind(options: &args::AddFeatures) -> anyhow::Result<FeatureKind> {
                 ("--seed", options.seed.is_some()),
             ] {
                 if given {
-                    bail!("{name} is for --kind fastrp: degrees have 18 or 36 values, and nothing random");
+                    bail!("{name} is for --kind fastrp: the features of --kind degrees are fixed");
                 }
             }
             Ok(FeatureKind::Degrees)
@@ -98,7 +96,7 @@ impl Summary for Made {
             chunks => format!(", {chunks} chunks of an earlier run kept"),
         };
         format!(
-            "{}: {} of the graph as features, {} values for {} nodes, {} on disk; {}{kept}",
+            "{}: {} features added, {} values for each of {} nodes, {} on disk; {}{kept}",
             printable(&self.store),
             self.kind,
             self.added.dim,

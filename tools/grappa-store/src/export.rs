@@ -1,4 +1,4 @@
-//! `grappa-store export`: a store back into files, in the ids of the input.
+//! `grappa-store export`: writes a store to files, with the ids of the input.
 
 use std::{
     io::Write,
@@ -61,7 +61,7 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
         let format = edge_format(path);
         if store.manifest().weighted && format == EdgeFormat::Npy && options.weights.is_none() {
             tracing::warn!(
-                "{} will not have the edges' weights; name a file for them with --weights",
+                "{} will not contain the edge weights; export them with --weights FILE.npy",
                 path.display()
             );
         }
@@ -86,11 +86,11 @@ pub fn run(options: &args::Export, console: &Console) -> anyhow::Result<()> {
     console.finish(&written)
 }
 
-/// Edges on stdout, which then has no room for anything else.
+/// Prints edges on stdout. Other output there is refused.
 fn print(store: &Store, options: &args::Export, budget: &ExportBudget, console: &Console) -> anyhow::Result<()> {
     let others = [&options.weights, &options.features, &options.labels];
     if console.json() || others.iter().any(|other| other.is_some()) || !options.split.is_empty() {
-        bail!("edges on stdout (--edges -) leave no room for --json or other exports; name a file for them");
+        bail!("--edges - prints edges on stdout, so --json and other exports are not possible; give --edges a file");
     }
     let mut out = grappa_console::stdout();
     print_edges(store, &mut out, budget, &console.bars())?;
@@ -122,7 +122,7 @@ impl Summary for Written {
     }
 }
 
-/// What the rows of a file are.
+/// The noun for the rows of a file.
 fn unit(what: &str) -> String {
     match what {
         "edges" | "weights" => what.to_owned(),

@@ -1,4 +1,4 @@
-//! `grappa-store info`: what a store holds, for people and for programs.
+//! `grappa-store info`: the contents of a store.
 
 use grappa_console::{Console, Summary, count, printable};
 use grappa_engine::info::{DegreeBucket, Info, info};
@@ -71,16 +71,12 @@ impl Summary for Shown {
             let source = if features.source == "stored" {
                 ""
             } else {
-                ", computed when wanted"
+                ", computed when read"
             };
             table.row("features", format!("{} x {}{source}", features.dim, features.dtype));
         }
         if let (Some(classes), Some(kind)) = (info.classes, info.labels) {
-            let of = if kind == "multi" {
-                ", any number of them a node"
-            } else {
-                ""
-            };
+            let of = if kind == "multi" { ", any number per node" } else { "" };
             table.row("classes", format!("{classes}{of}"));
         }
         let splits = [
@@ -111,7 +107,7 @@ impl Summary for Shown {
             bytes(info),
             degrees(info),
         ];
-        // One partition that owns everything is nothing to tell.
+        // A single partition owns everything.
         if info.partitions > 1 {
             parts.push(partitions::table(self.by_partition.iter().map(|p| &p.report)));
         }
@@ -126,9 +122,9 @@ fn edges(info: &Info) -> String {
     let mut text = exact(info.edges);
     let options = [
         (info.undirected, "both directions"),
-        (info.dedup, "parallel ones merged"),
+        (info.dedup, "parallel edges merged"),
         (info.self_loops == "drop", "no self-loops"),
-        (info.self_loops == "add", "a self-loop each"),
+        (info.self_loops == "add", "one self-loop per node"),
         (info.weighted, "weighted"),
     ];
     for (_, option) in options.iter().filter(|(is_on, _)| *is_on) {
@@ -206,7 +202,7 @@ fn degrees(info: &Info) -> String {
     lines.join("\n")
 }
 
-/// A bar of that many characters. What is not nothing shows.
+/// A bar of the given length in characters. A length above 0 is visible.
 fn bar(length: f64) -> String {
     let eighths = (length * 8.0).round() as usize;
     let eighths = if length > 0.0 { eighths.max(1) } else { 0 };

@@ -1,4 +1,4 @@
-//! Partitions as tables, for people.
+//! Tables of partitions.
 
 use grappa_console::count;
 use grappa_sampling::partition::{Coverage, Histogram, PartitionReport};
@@ -9,12 +9,12 @@ use serde::Serialize;
 pub struct Partition {
     #[serde(flatten)]
     pub report: PartitionReport,
-    /// If it was asked for.
+    /// With `--coverage`.
     #[serde(flatten)]
     pub coverage: Option<Coverage>,
 }
 
-/// What each partition owns and sees, a line each.
+/// One line per partition: its chunks, nodes, and visible and cut edges.
 pub fn table<'a>(partitions: impl IntoIterator<Item = &'a PartitionReport>) -> String {
     let cells = partitions.into_iter().map(|partition| {
         let chunks = match (partition.base_chunks.len(), partition.variable_chunks.len()) {
@@ -34,7 +34,7 @@ pub fn table<'a>(partitions: impl IntoIterator<Item = &'a PartitionReport>) -> S
     aligned(&["partition", "chunks", "nodes", "visible edges", "cut edges"], cells)
 }
 
-/// How much of their neighbourhoods the nodes of each partition see, a line each.
+/// One line per partition: halo nodes, and the share of nodes by the share of their in-edges that the partition sees.
 pub fn coverage(partitions: &[Partition]) -> String {
     let header = [
         "partition",
@@ -64,7 +64,7 @@ pub fn coverage(partitions: &[Partition]) -> String {
         cells
     });
     format!(
-        "halo nodes, and which part of its in-edges a node's partition sees: nodes that see none, less than a tenth, ..., all\n{}",
+        "halo nodes, and nodes by the share of their in-edges that is visible in their partition: none, below 0.1, ..., all\n{}",
         aligned(&header, cells)
     )
 }

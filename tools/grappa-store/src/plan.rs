@@ -1,4 +1,4 @@
-//! `grappa-store plan`: what a store will take, before there is one.
+//! `grappa-store plan`: estimates size and time of a store before it is built.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     table::{Table, exact, parts_of},
 };
 
-/// Rates are a few numbers.
+/// Size limit of the file of rates, which has a few numbers.
 const RATES_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Serialize)]
@@ -29,7 +29,7 @@ pub fn run(options: &args::Plan, console: &Console) -> anyhow::Result<()> {
     let rates = match &options.rates {
         Some(path) => {
             let text = regular::read_text(path, RATES_BYTES_MAX)?;
-            serde_json::from_str(&text).with_context(|| format!("{} holds no rates", path.display()))?
+            serde_json::from_str(&text).with_context(|| format!("{} is not a JSON object of rates", path.display()))?
         }
         None => Rates::default(),
     };
@@ -74,7 +74,7 @@ impl Summary for Planned {
         if let Some(bits) = plan.bits_per_edge {
             table.row("bits per edge", format!("{bits:.2}"));
         }
-        let scratch = format!("up to {} while it is made", ByteSize(plan.spill.peak));
+        let scratch = format!("up to {} during the ingest", ByteSize(plan.spill.peak));
         table.row("scratch files", scratch);
         table.row("ingest", time(&plan.ingest));
         table.row("super-epoch", time(&plan.super_epoch));
@@ -94,9 +94,8 @@ impl Summary for Planned {
         };
         let threads = if self.threads == 1 { "thread" } else { "threads" };
         format!(
-            "{}\n\non disk\n{parts}\n\nassumed: {degrees}; nodes in random order; a disk that moves {}/s; {} {threads}; \
-             {} of free memory to keep scratch files in; an input that is not cached, a .npy of 64-bit ids or text no longer \
-             than that",
+            "{}\n\non disk\n{parts}\n\nassumptions: {degrees}; nodes in random order; a disk with {}/s; {} {threads}; {} of free \
+             memory as page cache for scratch files; an uncached input, .npy with 64-bit ids or text of that size",
             table.text(),
             ByteSize(self.disk_bandwidth),
             self.threads,

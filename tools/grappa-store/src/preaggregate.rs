@@ -1,4 +1,4 @@
-//! `grappa-store preaggregate`: the first hop, once and for all.
+//! `grappa-store preaggregate`: the aggregates of the first hop, stored once.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ pub fn run(options: &args::Preaggregate, console: &Console) -> anyhow::Result<()
         replace: options.replace,
     };
     let partial = partial_folder(&store, options.kind);
-    signals::leaves_folder(partial, "give the command again to continue");
+    signals::leaves_folder(partial, "rerun the command to continue");
     let made = preaggregate(&store, &aggregate, &console.bars())?;
     console.finish(&Made {
         kind: options.kind.name(),
@@ -54,7 +54,7 @@ impl Summary for Made {
             chunks => format!(", {chunks} chunks of an earlier run kept"),
         };
         format!(
-            "{}: {} of in-neighbours for {} nodes, {} on disk; {}{kept}",
+            "{}: {} of the in-neighbors of {} nodes, {} on disk; {}{kept}",
             printable(&self.store),
             self.kind,
             count(self.made.nodes),

@@ -1,4 +1,4 @@
-//! `grappa-store repartition`: other partitions, the same edges.
+//! `grappa-store repartition`: groups chunks into partitions.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ struct Made {
 
 pub fn run(options: &args::Repartition, console: &Console) -> anyhow::Result<()> {
     let begin = Instant::now();
-    // No file is opened but the manifest and the assignment: what it takes does not depend on the size of the graph.
+    // Only the manifest and the assignment are opened, so the time does not depend on the number of edges.
     let manifest = read_manifest(&options.store)?;
     let made = repartition(
         &options.store,

@@ -1,4 +1,4 @@
-//! `grappa-store sample`: minibatches without a model, to see what a disk and a processor can feed.
+//! `grappa-store sample`: minibatches without a model, to measure disk and processors.
 
 use std::{sync::Arc, time::Instant};
 
@@ -23,7 +23,7 @@ use crate::{
     table::{Table, exact},
 };
 
-/// What the program takes of memory before it holds anything: its code, the system's libraries, their data.
+/// Memory of the program itself: its code, system libraries, and their data.
 const PROGRAM_BYTES: u64 = 8 << 20;
 
 #[derive(Serialize)]
@@ -209,7 +209,7 @@ fn with_program(error: Error, options: &args::Sample) -> Error {
 impl Summary for Sampled {
     fn text(&self) -> String {
         let mut table = Table::default();
-        let rate = |n: f64| format!("{:.1} a second", n);
+        let rate = |n: f64| format!("{:.1} per second", n);
         table.row(
             "batches",
             format!(
@@ -222,14 +222,14 @@ impl Summary for Sampled {
         table.row(
             "sampled edges",
             format!(
-                "{}, {} a second",
+                "{}, {} per second",
                 exact(self.sampled_edges),
                 count(self.sampled_edges_per_second as u64)
             ),
         );
         table.row("input nodes", exact(self.input_nodes));
         table.row(
-            "rows of the graph",
+            "adjacency lists",
             format!("{}, {} partition(s)", self.view, self.partitions),
         );
         if self.features {
@@ -237,7 +237,7 @@ impl Summary for Sampled {
             table.row(
                 "features read",
                 format!(
-                    "{} ({:.2} for each byte wanted, {:.1} % of rows were in memory)",
+                    "{} ({:.2} per byte wanted, {:.1} % of feature rows were in memory)",
                     ByteSize(self.bytes_read),
                     self.read_amplification,
                     self.hit_rate * 100.0
@@ -246,7 +246,7 @@ impl Summary for Sampled {
             table.row(
                 "reads",
                 format!(
-                    "{}, {} windows of at most {} batches, {:.1} reads under way on average",
+                    "{}, {} windows of at most {} batches, queue depth {:.1}",
                     self.read_engine.unwrap_or("none: features are computed"),
                     self.windows,
                     self.lookahead,

@@ -1,4 +1,4 @@
-//! `grappa-store verify`: what is wrong with a store, as far as can be told.
+//! `grappa-store verify`: the problems of a store.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ pub fn run(options: &args::Store, console: &Console) -> anyhow::Result<()> {
         seconds: begin.elapsed().as_secs_f64(),
         store: options.store.display().to_string(),
     };
-    // A sound store is nothing to tell with --quiet; problems are.
+    // With --quiet, only problems are printed.
     if verified.ok {
         return console.finish(&verified);
     }
@@ -58,7 +58,7 @@ impl Summary for Verified {
     fn text(&self) -> String {
         if self.ok {
             return format!(
-                "{}: sound; {} files, {} in {}",
+                "{}: no problems; {} files, {} in {}",
                 printable(&self.store),
                 self.files,
                 ByteSize(self.bytes),

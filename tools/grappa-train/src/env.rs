@@ -4,7 +4,7 @@ use grappa_console::Summary;
 use grappa_trainer::runtime::{self, Cuda};
 use serde::Serialize;
 
-/// What libtorch can use on this machine.
+/// The version of libtorch and its devices on this machine.
 #[derive(Serialize)]
 pub struct Environment {
     libtorch: String,

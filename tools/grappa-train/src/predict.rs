@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::args;
 
-/// What was predicted with.
+/// The model of the predictions.
 #[derive(Serialize)]
 struct By {
     run: String,
@@ -51,7 +51,7 @@ struct Node {
     predicted: Vec<String>,
     /// Of each of these.
     probability: Vec<f32>,
-    /// What the store says; null if it says nothing.
+    /// The labels in the store; null if the node has none.
     labels: Option<Vec<String>>,
 }
 

@@ -15,9 +15,9 @@ use serde::Serialize;
 
 use crate::args;
 
-/// What a person sees while a run goes on.
+/// Terminal output during a run.
 struct Screen {
-    /// Whether epochs are told, a line each.
+    /// Whether to print a line per epoch.
     tells: bool,
     bars: EpochBars,
 }
@@ -25,7 +25,7 @@ struct Screen {
 /// Bars whose stages are those of an epoch.
 struct EpochBars {
     bars: Bars,
-    /// Before the name of a stage: which epoch it is.
+    /// Prefix of the stage names: the number of the epoch.
     prefix: String,
 }
 
@@ -86,7 +86,7 @@ pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Res
     })
 }
 
-/// The folder of the run, new or to be gone on with, and what it is told.
+/// The folder of the new or resumed run, and its configuration.
 fn open_folder(store: &Path, options: &args::Train) -> anyhow::Result<(RunFolder, TrainConfig)> {
     let wanted = options.sources.configuration()?;
     if !options.resume {
@@ -98,7 +98,7 @@ fn open_folder(store: &Path, options: &args::Train) -> anyhow::Result<(RunFolder
         None => match RunFolder::last(store) {
             Some(path) => path,
             None => bail!(
-                "there is no run on {} in this folder to go on with: name its folder (--out)",
+                "there is no run on {} to resume in this folder: name the folder of the run with --out",
                 store.display()
             ),
         },
@@ -120,7 +120,7 @@ impl Watcher for Screen {
 
     fn epoch(&mut self, record: &EpochRecord, epochs: u64) {
         if self.tells {
-            // Who closed our output does not want to read on; training goes on all the same.
+            // Training continues after the reader of stdout closed it.
             let _ = print_line(&line(record, epochs));
         }
     }
@@ -130,7 +130,7 @@ impl Watcher for Screen {
     }
 }
 
-/// An epoch in a line.
+/// The line of an epoch.
 fn line(record: &EpochRecord, epochs: u64) -> String {
     let width = epochs.to_string().len();
     let mut line = format!("epoch {:width$}/{epochs}  loss {:.4}", record.epoch, record.loss);
