@@ -8,7 +8,7 @@ use std::{
 };
 
 use grappa_tests::{
-    files::{memory_folder, names_in},
+    files::{files_of, memory_folder, names_in},
     graph::{Graph, GraphFiles},
     held::{self, Held},
     program::{self, command, run},
@@ -111,6 +111,24 @@ fn what_took_the_place_of_the_scratch_folder_is_neither_followed_nor_emptied() {
     fs::rename(&own, &scratch).unwrap();
     run(ingest(&files, &store, &tmp).arg("--resume")).success();
     assert_eq!(names_in(&tmp), [""; 0]);
+}
+
+#[test]
+fn a_pipe_in_place_of_a_spill_file_is_refused_at_once() {
+    if !held::IS_POSSIBLE {
+        grappa_skip::skip!("{}", held::WHY_NOT);
+    }
+    let folder = memory_folder();
+    let files = Graph::random(1, 20_000, 400_000, 16).write(folder.path());
+    let [store, tmp] = ["graph.grappa", "tmp"].map(|name| folder.path().join(name));
+    let ingest = Held::before("create chunk-0/edges", &mut ingest(&files, &store, &tmp));
+    let spilled = files_of(&tmp).into_keys().map(|path| tmp.join(path));
+    for path in spilled.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("edges-")) {
+        fs::remove_file(&path).unwrap();
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    }
+    ingest.release();
+    ingest.wait().failure(&["edges-", "this is a pipe"]);
 }
 
 #[test]

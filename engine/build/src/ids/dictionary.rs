@@ -6,7 +6,6 @@
 
 use std::{
     cmp::Ordering,
-    fs::File,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
@@ -16,7 +15,7 @@ use grappa_formats::{
     container::FileKind,
     dictionary::{BLOCK_KEYS, DictionaryMeta, KEY_BYTES_MAX, KeyKind, block_key},
 };
-use grappa_io::{Error, Position, Result, container::ContainerFile};
+use grappa_io::{Error, Position, Result, container::ContainerFile, regular};
 
 use super::keys::{StringHash, integer_key};
 
@@ -63,7 +62,7 @@ impl Dictionary {
     pub fn for_each_key(&self, mut each: impl FnMut(u64, DenseId) -> Result<()>) -> Result<()> {
         let mut buffer = vec![0; READ_BYTES.min(8 * self.ids()) as usize];
         let hashes = match &self.hashes {
-            Some(path) => Some((File::open(path).map_err(Error::io("open", path))?, path)),
+            Some(path) => Some((regular::open(path)?, path)),
             None => None,
         };
         let mut next = 0;

@@ -10,6 +10,7 @@ use grappa_input::Reject;
 use grappa_io::{
     Error, Result,
     durable::{self, Temporary},
+    regular,
 };
 
 use crate::ingest::state::StageState;
@@ -58,7 +59,7 @@ impl RejectsFolder {
             .filter(|(_, worker)| worker.counts.reject_bytes > 0)
         {
             let path = self.path(worker);
-            let file = File::open(&path).map_err(Error::io("open", &path))?;
+            let file = regular::open(&path)?;
             io::copy(&mut file.take(spilled.counts.reject_bytes), &mut &out.file)
                 .map_err(Error::io("write", &out.path))?;
         }

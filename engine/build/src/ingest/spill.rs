@@ -9,14 +9,14 @@
 //! The sum depends neither on the order of records nor on the size of buffers, and costs one multiplication per word.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::OpenOptions,
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
 use grappa_formats::random::GOLDEN;
-use grappa_io::{Error, Position, Result, durable, heap};
+use grappa_io::{Error, Position, Result, durable, heap, regular};
 use serde::{Deserialize, Serialize};
 
 /// The valid part of a spill file. A killed run may have written more behind it.
@@ -72,7 +72,7 @@ impl SpillFolder {
             return Ok(());
         }
         let path = self.path(worker, shard);
-        let file = File::open(&path).map_err(Error::io("open the spill file", &path))?;
+        let file = regular::open(&path)?;
         let start = words.len();
         words.resize(start + count as usize * self.record_words, 0);
         let offset = first * self.record_words as u64 * 8;

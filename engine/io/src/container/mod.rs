@@ -168,7 +168,7 @@ impl ClosedFile {
     /// Opens it again; blocks that were found right are not checked again. Fails with [`Error::Changed`] if it is not the
     /// file that it was.
     pub fn open(&self) -> Result<ContainerFile> {
-        let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
+        let file = regular::open(&self.path)?;
         self.identity.check_file(&file, &self.path)?;
         Ok(ContainerFile {
             path: self.path.clone(),

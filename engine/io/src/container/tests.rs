@@ -3,6 +3,7 @@
 use std::fs;
 
 use grappa_formats::container::BlockHasher;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
 use crate::map::Access;
@@ -123,4 +124,16 @@ fn blocks_around_bytes_are_whole() {
     assert_eq!(checksums.blocks_around(4095..4097), 0..8192);
     assert_eq!(checksums.blocks_around(49_999..50_000), 49_152..50_000);
     assert_eq!(checksums.blocks_around(7..7), 7..7);
+}
+
+#[test]
+fn a_pipe_in_place_of_a_file_that_is_opened_again_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    file(&path, 4096);
+    let closed = ContainerFile::open(&path, FileKind::ROWS).unwrap().close().unwrap();
+    fs::remove_file(&path).unwrap();
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let error = closed.open().unwrap_err().to_string();
+    assert!(error.contains("this is a pipe"), "{error}");
 }

@@ -3,7 +3,7 @@
 use std::{fs::File, io::Write, ops::Range, os::unix::fs::FileExt, path::PathBuf};
 
 use grappa_formats::dictionary::KeyKind;
-use grappa_io::{Error, Result};
+use grappa_io::{Error, Result, regular};
 
 use super::{Run, Runs, prefix};
 
@@ -82,7 +82,7 @@ pub(super) struct RunReader {
 
 impl RunReader {
     pub(super) fn open(path: PathBuf, kind: KeyKind, bytes: u64, buffer_bytes: usize) -> Result<Self> {
-        let file = File::open(&path).map_err(Error::io("open", &path))?;
+        let file = regular::open(&path)?;
         Ok(Self {
             path,
             file,
