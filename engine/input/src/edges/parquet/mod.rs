@@ -4,6 +4,7 @@
 //! skipping pages by their headers. A worker reads the pages of its block while it parses them. It also holds the decoded
 //! columns before they become edges: about 16 bytes per edge more than in other formats.
 
+mod page_size;
 mod pages;
 mod schema;
 

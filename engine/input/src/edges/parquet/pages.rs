@@ -1,7 +1,7 @@
 //! Reads pages of a Parquet file, and guards the Parquet reader against damaged files.
 
 use std::{
-    io::BufReader,
+    io::{BufRead, BufReader},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
@@ -14,10 +14,14 @@ use parquet::{
     file::reader::{ChunkReader, Length},
 };
 
+use super::page_size::check_page_header;
 use crate::{
     extent::{Compression, Extent, Pieces},
     file::InputFile,
 };
+
+/// The last bytes of a file: the length of the metadata and a magic number.
+const FOOTER_BYTES: u64 = 8;
 
 /// The pages of a column. The Parquet reader allocates memory for as many dictionary values as a page claims. This reader
 /// first checks that the page is long enough to hold them.
@@ -117,7 +121,12 @@ impl ChunkReader for Chunks {
         extent.offset = start;
         extent.bytes = bytes;
         // Page headers are small, and pages are asked for by get_bytes.
-        Ok(BufReader::with_capacity(4 << 10, Pieces::new(extent)))
+        let mut read = BufReader::with_capacity(4 << 10, Pieces::new(extent));
+        // Everything that is read this way is a page header, except the last bytes of the file.
+        if bytes > FOOTER_BYTES {
+            check_page_header(read.fill_buf()?)?;
+        }
+        Ok(read)
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
