@@ -489,7 +489,8 @@ pub fn training_job(program: PathBuf, inputs: &Path) -> Job {
             // Each run makes new generations of assignments, so a resumed run has other numbers.
             _ if path.starts_with("graph.grappa/assignments") => None,
             _ if path.starts_with("graph.grappa") || path.starts_with("run/checkpoints") => Some(bytes),
-            // Reports and metrics contain times.
+            _ if path == Path::new("run/metrics.jsonl") => Some(epochs_of(&bytes)),
+            // Reports contain times.
             _ => None,
         },
         ..Job::new("train", move |folder| {
@@ -514,6 +515,16 @@ pub fn training_job(program: PathBuf, inputs: &Path) -> Job {
             command
         })
     }
+}
+
+/// The epochs, steps and losses of a run's metrics; the rest is of times.
+fn epochs_of(metrics: &[u8]) -> Vec<u8> {
+    let lines = metrics.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    let epoch = |line| {
+        let record: Value = serde_json::from_slice(line).expect("a line of metrics is JSON");
+        format!("{} {} {}\n", record["epoch"], record["step"], record["loss"])
+    };
+    lines.map(epoch).collect::<String>().into_bytes()
 }
 
 /// A checkpoint without its training time, its assignment number, and the digest that covers both.

@@ -29,7 +29,8 @@ pub use self::{
 use crate::{Error, Result};
 
 /// A point at which tests can kill the process: just before `action` is done to `path`. Nothing in release builds.
-pub(crate) fn kill_point(action: &str, path: &Path) {
+/// Code that changes files without this module calls it too.
+pub fn kill_point(action: &str, path: &Path) {
     #[cfg(debug_assertions)]
     faults::reach(action, path);
     #[cfg(not(debug_assertions))]

@@ -25,7 +25,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use grappa_io::Error as EngineError;
+use grappa_io::{Error as EngineError, durable};
 
 use super::record::{EpochRecord, StageSeconds};
 use crate::Result;
@@ -56,6 +56,7 @@ impl EventFile {
                 std::process::id()
             );
             let path = folder.join(name);
+            durable::kill_point("create", &path);
             match File::create_new(&path) {
                 Ok(file) => break (path, file),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
@@ -90,6 +91,7 @@ impl EventFile {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        durable::kill_point("append to", &self.path);
         self.file
             .write_all(bytes)
             .map_err(EngineError::io("write", &self.path))?;

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_io::{Error as EngineError, Position, regular};
+use grappa_io::{Error as EngineError, Position, durable, regular};
 
 use super::record::EpochRecord;
 use crate::Result;
@@ -27,11 +27,13 @@ impl Metrics {
         // First, because opening a pipe in its place for writing would wait.
         let text = regular::read_if_there(path)?.unwrap_or_default();
         let (records, length) = parse(path, &text, epoch)?;
+        durable::kill_point("create", path);
         let file = OpenOptions::new()
             .create(true)
             .append(true)
             .open(path)
             .map_err(EngineError::io("open", path))?;
+        durable::kill_point("truncate", path);
         file.set_len(length).map_err(EngineError::io("truncate", path))?;
         let metrics = Self {
             path: path.to_owned(),
@@ -45,6 +47,7 @@ impl Metrics {
     pub(super) fn append(&mut self, record: &EpochRecord) -> Result<()> {
         let mut line = serde_json::to_string(record).expect("a record is representable");
         line.push('\n');
+        durable::kill_point("append to", &self.path);
         match self.file.write_all(line.as_bytes()) {
             Ok(()) => {
                 self.length += line.len() as u64;
