@@ -7,7 +7,7 @@ use std::path::Path;
 
 use grappa_io::{Error as EngineError, Position, regular};
 
-use crate::Result;
+use crate::{Result, checksum_line};
 
 /// Enough for the names of a million classes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -15,9 +15,11 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Reads the names of `classes` classes, one per line, in the order of their numbers.
 ///
 /// # Errors
-/// If the file cannot be read, is not UTF-8, or has another number of lines.
+/// If the file cannot be read, is not UTF-8, ends with a wrong checksum (a run's own file has one), or has another number of
+/// lines.
 pub fn read(path: &Path, classes: u64) -> Result<Vec<String>> {
     let text = regular::read_text(path, FILE_BYTES_MAX)?;
+    let text = checksum_line::checked(path, &text)?;
     let names: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
     if names.len() as u64 != classes {
         let what = format!(

@@ -10,6 +10,9 @@
 //!     report.html                  the report
 //!     summary.json                 the result
 //! ```
+//!
+//! The last line of `config.toml` and of `classes.txt` is a checksum of the lines before it. It is verified whenever the run
+//! is read. To edit one of these files, remove that line. Runs of older versions have no checksum.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -19,7 +22,10 @@ use std::{
 
 use grappa_io::{Error as EngineError, durable};
 
-use super::{checkpoint::Checkpoints, class_names, config::TrainConfig, journal::Journal, summary::Summary};
+use super::{
+    checkpoint::Checkpoints, checksum_line::with_checksum, class_names, config::TrainConfig, journal::Journal,
+    summary::Summary,
+};
 use crate::{Error, Result};
 
 /// The file of the configuration.
@@ -110,7 +116,7 @@ impl RunFolder {
     /// # Errors
     /// If the file cannot be read, or is not a configuration.
     pub fn config(&self) -> Result<TrainConfig> {
-        TrainConfig::read(&self.path.join(CONFIG))
+        config_of(&self.path)
     }
 
     /// Replaces the configuration. A resumed run may have another number of epochs, for example.
@@ -118,7 +124,7 @@ impl RunFolder {
     /// # Errors
     /// If it cannot be written.
     pub fn write_config(&self, config: &TrainConfig) -> Result<()> {
-        self.write(CONFIG, config.to_toml().as_bytes())
+        self.write(CONFIG, with_checksum(&config.to_toml()).as_bytes())
     }
 
     /// Writes the names of the classes.
@@ -126,7 +132,7 @@ impl RunFolder {
     /// # Errors
     /// If it cannot be written.
     pub fn write_class_names(&self, names: &[String]) -> Result<()> {
-        self.write(CLASSES, class_names::text(names).as_bytes())
+        self.write(CLASSES, with_checksum(&class_names::text(names)).as_bytes())
     }
 
     /// The run's checkpoints, of which the newest `keep` are kept.
@@ -169,10 +175,18 @@ impl RunFolder {
     }
 }
 
+/// The configuration of the run in `folder`.
+///
+/// # Errors
+/// If the file cannot be read, is damaged, or is not a configuration.
+pub fn config_of(folder: &Path) -> Result<TrainConfig> {
+    TrainConfig::read_checked(&folder.join(CONFIG))
+}
+
 /// The names of the classes of the run in `folder`; empty if the user gave none.
 ///
 /// # Errors
-/// If the file cannot be read, or has another number of names.
+/// If the file cannot be read, is damaged, or has another number of names.
 pub fn class_names_of(folder: &Path, classes: u64) -> Result<Vec<String>> {
     let path = folder.join(CLASSES);
     match path.exists() {
@@ -282,6 +296,42 @@ mod tests {
         let summary: serde_json::Value =
             serde_json::from_str(&fs::read_to_string(folder.path().join(SUMMARY)).unwrap()).unwrap();
         assert_eq!(summary["config"]["epochs"], 99);
+    }
+
+    #[test]
+    fn a_flipped_byte_of_the_configuration_or_the_names_of_classes_is_found() {
+        let folder = tempdir().unwrap();
+        let config = TrainConfig {
+            epochs: 77,
+            ..TrainConfig::default()
+        };
+        let run = RunFolder::create(folder.path(), &config).unwrap();
+        let names = ["admin", "web", "non-free/libs"].map(str::to_owned);
+        run.write_class_names(&names).unwrap();
+        for (file, lines) in [(CONFIG, config.to_toml()), (CLASSES, class_names::text(&names))] {
+            let path = folder.path().join(file);
+            let sound = fs::read(&path).unwrap();
+            for at in 0..sound.len() {
+                for flip in [1, 0x20, 0x80] {
+                    let mut damaged = sound.clone();
+                    damaged[at] ^= flip;
+                    fs::write(&path, &damaged).unwrap();
+                    let read = (run.config(), class_names_of(folder.path(), 3));
+                    // Of the line itself, what is not the checksum does not matter, as long as it is a comment.
+                    let is_same =
+                        matches!(&read, (Ok(found), Ok(found_names)) if *found == config && found_names[..] == names);
+                    assert!(
+                        !is_same || file == CONFIG && at > lines.len(),
+                        "{file} at {at} ^ {flip}"
+                    );
+                    assert!(is_same || read.0.is_err() || read.1.is_err(), "{file} at {at} ^ {flip}");
+                }
+            }
+            // As older versions wrote it, or as somebody edited it.
+            fs::write(&path, &lines).unwrap();
+            assert_eq!(run.config().unwrap(), config);
+            assert_eq!(class_names_of(folder.path(), 3).unwrap(), names);
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;
+mod checksum_line;
 pub mod class_names;
 pub mod config;
 pub mod early_stopping;

@@ -10,9 +10,7 @@ use grappa_formats::manifest::LabelKind;
 use grappa_io::progress::Progress;
 use grappa_run::{
     checkpoint::{Checkpoints, RunState},
-    class_names,
-    config::TrainConfig,
-    folder,
+    class_names, folder,
     model::Task,
 };
 use grappa_storage::Store;
@@ -56,7 +54,7 @@ impl Trained {
             let what = format!("it contains no run (no {}): give the folder of a run", folder::CONFIG);
             return Err(Error::run_file(folder, what));
         }
-        let config = TrainConfig::read(&config)?;
+        let config = folder::config_of(folder)?;
         let checkpoints = folder.join(folder::CHECKPOINTS);
         let found = match checkpoints.is_dir() {
             true => {

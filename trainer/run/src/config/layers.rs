@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::TrainConfig;
-use crate::{Error, Result, names};
+use crate::{Error, Result, checksum_line, names};
 
 /// The options that a resumed run may change. They affect neither the results up to the checkpoint nor the meaning of its
 /// parameters and state.
@@ -73,7 +73,19 @@ impl TrainConfig {
     /// # Errors
     /// If the file cannot be read, has an unknown key or a wrong value, or if options contradict each other.
     pub fn read(file: &Path) -> Result<Self> {
-        let (config, _) = read(file)?;
+        Self::parse(file, &read_text(file)?)
+    }
+
+    /// As [`TrainConfig::read`], of a file that a run keeps and that ends with a checksum.
+    ///
+    /// # Errors
+    /// As [`TrainConfig::read`], and if the checksum is wrong.
+    pub(crate) fn read_checked(file: &Path) -> Result<Self> {
+        Self::parse(file, checksum_line::checked(file, &read_text(file)?)?)
+    }
+
+    fn parse(file: &Path, text: &str) -> Result<Self> {
+        let (config, _) = parse(file, text)?;
         config.check()?;
         Ok(config)
     }
@@ -109,7 +121,7 @@ impl TrainConfig {
     fn overlaid(&self, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
         let mut table = self.table();
         if let Some(file) = file {
-            let (_, given) = read(file)?;
+            let (_, given) = parse(file, &read_text(file)?)?;
             table.extend(given);
         }
         let given = Table::try_from(flags)
@@ -138,9 +150,12 @@ impl TrainConfig {
 /// A larger file is certainly not a configuration.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads a file, as a configuration and as the keys that it has.
-fn read(file: &Path) -> Result<(TrainConfig, Table)> {
-    let text = regular::read_text(file, FILE_BYTES_MAX)?;
+fn read_text(file: &Path) -> Result<String> {
+    Ok(regular::read_text(file, FILE_BYTES_MAX)?)
+}
+
+/// Parses the text of a file, as a configuration and as the keys that it has.
+fn parse(file: &Path, text: &str) -> Result<(TrainConfig, Table)> {
     let wrong = |span: Option<Range<usize>>, what: String| {
         let line = |span: Range<usize>| text[..span.start].matches('\n').count() as u64 + 1;
         Error::from(EngineError::input(
@@ -149,8 +164,8 @@ fn read(file: &Path) -> Result<(TrainConfig, Table)> {
             what,
         ))
     };
-    let given: Table = toml::from_str(&text).map_err(|error| wrong(error.span(), one_line(&error)))?;
-    let config = toml::from_str(&text).map_err(|error: toml::de::Error| {
+    let given: Table = toml::from_str(text).map_err(|error| wrong(error.span(), one_line(&error)))?;
+    let config = toml::from_str(text).map_err(|error: toml::de::Error| {
         let options = TrainConfig::options();
         // serde's error for an unknown key lists all options and suggests none.
         match given.keys().find(|key| !options.contains(key)) {
