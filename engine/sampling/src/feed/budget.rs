@@ -55,12 +55,13 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Divides `options.memory_bytes`. `format` is that of the rows, if there are any.
+    /// Divides `options.memory_bytes`. `format` is that of the rows, if there are any. The error calls it `what`.
     pub fn divide(
         options: &FeedOptions,
         demand: &Demand,
         format: Option<&RowFormat>,
         rows: RowsToHold,
+        what: &str,
     ) -> grappa_io::Result<Self> {
         let divide = |options: &FeedOptions| Costs::new(options, demand, format).divide(options, rows);
         let mut lacking = match divide(options) {
@@ -77,7 +78,7 @@ impl Budget {
             }
         }
         Err(Error::Budget {
-            what: "the feature feed, with minibatches of this size".into(),
+            what: what.to_owned(),
             given: options.memory_bytes + options.rows_bytes,
             least: enough.memory_bytes + options.rows_beside(enough.memory_bytes),
             remedy: "or sample with smaller batches, fewer neighbours (--fanouts) or fewer --threads",

@@ -130,7 +130,6 @@ impl Feed {
             Some(spec) => Some(spec),
             None => return Err(no_features(store.path())),
         };
-        let mut demand = Demand::measure(source)?;
         let is_stored = spec.is_some_and(|spec| spec.source == FeatureSource::Stored);
         let aggregates = options
             .aggregates
@@ -141,12 +140,30 @@ impl Feed {
             let columns: Vec<_> = std::iter::once(RowFormat::features(spec)).chain(aggregates).collect();
             RowFormat::new(&columns, options.output)
         });
-        let (access, planner, engine, budget) = match &format {
-            Some(format) if is_stored => {
-                let files = RowFiles::open(store, format.columns()[0].stored, aggregates.as_ref())?;
-                demand.held_bytes += files.checksum_bytes();
-                let owned = present(store, owned);
-                let budget = Budget::divide(asked, &demand, Some(format), rows_to_hold(store, &files, &owned))?;
+        let stored = match &format {
+            Some(format) if is_stored => Some((
+                RowFiles::open(store, format.columns()[0].stored, aggregates.as_ref())?,
+                present(store, owned),
+            )),
+            _ => None,
+        };
+        let (rows, checksum_bytes) = match &stored {
+            Some((files, owned)) => (rows_to_hold(store, files, owned), files.checksum_bytes()),
+            None => (RowsToHold::None, 0),
+        };
+        let divide = |demand: &mut Demand, what: &str| {
+            demand.held_bytes += checksum_bytes;
+            Budget::divide(asked, demand, format.as_ref(), rows, what)
+        };
+        // If this is too much, nothing need be sampled.
+        divide(
+            &mut Demand::of_seeds(source),
+            "the feature feed, even with minibatches of nothing but seeds",
+        )?;
+        let mut demand = Demand::measure(source)?;
+        let budget = divide(&mut demand, "the feature feed, with minibatches of this size")?;
+        let (access, planner, engine) = match (&format, stored) {
+            (Some(format), Some((files, owned))) => {
                 let mut engine = open_engine(&files, options)?;
                 let resident = budget
                     .resident
@@ -169,21 +186,17 @@ impl Feed {
                 let planner = budget
                     .pool
                     .map(|geometry| Planner::new(Pool::new(geometry), rows.clone()));
-                (RowAccess::Stored(rows), planner, Some(engine), budget)
+                (RowAccess::Stored(rows), planner, Some(engine))
             }
-            Some(format) => {
+            (Some(format), None) => {
                 let recipe = Recipe::from_json(&store.manifest().generator)?;
                 let generated = Generated {
                     features: Generator::new(recipe)?.features(format.dim()),
                     store: store.clone(),
                 };
-                let budget = Budget::divide(asked, &demand, Some(format), RowsToHold::None)?;
-                (RowAccess::Generated(generated), None, None, budget)
+                (RowAccess::Generated(generated), None, None)
             }
-            None => {
-                let budget = Budget::divide(asked, &demand, None, RowsToHold::None)?;
-                (RowAccess::None, None, None, budget)
-            }
+            (None, _) => (RowAccess::None, None, None),
         };
         let buffers = match &format {
             Some(format) => {

@@ -185,6 +185,15 @@ impl BatchSource for PartitionBatches {
         lists + (self.places.capacity() * size_of::<BatchPlace>()) as u64
     }
 
+    fn nodes_min(&self) -> u64 {
+        // The batches of a partition differ by one seed at most.
+        let seeds = |place: &BatchPlace| {
+            let partition = place.partition.0 as usize;
+            self.parts[partition].seeds.len() / self.divisions[partition].max(1)
+        };
+        self.places.iter().map(seeds).max().unwrap_or(0)
+    }
+
     fn scratch(&self) -> Self::Scratch {
         Self::Scratch::default()
     }

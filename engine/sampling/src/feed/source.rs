@@ -19,6 +19,9 @@ pub trait BatchSource: Send + Sync + 'static {
     /// Bytes of memory that it takes itself, such as lists of seeds.
     fn bytes(&self) -> u64;
 
+    /// A number of nodes that the largest minibatch has at least: its seeds. Known without sampling.
+    fn nodes_min(&self) -> u64;
+
     /// What a thread samples with.
     fn scratch(&self) -> Self::Scratch;
 
@@ -71,6 +74,17 @@ impl Demand {
     const PROBES_MAX: u64 = 100;
     /// About as many nodes of the probes are kept, to see how many of them differ.
     const KEPT_NODES: usize = 1 << 20;
+
+    /// What minibatches of nothing but seeds would take. Unlike [`Demand::measure`], which may take minutes where adjacency
+    /// lists are mapped, this samples nothing.
+    pub fn of_seeds(source: &impl BatchSource) -> Self {
+        Self {
+            batches: source.batches(),
+            rows: usize::try_from(source.nodes_min()).unwrap_or(usize::MAX),
+            held_bytes: source.bytes(),
+            ..Self::default()
+        }
+    }
 
     /// Samples a few minibatches, and adds an eighth to the largest: those of 1024 seeds differ by a few per cent.
     pub fn measure(source: &impl BatchSource) -> Result<Self> {
@@ -226,6 +240,10 @@ mod tests {
             77
         }
 
+        fn nodes_min(&self) -> u64 {
+            0
+        }
+
         fn scratch(&self) {}
 
         fn scratch_bytes(&self, (): &(), nodes: usize) -> u64 {
@@ -261,6 +279,10 @@ mod tests {
         }
 
         fn bytes(&self) -> u64 {
+            0
+        }
+
+        fn nodes_min(&self) -> u64 {
             0
         }
 

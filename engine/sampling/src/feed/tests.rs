@@ -164,6 +164,10 @@ impl BatchSource for Wishes {
         0
     }
 
+    fn nodes_min(&self) -> u64 {
+        0
+    }
+
     fn scratch(&self) {}
 
     fn scratch_bytes(&self, (): &(), _: usize) -> u64 {
@@ -356,16 +360,20 @@ fn with_little(store: &Arc<Store>, source: &Wishes, more: u64, options: FeedOpti
     }
 }
 
-/// The smallest budget that opens, as the error for a smaller one says.
+/// The smallest budget that opens, as the error for a smaller one says. The first error may be about less than all that is
+/// needed.
 fn smallest(store: &Arc<Store>, source: &Wishes, options: &FeedOptions) -> u64 {
-    let tiny = FeedOptions {
+    let mut options = FeedOptions {
         memory_bytes: 1000,
         ..options.clone()
     };
-    match Feed::open(store, &[], source, &tiny).err() {
-        Some(Error::Budget { least, .. }) => least,
-        other => panic!("1000 bytes are too little: {other:?}"),
+    for _ in 0..2 {
+        match Feed::open(store, &[], source, &options).err() {
+            Some(Error::Budget { least, .. }) => options.memory_bytes = least,
+            other => panic!("{} bytes are too little: {other:?}", options.memory_bytes),
+        }
     }
+    options.memory_bytes
 }
 
 /// Runs a test on a thread of its own, and fails if it does not end.

@@ -32,6 +32,20 @@ fn a_budget_that_is_too_small_names_the_smallest_that_does() {
 }
 
 #[test]
+fn a_budget_that_is_far_too_small_is_refused_before_anything_is_sampled() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 40);
+        let source = Wishes::new(1, 20).with(0, Mishap::Panics);
+        let error = Feed::open(&store, &[], &source, &options(1000, 2)).err();
+        let Some(Error::Budget { what, given: 1000, .. }) = error else {
+            panic!("{error:?}")
+        };
+        assert!(what.contains("nothing but seeds"), "{what}");
+    });
+}
+
+#[test]
 fn batches_may_grow_into_the_reserve_and_no_further() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
