@@ -13,7 +13,12 @@
 use std::sync::Arc;
 
 use grappa_formats::{ChunkId, PartitionId, aggregates::AggregateKind, assignment::Assignment};
-use grappa_io::{Error, Result, machine::free_memory_bytes, read};
+use grappa_io::{
+    Error, Result,
+    machine::free_memory_bytes,
+    progress::{Progress, Silent},
+    read,
+};
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
@@ -211,7 +216,7 @@ impl LoaderBuilder {
             }
         };
         let mut loader = Loader::new(&self.store, options);
-        loader.partition(&assignment, &self.seeds)?;
+        loader.partition(&assignment, &self.seeds, &Silent)?;
         Ok(loader)
     }
 }
@@ -273,10 +278,10 @@ impl Loader {
     /// Opens the views of all partitions of `assignment` in place of those before, whose memory is freed first.
     ///
     /// # Errors
-    /// If the store lacks the split, there are no seeds, or the memory is too small.
-    pub fn partition(&mut self, assignment: &Assignment, seeds: &Seeds) -> Result<()> {
+    /// If the store lacks the split, there are no seeds, the memory is too small, or `progress` says to stop.
+    pub fn partition(&mut self, assignment: &Assignment, seeds: &Seeds, progress: &dyn Progress) -> Result<()> {
         self.parts.clear();
-        self.parts = self.views(assignment, seeds, self.options.view)?;
+        self.parts = self.views(assignment, seeds, self.options.view, progress)?;
         Ok(())
     }
 
@@ -381,7 +386,13 @@ impl Loader {
         PartitionBatches::new(self.parts.clone(), options)
     }
 
-    fn views(&self, assignment: &Assignment, seeds: &Seeds, kind: ViewKind) -> Result<Vec<Seeded>> {
+    fn views(
+        &self,
+        assignment: &Assignment,
+        seeds: &Seeds,
+        kind: ViewKind,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Seeded>> {
         let split = match seeds {
             Seeds::All => None,
             Seeds::Nodes(nodes) => Some(nodes.clone()),
@@ -396,7 +407,13 @@ impl Loader {
                 Some(nodes) => owned.seeds(nodes),
             }
         };
-        let views = PartitionView::open_all(&self.store, owned, self.feature_bytes(), &self.view_options(kind))?;
+        let views = PartitionView::open_all(
+            &self.store,
+            owned,
+            self.feature_bytes(),
+            &self.view_options(kind),
+            progress,
+        )?;
         let seeded = |view: Arc<PartitionView>| Seeded {
             seeds: seeds_of(view.owned()).into(),
             view,
@@ -444,7 +461,7 @@ impl Loader {
             .map(|part| (part.view.owned().clone(), part.seeds))
             .unzip();
         let options = self.view_options(ViewKind::Mapped);
-        let views = PartitionView::open_all(&self.store, owned, self.feature_bytes(), &options)?;
+        let views = PartitionView::open_all(&self.store, owned, self.feature_bytes(), &options, &Silent)?;
         let parts = views.into_iter().zip(seeds);
         self.parts = parts.map(|(view, seeds)| Seeded { view, seeds }).collect();
         Ok(())

@@ -6,7 +6,10 @@ use anyhow::{Context, bail};
 use grappa_console::{ByteSize, Console, Summary, count, peak_rss_bytes};
 use grappa_engine::node_list::read_nodes;
 use grappa_formats::assignment::Assignment;
-use grappa_io::{Error, progress::Progress};
+use grappa_io::{
+    Error,
+    progress::{Progress, Silent},
+};
 use grappa_sampling::{
     Loader, LoaderOptions, Seeds,
     feed::Feed,
@@ -94,7 +97,7 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
             ..LoaderOptions::new(sampler)
         },
     );
-    let opened = loader.partition(&assignment, &seeds);
+    let opened = loader.partition(&assignment, &seeds, &Silent);
     let opened = opened.map_err(|error| with_program(error, options));
     match options.view {
         ViewKind::Memory => {

@@ -23,7 +23,7 @@ impl Trainer {
             self.refresh_historical(progress)?;
         }
         self.loader
-            .partition(&assignment, &Seeds::Nodes(self.splits.train().clone()))?;
+            .partition(&assignment, &Seeds::Nodes(self.splits.train().clone()), progress)?;
         self.generation = assignment.generation();
         self.super_epoch = Some(super_epoch);
         Ok(())

@@ -13,7 +13,11 @@ use std::{
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use grappa_formats::{ChunkId, FormatError};
-use grappa_io::{Error, Result, workers};
+use grappa_io::{
+    Error, Result,
+    progress::{Progress, check_stopped},
+    workers,
+};
 use grappa_storage::files;
 
 use super::{
@@ -33,6 +37,7 @@ struct Decoded {
 /// Where the pieces go.
 struct Places<'a, S> {
     kept: &'a Kept<'a>,
+    progress: &'a dyn Progress,
     /// Where pieces come from, how many were taken, and where the next ones' heads go.
     taken: Mutex<Taken<'a>>,
     /// To the reader.
@@ -66,11 +71,12 @@ struct Place<'a, S> {
 }
 
 /// Fills `heads`, `sources` and `weights` with the rows of a store that are kept. They must be as long as that takes, which
-/// the manifest knows.
+/// the manifest knows. Asks `progress` before each piece whether to stop.
 pub(super) fn load<S: Source>(
     kept: &Kept<'_>,
     threads: usize,
     open: OpenEngine<'_>,
+    progress: &dyn Progress,
     heads: &mut [u64],
     sources: &mut [S],
     weights: &mut [f32],
@@ -82,6 +88,7 @@ pub(super) fn load<S: Source>(
     let (tell, told) = unbounded();
     let places = Places {
         kept,
+        progress,
         taken: Mutex::new(Taken {
             ready,
             pieces: 0,
@@ -118,6 +125,7 @@ impl<'a, S: Source> Places<'a, S> {
         let ends = Ends(self);
         let mut decoded = Decoded::default();
         while let Some((number, piece, heads)) = self.take() {
+            check_stopped(self.progress)?;
             decoded.fill(self.kept, &piece, heads)?;
             let chunk = piece.chunk;
             // If the reader is gone, it has said why.

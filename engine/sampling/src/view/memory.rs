@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use grappa_formats::NodeId;
-use grappa_io::{Result, arena::Arena, prefetch::prefetch};
+use grappa_io::{Result, arena::Arena, prefetch::prefetch, progress::Progress};
 
 use super::{
     kept::Kept,
@@ -74,7 +74,7 @@ impl<S: Source> Csr<S> {
     }
 
     /// The rows of a store, read by the engine that `open` gives, and decoded by `threads` threads.
-    pub(super) fn load(kept: &Kept<'_>, threads: usize, open: OpenEngine<'_>) -> Result<Self> {
+    pub(super) fn load(kept: &Kept<'_>, threads: usize, open: OpenEngine<'_>, progress: &dyn Progress) -> Result<Self> {
         let edges = kept.edges() as usize;
         let mut csr = Self {
             heads: Arena::new(8 * heads(kept) as usize)?,
@@ -86,7 +86,7 @@ impl<S: Source> Csr<S> {
         let (end, heads) = heads.split_last_mut().expect("there is always an end");
         *end = edges as u64;
         let (sources, weights) = (csr.sources.values_mut(), csr.weights.values_mut());
-        load::<S>(kept, threads, open, heads, sources, weights)?;
+        load::<S>(kept, threads, open, progress, heads, sources, weights)?;
         Ok(csr)
     }
 

@@ -26,7 +26,11 @@ pub(crate) mod tests;
 
 use std::sync::Arc;
 
-use grappa_io::{Error, Result, read::Choice};
+use grappa_io::{
+    Error, Result,
+    progress::{Progress, Silent},
+    read::Choice,
+};
 use grappa_storage::{Store, StoreIds};
 
 pub use self::{halo::Halo, kind::ViewKind};
@@ -89,10 +93,16 @@ impl PartitionView {
     /// If they are to be in memory and the budget is too small for that; if the store is a slice that lacks an owned chunk,
     /// or has no weights and they are wanted; or if it is damaged so that it is noticed.
     pub fn open(store: &Store, owned: Owned, options: &ViewOptions) -> Result<Self> {
-        Self::open_with(store, owned, options, &Arc::default())
+        Self::open_with(store, owned, options, &Arc::default(), &Silent)
     }
 
-    fn open_with(store: &Store, owned: Owned, options: &ViewOptions, mapped: &Arc<MappedMemory>) -> Result<Self> {
+    fn open_with(
+        store: &Store,
+        owned: Owned,
+        options: &ViewOptions,
+        mapped: &Arc<MappedMemory>,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
         let nodes = store.manifest().nodes;
         let kept = Kept {
             store,
@@ -110,8 +120,10 @@ impl PartitionView {
         };
         let open_engine = |files| open_engine(options.engine, files);
         let rows = match in_memory {
-            true if nodes <= NARROW_NODES_MAX => Kind::Narrow(Csr::load(&kept, options.threads, &open_engine)?),
-            true => Kind::Wide(Csr::load(&kept, options.threads, &open_engine)?),
+            true if nodes <= NARROW_NODES_MAX => {
+                Kind::Narrow(Csr::load(&kept, options.threads, &open_engine, progress)?)
+            }
+            true => Kind::Wide(Csr::load(&kept, options.threads, &open_engine, progress)?),
             false => Kind::Mapped(Mapped::open(&kept, options.memory, mapped)?),
         };
         Ok(Self {
@@ -134,12 +146,13 @@ impl PartitionView {
     /// beside them, or if they take no more than a quarter of it. Mapped rows share a quarter.
     ///
     /// # Errors
-    /// As [`PartitionView::open`].
+    /// As [`PartitionView::open`], and [`Error::Stopped`] if progress says to stop while adjacency lists are loaded.
     pub fn open_all(
         store: &Store,
         owned: Vec<Owned>,
         feature_bytes: u64,
         options: &ViewOptions,
+        progress: &dyn Progress,
     ) -> Result<Vec<Arc<Self>>> {
         let memory = options.memory;
         let bytes = |owned| Self::bytes_in_memory(store, owned, options.halo, options.weights);
@@ -161,7 +174,7 @@ impl PartitionView {
             ..options.clone()
         };
         let mapped = Arc::default();
-        let open = |owned| Ok(Arc::new(Self::open_with(store, owned, &options, &mapped)?));
+        let open = |owned| Ok(Arc::new(Self::open_with(store, owned, &options, &mapped, progress)?));
         let views: Vec<_> = owned.into_iter().map(open).collect::<Result<_>>()?;
         read_ahead(&views, memory);
         Ok(views)

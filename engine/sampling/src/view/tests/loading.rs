@@ -3,11 +3,13 @@
 use std::{
     collections::BTreeSet,
     fs::{self, File},
+    sync::atomic::{AtomicU64, Ordering},
     time::SystemTime,
 };
 
 use grappa_io::{
     Error,
+    progress::Progress,
     read::{
         self, Options,
         fault::{Faults, Reordered},
@@ -51,7 +53,7 @@ fn load(
         halo: Halo::Stop,
         weights,
         bytes: Csr::<u32>::bytes(&kept),
-        rows: Kind::Narrow(Csr::load(&kept, threads, open)?),
+        rows: Kind::Narrow(Csr::load(&kept, threads, open, &Silent)?),
     };
     Ok(seen_rows(&view))
 }
@@ -169,5 +171,48 @@ fn weights_that_do_not_fit_their_rows_are_an_error() {
     for threads in [1, 3] {
         let error = failure(&store.store, &owned, threads, &any_engine).to_string();
         assert!(error.contains("chunk-3/weights: "), "{error}");
+    }
+}
+
+/// Says to stop when it was asked so many times.
+struct StopsAt(u64, AtomicU64);
+
+impl Progress for StopsAt {
+    fn stage(&self, _name: &str, _bytes: Option<u64>) {}
+
+    fn advance(&self, _bytes: u64, _edges: u64) {}
+
+    fn is_stopped(&self) -> bool {
+        self.1.fetch_add(1, Ordering::Relaxed) >= self.0
+    }
+}
+
+#[test]
+fn loading_stops_before_any_piece() {
+    let graph = Graph::mixed(3000);
+    let store = store(&graph, false);
+    let owned = || vec![owning(&store.store, &[0, 2]), owning(&store.store, &[4, 5])];
+    let open = |stop_at, threads| {
+        let options = ViewOptions {
+            halo: Halo::Stop,
+            weights: false,
+            kind: ViewKind::Memory,
+            memory: u64::MAX,
+            threads,
+            engine: Choice::Auto,
+        };
+        let progress = StopsAt(stop_at, AtomicU64::new(0));
+        let views = PartitionView::open_all(&store.store, owned(), 0, &options, &progress);
+        (views.map(|views| views.len()), progress.1.into_inner())
+    };
+    let (views, asked) = open(u64::MAX, 2);
+    assert_eq!(views.unwrap(), 2);
+    assert!(asked >= 4, "{asked}");
+    for threads in [1, 3] {
+        for stop_at in 0..asked {
+            let (views, _) = open(stop_at, threads);
+            assert!(matches!(views, Err(Error::Stopped)), "{stop_at} of {asked}: {views:?}");
+        }
+        assert_eq!(open(asked, threads).0.unwrap(), 2);
     }
 }

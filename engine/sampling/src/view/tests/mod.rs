@@ -12,6 +12,7 @@ use grappa_formats::{
 };
 use grappa_io::{
     Error, Result,
+    progress::Silent,
     read::{Choice, ReadEngine, ReadFile},
 };
 use grappa_storage::Store;
@@ -213,7 +214,7 @@ fn sources_of_64_bits_are_those_of_32() {
             weights: true,
         };
         let wide = PartitionView {
-            rows: Kind::Wide(Csr::load(&kept, 2, &any_engine).unwrap()),
+            rows: Kind::Wide(Csr::load(&kept, 2, &any_engine, &Silent).unwrap()),
             ..view(&store.store, owned.clone(), halo, true, ViewKind::Memory).unwrap()
         };
         assert!(seen_rows(&wide) == expected_rows(&graph, &owned, halo, true));
@@ -308,7 +309,7 @@ fn views_divide_a_budget_with_features() {
             kind,
             ..in_memory(memory)
         };
-        PartitionView::open_all(&store.store, owned(), features, &options)
+        PartitionView::open_all(&store.store, owned(), features, &options, &Silent)
     };
     for (kind, memory, expected) in [
         (ViewKind::Auto, rows + features, ViewKind::Memory),
