@@ -2,7 +2,9 @@
 
 use std::{
     fs,
+    io::{ErrorKind, Write},
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use grappa_io::progress::{Progress, Silent};
@@ -12,13 +14,23 @@ use tch::Device;
 
 use crate::stores::{DENSE, config, store};
 
-/// Makes writing fail in one epoch: folders have the names that files have while they are written.
+/// Makes writing fail in one epoch.
 struct Filling {
     run: PathBuf,
     full_in: u64,
-    /// The folders that are in the way.
+    /// How.
+    by: By,
+    /// The folders and files that are in the way.
     planted: Vec<PathBuf>,
     warnings: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    /// Folders have the names that files have while they are written.
+    Names,
+    /// A file takes all of the disk.
+    Ballast,
 }
 
 impl Filling {
@@ -40,15 +52,55 @@ impl Watcher for Filling {
     }
 
     fn epoch(&mut self, record: &EpochRecord, _epochs: u64) {
-        self.planted.drain(..).for_each(|name| fs::remove_dir(name).unwrap());
+        for path in self.planted.drain(..) {
+            match self.by {
+                By::Names => fs::remove_dir(path).unwrap(),
+                By::Ballast => fs::remove_file(path).unwrap(),
+            }
+        }
         if record.epoch == self.full_in {
-            self.planted = self.temporary(record.step).into();
-            self.planted.iter().for_each(|name| fs::create_dir(name).unwrap());
+            match self.by {
+                By::Names => {
+                    self.planted = self.temporary(record.step).into();
+                    self.planted.iter().for_each(|name| fs::create_dir(name).unwrap());
+                }
+                By::Ballast => self.planted = vec![fill(&self.run)],
+            }
         }
     }
 
     fn warn(&mut self, what: &str) {
         self.warnings.push(what.to_owned());
+    }
+}
+
+/// Makes a file in a run's folder that takes what the disk has left.
+fn fill(run: &Path) -> PathBuf {
+    let path = run.join("ballast");
+    let mut file = fs::File::create(&path).unwrap();
+    let full = std::iter::repeat(()).find_map(|()| file.write_all(&[0; 4096]).err());
+    assert_eq!(full.unwrap().kind(), ErrorKind::StorageFull);
+    path
+}
+
+/// A disk of a few MiB, until this is dropped.
+struct SmallDisk<'a>(&'a Path);
+
+impl<'a> SmallDisk<'a> {
+    /// Mounts it at a folder. An error says why mounting is refused.
+    fn mount(path: &'a Path) -> Result<Self, String> {
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(path);
+        match command.output() {
+            Ok(output) if output.status.success() => Ok(Self(path)),
+            refused => Err(format!("mounting is refused: {refused:?}")),
+        }
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).output();
     }
 }
 
@@ -63,7 +115,25 @@ fn steps_of(run: &Path) -> Vec<String> {
 #[test]
 fn training_goes_on_with_a_warning_without_files_that_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), DENSE);
+    goes_on(By::Names, folder.path(), ".tmp: Is a directory");
+}
+
+#[test]
+fn training_goes_on_with_a_warning_on_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let _disk = match SmallDisk::mount(&disk) {
+        Ok(disk) => disk,
+        Err(why) => grappa_skip::skip!("{why}"),
+    };
+    goes_on(By::Ballast, &disk, "No space left on device");
+}
+
+/// Trains in `folder`, where writing fails for one epoch with the error `why`, and where it does not.
+fn goes_on(by: By, folder: &Path, why: &str) {
+    let stores = tempfile::tempdir().unwrap();
+    let store = store(stores.path(), DENSE);
     let config = TrainConfig {
         epochs: 3,
         checkpoint_every: 1,
@@ -71,11 +141,12 @@ fn training_goes_on_with_a_warning_without_files_that_cannot_be_written() {
     };
     let mut runs = Vec::new();
     for full_in in [2, 99] {
-        let path = folder.path().join(format!("{full_in}.run"));
+        let path = folder.join(format!("{full_in}.run"));
         let run = RunFolder::create(&path, &config).unwrap();
         let mut watcher = Filling {
             run: path.clone(),
             full_in,
+            by,
             planted: Vec::new(),
             warnings: Vec::new(),
         };
@@ -91,7 +162,7 @@ fn training_goes_on_with_a_warning_without_files_that_cannot_be_written() {
         let warning = warnings.iter().find(|warning| warning.starts_with(lack));
         let warning = warning.unwrap_or_else(|| panic!("{lack}{warnings:?}"));
         assert!(
-            warning.contains(".tmp: Is a directory") && warning.contains("training continues"),
+            warning.contains(why) && warning.contains("training continues"),
             "{warning}"
         );
     }
