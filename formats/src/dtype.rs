@@ -1,6 +1,6 @@
 //! Types of feature values, and conversion between them and f32.
 //!
-//! [`FeatureDtype`] is the type of the values that a store holds. [`SourceDtype`] is the type of the values in an input
+//! [`FeatureDtype`] is the type of the values that a store holds. [`ElementType`] is the type of the values in an input
 //! array. Conversion works on slices, in loops that the compiler vectorises, because it must keep up with several drives.
 
 use half::{f16, slice::HalfFloatSliceExt};
@@ -71,17 +71,11 @@ impl FeatureDtype {
     }
 }
 
-/// The type of the values in an input array. All are little-endian.
+/// The type of the elements of an array outside of a store, such as NumPy's. All are little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SourceDtype {
-    /// IEEE 754 binary16.
-    F16,
-    /// The upper half of binary32.
-    Bf16,
-    /// IEEE 754 binary32.
-    F32,
-    /// IEEE 754 binary64.
-    F64,
+pub enum ElementType {
+    /// One byte, 0 or 1.
+    Bool,
     /// A signed byte.
     I8,
     /// A signed 16-bit integer.
@@ -90,7 +84,7 @@ pub enum SourceDtype {
     I32,
     /// A signed 64-bit integer.
     I64,
-    /// An unsigned byte, or a boolean.
+    /// An unsigned byte.
     U8,
     /// An unsigned 16-bit integer.
     U16,
@@ -98,17 +92,49 @@ pub enum SourceDtype {
     U32,
     /// An unsigned 64-bit integer.
     U64,
+    /// IEEE 754 binary16.
+    F16,
+    /// The upper half of binary32.
+    Bf16,
+    /// IEEE 754 binary32.
+    F32,
+    /// IEEE 754 binary64.
+    F64,
 }
 
-impl SourceDtype {
-    /// Bytes per value.
+impl ElementType {
+    /// Bytes per element.
     pub fn bytes(self) -> usize {
         match self {
-            Self::I8 | Self::U8 => 1,
+            Self::Bool | Self::I8 | Self::U8 => 1,
             Self::F16 | Self::Bf16 | Self::I16 | Self::U16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
             Self::F64 | Self::I64 | Self::U64 => 8,
         }
+    }
+
+    /// The name of the type in NumPy, or in its extension for bfloat16.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::I8 => "int8",
+            Self::I16 => "int16",
+            Self::I32 => "int32",
+            Self::I64 => "int64",
+            Self::U8 => "uint8",
+            Self::U16 => "uint16",
+            Self::U32 => "uint32",
+            Self::U64 => "uint64",
+            Self::F16 => "float16",
+            Self::Bf16 => "bfloat16",
+            Self::F32 => "float32",
+            Self::F64 => "float64",
+        }
+    }
+
+    /// Whether it is a floating-point type.
+    pub fn is_float(self) -> bool {
+        matches!(self, Self::F16 | Self::Bf16 | Self::F32 | Self::F64)
     }
 
     /// Converts values to f32, rounding to nearest.
@@ -126,7 +152,7 @@ impl SourceDtype {
             Self::I16 => convert(source, values, |b| i16::from_le_bytes(b).into()),
             Self::I32 => convert(source, values, |b| i32::from_le_bytes(b) as f32),
             Self::I64 => convert(source, values, |b| i64::from_le_bytes(b) as f32),
-            Self::U8 => convert(source, values, |b| u8::from_le_bytes(b).into()),
+            Self::Bool | Self::U8 => convert(source, values, |b| u8::from_le_bytes(b).into()),
             Self::U16 => convert(source, values, |b| u16::from_le_bytes(b).into()),
             Self::U32 => convert(source, values, |b| u32::from_le_bytes(b) as f32),
             Self::U64 => convert(source, values, |b| u64::from_le_bytes(b) as f32),

@@ -15,7 +15,7 @@
 //! Feature rows are read with `O_DIRECT` in pages of 4 KiB, so the cost of a row is the number of pages that it touches.
 //! [`row_stride`] adds up to an eighth of padding where that saves more than an eighth of the pages.
 
-pub use crate::dtype::SourceDtype;
+pub use crate::dtype::ElementType;
 use crate::{
     FormatError, Result,
     bytes::{Fields, check_payload_length},
@@ -253,7 +253,7 @@ impl FeatureLayout {
     ///
     /// # Panics
     /// If the lengths do not match.
-    pub fn encode_rows_from(&self, dtype: SourceDtype, source: &[u8], rows: &mut [u8]) {
+    pub fn encode_rows_from(&self, dtype: ElementType, source: &[u8], rows: &mut [u8]) {
         let (source_row, stride) = (self.dim as usize * dtype.bytes(), self.stride as usize);
         assert!(
             source.len().is_multiple_of(source_row) && source.len() / source_row * stride == rows.len(),
@@ -263,9 +263,9 @@ impl FeatureLayout {
         );
         let same = matches!(
             (dtype, self.dtype),
-            (SourceDtype::F32, FeatureDtype::F32)
-                | (SourceDtype::F16, FeatureDtype::F16)
-                | (SourceDtype::Bf16, FeatureDtype::Bf16)
+            (ElementType::F32, FeatureDtype::F32)
+                | (ElementType::F16, FeatureDtype::F16)
+                | (ElementType::Bf16, FeatureDtype::Bf16)
         );
         let mut values = vec![0.0; if same { 0 } else { self.dim as usize }];
         for (source, row) in source.chunks_exact(source_row).zip(rows.chunks_exact_mut(stride)) {

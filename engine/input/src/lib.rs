@@ -34,4 +34,3 @@ pub use edges::{
     REJECT_BYTES_MAX, RawBlock, Reject, TextBatch,
 };
 pub use nodes::{LabelBatch, LabelSource, MatrixSource, NonFinite, PartSource, SplitSource, read_split_ids};
-pub use npy::ElementType;

@@ -1,4 +1,4 @@
-//! NumPy's `.npy` container: the header, and the types of elements.
+//! NumPy's `.npy` container: the header, and the names of element types.
 //!
 //! The format is described in NEP 1 and `numpy.lib.format`: magic bytes, version, header length, a Python dictionary literal
 //! with `descr`, `fortran_order` and `shape`, then the elements. This reader takes little-endian, C-ordered arrays of plain
@@ -6,7 +6,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use grappa_formats::features::SourceDtype;
+use grappa_formats::features::ElementType;
 use grappa_io::{Error, Result, size::ByteSize};
 
 use crate::{
@@ -23,87 +23,6 @@ const HEADER_BYTES_MAX: u32 = 1 << 20;
 /// Whether a file's name says that it is a `.npy` file.
 pub(crate) fn has_extension(path: &Path) -> bool {
     path.extension().is_some_and(|other| other.eq_ignore_ascii_case("npy"))
-}
-
-/// The type of an array's elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ElementType {
-    /// One byte, 0 or 1.
-    Bool,
-    /// Signed, 8 bits.
-    I8,
-    /// Signed, 16 bits.
-    I16,
-    /// Signed, 32 bits.
-    I32,
-    /// Signed, 64 bits.
-    I64,
-    /// Unsigned, 8 bits.
-    U8,
-    /// Unsigned, 16 bits.
-    U16,
-    /// Unsigned, 32 bits.
-    U32,
-    /// Unsigned, 64 bits.
-    U64,
-    /// IEEE half precision.
-    F16,
-    /// IEEE single precision.
-    F32,
-    /// IEEE double precision.
-    F64,
-}
-
-impl ElementType {
-    /// Bytes per element.
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::Bool | Self::I8 | Self::U8 => 1,
-            Self::I16 | Self::U16 | Self::F16 => 2,
-            Self::I32 | Self::U32 | Self::F32 => 4,
-            Self::I64 | Self::U64 | Self::F64 => 8,
-        }
-    }
-
-    /// NumPy's name of the type.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bool => "bool",
-            Self::I8 => "int8",
-            Self::I16 => "int16",
-            Self::I32 => "int32",
-            Self::I64 => "int64",
-            Self::U8 => "uint8",
-            Self::U16 => "uint16",
-            Self::U32 => "uint32",
-            Self::U64 => "uint64",
-            Self::F16 => "float16",
-            Self::F32 => "float32",
-            Self::F64 => "float64",
-        }
-    }
-
-    /// The type in the store's feature codec, which converts the elements.
-    pub fn source_dtype(self) -> SourceDtype {
-        match self {
-            Self::Bool | Self::U8 => SourceDtype::U8,
-            Self::I8 => SourceDtype::I8,
-            Self::I16 => SourceDtype::I16,
-            Self::I32 => SourceDtype::I32,
-            Self::I64 => SourceDtype::I64,
-            Self::U16 => SourceDtype::U16,
-            Self::U32 => SourceDtype::U32,
-            Self::U64 => SourceDtype::U64,
-            Self::F16 => SourceDtype::F16,
-            Self::F32 => SourceDtype::F32,
-            Self::F64 => SourceDtype::F64,
-        }
-    }
-
-    /// Whether it is a floating-point type.
-    pub fn is_float(self) -> bool {
-        matches!(self, Self::F16 | Self::F32 | Self::F64)
-    }
 }
 
 /// An array in a file. Its header was checked against the size of the file.

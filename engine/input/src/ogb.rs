@@ -16,6 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use crate::{
@@ -23,7 +24,6 @@ use crate::{
     file::InputFile,
     messages::shown,
     nodes::lines_of,
-    npy::ElementType,
     zip::Npz,
 };
 

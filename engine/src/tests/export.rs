@@ -8,7 +8,7 @@ use std::{
 use grappa_build::ingest::{IngestOptions, SplitFile, ingest};
 use grappa_formats::{
     DenseId, NodeId,
-    features::{FeatureLayout, SourceDtype},
+    features::{ElementType, FeatureLayout},
     manifest::{FeatureDtype, LabelKind, PermutationSpec},
 };
 use grappa_io::{npy, progress::Silent};
@@ -146,7 +146,7 @@ fn columns_come_in_the_order_of_external_ids() {
             ("<f4", 4)
         };
         assert_eq!(file[..128], npy::header(descr, &[NODES, DIM.into()]));
-        let of = if width == 2 { SourceDtype::F16 } else { SourceDtype::F32 };
+        let of = if width == 2 { ElementType::F16 } else { ElementType::F32 };
         let mut values = vec![0.0; (NODES * u64::from(DIM)) as usize];
         of.to_f32(&file[128..], &mut values);
         for (at, value) in (0u64..).zip(values) {

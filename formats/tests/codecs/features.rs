@@ -1,5 +1,5 @@
 use grappa_formats::{
-    features::{FeatureLayout, SourceDtype, row_stride},
+    features::{ElementType, FeatureLayout, row_stride},
     manifest::FeatureDtype,
 };
 use half::{bf16, f16};
@@ -127,8 +127,8 @@ fn strides_keep_rows_off_page_boundaries_where_that_pays() {
 fn halves_that_stay_halves_keep_their_bits() {
     let source: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     for (from, to) in [
-        (SourceDtype::F16, FeatureDtype::F16),
-        (SourceDtype::Bf16, FeatureDtype::Bf16),
+        (ElementType::F16, FeatureDtype::F16),
+        (ElementType::Bf16, FeatureDtype::Bf16),
     ] {
         let layout = FeatureLayout::new(to, 1 << 16);
         let mut row = vec![0; layout.stride as usize];
@@ -184,30 +184,30 @@ fn other_types_go_by_way_of_f32() {
             .collect::<Vec<_>>()
     };
     for (dtype, width) in [
-        (SourceDtype::I8, 1),
-        (SourceDtype::I16, 2),
-        (SourceDtype::I32, 4),
-        (SourceDtype::I64, 8),
+        (ElementType::I8, 1),
+        (ElementType::I16, 2),
+        (ElementType::I32, 4),
+        (ElementType::I64, 8),
     ] {
         assert_eq!(encoded(dtype, &bytes([-1, 0, 100], width)), [-1.0, 0.0, 100.0]);
     }
     for (dtype, width) in [
-        (SourceDtype::U8, 1),
-        (SourceDtype::U16, 2),
-        (SourceDtype::U32, 4),
-        (SourceDtype::U64, 8),
+        (ElementType::U8, 1),
+        (ElementType::U16, 2),
+        (ElementType::U32, 4),
+        (ElementType::U64, 8),
     ] {
         let max = (1u128 << (8 * width)) as f32;
         let values = encoded(dtype, &bytes([-1, 0, 100], width));
         assert!(values[0] > 0.99 * max && values[0] <= max && values[1..] == [0.0, 100.0]);
     }
     let doubles: Vec<u8> = [0.1f64, -2.0, 1e300].iter().flat_map(|v| v.to_le_bytes()).collect();
-    assert_eq!(encoded(SourceDtype::F64, &doubles), [0.1, -2.0, f32::INFINITY]);
+    assert_eq!(encoded(ElementType::F64, &doubles), [0.1, -2.0, f32::INFINITY]);
     let halves: Vec<u8> = [0.5, -2.0, 65504.0]
         .iter()
         .flat_map(|&v| f16::from_f32(v).to_le_bytes())
         .collect();
-    assert_eq!(encoded(SourceDtype::F16, &halves), [0.5, -2.0, 65504.0]);
+    assert_eq!(encoded(ElementType::F16, &halves), [0.5, -2.0, 65504.0]);
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use grappa_formats::{
-    features::FeatureLayout,
+    features::{ElementType, FeatureLayout},
     manifest::{FeatureDtype, FeatureSource, FeatureSpec},
 };
-use grappa_input::{ElementType, MatrixSource};
+use grappa_input::MatrixSource;
 use grappa_io::{Error, Position, Result};
 
 use crate::ingest::columns::ColumnInput;

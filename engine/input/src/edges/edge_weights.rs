@@ -51,6 +51,6 @@ impl EdgeWeights {
     /// Replaces the contents of `into` with the weights in `bytes`.
     pub fn convert(&self, bytes: &[u8], into: &mut Vec<f32>) {
         into.resize(bytes.len() / self.element_bytes(), 0.0);
-        self.array.element.source_dtype().to_f32(bytes, into);
+        self.array.element.to_f32(bytes, into);
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
 use crate::{
     extent::{Compression, Extent, ExtentReader},
     file::InputFile,
-    npy::{ElementType, NpyArray},
+    npy::NpyArray,
 };
 
 /// The type of stored ids.

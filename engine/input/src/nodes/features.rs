@@ -15,11 +15,11 @@ use std::{
     },
 };
 
-use grappa_formats::features::DIM_MAX;
+use grappa_formats::features::{DIM_MAX, ElementType};
 use grappa_io::{Error, Position, Result};
 
 use super::node_file::{Content, Forms, NodeFile};
-use crate::{messages::shown, npy::ElementType};
+use crate::messages::shown;
 
 /// Numbers of a dense matrix that are read and converted at a time.
 const DENSE_PIECE: usize = 1 << 16;
@@ -100,7 +100,7 @@ impl MatrixSource {
 
     /// Whether each row is a single number that may be a class: an integer, or any number in text.
     pub fn may_be_labels(&self) -> bool {
-        let is_float = matches!(self.dtype, ElementType::F16 | ElementType::F32 | ElementType::F64);
+        let is_float = self.dtype.is_float();
         self.dim() == 1 && (matches!(self.file.content, Content::Text(_)) || !is_float)
     }
 
@@ -138,7 +138,7 @@ impl MatrixSource {
                 for numbers in out.chunks_mut(DENSE_PIECE) {
                     bytes.resize(numbers.len() * array.element.bytes(), 0);
                     reader.read_exact_at(&mut bytes, array.offset_of(element))?;
-                    array.element.source_dtype().to_f32(&bytes, numbers);
+                    array.element.to_f32(&bytes, numbers);
                     element += numbers.len() as u64;
                 }
                 count

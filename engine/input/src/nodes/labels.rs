@@ -6,11 +6,11 @@
 
 use std::path::Path;
 
-use grappa_formats::{labels::CLASSES_MAX, manifest::LabelKind};
+use grappa_formats::{features::ElementType, labels::CLASSES_MAX, manifest::LabelKind};
 use grappa_io::{Error, Position, Result};
 
 use super::node_file::{Content, Forms, NodeFile};
-use crate::{messages::shown, npy::ElementType};
+use crate::messages::shown;
 
 const FORMS: Forms = Forms {
     name: "labels",
@@ -255,9 +255,9 @@ fn value(element: ElementType, bytes: &[u8]) -> Value {
         (ElementType::I32, &[a, b, c, d]) => signed(i32::from_le_bytes([a, b, c, d]).into()),
         (ElementType::I64, &[a, b, c, d, e, f, g, h]) => signed(i64::from_le_bytes([a, b, c, d, e, f, g, h])),
         (ElementType::F64, &[a, b, c, d, e, f, g, h]) => Value::of(f64::from_le_bytes([a, b, c, d, e, f, g, h])),
-        (ElementType::F16 | ElementType::F32, _) => {
+        (ElementType::F16 | ElementType::Bf16 | ElementType::F32, _) => {
             let mut number = [0.0];
-            element.source_dtype().to_f32(bytes, &mut number);
+            element.to_f32(bytes, &mut number);
             Value::of(number[0].into())
         }
         _ => {

@@ -2,14 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
-use crate::{
-    extent::ExtentReader,
-    messages::shown,
-    npy::{ElementType, NpyArray},
-    zip::Npz,
-};
+use crate::{extent::ExtentReader, messages::shown, npy::NpyArray, zip::Npz};
 
 /// Entries of a sparse matrix that are read at a time.
 const SPARSE_PIECE: usize = 1 << 16;
@@ -166,7 +162,7 @@ impl Sparse {
             bytes.resize(piece * self.data.element.bytes(), 0);
             self.data_reader.read_exact_at(&mut bytes, self.data.offset_of(at))?;
             values.resize(piece, 0.0);
-            self.data.element.source_dtype().to_f32(&bytes, &mut values);
+            self.data.element.to_f32(&bytes, &mut values);
             for (&column, &value) in indices.iter().zip(&values) {
                 while ends[row + 1] as u64 <= at {
                     row += 1;

@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
+use grappa_formats::features::ElementType;
 use grappa_io::{Error, Position, Result};
 
 use super::text_rows::lines_of;
@@ -11,7 +12,7 @@ use crate::{
     file::InputFile,
     line_reader::Lines,
     messages::shown,
-    npy::{self, ElementType, NpyArray},
+    npy::{self, NpyArray},
 };
 
 /// Ids that are read at a time.

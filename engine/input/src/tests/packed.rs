@@ -8,6 +8,7 @@ use ::parquet::{
     file::{properties::WriterProperties, writer::SerializedFileWriter},
     schema::parser::parse_message_type,
 };
+use grappa_formats::features::ElementType;
 use grappa_io::Position;
 
 use super::*;

@@ -167,7 +167,7 @@ fn read_features(path: &Path, at_once: usize) -> Result<(u64, Vec<u32>, u64)> {
         if let Some(found) = source.read_raw(rows, count, &mut raw)? {
             assert_eq!((found, raw.len()), (read, some.len() * source.dtype().bytes()));
             let mut converted = vec![0.0; some.len()];
-            source.dtype().source_dtype().to_f32(&raw, &mut converted);
+            source.dtype().to_f32(&raw, &mut converted);
             assert!(bits(&converted).eq(bits(&some)), "raw numbers, converted");
         }
         values.extend(bits(&some));
