@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use grappa_formats::{
-    ChunkSpan, FormatError,
+    ChunkId, ChunkSpan, FormatError,
     features::FeaturesMeta,
     labels::Labels,
     manifest::FeatureSource,
@@ -98,8 +98,20 @@ pub struct Chunk {
     labels: Option<MappedPayload>,
 }
 
+impl Store {
+    /// Maps the files of a chunk for random access.
+    pub fn chunk(&self, chunk: ChunkId) -> Result<Chunk> {
+        Chunk::open(self, self.span(chunk)?, Access::Random)
+    }
+
+    /// Maps the files of a chunk for sequential access.
+    pub fn chunk_in_order(&self, chunk: ChunkId) -> Result<Chunk> {
+        Chunk::open(self, self.span(chunk)?, Access::Sequential)
+    }
+}
+
 impl Chunk {
-    pub(super) fn open(store: &Store, span: ChunkSpan, access: Access) -> Result<Self> {
+    fn open(store: &Store, span: ChunkSpan, access: Access) -> Result<Self> {
         let manifest = store.manifest();
         let file = |name: &str| store.file(&files::of_chunk(span.chunk, name));
         let mapped = |file: &ContainerFile| MappedPayload::new(file, access);

@@ -18,7 +18,7 @@ use grappa_io::{
     durable,
 };
 
-use crate::{files, writer::chunk_folder};
+use crate::files::{self, chunk_folder};
 
 /// Number of feature rows that are encoded at once.
 pub const ENCODE_ROWS: usize = 256;

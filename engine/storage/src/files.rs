@@ -10,8 +10,6 @@ use grappa_formats::{
 };
 use grappa_io::{Error, Position, Result, container::ContainerFile, durable::TEMPORARY};
 
-use crate::writer::chunk_folder;
-
 /// The manifest.
 pub const MANIFEST: &str = "manifest";
 /// The folder of assignments.
@@ -36,6 +34,11 @@ pub const AGGREGATE_INDEX: &str = "index";
 
 /// The folder in which features grow that are added to a finished store.
 pub const FEATURES_PARTIAL: &str = "features.partial";
+
+/// Name of the folder of a chunk.
+pub fn chunk_folder(chunk: ChunkId) -> String {
+    format!("chunk-{chunk}")
+}
 
 /// The file of a chunk's pre-aggregated features, in the folder of their kind.
 pub fn aggregate(chunk: ChunkId) -> String {

@@ -15,13 +15,11 @@ use grappa_formats::{
     rows::{RowCodec, RowSizes},
     splits,
 };
-use grappa_io::{Error, Position, Result, container::ContainerFile, map::Access, regular, workers};
+use grappa_io::{Error, Position, Result, container::ContainerFile, regular, workers};
 use roaring::RoaringTreemap;
 
 use crate::{
-    assignments,
-    chunk::Chunk,
-    files,
+    assignments, files,
     ids::{ExternalId, StoreIds},
     writer::with_suffix,
 };
@@ -101,16 +99,6 @@ impl Store {
             .map(ChunkId)
             .zip(&self.manifest.chunks)
             .filter_map(|(chunk, entry)| entry.present.then_some(chunk))
-    }
-
-    /// Maps the files of a chunk for random access.
-    pub fn chunk(&self, chunk: ChunkId) -> Result<Chunk> {
-        Chunk::open(self, self.span(chunk)?, Access::Random)
-    }
-
-    /// Maps the files of a chunk for sequential access.
-    pub fn chunk_in_order(&self, chunk: ChunkId) -> Result<Chunk> {
-        Chunk::open(self, self.span(chunk)?, Access::Sequential)
     }
 
     /// The nodes of a chunk.

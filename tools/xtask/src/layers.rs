@@ -4,7 +4,7 @@
 //! here, and `cargo xtask tidy` compares them with the code. A new line is a change of the design.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Component, Path, PathBuf},
 };
@@ -18,7 +18,7 @@ struct Layer {
     folder: &'static str,
     /// The crates of the workspace that it may depend on, apart from tests.
     dependencies: &'static [&'static str],
-    /// Its modules. Each may import only from those before it. Empty if nobody needs an order.
+    /// Its modules. Each may import only from those before it.
     modules: &'static [&'static str],
 }
 
@@ -35,8 +35,8 @@ const LAYERS: [Layer; 10] = [
             "dtype",
             "chunks",
             "span",
-            "order",
-            "order_table",
+            "permutation",
+            "permutation_table",
             "rows",
             "weights",
             "dictionary",
@@ -79,17 +79,50 @@ const LAYERS: [Layer; 10] = [
     Layer {
         folder: "engine/input",
         dependencies: &["grappa-formats", "grappa-io"],
-        modules: &[],
+        modules: &[
+            "messages",
+            "file",
+            "crc",
+            "extent",
+            "line_reader",
+            "npy",
+            "zip",
+            "edges",
+            "nodes",
+            "ogb",
+        ],
     },
     Layer {
         folder: "engine/synthetic",
         dependencies: &["grappa-formats", "grappa-io"],
-        modules: &[],
+        modules: &[
+            "random",
+            "lists",
+            "poisson",
+            "rmat",
+            "block",
+            "recipe",
+            "features",
+            "generator",
+        ],
     },
     Layer {
         folder: "engine/storage",
         dependencies: &["grappa-formats", "grappa-io"],
-        modules: &[],
+        modules: &[
+            "permutation",
+            "checked",
+            "features",
+            "files",
+            "writer",
+            "assignments",
+            "feature_rows",
+            "ids",
+            "open",
+            "chunk",
+            "neighbours",
+            "aggregates",
+        ],
     },
     Layer {
         folder: "engine/build",
@@ -128,6 +161,7 @@ const LAYERS: [Layer; 10] = [
             "serde_text",
             "names",
             "percent",
+            "checksum_line",
             "model",
             "class_names",
             "early_stopping",
@@ -161,9 +195,7 @@ const LAYERS: [Layer; 10] = [
 pub fn check(files: &[PathBuf], problems: &mut Vec<String>) -> Result<()> {
     for layer in &LAYERS {
         layer.check_dependencies(problems)?;
-        if !layer.modules.is_empty() {
-            layer.check_modules(files, problems)?;
-        }
+        layer.check_modules(files, problems)?;
     }
     Ok(())
 }
@@ -183,6 +215,7 @@ impl Layer {
 
     fn check_modules(&self, files: &[PathBuf], problems: &mut Vec<String>) -> Result<()> {
         let source = Path::new(self.folder).join("src");
+        let reexports = reexports(&fs::read_to_string(root().join(&source).join("lib.rs"))?);
         for file in files {
             let Ok(relative) = file.strip_prefix(&source) else {
                 continue;
@@ -203,7 +236,8 @@ impl Layer {
             };
             let text = fs::read_to_string(root().join(file))?;
             for import in imports(&text, &module) {
-                if rank(&import).is_some_and(|other| other > own) {
+                let import = reexports.get(&import).unwrap_or(&import);
+                if rank(import).is_some_and(|other| other > own) {
                     problems.push(format!(
                         "{}: `{}` imports from `{import}`, which is a layer above it (tools/xtask/src/layers.rs)",
                         file.display(),
@@ -242,6 +276,15 @@ fn module_of(file: &Path) -> Vec<String> {
     module
 }
 
+/// The module that each name comes from which `lib.rs` re-exports.
+fn reexports(lib: &str) -> BTreeMap<String, String> {
+    lib.split("pub use ")
+        .skip(1)
+        .flat_map(paths)
+        .filter_map(|path| Some((path.last()?.clone(), path.iter().find(|part| *part != "self")?.clone())))
+        .collect()
+}
+
 /// The modules at the root of the crate from which the code of `module` imports. What follows `mod tests {` is a test.
 fn imports(text: &str, module: &[String]) -> BTreeSet<String> {
     let code: String = text
@@ -253,44 +296,51 @@ fn imports(text: &str, module: &[String]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {
         if !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
-            first_names(&code[at + "crate::".len()..], &mut found);
+            found.extend(first_names(&code[at + "crate::".len()..]));
         }
     }
     // As many times `super::` as the module is deep lead to the root.
     let to_root = "super::".repeat(module.len());
     for (at, _) in code.match_indices(&to_root) {
         if !code[..at].ends_with("super::") {
-            first_names(&code[at + to_root.len()..], &mut found);
+            found.extend(first_names(&code[at + to_root.len()..]));
         }
     }
     found
 }
 
-/// The first name of each path of a use tree: `a` and `b` of `{a::{c, d}, b}`.
-fn first_names(tree: &str, found: &mut BTreeSet<String>) {
-    let name_of = |text: &str| -> String {
-        let name = |c: &char| c.is_alphanumeric() || *c == '_';
-        text.trim_start().chars().take_while(name).collect()
+/// The first name of each path of the use tree at the start of `text`: `a` and `b` of `{a::{c, d}, b}`.
+fn first_names(text: &str) -> impl Iterator<Item = String> {
+    paths(text).into_iter().filter_map(|path| path.into_iter().next())
+}
+
+/// The paths of the use tree at the start of `text`: `a::c`, `a::d` and `b` of `{a::{c as x, d}, b}`.
+fn paths(text: &str) -> Vec<Vec<String>> {
+    let (mut found, mut open, mut path, mut name) = (Vec::new(), Vec::new(), Vec::new(), String::new());
+    let end_name = |name: &mut String| -> Option<String> {
+        let first = name.split_whitespace().next().map(str::to_owned);
+        name.clear();
+        first
     };
-    let Some(tree) = tree.trim_start().strip_prefix('{') else {
-        found.insert(name_of(tree));
-        return;
-    };
-    let (mut depth, mut start) = (0, 0);
-    for (at, c) in tree.char_indices() {
+    for c in text.chars().chain([';']) {
         match c {
-            '{' => depth += 1,
-            '}' if depth > 0 => depth -= 1,
-            ',' | '}' if depth == 0 => {
-                found.insert(name_of(&tree[start..at]));
-                start = at + 1;
+            '{' => open.push(path.clone()),
+            ':' => path.extend(end_name(&mut name)),
+            c if c.is_alphanumeric() || c == '_' || (c.is_whitespace() && !open.is_empty()) => name.push(c),
+            // A path ends at a comma, at a closing brace, and at the first other character behind the tree.
+            _ => {
+                found.extend(end_name(&mut name).map(|last| [path.clone(), vec![last]].concat()));
                 if c == '}' {
-                    return;
+                    open.pop();
                 }
+                let Some(outer) = open.last() else {
+                    break;
+                };
+                path.clone_from(outer);
             }
-            _ => {}
         }
     }
+    found
 }
 
 #[cfg(test)]
@@ -314,6 +364,17 @@ mod tests {
     fn comments_tests_and_other_crates_are_no_imports() {
         let text = "// crate::a\nuse other_crate::b;\nmod tests {\n    use crate::c;\n}\n";
         assert_eq!(imported(text, &["feed"]), [""; 0]);
+    }
+
+    #[test]
+    fn names_are_traced_to_the_modules_that_lib_reexports_them_from() {
+        let lib = "mod a;\npub use a::{B as X, c};\npub use self::{\n    d::E,\n    f::{G, h},\n};\n";
+        let found: Vec<(String, String)> = reexports(lib).into_iter().collect();
+        let of = |name: &str, module: &str| (name.to_owned(), module.to_owned());
+        assert_eq!(
+            found,
+            [of("B", "a"), of("E", "d"), of("G", "f"), of("c", "a"), of("h", "f")]
+        );
     }
 
     #[test]

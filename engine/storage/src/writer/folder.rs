@@ -21,8 +21,8 @@ use grappa_io::{
     regular,
 };
 
-use super::{JOURNAL, chunk_folder, partial_folder, scratch};
-use crate::files;
+use super::{JOURNAL, partial_folder, scratch};
+use crate::files::{self, chunk_folder};
 
 /// The number of times that a folder without a journal is looked at again, and the wait in between: 200 ms together, which
 /// is enough for the process that made the folder to lock it.

@@ -31,7 +31,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use grappa_formats::ChunkId;
 use grappa_io::{Error, Position, Result};
 
 pub use self::{
@@ -64,11 +63,6 @@ pub fn same_options(folder: &Path, before: &BTreeMap<String, String>, now: &BTre
 pub fn not_begun(journal: &Path) -> Error {
     let what = "the journal does not begin with the options of a run; remove this unfinished store and start again";
     Error::input(journal, Position::Whole, what)
-}
-
-/// Name of the folder of a chunk.
-pub fn chunk_folder(chunk: ChunkId) -> String {
-    format!("chunk-{chunk}")
 }
 
 /// The folder in which the store `store` grows until it is complete.
