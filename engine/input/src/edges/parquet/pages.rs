@@ -1,7 +1,7 @@
 //! Reads pages of a Parquet file, and guards the Parquet reader against damaged files.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader, Read},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
@@ -113,20 +113,19 @@ impl Length for Chunks {
 }
 
 impl ChunkReader for Chunks {
-    type T = BufReader<Pieces>;
+    type T = HeaderReader;
 
     fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
         let bytes = self.0.bytes().checked_sub(start).ok_or_else(|| beyond(start))?;
         let mut extent = Extent::whole(&self.0, Compression::None);
         extent.offset = start;
         extent.bytes = bytes;
-        // Page headers are small, and pages are asked for by get_bytes.
-        let mut read = BufReader::with_capacity(4 << 10, Pieces::new(extent));
-        // Everything that is read this way is a page header, except the last bytes of the file.
-        if bytes > FOOTER_BYTES {
-            check_page_header(read.fill_buf()?)?;
-        }
-        Ok(read)
+        Ok(HeaderReader {
+            // Page headers are small, and pages are asked for by get_bytes.
+            read: BufReader::with_capacity(4 << 10, Pieces::new(extent)),
+            // Everything that is read this way is a page header, except the last bytes of the file.
+            is_checked: bytes <= FOOTER_BYTES,
+        })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
@@ -138,6 +137,25 @@ impl ChunkReader for Chunks {
             .read_exact_at(&mut bytes, start)
             .map_err(|error| ParquetError::External(Box::new(error)))?;
         Ok(bytes.into())
+    }
+}
+
+/// Reads a page header, and checks its sizes first.
+///
+/// The Parquet reader also makes one of these at the start of a page whose header it has already read, and reads nothing
+/// from it. So the check waits for the first read.
+pub(super) struct HeaderReader {
+    read: BufReader<Pieces>,
+    is_checked: bool,
+}
+
+impl Read for HeaderReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if !self.is_checked {
+            check_page_header(self.read.fill_buf()?).map_err(io::Error::other)?;
+            self.is_checked = true;
+        }
+        self.read.read(into)
     }
 }
 
