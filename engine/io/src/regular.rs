@@ -13,7 +13,7 @@ use std::{
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::{Error, Position, Result};
+use crate::{Error, Position, Result, size::ByteSize};
 
 /// Opens the regular file `path` for reading. Never waits.
 ///
@@ -66,7 +66,11 @@ pub fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
 pub fn read_up_to(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     let mut file = open(path)?;
     let too_long = |found: u64| {
-        let what = format!("expected a file of at most {bytes_max} bytes, found {found}; is this the right file?");
+        let what = format!(
+            "expected a file of at most {}, found {}; is this the right file?",
+            ByteSize(bytes_max),
+            ByteSize(found)
+        );
         Err(Error::input(path, Position::Whole, what))
     };
     let bytes = file.metadata().map_err(Error::io("read", path))?.len();

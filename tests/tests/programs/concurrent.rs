@@ -15,10 +15,13 @@ use grappa_tests::{
 fn race(command: &dyn Fn(&Path) -> Command) {
     let folder = memory_folder();
     let store = folder.path().join("graph.grappa");
+    run(&mut command(&store)).success();
+    let expected = tree_of(folder.path());
+    pairs::clear(folder.path());
+    // The first run may have built the program, so this one is timed.
     let begin = Instant::now();
     run(&mut command(&store)).success();
     let took = begin.elapsed();
-    let expected = tree_of(folder.path());
     pairs::clear(folder.path());
     for part in [0.0, 0.02, 0.1, 0.3, 0.6, 0.9, 1.0] {
         for resume in [[false, false], [false, true], [true, true]] {

@@ -132,8 +132,8 @@ fn what_does_not_go_together_is_refused() {
     fs::create_dir(&blocked).unwrap();
     run(&mut add(&store, &["--kind", "degrees"])).failure(&[
         "chunk-3/features",
-        "the store is as it was",
-        "command again",
+        "the store is unchanged",
+        "rerun the command",
     ]);
     fs::remove_dir(&blocked).unwrap();
     verified(&store);

@@ -420,7 +420,7 @@ fn splits_must_be_disjoint_and_of_known_nodes() {
         "--train",
         &train,
         &more,
-        &["1 ", "also in the split", "train", "val", "such as 1"],
+        &["1 ", "also in the split", "train", "val", "for example 1"],
     );
     for (name, bad, what) in [
         ("large.npy", 4, "4"),

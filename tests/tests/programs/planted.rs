@@ -121,7 +121,11 @@ fn a_pipe_in_place_of_a_spill_file_is_refused_at_once() {
     let folder = memory_folder();
     let files = Graph::random(1, 20_000, 400_000, 16).write(folder.path());
     let [store, tmp] = ["graph.grappa", "tmp"].map(|name| folder.path().join(name));
-    let ingest = Held::before("create chunk-0/edges", &mut ingest(&files, &store, &tmp));
+    let ingest = Held::before(
+        "create chunk-0/edges",
+        // A second thread would remove spill files meanwhile.
+        ingest(&files, &store, &tmp).args(["--threads", "1"]),
+    );
     let spilled = files_of(&tmp).into_keys().map(|path| tmp.join(path));
     for path in spilled.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("edges-")) {
         fs::remove_file(&path).unwrap();

@@ -216,7 +216,7 @@ fn a_plan_says_what_it_takes_for_granted() {
         assert!(text.contains(part), "{part}: {text}");
     }
     run(plan().args(["--memory", "1MiB"])).failure(&["at least ", "--memory"]);
-    run(plan().args(["--disk-bandwidth", "0"])).misuse(&["makes no store"]);
+    run(plan().args(["--disk-bandwidth", "0"])).misuse(&["more than 0 bytes per second"]);
     run(command("grappa-store").args(["plan", "--edges", "1", "--nodes", "many"])).misuse(&["2.5M"]);
 }
 

@@ -67,7 +67,7 @@ pub fn check_disjoint(
             let shared = nodes & others;
             if let Some(node) = shared.min() {
                 let what = format!(
-                    "{} nodes are also in the split {} ({}), for example {}; splits must not overlap",
+                    "{} node(s) are also in the split {} ({}), for example {}; splits must not overlap",
                     shared.len(),
                     b.name,
                     b.path.display(),

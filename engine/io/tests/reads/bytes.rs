@@ -444,27 +444,30 @@ fn a_file_replaced_before_it_is_read_is_an_error() {
 fn options_out_of_range_are_errors_that_say_the_range() {
     let files = Files::of(&[10]);
     let wrong = [
-        (Options { depth: 0, ..options() }, "depth of 0"),
+        (
+            Options { depth: 0, ..options() },
+            "expected 1 to 4096 reads in flight, found 0",
+        ),
         (
             Options {
                 depth: 5000,
                 ..options()
             },
-            "1..=4096",
+            "expected 1 to 4096 reads in flight, found 5000",
         ),
         (
             Options {
                 read_bytes_max: 0,
                 ..options()
             },
-            "up to 0 bytes",
+            "the longest read: expected 1 B to",
         ),
         (
             Options {
                 threads: 0,
                 ..options()
             },
-            "no thread",
+            "reading threads: expected at least 1",
         ),
         (
             Options {
