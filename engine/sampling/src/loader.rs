@@ -441,7 +441,7 @@ impl Loader {
     fn view_options(&self, kind: ViewKind) -> ViewOptions {
         ViewOptions {
             halo: self.options.halo,
-            weights: self.options.sampler.needs_weights(),
+            edge_weights: self.options.sampler.needs_edge_weights(),
             kind,
             memory: self.options.memory,
             threads: self.options.threads,

@@ -70,7 +70,7 @@ impl Block {
             "sources of a block"
         );
         assert!(
-            block.weights.is_empty() || block.weights.len() == edges,
+            block.edge_weights.is_empty() || block.edge_weights.len() == edges,
             "weights of a block"
         );
         Self {
@@ -80,7 +80,7 @@ impl Block {
             csr: Arc::new(Csr {
                 offsets: block.offsets.clone(),
                 indices: block.indices.clone(),
-                weights: block.weights.clone(),
+                weights: block.edge_weights.clone(),
             }),
             global: block.global.iter().map(|&degree| degree as f32).collect(),
             source_degrees: None,

@@ -147,7 +147,7 @@ mod tests {
             sources,
             offsets,
             indices: edges.concat(),
-            weights: Vec::new(),
+            edge_weights: Vec::new(),
             visible: degrees.iter().map(|degree| degree.0).collect(),
             global: degrees.iter().map(|degree| degree.1).collect(),
             halo: vec![false; edges.len()],

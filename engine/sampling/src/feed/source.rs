@@ -147,7 +147,7 @@ impl Demand {
         for (size, block) in self.blocks.iter_mut().zip(&minibatch.blocks) {
             size.destinations = size.destinations.max(block.destinations);
             size.edges = size.edges.max(block.indices.len());
-            size.weighted |= !block.weights.is_empty();
+            size.weighted |= !block.edge_weights.is_empty();
         }
     }
 
@@ -193,7 +193,7 @@ impl BlockSize {
             sources: 0,
             offsets: Vec::with_capacity(self.destinations + 1),
             indices: Vec::with_capacity(self.edges),
-            weights: Vec::with_capacity(if self.weighted { self.edges } else { 0 }),
+            edge_weights: Vec::with_capacity(if self.weighted { self.edges } else { 0 }),
             visible: Vec::with_capacity(self.destinations),
             global: Vec::with_capacity(self.destinations),
             halo: Vec::with_capacity(self.destinations),
@@ -209,7 +209,7 @@ pub(super) fn bytes_of(minibatch: &Minibatch) -> u64 {
     let block = |block: &Block| {
         bytes(&block.offsets)
             + bytes(&block.indices)
-            + bytes(&block.weights)
+            + bytes(&block.edge_weights)
             + bytes(&block.visible)
             + bytes(&block.global)
             + bytes(&block.halo)

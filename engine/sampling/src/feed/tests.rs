@@ -139,7 +139,7 @@ impl Wishes {
                 sources: nodes.len(),
                 offsets: (0..=destinations as u32).collect(),
                 indices: (0..destinations as u32).map(|i| i + index as u32).collect(),
-                weights: Vec::new(),
+                edge_weights: Vec::new(),
                 visible: vec![index; destinations],
                 global: vec![index + 1; destinations],
                 halo: vec![false; destinations],

@@ -1,38 +1,42 @@
-//! Which positions of a row are kept: k of d, ascending.
+//! Draws k of d positions of an adjacency list, ascending.
 //!
-//! The positions are what all kinds of view have in common, so all of them give the same samples. Without replacement, a
-//! set of k positions is drawn, all sets alike. Which way takes the least time depends on k and d:
+//! All kinds of view order the sources of a list in the same way, so the same positions are the same sources. Without
+//! replacement, every set of k positions is equally likely. The fastest way to draw one depends on k and d:
 //!
 //! - d at most 64: Floyd's algorithm with the set in a register (Bentley and Floyd, "A Sample of Brilliance", 1987);
-//! - d at most 64 k: the same, with the set as a bitmap of at most k words;
-//! - k at most 16: k numbers at once, put in order by counting for each how many are smaller, which is a few vector
-//!   comparisons; and once more if two were equal, which is seldom;
-//! - else: k numbers, sorted; as many more as were equal to others; and so on.
+//! - d at most 64 k: the same, with the set in a bitmap of at most k words;
+//! - k at most 16: k numbers at once, sorted by counting for each how many are smaller, which takes a few vector
+//!   comparisons. If two are equal, which is rare, all are drawn again;
+//! - otherwise: k numbers, sorted; duplicates are replaced by new numbers until there are none.
 //!
-//! Each gives every set with the same probability. The time is proportional to k (k log k in the last case), whatever d.
+//! The time is proportional to k (to k log k in the last case) and does not depend on d.
 
 use super::random::Draws;
 
-/// The largest k that is put in order by counting.
-const COUNTED: usize = 16;
+/// The largest k that is sorted by counting.
+const COUNTED_MAX: usize = 16;
 
-/// Memory that drawing needs, reused.
+/// Reusable memory for drawing.
 #[derive(Debug, Default)]
 pub(super) struct DrawScratch {
-    /// A bitmap, all zeros between calls.
+    /// A bitmap. All zeros between calls.
     bits: Vec<u64>,
-    /// Sums of the weights up to each position.
-    pub sums: Vec<f64>,
-    /// When each position is drawn, and the position.
+    /// Cumulative sums of edge weights.
+    pub weight_sums: Vec<f64>,
+    /// The time at which each position is drawn, and the position.
     pub times: Vec<(f64, u64)>,
 }
 
 impl DrawScratch {
-    /// Bytes of memory that it takes.
+    /// Bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
-        let Self { bits, sums, times } = self;
+        let Self {
+            bits,
+            weight_sums,
+            times,
+        } = self;
         let bytes = bits.capacity() * size_of::<u64>()
-            + sums.capacity() * size_of::<f64>()
+            + weight_sums.capacity() * size_of::<f64>()
             + times.capacity() * size_of::<(f64, u64)>();
         bytes as u64
     }
@@ -49,12 +53,14 @@ pub(super) fn without_replacement(
 ) {
     debug_assert!(u64::from(k) < d, "{k} of {d}");
     if d <= 64 {
+        // Floyd's algorithm: for each of the k last positions, draw one up to it. If that is in the set already, take the
+        // last position itself.
         let mut set = 0u64;
         for last in d - u64::from(k)..d {
             let drawn = draws.below(last + 1);
-            let taken = set >> drawn & 1;
-            // If it was taken, `last` is not yet: all drawn before are below it.
-            set |= 1 << if taken == 1 { last } else { drawn };
+            let is_drawn = set >> drawn & 1;
+            // `last` is free, because all earlier draws were below it.
+            set |= 1 << if is_drawn == 1 { last } else { drawn };
         }
         while set != 0 {
             positions.push(u64::from(set.trailing_zeros()));
@@ -62,7 +68,7 @@ pub(super) fn without_replacement(
         }
     } else if d <= 64 * u64::from(k) {
         by_bitmap(draws, d, k, &mut scratch.bits, positions);
-    } else if k as usize <= COUNTED {
+    } else if k as usize <= COUNTED_MAX {
         by_counting(draws, d, k as usize, positions);
     } else {
         by_sorting(draws, d, k as usize, positions);
@@ -88,10 +94,12 @@ fn by_bitmap(draws: &mut Draws, d: u64, k: u32, bits: &mut Vec<u64>, positions: 
         if bits[word] >> bit & 1 == 0 {
             bits[word] |= 1 << bit;
         } else {
+            // As above, `last` is free.
             bits[(last / 64) as usize] |= 1 << (last % 64);
         }
     }
     for (word, base) in bits.iter_mut().zip((0..).step_by(64)) {
+        // Leaves the bitmap empty for the next call.
         let mut set = std::mem::take(word);
         while set != 0 {
             positions.push(base + u64::from(set.trailing_zeros()));
@@ -101,8 +109,10 @@ fn by_bitmap(draws: &mut Draws, d: u64, k: u32, bits: &mut Vec<u64>, positions: 
 }
 
 fn by_counting(draws: &mut Draws, d: u64, k: usize, positions: &mut Vec<u64>) {
-    let mut drawn = [u64::MAX; COUNTED];
-    let mut smaller = [0u64; COUNTED];
+    // Only the first k entries count. The inner loop covers all, so its length is constant and it becomes vector
+    // instructions.
+    let mut drawn = [u64::MAX; COUNTED_MAX];
+    let mut smaller = [0u64; COUNTED_MAX];
     loop {
         for place in &mut drawn[..k] {
             *place = draws.below(d);
@@ -113,7 +123,7 @@ fn by_counting(draws: &mut Draws, d: u64, k: usize, positions: &mut Vec<u64>) {
                 *count += u64::from(one < other);
             }
         }
-        // If all differ, the counts are 0 to k - 1.
+        // The counts are 0 to k - 1 if all numbers differ. Equal numbers make the sum smaller.
         if smaller[..k].iter().sum::<u64>() == (k * (k - 1) / 2) as u64 {
             break;
         }
@@ -136,12 +146,12 @@ fn by_sorting(draws: &mut Draws, d: u64, k: usize, positions: &mut Vec<u64>) {
         positions.extend((0..missing).map(|_| draws.below(d)));
         let drawn = &mut positions[start..];
         drawn.sort_unstable();
-        let mut kept = 0;
+        let mut unique = 0;
         for i in 0..drawn.len() {
-            drawn[kept] = drawn[i];
-            kept += usize::from(i + 1 == drawn.len() || drawn[i + 1] != drawn[i]);
+            drawn[unique] = drawn[i];
+            unique += usize::from(i + 1 == drawn.len() || drawn[i + 1] != drawn[i]);
         }
-        positions.truncate(start + kept);
+        positions.truncate(start + unique);
     }
 }
 
@@ -164,7 +174,7 @@ mod tests {
         .hop(0)
     }
 
-    /// How often each outcome came, of `draws` destinations.
+    /// The frequency of each outcome, over `draws` destinations.
     fn outcomes(draws: usize, mut draw: impl FnMut(&mut Draws, &mut Vec<u64>)) -> HashMap<Vec<u64>, u64> {
         let mut counts = HashMap::new();
         for destination in 0..draws {
@@ -176,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_of_drawing_gives_every_set_as_often() {
+    fn each_way_of_drawing_gives_every_set_with_equal_frequency() {
         type Way = fn(&mut Draws, u64, u32, &mut DrawScratch, &mut Vec<u64>);
         let ways: [(&str, Way); 4] = [
             ("register", without_replacement),
@@ -230,7 +240,7 @@ mod tests {
 
     #[test]
     fn large_draws_spread_evenly() {
-        // How many of the positions fall into each of a hundred parts, where each way is taken as it would be.
+        // Counts the positions in each of a hundred equal ranges. Every way of drawing is used.
         let mut scratch = DrawScratch::default();
         for (d, k) in [(64, 20), (900, 15), (6400, 100), (1_000_000, 15), (1_000_000, 500)] {
             let parts = d.min(100);

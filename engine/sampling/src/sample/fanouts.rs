@@ -1,19 +1,23 @@
-//! How many neighbours each hop keeps.
+//! Fanouts: how many neighbours each hop samples.
 
 use std::{fmt, str::FromStr};
 
 use grappa_io::{Error, Result};
 
-/// The neighbours that are kept of each destination, hop by hop, **from the seeds outwards**: in `15,10,5` each seed keeps
-/// up to 15 in-neighbours, each node that was reached then up to 10, and those that were reached last up to 5.
+/// The maximum number of in-neighbours per destination, hop by hop, **from the seeds outwards**. With `15,10,5` each
+/// seed samples up to 15 in-neighbours, each node that was then reached up to 10, and the nodes that were reached last
+/// up to 5.
 ///
-/// That is the order of PyG's `num_neighbors`. DGL writes the same sampler `[5, 10, 15]`: its `fanouts` are those of the
-/// layers of the model, whose first one works on the hop that is furthest from the seeds.
+/// PyG's `num_neighbors` has the same order. DGL writes the same sampler `[5, 10, 15]`: its `fanouts` follow the layers
+/// of the model, and the first layer works on the hop furthest from the seeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fanouts(Vec<Option<u32>>);
 
 impl Fanouts {
-    /// `fanouts[h]` neighbours at hop `h`; -1 stands for all of them.
+    /// Up to `fanouts[h]` neighbours at hop `h`; -1 takes all.
+    ///
+    /// # Errors
+    /// If there are no fanouts, or one is 0, less than -1 or too large.
     pub fn new(fanouts: &[i64]) -> Result<Self> {
         if fanouts.is_empty() {
             return Err(Error::out_of_range(
@@ -27,25 +31,25 @@ impl Fanouts {
             .enumerate()
             .map(|(hop, &fanout)| match u32::try_from(fanout) {
                 _ if fanout == -1 => Ok(None),
-                Ok(kept) if kept > 0 => Ok(Some(kept)),
+                Ok(fanout) if fanout > 0 => Ok(Some(fanout)),
                 _ => Err(wrong(hop, &fanout.to_string())),
             })
             .collect::<Result<_>>()
             .map(Self)
     }
 
-    /// Those of all hops but the one furthest from the seeds; there may be none left.
+    /// The fanouts without that of the hop furthest from the seeds. None may be left.
     #[must_use]
     pub fn without_last(&self) -> Self {
         Self(self.0[..self.0.len().saturating_sub(1)].to_vec())
     }
 
-    /// Number of hops.
+    /// The number of hops.
     pub fn hops(&self) -> usize {
         self.0.len()
     }
 
-    /// The neighbours that are kept at hop `hop`, counted from 0 at the seeds; none if all are.
+    /// The fanout of a hop, counted from 0 at the seeds; none if all neighbours are taken.
     ///
     /// # Panics
     /// If there is no such hop.
@@ -65,7 +69,7 @@ fn wrong(hop: usize, found: &str) -> Error {
 impl FromStr for Fanouts {
     type Err = Error;
 
-    /// Reads `15,10,5`.
+    /// Parses a list such as `15,10,5`.
     fn from_str(text: &str) -> Result<Self> {
         let fanouts = text
             .split(',')
@@ -81,7 +85,7 @@ impl fmt::Display for Fanouts {
         for (hop, fanout) in self.0.iter().enumerate() {
             let comma = if hop > 0 { "," } else { "" };
             match fanout {
-                Some(kept) => write!(f, "{comma}{kept}")?,
+                Some(fanout) => write!(f, "{comma}{fanout}")?,
                 None => write!(f, "{comma}-1")?,
             }
         }
@@ -94,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fanouts_are_read_and_written_from_the_seeds_outwards() {
+    fn fanouts_parse_and_display_from_the_seeds_outwards() {
         let fanouts: Fanouts = "15, 10,-1".parse().unwrap();
         assert_eq!(
             (fanouts.at(0), fanouts.at(1), fanouts.at(2)),
@@ -105,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_fanout_is_named_by_its_place() {
+    fn the_error_for_a_wrong_fanout_names_its_place() {
         for (text, place) in [
             ("0", "fanout 1 "),
             ("15,-2", "fanout 2 "),

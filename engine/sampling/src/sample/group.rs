@@ -1,151 +1,154 @@
-//! Destinations that are worked on together.
+//! Groups of destinations, or of walks, whose adjacency lists are read together.
 
 use grappa_formats::NodeId;
 use grappa_io::Result;
 
 use super::draw::DrawScratch;
-use crate::view::rows::{Degrees, Positions, Rows};
+use crate::view::adjacency::{AdjacencyLists, Degrees, Positions};
 
-/// How many they are: so many that the first of them has arrived when the last one was asked for, and so few that what is
-/// known about them stays in the first level of the cache.
+/// The number of nodes of a group. It is large enough that the first prefetch has completed when the last one is
+/// issued, and small enough that the state of a group stays in the L1 cache.
 pub(super) const GROUP: usize = 64;
 
-/// What is known about a group of destinations, or of walks: where their rows are, and what is kept of them.
+/// The adjacency lists of a group of nodes, and the positions that were drawn from each.
 #[derive(Debug)]
-pub(super) struct Group<'a, R: Rows> {
-    pub rows: &'a R,
+pub(super) struct Group<'a, A: AdjacencyLists> {
+    pub lists: &'a A,
     pub scratch: &'a mut GroupScratch,
-    pub places: Vec<R::Place>,
-    pub notes: R::Notes,
-    heads: Vec<R::Head>,
+    pub places: Vec<A::Place>,
+    pub state: A::GroupState,
+    heads: Vec<A::Head>,
 }
 
-/// What is kept of rows, whatever their kind. Its memory is used again and again.
+/// Reusable memory of a group, for any kind of view.
 #[derive(Debug, Default)]
 pub(super) struct GroupScratch {
-    pub taken: Vec<Taken>,
+    /// For each list, the positions that were drawn.
+    pub drawn: Vec<DrawnPositions>,
     pub positions: Vec<u64>,
     pub sources: Vec<NodeId>,
-    pub weights: Vec<f32>,
+    pub edge_weights: Vec<f32>,
     pub draw: DrawScratch,
 }
 
 impl GroupScratch {
-    /// Bytes of memory that it takes.
+    /// Bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
         let Self {
-            taken,
+            drawn,
             positions,
             sources,
-            weights,
+            edge_weights,
             draw,
         } = self;
-        let bytes = taken.capacity() * size_of::<Taken>()
+        let bytes = drawn.capacity() * size_of::<DrawnPositions>()
             + positions.capacity() * size_of::<u64>()
             + sources.capacity() * size_of::<NodeId>()
-            + weights.capacity() * size_of::<f32>();
+            + edge_weights.capacity() * size_of::<f32>();
         bytes as u64 + draw.bytes()
     }
 }
 
-impl<'a, R: Rows> Group<'a, R> {
+impl<'a, A: AdjacencyLists> Group<'a, A> {
     /// An empty group.
-    pub(super) fn new(rows: &'a R, scratch: &'a mut GroupScratch) -> Self {
+    pub(super) fn new(lists: &'a A, scratch: &'a mut GroupScratch) -> Self {
         Self {
-            rows,
+            lists,
             scratch,
             places: Vec::with_capacity(GROUP),
-            notes: R::Notes::default(),
+            state: A::GroupState::default(),
             heads: Vec::with_capacity(GROUP),
         }
     }
 
-    /// Begins a group: finds the rows of `nodes`. Fails if one is damaged.
+    /// Begins a group and locates the lists of `nodes`. Fails if a list is damaged.
     #[inline(always)]
     pub(super) fn locate(&mut self, nodes: impl Iterator<Item = NodeId>) -> Result<()> {
-        let rows = self.rows;
-        rows.keep_memory();
-        R::clear(&mut self.notes);
-        self.scratch.taken.clear();
+        let lists = self.lists;
+        lists.keep_memory();
+        A::clear(&mut self.state);
+        self.scratch.drawn.clear();
         self.scratch.positions.clear();
         self.scratch.sources.clear();
+        // One pass per stage, not one per list: each pass prefetches for all lists before the next pass reads.
         self.heads.clear();
-        self.heads.extend(nodes.map(|node| rows.head(node)));
-        self.heads.iter().for_each(|&head| rows.prefetch_head(head));
+        self.heads.extend(nodes.map(|node| lists.head(node)));
+        self.heads.iter().for_each(|&head| lists.prefetch_head(head));
         self.places.clear();
-        self.places.extend(self.heads.iter().map(|&head| rows.locate(head)));
-        self.places.iter().for_each(|place| rows.prefetch_row(place));
-        rows.take_damage()
+        self.places.extend(self.heads.iter().map(|&head| lists.locate(head)));
+        self.places.iter().for_each(|place| lists.prefetch_list(place));
+        lists.take_damage()
     }
 
-    /// The degrees of row number `row`.
+    /// The degrees of a list, by its index in the group.
     #[inline(always)]
-    pub(super) fn degrees(&mut self, row: usize) -> Degrees {
-        self.rows.degrees(&mut self.places[row], &mut self.notes)
+    pub(super) fn degrees(&mut self, index: usize) -> Degrees {
+        self.lists.degrees(&mut self.places[index], &mut self.state)
     }
 
-    /// Reads the weights of the first `count` edges of row number `row`.
-    pub(super) fn read_weights(&mut self, row: usize, count: u64) -> Result<()> {
-        self.scratch.weights.clear();
-        let weights = &mut self.scratch.weights;
-        self.rows.weights(&self.places[row], &self.notes, count, weights)
+    /// Reads the weights of the first `count` edges of a list.
+    pub(super) fn read_edge_weights(&mut self, index: usize, count: u64) -> Result<()> {
+        self.scratch.edge_weights.clear();
+        let edge_weights = &mut self.scratch.edge_weights;
+        self.lists
+            .edge_weights(&self.places[index], &self.state, count, edge_weights)
     }
 
-    /// Notes what is kept of the next row.
+    /// Records the positions that were drawn from the next list.
     #[inline(always)]
-    pub(super) fn take(&mut self, taken: Taken) {
-        self.scratch.taken.push(taken);
+    pub(super) fn record(&mut self, drawn: DrawnPositions) {
+        self.scratch.drawn.push(drawn);
     }
 
-    /// Asks for the sources that are kept of all rows.
+    /// Prefetches the drawn sources of all lists.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
-        for (place, taken) in self.places.iter().zip(&self.scratch.taken) {
-            self.rows
-                .prefetch_sources(place, taken.positions(&self.scratch.positions));
+        for (place, drawn) in self.places.iter().zip(&self.scratch.drawn) {
+            self.lists
+                .prefetch_sources(place, drawn.positions(&self.scratch.positions));
         }
     }
 
-    /// Appends the sources that are kept of row number `row`.
+    /// Appends the drawn sources of a list to [`GroupScratch::sources`].
     #[inline(always)]
-    pub(super) fn read(&mut self, row: usize) {
+    pub(super) fn read(&mut self, index: usize) {
         let GroupScratch {
-            taken,
+            drawn,
             positions,
             sources,
             ..
         } = &mut *self.scratch;
-        let positions = taken[row].positions(positions);
-        self.rows
-            .sources_at(&self.places[row], &mut self.notes, positions, sources);
+        let positions = drawn[index].positions(positions);
+        self.lists
+            .sources_at(&self.places[index], &mut self.state, positions, sources);
     }
 }
 
-/// The positions that are kept of a row.
+/// The positions that were drawn from a list.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Taken {
-    /// The first so many: all.
+pub(super) enum DrawnPositions {
+    /// All positions, by their number. They need no memory.
     First(u64),
-    /// So many, from there on in the list of positions.
-    These { start: usize, count: usize },
+    /// A part of [`GroupScratch::positions`].
+    Listed { start: usize, count: usize },
 }
 
-impl Taken {
-    /// The positions from `start` on.
+impl DrawnPositions {
+    /// The positions from `start` to the end.
     #[inline(always)]
     pub(super) fn since(start: usize, positions: &[u64]) -> Self {
-        Self::These {
+        Self::Listed {
             start,
             count: positions.len() - start,
         }
     }
 
-    /// The positions, of those that the group has.
+    /// The positions. `all` are those of the group.
     #[inline(always)]
     pub(super) fn positions(self, all: &[u64]) -> Positions<'_> {
         match self {
             Self::First(count) => Positions::First(count),
-            Self::These { start, count } => Positions::These(&all[start..start + count]),
+            Self::Listed { start, count } => Positions::Listed(&all[start..start + count]),
         }
     }
 }

@@ -1,51 +1,53 @@
-//! One training step's part of the graph.
+//! Minibatches and their blocks.
 
 use std::ops::Range;
 
 use grappa_formats::NodeId;
 
-/// The nodes and edges of one training step: seeds, and the neighbourhoods sampled for them hop by hop.
+/// The nodes and edges of one training step: seeds and their sampled neighbourhoods.
 ///
-/// The nodes of all hops are in one list without repetitions, in the order in which they were first met: seeds, then
-/// what the first hop added, and so on. So the destinations of a block are a prefix of its sources, as layers need it:
-/// block `h` has as destinations the first `blocks[h].destinations` of [`Minibatch::nodes`] and as sources the first
-/// `blocks[h].sources`, which are the destinations of block `h + 1`.
+/// The nodes of all hops are in one list without duplicates, in the order in which they were first reached: the seeds,
+/// then the nodes that the first hop added, and so on. The destinations of block `h` are the first
+/// `blocks[h].destinations` of [`Minibatch::nodes`]. Its sources are the first `blocks[h].sources`; they are the
+/// destinations of block `h + 1`. So destinations are a prefix of sources, as layers require.
 ///
-/// A minibatch is a buffer that is filled again and again.
+/// A minibatch is a reusable buffer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Minibatch {
-    /// The nodes whose features the step needs, unique; the first [`Minibatch::seeds`] are the seeds, in their order.
+    /// The nodes whose features the step needs, without duplicates. The first [`Minibatch::seeds`] are the seeds, in
+    /// the given order.
     pub nodes: Vec<NodeId>,
-    /// Number of seeds.
+    /// The number of seeds.
     pub seeds: usize,
-    /// One block a hop, from the seeds outwards. A model applies its layers in the opposite order, the last block first.
+    /// One block per hop, from the seeds outwards. A model applies its layers in the opposite order, to the last block
+    /// first.
     pub blocks: Vec<Block>,
 }
 
-/// The edges of one hop as CSR: for each destination, its sampled in-neighbours.
+/// The edges of one hop as CSR: the sampled in-neighbours of each destination.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Block {
-    /// Number of destinations: the first so many of [`Minibatch::nodes`].
+    /// The number of destinations. They are a prefix of [`Minibatch::nodes`].
     pub destinations: usize,
-    /// Number of sources: the first so many of [`Minibatch::nodes`].
+    /// The number of sources. They are a prefix of [`Minibatch::nodes`].
     pub sources: usize,
-    /// Where the edges of each destination start, and last the number of edges; `destinations + 1` entries.
+    /// Where the edges of each destination start, then the number of edges; `destinations + 1` entries.
     pub offsets: Vec<u32>,
     /// The source of each edge, as an index into [`Minibatch::nodes`].
     pub indices: Vec<u32>,
-    /// What each edge counts for, where edges are not alike (visits of random walks); else empty.
-    pub weights: Vec<f32>,
-    /// In-degree of each destination in the part of the graph that the view can expand.
+    /// The weight of each edge, if edges differ (the visits of random walks); otherwise empty.
+    pub edge_weights: Vec<f32>,
+    /// The number of in-neighbours of each destination that the view owns.
     pub visible: Vec<u64>,
-    /// In-degree of each destination in the whole graph. Coverage is visible / global.
+    /// The in-degree of each destination in the whole graph. Coverage is visible / global.
     pub global: Vec<u64>,
-    /// Of each destination, whether it is a halo node, whose in-edges are out of reach. It then has no edges, and both
+    /// Whether each destination is a halo node. The view does not have its in-edges, so it has no edges, and both
     /// degrees are 0.
     pub halo: Vec<bool>,
 }
 
 impl Minibatch {
-    /// Number of edges of all blocks.
+    /// The number of edges of all blocks.
     pub fn edges(&self) -> usize {
         self.blocks.iter().map(|block| block.indices.len()).sum()
     }
@@ -65,7 +67,7 @@ impl Block {
         self.offsets[destination] as usize..self.offsets[destination + 1] as usize
     }
 
-    /// Makes an emptied block ready for so many destinations.
+    /// Prepares an empty block for `destinations`.
     pub(super) fn begin(&mut self, destinations: usize) {
         self.destinations = destinations;
         self.offsets.reserve(destinations + 1);
@@ -81,7 +83,7 @@ impl Block {
         self.sources = 0;
         self.offsets.clear();
         self.indices.clear();
-        self.weights.clear();
+        self.edge_weights.clear();
         self.visible.clear();
         self.global.clear();
         self.halo.clear();

@@ -1,32 +1,33 @@
-//! From seeds to minibatches: which nodes and edges a training step sees.
+//! Minibatches: the nodes and edges of a training step, sampled for its seeds.
 //!
-//! A [`Sampler`] says how neighbours are chosen, a [`PartitionView`](crate::view::PartitionView) which neighbours there are
-//! to choose from, and a [`BatchKey`] which random numbers. These three and the seeds determine a [`Minibatch`]: it is the
-//! same for any number of threads and for either kind of view.
+//! A [`Sampler`] defines how neighbours are chosen, a [`PartitionView`](crate::view::PartitionView) which neighbours
+//! there are, and a [`BatchKey`] which random numbers are used. These three and the seeds determine a [`Minibatch`]. It
+//! does not depend on threads or on the kind of view.
 //!
-//! # What is sampled
-//! A minibatch is what DGL calls message-flow graphs: one [`Block`] a hop, and the nodes that all of them number. It is
-//! sampled as DGL's `NeighborSampler` does:
+//! # Semantics
+//! A minibatch has one [`Block`] per hop (a message-flow graph in DGL) and one list of nodes for all blocks. It is
+//! sampled like DGL's `NeighborSampler`:
 //!
-//! - Hop after hop, every node that was reached so far is a destination and draws in-neighbours: also those that drew at an
-//!   earlier hop draw again, independently. (PyG draws once for each node, so its batches have fewer edges.)
-//! - Without replacement, a node with no more in-edges than the fanout keeps them all; with replacement, it has as many
-//!   edges as the fanout says, or none if it has no in-edges.
-//! - A node without in-edges is a destination without edges. It is a source of its block none the less, because
+//! - At each hop, every node that was reached so far is a destination and draws in-neighbours. Nodes that drew at an
+//!   earlier hop draw again, independently. (PyG draws once per node, so its batches have fewer edges.)
+//! - Without replacement, a node whose in-degree is at most the fanout keeps all in-edges. With replacement, it has as
+//!   many edges as the fanout, or none if it has no in-edges.
+//! - A node without in-edges is a destination without edges. It is a source of its block nevertheless, because
 //!   destinations are a prefix of sources.
-//! - A self-loop is an edge as any other: the node may draw itself. None is added.
-//! - Parallel edges are different edges: a source with m edges to a destination may be drawn m times without replacement,
-//!   and then the block has that edge m times.
-//! - Seeds must differ: a seed that comes twice is an error. (DGL takes it, makes two
-//!   destinations of it, and gives all edges from it to one of them.)
+//! - A self-loop is an edge like any other: the node may draw itself. None is added.
+//! - Parallel edges are different edges. A source with m edges to a destination may be drawn m times without
+//!   replacement, and the block then has the edge m times.
+//! - Seeds must be unique; a repeated seed is an error. (DGL accepts it, makes two destinations of it, and gives all
+//!   edges from it to one of them.)
 //!
-//! The edges of a destination are in the order of its row (see [`view`](crate::view)), not in that of the draws.
+//! The edges of a destination are in the order of its adjacency list (see [`view`](crate::view)), not in the order of
+//! draws.
 //!
-//! # What it costs
-//! Sampling is bound by the latency of memory: a batch touches, for each destination, the head of its row and the lines
-//! that its sources are in, and for each edge, an entry of the table that relabels its source. So destinations are worked
-//! on in groups, in stages: ask for the heads; read them and draw positions; ask for the sources; read these, and ask for
-//! the entries; relabel. A line that was asked for is there, or on its way with a score of others, when it is read.
+//! # Cost
+//! Sampling is limited by memory latency. For each destination it reads the head of an adjacency list and the cache
+//! lines of the sampled sources; for each edge, an entry of the table that relabels the source. So destinations are
+//! processed in groups, in stages: prefetch the heads; read them and draw positions; prefetch the sources; read them
+//! and prefetch the table entries; relabel. About twenty cache misses are then in flight at once.
 //!
 //! R-MAT 22 with edge factor 16, fanouts 15,10,5 and 1024 seeds: 154.8 K edges to 30.7 K destinations, 87.4 K nodes.
 
@@ -48,6 +49,6 @@ pub use minibatch::{Block, Minibatch};
 pub use random::BatchKey;
 pub use random::draw_below;
 #[cfg(test)]
-pub(crate) use relabel::PLACES_MAX;
+pub(crate) use relabel::MINIBATCH_NODES_MAX;
 pub use sampler::{Sampler, Scratch};
 pub use walks::RandomWalks;

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! for each group of destinations:
-//!     ask for the heads of their rows
-//!     read the heads; ask for what says the degrees
+//!     prefetch the heads of their adjacency lists
+//!     read the heads; prefetch what is read for degrees
 //!     read the degrees; draw positions
-//!     ask for the sources at them
+//!     prefetch the sources at the positions
 //!     read the sources
-//!     relabel the sources, asking for the table some edges ahead
+//!     relabel the sources, prefetching the table some edges ahead
 //! ```
 
 use grappa_formats::NodeId;
@@ -16,34 +16,34 @@ use grappa_storage::StoreIds;
 
 use super::{
     draw,
-    group::{GROUP, Group, GroupScratch, Taken},
+    group::{DrawnPositions, GROUP, Group, GroupScratch},
     minibatch::Block,
     random::{Draws, HopKey},
     relabel::Relabel,
     sampler::check_size,
     weighted,
 };
-use crate::view::rows::Rows;
+use crate::view::adjacency::AdjacencyLists;
 
 /// How neighbours are chosen at a hop.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Hop<'a> {
+pub(super) struct NeighbourHop<'a> {
     pub key: HopKey,
-    /// None: all.
+    /// The maximum number of neighbours per destination; none for all.
     pub fanout: Option<u32>,
     pub replace: bool,
     pub by_weight: bool,
     /// Whether halo nodes may be drawn.
     pub draws_halo: bool,
-    /// What errors call nodes.
+    /// The external ids, for errors.
     pub ids: &'a StoreIds,
 }
 
-impl Hop<'_> {
-    /// Samples in-neighbours of all `nodes` into `block`, and appends those that are new to `nodes`.
-    pub(super) fn sample<R: Rows, L: Relabel>(
+impl NeighbourHop<'_> {
+    /// Samples in-neighbours of all `nodes` into `block`. Appends new nodes to `nodes`.
+    pub(super) fn sample<A: AdjacencyLists, L: Relabel>(
         &self,
-        group: &mut Group<'_, R>,
+        group: &mut Group<'_, A>,
         relabel: &mut L,
         nodes: &mut Vec<NodeId>,
         block: &mut Block,
@@ -54,8 +54,8 @@ impl Hop<'_> {
             let last = destinations.min(first + GROUP);
             self.choose(group, &nodes[first..last], first, block)?;
             let done = block.indices.len();
-            for row in 0..last - first {
-                group.read(row);
+            for index in 0..last - first {
+                group.read(index);
                 block.offsets.push((done + group.scratch.sources.len()) as u32);
             }
             let sources = &group.scratch.sources;
@@ -67,18 +67,19 @@ impl Hop<'_> {
         Ok(())
     }
 
-    /// Chooses the positions of a group of destinations, the first of which is number `first`, and asks for their sources.
+    /// Draws the positions of a group of destinations, and prefetches their sources. `first` is the index of the first
+    /// destination.
     #[inline(always)]
-    fn choose<R: Rows>(
+    fn choose<A: AdjacencyLists>(
         &self,
-        group: &mut Group<'_, R>,
+        group: &mut Group<'_, A>,
         nodes: &[NodeId],
         first: usize,
         block: &mut Block,
     ) -> Result<()> {
         group.locate(nodes.iter().copied())?;
-        for (row, node) in nodes.iter().enumerate() {
-            let degrees = group.degrees(row);
+        for (index, node) in nodes.iter().enumerate() {
+            let degrees = group.degrees(index);
             block.visible.push(degrees.visible);
             block.global.push(degrees.global);
             block.halo.push(degrees.halo);
@@ -87,22 +88,22 @@ impl Hop<'_> {
             } else {
                 degrees.visible
             };
-            let draws = self.key.draws((first + row) as u64);
-            let taken = if self.by_weight {
-                group.read_weights(row, pool)?;
-                weighted::check(&group.scratch.weights, || self.ids.name(*node))?;
+            let draws = self.key.draws((first + index) as u64);
+            let drawn = if self.by_weight {
+                group.read_edge_weights(index, pool)?;
+                weighted::check(&group.scratch.edge_weights, || self.ids.name(*node))?;
                 self.draw_by_weight(draws, group.scratch)
             } else {
                 self.draw(draws, pool, group.scratch)
             };
-            group.take(taken);
+            group.record(drawn);
         }
         group.prefetch();
         Ok(())
     }
 
     #[inline(always)]
-    fn draw(&self, mut draws: Draws, pool: u64, scratch: &mut GroupScratch) -> Taken {
+    fn draw(&self, mut draws: Draws, pool: u64, scratch: &mut GroupScratch) -> DrawnPositions {
         let GroupScratch { positions, draw, .. } = scratch;
         let start = positions.len();
         match self.fanout {
@@ -112,24 +113,26 @@ impl Hop<'_> {
             Some(fanout) if u64::from(fanout) < pool => {
                 draw::without_replacement(&mut draws, pool, fanout, draw, positions);
             }
-            _ => return Taken::First(pool),
+            _ => return DrawnPositions::First(pool),
         }
-        Taken::since(start, positions)
+        DrawnPositions::since(start, positions)
     }
 
-    fn draw_by_weight(&self, mut draws: Draws, scratch: &mut GroupScratch) -> Taken {
+    fn draw_by_weight(&self, mut draws: Draws, scratch: &mut GroupScratch) -> DrawnPositions {
         let GroupScratch {
-            weights,
+            edge_weights,
             positions,
             draw,
             ..
         } = scratch;
         let start = positions.len();
         match self.fanout {
-            Some(fanout) if self.replace => weighted::with_replacement(&mut draws, weights, fanout, draw, positions),
-            Some(fanout) => weighted::without_replacement(&mut draws, weights, fanout, draw, positions),
-            None => weighted::all(weights, positions),
+            Some(fanout) if self.replace => {
+                weighted::with_replacement(&mut draws, edge_weights, fanout, draw, positions)
+            }
+            Some(fanout) => weighted::without_replacement(&mut draws, edge_weights, fanout, draw, positions),
+            None => weighted::all(edge_weights, positions),
         }
-        Taken::since(start, positions)
+        DrawnPositions::since(start, positions)
     }
 }

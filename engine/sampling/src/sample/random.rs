@@ -1,22 +1,24 @@
-//! Random numbers of a minibatch: a function of what they are for, whoever draws them and in which order.
+//! Random numbers of minibatches. They are addressed by counter, so they do not depend on who draws them or in which
+//! order.
 //!
 //! ```text
 //! batch        = seed, epoch, partition and number of the batch, mixed one after another
-//! destination  = mix(batch, hop, place of the destination among those of its hop)
+//! destination  = mix(batch, hop, index of the destination among those of its hop)
 //! draw i       = fold(destination + (i + 1) * step)
 //! ```
 //!
-//! So a destination's draws depend on nothing that was drawn before: not on threads, not on the kind of the view, not on
-//! how destinations are grouped. `mix` is SplitMix64's ([`grappa_formats::random`]); `fold` is one multiplication to 128 bits whose halves are combined, as in wyrand (Wang Yi,
-//! "wyhash", 2019), which takes a third of the time and is made many times for each `mix`.
+//! So the draws of a destination do not depend on earlier draws, on threads, on the kind of view, or on how
+//! destinations are grouped. `mix` is SplitMix64's ([`grappa_formats::random`]). `fold` is one multiplication to 128
+//! bits whose halves are combined, as in wyrand (Wang Yi, "wyhash", 2019). It takes a third of the time of `mix` and is
+//! called much more often.
 
 use grappa_formats::{PartitionId, random};
 
-/// The step and the second factor of wyrand: odd, with as many ones as zeros.
+/// The step and the second factor of wyrand. Both are odd, with as many ones as zeros.
 const STEP: u64 = 0xa076_1d64_78bd_642f;
 const FOLD: u64 = 0xe703_7ed1_a0b4_28db;
 
-/// Which minibatch: with the seeds and the sampler, all that it depends on.
+/// Identifies a minibatch. With the store, the seeds and the sampler, it determines all draws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchKey {
     /// The seed of the run.
@@ -30,7 +32,7 @@ pub struct BatchKey {
 }
 
 impl BatchKey {
-    /// What the order of seeds in an epoch is made from: a function of the seed, the epoch and the partition.
+    /// The key of the permutation of seeds in an epoch. It depends on the seed, the epoch and the partition.
     pub fn shuffle(&self) -> u64 {
         Self {
             batch: u64::MAX,
@@ -40,7 +42,7 @@ impl BatchKey {
         .0
     }
 
-    /// What the draws of a hop start from.
+    /// The key of the draws of a hop.
     pub(super) fn hop(&self, hop: usize) -> HopKey {
         let parts = [self.epoch, self.partition.0.into(), self.batch, hop as u64];
         let start = random::hash(self.seed);
@@ -48,29 +50,29 @@ impl BatchKey {
     }
 }
 
-/// An unbiased number below `end`, which is not 0. A function of `seed` and `number`.
+/// An unbiased number below `end`, which must not be 0. It depends on `seed` and `number` alone.
 pub fn draw_below(seed: u64, number: u64, end: u64) -> u64 {
     HopKey(random::hash(seed)).draws(number).below(end)
 }
 
-/// What the draws of a hop start from.
+/// The key of the draws of a hop.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HopKey(u64);
 
 impl HopKey {
-    /// The draws of a destination, or of a walk.
+    /// The draws of a destination, or of a walk, by its index at the hop.
     #[inline(always)]
     pub(super) fn draws(self, number: u64) -> Draws {
         Draws(random::draw_at(self.0, number))
     }
 }
 
-/// An endless sequence of uniform numbers.
+/// An endless sequence of uniform random numbers.
 #[derive(Debug, Clone)]
 pub(super) struct Draws(u64);
 
 impl Draws {
-    /// A uniform number.
+    /// A uniform random number.
     #[inline(always)]
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
@@ -78,13 +80,13 @@ impl Draws {
         (product >> 64) as u64 ^ product as u64
     }
 
-    /// An unbiased number below `end`, which is not 0.
+    /// An unbiased number below `end`, which must not be 0.
     #[inline(always)]
     pub(super) fn below(&mut self, end: u64) -> u64 {
         random::below(end, || self.next())
     }
 
-    /// A uniform number above 0 and at most 1: a multiple of 2^-53.
+    /// A uniform number in (0, 1], a multiple of 2^-53.
     #[inline(always)]
     pub(super) fn unit(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
@@ -107,7 +109,7 @@ mod tests {
 
     #[test]
     fn numbers_never_change() {
-        // From another implementation of the description above. Changing them changes every run.
+        // Computed with an independent implementation of the description above. Other numbers would change every run.
         let mut draws = key(2).hop(1).draws(5);
         assert_eq!(
             [draws.next(), draws.next()],
@@ -122,7 +124,7 @@ mod tests {
         let mut counts = vec![0; 37];
         (0..37_000).for_each(|_| counts[draws.below(37) as usize] += 1);
         assert_uniform(&counts, "below 37");
-        // Of a range that 2^64 is not much more than, a third would come twice as often if nothing were rejected.
+        // 2^64 is 4/3 of this range. Without rejection, a third of the range would occur twice as often.
         let end = 3 << 62;
         let mut counts = vec![0; 3];
         (0..30_000).for_each(|_| counts[(draws.below(end) >> 62) as usize] += 1);
@@ -134,8 +136,8 @@ mod tests {
 
     #[test]
     fn bits_of_neighbouring_draws_are_fair_and_independent() {
-        // Every bit of a draw is one half of the time, and so is its exclusive or with the same bit of the next draw, of
-        // the first draws of the next destination, hop and batch. 5 sigma of a fair coin over n throws is 2.5 sqrt(n).
+        // Each bit of a draw is 1 half of the time. So is its exclusive or with the same bit of the next draw, and of
+        // the first draws of the next destination, hop and batch. 5 sigma of a fair coin over n throws are 2.5 sqrt(n).
         let n = 1 << 16;
         let mut ones = [[0u64; 64]; 5];
         for i in 0..n {

@@ -1,40 +1,47 @@
-//! From nodes to their places in a minibatch.
+//! Local indices: the index of a node among the nodes of a minibatch.
 //!
-//! Two tables do it. Both are reused from batch to batch, and neither has a branch that depends on whether a node is new,
-//! which no processor could predict: the node is always written to the next free place, and the place counts or not.
+//! There are two tables. Both are reused from batch to batch. Whether a node is new cannot be predicted, so neither
+//! table branches on it: the node is always written to the next free index, and the number of nodes grows by 0 or 1.
 //!
-//! - [`Direct`]: one entry a node of the graph, which says in which batch the node was seen last and at which place. One
-//!   load an edge, from a table of 4 bytes a node.
-//! - [`Hashed`]: open addressing, whose slots hold places, so that a table for a batch is as small as the batch. Two loads
-//!   an edge.
+//! - [`Direct`] has an entry for each node of the graph: the batch that saw the node last, and its local index. One
+//!   load per edge, from a table of 4 bytes per node.
+//! - [`Hashed`] uses open addressing. Its slots hold local indices, so the table for a batch is as small as the batch.
+//!   Two loads per edge.
 
 use grappa_formats::{NodeId, random::GOLDEN};
 use grappa_io::prefetch::prefetch;
 
-/// How many edges ahead a table is asked for.
+/// How many edges ahead table entries are prefetched.
 const AHEAD: usize = 24;
 
-/// A place is below this.
-pub(crate) const PLACES_MAX: usize = 1 << 31;
+/// The maximum number of nodes of a minibatch.
+pub(crate) const MINIBATCH_NODES_MAX: usize = 1 << 31;
 
-/// Room for so many bits of a place, before a batch is known that has more.
-const PLACE_BITS_MIN: u32 = 16;
+/// The initial number of bits of a local index. It grows with the largest batch.
+const INDEX_BITS_MIN: u32 = 16;
 
-/// Gives nodes places in a minibatch.
+/// Assigns local indices to nodes.
 pub(super) trait Relabel {
-    /// Begins a batch: no node has a place.
+    /// Begins a batch: no node has a local index.
     fn begin(&mut self);
 
-    /// Writes the place of each of `sources` in `nodes` to `places`, and appends those that are new.
-    fn relabel(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, places: &mut [u32]);
+    /// Writes the local index of each source to `indices`. Appends new sources to `nodes`, the nodes of the minibatch.
+    fn relabel(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, indices: &mut [u32]);
 }
 
 /// A table with an entry for each node of the graph.
+///
+/// ```text
+/// entry   [ batch number | local index: index_bits ]
+/// ```
+///
+/// An entry is valid if it has the number of the current batch. So a new batch clears the table by counting up. When
+/// the numbers run out, the table is filled with zeros.
 #[derive(Debug)]
 pub(super) struct Direct {
-    /// The number of the batch, and below it the place.
     table: Vec<u32>,
-    place_bits: u32,
+    index_bits: u32,
+    /// The number of the current batch; at least 1 after `begin`.
     batch: u32,
 }
 
@@ -43,31 +50,31 @@ impl Direct {
     pub(super) fn new(nodes: u64) -> Self {
         Self {
             table: vec![0; nodes as usize],
-            place_bits: PLACE_BITS_MIN,
+            index_bits: INDEX_BITS_MIN,
             batch: 0,
         }
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
         (self.table.capacity() * size_of::<u32>()) as u64
     }
 
-    /// The number of nodes that it has entries for.
+    /// The number of nodes of the graph.
     pub(super) fn nodes(&self) -> u64 {
         self.table.len() as u64
     }
 
-    /// Makes room for `places` in all, of which `nodes` are given.
+    /// Widens local indices for `count` nodes, and enters `nodes` again.
     #[cold]
-    fn widen(&mut self, places: usize, nodes: &[NodeId]) {
-        while places > 1 << self.place_bits {
-            self.place_bits += 1;
+    fn widen(&mut self, count: usize, nodes: &[NodeId]) {
+        while count > 1 << self.index_bits {
+            self.index_bits += 1;
         }
         self.table.fill(0);
         self.batch = 1;
-        for (place, node) in (0..).zip(nodes) {
-            self.table[node.0 as usize] = self.batch << self.place_bits | place;
+        for (index, node) in (0..).zip(nodes) {
+            self.table[node.0 as usize] = self.batch << self.index_bits | index;
         }
     }
 }
@@ -75,22 +82,22 @@ impl Direct {
 impl Relabel for Direct {
     fn begin(&mut self) {
         self.batch += 1;
-        if self.batch >> (32 - self.place_bits) != 0 {
+        if self.batch >> (32 - self.index_bits) != 0 {
             self.table.fill(0);
             self.batch = 1;
         }
     }
 
-    fn relabel(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, places: &mut [u32]) {
+    fn relabel(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, indices: &mut [u32]) {
         let mut next = nodes.len();
         let end = next + sources.len();
-        if end > 1 << self.place_bits {
+        if end > 1 << self.index_bits {
             self.widen(end, nodes);
         }
         nodes.resize(end, NodeId(0));
         let table = &mut self.table[..];
-        let (batch, mask) = (self.batch << self.place_bits, (1 << self.place_bits) - 1);
-        for (i, (&source, place)) in sources.iter().zip(places).enumerate() {
+        let (batch, mask) = (self.batch << self.index_bits, (1 << self.index_bits) - 1);
+        for (i, (&source, index)) in sources.iter().zip(indices).enumerate() {
             if let Some(&later) = sources.get(i + AHEAD) {
                 prefetch(table, later.0 as usize);
             }
@@ -98,18 +105,19 @@ impl Relabel for Direct {
             let new = *entry & !mask != batch;
             let found = if new { next as u32 } else { *entry & mask };
             *entry = batch | found;
+            // If the source is not new, the next one overwrites it.
             nodes[next] = source;
-            *place = found;
+            *index = found;
             next += usize::from(new);
         }
         nodes.truncate(next);
     }
 }
 
-/// A table with room for four times the nodes of a batch.
+/// A hash table that grows with the batches. At most half of its slots are used.
 #[derive(Debug)]
 pub(super) struct Hashed {
-    /// Places, or [`EMPTY`].
+    /// Local indices, or [`EMPTY`].
     slots: Vec<u32>,
     shift: u32,
 }
@@ -132,28 +140,28 @@ impl Hashed {
         (node.0.wrapping_mul(GOLDEN) >> shift) as usize
     }
 
-    /// Bytes of memory that it takes once it had this number of `places` in a batch.
-    pub(super) fn bytes(&self, places: usize) -> u64 {
-        (Self::slots_for(places).max(self.slots.capacity()) * size_of::<u32>()) as u64
+    /// Bytes of memory after a batch of `nodes` nodes.
+    pub(super) fn bytes(&self, nodes: usize) -> u64 {
+        (Self::slots_for(nodes).max(self.slots.capacity()) * size_of::<u32>()) as u64
     }
 
-    /// At most half of the slots are taken.
-    fn slots_for(places: usize) -> usize {
-        (2 * places).next_power_of_two()
+    fn slots_for(nodes: usize) -> usize {
+        (2 * nodes).next_power_of_two()
     }
 
+    /// Makes room for `count` nodes, and enters `nodes` again.
     #[cold]
-    fn grow(&mut self, places: usize, nodes: &[NodeId]) {
-        let slots = Self::slots_for(places);
+    fn grow(&mut self, count: usize, nodes: &[NodeId]) {
+        let slots = Self::slots_for(count);
         self.slots.clear();
         self.slots.resize(slots, EMPTY);
         self.shift = 64 - slots.ilog2();
-        for (place, &node) in (0..).zip(nodes) {
+        for (index, &node) in (0..).zip(nodes) {
             let mut slot = Self::slot(node, self.shift);
             while self.slots[slot] != EMPTY {
                 slot = (slot + 1) & (slots - 1);
             }
-            self.slots[slot] = place;
+            self.slots[slot] = index;
         }
     }
 }
@@ -163,7 +171,7 @@ impl Relabel for Hashed {
         self.slots.fill(EMPTY);
     }
 
-    fn relabel(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, places: &mut [u32]) {
+    fn relabel(&mut self, sources: &[NodeId], nodes: &mut Vec<NodeId>, indices: &mut [u32]) {
         let mut next = nodes.len();
         let end = next + sources.len();
         if 2 * end > self.slots.len() {
@@ -173,20 +181,21 @@ impl Relabel for Hashed {
         let nodes_now = &mut nodes[..];
         let shift = self.shift;
         let slots = &mut self.slots[..];
-        for (i, (&source, place)) in sources.iter().zip(places).enumerate() {
+        for (i, (&source, index)) in sources.iter().zip(indices).enumerate() {
             if let Some(&later) = sources.get(i + AHEAD) {
                 prefetch(slots, Self::slot(later, shift));
             }
             nodes_now[next] = source;
             let mut slot = Self::slot(source, shift);
-            // An empty slot names the place where the node was just written, so it is found there.
+            // `min` turns EMPTY into `next`, where the source was just written. So the comparison succeeds at an empty
+            // slot as it does at the slot of a known source, and there is one way out of the loop.
             let mut found = (slots[slot] as usize).min(next);
             while nodes_now[found] != source {
                 slot = (slot + 1) & (slots.len() - 1);
                 found = (slots[slot] as usize).min(next);
             }
             slots[slot] = found as u32;
-            *place = found as u32;
+            *index = found as u32;
             next += usize::from(found == next);
         }
         nodes.truncate(next);
@@ -199,7 +208,7 @@ mod tests {
 
     use super::*;
 
-    /// Relabels pseudo-random pieces of batches as a hash map does.
+    /// Compares with a hash map on pseudo-random batches that are relabelled in pieces.
     fn relabels(relabel: &mut impl Relabel, nodes_of_graph: u64, batches: u64, pieces: u64, length: u64) {
         let mut state = 1u64;
         let mut draw = |end: u64| {
@@ -210,7 +219,7 @@ mod tests {
             relabel.begin();
             let (mut nodes, mut expected_nodes, mut known) = (Vec::new(), Vec::new(), HashMap::new());
             for _ in 0..draw(pieces) {
-                // Often from a small part, so that many are known.
+                // Half of the pieces draw from a small part of the graph, so that many sources are known.
                 let end = if draw(2) == 0 {
                     nodes_of_graph
                 } else {
@@ -221,16 +230,16 @@ mod tests {
                     .iter()
                     .map(|&source| {
                         let next = expected_nodes.len() as u32;
-                        let place = *known.entry(source).or_insert(next);
-                        if place == next {
+                        let index = *known.entry(source).or_insert(next);
+                        if index == next {
                             expected_nodes.push(source);
                         }
-                        place
+                        index
                     })
                     .collect();
-                let mut places = vec![0; sources.len()];
-                relabel.relabel(&sources, &mut nodes, &mut places);
-                assert_eq!(places, expected);
+                let mut indices = vec![0; sources.len()];
+                relabel.relabel(&sources, &mut nodes, &mut indices);
+                assert_eq!(indices, expected);
             }
             assert_eq!(nodes, expected_nodes);
         }
@@ -238,7 +247,7 @@ mod tests {
 
     #[test]
     fn both_tables_number_nodes_in_the_order_they_are_met() {
-        // Small batches, and ones that make both tables grow, several times and again.
+        // Small batches, and batches that make both tables grow several times.
         for (batches, pieces, length) in [(300, 4, 20), (10, 30, 9000)] {
             relabels(&mut Direct::new(200_000), 200_000, batches, pieces, length);
             relabels(&mut Hashed::default(), 200_000, batches, pieces, length);
@@ -249,15 +258,15 @@ mod tests {
     #[test]
     fn a_direct_table_forgets_before_batch_numbers_come_again() {
         let mut direct = Direct::new(10);
-        let wrap = 1u32 << (32 - PLACE_BITS_MIN);
+        let wrap = 1u32 << (32 - INDEX_BITS_MIN);
         for batch in 0..wrap + 2 {
             direct.begin();
             let mut nodes = Vec::new();
-            let mut places = [9; 2];
-            // Node 5 is only in batches that are far apart: those with the same number.
+            let mut indices = [9; 2];
+            // Node 5 is only in batches that would have the same number if the numbers wrapped around.
             let rare = if batch % (wrap - 1) == 0 { 5 } else { 6 };
-            direct.relabel(&[NodeId(rare), NodeId(7)], &mut nodes, &mut places);
-            assert_eq!(places, [0, 1], "batch {batch}");
+            direct.relabel(&[NodeId(rare), NodeId(7)], &mut nodes, &mut indices);
+            assert_eq!(indices, [0, 1], "batch {batch}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Samplers.
+//! Samplers: fill minibatches hop by hop.
 
 use grappa_formats::NodeId;
 use grappa_io::{Error, Result};
@@ -7,18 +7,18 @@ use super::{
     fanouts::Fanouts,
     group::{Group, GroupScratch},
     minibatch::{Block, Minibatch},
-    neighbours::Hop,
+    neighbours::NeighbourHop,
     random::BatchKey,
-    relabel::{Direct, Hashed, PLACES_MAX, Relabel},
+    relabel::{Direct, Hashed, MINIBATCH_NODES_MAX, Relabel},
     walks::{RandomWalks, WalkHop, WalkScratch},
 };
 use crate::view::{
     PartitionView,
-    rows::{Rows, RowsIn},
+    adjacency::{AdjacencyLists, ViewLists},
 };
 
-/// The most nodes of a graph for which an entry each is faster than hashing: the table is then 8 MiB, which is among what
-/// a core has for itself and its share of what all have together.
+/// The maximum number of nodes of a graph for which the direct table is faster than hashing. The table then takes 8
+/// MiB, which fits into a core's own caches and its share of the last-level cache.
 const DIRECT_NODES_MAX: u64 = 1 << 21;
 
 /// How neighbours are chosen.
@@ -38,8 +38,8 @@ enum Method {
 }
 
 impl Sampler {
-    /// In-neighbours are drawn uniformly: without replacement, up to a fanout of them; or with replacement, as many as
-    /// that, of any that there are. (Where the fanout is -1, all are kept, in either case.)
+    /// Draws in-neighbours uniformly: without replacement, at most as many as the fanout; with replacement, exactly as
+    /// many if there are any. A fanout of -1 keeps all in-edges in either case.
     pub fn uniform(fanouts: Fanouts, replace: bool) -> Self {
         let by_weight = false;
         Self {
@@ -51,8 +51,8 @@ impl Sampler {
         }
     }
 
-    /// In-neighbours are drawn with probabilities proportional to the weights of their edges; without replacement, to
-    /// those of the edges that are left. Edges of weight 0 are never drawn, also where the fanout is -1.
+    /// Draws in-neighbours with probabilities proportional to edge weights; without replacement, among the remaining
+    /// edges. Edges of weight 0 are never drawn, not even if the fanout is -1.
     pub fn by_weight(fanouts: Fanouts, replace: bool) -> Self {
         let by_weight = true;
         Self {
@@ -64,10 +64,10 @@ impl Sampler {
         }
     }
 
-    /// Neighbours are the nodes that random walks visit most often. The blocks have weights: the numbers of visits.
+    /// Takes the nodes that random walks visit most often. The edge weights of blocks are the numbers of visits.
     ///
     /// # Errors
-    /// If a number makes no sense.
+    /// If a number of `walks` is 0, or the probability is not in 0 to 1.
     pub fn random_walks(walks: RandomWalks) -> Result<Self> {
         walks.check()?;
         Ok(Self {
@@ -75,7 +75,7 @@ impl Sampler {
         })
     }
 
-    /// Number of hops, which is that of a minibatch's blocks.
+    /// The number of hops. A minibatch has one block per hop.
     pub fn hops(&self) -> usize {
         match &self.method {
             Method::Neighbours { fanouts, .. } => fanouts.hops(),
@@ -83,20 +83,20 @@ impl Sampler {
         }
     }
 
-    /// Whether views must have the weights of edges.
-    pub fn needs_weights(&self) -> bool {
+    /// Whether views must have edge weights.
+    pub fn needs_edge_weights(&self) -> bool {
         matches!(self.method, Method::Neighbours { by_weight: true, .. })
     }
 
-    /// Fills `out` with the minibatch of `seeds`, whatever it held before.
+    /// Fills `out` with the minibatch of `seeds`. Its previous content is discarded.
     ///
     /// # Errors
-    /// If a seed is not a node that the view owns, or comes twice; if the minibatch has 2^32 edges and nodes in a block, or
-    /// 2^31 nodes; if the sampler draws by weights and meets one that is negative; or if a file of the store is damaged so that
-    /// it is noticed. `out` is then of no use.
+    /// If the view does not own a seed, a seed is repeated, the edges and nodes of a block reach 2^32, the minibatch
+    /// has more than 2^31 nodes, the sampler draws by weight and reads a weight that is negative or not finite, or a
+    /// file of the store is damaged. The content of `out` is then undefined.
     ///
     /// # Panics
-    /// If the sampler draws by weights and the view was opened without.
+    /// If the sampler draws by weight and the view has no edge weights.
     pub fn sample(
         &self,
         view: &PartitionView,
@@ -106,8 +106,8 @@ impl Sampler {
         out: &mut Minibatch,
     ) -> Result<()> {
         assert!(
-            view.has_weights() || !self.needs_weights(),
-            "a view without weights for a sampler by weight"
+            view.has_edge_weights() || !self.needs_edge_weights(),
+            "a sampler by weight needs a view with edge weights"
         );
         let Scratch { hashed, direct, hop } = scratch;
         if view.nodes() > DIRECT_NODES_MAX {
@@ -130,27 +130,27 @@ impl Sampler {
         out: &mut Minibatch,
     ) -> Result<()> {
         begin(view, seeds, relabel, self.hops(), &mut scratch.seeds, out)?;
-        match &view.rows() {
-            RowsIn::WholeNarrow(rows) => self.sample_rows(view, rows, key, relabel, scratch, out),
-            RowsIn::WholeWide(rows) => self.sample_rows(view, rows, key, relabel, scratch, out),
-            RowsIn::PartNarrow(rows) => self.sample_rows(view, rows, key, relabel, scratch, out),
-            RowsIn::PartWide(rows) => self.sample_rows(view, rows, key, relabel, scratch, out),
-            RowsIn::MappedWhole(rows) => self.sample_rows(view, rows, key, relabel, scratch, out),
-            RowsIn::MappedPart(rows) => self.sample_rows(view, rows, key, relabel, scratch, out),
+        match &view.lists() {
+            ViewLists::WholeNarrow(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
+            ViewLists::WholeWide(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
+            ViewLists::PartitionNarrow(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
+            ViewLists::PartitionWide(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
+            ViewLists::MappedWhole(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
+            ViewLists::MappedPartition(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
         }
     }
 
-    fn sample_rows<R: Rows, L: Relabel>(
+    fn sample_lists<A: AdjacencyLists, L: Relabel>(
         &self,
         view: &PartitionView,
-        rows: &R,
+        lists: &A,
         key: BatchKey,
         relabel: &mut L,
         scratch: &mut HopScratch,
         out: &mut Minibatch,
     ) -> Result<()> {
         let hops = self.hops();
-        let group = &mut Group::new(rows, &mut scratch.group);
+        let group = &mut Group::new(lists, &mut scratch.group);
         let Minibatch { nodes, blocks, .. } = out;
         for (number, block) in blocks.iter_mut().enumerate() {
             let (key, draws_halo) = (key.hop(number), view.halo().is_drawn(number, hops));
@@ -160,7 +160,7 @@ impl Sampler {
                     replace,
                     by_weight,
                 } => {
-                    let hop = Hop {
+                    let hop = NeighbourHop {
                         key,
                         fanout: fanouts.at(number),
                         replace: *replace,
@@ -180,13 +180,13 @@ impl Sampler {
     }
 }
 
-/// Checks the seeds and makes them the first nodes.
+/// Checks the seeds and makes them the first nodes of the minibatch.
 fn begin<L: Relabel>(
     view: &PartitionView,
     seeds: &[NodeId],
     relabel: &mut L,
     hops: usize,
-    places: &mut Vec<u32>,
+    indices: &mut Vec<u32>,
     out: &mut Minibatch,
 ) -> Result<()> {
     out.clear();
@@ -200,25 +200,22 @@ fn begin<L: Relabel>(
     }
     if let Some(seed) = seeds.iter().find(|seed| !view.owned().contains(**seed)) {
         return Err(Error::conflict(
-            format!(
-                "seed {seed} is not in partition {}, which has its features at most",
-                view.owned().partition()
-            ),
+            format!("seed {seed} is not owned by partition {}", view.owned().partition()),
             "give seeds that the partition owns",
         ));
     }
     check_size(0, seeds.len())?;
     relabel.begin();
-    places.clear();
-    places.resize(seeds.len(), 0);
-    relabel.relabel(seeds, &mut out.nodes, places);
+    indices.clear();
+    indices.resize(seeds.len(), 0);
+    relabel.relabel(seeds, &mut out.nodes, indices);
     if out.nodes.len() < seeds.len() {
-        let second = (0..).zip(&*places).position(|(seed, &place): (u32, _)| place < seed);
-        let second = second.expect("a seed has the place of an earlier one");
+        let second = (0..).zip(&*indices).position(|(seed, &index): (u32, _)| index < seed);
+        let second = second.expect("a repeated seed has the local index of the first one");
         return Err(Error::conflict(
             format!(
                 "seed {} is number {} and number {second} of the batch",
-                seeds[second], places[second]
+                seeds[second], indices[second]
             ),
             "give each seed of a batch once",
         ));
@@ -226,11 +223,11 @@ fn begin<L: Relabel>(
     Ok(())
 }
 
-/// Fails if a minibatch is larger than its numbers can say: by the edges of its largest block, and by the nodes it has at
-/// most. Layers that give each destination an edge to itself number edges and destinations together.
+/// Fails if a minibatch is too large for 32-bit indices. `edges` are those of a block, and `nodes` an upper bound of
+/// the minibatch's nodes. They count together, because some layers add a self-loop to each destination.
 #[inline(always)]
 pub(super) fn check_size(edges: usize, nodes: usize) -> Result<()> {
-    if edges + nodes > u32::MAX as usize || nodes > PLACES_MAX {
+    if edges + nodes > u32::MAX as usize || nodes > MINIBATCH_NODES_MAX {
         return Err(too_large(edges, nodes));
     }
     Ok(())
@@ -245,7 +242,7 @@ fn too_large(edges: usize, nodes: usize) -> Error {
     )
 }
 
-/// Memory that a thread samples with, reused from batch to batch. Any sampler and any view may be used with it, in turn.
+/// Reusable memory of a thread that samples. It may be used with any samplers and views in turn.
 #[derive(Debug, Default)]
 pub struct Scratch {
     hashed: Hashed,
@@ -255,17 +252,17 @@ pub struct Scratch {
 
 #[derive(Debug, Default)]
 struct HopScratch {
-    /// The places of the seeds.
+    /// The local indices of the seeds.
     seeds: Vec<u32>,
     group: GroupScratch,
     walks: WalkScratch,
 }
 
 impl Scratch {
-    /// Bytes of memory that it takes once it has sampled a minibatch of `nodes` nodes, like those that it sampled before.
+    /// Bytes of memory after a minibatch of `nodes` nodes, if it is otherwise like those that were sampled before.
     pub fn bytes(&self, nodes: usize) -> u64 {
         let HopScratch { seeds, group, walks } = &self.hop;
-        // Rows that are kept whole are decoded beside the scratch.
+        // Lists that are taken whole are decoded into a buffer outside of the scratch.
         let decoded = group.sources.capacity() * size_of::<NodeId>();
         let table = match &self.direct {
             Some(direct) => direct.bytes(),
@@ -283,13 +280,17 @@ mod tests {
     #[test]
     fn minibatches_end_where_their_numbers_do() {
         const EDGES_MAX: usize = u32::MAX as usize;
-        for (edges, nodes) in [(0, 0), (EDGES_MAX, 0), (EDGES_MAX - PLACES_MAX, PLACES_MAX)] {
+        for (edges, nodes) in [
+            (0, 0),
+            (EDGES_MAX, 0),
+            (EDGES_MAX - MINIBATCH_NODES_MAX, MINIBATCH_NODES_MAX),
+        ] {
             check_size(edges, nodes).unwrap();
         }
         for (edges, nodes) in [
             (EDGES_MAX + 1, 0),
             (EDGES_MAX, 1),
-            (0, PLACES_MAX + 1),
+            (0, MINIBATCH_NODES_MAX + 1),
             (1 << 40, 1 << 40),
         ] {
             let error = check_size(edges, nodes).unwrap_err().to_string();

@@ -1,14 +1,14 @@
-//! One hop of neighbourhoods by random walks, as PinSAGE has them.
+//! One hop of neighbourhoods by random walks, as in PinSAGE.
 //!
 //! ```text
 //! for each group of destinations:
 //!     start all their walks
-//!     as many times as a walk may step:
-//!         ask for the heads of the rows of the nodes where walks are
-//!         read the heads; ask for what says the degrees
-//!         read the degrees; draw a position for each; ask for the source at it
-//!         read the sources: this is where walks are now
-//!     for each destination: count visits, keep the nodes that were visited most
+//!     for each step:
+//!         prefetch the heads of the adjacency lists of the current nodes
+//!         read the heads; prefetch what is read for degrees
+//!         read the degrees; draw a position for each walk; prefetch the source at it
+//!         read the sources: these are the next current nodes
+//!     for each destination: count visits, keep the most visited nodes
 //!     relabel
 //! ```
 
@@ -16,41 +16,41 @@ use grappa_formats::NodeId;
 use grappa_io::{Error, Result};
 
 use super::{
-    group::{GROUP, Group, Taken},
+    group::{DrawnPositions, GROUP, Group},
     minibatch::Block,
     random::{Draws, HopKey},
     relabel::Relabel,
     sampler::check_size,
 };
-use crate::view::rows::Rows;
+use crate::view::adjacency::AdjacencyLists;
 
-/// Neighbourhoods by random walks: the neighbours of a node are those that walks from it visit most often, and the weight
-/// of each is how often that was. (Ying et al., "Graph Convolutional Neural Networks for Web-Scale Recommender Systems",
-/// 2018, section 3.1.)
+/// Neighbourhoods by random walks. The neighbours of a node are the nodes that walks from it visit most often. Their
+/// edge weights are the numbers of visits. (Ying et al., "Graph Convolutional Neural Networks for Web-Scale Recommender
+/// Systems", 2018, section 3.1.)
 ///
-/// As DGL's `RandomWalkNeighborSampler` does on a graph of one edge type: a walk takes its first step always, and each
-/// further one unless it ends before, for which the probability is `termination` each time. Every step leads to a uniformly
-/// drawn neighbour, a parallel edge counting as often as it is there. A walk also ends at a node without neighbours to draw
-/// from. All nodes that a step leads to are visited; so is the node where the walk began, if it comes back. Of nodes that
-/// were visited as often, those with smaller ids are kept.
+/// Walks follow DGL's `RandomWalkNeighborSampler` on a graph of one edge type. A walk always takes its first step.
+/// Before each further step it ends with probability `termination`. Each step leads to a uniformly drawn in-neighbour;
+/// parallel edges count separately. A walk also ends at a node without in-neighbours to draw from. Every node that a
+/// step leads to is visited, also the node where the walk began if it returns. Among nodes with equally many visits,
+/// those with smaller ids are kept.
 ///
-/// Walks go against the direction of edges, to sources: in a store, rows are in-edges.
+/// Walks go against the direction of edges, to sources, because a store has in-edges.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RandomWalks {
-    /// Number of hops, each of which finds neighbourhoods of all nodes that were reached before.
+    /// The number of hops. Each hop finds neighbourhoods of all nodes that were reached so far.
     pub hops: usize,
-    /// Walks from each node.
+    /// The number of walks from each node.
     pub walks: u32,
-    /// The most steps of a walk.
+    /// The maximum number of steps of a walk.
     pub steps: u32,
-    /// Probability that a walk ends before its next step.
+    /// The probability that a walk ends before its next step.
     pub termination: f64,
-    /// The most neighbours that are kept of each node.
+    /// The maximum number of neighbours of each node.
     pub neighbours: u32,
 }
 
 impl RandomWalks {
-    /// Fails if a number makes no sense.
+    /// Fails if a number is 0 or the probability is not in 0 to 1.
     pub(super) fn check(&self) -> Result<()> {
         if self.hops == 0 || self.walks == 0 || self.steps == 0 || self.neighbours == 0 {
             return Err(Error::out_of_range(
@@ -73,28 +73,29 @@ impl RandomWalks {
     }
 }
 
-/// A walk that goes on.
+/// A walk that has not ended.
 #[derive(Debug, Clone)]
 struct Walk {
-    /// Which of the group's destinations it began at.
+    /// The index in the group of the destination where it began.
     destination: u32,
+    /// The current node.
     at: NodeId,
     draws: Draws,
 }
 
-/// What is known about walks, beside the group. Its memory is used again and again.
+/// Reusable memory for the walks of a group.
 #[derive(Debug, Default)]
 pub(super) struct WalkScratch {
     walks: Vec<Walk>,
-    /// For each visit, the destination that the walk began at and the node.
+    /// For each visit, the destination of the walk and the visited node.
     visits: Vec<(u32, NodeId)>,
-    /// How often a node was visited, and the node.
+    /// The number of visits of a node, and the node.
     counts: Vec<(u32, NodeId)>,
     sources: Vec<NodeId>,
 }
 
 impl WalkScratch {
-    /// Bytes of memory that it takes.
+    /// Bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
         let Self {
             walks,
@@ -109,7 +110,7 @@ impl WalkScratch {
     }
 }
 
-/// How neighbourhoods are found at a hop.
+/// How a hop finds neighbourhoods.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WalkHop<'a> {
     pub key: HopKey,
@@ -119,10 +120,10 @@ pub(super) struct WalkHop<'a> {
 }
 
 impl WalkHop<'_> {
-    /// Finds neighbourhoods of all `nodes`, and appends the neighbours that are new to `nodes`.
-    pub(super) fn sample<R: Rows, L: Relabel>(
+    /// Finds neighbourhoods of all `nodes`. Appends new nodes to `nodes`.
+    pub(super) fn sample<A: AdjacencyLists, L: Relabel>(
         &self,
-        group: &mut Group<'_, R>,
+        group: &mut Group<'_, A>,
         relabel: &mut L,
         scratch: &mut WalkScratch,
         nodes: &mut Vec<NodeId>,
@@ -130,6 +131,7 @@ impl WalkHop<'_> {
     ) -> Result<()> {
         let destinations = nodes.len();
         block.begin(destinations);
+        // A step reads one list per walk, so a group of destinations has about GROUP walks.
         let at_a_time = (GROUP / self.walks.walks as usize).max(1);
         for first in (0..destinations).step_by(at_a_time) {
             let last = destinations.min(first + at_a_time);
@@ -139,18 +141,18 @@ impl WalkHop<'_> {
             }
             let done = block.indices.len();
             self.keep(scratch, last - first, block);
-            check_size(block.weights.len(), nodes.len() + scratch.sources.len())?;
-            block.indices.resize(block.weights.len(), 0);
+            check_size(block.edge_weights.len(), nodes.len() + scratch.sources.len())?;
+            block.indices.resize(block.edge_weights.len(), 0);
             relabel.relabel(&scratch.sources, nodes, &mut block.indices[done..]);
         }
         block.sources = nodes.len();
         Ok(())
     }
 
-    /// Starts the walks of a group of destinations, the first of which is number `first`.
-    fn start<R: Rows>(
+    /// Starts the walks of a group of destinations. `first` is the index of the first destination.
+    fn start<A: AdjacencyLists>(
         &self,
-        group: &mut Group<'_, R>,
+        group: &mut Group<'_, A>,
         scratch: &mut WalkScratch,
         nodes: &[NodeId],
         first: usize,
@@ -174,15 +176,15 @@ impl WalkHop<'_> {
         Ok(())
     }
 
-    /// Takes a step of each walk that goes on.
-    fn step<R: Rows>(&self, group: &mut Group<'_, R>, scratch: &mut WalkScratch, step: u32) -> Result<()> {
+    /// Takes a step of each walk that has not ended.
+    fn step<A: AdjacencyLists>(&self, group: &mut Group<'_, A>, scratch: &mut WalkScratch, step: u32) -> Result<()> {
         let walks = &mut scratch.walks;
         if step > 0 {
             walks.retain_mut(|walk| walk.draws.unit() > self.walks.termination);
         }
         group.locate(walks.iter().map(|walk| walk.at))?;
-        for (row, walk) in walks.iter_mut().enumerate() {
-            let degrees = group.degrees(row);
+        for (index, walk) in walks.iter_mut().enumerate() {
+            let degrees = group.degrees(index);
             let pool = if self.draws_halo {
                 degrees.global
             } else {
@@ -193,15 +195,15 @@ impl WalkHop<'_> {
             if pool > 0 {
                 positions.push(walk.draws.below(pool));
             }
-            let taken = Taken::since(start, positions);
-            group.take(taken);
+            let drawn = DrawnPositions::since(start, positions);
+            group.record(drawn);
         }
         group.prefetch();
-        let mut row = 0;
+        let mut index = 0;
         walks.retain_mut(|walk| {
             group.scratch.sources.clear();
-            group.read(row);
-            row += 1;
+            group.read(index);
+            index += 1;
             let Some(&source) = group.scratch.sources.first() else {
                 return false;
             };
@@ -212,7 +214,7 @@ impl WalkHop<'_> {
         Ok(())
     }
 
-    /// Counts the visits of each of so many destinations, and keeps the nodes with most as its edges.
+    /// Counts the visits of the walks of each destination. The most visited nodes become its in-neighbours.
     fn keep(&self, scratch: &mut WalkScratch, destinations: usize, block: &mut Block) {
         scratch.sources.clear();
         scratch.visits.sort_unstable();
@@ -226,8 +228,8 @@ impl WalkHop<'_> {
             counts.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
             counts.truncate(self.walks.neighbours as usize);
             scratch.sources.extend(counts.iter().map(|&(_, node)| node));
-            block.weights.extend(counts.iter().map(|&(count, _)| count as f32));
-            block.offsets.push(block.weights.len() as u32);
+            block.edge_weights.extend(counts.iter().map(|&(count, _)| count as f32));
+            block.offsets.push(block.edge_weights.len() as u32);
         }
     }
 }

@@ -1,29 +1,29 @@
-//! What becomes of sources that a view does not own.
+//! How a view treats sources that it does not own.
 
 use std::{fmt, str::FromStr};
 
 use grappa_io::{Error, Result};
 
-/// What becomes of *halo nodes*: sources of a view's rows that the view does not own, so that it has their features but not
-/// their in-edges. In a view of the whole graph there are none, and all modes do the same.
+/// How sampling treats *halo nodes*: sources in a view's adjacency lists that the view does not own. The view has their
+/// features but not their in-edges. A view of the whole graph has no halo nodes, so all modes are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Halo {
-    /// The last hop, furthest from the seeds, draws among all in-neighbours; the hops before it, whose nodes must be
-    /// expanded, draw among those that the view owns. Halo nodes lend their features and nothing else.
+    /// The last hop, furthest from the seeds, draws from all in-neighbours. Earlier hops, whose nodes must be expanded,
+    /// draw only from owned ones. So halo nodes contribute their features and nothing else.
     Features,
-    /// Every hop draws among all in-neighbours. A halo node that is drawn before the last hop is a destination without
-    /// edges of the blocks that follow.
+    /// Every hop draws from all in-neighbours. A halo node that is drawn before the last hop is a destination without
+    /// edges in the blocks that follow.
     #[default]
     Stop,
-    /// Every hop draws among in-neighbours that the view owns, as if the others were not there.
+    /// Every hop draws from owned in-neighbours only.
     None,
 }
 
 impl Halo {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 3] = [Self::Features, Self::Stop, Self::None];
 
-    /// What users call it.
+    /// The name in options and output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Features => "features",
@@ -32,7 +32,7 @@ impl Halo {
         }
     }
 
-    /// Whether hop `hop` of `hops` draws halo nodes, too.
+    /// Whether hop `hop` of `hops` may draw halo nodes.
     pub(crate) fn is_drawn(self, hop: usize, hops: usize) -> bool {
         match self {
             Self::Features => hop + 1 == hops,

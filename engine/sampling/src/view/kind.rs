@@ -1,28 +1,28 @@
-//! Where a view has its rows.
+//! Where a view holds its adjacency lists.
 
 use std::{fmt, str::FromStr};
 
 use grappa_io::{Error, Result};
 
-/// Where a view has its rows. Its samples are the same.
+/// Where a view holds its adjacency lists. Samples do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ViewKind {
-    /// In memory if the budget allows, else mapped.
+    /// In memory if the budget allows, otherwise mapped.
     #[default]
     Auto,
-    /// In memory, as plain CSR: sampling is fastest. Takes 4 bytes an edge (8 in graphs of more than 2^32 nodes) and 8 to
-    /// 16 a node, and the time to decode all rows.
+    /// In memory, as plain CSR. This is the fastest kind. It takes 4 bytes per edge (8 in graphs of more than 2^32
+    /// nodes), 8 to 16 bytes per node, and the time to decode all lists.
     Memory,
-    /// In the store's files, which are mapped: rows are decoded as they are sampled. Takes no memory but that of the page
-    /// cache, where files take about half as much as plain CSR would; and no time to open.
+    /// Mapped from the store's files and decoded when sampled. It opens at once and takes only memory of the page
+    /// cache, where the files are about half as large as plain CSR.
     Mapped,
 }
 
 impl ViewKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Memory, Self::Mapped];
 
-    /// What users call it.
+    /// The name in options and output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",

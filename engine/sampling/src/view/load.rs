@@ -1,9 +1,18 @@
-//! Rows from disk into memory: read as [`stream`](super::stream) says, decoded in parallel, placed in order.
+//! Loads adjacency lists into memory: [`stream`](super::stream) reads pieces of them, threads decode them in parallel,
+//! and their places follow in order.
 //!
-//! The rows come in pieces. A thread takes the next piece, decodes it into memory of its own, waits until the pieces
-//! before have their places, takes the next place, lets the others go on, and copies. So rows are decoded once, by any
-//! number of threads, though nobody knows beforehand how many sources a piece will have; and memory beyond the rows is a
-//! piece a thread, and what the stream holds.
+//! The place of a piece is known only when the pieces before it are decoded, because the number of sources that a piece
+//! keeps is not stored. So each thread works like this:
+//!
+//! ```text
+//! take the next piece and the heads of its lists
+//! decode it into the thread's own buffer
+//! wait until all earlier pieces have their places; take the next place
+//! copy the buffer to the place
+//! ```
+//!
+//! Each list is decoded once, by any number of threads. Besides the lists, memory holds one decoded piece per thread
+//! and the ring of the stream.
 
 use std::{
     mem,
@@ -12,7 +21,7 @@ use std::{
 };
 
 use crossbeam::channel::{Receiver, Sender, unbounded};
-use grappa_formats::{ChunkId, FormatError};
+use grappa_formats::{ChunkId, FormatError, NodeId};
 use grappa_io::{
     Error, Result,
     progress::{Progress, check_stopped},
@@ -21,177 +30,177 @@ use grappa_io::{
 use grappa_storage::files;
 
 use super::{
-    kept::{Aside, Kept},
+    edge_filter::{EdgeFilter, HaloEdges},
     memory::Source,
-    stream::{OpenEngine, Piece, Plan, Told, disagrees},
+    stream::{DecoderMessage, OpenEngine, Piece, StreamPlan, disagrees},
 };
 
-/// What a thread decodes a piece into.
+/// A decoded piece: the buffer of a thread.
 #[derive(Debug, Default)]
-struct Decoded {
+struct DecodedPiece {
     sources: Vec<u64>,
-    weights: Vec<f32>,
-    aside: Aside,
+    edge_weights: Vec<f32>,
+    halo_edges: HaloEdges,
 }
 
-/// Where the pieces go.
-struct Places<'a, S> {
-    kept: &'a Kept<'a>,
+/// The state that decoding threads share.
+struct Decoders<'a, S> {
+    filter: &'a EdgeFilter<'a>,
     progress: &'a dyn Progress,
-    /// Where pieces come from, how many were taken, and where the next ones' heads go.
-    taken: Mutex<Taken<'a>>,
-    /// To the reader.
-    tell: Sender<Told>,
-    /// Pieces that have their place, and what is left for the others.
-    placed: Mutex<Placed<'a, S>>,
-    turned: Condvar,
+    queue: Mutex<PieceQueue<'a>>,
+    to_reader: Sender<DecoderMessage>,
+    free: Mutex<FreeSpace<'a, S>>,
+    /// Notified when a piece got its place, or a thread failed.
+    changed: Condvar,
 }
 
-struct Taken<'a> {
+/// The pieces that no thread has taken yet.
+struct PieceQueue<'a> {
     ready: Receiver<Piece>,
-    pieces: usize,
+    /// The number of pieces that were taken.
+    taken: usize,
+    /// The heads of the lists in pieces that were not taken.
     heads: &'a mut [u64],
 }
 
-struct Placed<'a, S> {
+/// The memory after the pieces that have their places.
+struct FreeSpace<'a, S> {
+    /// The number of pieces that have their places, and of their edges.
     pieces: usize,
     edges: u64,
     sources: &'a mut [S],
-    weights: &'a mut [f32],
-    /// A thread gave up: nobody's turn will come.
+    edge_weights: &'a mut [f32],
+    /// A thread failed, so waiting is in vain.
     failed: bool,
 }
 
 /// The place of a piece.
-struct Place<'a, S> {
-    /// Edges before it.
+struct PiecePlace<'a, S> {
+    /// The number of edges before it.
     first: u64,
     sources: &'a mut [S],
-    weights: &'a mut [f32],
+    edge_weights: &'a mut [f32],
 }
 
-/// Fills `heads`, `sources` and `weights` with the rows of a store that are kept. They must be as long as that takes, which
-/// the manifest knows. Asks `progress` before each piece whether to stop.
+/// Fills `heads`, `sources` and `edge_weights` with the adjacency lists that `filter` includes. Their lengths must be
+/// those that the manifest implies. Asks `progress` before each piece whether to stop.
 pub(super) fn load<S: Source>(
-    kept: &Kept<'_>,
+    filter: &EdgeFilter<'_>,
     threads: usize,
     open: OpenEngine<'_>,
     progress: &dyn Progress,
     heads: &mut [u64],
     sources: &mut [S],
-    weights: &mut [f32],
+    edge_weights: &mut [f32],
 ) -> Result<()> {
-    let plan = Plan::new(kept)?;
+    let plan = StreamPlan::new(filter)?;
     let Some(last) = plan.last_chunk() else { return Ok(()) };
     let wanted = sources.len() as u64;
     let (send, ready) = unbounded();
-    let (tell, told) = unbounded();
-    let places = Places {
-        kept,
+    let (to_reader, messages) = unbounded();
+    let decoders = Decoders {
+        filter,
         progress,
-        taken: Mutex::new(Taken {
-            ready,
-            pieces: 0,
-            heads,
-        }),
-        tell,
-        placed: Mutex::new(Placed {
+        queue: Mutex::new(PieceQueue { ready, taken: 0, heads }),
+        to_reader,
+        free: Mutex::new(FreeSpace {
             pieces: 0,
             edges: 0,
             sources,
-            weights,
+            edge_weights,
             failed: false,
         }),
-        turned: Condvar::new(),
+        changed: Condvar::new(),
     };
     thread::scope(|scope| {
-        // The channel ends with the reader, so that decoders do.
+        // The reader owns the sender. When it ends, the channel closes and the decoders end too.
         let reader = workers::spawn(scope, || {
             let send = send;
-            plan.read(kept.store, open, &send, &told)
+            plan.read(filter.store, open, &send, &messages)
         })?;
-        let decoded = workers::run(threads.clamp(1, plan.pieces()), |_| places.work());
-        // What was decoded of a file that failed or changed says nothing.
+        let decoded = workers::run(threads.clamp(1, plan.pieces()), |_| decoders.work());
+        // If reading failed or the file changed, an error of the decoders is only a consequence.
         workers::join(reader).and(decoded)
     })?;
-    if places.lock_placed().edges != wanted {
-        return Err(disagrees(kept.store, last));
+    if decoders.lock_free().edges != wanted {
+        return Err(disagrees(filter.store, last));
     }
     Ok(())
 }
 
-impl<'a, S: Source> Places<'a, S> {
+impl<'a, S: Source> Decoders<'a, S> {
     fn work(&self) -> Result<()> {
-        let ends = Ends(self);
-        let mut decoded = Decoded::default();
+        let failure = TellFailure(self);
+        let mut decoded = DecodedPiece::default();
         while let Some((number, piece, heads)) = self.take() {
             check_stopped(self.progress)?;
-            decoded.fill(self.kept, &piece, heads)?;
+            decoded.fill(self.filter, &piece, heads)?;
             let chunk = piece.chunk;
-            // If the reader is gone, it has said why.
-            let _ = self.tell.send(Told::Decoded(piece.into_spare()));
+            // If the reader has failed, it returns the error.
+            let _ = self.to_reader.send(DecoderMessage::Decoded(piece.into_memory()));
             let Some(place) = self.place(number, decoded.sources.len()) else {
                 break;
             };
             if place.sources.len() != decoded.sources.len() {
-                return Err(disagrees(self.kept.store, chunk));
+                return Err(disagrees(self.filter.store, chunk));
             }
-            for start in heads.iter_mut().step_by(self.numbers_a_head()) {
+            // `fill` let the lists of the piece start at 0.
+            for start in heads.iter_mut().step_by(self.numbers_per_head()) {
                 *start += place.first;
             }
             for (place, &source) in place.sources.iter_mut().zip(&decoded.sources) {
-                *place = S::from_node(source);
+                *place = S::from_node(NodeId(source));
             }
-            if self.kept.weights {
-                place.weights.copy_from_slice(&decoded.weights);
+            if self.filter.edge_weights {
+                place.edge_weights.copy_from_slice(&decoded.edge_weights);
             }
         }
-        mem::forget(ends);
+        mem::forget(failure);
         Ok(())
     }
 
-    fn numbers_a_head(&self) -> usize {
-        if self.kept.is_whole() { 1 } else { 2 }
+    fn numbers_per_head(&self) -> usize {
+        if self.filter.is_whole() { 1 } else { 2 }
     }
 
-    /// The next piece, its number, and where its rows' heads go. None after the last one, or if the reader failed.
+    /// The next piece, its number, and the heads of its lists. None after the last piece, or if the reader failed.
     fn take(&self) -> Option<(usize, Piece, &'a mut [u64])> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let piece = taken.ready.recv().ok()?;
-        let number = taken.pieces;
-        taken.pieces += 1;
-        let numbers = (piece.rows.end - piece.rows.start) as usize * self.numbers_a_head();
-        let heads = split_off(&mut taken.heads, numbers);
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let piece = queue.ready.recv().ok()?;
+        let number = queue.taken;
+        queue.taken += 1;
+        let numbers = (piece.nodes.end - piece.nodes.start) as usize * self.numbers_per_head();
+        let heads = split_off(&mut queue.heads, numbers);
         Some((number, piece, heads))
     }
 
-    /// Waits until the pieces before have their places, and gives the place of the next `edges`, or of fewer if there is
-    /// no room for so many; none if another thread gave up.
-    fn place(&self, piece: usize, edges: usize) -> Option<Place<'a, S>> {
-        let mut placed = self.lock_placed();
-        while placed.pieces < piece && !placed.failed {
-            placed = self.turned.wait(placed).unwrap_or_else(PoisonError::into_inner);
+    /// Waits until all earlier pieces have their places. Returns a place for `edges`, or for fewer if there is no more
+    /// memory; none if another thread failed.
+    fn place(&self, piece: usize, edges: usize) -> Option<PiecePlace<'a, S>> {
+        let mut free = self.lock_free();
+        while free.pieces < piece && !free.failed {
+            free = self.changed.wait(free).unwrap_or_else(PoisonError::into_inner);
         }
-        if placed.failed {
+        if free.failed {
             return None;
         }
-        let place = Place {
-            first: placed.edges,
-            sources: split_off(&mut placed.sources, edges),
-            weights: split_off(&mut placed.weights, edges),
+        let place = PiecePlace {
+            first: free.edges,
+            sources: split_off(&mut free.sources, edges),
+            edge_weights: split_off(&mut free.edge_weights, edges),
         };
-        placed.edges += edges as u64;
-        placed.pieces += 1;
-        self.turned.notify_all();
+        free.edges += edges as u64;
+        free.pieces += 1;
+        self.changed.notify_all();
         Some(place)
     }
 
-    fn lock_placed(&self) -> MutexGuard<'_, Placed<'a, S>> {
-        self.placed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_free(&self) -> MutexGuard<'_, FreeSpace<'a, S>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Takes the first `count` from a slice, or all if it has fewer.
+/// Removes the first `count` elements from a slice and returns them, or all if it has fewer.
 fn split_off<'a, T>(slice: &mut &'a mut [T], count: usize) -> &'a mut [T] {
     let all = mem::take(slice);
     let (first, rest) = all.split_at_mut(count.min(all.len()));
@@ -199,63 +208,65 @@ fn split_off<'a, T>(slice: &mut &'a mut [T], count: usize) -> &'a mut [T] {
     first
 }
 
-/// Dropped when a thread ends before its work does, by an error or a panic: tells the others, who may wait for it.
-struct Ends<'a, 'b, S: Source>(&'a Places<'b, S>);
+/// Dropped when a thread fails or panics: tells the other threads, which may wait for it. A thread that succeeds
+/// forgets it.
+struct TellFailure<'a, 'b, S: Source>(&'a Decoders<'b, S>);
 
-impl<S: Source> Drop for Ends<'_, '_, S> {
+impl<S: Source> Drop for TellFailure<'_, '_, S> {
     fn drop(&mut self) {
-        self.0.lock_placed().failed = true;
-        self.0.turned.notify_all();
-        // If the reader is gone, nobody has to stop.
-        let _ = self.0.tell.send(Told::Stop);
+        self.0.lock_free().failed = true;
+        self.0.changed.notify_all();
+        // If the reader has ended, it need not stop.
+        let _ = self.0.to_reader.send(DecoderMessage::Stop);
     }
 }
 
-impl Decoded {
-    /// Decodes a piece: its rows' heads, where rows start at 0, and its edges.
-    fn fill(&mut self, kept: &Kept<'_>, piece: &Piece, heads: &mut [u64]) -> Result<()> {
+impl DecodedPiece {
+    /// Decodes a piece and fills the heads of its lists. The first list starts at 0.
+    fn fill(&mut self, filter: &EdgeFilter<'_>, piece: &Piece, heads: &mut [u64]) -> Result<()> {
         piece.check()?;
         let Self {
             sources,
-            weights,
-            aside,
+            edge_weights,
+            halo_edges,
         } = self;
         sources.clear();
-        weights.clear();
-        let rows = piece.rows();
-        let edges = rows.edges();
-        let mut all_edges = 0;
-        let mut of_edges = piece.weights();
+        edge_weights.clear();
+        let lists = piece.lists();
+        let edges_max = lists.edges();
+        let mut edges = 0;
+        let mut encoded_weights = piece.edge_weights();
         let mut heads = heads.iter_mut();
-        for row in rows.range(piece.rows.clone()) {
-            let (start, degree) = (sources.len(), row.degree());
-            // Damaged rows may say that they have any number.
-            all_edges += degree;
-            if all_edges > edges {
-                return Err(disagrees(kept.store, piece.chunk));
+        for list in lists.range(piece.nodes.clone()) {
+            let (start, degree) = (sources.len(), list.degree());
+            // A damaged list may have any degree. The check keeps it from filling the memory.
+            edges += degree;
+            if edges > edges_max {
+                return Err(disagrees(filter.store, piece.chunk));
             }
-            row.decode_into(sources);
-            if kept.weights {
-                let of_row = of_edges.split_off(..degree as usize);
-                let of_row = of_row.ok_or_else(|| weights_disagree(kept, piece.chunk))?;
-                weights.extend(of_row.iter().map(|weight| f32::from_le_bytes(*weight)));
+            list.decode_into(sources);
+            if filter.edge_weights {
+                let of_list = encoded_weights.split_off(..degree as usize);
+                let of_list = of_list.ok_or_else(|| weights_disagree(filter, piece.chunk))?;
+                edge_weights.extend(of_list.iter().map(|weight| f32::from_le_bytes(*weight)));
             }
-            let mut push = |number| *heads.next().expect("there are heads for all rows") = number;
+            let mut push = |number| *heads.next().expect("heads for all lists of the piece") = number;
             push(start as u64);
-            if !kept.is_whole() {
-                let visible = kept.arrange(sources, weights, start, aside);
-                push(if kept.keeps_halo() { visible } else { degree });
+            if !filter.is_whole() {
+                let visible = filter.arrange(sources, edge_weights, start, halo_edges);
+                push(if filter.keeps_halo() { visible } else { degree });
             }
         }
-        if !of_edges.is_empty() {
-            return Err(weights_disagree(kept, piece.chunk));
+        if !encoded_weights.is_empty() {
+            return Err(weights_disagree(filter, piece.chunk));
         }
         Ok(())
     }
 }
 
-fn weights_disagree(kept: &Kept<'_>, chunk: ChunkId) -> Error {
-    let path = kept.store.path().join(files::of_chunk(chunk, "weights"));
-    let what = "the rows have more or fewer edges than weights; `grappa-store verify` tells what is damaged";
+fn weights_disagree(filter: &EdgeFilter<'_>, chunk: ChunkId) -> Error {
+    let path = filter.store.path().join(files::of_chunk(chunk, "weights"));
+    let what = "the adjacency lists have more or fewer edges than there are edge weights; find the damage with \
+                `grappa-store verify`";
     Error::format(path)(FormatError::invalid(64, what))
 }

@@ -1,11 +1,12 @@
-//! Rows in memory: plain CSR.
+//! Adjacency lists in memory: plain CSR.
 //!
 //! ```text
-//! whole graph   heads    starts: N + 1 numbers, where each row starts and where the last one ends
-//! partition     heads    for each owned node: where its row starts; how many of its sources are owned, or, where no
-//!                        others are kept, how many sources it has in the graph. And where the last row ends
-//! both          sources  4 bytes each, or 8 in graphs of more than 2^32 nodes
-//!               weights  4 bytes each, if there are any
+//! whole graph   heads         N + 1 numbers: where each list starts, and where the last one ends
+//! partition     heads         two numbers per owned node, and where the last list ends: where its list starts, and
+//!                             the number of its owned sources. If only owned sources are included, the second number
+//!                             is its in-degree in the graph
+//! both          sources       4 bytes each, or 8 in graphs of more than 2^32 nodes
+//!               edge weights  4 bytes each, if there are any
 //! ```
 
 use std::marker::PhantomData;
@@ -15,28 +16,29 @@ use grappa_formats::NodeId;
 use grappa_io::{Result, arena::Arena, prefetch::prefetch, progress::Progress};
 
 use super::{
-    kept::Kept,
+    adjacency::{AdjacencyLists, Degrees, Positions},
+    edge_filter::EdgeFilter,
     load::load,
-    rows::{Degrees, Positions, Rows},
     stream::OpenEngine,
 };
 use crate::partition::Owned;
 
-/// How many cache lines of a short row are asked for; of a longer one that is read whole, the processor sees that.
-const LINES: usize = 4;
+/// The maximum number of cache lines that are prefetched of a list that is read whole. The hardware prefetcher detects
+/// the sequential reads of longer lists.
+const PREFETCH_LINES_MAX: usize = 4;
 
-/// A source in memory: `u32` where that is enough, else `u64`.
+/// A source in memory: `u32` if all nodes fit, otherwise `u64`.
 pub(crate) trait Source: AnyBitPattern + NoUninit + Send + Sync {
-    /// From a node.
-    fn from_node(node: u64) -> Self;
-    /// As a node.
+    /// Stores a node.
+    fn from_node(node: NodeId) -> Self;
+    /// The stored node.
     fn node(self) -> NodeId;
 }
 
 impl Source for u32 {
     #[inline(always)]
-    fn from_node(node: u64) -> Self {
-        node as Self
+    fn from_node(node: NodeId) -> Self {
+        node.0 as Self
     }
 
     #[inline(always)]
@@ -47,8 +49,8 @@ impl Source for u32 {
 
 impl Source for u64 {
     #[inline(always)]
-    fn from_node(node: u64) -> Self {
-        node
+    fn from_node(node: NodeId) -> Self {
+        node.0
     }
 
     #[inline(always)]
@@ -57,102 +59,107 @@ impl Source for u64 {
     }
 }
 
-/// Rows in memory.
+/// Adjacency lists in memory.
 #[derive(Debug)]
 pub(super) struct Csr<S> {
     heads: Arena,
     sources: Arena,
-    weights: Arena,
+    edge_weights: Arena,
     source: PhantomData<S>,
 }
 
 impl<S: Source> Csr<S> {
-    /// How many bytes the rows take.
-    pub(super) fn bytes(kept: &Kept<'_>) -> u64 {
-        let weight_bytes = if kept.weights { size_of::<f32>() } else { 0 };
-        8 * heads(kept) + (size_of::<S>() + weight_bytes) as u64 * kept.edges()
+    /// The number of bytes that the lists take.
+    pub(super) fn bytes(filter: &EdgeFilter<'_>) -> u64 {
+        let weight_bytes = if filter.edge_weights { size_of::<f32>() } else { 0 };
+        8 * head_numbers(filter) + (size_of::<S>() + weight_bytes) as u64 * filter.edges()
     }
 
-    /// The rows of a store, read by the engine that `open` gives, and decoded by `threads` threads.
-    pub(super) fn load(kept: &Kept<'_>, threads: usize, open: OpenEngine<'_>, progress: &dyn Progress) -> Result<Self> {
-        let edges = kept.edges() as usize;
+    /// Loads the lists. The engine that `open` returns reads them, and `threads` threads decode them.
+    pub(super) fn load(
+        filter: &EdgeFilter<'_>,
+        threads: usize,
+        open: OpenEngine<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let edges = filter.edges() as usize;
         let mut csr = Self {
-            heads: Arena::new(8 * heads(kept) as usize)?,
+            heads: Arena::new(8 * head_numbers(filter) as usize)?,
             sources: Arena::new(size_of::<S>() * edges)?,
-            weights: Arena::new(if kept.weights { 4 * edges } else { 0 })?,
+            edge_weights: Arena::new(if filter.edge_weights { 4 * edges } else { 0 })?,
             source: PhantomData,
         };
         let heads = csr.heads.values_mut();
-        let (end, heads) = heads.split_last_mut().expect("there is always an end");
+        let (end, heads) = heads.split_last_mut().expect("heads include the end of the last list");
         *end = edges as u64;
-        let (sources, weights) = (csr.sources.values_mut(), csr.weights.values_mut());
-        load::<S>(kept, threads, open, progress, heads, sources, weights)?;
+        let (sources, edge_weights) = (csr.sources.values_mut(), csr.edge_weights.values_mut());
+        load::<S>(filter, threads, open, progress, heads, sources, edge_weights)?;
         Ok(csr)
     }
 
-    /// The rows, if they are of the whole graph.
-    pub(super) fn whole(&self) -> WholeRows<'_, S> {
-        WholeRows {
+    /// The lists of a whole graph. They must have been loaded for one.
+    pub(super) fn whole(&self) -> WholeCsr<'_, S> {
+        WholeCsr {
             starts: self.heads.values(),
             sources: self.sources.values(),
-            weights: self.weights.values(),
+            edge_weights: self.edge_weights.values(),
         }
     }
 
-    /// The rows, if they are of a partition.
-    pub(super) fn part<'a>(&'a self, owned: &'a Owned, keeps_halo: bool) -> PartRows<'a, S> {
-        PartRows {
+    /// The lists of a partition. They must have been loaded for one.
+    pub(super) fn partition<'a>(&'a self, owned: &'a Owned, keeps_halo: bool) -> PartitionCsr<'a, S> {
+        PartitionCsr {
             owned,
             keeps_halo,
             heads: self.heads.values(),
             sources: self.sources.values(),
-            weights: self.weights.values(),
+            edge_weights: self.edge_weights.values(),
         }
     }
 }
 
-/// How many numbers the heads of rows are.
-fn heads(kept: &Kept<'_>) -> u64 {
-    kept.owned.nodes() * if kept.is_whole() { 1 } else { 2 } + 1
+/// The number of entries of [`Csr::heads`].
+fn head_numbers(filter: &EdgeFilter<'_>) -> u64 {
+    filter.owned.nodes() * if filter.is_whole() { 1 } else { 2 } + 1
 }
 
-/// The rows of all nodes.
+/// The adjacency lists of all nodes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct WholeRows<'a, S> {
+pub(crate) struct WholeCsr<'a, S> {
     starts: &'a [u64],
     sources: &'a [S],
-    weights: &'a [f32],
+    edge_weights: &'a [f32],
 }
 
-/// The rows of owned nodes.
+/// The adjacency lists of owned nodes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PartRows<'a, S> {
+pub(crate) struct PartitionCsr<'a, S> {
     owned: &'a Owned,
     keeps_halo: bool,
     heads: &'a [u64],
     sources: &'a [S],
-    weights: &'a [f32],
+    edge_weights: &'a [f32],
 }
 
-/// Where a row of a whole graph is.
+/// The place of a list of [`WholeCsr`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WholePlace {
     start: usize,
     end: usize,
 }
 
-/// Where a row of a partition is.
+/// The place of a list of [`PartitionCsr`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PartPlace {
+pub(crate) struct PartitionPlace {
     start: usize,
     end: usize,
     degrees: Degrees,
 }
 
-impl<S: Source> Rows for WholeRows<'_, S> {
+impl<S: Source> AdjacencyLists for WholeCsr<'_, S> {
     type Head = usize;
     type Place = WholePlace;
-    type Notes = ();
+    type GroupState = ();
 
     #[inline(always)]
     fn clear((): &mut ()) {}
@@ -161,7 +168,7 @@ impl<S: Source> Rows for WholeRows<'_, S> {
     fn head(&self, node: NodeId) -> usize {
         let head = node.0 as usize;
         prefetch(self.starts, head);
-        // In one of eight cases, it is in the next line.
+        // The end is the next number. One in eight is in the next cache line.
         prefetch(self.starts, head + 1);
         head
     }
@@ -194,16 +201,16 @@ impl<S: Source> Rows for WholeRows<'_, S> {
         append_at(&self.sources[place.start..place.end], positions, sources);
     }
 
-    fn weights(&self, place: &WholePlace, (): &(), count: u64, weights: &mut Vec<f32>) -> Result<()> {
-        weights.extend_from_slice(&self.weights[place.start..][..count as usize]);
+    fn edge_weights(&self, place: &WholePlace, (): &(), count: u64, edge_weights: &mut Vec<f32>) -> Result<()> {
+        edge_weights.extend_from_slice(&self.edge_weights[place.start..][..count as usize]);
         Ok(())
     }
 }
 
-impl<S: Source> Rows for PartRows<'_, S> {
+impl<S: Source> AdjacencyLists for PartitionCsr<'_, S> {
     type Head = Option<usize>;
-    type Place = PartPlace;
-    type Notes = ();
+    type Place = PartitionPlace;
+    type GroupState = ();
 
     #[inline(always)]
     fn clear((): &mut ()) {}
@@ -212,26 +219,28 @@ impl<S: Source> Rows for PartRows<'_, S> {
     fn head(&self, node: NodeId) -> Option<usize> {
         let head = 2 * self.owned.local(node)?.0 as usize;
         prefetch(self.heads, head);
+        // The end is the start of the next list, which may be in the next cache line.
         prefetch(self.heads, head + 2);
         Some(head)
     }
 
     #[inline(always)]
-    fn locate(&self, head: Option<usize>) -> PartPlace {
+    fn locate(&self, head: Option<usize>) -> PartitionPlace {
         let Some(head) = head else {
-            return PartPlace {
+            return PartitionPlace {
                 start: 0,
                 end: 0,
                 degrees: Degrees::HALO,
             };
         };
         let (start, count, end) = (self.heads[head], self.heads[head + 1], self.heads[head + 2]);
+        // The length of the list is one of the two degrees. The stored number is the other.
         let (visible, global) = if self.keeps_halo {
             (count, end - start)
         } else {
             (end - start, count)
         };
-        PartPlace {
+        PartitionPlace {
             start: start as usize,
             end: end as usize,
             degrees: Degrees {
@@ -243,39 +252,40 @@ impl<S: Source> Rows for PartRows<'_, S> {
     }
 
     #[inline(always)]
-    fn degrees(&self, place: &mut PartPlace, (): &mut ()) -> Degrees {
+    fn degrees(&self, place: &mut PartitionPlace, (): &mut ()) -> Degrees {
         place.degrees
     }
 
     #[inline(always)]
-    fn prefetch_sources(&self, place: &PartPlace, positions: Positions<'_>) {
+    fn prefetch_sources(&self, place: &PartitionPlace, positions: Positions<'_>) {
         prefetch_at(self.sources, place.start, positions);
     }
 
     #[inline(always)]
-    fn sources_at(&self, place: &PartPlace, (): &mut (), positions: Positions<'_>, sources: &mut Vec<NodeId>) {
+    fn sources_at(&self, place: &PartitionPlace, (): &mut (), positions: Positions<'_>, sources: &mut Vec<NodeId>) {
         append_at(&self.sources[place.start..place.end], positions, sources);
     }
 
-    fn weights(&self, place: &PartPlace, (): &(), count: u64, weights: &mut Vec<f32>) -> Result<()> {
-        weights.extend_from_slice(&self.weights[place.start..][..count as usize]);
+    fn edge_weights(&self, place: &PartitionPlace, (): &(), count: u64, edge_weights: &mut Vec<f32>) -> Result<()> {
+        edge_weights.extend_from_slice(&self.edge_weights[place.start..][..count as usize]);
         Ok(())
     }
 }
 
-/// Asks for sources of the row that starts at `start`.
+/// Prefetches the sources at `positions` of the list that starts at `start`.
 #[inline(always)]
 fn prefetch_at<S>(sources: &[S], start: usize, positions: Positions<'_>) {
     match positions {
         Positions::First(0) => {}
         Positions::First(count) => {
             let in_line = 64 / size_of::<S>();
-            for at in (0..count as usize).step_by(in_line).take(LINES) {
+            for at in (0..count as usize).step_by(in_line).take(PREFETCH_LINES_MAX) {
                 prefetch(sources, start + at);
             }
+            // Lists do not start at cache lines, so the last source may be in one line more.
             prefetch(sources, start + count as usize - 1);
         }
-        Positions::These(positions) => {
+        Positions::Listed(positions) => {
             for &position in positions {
                 prefetch(sources, start + position as usize);
             }
@@ -283,13 +293,13 @@ fn prefetch_at<S>(sources: &[S], start: usize, positions: Positions<'_>) {
     }
 }
 
-/// Appends sources of a row.
+/// Appends the sources at `positions` of a list.
 #[inline(always)]
-fn append_at<S: Source>(row: &[S], positions: Positions<'_>, sources: &mut Vec<NodeId>) {
+fn append_at<S: Source>(list: &[S], positions: Positions<'_>, sources: &mut Vec<NodeId>) {
     match positions {
-        Positions::First(count) => sources.extend(row[..count as usize].iter().map(|&source| source.node())),
-        Positions::These(positions) => {
-            sources.extend(positions.iter().map(|&position| row[position as usize].node()));
+        Positions::First(count) => sources.extend(list[..count as usize].iter().map(|&source| source.node())),
+        Positions::Listed(positions) => {
+            sources.extend(positions.iter().map(|&position| list[position as usize].node()));
         }
     }
 }

@@ -1,25 +1,25 @@
-//! What a worker sees of the graph while it samples.
+//! Adjacency lists in the form that samplers read.
 //!
-//! A [`PartitionView`] has the rows of the nodes that a partition owns, which are those that can be expanded. In which part
-//! of a row a hop may draw is for its [`Halo`] mode to say. Rows are in memory as plain CSR, which they are streamed into,
-//! or are decoded where the store's files are mapped ([`ViewKind`]); samples are the same.
+//! A [`PartitionView`] has the adjacency lists of the nodes that a partition owns. Only these nodes can be expanded.
+//! The [`Halo`] mode decides which in-neighbours a hop may draw. The lists are in memory as plain CSR, or are decoded
+//! from the mapped files of the store ([`ViewKind`]). Samples are the same.
 //!
-//! Streaming takes some 30 MiB beside the rows, until they are there: buffers of the read engine, encoded pieces that wait
-//! to be decoded, and a decoded piece a thread.
+//! Loading into memory takes about 30 MiB besides the lists: buffers of the read engine, encoded pieces that wait to be
+//! decoded, and one decoded piece per thread. The memory is freed when loading ends.
 //!
-//! # The order of a row
-//! A sampler draws positions, not sources. What makes its samples the same for all kinds of view is that all put the
-//! sources of a row in the same order: those that the view owns, ascending, and after them the others, ascending. So both
-//! who draws among owned sources and who draws among all draws among the first so many positions. In a view of the whole
-//! graph, that is the order of the store.
+//! # Order of sources
+//! A sampler draws positions, not sources. All kinds of view list the sources of a node in the same order, so they give
+//! the same samples: owned sources, ascending, then the others, ascending. Owned sources thus have the first positions,
+//! and a draw among them is a draw below the visible degree. In a view of the whole graph, this is the order of the
+//! store.
 
+pub(crate) mod adjacency;
+mod edge_filter;
 mod halo;
-mod kept;
 mod kind;
 mod load;
 mod mapped;
 mod memory;
-pub(crate) mod rows;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -33,37 +33,37 @@ use grappa_io::{
 };
 use grappa_storage::{Store, StoreIds};
 
-pub use self::{halo::Halo, kind::ViewKind};
 use self::{
-    kept::Kept,
+    adjacency::ViewLists,
+    edge_filter::EdgeFilter,
     mapped::{Mapped, MappedMemory},
     memory::Csr,
-    rows::RowsIn,
     stream::open_engine,
 };
+pub use self::{halo::Halo, kind::ViewKind};
 use crate::partition::Owned;
 
-/// Nodes of graphs with no more than this many take 32 bits.
+/// Sources take 32 bits in graphs of at most this many nodes.
 const NARROW_NODES_MAX: u64 = 1 << 32;
 
-/// Of the budget of views and the features beside them, what rows may take if not all fits: one part of so many.
-const ROWS_SHARE: u64 = 4;
+/// Adjacency lists take at most 1/LISTS_SHARE of the budget of views and features, unless everything fits.
+const LISTS_SHARE: u64 = 4;
 
-/// How to see a partition.
+/// Options of a [`PartitionView`].
 #[derive(Debug, Clone)]
 pub struct ViewOptions {
-    /// What becomes of sources that the partition does not own.
+    /// How sources are treated that the partition does not own.
     pub halo: Halo,
-    /// Whether to have the weights of edges, for samplers that draw by them.
-    pub weights: bool,
-    /// Where rows are to be.
+    /// Whether the view has edge weights. Samplers that draw by weight need them.
+    pub edge_weights: bool,
+    /// Where the adjacency lists are.
     pub kind: ViewKind,
-    /// Bytes of memory that the view may take. Pages of mapped files that were touched count, although the system would take
-    /// them back when it needs them: beyond this, the view gives them back.
+    /// The maximum number of bytes of memory. Touched pages of mapped files count, although the system could reclaim
+    /// them; the view releases them when they exceed this.
     pub memory: u64,
-    /// Threads that decode rows into memory.
+    /// Number of threads that decode adjacency lists into memory.
     pub threads: usize,
-    /// What reads the rows that go into memory.
+    /// The engine that reads adjacency lists into memory.
     pub engine: Choice,
 }
 
@@ -74,24 +74,25 @@ pub struct PartitionView {
     ids: Arc<StoreIds>,
     owned: Owned,
     halo: Halo,
-    weights: bool,
+    edge_weights: bool,
     bytes: u64,
-    rows: Kind,
+    lists: Storage,
 }
 
+/// Where the adjacency lists are, and how wide the sources are.
 #[derive(Debug)]
-enum Kind {
+enum Storage {
     Narrow(Csr<u32>),
     Wide(Csr<u64>),
     Mapped(Mapped),
 }
 
 impl PartitionView {
-    /// The rows of the nodes that are `owned`.
+    /// Opens the adjacency lists of the nodes that are `owned`.
     ///
     /// # Errors
-    /// If they are to be in memory and the budget is too small for that; if the store is a slice that lacks an owned chunk,
-    /// or has no weights and they are wanted; or if it is damaged so that it is noticed.
+    /// If `options` ask for memory and the budget is too small, the store is a slice that lacks an owned chunk, it has
+    /// no edge weights and they are needed, or damage is found.
     pub fn open(store: &Store, owned: Owned, options: &ViewOptions) -> Result<Self> {
         Self::open_with(store, owned, options, &Arc::default(), &Silent)
     }
@@ -104,14 +105,14 @@ impl PartitionView {
         progress: &dyn Progress,
     ) -> Result<Self> {
         let nodes = store.manifest().nodes;
-        let kept = Kept {
+        let filter = EdgeFilter {
             store,
             owned: &owned,
             halo: options.halo,
-            weights: options.weights,
+            edge_weights: options.edge_weights,
         };
-        kept.check()?;
-        let bytes = bytes_in_memory(&kept);
+        filter.check()?;
+        let bytes = bytes_in_memory(&filter);
         let in_memory = match options.kind {
             ViewKind::Auto => bytes <= options.memory,
             ViewKind::Memory if bytes > options.memory => return Err(too_small(options.memory, bytes)),
@@ -119,34 +120,34 @@ impl PartitionView {
             ViewKind::Mapped => false,
         };
         let open_engine = |files| open_engine(options.engine, files);
-        let rows = match in_memory {
+        let lists = match in_memory {
             true if nodes <= NARROW_NODES_MAX => {
-                Kind::Narrow(Csr::load(&kept, options.threads, &open_engine, progress)?)
+                Storage::Narrow(Csr::load(&filter, options.threads, &open_engine, progress)?)
             }
-            true => Kind::Wide(Csr::load(&kept, options.threads, &open_engine, progress)?),
-            false => Kind::Mapped(Mapped::open(&kept, options.memory, mapped)?),
+            true => Storage::Wide(Csr::load(&filter, options.threads, &open_engine, progress)?),
+            false => Storage::Mapped(Mapped::open(&filter, options.memory, mapped)?),
         };
         Ok(Self {
             nodes,
             ids: store.ids().clone(),
             owned,
             halo: options.halo,
-            weights: options.weights,
-            bytes: match &rows {
-                Kind::Mapped(mapped) => mapped.bytes(),
-                Kind::Narrow(_) | Kind::Wide(_) => bytes,
+            edge_weights: options.edge_weights,
+            bytes: match &lists {
+                Storage::Mapped(mapped) => mapped.bytes(),
+                Storage::Narrow(_) | Storage::Wide(_) => bytes,
             },
-            rows,
+            lists,
         })
     }
 
-    /// The views of several partitions, of which features are wanted that take `feature_bytes`.
+    /// Opens the views of several partitions. They share [`ViewOptions::memory`] with features of `feature_bytes`.
     ///
-    /// [`ViewOptions::memory`] is for all of that. With [`ViewKind::Auto`] the rows are in memory if the features still fit
-    /// beside them, or if they take no more than a quarter of it. Mapped rows share a quarter.
+    /// With [`ViewKind::Auto`] the adjacency lists are in memory if they and the features fit, or if they take at most
+    /// a quarter of the budget. Mapped lists share a quarter.
     ///
     /// # Errors
-    /// As [`PartitionView::open`], and [`Error::Stopped`] if progress says to stop while adjacency lists are loaded.
+    /// As [`PartitionView::open`], and [`Error::Stopped`] if `progress` asks to stop while adjacency lists are loaded.
     pub fn open_all(
         store: &Store,
         owned: Vec<Owned>,
@@ -155,10 +156,10 @@ impl PartitionView {
         progress: &dyn Progress,
     ) -> Result<Vec<Arc<Self>>> {
         let memory = options.memory;
-        let bytes = |owned| Self::bytes_in_memory(store, owned, options.halo, options.weights);
+        let bytes = |owned| Self::bytes_in_memory(store, owned, options.halo, options.edge_weights);
         let bytes: u64 = owned.iter().map(bytes).sum();
         let kind = match options.kind {
-            ViewKind::Auto if bytes.saturating_add(feature_bytes) <= memory || bytes <= memory / ROWS_SHARE => {
+            ViewKind::Auto if bytes.saturating_add(feature_bytes) <= memory || bytes <= memory / LISTS_SHARE => {
                 ViewKind::Memory
             }
             ViewKind::Auto => ViewKind::Mapped,
@@ -169,7 +170,7 @@ impl PartitionView {
             kind,
             memory: match kind {
                 ViewKind::Memory => memory,
-                _ => memory / ROWS_SHARE / owned.len().max(1) as u64,
+                _ => memory / LISTS_SHARE / owned.len().max(1) as u64,
             },
             ..options.clone()
         };
@@ -180,30 +181,31 @@ impl PartitionView {
         Ok(views)
     }
 
-    /// Bytes of the files that rows are mapped from; 0 if they are in memory.
+    /// Bytes of the mapped files of adjacency lists; 0 if the lists are in memory.
     pub fn mapped_bytes(&self) -> u64 {
-        match &self.rows {
-            Kind::Mapped(mapped) => mapped.file_bytes(self.weights),
-            Kind::Narrow(_) | Kind::Wide(_) => 0,
+        match &self.lists {
+            Storage::Mapped(mapped) => mapped.file_bytes(self.edge_weights),
+            Storage::Narrow(_) | Storage::Wide(_) => 0,
         }
     }
 
-    /// How many bytes the rows of the nodes that are `owned` take in memory. Read from the manifest: exact, and at once.
-    pub fn bytes_in_memory(store: &Store, owned: &Owned, halo: Halo, weights: bool) -> u64 {
-        bytes_in_memory(&Kept {
+    /// The exact number of bytes that the adjacency lists of owned nodes take in memory. Computed from the manifest
+    /// alone.
+    pub fn bytes_in_memory(store: &Store, owned: &Owned, halo: Halo, edge_weights: bool) -> u64 {
+        bytes_in_memory(&EdgeFilter {
             store,
             owned,
             halo,
-            weights,
+            edge_weights,
         })
     }
 
-    /// What the user's files call the nodes of the graph.
+    /// The external ids of the nodes.
     pub fn ids(&self) -> &StoreIds {
         &self.ids
     }
 
-    /// Number of nodes of the graph. Those that the view does not own count, too.
+    /// The number of nodes of the graph, owned or not.
     pub fn nodes(&self) -> u64 {
         self.nodes
     }
@@ -213,69 +215,72 @@ impl PartitionView {
         &self.owned
     }
 
-    /// What becomes of sources that are not owned.
+    /// How sources are treated that are not owned.
     pub fn halo(&self) -> Halo {
         self.halo
     }
 
-    /// Whether the view has the weights of edges.
-    pub fn has_weights(&self) -> bool {
-        self.weights
+    /// Whether the view has edge weights.
+    pub fn has_edge_weights(&self) -> bool {
+        self.edge_weights
     }
 
-    /// Where the rows are: [`ViewKind::Memory`] or [`ViewKind::Mapped`].
+    /// Where the adjacency lists are: [`ViewKind::Memory`] or [`ViewKind::Mapped`].
     pub fn kind(&self) -> ViewKind {
-        match self.rows {
-            Kind::Narrow(_) | Kind::Wide(_) => ViewKind::Memory,
-            Kind::Mapped(_) => ViewKind::Mapped,
+        match self.lists {
+            Storage::Narrow(_) | Storage::Wide(_) => ViewKind::Memory,
+            Storage::Mapped(_) => ViewKind::Mapped,
         }
     }
 
-    /// Bytes of memory that the rows take; if they are mapped, what their pages may take.
+    /// Bytes of memory of the adjacency lists. If they are mapped, the limit for their resident pages.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub(crate) fn rows(&self) -> RowsIn<'_> {
+    pub(crate) fn lists(&self) -> ViewLists<'_> {
         let owned = &self.owned;
         let keeps_halo = self.halo != Halo::None;
-        match (&self.rows, owned.nodes() == self.nodes) {
-            (Kind::Narrow(csr), true) => RowsIn::WholeNarrow(csr.whole()),
-            (Kind::Wide(csr), true) => RowsIn::WholeWide(csr.whole()),
-            (Kind::Narrow(csr), false) => RowsIn::PartNarrow(csr.part(owned, keeps_halo)),
-            (Kind::Wide(csr), false) => RowsIn::PartWide(csr.part(owned, keeps_halo)),
-            (Kind::Mapped(mapped), true) => RowsIn::MappedWhole(mapped.whole(owned)),
-            (Kind::Mapped(mapped), false) => RowsIn::MappedPart(mapped.part(owned)),
+        match (&self.lists, owned.nodes() == self.nodes) {
+            (Storage::Narrow(csr), true) => ViewLists::WholeNarrow(csr.whole()),
+            (Storage::Wide(csr), true) => ViewLists::WholeWide(csr.whole()),
+            (Storage::Narrow(csr), false) => ViewLists::PartitionNarrow(csr.partition(owned, keeps_halo)),
+            (Storage::Wide(csr), false) => ViewLists::PartitionWide(csr.partition(owned, keeps_halo)),
+            (Storage::Mapped(mapped), true) => ViewLists::MappedWhole(mapped.whole(owned)),
+            (Storage::Mapped(mapped), false) => ViewLists::MappedPartition(mapped.partition(owned)),
         }
     }
 }
 
-/// Has the system begin to read what `views` have mapped, if the files of all of them together take at most half of
-/// `memory`: front to back that takes a fraction of the time that page faults do.
+/// Asks the system to read the mapped files of `views` ahead if they take at most half of `memory` together. Reading
+/// them from front to back takes a fraction of the time of page faults.
 fn read_ahead(views: &[Arc<PartitionView>], memory: u64) {
-    let mapped = views.iter().filter_map(|view| match &view.rows {
-        Kind::Mapped(mapped) => Some((mapped, view.weights)),
-        Kind::Narrow(_) | Kind::Wide(_) => None,
+    let mapped = views.iter().filter_map(|view| match &view.lists {
+        Storage::Mapped(mapped) => Some((mapped, view.edge_weights)),
+        Storage::Narrow(_) | Storage::Wide(_) => None,
     });
-    let bytes: u64 = mapped.clone().map(|(mapped, weights)| mapped.file_bytes(weights)).sum();
+    let bytes: u64 = mapped
+        .clone()
+        .map(|(mapped, edge_weights)| mapped.file_bytes(edge_weights))
+        .sum();
     if bytes <= memory / 2 {
-        mapped.for_each(|(mapped, weights)| mapped.read_ahead(weights));
+        mapped.for_each(|(mapped, edge_weights)| mapped.read_ahead(edge_weights));
     }
 }
 
-fn bytes_in_memory(kept: &Kept<'_>) -> u64 {
-    if kept.store.manifest().nodes <= NARROW_NODES_MAX {
-        Csr::<u32>::bytes(kept)
+fn bytes_in_memory(filter: &EdgeFilter<'_>) -> u64 {
+    if filter.store.manifest().nodes <= NARROW_NODES_MAX {
+        Csr::<u32>::bytes(filter)
     } else {
-        Csr::<u64>::bytes(kept)
+        Csr::<u64>::bytes(filter)
     }
 }
 
 fn too_small(memory: u64, bytes: u64) -> Error {
     Error::Budget {
-        what: "the rows of the graph in memory".into(),
+        what: "adjacency lists in memory".into(),
         given: memory,
         least: bytes,
-        remedy: "or map the rows",
+        remedy: "or map the adjacency lists",
     }
 }

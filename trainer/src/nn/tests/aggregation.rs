@@ -42,7 +42,7 @@ pub(super) fn some_block(destinations: usize, sources: usize) -> sample::Block {
         block.global.push((edges + edges * below(3)) as u64);
         block.halo.push(false);
     }
-    block.weights = (0..block.indices.len()).map(|_| below(5) as f32 / 2.0).collect();
+    block.edge_weights = (0..block.indices.len()).map(|_| below(5) as f32 / 2.0).collect();
     block
 }
 
@@ -161,7 +161,7 @@ fn aggregates_are_those_by_hand_on_every_device() {
         sources: 3,
         offsets: vec![0, 3, 3],
         indices: vec![1, 2, 2],
-        weights: vec![0.5, 1.0, 2.5],
+        edge_weights: vec![0.5, 1.0, 2.5],
         visible: vec![3, 0],
         global: vec![6, 0],
         halo: vec![false, true],

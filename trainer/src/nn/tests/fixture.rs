@@ -93,7 +93,7 @@ impl Graph {
                     });
                     block.indices.push(place);
                     if self.weighted {
-                        block.weights.push(weight);
+                        block.edge_weights.push(weight);
                     }
                 }
                 block.offsets.push(block.indices.len() as u32);

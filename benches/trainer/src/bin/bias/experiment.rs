@@ -274,7 +274,7 @@ impl Experiment {
     fn view(&self, owned: Owned, mode: Mode) -> Result<PartitionView> {
         let options = ViewOptions {
             halo: mode.halo,
-            weights: false,
+            edge_weights: false,
             kind: ViewKind::Memory,
             memory: MEMORY_BYTES,
             threads: self.setup.threads,

@@ -163,7 +163,7 @@ fn ids_of_forty_bits_and_old_stamps_are_kept_apart() {
 /// The rate of misses stays near that of the best rows, had they been known beforehand.
 #[test]
 fn a_pool_has_no_more_places_than_its_numbers_can_say() {
-    use crate::{feed::planner::RESIDENT, sample::PLACES_MAX};
+    use crate::{feed::planner::RESIDENT, sample::MINIBATCH_NODES_MAX};
     // What a budget of 1 TiB pays for, and more.
     for slots in [1 << 34, usize::MAX] {
         let geometry = Geometry::within(slots);
@@ -175,9 +175,9 @@ fn a_pool_has_no_more_places_than_its_numbers_can_say() {
         assert_eq!(geometry.slot(miss) as usize, geometry.slots() - 1);
     }
     // The largest minibatch fits.
-    let geometry = Geometry::for_rows(PLACES_MAX);
+    let geometry = Geometry::for_rows(MINIBATCH_NODES_MAX);
     assert!(
-        (PLACES_MAX..RESIDENT as usize).contains(&geometry.slots()),
+        (MINIBATCH_NODES_MAX..RESIDENT as usize).contains(&geometry.slots()),
         "{geometry:?}"
     );
 }

@@ -14,7 +14,7 @@ use crate::{
 fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Seeded> {
     let options = ViewOptions {
         halo: Halo::Stop,
-        weights: false,
+        edge_weights: false,
         kind: ViewKind::Memory,
         memory: 64 << 20,
         threads: 1,

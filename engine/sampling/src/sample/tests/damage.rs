@@ -1,4 +1,5 @@
-//! A flipped byte of the rows is an error with file and offset, or of no consequence: by any view and engine, in any layout.
+//! A flipped byte of adjacency lists or edge weights is an error with file and offset, or does not change any
+//! minibatch. This holds for every view, read engine and block size.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use grappa_storage::Store;
 use super::*;
 use crate::{partition::Owned, view::ViewOptions};
 
-/// Ways to see rows.
+/// Kinds of view, with read engines.
 const WAYS: [(ViewKind, Choice); 3] = [
     (ViewKind::Memory, Choice::Auto),
     (ViewKind::Memory, Choice::Pread),
@@ -30,11 +31,11 @@ fn samplers() -> [Sampler; 3] {
     ]
 }
 
-/// Minibatches of all nodes that are owned.
+/// Minibatches of all owned nodes.
 fn sampled(store: &Store, owned: &Owned, way: (ViewKind, Choice)) -> Result<Vec<Minibatch>> {
     let options = ViewOptions {
         halo: Halo::Stop,
-        weights: true,
+        edge_weights: true,
         kind: way.0,
         memory: u64::MAX,
         threads: 2,
@@ -49,7 +50,7 @@ fn sampled(store: &Store, owned: &Owned, way: (ViewKind, Choice)) -> Result<Vec<
     batches.collect()
 }
 
-/// Flips some bytes of each file of the rows, and checks what samplers say.
+/// Flips some bytes of each file of adjacency lists, and checks the minibatches or errors of samplers.
 fn flips_are_found(store: &Store) {
     let whole = Owned::whole(store.chunks());
     let part = view::tests::owning(store, &[2, 0]);
@@ -81,7 +82,7 @@ fn flips_are_found(store: &Store) {
             }
         }
     }
-    // By each way, in each file, of the whole graph and of a partition.
+    // At least one flip was found in each way, in each file, in the whole graph and in a partition.
     assert_eq!(found.len(), 3 * WAYS.len() * 2);
 }
 
@@ -104,7 +105,7 @@ fn a_flipped_byte_is_found_in_files_with_any_blocks() {
 }
 
 #[test]
-fn a_flipped_byte_of_the_table_of_checksums_is_found_before_it_is_believed() {
+fn a_flipped_byte_of_the_checksum_table_is_found_before_it_is_used() {
     let store = Graph::mixed(3000).store_with(vec![0, 1500, 1600, 3000], true);
     let store = &store.store;
     let owned = Owned::whole(store.chunks());

@@ -1,4 +1,4 @@
-//! Minibatches are the same whatever the kind of the view, the number of threads, and who else samples.
+//! Minibatches do not depend on the kind of view, on the number of threads, or on other threads that sample.
 
 use grappa_formats::ChunkId;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{partition::Owned, view::tests::graph::TestStore};
 
-/// One sampler of each sort.
+/// Samplers of all methods.
 fn samplers() -> Vec<Sampler> {
     let walks = |neighbours| RandomWalks {
         hops: 2,
@@ -37,7 +37,7 @@ fn stores() -> Vec<(Graph, TestStore)> {
         .into()
 }
 
-/// What partition 0 owns, in several ways: everything, one chunk, and chunks apart from each other.
+/// Several ownerships of partition 0: everything, one chunk, and chunks that are not adjacent.
 fn owned(store: &TestStore) -> [Owned; 3] {
     [&[0, 1, 2, 3, 4, 5][..], &[3], &[5, 0, 2]].map(|chunks| view::tests::owning(&store.store, chunks))
 }
@@ -78,7 +78,7 @@ fn the_number_of_threads_makes_no_difference() {
         let alone: Vec<_> = (0..12)
             .map(|batch| sample(&sampler, &view, &seeds(batch), batch).unwrap())
             .collect();
-        // Each of three threads takes every third batch, from the last to the first, all with a scratch of its own.
+        // Each of three threads takes every third batch, from the last to the first, with its own scratch.
         let together: Vec<_> = std::thread::scope(|scope| {
             let work = |thread: u64| {
                 let (view, sampler, seeds) = (&view, &sampler, &seeds);
@@ -124,13 +124,13 @@ proptest! {
 
     #[test]
     fn any_graph_and_partition_sample_the_same_in_both_kinds(
-        rows in prop::collection::vec(prop::collection::vec(0..60u64, 0..90), 60),
+        lists in prop::collection::vec(prop::collection::vec(0..60u64, 0..90), 60),
         cuts in prop::collection::vec(0..60u64, 5),
         owns in prop::collection::vec(any::<bool>(), 6),
         halo in prop::sample::select(Halo::ALL.to_vec()),
         batch in 0..1000u64,
     ) {
-        let graph = Graph::new(60, |node| rows[node as usize].clone());
+        let graph = Graph::new(60, |node| lists[node as usize].clone());
         let mut starts = [vec![0], cuts, vec![60]].concat();
         starts.sort_unstable();
         let store = graph.store_with(starts, true);
@@ -163,12 +163,12 @@ proptest! {
             let seeds = nodes(owned.runs().iter().cloned().flatten().step_by(3));
             let view = view::tests::view(&store.store, owned, Halo::Stop, true, ViewKind::Mapped).unwrap();
             for sampler in samplers() {
-                // An error or some minibatch, but no panic, and no node that does not exist.
+                // An error or any minibatch is allowed, but no panic and no node that does not exist.
                 if let Ok(minibatch) = sample(&sampler, &view, &seeds, 0) {
                     prop_assert!(minibatch.nodes.iter().all(|node| node.0 < 700));
                 }
             }
-            // In memory, damage is met when rows are decoded.
+            // In memory, damage is found when lists are decoded.
             let owned = view.owned().clone();
             if let Ok(view) = view::tests::view(&store.store, owned, Halo::Stop, true, ViewKind::Memory) {
                 for sampler in samplers() {
@@ -180,7 +180,7 @@ proptest! {
 }
 
 #[test]
-fn both_codecs_are_what_is_tested_here() {
+fn the_example_stores_use_both_codecs() {
     use grappa_formats::rows::RowCodec;
     let [mixed, local] = &stores()[..] else {
         panic!("two stores")

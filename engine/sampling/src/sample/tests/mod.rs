@@ -1,4 +1,4 @@
-//! Samplers against a naive twin, and against the distributions they promise.
+//! Compares samplers with a naive implementation and with the distributions that they promise.
 
 mod damage;
 mod kinds;
@@ -42,8 +42,8 @@ fn whole(graph: &Graph, chunks: u32) -> PartitionView {
     view::tests::whole(&graph.store(chunks).store, false, ViewKind::Memory).unwrap()
 }
 
-/// What holds for every minibatch: blocks fit each other, nodes are unique, and every edge is one of the graph, drawn no
-/// more often than it is there if draws are without replacement.
+/// Checks what holds for every minibatch: blocks fit each other, nodes are unique, and every edge is in the graph.
+/// Without replacement no edge is drawn more often than it exists.
 fn check_valid(minibatch: &Minibatch, graph: &Graph, replace: bool) {
     let mut unique: Vec<_> = minibatch.nodes.clone();
     unique.sort();
@@ -62,13 +62,13 @@ fn check_valid(minibatch: &Minibatch, graph: &Graph, replace: bool) {
             assert_eq!(lengths, destinations);
         }
         for destination in 0..destinations {
-            let mut row: Vec<_> = graph.sources(minibatch.nodes[destination].0).collect();
+            let mut list: Vec<_> = graph.sources(minibatch.nodes[destination].0).collect();
             for &index in &block.indices[block.edges_of(destination)] {
                 let source = minibatch.nodes[index as usize].0;
-                let at = row.iter().position(|&s| s == source);
-                let at = at.unwrap_or_else(|| panic!("no edge from {source}, or drawn once too often"));
+                let at = list.iter().position(|&s| s == source);
+                let at = at.unwrap_or_else(|| panic!("no edge from {source}, or it was drawn too often"));
                 if !replace {
-                    row.swap_remove(at);
+                    list.swap_remove(at);
                 }
             }
         }

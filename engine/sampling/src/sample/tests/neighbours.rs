@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use super::{naive::all_neighbours, statistics::assert_uniform, *};
 
-/// A node 0 with in-edges from all others, whose number is `d`.
+/// A graph where node 0 has in-edges from all `d` other nodes.
 fn star(d: u64) -> Graph {
     Graph::new(d + 1, |node| if node == 0 { (1..=d).collect() } else { vec![] })
 }
 
 #[test]
-fn all_neighbours_are_those_of_the_naive_twin() {
+fn all_neighbours_equal_those_of_the_naive_sampler() {
     for graph in [Graph::mixed(800), Graph::local(800)] {
         let view = whole(&graph, 3);
         for fanouts in ["-1", "-1,-1", "1000,-1,800"] {
@@ -48,7 +48,7 @@ fn samples_are_valid_and_as_large_as_the_fanouts_say() {
         check_valid(&minibatch, &graph, replace);
         for (hop, block) in minibatch.blocks.iter().enumerate() {
             for destination in 0..block.destinations {
-                let degree = graph.rows[minibatch.nodes[destination].0 as usize].len();
+                let degree = graph.lists[minibatch.nodes[destination].0 as usize].len();
                 let expected = match fanouts(text).at(hop) {
                     None => degree,
                     Some(fanout) if replace && degree > 0 => fanout as usize,
@@ -80,7 +80,7 @@ fn every_set_of_neighbours_is_as_likely_as_any_other() {
 fn draws_with_replacement_are_independent() {
     let view = whole(&star(4), 1);
     let sampler = Sampler::uniform(fanouts("3"), true);
-    // Of three draws, the numbers of each of four neighbours: 64 ordered outcomes, seen without their order.
+    // Three draws from four neighbours have 64 ordered outcomes. They are counted without their order.
     let mut counts = HashMap::new();
     let batches = 20_000;
     for batch in 0..batches {
@@ -109,8 +109,8 @@ fn draws_with_replacement_are_independent() {
 }
 
 #[test]
-fn draws_depend_on_each_part_of_the_key_and_on_hop_and_place() {
-    // A thousand neighbours each: two samples of 20 are seldom alike.
+fn draws_depend_on_each_part_of_the_key_and_on_hop_and_destination() {
+    // Each seed has a thousand neighbours, so two samples of 20 are almost never equal.
     let graph = Graph::new(1002, |node| if node < 2 { (0..1002).collect() } else { vec![] });
     let view = whole(&graph, 1);
     let sampler = Sampler::uniform(fanouts("20,20"), false);
@@ -160,7 +160,7 @@ fn scratch_and_buffer_carry_nothing_from_batch_to_batch() {
                 .unwrap();
             assert_eq!(out, sample(sampler, view, &seeds, batch).unwrap());
         }
-        // A batch that fails leaves nothing behind, either.
+        // A batch that fails leaves nothing behind either.
         let twice = [seeds.clone(), nodes([seeds[3].0])].concat();
         assert!(deep.sample(&view, &twice, key(batch), &mut scratch, &mut out).is_err());
     }
@@ -189,7 +189,7 @@ fn without_hops_a_minibatch_is_its_seeds() {
 }
 
 #[test]
-fn seeds_that_are_no_nodes_or_come_twice_are_errors() {
+fn seeds_that_do_not_exist_or_are_repeated_are_errors() {
     let view = whole(&Graph::mixed(100), 1);
     let sampler = Sampler::uniform(fanouts("5"), false);
     let error = sample(&sampler, &view, &nodes([5, 100]), 0).unwrap_err().to_string();
@@ -202,7 +202,7 @@ fn seeds_that_are_no_nodes_or_come_twice_are_errors() {
 
 #[test]
 fn hubs_give_large_samples() {
-    // 300 000 parallel edges from two nodes each, and a row of all nodes.
+    // Node 0 has all nodes as sources. Node 1 has 300 000 edges from two sources.
     let graph = Graph::new(200_000, |node| match node {
         0 => (0..200_000).collect(),
         1 => (0..300_000).map(|k| k % 2).collect(),
@@ -227,7 +227,7 @@ fn hubs_give_large_samples() {
             assert_eq!(
                 drawn.len(),
                 block.edges_of(1).len(),
-                "each source of the second seed is there once"
+                "each source of the second seed occurs once"
             );
         }
     }

@@ -1,9 +1,9 @@
-//! Sampling from a part of the graph.
+//! Sampling from a partition.
 
 use super::{naive::all_neighbours, *};
 
 #[test]
-fn all_neighbours_of_a_partition_are_those_of_the_naive_twin() {
+fn all_neighbours_of_a_partition_equal_those_of_the_naive_sampler() {
     for graph in [Graph::mixed(900), Graph::local(900)] {
         let store = graph.store_with(vec![0, 300, 400, 700, 900], false);
         for chunks in [&[1][..], &[2, 0], &[0, 1, 2, 3]] {
@@ -36,7 +36,7 @@ fn halo_nodes_are_drawn_where_their_mode_allows() {
         let sampler = Sampler::uniform(fanouts("6,5,4"), false);
         let minibatch = sample(&sampler, &view, &seeds, 9).unwrap();
         check_valid(&minibatch, &graph, false);
-        let is_halo = |place: usize| !owned.contains(minibatch.nodes[place]);
+        let is_halo = |index: usize| !owned.contains(minibatch.nodes[index]);
         for (hop, block) in minibatch.blocks.iter().enumerate() {
             let drawn = block.indices.iter().any(|&source| is_halo(source as usize));
             let expected = match halo {
@@ -46,13 +46,13 @@ fn halo_nodes_are_drawn_where_their_mode_allows() {
             };
             assert_eq!(drawn, expected, "hop {hop}, {halo}");
             for destination in 0..block.destinations {
-                let row: Vec<_> = graph.sources(minibatch.nodes[destination].0).collect();
-                let visible = row.iter().filter(|&&source| owned.contains(NodeId(source))).count();
+                let list: Vec<_> = graph.sources(minibatch.nodes[destination].0).collect();
+                let visible = list.iter().filter(|&&source| owned.contains(NodeId(source))).count();
                 assert_eq!(block.halo[destination], is_halo(destination));
                 let (visible, global) = if is_halo(destination) {
                     (0, 0)
                 } else {
-                    (visible, row.len())
+                    (visible, list.len())
                 };
                 assert_eq!(block.visible[destination], visible as u64);
                 assert_eq!(block.global[destination], global as u64);
@@ -66,7 +66,7 @@ fn halo_nodes_are_drawn_where_their_mode_allows() {
 }
 
 #[test]
-fn every_owned_or_other_neighbour_is_as_likely() {
+fn every_neighbour_that_may_be_drawn_is_equally_likely() {
     // Node 0 has 12 owned and 28 other sources.
     let graph = Graph::new(60, |node| if node == 0 { (8..48).collect() } else { vec![] });
     let store = graph.store_with(vec![0, 20, 60], false);
@@ -93,5 +93,5 @@ fn a_seed_that_is_not_owned_is_an_error() {
     let view = view::tests::view(&store.store, owned, Halo::Stop, false, ViewKind::Memory).unwrap();
     let sampler = Sampler::uniform(fanouts("5"), false);
     let error = sample(&sampler, &view, &nodes([30, 60]), 0).unwrap_err().to_string();
-    assert!(error.contains("seed 60 is not in partition 0"), "{error}");
+    assert!(error.contains("seed 60 is not owned by partition 0"), "{error}");
 }

@@ -1,8 +1,8 @@
-//! Whether counts are as often as they should be.
+//! Chi-square tests of counts.
 
-/// Fails if counts differ from what is expected of them by more than chance: if chi-square is more than five standard
-/// deviations above its mean, which a right distribution exceeds once in a million tries. Samples are fixed by their
-/// seeds, so a test passes or fails for good. Expectations should be 5 and more.
+/// Fails if chi-square is more than five standard deviations above its mean. A correct distribution exceeds that once
+/// in a million runs. Seeds fix the samples, so a test always passes or always fails. Expected counts must be at least
+/// 5.
 pub fn assert_fits(counts: &[u64], expected: &[f64], what: &str) {
     assert_eq!(counts.len(), expected.len());
     let total: u64 = counts.iter().sum();
@@ -11,7 +11,7 @@ pub fn assert_fits(counts: &[u64], expected: &[f64], what: &str) {
         (total as f64 - sum).abs() < 1e-6 * sum,
         "{what}: {total} counts of {sum} expected"
     );
-    assert!(expected.iter().all(|&e| e >= 5.0), "{what}: too few draws to say");
+    assert!(expected.iter().all(|&e| e >= 5.0), "{what}: too few draws for a test");
     let chi_square: f64 = counts
         .iter()
         .zip(expected)
@@ -24,7 +24,7 @@ pub fn assert_fits(counts: &[u64], expected: &[f64], what: &str) {
     );
 }
 
-/// As [`assert_fits`], where all are expected as often.
+/// As [`assert_fits`], with equal expected counts.
 pub fn assert_uniform(counts: &[u64], what: &str) {
     let each = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
     assert_fits(counts, &vec![each; counts.len()], what);

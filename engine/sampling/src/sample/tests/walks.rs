@@ -14,13 +14,13 @@ const WALKS: RandomWalks = RandomWalks {
 
 /// A small graph with a dead end (3), a self-loop (2) and parallel edges (1).
 fn small() -> Graph {
-    let rows = [vec![1, 2, 3], vec![0, 0, 2], vec![2, 0], vec![], vec![0, 1]];
-    Graph::new(5, |node| rows[node as usize].clone())
+    let lists = [vec![1, 2, 3], vec![0, 0, 2], vec![2, 0], vec![], vec![0, 1]];
+    Graph::new(5, |node| lists[node as usize].clone())
 }
 
-/// How often walks from `seed` visit each node, in the mean over all walks: step by step, by definition.
+/// The mean number of visits of a walk from `seed` to each node, computed from the definition.
 fn expected_visits(graph: &Graph, seed: usize, walks: &RandomWalks) -> Vec<f64> {
-    let nodes = graph.rows.len();
+    let nodes = graph.lists.len();
     let mut visits = vec![0.0; nodes];
     let mut at = vec![0.0; nodes];
     at[seed] = 1.0;
@@ -28,7 +28,7 @@ fn expected_visits(graph: &Graph, seed: usize, walks: &RandomWalks) -> Vec<f64> 
         let goes_on = if step == 0 { 1.0 } else { 1.0 - walks.termination };
         let mut next = vec![0.0; nodes];
         for (node, probability) in at.iter().enumerate() {
-            let degree = graph.rows[node].len() as f64;
+            let degree = graph.lists[node].len() as f64;
             for source in graph.sources(node as u64) {
                 next[source as usize] += probability * goes_on / degree;
             }
@@ -39,18 +39,18 @@ fn expected_visits(graph: &Graph, seed: usize, walks: &RandomWalks) -> Vec<f64> 
     visits
 }
 
-/// The neighbours of the first seed, and their visits.
+/// The neighbours of the first seed and their visits.
 fn visits(minibatch: &Minibatch) -> HashMap<u64, f32> {
     let block = &minibatch.blocks[0];
     let edges = block.edges_of(0);
     let sources = block.indices[edges.clone()]
         .iter()
         .map(|&i| minibatch.nodes[i as usize].0);
-    sources.zip(block.weights[edges].iter().copied()).collect()
+    sources.zip(block.edge_weights[edges].iter().copied()).collect()
 }
 
 #[test]
-fn nodes_are_visited_as_often_as_walks_lead_there() {
+fn visits_have_the_expected_frequency() {
     let graph = small();
     for kind in view::tests::KINDS {
         let view = view::tests::whole(&graph.store(2).store, false, kind).unwrap();
@@ -71,7 +71,8 @@ fn nodes_are_visited_as_often_as_walks_lead_there() {
             }
             let all = (batches * u64::from(walks.walks)) as f64;
             for (node, expected) in expected_visits(&graph, seed as usize, &walks).iter().enumerate() {
-                // Visits of one walk to a node are between 0 and its steps: five deviations of the mean at most.
+                // One walk visits a node between 0 and `steps` times. The slack is at least five standard deviations of
+                // the mean.
                 let slack = 5.0 * f64::from(steps) * (expected.min(1.0) / all).sqrt();
                 let mean = found[node] / all;
                 assert!(
@@ -97,7 +98,7 @@ fn the_most_visited_nodes_are_kept_and_ties_go_to_smaller_ids() {
         let sources = block.indices[edges.clone()]
             .iter()
             .map(|&i| minibatch.nodes[i as usize].0);
-        block.weights[edges].iter().copied().zip(sources).collect()
+        block.edge_weights[edges].iter().copied().zip(sources).collect()
     };
     let mut ties = 0;
     for seed in 0..seeds.len() {
@@ -106,7 +107,7 @@ fn the_most_visited_nodes_are_kept_and_ties_go_to_smaller_ids() {
         assert_eq!(neighbours(&few, seed), all[..all.len().min(4)]);
         ties += usize::from(all.len() > 4 && all[3].0 == all[4].0);
     }
-    assert!(ties > 0, "the example has ties");
+    assert!(ties > 0, "the graph has no ties");
 }
 
 #[test]
@@ -129,15 +130,15 @@ fn blocks_of_walks_fit_each_other() {
     let mut destinations = minibatch.seeds;
     for block in &minibatch.blocks {
         assert_eq!(block.destinations, destinations);
-        assert_eq!(block.weights.len(), block.indices.len());
+        assert_eq!(block.edge_weights.len(), block.indices.len());
         assert!(block.indices.iter().all(|&index| (index as usize) < block.sources));
         for destination in 0..destinations {
             let node = minibatch.nodes[destination].0 as usize;
             let edges = block.edges_of(destination);
             assert!(edges.len() <= 5);
-            assert_eq!(edges.is_empty(), graph.rows[node].is_empty());
-            assert_eq!(block.global[destination], graph.rows[node].len() as u64);
-            let visits: f32 = block.weights[edges].iter().sum();
+            assert_eq!(edges.is_empty(), graph.lists[node].is_empty());
+            assert_eq!(block.global[destination], graph.lists[node].len() as u64);
+            let visits: f32 = block.edge_weights[edges].iter().sum();
             assert!(visits <= 300.0);
         }
         destinations = block.sources;
@@ -146,8 +147,8 @@ fn blocks_of_walks_fit_each_other() {
 }
 
 #[test]
-fn walks_end_at_halo_nodes_and_step_to_them_where_their_mode_allows() {
-    // A line: node i has the one source i + 1; nodes from 10 on are not owned.
+fn walks_end_at_halo_nodes_and_step_to_them_if_the_mode_allows_it() {
+    // A path: the only source of node i is i + 1. Nodes from 10 on are not owned.
     let graph = Graph::new(20, |node| if node < 19 { vec![node + 1] } else { vec![] });
     let store = graph.store_with(vec![0, 10, 20], false);
     let owned = view::tests::owning(&store.store, &[0]);
@@ -170,7 +171,7 @@ fn walks_end_at_halo_nodes_and_step_to_them_where_their_mode_allows() {
 }
 
 #[test]
-fn numbers_that_make_no_sense_are_errors() {
+fn walks_with_invalid_numbers_are_errors() {
     for walks in [
         RandomWalks { hops: 0, ..WALKS },
         RandomWalks { walks: 0, ..WALKS },

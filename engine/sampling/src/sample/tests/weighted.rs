@@ -1,18 +1,18 @@
-//! Neighbours drawn by the weights of their edges.
+//! Neighbours drawn by edge weight.
 
 use std::collections::HashMap;
 
 use super::*;
 
-/// Node 0 has in-edges of these weights, from nodes 1, 2, ...
-fn star(weights: &[f32], kind: ViewKind) -> PartitionView {
-    let mut graph = Graph::new(weights.len() as u64 + 1, |_| vec![]);
-    graph.rows[0] = (1..).zip(weights.iter().copied()).collect();
+/// A graph where node 0 has in-edges of these weights, from nodes 1, 2, ...
+fn star(edge_weights: &[f32], kind: ViewKind) -> PartitionView {
+    let mut graph = Graph::new(edge_weights.len() as u64 + 1, |_| vec![]);
+    graph.lists[0] = (1..).zip(edge_weights.iter().copied()).collect();
     let store = graph.store_with(vec![0, 1, graph.nodes()], true);
     view::tests::whole(&store.store, true, kind).unwrap()
 }
 
-/// The places in the row that were drawn for node 0.
+/// The positions that were drawn for node 0.
 fn drawn(sampler: &Sampler, view: &PartitionView, batch: u64) -> Vec<usize> {
     let minibatch = sample(sampler, view, &nodes([0]), batch).unwrap();
     let sources = minibatch.blocks[0].indices.iter();
@@ -20,10 +20,10 @@ fn drawn(sampler: &Sampler, view: &PartitionView, batch: u64) -> Vec<usize> {
 }
 
 #[test]
-fn draws_without_replacement_are_those_of_one_after_another() {
+fn draws_without_replacement_equal_successive_draws() {
     let weights = [4.0, 1.0, 0.0, 2.5, 0.5];
     let total: f32 = weights.iter().sum();
-    // The probability of each set of two, by definition.
+    // The probability of each set of two, from the definition.
     let mut expected = HashMap::new();
     for (i, first) in weights.iter().enumerate() {
         for (j, second) in weights.iter().enumerate().filter(|&(j, _)| j != i) {
@@ -51,7 +51,7 @@ fn draws_without_replacement_are_those_of_one_after_another() {
 }
 
 #[test]
-fn draws_with_replacement_are_as_frequent_as_weights_are_large() {
+fn draws_with_replacement_are_proportional_to_weights() {
     let weights = [0.0, 3.0, 1.0, 0.0, 8.0, 0.25, 0.0];
     let total: f32 = weights.iter().sum();
     let view = star(&weights, ViewKind::Memory);
@@ -60,7 +60,7 @@ fn draws_with_replacement_are_as_frequent_as_weights_are_large() {
     for batch in 0..10_000 {
         let drawn = drawn(&sampler, &view, batch);
         assert_eq!(drawn.len(), 6);
-        drawn.iter().for_each(|&place| counts[place] += 1);
+        drawn.iter().for_each(|&position| counts[position] += 1);
     }
     let (counts, expected): (Vec<_>, Vec<_>) = (counts.iter().zip(weights))
         .filter(|&(&count, weight)| weight > 0.0 || count > 0)
@@ -81,14 +81,14 @@ fn edges_of_weight_zero_are_never_drawn() {
         ] {
             let drawn = drawn(&Sampler::by_weight(fanouts(text), replace), &view, 0);
             assert_eq!(drawn.len(), expected, "{text} of {weights:?}");
-            assert!(drawn.iter().all(|&place| weights[place] > 0.0));
+            assert!(drawn.iter().all(|&position| weights[position] > 0.0));
         }
     }
 }
 
 #[test]
-fn extreme_weights_are_drawn_in_their_proportion() {
-    // Times to the first event are tiny, or so large that they are infinite, but the order stays.
+fn extreme_weights_are_drawn_in_proportion() {
+    // Times to the first event are tiny or infinite, but their order is right.
     let weights = [f32::MAX, f32::MIN_POSITIVE, 1.0, f32::from_bits(1)];
     let view = star(&weights, ViewKind::Memory);
     let sampler = Sampler::by_weight(fanouts("1"), false);
@@ -98,7 +98,7 @@ fn extreme_weights_are_drawn_in_their_proportion() {
 }
 
 #[test]
-fn weights_that_nothing_can_be_drawn_by_are_errors() {
+fn negative_infinite_and_nan_weights_are_errors() {
     for weight in [-1.0, f32::NEG_INFINITY, f32::INFINITY, f32::NAN] {
         let view = star(&[1.0, weight, 2.0], ViewKind::Memory);
         for replace in [false, true] {
@@ -106,14 +106,14 @@ fn weights_that_nothing_can_be_drawn_by_are_errors() {
             let error = sample(&sampler, &view, &nodes([0]), 0).unwrap_err().to_string();
             assert!(error.contains("an edge to node 0 has weight"), "{error}");
         }
-        // Who does not draw by weights does not mind them.
+        // Uniform sampling ignores weights.
         sample(&Sampler::uniform(fanouts("2"), false), &view, &nodes([0]), 0).unwrap();
     }
 }
 
 #[test]
-#[should_panic(expected = "a view without weights")]
-fn a_view_without_weights_is_the_callers_mistake() {
+#[should_panic(expected = "a view with edge weights")]
+fn a_view_without_edge_weights_is_the_callers_mistake() {
     let view = whole(&Graph::mixed(100), 1);
     let _ = sample(&Sampler::by_weight(fanouts("2"), false), &view, &nodes([0]), 0);
 }

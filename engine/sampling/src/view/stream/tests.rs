@@ -1,63 +1,68 @@
-//! The ring is bounded, pieces come in order, and the reader stops when it is told to.
+//! The ring is bounded, pieces arrive in order, and the reader stops when asked to.
 
 use std::{thread, time::Duration};
 
-use crossbeam::channel::unbounded;
+use crossbeam::channel::{Receiver, Sender, unbounded};
+use grappa_formats::{
+    rows::{RowCodec, RowsMeta},
+    weights::ANCHOR_ROWS,
+};
 
-use super::*;
+use super::{plan::pieces, *};
 use crate::{
     partition::Owned,
     view::{
         Halo,
+        edge_filter::EdgeFilter,
         tests::{any_engine, graph::Graph},
     },
 };
 
-/// Nothing depends on it but how much is seen at a time.
+/// How long to wait for another piece. It only changes how many pieces are seen at a time.
 const A_WHILE: Duration = Duration::from_millis(20);
 
-/// The next piece, and those that come before it is given back.
+/// The next piece, and those that arrive before its memory is returned.
 fn next_pieces(ready: &Receiver<Piece>) -> Vec<Piece> {
     let mut pieces = vec![ready.recv().unwrap()];
     pieces.extend(std::iter::from_fn(|| ready.recv_timeout(A_WHILE).ok()));
     pieces
 }
 
-/// Bytes of a piece in the ring.
+/// Bytes that a piece takes in the ring.
 fn piece_bytes(piece: &Piece) -> usize {
     piece.edges.bytes.len() + piece.weights.as_ref().map_or(0, |(_, blocks)| blocks.bytes.len())
 }
 
-/// Runs the reader of a store of many pieces; `decode` gets the pieces and tells the reader.
-fn read(weights: bool, decode: impl FnOnce(&Plan, Receiver<Piece>, Sender<Told>)) {
+/// Reads a store of many pieces. `decode` receives the pieces and sends messages to the reader.
+fn read(weights: bool, decode: impl FnOnce(&StreamPlan, Receiver<Piece>, Sender<DecoderMessage>)) {
     let store = Graph::mixed(3000).store_with(vec![0, 500, 500, 520, 2000, 3000], weights);
     let owned = Owned::whole(store.store.chunks());
-    let kept = Kept {
+    let filter = EdgeFilter {
         store: &store.store,
         owned: &owned,
         halo: Halo::Stop,
-        weights,
+        edge_weights: weights,
     };
-    let plan = Plan::new(&kept).unwrap();
+    let plan = StreamPlan::new(&filter).unwrap();
     let (send, ready) = unbounded();
-    let (tell, told) = unbounded();
+    let (to_reader, messages) = unbounded();
     thread::scope(|scope| {
         scope.spawn(|| {
             let send = send;
-            plan.read(&store.store, &any_engine, &send, &told).unwrap();
+            plan.read(&store.store, &any_engine, &send, &messages).unwrap();
         });
-        decode(&plan, ready, tell);
+        decode(&plan, ready, to_reader);
     });
 }
 
 #[test]
-fn pieces_come_in_order_and_no_more_than_the_ring_holds() {
+fn pieces_arrive_in_order_and_fit_the_ring() {
     for weights in [false, true] {
-        read(weights, |plan, ready, tell| {
+        read(weights, |plan, ready, to_reader| {
             let expected = plan
                 .chunks
                 .iter()
-                .flat_map(|chunk| chunk.pieces.iter().map(|rows| (chunk.chunk, rows.clone())));
+                .flat_map(|chunk| chunk.pieces.iter().map(|nodes| (chunk.chunk, nodes.clone())));
             let expected: Vec<_> = expected.collect();
             assert!(expected.len() > 20);
             let mut seen = Vec::new();
@@ -68,9 +73,9 @@ fn pieces_come_in_order_and_no_more_than_the_ring_holds() {
                 let bytes: usize = held.iter().map(piece_bytes).sum();
                 assert!(bytes <= RING_BYTES || held.len() == 1, "{bytes}");
                 for piece in held {
-                    assert_eq!(piece.weights().is_empty(), !weights);
-                    seen.push((piece.chunk, piece.rows.clone()));
-                    tell.send(Told::Decoded(piece.into_spare())).unwrap();
+                    assert_eq!(piece.edge_weights().is_empty(), !weights);
+                    seen.push((piece.chunk, piece.nodes.clone()));
+                    to_reader.send(DecoderMessage::Decoded(piece.into_memory())).unwrap();
                 }
             }
             assert_eq!(seen, expected);
@@ -80,19 +85,19 @@ fn pieces_come_in_order_and_no_more_than_the_ring_holds() {
 }
 
 #[test]
-fn a_reader_that_waits_for_decoders_stops_when_it_is_told_to() {
-    read(false, |plan, ready, tell| {
+fn a_reader_that_waits_for_decoders_stops_when_asked_to() {
+    read(false, |plan, ready, to_reader| {
         let held = next_pieces(&ready);
         assert!(held.len() < plan.pieces());
-        tell.send(Told::Stop).unwrap();
+        to_reader.send(DecoderMessage::Stop).unwrap();
         let after = ready.iter().count();
-        assert!(held.len() + after < plan.pieces(), "the channel ends with the reader");
+        assert!(held.len() + after < plan.pieces(), "the reader stopped early");
     });
 }
 
 #[test]
-fn pieces_are_whole_anchors_and_all_rows() {
-    for (rows, edges) in [
+fn pieces_begin_at_anchors_and_cover_all_nodes() {
+    for (nodes, edges) in [
         (0, 0),
         (1, 0),
         (63, 1 << 30),
@@ -101,10 +106,10 @@ fn pieces_are_whole_anchors_and_all_rows() {
         (100_000, 1 << 22),
     ] {
         let meta = RowsMeta {
-            codec: grappa_formats::rows::RowCodec::EliasFano,
+            codec: RowCodec::EliasFano,
             universe: 1 << 20,
             first_node: 0,
-            rows,
+            rows: nodes,
             edges,
             edge_bits: 0,
             exceptions: 0,
@@ -116,6 +121,6 @@ fn pieces_are_whole_anchors_and_all_rows() {
             assert!(piece.start.is_multiple_of(ANCHOR_ROWS));
             next = piece.end;
         }
-        assert_eq!(next, rows);
+        assert_eq!(next, nodes);
     }
 }

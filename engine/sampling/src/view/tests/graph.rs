@@ -1,4 +1,4 @@
-//! Small graphs in stores of their own.
+//! Small graphs and stores of them.
 
 use grappa_formats::{
     ChunkId,
@@ -11,32 +11,32 @@ use grappa_storage::{
 };
 use tempfile::TempDir;
 
-/// A graph as plain as it can be: for each node its sources, ascending, and their weights.
+/// A graph as plain adjacency lists: the sources of each node, ascending, with edge weights.
 #[derive(Debug, Clone)]
 pub struct Graph {
-    pub rows: Vec<Vec<(u64, f32)>>,
+    pub lists: Vec<Vec<(u64, f32)>>,
 }
 
-/// A store in a folder that is removed with it.
+/// A store in a temporary folder.
 pub struct TestStore {
     pub store: Store,
     folder: TempDir,
 }
 
 impl Graph {
-    /// `row` gives the sources of each node, in any order.
-    pub fn new(nodes: u64, mut row: impl FnMut(u64) -> Vec<u64>) -> Self {
-        let rows = (0..nodes).map(|node| {
-            let mut sources = row(node);
+    /// `sources_of` returns the sources of each node, in any order.
+    pub fn new(nodes: u64, mut sources_of: impl FnMut(u64) -> Vec<u64>) -> Self {
+        let lists = (0..nodes).map(|node| {
+            let mut sources = sources_of(node);
             sources.sort_unstable();
             let weigh = |(i, source): (usize, u64)| (source, ((source * 7 + i as u64 * 3) % 5) as f32 / 2.0);
             sources.into_iter().enumerate().map(weigh).collect()
         });
-        Self { rows: rows.collect() }
+        Self { lists: lists.collect() }
     }
 
-    /// Degrees of all kinds: isolated nodes, a node whose sources are all nodes, self-loops, parallel edges, hubs, and
-    /// otherwise a few sources from all over.
+    /// All kinds of degrees: isolated nodes, a node whose sources are all nodes, self-loops, parallel edges, hubs, and
+    /// otherwise a few scattered sources.
     pub fn mixed(nodes: u64) -> Self {
         Self::new(nodes, |node| match node % 16 {
             0 => vec![],
@@ -48,7 +48,7 @@ impl Graph {
         })
     }
 
-    /// Most sources are neighbours in the order of ids: what gap code is for.
+    /// Most sources have ids close to that of the node, as gap coding needs.
     pub fn local(nodes: u64) -> Self {
         Self::new(nodes, |node| {
             let near = (0..node % 40).map(|k| (node + k) % nodes);
@@ -57,14 +57,14 @@ impl Graph {
     }
 
     pub fn nodes(&self) -> u64 {
-        self.rows.len() as u64
+        self.lists.len() as u64
     }
 
     pub fn sources(&self, node: u64) -> impl Iterator<Item = u64> + '_ {
-        self.rows[node as usize].iter().map(|&(source, _)| source)
+        self.lists[node as usize].iter().map(|&(source, _)| source)
     }
 
-    /// Writes a store with chunks that start where `starts` says.
+    /// Writes a store whose chunks start at `starts`.
     pub fn store_with(&self, starts: Vec<u64>, weighted: bool) -> TestStore {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("graph.grappa");
@@ -94,7 +94,7 @@ impl Graph {
         for chunk in (0..map.chunks()).map(ChunkId) {
             let mut writer = AdjacencyWriter::create(&store, &map, chunk, weighted).unwrap();
             for node in map.range(chunk) {
-                let (sources, weights): (Vec<_>, Vec<_>) = self.rows[node as usize].iter().copied().unzip();
+                let (sources, weights): (Vec<_>, Vec<_>) = self.lists[node as usize].iter().copied().unzip();
                 writer.push(&sources, if weighted { &weights } else { &[] }).unwrap();
             }
             let (entry, files) = writer.finish().unwrap();
@@ -111,14 +111,14 @@ impl Graph {
         }
     }
 
-    /// Writes a store of equal chunks.
+    /// Writes a store of chunks of equal size.
     pub fn store(&self, chunks: u32) -> TestStore {
         self.store_with(ChunkMap::uniform(self.nodes(), chunks).starts().to_vec(), false)
     }
 }
 
 impl TestStore {
-    /// Opens the store anew after `change` was made to the payload of a file of it, with checksums that say all is well.
+    /// Changes the payload of a file and makes its checksums match. Reopens the store.
     pub fn forged(self, file: &str, change: impl FnOnce(&mut Vec<u8>)) -> Self {
         grappa_forge::rewrite(self.store.path(), file, None, change);
         Self {

@@ -1,4 +1,4 @@
-//! Rows come into memory the same by any engine, and whatever becomes of its reads; or there is an error.
+//! Loading gives the same adjacency lists with any read engine and any order of completions, or an error.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,7 @@ const CHOICES: [Choice; 2] = [Choice::Auto, Choice::Pread];
 
 type Opened = Result<Box<dyn ReadEngine>>;
 
-/// Chunks of any size, an empty one among them, in many pieces.
+/// A store with chunks of different sizes, one of them empty, in many pieces.
 fn store(graph: &Graph, weighted: bool) -> TestStore {
     let nodes = graph.nodes();
     graph.store_with(
@@ -32,45 +32,45 @@ fn store(graph: &Graph, weighted: bool) -> TestStore {
     )
 }
 
-/// The rows of what partition 0 owns, read by the engine that `open` gives.
+/// Loads the adjacency lists of owned nodes with the engine that `open` returns.
 fn load(
     store: &Store,
     owned: &Owned,
-    weights: bool,
+    edge_weights: bool,
     threads: usize,
     open: &(dyn Fn(Arc<[ReadFile]>) -> Opened + Sync),
-) -> Result<Vec<SeenRow>> {
-    let kept = Kept {
+) -> Result<Vec<ViewList>> {
+    let filter = EdgeFilter {
         store,
         owned,
         halo: Halo::Stop,
-        weights,
+        edge_weights,
     };
     let view = PartitionView {
         nodes: store.manifest().nodes,
         ids: store.ids().clone(),
         owned: owned.clone(),
         halo: Halo::Stop,
-        weights,
-        bytes: Csr::<u32>::bytes(&kept),
-        rows: Kind::Narrow(Csr::load(&kept, threads, open, &Silent)?),
+        edge_weights,
+        bytes: Csr::<u32>::bytes(&filter),
+        lists: Storage::Narrow(Csr::load(&filter, threads, open, &Silent)?),
     };
-    Ok(seen_rows(&view))
+    Ok(all_lists(&view))
 }
 
-/// Why they can't be loaded, the weights too if there are any.
+/// The error of loading, with edge weights if the store has them.
 fn failure(store: &Store, owned: &Owned, threads: usize, open: &(dyn Fn(Arc<[ReadFile]>) -> Opened + Sync)) -> Error {
     let loaded = load(store, owned, store.manifest().weighted, threads, open);
-    loaded.map(|rows| rows.len()).unwrap_err()
+    loaded.map(|lists| lists.len()).unwrap_err()
 }
 
 #[test]
-fn any_engine_in_bad_luck_loads_the_same_rows() {
+fn any_engine_with_injected_faults_loads_the_same_lists() {
     for graph in [Graph::mixed(3000), Graph::local(6000)] {
         for weighted in [false, true] {
             let store = store(&graph, weighted);
             let owned = owning(&store.store, &[5, 2, 0, 4]);
-            let expected = expected_rows(&graph, &owned, Halo::Stop, weighted);
+            let expected = expected_lists(&graph, &owned, Halo::Stop, weighted);
             for seed in 0..3 {
                 let faults = Faults {
                     seed,
@@ -120,7 +120,7 @@ fn a_disk_error_names_file_and_offset_and_ends_all_threads() {
             folders.insert(path.parent().unwrap().to_owned());
         }
     }
-    assert!(folders.len() > 1, "errors come late, too");
+    assert!(folders.len() > 1, "some errors come late");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_file_that_changes_while_it_is_loaded_is_an_error() {
         let path = store.store.path().join(name);
         let open = |files| {
             let engine = read::open(Choice::Pread, files, engine_options());
-            // What they hold stays the same, so that only the check can tell.
+            // The bytes stay the same, so only the check of the modification time finds the change.
             let file = File::options().append(true).open(&path).unwrap();
             file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
             engine
@@ -143,7 +143,7 @@ fn a_file_that_changes_while_it_is_loaded_is_an_error() {
 
 #[test]
 fn damage_that_decoding_finds_ends_all_threads() {
-    // The first rows of a chunk, and of chunks before and after it there are many pieces.
+    // The chunks before and after the damage have many pieces.
     for (file, place) in [("chunk-0/degrees", 10 + 6), ("chunk-3/degrees", 64 * 20 + 10 + 6)] {
         for change in [|_| 0, |degree: u8| degree.wrapping_add(5)] {
             let store = store(&Graph::mixed(3000), false).forged(file, |payload| {
@@ -160,11 +160,11 @@ fn damage_that_decoding_finds_ends_all_threads() {
 }
 
 #[test]
-fn weights_that_do_not_fit_their_rows_are_an_error() {
+fn edge_weights_that_contradict_adjacency_lists_are_an_error() {
     let store = store(&Graph::mixed(3000), true);
     let edges = store.store.manifest().chunks[3].edges as usize;
     let store = store.forged("chunk-3/weights", |payload| {
-        // The anchor of row 640 of the chunk.
+        // The anchor of node 640 of the chunk.
         payload[(4 * edges).next_multiple_of(8) + 80] ^= 1;
     });
     let owned = owning(&store.store, &[0, 2, 3, 4, 5]);
@@ -174,7 +174,7 @@ fn weights_that_do_not_fit_their_rows_are_an_error() {
     }
 }
 
-/// Says to stop when it was asked so many times.
+/// Asks to stop after a number of polls. The second field counts the polls.
 struct StopsAt(u64, AtomicU64);
 
 impl Progress for StopsAt {
@@ -195,7 +195,7 @@ fn loading_stops_before_any_piece() {
     let open = |stop_at, threads| {
         let options = ViewOptions {
             halo: Halo::Stop,
-            weights: false,
+            edge_weights: false,
             kind: ViewKind::Memory,
             memory: u64::MAX,
             threads,

@@ -1,4 +1,4 @@
-//! Which of a store's edges a view keeps.
+//! Which edges of a store a view contains.
 
 use grappa_formats::{ChunkId, NodeId};
 use grappa_io::{Error, Result};
@@ -7,27 +7,27 @@ use grappa_storage::Store;
 use super::halo::Halo;
 use crate::partition::Owned;
 
-/// The part of a store that a view keeps.
+/// Selects the edges of a store that a view contains.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kept<'a> {
+pub(super) struct EdgeFilter<'a> {
     pub store: &'a Store,
     pub owned: &'a Owned,
     pub halo: Halo,
-    pub weights: bool,
+    pub edge_weights: bool,
 }
 
-impl Kept<'_> {
+impl EdgeFilter<'_> {
     /// Whether every node is owned.
     pub(super) fn is_whole(&self) -> bool {
         self.owned.nodes() == self.store.manifest().nodes
     }
 
-    /// Whether sources that are not owned are kept.
+    /// Whether edges from nodes that are not owned are included.
     pub(super) fn keeps_halo(&self) -> bool {
         self.halo != Halo::None
     }
 
-    /// The edges that are kept of a chunk's rows, as the manifest says.
+    /// The number of included edges into the nodes of a chunk, from the manifest.
     pub(super) fn edges_of(&self, chunk: ChunkId) -> u64 {
         let entry = &self.store.manifest().chunks[chunk.0 as usize];
         if self.keeps_halo() {
@@ -40,50 +40,50 @@ impl Kept<'_> {
             .sum()
     }
 
-    /// The edges that are kept.
+    /// The number of included edges.
     pub(super) fn edges(&self) -> u64 {
         self.owned.chunks().map(|chunk| self.edges_of(chunk)).sum()
     }
 
-    /// Puts the sources of a row, and their weights if there are any, into the order of views: those that are owned first.
-    /// Drops the others if they are not kept. Returns how many are owned.
+    /// Puts the adjacency list that begins at `start` into the order of views: owned sources first. Edge weights move
+    /// with their sources. Halo sources are dropped if they are not included. Returns the number of owned sources.
     pub(super) fn arrange(
         &self,
         sources: &mut Vec<u64>,
-        weights: &mut Vec<f32>,
+        edge_weights: &mut Vec<f32>,
         start: usize,
-        aside: &mut Aside,
+        halo_edges: &mut HaloEdges,
     ) -> u64 {
-        aside.sources.clear();
-        aside.weights.clear();
+        halo_edges.sources.clear();
+        halo_edges.weights.clear();
         let mut next = start;
         for at in start..sources.len() {
             let source = sources[at];
             if self.owned.contains(NodeId(source)) {
                 sources[next] = source;
-                if self.weights {
-                    weights[next] = weights[at];
+                if self.edge_weights {
+                    edge_weights[next] = edge_weights[at];
                 }
                 next += 1;
             } else {
-                aside.sources.push(source);
-                if self.weights {
-                    aside.weights.push(weights[at]);
+                halo_edges.sources.push(source);
+                if self.edge_weights {
+                    halo_edges.weights.push(edge_weights[at]);
                 }
             }
         }
         sources.truncate(next);
-        weights.truncate(next);
+        edge_weights.truncate(next);
         if self.keeps_halo() {
-            sources.append(&mut aside.sources);
-            weights.append(&mut aside.weights);
+            sources.append(&mut halo_edges.sources);
+            edge_weights.append(&mut halo_edges.weights);
         }
         (next - start) as u64
     }
 
-    /// Fails if the view is to have weights and the store has none.
+    /// Fails if the view needs edge weights and the store has none.
     pub(super) fn check(&self) -> Result<()> {
-        if self.weights && !self.store.manifest().weighted {
+        if self.edge_weights && !self.store.manifest().weighted {
             return Err(Error::missing(
                 "edge weights",
                 self.store.path(),
@@ -94,9 +94,9 @@ impl Kept<'_> {
     }
 }
 
-/// Room for the sources of a row that are not owned.
+/// Buffer of [`EdgeFilter::arrange`] for the halo sources of one adjacency list.
 #[derive(Debug, Default)]
-pub(super) struct Aside {
+pub(super) struct HaloEdges {
     sources: Vec<u64>,
     weights: Vec<f32>,
 }

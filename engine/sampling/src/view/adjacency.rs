@@ -1,0 +1,123 @@
+//! How samplers read the adjacency lists of a view.
+
+use grappa_formats::NodeId;
+use grappa_io::Result;
+
+use super::{
+    mapped::{MappedPartition, MappedWhole},
+    memory::{PartitionCsr, WholeCsr},
+};
+
+/// Adjacency lists that are read in stages. Each stage prefetches the memory that the next one reads, for a whole group
+/// of destinations, so that many cache misses are in flight at once.
+///
+/// ```text
+/// for each of the group: head
+/// for each of the group: prefetch_head
+/// for each of the group: locate
+/// for each of the group: prefetch_list
+/// take_damage
+/// for each of the group: degrees; choose positions
+/// for each of the group: prefetch_sources
+/// for each of the group: sources_at
+/// ```
+///
+/// Stages that prefetch do little else. A prefetch that misses the TLB waits for a page walk. The fewer instructions
+/// lie between prefetches, the more page walks overlap.
+///
+/// All kinds of view list the sources of a node in the same order: owned sources, ascending, then the others,
+/// ascending. A position is an index in that order.
+pub(crate) trait AdjacencyLists {
+    /// Where the place of a list is stored.
+    type Head: Copy;
+    /// Where a list is stored.
+    type Place;
+    /// What is known about the lists of a group besides their places. It is cleared between groups.
+    type GroupState: Default;
+
+    /// Releases mapped pages if they take more memory than allowed. To be called between groups.
+    #[inline(always)]
+    fn keep_memory(&self) {}
+    /// Empties the state of a group.
+    fn clear(state: &mut Self::GroupState);
+    /// The head of a node's list. Prefetches it.
+    fn head(&self, node: NodeId) -> Self::Head;
+    /// Prefetches what else is read to locate the list.
+    #[inline(always)]
+    fn prefetch_head(&self, _: Self::Head) {}
+    /// Reads the place of the list.
+    fn locate(&self, head: Self::Head) -> Self::Place;
+    /// Prefetches what is read to determine degrees. In short lists that includes the sources.
+    #[inline(always)]
+    fn prefetch_list(&self, _: &Self::Place) {}
+    /// Fails if damage was found in a list that was located since the last call.
+    #[inline(always)]
+    fn take_damage(&self) -> Result<()> {
+        Ok(())
+    }
+    /// The in-degrees of the list's destination. To be called once per place.
+    fn degrees(&self, place: &mut Self::Place, state: &mut Self::GroupState) -> Degrees;
+    /// Prefetches the sources at `positions`.
+    fn prefetch_sources(&self, place: &Self::Place, positions: Positions<'_>);
+    /// Appends the sources at `positions`.
+    fn sources_at(
+        &self,
+        place: &Self::Place,
+        state: &mut Self::GroupState,
+        positions: Positions<'_>,
+        sources: &mut Vec<NodeId>,
+    );
+    /// Appends the weights of the edges at the first `count` positions.
+    fn edge_weights(
+        &self,
+        place: &Self::Place,
+        state: &Self::GroupState,
+        count: u64,
+        edge_weights: &mut Vec<f32>,
+    ) -> Result<()>;
+}
+
+/// Positions in an adjacency list.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Positions<'a> {
+    /// This many positions from the start of the list.
+    First(u64),
+    /// Explicit positions, ascending. A position may occur more than once.
+    Listed(&'a [u64]),
+}
+
+/// In-degrees of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Degrees {
+    /// Sources that the view owns. They have the first positions.
+    pub visible: u64,
+    /// All sources.
+    pub global: u64,
+    /// Whether the view does not own the node. Both degrees are then 0.
+    pub halo: bool,
+}
+
+impl Degrees {
+    /// The degrees of a node that is not owned.
+    pub(crate) const HALO: Self = Self {
+        visible: 0,
+        global: 0,
+        halo: true,
+    };
+}
+
+/// The adjacency lists of a view. Each variant is a type of its own, so that samplers are compiled for each.
+pub(crate) enum ViewLists<'a> {
+    /// The whole graph, in memory, with 32-bit sources.
+    WholeNarrow(WholeCsr<'a, u32>),
+    /// The whole graph, in memory, with 64-bit sources.
+    WholeWide(WholeCsr<'a, u64>),
+    /// A partition, in memory, with 32-bit sources.
+    PartitionNarrow(PartitionCsr<'a, u32>),
+    /// A partition, in memory, with 64-bit sources.
+    PartitionWide(PartitionCsr<'a, u64>),
+    /// The whole graph, mapped.
+    MappedWhole(MappedWhole<'a>),
+    /// A partition, mapped.
+    MappedPartition(MappedPartition<'a>),
+}
