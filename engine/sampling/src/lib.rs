@@ -1,12 +1,12 @@
-//! From a store to minibatches with features.
+//! Minibatches with features, sampled from a store.
 //!
-//! - [`partition`] assigns chunks to partitions and says which edges each partition sees;
-//! - [`view`] reads the adjacency lists that a partition sees, in memory or mapped;
+//! - [`partition`] assigns chunks to partitions and defines which edges each partition sees;
+//! - [`view`] holds the adjacency lists of a partition, in memory or mapped;
 //! - [`sample`] draws minibatches from a view;
-//! - [`feed`] delivers these with the features of their nodes;
-//! - [`Loader`] puts all of this together under one memory budget.
+//! - [`feed`] delivers minibatches with the features of their nodes;
+//! - [`Loader`] combines all of these under one memory budget.
 //!
-//! A minibatch is a function of the store, the sampler, the seed nodes and the batch's key. It does not depend on threads,
+//! A minibatch depends on the store, the sampler, the seed nodes and the batch key. It does not depend on threads,
 //! memory, or the kind of view.
 
 #![forbid(unsafe_code)]

@@ -1,14 +1,14 @@
 //! Minibatches of a store under one memory budget.
 //!
-//! A [`Loader`] owns the views of the partitions that are open and the feed that delivers their minibatches. It divides one
+//! A [`Loader`] owns the views of the open partitions and the feed that delivers their minibatches. It divides one
 //! budget between them:
 //!
 //! ```text
 //! memory = adjacency lists (views) + feature rows, buffers and samplers (feed)
 //! ```
 //!
-//! With [`ViewKind::Auto`] the adjacency lists are in memory if they and the features fit, or if they take at most a quarter
-//! of the budget. If the feed then finds its part too small, the lists are mapped instead.
+//! With [`ViewKind::Auto`] the adjacency lists are in memory if they and the features fit, or if they take at most a
+//! quarter of the budget. If the rest is then too small for the feed, the lists are mapped instead.
 
 use std::sync::Arc;
 
@@ -29,54 +29,54 @@ use crate::{
     view::{Halo, PartitionView, ViewKind, ViewOptions},
 };
 
-/// The share of the free memory that a loader takes by default: 1/DEFAULT_MEMORY_SHARE.
+/// By default a loader takes 1/DEFAULT_MEMORY_SHARE of the free memory.
 const DEFAULT_MEMORY_SHARE: u64 = 2;
-/// The memory that a loader takes by default where the free memory is unknown, in bytes.
+/// The default memory in bytes if the free memory is unknown.
 const DEFAULT_MEMORY_BYTES: u64 = 4 << 30;
 
-/// The nodes for which minibatches are made.
+/// Seed nodes: the nodes for which minibatches are sampled.
 #[derive(Debug, Clone)]
 pub enum Seeds {
     /// Every node.
     All,
     /// The nodes of a split of the store: `train`, `val` or `test`.
     Split(String),
-    /// These nodes.
+    /// An explicit set.
     Nodes(Arc<RoaringTreemap>),
 }
 
-/// Everything that decides which minibatches a [`Loader`] makes, and with what.
+/// Options of a [`Loader`].
 #[derive(Debug, Clone)]
 pub struct LoaderOptions {
-    /// Draws the neighbours.
+    /// The sampler.
     pub sampler: Arc<Sampler>,
-    /// Seeds in a minibatch, at most.
+    /// The maximum number of seeds of a minibatch.
     pub batch: usize,
-    /// Partitions that take part in a step, at most; all of them by default.
+    /// The maximum number of partitions that take part in a step; none for all.
     pub concurrent: Option<usize>,
     /// The random seed.
     pub seed: u64,
-    /// Whether each epoch visits the seeds in another random order.
+    /// Whether each epoch visits the seeds in a new random order.
     pub shuffle: bool,
-    /// How sources outside of a partition are treated.
+    /// How sources are treated that a partition does not own.
     pub halo: Halo,
     /// Whether adjacency lists are in memory or mapped.
     pub view: ViewKind,
-    /// The budget for everything, in bytes.
+    /// The budget of the loader in bytes.
     pub memory: u64,
-    /// Threads that sample and assemble.
+    /// The number of threads that sample and assemble.
     pub threads: usize,
-    /// Whether batches come with the features of their nodes.
+    /// Whether batches have the features of their nodes.
     pub features: bool,
-    /// Pre-aggregated features that come with them.
+    /// The pre-aggregated features that batches have besides, if any.
     pub aggregates: Option<AggregateKind>,
-    /// The type of the delivered values.
+    /// The type of the delivered feature values.
     pub output: OutputDtype,
-    /// Registers the buffers with a device.
+    /// Registers the buffers of batches with a device.
     pub register: Option<Arc<dyn RegisterMemory>>,
-    /// Minibatches whose feature rows are read together, at most; by default as many as the memory pays for.
+    /// The maximum number of minibatches whose feature rows are read together; none for as many as fit the memory.
     pub lookahead: Option<usize>,
-    /// How scattered pieces of files are read.
+    /// The read engine.
     pub read_engine: read::Choice,
 }
 
@@ -103,7 +103,7 @@ impl LoaderOptions {
     }
 }
 
-/// What a [`Loader`] is made of, chosen step by step; see [`Loader::open`].
+/// Builds a [`Loader`]; see [`Loader::open`].
 #[derive(Debug, Clone)]
 pub struct LoaderBuilder {
     store: Arc<Store>,
@@ -116,7 +116,7 @@ pub struct LoaderBuilder {
 }
 
 impl LoaderBuilder {
-    /// Neighbours that are drawn of each node, hop by hop from the seeds outwards; -1 takes all. By default 15, 10, 5.
+    /// The maximum number of neighbours per node, hop by hop from the seeds outwards; -1 takes all. Default: 15, 10, 5.
     #[must_use]
     pub fn fanouts(mut self, fanouts: impl Into<Vec<i64>>) -> Self {
         self.fanouts = fanouts.into();
@@ -137,67 +137,67 @@ impl LoaderBuilder {
         self
     }
 
-    /// Seeds in a minibatch, at most. By default 1024.
+    /// The maximum number of seeds of a minibatch. Default: 1024.
     #[must_use]
     pub fn batch(mut self, seeds: usize) -> Self {
         self.options.batch = seeds;
         self
     }
 
-    /// Bytes of memory for adjacency lists, feature rows and buffers. By default half of what is free.
+    /// Bytes of memory for adjacency lists, feature rows and buffers. Default: half of the free memory.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.options.memory = bytes;
         self
     }
 
-    /// The nodes for which minibatches are made. By default the split `train`.
+    /// The seed nodes. Default: the split `train`.
     #[must_use]
     pub fn seeds(mut self, seeds: Seeds) -> Self {
         self.seeds = seeds;
         self
     }
 
-    /// Divides the graph into this many partitions, each of which sees only its own part. By default the partitions that the
-    /// store has, which is one if it was never repartitioned.
+    /// Divides the graph into this many partitions. Each sees only its own part. Default: the partitions of the store,
+    /// which is one partition if the store was never repartitioned.
     #[must_use]
     pub fn partitions(mut self, partitions: u32) -> Self {
         self.partitions = Some(partitions);
         self
     }
 
-    /// Leaves out features: batches then have nodes and edges only.
+    /// Leaves out features. Batches then have nodes and edges only.
     #[must_use]
     pub fn without_features(mut self) -> Self {
         self.options.features = false;
         self
     }
 
-    /// The random seed. By default 1.
+    /// The random seed. Default: 1.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.options.seed = seed;
         self
     }
 
-    /// Threads that sample and assemble. By default one for each processor.
+    /// The number of threads that sample and assemble. Default: one per processor.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.options.threads = threads;
         self
     }
 
-    /// Changes options that have no method here.
+    /// Changes options that have no method of their own.
     #[must_use]
     pub fn options(mut self, change: impl FnOnce(&mut LoaderOptions)) -> Self {
         change(&mut self.options);
         self
     }
 
-    /// Opens the views of the partitions. Adjacency lists that go into memory are read now.
+    /// Opens the views of the partitions. Reads the adjacency lists that are held in memory.
     ///
     /// # Errors
-    /// If fanouts, partitions or seeds do not fit the store, or the memory is too small.
+    /// If fanouts are invalid, partitions or seeds do not fit the store, or the memory is too small.
     pub fn start(self) -> Result<Loader> {
         let fanouts = Fanouts::new(&self.fanouts)?;
         let sampler = match self.by_weight {
@@ -221,7 +221,7 @@ impl LoaderBuilder {
     }
 }
 
-/// Makes minibatches with features, epoch after epoch.
+/// Samples minibatches and delivers them with features, epoch after epoch.
 ///
 /// ```no_run
 /// use std::{path::Path, sync::Arc};
@@ -248,7 +248,7 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Begins to choose what is loaded; [`LoaderBuilder::start`] ends that.
+    /// A builder with default options. [`LoaderBuilder::start`] opens the loader.
     pub fn open(store: &Arc<Store>) -> LoaderBuilder {
         let fanouts = [15, 10, 5];
         let sampler = Sampler::uniform(Fanouts::new(&fanouts).expect("valid fanouts"), false);
@@ -265,7 +265,7 @@ impl Loader {
         }
     }
 
-    /// A loader without partitions; [`Loader::partition`] gives it some.
+    /// A loader without partitions. [`Loader::partition`] opens some.
     pub fn new(store: &Arc<Store>, options: LoaderOptions) -> Self {
         Self {
             store: store.clone(),
@@ -275,17 +275,17 @@ impl Loader {
         }
     }
 
-    /// Opens the views of all partitions of `assignment` in place of those before, whose memory is freed first.
+    /// Opens the views of all partitions of `assignment`. The memory of the previous views is freed first.
     ///
     /// # Errors
-    /// If the store lacks the split, there are no seeds, the memory is too small, or `progress` says to stop.
+    /// If the store lacks the split, there are no seeds, the memory is too small, or `progress` asks to stop.
     pub fn partition(&mut self, assignment: &Assignment, seeds: &Seeds, progress: &dyn Progress) -> Result<()> {
         self.parts.clear();
         self.parts = self.views(assignment, seeds, self.options.view, progress)?;
         Ok(())
     }
 
-    /// The minibatches of an epoch, after `choose` has left out those that are not wanted. Opens the feed if none is open.
+    /// The minibatches of an epoch that `choose` selects. Opens the feed if it is closed.
     ///
     /// # Errors
     /// If the memory is too small for one minibatch, or files cannot be read.
@@ -316,7 +316,7 @@ impl Loader {
     /// Delivers the minibatches that [`Loader::batches`] returned.
     ///
     /// # Panics
-    /// If no feed is open.
+    /// If the feed is closed.
     pub fn deliver(&mut self, batches: &Arc<PartitionBatches>) -> Epoch<'_> {
         self.feed.as_mut().expect("batches() opens the feed").epoch(batches)
     }
@@ -330,25 +330,26 @@ impl Loader {
         Ok(self.deliver(&batches))
     }
 
-    /// The partitions, each with its view and its seeds.
+    /// The open partitions, each with its view and its seeds.
     pub fn parts(&self) -> &[Seeded] {
         &self.parts
     }
 
-    /// The feed, if one is open.
+    /// The feed, if it is open.
     pub fn feed(&self) -> Option<&Feed> {
         self.feed.as_ref()
     }
 
-    /// What the feed has done so far; zeros if none is open.
+    /// The statistics of the feed; zeros if it is closed.
     pub fn stats(&self) -> FeedStats {
         self.feed.as_ref().map(Feed::stats).unwrap_or_default()
     }
 
-    /// Hands out the feed, for callers that change themselves while batches arrive. [`Loader::return_feed`] takes it back.
+    /// Hands out the feed, so that the owner of the loader can be changed while batches arrive. [`Loader::return_feed`]
+    /// takes it back.
     ///
     /// # Panics
-    /// If no feed is open.
+    /// If the feed is closed.
     pub fn take_feed(&mut self) -> Feed {
         self.feed.take().expect("batches() opens the feed")
     }
@@ -358,13 +359,12 @@ impl Loader {
         self.feed = Some(feed);
     }
 
-    /// Closes the feed unless all feature rows are in memory, so that others can use its memory. The next epoch opens it
-    /// again.
+    /// Closes the feed, unless all feature rows are in memory, and frees its memory. The next epoch opens it again.
     pub fn close_feed_on_disk(&mut self) {
         self.feed.take_if(|feed| !feed.is_resident());
     }
 
-    /// Bytes that the features of all nodes take as they are stored; 0 if they are not loaded.
+    /// Bytes of the stored features of all nodes; 0 if features are not loaded.
     pub fn feature_bytes(&self) -> u64 {
         let manifest = self.store.manifest();
         match &manifest.features {
@@ -373,7 +373,7 @@ impl Loader {
         }
     }
 
-    /// The minibatches of an epoch.
+    /// All minibatches of an epoch.
     pub fn all_batches(&self, epoch: u64) -> PartitionBatches {
         let options = EpochOptions {
             sampler: self.options.sampler.clone(),
@@ -421,7 +421,7 @@ impl Loader {
         let parts: Vec<_> = views.into_iter().map(seeded).collect();
         if parts.iter().all(|part| part.seeds.is_empty()) {
             return Err(Error::conflict(
-                "there are no seeds to sample from: the split is empty, or no chunk of the store has a node of it",
+                "there are no seeds: the split is empty, or none of its nodes is in a chunk of the store",
                 "name another split, or the nodes",
             ));
         }
@@ -449,12 +449,12 @@ impl Loader {
         }
     }
 
-    /// Whether the adjacency lists are in memory and need not be.
+    /// Whether adjacency lists are in memory and the options allow to map them.
     fn may_map(&self) -> bool {
         self.options.view == ViewKind::Auto && self.parts.iter().any(|part| part.view.kind() == ViewKind::Memory)
     }
 
-    /// Maps the adjacency lists instead of holding them in memory. Seeds stay.
+    /// Maps the adjacency lists instead of holding them in memory. The seeds stay the same.
     fn map_views(&mut self) -> Result<()> {
         let (owned, seeds): (Vec<_>, Vec<_>) = std::mem::take(&mut self.parts)
             .into_iter()
