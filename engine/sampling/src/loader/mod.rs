@@ -10,216 +10,28 @@
 //! With [`ViewKind::Auto`] the adjacency lists are in memory if they and the features fit, or if they take at most a
 //! quarter of the budget. If the rest is then too small for the feed, the lists are mapped instead.
 
+mod builder;
+mod options;
+
 use std::sync::Arc;
 
-use grappa_formats::{ChunkId, PartitionId, aggregates::AggregateKind, assignment::Assignment};
+use grappa_formats::{ChunkId, PartitionId, assignment::Assignment};
 use grappa_io::{
     Error, Result,
-    machine::free_memory_bytes,
     progress::{Progress, Silent},
-    read,
 };
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
-use crate::{
-    feed::{Epoch, EpochOptions, Feed, FeedOptions, FeedStats, OutputDtype, PartitionBatches, RegisterMemory, Seeded},
-    partition::{Owned, Schedule, SeedNodes, assignment, chunk_sizes},
-    sample::{Fanouts, Sampler},
-    view::{Halo, PartitionView, ViewKind, ViewOptions},
+pub use self::{
+    builder::LoaderBuilder,
+    options::{LoaderOptions, Seeds},
 };
-
-/// By default a loader takes 1/DEFAULT_MEMORY_SHARE of the free memory.
-const DEFAULT_MEMORY_SHARE: u64 = 2;
-/// The default memory in bytes if the free memory is unknown.
-const DEFAULT_MEMORY_BYTES: u64 = 4 << 30;
-
-/// Seed nodes: the nodes for which minibatches are sampled.
-#[derive(Debug, Clone)]
-pub enum Seeds {
-    /// Every node.
-    All,
-    /// The nodes of a split of the store: `train`, `val` or `test`.
-    Split(String),
-    /// An explicit set.
-    Nodes(Arc<RoaringTreemap>),
-}
-
-/// Options of a [`Loader`].
-#[derive(Debug, Clone)]
-pub struct LoaderOptions {
-    /// The sampler.
-    pub sampler: Arc<Sampler>,
-    /// The maximum number of seeds of a minibatch.
-    pub batch: usize,
-    /// The maximum number of partitions that take part in a step; none for all.
-    pub concurrent: Option<usize>,
-    /// The random seed.
-    pub seed: u64,
-    /// Whether each epoch visits the seeds in a new random order.
-    pub shuffle: bool,
-    /// How sources are treated that a partition does not own.
-    pub halo: Halo,
-    /// Whether adjacency lists are in memory or mapped.
-    pub view: ViewKind,
-    /// The budget of the loader in bytes.
-    pub memory: u64,
-    /// The number of threads that sample and assemble.
-    pub threads: usize,
-    /// Whether batches have the features of their nodes.
-    pub features: bool,
-    /// The pre-aggregated features that batches have besides, if any.
-    pub aggregates: Option<AggregateKind>,
-    /// The type of the delivered feature values.
-    pub output: OutputDtype,
-    /// Registers the buffers of batches with a device.
-    pub register: Option<Arc<dyn RegisterMemory>>,
-    /// The maximum number of minibatches whose feature rows are read together; none for as many as fit the memory.
-    pub lookahead: Option<usize>,
-    /// The read engine.
-    pub read_engine: read::Choice,
-}
-
-impl LoaderOptions {
-    /// Minibatches of 1024 seeds in random order, drawn by `sampler`, with features, in half of the free memory.
-    pub fn new(sampler: Sampler) -> Self {
-        Self {
-            sampler: Arc::new(sampler),
-            batch: 1024,
-            concurrent: None,
-            seed: 1,
-            shuffle: true,
-            halo: Halo::default(),
-            view: ViewKind::Auto,
-            memory: free_memory_bytes().map_or(DEFAULT_MEMORY_BYTES, |free| free / DEFAULT_MEMORY_SHARE),
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            features: true,
-            aggregates: None,
-            output: OutputDtype::F32,
-            register: None,
-            lookahead: None,
-            read_engine: read::Choice::Auto,
-        }
-    }
-}
-
-/// Builds a [`Loader`]; see [`Loader::open`].
-#[derive(Debug, Clone)]
-pub struct LoaderBuilder {
-    store: Arc<Store>,
-    fanouts: Vec<i64>,
-    replace: bool,
-    by_weight: bool,
-    seeds: Seeds,
-    partitions: Option<u32>,
-    options: LoaderOptions,
-}
-
-impl LoaderBuilder {
-    /// The maximum number of neighbours per node, hop by hop from the seeds outwards; -1 takes all. Default: 15, 10, 5.
-    #[must_use]
-    pub fn fanouts(mut self, fanouts: impl Into<Vec<i64>>) -> Self {
-        self.fanouts = fanouts.into();
-        self
-    }
-
-    /// Draws neighbours with replacement.
-    #[must_use]
-    pub fn replace(mut self) -> Self {
-        self.replace = true;
-        self
-    }
-
-    /// Draws neighbours with probabilities proportional to the edge weights.
-    #[must_use]
-    pub fn by_weight(mut self) -> Self {
-        self.by_weight = true;
-        self
-    }
-
-    /// The maximum number of seeds of a minibatch. Default: 1024.
-    #[must_use]
-    pub fn batch(mut self, seeds: usize) -> Self {
-        self.options.batch = seeds;
-        self
-    }
-
-    /// Bytes of memory for adjacency lists, feature rows and buffers. Default: half of the free memory.
-    #[must_use]
-    pub fn memory(mut self, bytes: u64) -> Self {
-        self.options.memory = bytes;
-        self
-    }
-
-    /// The seed nodes. Default: the split `train`.
-    #[must_use]
-    pub fn seeds(mut self, seeds: Seeds) -> Self {
-        self.seeds = seeds;
-        self
-    }
-
-    /// Divides the graph into this many partitions. Each sees only its own part. Default: the partitions of the store,
-    /// which is one partition if the store was never repartitioned.
-    #[must_use]
-    pub fn partitions(mut self, partitions: u32) -> Self {
-        self.partitions = Some(partitions);
-        self
-    }
-
-    /// Leaves out features. Batches then have nodes and edges only.
-    #[must_use]
-    pub fn without_features(mut self) -> Self {
-        self.options.features = false;
-        self
-    }
-
-    /// The random seed. Default: 1.
-    #[must_use]
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.options.seed = seed;
-        self
-    }
-
-    /// The number of threads that sample and assemble. Default: one per processor.
-    #[must_use]
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.options.threads = threads;
-        self
-    }
-
-    /// Changes options that have no method of their own.
-    #[must_use]
-    pub fn options(mut self, change: impl FnOnce(&mut LoaderOptions)) -> Self {
-        change(&mut self.options);
-        self
-    }
-
-    /// Opens the views of the partitions. Reads the adjacency lists that are held in memory.
-    ///
-    /// # Errors
-    /// If fanouts are invalid, partitions or seeds do not fit the store, or the memory is too small.
-    pub fn start(self) -> Result<Loader> {
-        let fanouts = Fanouts::new(&self.fanouts)?;
-        let sampler = match self.by_weight {
-            true => Sampler::by_weight(fanouts, self.replace),
-            false => Sampler::uniform(fanouts, self.replace),
-        };
-        let options = LoaderOptions {
-            sampler: Arc::new(sampler),
-            ..self.options
-        };
-        let assignment = match self.partitions {
-            None => self.store.assignment().clone(),
-            Some(count) => {
-                let sizes = chunk_sizes(self.store.manifest());
-                assignment(Schedule::Sweep, &sizes, count, options.seed, 0, 0)?
-            }
-        };
-        let mut loader = Loader::new(&self.store, options);
-        loader.partition(&assignment, &self.seeds, &Silent)?;
-        Ok(loader)
-    }
-}
+use crate::{
+    feed::{Epoch, EpochOptions, Feed, FeedOptions, FeedStats, PartitionBatches, Seeded},
+    partition::{Owned, SeedNodes},
+    view::{PartitionView, ViewKind, ViewOptions},
+};
 
 /// Samples minibatches and delivers them with features, epoch after epoch.
 ///
@@ -250,19 +62,7 @@ pub struct Loader {
 impl Loader {
     /// A builder with default options. [`LoaderBuilder::start`] opens the loader.
     pub fn open(store: &Arc<Store>) -> LoaderBuilder {
-        let fanouts = [15, 10, 5];
-        let sampler = Sampler::uniform(Fanouts::new(&fanouts).expect("valid fanouts"), false);
-        let mut options = LoaderOptions::new(sampler);
-        options.features = store.manifest().features.is_some();
-        LoaderBuilder {
-            store: store.clone(),
-            fanouts: fanouts.to_vec(),
-            replace: false,
-            by_weight: false,
-            seeds: Seeds::Split("train".into()),
-            partitions: None,
-            options,
-        }
+        LoaderBuilder::new(store)
     }
 
     /// A loader without partitions. [`Loader::partition`] opens some.

@@ -1,0 +1,87 @@
+//! Options of a loader.
+
+use std::sync::Arc;
+
+use grappa_formats::aggregates::AggregateKind;
+use grappa_io::{machine::free_memory_bytes, read};
+use roaring::RoaringTreemap;
+
+use crate::{
+    feed::{OutputDtype, RegisterMemory},
+    sample::Sampler,
+    view::{Halo, ViewKind},
+};
+
+/// By default a loader takes 1/DEFAULT_MEMORY_SHARE of the free memory.
+const DEFAULT_MEMORY_SHARE: u64 = 2;
+/// The default memory in bytes if the free memory is unknown.
+const DEFAULT_MEMORY_BYTES: u64 = 4 << 30;
+
+/// Seed nodes: the nodes for which minibatches are sampled.
+#[derive(Debug, Clone)]
+pub enum Seeds {
+    /// Every node.
+    All,
+    /// The nodes of a split of the store: `train`, `val` or `test`.
+    Split(String),
+    /// An explicit set.
+    Nodes(Arc<RoaringTreemap>),
+}
+
+/// Options of a [`Loader`].
+#[derive(Debug, Clone)]
+pub struct LoaderOptions {
+    /// The sampler.
+    pub sampler: Arc<Sampler>,
+    /// The maximum number of seeds of a minibatch.
+    pub batch: usize,
+    /// The maximum number of partitions that take part in a step; none for all.
+    pub concurrent: Option<usize>,
+    /// The random seed.
+    pub seed: u64,
+    /// Whether each epoch visits the seeds in a new random order.
+    pub shuffle: bool,
+    /// How sources are treated that a partition does not own.
+    pub halo: Halo,
+    /// Whether adjacency lists are in memory or mapped.
+    pub view: ViewKind,
+    /// The budget of the loader in bytes.
+    pub memory: u64,
+    /// The number of threads that sample and assemble.
+    pub threads: usize,
+    /// Whether batches have the features of their nodes.
+    pub features: bool,
+    /// The pre-aggregated features that batches have besides, if any.
+    pub aggregates: Option<AggregateKind>,
+    /// The type of the delivered feature values.
+    pub output: OutputDtype,
+    /// Registers the buffers of batches with a device.
+    pub register: Option<Arc<dyn RegisterMemory>>,
+    /// The maximum number of minibatches whose feature rows are read together; none for as many as fit the memory.
+    pub lookahead: Option<usize>,
+    /// The read engine.
+    pub read_engine: read::Choice,
+}
+
+impl LoaderOptions {
+    /// Minibatches of 1024 seeds in random order, drawn by `sampler`, with features, in half of the free memory.
+    pub fn new(sampler: Sampler) -> Self {
+        Self {
+            sampler: Arc::new(sampler),
+            batch: 1024,
+            concurrent: None,
+            seed: 1,
+            shuffle: true,
+            halo: Halo::default(),
+            view: ViewKind::Auto,
+            memory: free_memory_bytes().map_or(DEFAULT_MEMORY_BYTES, |free| free / DEFAULT_MEMORY_SHARE),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            features: true,
+            aggregates: None,
+            output: OutputDtype::F32,
+            register: None,
+            lookahead: None,
+            read_engine: read::Choice::Auto,
+        }
+    }
+}
