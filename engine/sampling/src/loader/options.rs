@@ -28,7 +28,7 @@ pub enum Seeds {
     Nodes(Arc<RoaringTreemap>),
 }
 
-/// Options of a [`Loader`].
+/// Options of a [`Loader`](super::Loader).
 #[derive(Debug, Clone)]
 pub struct LoaderOptions {
     /// The sampler.
