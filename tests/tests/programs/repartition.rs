@@ -207,7 +207,7 @@ fn wrong_options_and_stores_are_told_and_change_nothing() {
 
     let slice = memory_folder();
     let store = store_in(slice.path(), &["--only-chunks", "3-5"]);
-    run(&mut repartition(&store, &["--partitions", "2"])).failure(&["slice", "3 of its 24 chunks", "--only-chunks"]);
+    run(&mut repartition(&store, &["--partitions", "2"])).failure(&["slice", "3 of the 24 chunks", "--only-chunks"]);
 }
 
 #[test]

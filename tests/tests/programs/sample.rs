@@ -134,7 +134,7 @@ fn wrong_wishes_are_refused_with_what_would_do() {
     }
     let refusals: [(&[&str], &str); 5] = [
         (&["--view", "memory", "--memory", "64KiB"], "leave out --view memory"),
-        (&["--partitions", "13"], "take at most 12 partitions"),
+        (&["--partitions", "13"], "use at most 12 partitions"),
         (&["--partitions", "0"], "at least 1"),
         (&["--seeds", &unknown], "20000"),
         (&["--by-weight"], "weights"),

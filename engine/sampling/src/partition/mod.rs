@@ -1,4 +1,4 @@
-//! Which part of the graph each worker sees, and how that changes from one super-epoch to the next.
+//! Partitions: which chunks each one owns, which edges it sees, and how that changes between super-epochs.
 //!
 //! ```text
 //!             edge buckets (i, j): destination chunk i, source chunk j
@@ -12,18 +12,18 @@
 //!               5                         its seeds: training nodes of its base, chunks 0 and 3
 //! ```
 //!
-//! - [`Schedule`] says who owns which chunks in a super-epoch, a function of seed and super-epoch alone;
-//! - [`repartition`] writes an assignment that counts from then on, whatever kills it; a training run has its own
-//!   ([`assign`], [`keep`]), and leaves the store's alone;
-//! - [`Owned`] is what one partition owns: ranges of nodes, and their local ids;
-//! - [`report()`] and [`coverage()`] tell what partitions see.
+//! Each chunk belongs to the *base* of exactly one partition, so each training node is a seed exactly once per epoch.
+//! Under `sweep` it also belongs to the *variable part* of one other partition. A partition *owns* both parts. It sees
+//! the edges between nodes that it owns. All other edges into its nodes are *cut*; views and samplers decide how to
+//! treat their sources.
 //!
-//! Each chunk is in the *base* of exactly one partition, so that each training node is a seed exactly once an epoch; under
-//! `sweep` it is in the *variable* part of one other as well. A partition *owns* base and variable part, and sees the edges
-//! between nodes that it owns. The rest of the edges into its nodes are *cut*: what view and sampler make of their sources is
-//! up to them.
+//! - [`Schedule`] assigns chunks to partitions, as a function of seed and super-epoch alone.
+//! - [`repartition`] writes a new assignment into a store, atomically. A training run writes its own ([`assign`],
+//!   [`keep`]) and leaves that of the store unchanged.
+//! - [`Owned`] has the nodes that one partition owns, and numbers them with local ids.
+//! - [`report()`] and [`coverage()`] describe which edges each partition sees.
 //!
-//! Repartitioning moves no edges. It writes a table of C x C entries, which takes milliseconds whatever the size of the graph.
+//! Repartitioning moves no edges. It writes a table of C x C entries for C chunks, in milliseconds for any graph.
 
 mod coverage;
 mod owned;

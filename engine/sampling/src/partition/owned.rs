@@ -1,7 +1,8 @@
-//! What a partition owns, as ranges of nodes with local ids.
+//! The nodes that a partition owns: ranges of node ids, numbered with local ids.
 //!
-//! A question about a node costs a look-up of its chunk and one in an array of C entries; the way back from a local id is
-//! a binary search among the runs, which are at most as many as owned chunks. Memory is 25 bytes a chunk of the store.
+//! To find the local id of a node costs a lookup of its chunk and one in an array of C entries. The opposite direction
+//! is a binary search in the runs, of which there are at most as many as owned chunks. Memory: 25 bytes per chunk of
+//! the store.
 
 use std::{fmt, ops::Range};
 
@@ -10,7 +11,7 @@ use roaring::RoaringTreemap;
 
 use super::seeds::SeedNodes;
 
-/// A node that a partition owns, by its place among the nodes it owns: 0 to their number, in the order of their ids.
+/// The index of a node among the nodes that a partition owns, in ascending order of node ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocalId(pub u64);
 
@@ -20,7 +21,7 @@ impl fmt::Display for LocalId {
     }
 }
 
-/// What stands for "not owned" where the first local id of a chunk is kept.
+/// Marks a chunk that is not owned, in place of the first local id of the chunk.
 const NOT_OWNED: u64 = u64::MAX;
 
 /// The chunks and nodes that a partition owns.
@@ -30,29 +31,29 @@ pub struct Owned {
     chunks: ChunkMap,
     base: Vec<ChunkId>,
     variable: Vec<ChunkId>,
-    /// Ascending, not empty, apart from each other.
+    /// Ascending, not empty, not adjacent.
     runs: Vec<Range<u64>>,
     /// The local id of the first node of each run.
     run_locals: Vec<u64>,
-    /// Of each chunk of the store, the local id of its first node, or [`NOT_OWNED`].
+    /// The local id of the first node of each chunk of the store, or [`NOT_OWNED`].
     chunk_locals: Vec<u64>,
     nodes: u64,
 }
 
 impl Owned {
-    /// What `partition` owns.
+    /// The chunks and nodes that `partition` owns under `assignment`.
     ///
     /// # Panics
-    /// If the assignment is of another number of chunks, or of fewer partitions.
+    /// If the assignment has a different number of chunks than `chunks`, or no such partition.
     pub fn of(assignment: &Assignment, chunks: &ChunkMap, partition: PartitionId) -> Self {
         assert_eq!(
             assignment.chunks(),
             chunks.chunks(),
-            "the assignment is of other chunks"
+            "the assignment does not match the chunks of the store"
         );
         assert!(
             partition.0 < assignment.partitions(),
-            "partition {partition} of {}",
+            "partition {partition} does not exist: the assignment has {}",
             assignment.partitions()
         );
         let mut owned = Self {
@@ -79,12 +80,12 @@ impl Owned {
         owned
     }
 
-    /// Everything: what the one partition of a store owns that was not partitioned.
+    /// All nodes: the only partition of a store that was not partitioned.
     pub fn whole(chunks: &ChunkMap) -> Self {
         Self::of(&Assignment::whole(chunks.chunks()), chunks, PartitionId(0))
     }
 
-    /// Numbers the nodes of the next owned chunk.
+    /// Gives local ids to the nodes of the next owned chunk. Chunks are added in ascending order.
     fn add(&mut self, chunk: ChunkId) {
         let range = self.chunks.range(chunk);
         self.chunk_locals[chunk.0 as usize] = self.nodes;
@@ -101,12 +102,12 @@ impl Owned {
         self.nodes += range.end - range.start;
     }
 
-    /// The partition.
+    /// The id of the partition.
     pub fn partition(&self) -> PartitionId {
         self.partition
     }
 
-    /// The chunks of its base, ascending. Its seeds are in them.
+    /// The chunks of its base, ascending. They contain its seeds.
     pub fn base(&self) -> &[ChunkId] {
         &self.base
     }
@@ -116,7 +117,7 @@ impl Owned {
         &self.variable
     }
 
-    /// The chunks of both, ascending.
+    /// The owned chunks, base and variable part, ascending.
     pub fn chunks(&self) -> impl Iterator<Item = ChunkId> + '_ {
         (0..)
             .map(ChunkId)
@@ -124,12 +125,12 @@ impl Owned {
             .filter_map(|(chunk, &local)| (local != NOT_OWNED).then_some(chunk))
     }
 
-    /// The division of the store into chunks.
+    /// The division of the store's nodes into chunks.
     pub fn chunk_map(&self) -> &ChunkMap {
         &self.chunks
     }
 
-    /// The ids of the owned nodes as the fewest ranges: ascending, not empty, and not adjacent.
+    /// The owned node ids as the smallest number of ranges: ascending, not empty, not adjacent.
     pub fn runs(&self) -> &[Range<u64>] {
         &self.runs
     }
@@ -142,7 +143,7 @@ impl Owned {
     /// Whether a chunk is owned.
     ///
     /// # Panics
-    /// If there is no such chunk.
+    /// If the chunk does not exist.
     #[inline]
     pub fn owns(&self, chunk: ChunkId) -> bool {
         self.chunk_locals[chunk.0 as usize] != NOT_OWNED
@@ -151,7 +152,7 @@ impl Owned {
     /// Whether a node is owned.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the node does not exist.
     #[inline]
     pub fn contains(&self, node: NodeId) -> bool {
         self.owns(self.chunks.chunk_of(node))
@@ -160,7 +161,7 @@ impl Owned {
     /// The local id of a node, if it is owned.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the node does not exist.
     #[inline]
     pub fn local(&self, node: NodeId) -> Option<LocalId> {
         let chunk = self.chunks.chunk_of(node).0 as usize;
@@ -171,10 +172,14 @@ impl Owned {
     /// The node with a local id.
     ///
     /// # Panics
-    /// If there is no such local id.
+    /// If the local id does not exist.
     #[inline]
     pub fn node(&self, local: LocalId) -> NodeId {
-        assert!(local.0 < self.nodes, "local id {local} of {}", self.nodes);
+        assert!(
+            local.0 < self.nodes,
+            "local id {local} is out of range: the partition owns {} nodes",
+            self.nodes
+        );
         let run = self.run_locals.partition_point(|&first| first <= local.0) - 1;
         NodeId(self.runs[run].start + (local.0 - self.run_locals[run]))
     }
@@ -183,17 +188,17 @@ impl Owned {
     ///
     /// # Panics
     /// If the chunk is not owned.
-    pub fn locals_of(&self, chunk: ChunkId) -> Range<u64> {
+    pub fn locals_of(&self, chunk: ChunkId) -> Range<LocalId> {
         assert!(self.owns(chunk), "chunk {chunk} is not owned");
         let first = self.chunk_locals[chunk.0 as usize];
-        first..first + self.chunks.len(chunk)
+        LocalId(first)..LocalId(first + self.chunks.len(chunk))
     }
 
-    /// The nodes of `split` that are seeds of this partition: those in its base, ascending.
+    /// The seeds of this partition: the nodes of `split` in its base, ascending.
     pub fn seeds(&self, split: &RoaringTreemap) -> SeedNodes {
         let ranges = || self.base.iter().map(|&chunk| self.chunks.range(chunk));
         let count: u64 = ranges().map(|range| split.range_cardinality(range)).sum();
-        // Memory for these and no more: there may be billions.
+        // The exact capacity: there may be billions of seeds, and a growing vector would take up to twice their memory.
         let mut seeds = Vec::with_capacity(count as usize);
         let mut nodes = split.iter();
         let mut next = nodes.next();
@@ -210,7 +215,7 @@ impl Owned {
         seeds.into()
     }
 
-    /// All nodes that can be seeds of this partition: those in its base.
+    /// All nodes of its base. Each can be a seed of this partition.
     pub fn all_seeds(&self) -> SeedNodes {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         let base = self.base.iter().map(|&chunk| self.chunks.range(chunk));
@@ -251,7 +256,7 @@ mod tests {
             let mut starts = vec![0];
             lengths.iter().for_each(|length| starts.push(starts[starts.len() - 1] + length));
             let map = ChunkMap::from_starts(starts).unwrap();
-            // The variable part is another partition's: as many further as picked.
+            // The variable part belongs to another partition: `further` partitions after the base.
             let owners: Vec<_> = picks[..lengths.len()]
                 .iter()
                 .map(|&(base, further)| (base, further.map(|further| (base + further) % 3)))
@@ -287,7 +292,9 @@ mod tests {
                 prop_assert_eq!(&all, &both);
                 prop_assert!(all.iter().all(|&chunk| owns(chunk)));
                 for &chunk in &all {
-                    let nodes: Vec<_> = owned.locals_of(chunk).map(|local| owned.node(LocalId(local)).0).collect();
+                    let locals = owned.locals_of(chunk);
+                    let locals = (locals.start.0..locals.end.0).map(LocalId);
+                    let nodes: Vec<_> = locals.map(|local| owned.node(local).0).collect();
                     prop_assert_eq!(nodes, map.range(chunk).collect::<Vec<_>>());
                 }
                 let all: Vec<_> = owned.base().iter().flat_map(|&chunk| map.range(chunk)).map(NodeId).collect();
@@ -298,7 +305,7 @@ mod tests {
                 seeds_of_all.extend(seeds.iter().map(|seed| seed.0));
             }
             seeds_of_all.sort_unstable();
-            prop_assert_eq!(seeds_of_all, split.iter().collect::<Vec<_>>(), "each is a seed once");
+            prop_assert_eq!(seeds_of_all, split.iter().collect::<Vec<_>>(), "each node is a seed once");
         }
     }
 

@@ -1,22 +1,23 @@
-//! Assignments on disk: making a new one the one that counts.
+//! Assignments on disk: replaces the current assignment by a new one, atomically.
 //!
-//! [`repartition`] does so for a store. [`assign`] and [`keep`] do the same for a training run, in a folder of the run's, so
-//! that a store may be read-only and several runs may share it.
+//! [`repartition`] does this in a store. [`assign`] and [`keep`] do the same in a folder of a training run, so the
+//! store may be read-only and several runs can share it.
 //!
 //! ```text
-//! lock assignments/                       one at a time; a process that is killed lets go
+//! lock assignments/                       one process at a time; the lock ends with the process
 //! g = CURRENT
 //! write <g+1>.tmp, sync, rename to <g+1>, sync the folder
-//! write CURRENT.tmp, sync, rename to CURRENT, sync the folder         now g+1 counts
-//! remove generations but g and g+1, and what killed runs left
+//! write CURRENT.tmp, sync, rename to CURRENT, sync the folder         g+1 is current from here on
+//! remove all generations except g and g+1, and leftovers of killed runs
 //! ```
 //!
-//! Killed anywhere, by a signal or a power failure, this leaves a store in which g or g+1 counts, and files that the next run
-//! removes. Processes that have the store open hold its assignment in memory, and are not disturbed; one that is between
-//! reading `CURRENT` and the file it names has until the repartitioning after this one.
+//! If the process is killed or the power fails at any point, either g or g+1 is current, and the next run removes the
+//! leftovers. Processes that have the store open hold their assignment in memory and are not disturbed. A process that
+//! has read `CURRENT` but not yet the file that it names has time until the second repartitioning from then: generation
+//! g is kept for it.
 //!
-//! It costs four syncs, and the time of the table. Nothing is read but the manifest, which the caller has, and `CURRENT`:
-//! the number of edges does not matter.
+//! The cost is four syncs plus the table. Only `CURRENT` is read; the caller has the manifest. The number of edges does
+//! not matter.
 
 use std::{fs, io::ErrorKind, path::Path};
 
@@ -33,48 +34,48 @@ use grappa_storage::{assignments::read_current, files};
 
 use super::schedule::{Schedule, assignment, chunk_sizes};
 
-/// What a repartitioning is to make.
+/// Options of a repartitioning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RepartitionOptions {
-    /// Number of partitions, K; at most as many as chunks.
+    /// Number of partitions, K. At most the number of chunks.
     pub partitions: u32,
-    /// How they change from one super-epoch to the next.
+    /// How partitions change between super-epochs.
     pub schedule: Schedule,
-    /// Selects the random groups.
+    /// Seed of the random groups of chunks.
     pub seed: u64,
-    /// The super-epoch. By default the next one: the number of repartitionings before, which is the generation that counts
-    /// until now. A `sweep` may start with any.
+    /// The super-epoch. The default is the current generation, which is the number of repartitionings so far. A `sweep`
+    /// may start with any super-epoch.
     pub super_epoch: Option<u64>,
 }
 
-/// What a repartitioning made.
+/// Result of a repartitioning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repartitioned {
-    /// The assignment that counts now.
+    /// The new, current assignment.
     pub assignment: Assignment,
-    /// The super-epoch it is for.
+    /// Its super-epoch.
     pub super_epoch: u64,
 }
 
-/// The assignment that `options` mean, as generation `generation`, for the store at `store`, which has this manifest. Nothing
-/// is written.
+/// Computes the assignment for `options`, as generation `generation`. `store` is the folder of the store, for errors,
+/// and `manifest` is its manifest. Writes nothing.
 ///
 /// # Errors
-/// If there are no partitions or more than chunks; if the store is a slice.
+/// If there are no partitions, or more partitions than chunks, or if the store is a slice.
 ///
 /// # Panics
-/// If `options` name no super-epoch.
+/// If `options` has no super-epoch.
 pub fn assign(store: &Path, manifest: &Manifest, options: &RepartitionOptions, generation: u64) -> Result<Assignment> {
     if !manifest.is_whole() {
         let present = manifest.chunks.iter().filter(|chunk| chunk.present).count();
         let what = format!(
-            "the store is a slice of its graph, with {present} of its {} chunks, and partitions need them all; generate it \
+            "the store is a slice with {present} of the {} chunks of its graph, and partitions need them all; generate it \
              without --only-chunks",
             manifest.chunks.len()
         );
         return Err(Error::input(store, Position::Whole, what));
     }
-    let super_epoch = options.super_epoch.expect("a super-epoch");
+    let super_epoch = options.super_epoch.expect("the caller sets the super-epoch");
     let sizes = chunk_sizes(manifest);
     assignment(
         options.schedule,
@@ -86,11 +87,11 @@ pub fn assign(store: &Path, manifest: &Manifest, options: &RepartitionOptions, g
     )
 }
 
-/// Keeps an assignment in `folder`, which is made if it is not there, as the one that counts. The folder has the files that a
-/// store's folder of assignments has.
+/// Writes `assignment` to `folder` as the current one. Creates the folder if it does not exist. Its files are those of
+/// the folder `assignments` of a store.
 ///
 /// # Errors
-/// If the disk is full, or the folder can't be written to for another reason.
+/// If the folder cannot be written, for example because the disk is full.
 pub fn keep(folder: &Path, assignment: &Assignment) -> Result<()> {
     fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
     let generation = assignment.generation();
@@ -101,16 +102,16 @@ pub fn keep(folder: &Path, assignment: &Assignment) -> Result<()> {
     Ok(())
 }
 
-/// Repartitions the store in the folder `store`, which has this manifest.
+/// Repartitions the store in the folder `store`, whose manifest is `manifest`.
 ///
 /// # Errors
-/// If there are no partitions or more than chunks; if the store is a slice; if another process is repartitioning it; if
-/// the folder can't be written to. Then the assignment that counted before does so still.
+/// If there are no partitions, or more partitions than chunks, if the store is a slice, if another process is
+/// repartitioning it, or if the folder cannot be written. The previous assignment then remains current.
 pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptions) -> Result<Repartitioned> {
     let lock = lock(store)?;
     let before = read_current(store)?;
     let generation = before.checked_add(1).ok_or_else(|| {
-        let what = "there is no generation after 2^64 - 1; write CURRENT anew with a lower one";
+        let what = "there is no generation after 2^64 - 1; replace CURRENT by one that names a lower generation";
         Error::format(store.join(files::CURRENT))(FormatError::invalid(0, what))
     })?;
     let super_epoch = options.super_epoch.unwrap_or(before);
@@ -127,17 +128,17 @@ pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptio
     })
 }
 
-/// Holds the folder of assignments until dropped, or until the process ends.
+/// Locks the folder of assignments until the result is dropped or the process ends.
 pub(super) fn lock(store: &Path) -> Result<FolderLock> {
     let path = store.join(files::ASSIGNMENTS);
-    // Others hold it for some milliseconds: runs that share a store need not fail by that.
+    // Others hold the lock for some milliseconds. Waiting that long lets runs that share a store succeed.
     match FolderLock::of(&path, Patience::Moment)? {
         Some(lock) => Ok(lock),
         None => Err(files::missing(Error::io("open", &path)(ErrorKind::NotFound.into()))),
     }
 }
 
-/// Removes generations that nobody can want any more, and files that killed runs left.
+/// Removes generations that no process can need any more, and leftovers of killed runs.
 fn remove_old(folder: &Path, current: u64) {
     let remove = || -> Result<()> {
         let listed = |error| Error::io("list", folder)(error);
@@ -151,8 +152,8 @@ fn remove_old(folder: &Path, current: u64) {
         }
         Ok(())
     };
-    // The store is as it should be, and the next run tries again.
+    // The new assignment is in place. The next run tries to remove these files again.
     if let Err(error) = remove() {
-        tracing::warn!("old assignments stay: {error}");
+        tracing::warn!("old assignments are not removed: {error}");
     }
 }

@@ -1,36 +1,36 @@
-//! What each partition sees, exactly, by the manifest alone.
+//! The nodes and edges that each partition sees: exact counts, from the manifest alone.
 
 use grappa_formats::{ChunkId, assignment::Assignment, manifest::Manifest};
 use serde::Serialize;
 
-/// What a partition owns and sees. The fields' names are those of the JSON objects that `grappa-store` prints.
+/// The chunks, nodes and edges of a partition. Field names are keys of the JSON output of `grappa-store`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PartitionReport {
-    /// Which partition.
+    /// The id of the partition.
     pub partition: u32,
     /// The chunks of its base.
     pub base_chunks: Vec<u32>,
     /// The chunks of its variable part.
     pub variable_chunks: Vec<u32>,
-    /// Nodes of both.
+    /// Number of owned nodes.
     pub nodes: u64,
-    /// Edges between them.
+    /// Number of edges between owned nodes.
     pub visible_edges: u64,
-    /// Edges to them from other nodes.
+    /// Number of edges from other nodes to owned ones.
     pub cut_edges: u64,
 }
 
-/// Describes every partition. Chunks that a slice lacks have nodes, and no edges.
+/// Describes every partition. For chunks that a slice lacks, nodes are counted and edges are not.
 ///
-/// Takes the time of the buckets that partitions see: microseconds for 64 chunks.
+/// Takes time proportional to the number of buckets that partitions see: microseconds for 64 chunks.
 ///
 /// # Panics
-/// If the assignment is of another number of chunks.
+/// If the assignment has a different number of chunks than the manifest.
 pub fn report(manifest: &Manifest, assignment: &Assignment) -> Vec<PartitionReport> {
     assert_eq!(
         assignment.chunks() as usize,
         manifest.chunks.len(),
-        "the assignment is of other chunks"
+        "the assignment does not match the chunks of the store"
     );
     let mut partitions: Vec<_> = (0..assignment.partitions())
         .map(|partition| PartitionReport {
@@ -58,8 +58,8 @@ pub fn report(manifest: &Manifest, assignment: &Assignment) -> Vec<PartitionRepo
             let i = i as usize;
             nodes += manifest.chunk_starts[i + 1] - manifest.chunk_starts[i];
             edges += manifest.chunks[i].edges;
-            let row = &manifest.chunks[i].bucket_edges;
-            visible += owned().filter_map(|&j| row.get(j as usize)).sum::<u64>();
+            let buckets = &manifest.chunks[i].bucket_edges;
+            visible += owned().filter_map(|&j| buckets.get(j as usize)).sum::<u64>();
         }
         (partition.nodes, partition.visible_edges, partition.cut_edges) = (nodes, visible, edges - visible);
     }

@@ -1,12 +1,12 @@
-//! Who owns which chunks in a super-epoch.
+//! Schedules: the owners of each chunk in each super-epoch.
 //!
-//! Chunks are dealt like cards: the deck is shuffled, and each hand of K goes to the K partitions in random order, so that
-//! bases differ by at most one chunk. What is dealt depends on nothing but the store's chunks, K, seed and super-epoch: any
-//! process can tell what a run will do or did.
+//! Chunks are dealt like cards. The deck is shuffled, and each hand of K chunks goes to the K partitions in random
+//! order, so the numbers of chunks of two bases differ by at most one. The result depends on the chunks of the store,
+//! K, seed and super-epoch only, so any process can compute the assignment of any super-epoch of a run.
 //!
-//! `sweep` and `fixed` sort the deck by size first, so that a hand has chunks of about the same size, and the partitions
-//! about the same work. Two chunks of one hand are then never in the same base, which does no harm where every two bases meet;
-//! `shuffle` must give any two chunks the same chance to come together, and leaves the deck as it is.
+//! `sweep` and `fixed` sort the shuffled deck by size. A hand then has chunks of similar size, and partitions have
+//! similar work. Two chunks of one hand are never in the same base. This is harmless under `sweep`, where every two
+//! bases meet. `shuffle` must bring any two chunks together with the same probability, so it does not sort.
 
 use std::{cmp::Reverse, fmt, str::FromStr};
 
@@ -19,24 +19,25 @@ use grappa_formats::{
 use grappa_io::{Error, Result};
 use grappa_synthetic::random::{Purpose, Source};
 
-/// How partitions change from super-epoch to super-epoch.
+/// How partitions change between super-epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Schedule {
-    /// Bases stay; the variable part of each partition is another one's base, the next one in each super-epoch. So after
-    /// K - 1 super-epochs each pair of partitions has met, and every edge was seen. This is the paper's schedule.
+    /// Bases stay. The variable part of each partition is the base of another one, the next one in each super-epoch.
+    /// After K - 1 super-epochs each pair of partitions has met, and every edge was seen. This is the schedule of the
+    /// paper.
     Sweep,
-    /// New random bases in each super-epoch, and no variable parts: partitions of half the size.
+    /// New random bases in each super-epoch, without variable parts. Partitions have half the size.
     Shuffle,
-    /// `Sweep` that stands still in its super-epoch 0. For ablation: what differs from `Sweep` is the repartitioning, and
-    /// nothing else.
+    /// Super-epoch 0 of `Sweep`, for ever. For ablations: it differs from `Sweep` only in that nothing is
+    /// repartitioned.
     Fixed,
 }
 
 impl Schedule {
-    /// All of them.
+    /// All schedules.
     pub const ALL: [Self; 3] = [Self::Sweep, Self::Shuffle, Self::Fixed];
 
-    /// What it is called in assignments and by users.
+    /// The name in assignments and options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sweep => "sweep",
@@ -67,16 +68,16 @@ impl FromStr for Schedule {
     }
 }
 
-/// The assignment of a super-epoch, to be written as `generation`. `sizes` has the work that each chunk makes, which is to
-/// be spread evenly ([`chunk_sizes`]).
+/// Computes the assignment of a super-epoch, as generation `generation`. `sizes` is the work of each chunk
+/// ([`chunk_sizes`]), which is balanced between partitions.
 ///
-/// Takes the time of the table: microseconds for 64 chunks.
+/// Takes time proportional to the table: microseconds for 64 chunks.
 ///
 /// # Errors
-/// If there are no partitions, or more than chunks.
+/// If there are no partitions, or more partitions than chunks.
 ///
 /// # Panics
-/// If there are no chunks.
+/// If `sizes` is empty.
 pub fn assignment(
     schedule: Schedule,
     sizes: &[u64],
@@ -85,19 +86,18 @@ pub fn assignment(
     super_epoch: u64,
     generation: u64,
 ) -> Result<Assignment> {
-    assert!(!sizes.is_empty(), "no chunks");
+    assert!(!sizes.is_empty(), "a store has at least one chunk");
     if partitions == 0 {
         return Err(Error::out_of_range("the number of partitions", "at least 1", 0));
     }
     if partitions as usize > sizes.len() {
         return Err(Error::conflict(
             format!(
-                "the store has {} chunks, too few for {partitions} partitions, each of which needs its own",
+                "the store has {} chunks, and each of the {partitions} partitions needs at least one",
                 sizes.len()
             ),
             format!(
-                "take at most {} partitions, or make the store again with more chunks (--chunks of grappa-ingest and \
-                 grappa-gen)",
+                "use at most {} partitions, or create the store again with more --chunks (grappa-ingest, grappa-gen)",
                 sizes.len()
             ),
         ));
@@ -106,7 +106,7 @@ pub fn assignment(
         Schedule::Shuffle => deal(sizes, false, partitions, seed, super_epoch),
         Schedule::Sweep | Schedule::Fixed => deal(sizes, true, partitions, seed, 0),
     };
-    // How many partitions further the base is that is this one's variable part.
+    // The variable part of partition p is the base of partition p + distance.
     let distance = match schedule {
         _ if partitions == 1 => None,
         Schedule::Sweep => Some(1 + (super_epoch % u64::from(partitions - 1)) as u32),
@@ -116,8 +116,8 @@ pub fn assignment(
     let owners: Vec<Owners> = base_of
         .into_iter()
         .map(|base| Owners {
-            base: PartitionId(base),
-            variable: distance.map(|distance| PartitionId(before(base, distance, partitions))),
+            base,
+            variable: distance.map(|distance| before(base, distance, partitions)),
         })
         .collect();
     Ok(Assignment::from_owners(
@@ -128,7 +128,7 @@ pub fn assignment(
     ))
 }
 
-/// The work that each chunk makes, as far as a manifest tells: a unit an edge and a unit a node.
+/// The work of each chunk, estimated from the manifest: its nodes plus its edges.
 pub fn chunk_sizes(manifest: &Manifest) -> Vec<u64> {
     manifest
         .chunk_starts
@@ -138,17 +138,18 @@ pub fn chunk_sizes(manifest: &Manifest) -> Vec<u64> {
         .collect()
 }
 
-/// `p - distance`, counted in a circle of partitions.
-fn before(p: u32, distance: u32, partitions: u32) -> u32 {
-    if p >= distance {
-        p - distance
+/// Partition `p - distance`, modulo the number of partitions.
+fn before(p: PartitionId, distance: u32, partitions: u32) -> PartitionId {
+    // `p + partitions - distance` could overflow.
+    PartitionId(if p.0 >= distance {
+        p.0 - distance
     } else {
-        partitions - (distance - p)
-    }
+        partitions - (distance - p.0)
+    })
 }
 
-/// The partition that each chunk is dealt to. `balanced`: each gets chunks of about the same size.
-fn deal(sizes: &[u64], balanced: bool, partitions: u32, seed: u64, super_epoch: u64) -> Vec<u32> {
+/// Deals each chunk to a partition. If `balanced`, each hand has chunks of similar size.
+fn deal(sizes: &[u64], balanced: bool, partitions: u32, seed: u64, super_epoch: u64) -> Vec<PartitionId> {
     let mut random = Source::new(seed, Purpose::Grouping).stream(super_epoch);
     let mut shuffle = |cards: &mut [u32]| {
         for i in (1..cards.len()).rev() {
@@ -158,15 +159,15 @@ fn deal(sizes: &[u64], balanced: bool, partitions: u32, seed: u64, super_epoch: 
     let mut deck: Vec<u32> = (0..sizes.len() as u32).collect();
     shuffle(&mut deck);
     if balanced {
-        // Chunks of equal size stay in random order.
+        // The sort is stable: chunks of equal size stay in random order.
         deck.sort_by_key(|&chunk| Reverse(sizes[chunk as usize]));
     }
     let mut players: Vec<u32> = (0..partitions).collect();
-    let mut dealt = vec![0; sizes.len()];
+    let mut dealt = vec![PartitionId(0); sizes.len()];
     for hand in deck.chunks(partitions as usize) {
         shuffle(&mut players);
         for (&chunk, &player) in hand.iter().zip(&players) {
-            dealt[chunk as usize] = player;
+            dealt[chunk as usize] = PartitionId(player);
         }
     }
     dealt
@@ -179,6 +180,11 @@ mod tests {
     use grappa_formats::ChunkId;
 
     use super::*;
+
+    fn dealt(sizes: &[u64], balanced: bool, partitions: u32, seed: u64, super_epoch: u64) -> Vec<u32> {
+        let dealt = deal(sizes, balanced, partitions, seed, super_epoch);
+        dealt.into_iter().map(|partition| partition.0).collect()
+    }
 
     fn uneven(chunks: u64) -> Vec<u64> {
         (0..chunks).map(|i| 1000 + i * i % 97 * 50).collect()
@@ -222,21 +228,25 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_brings_every_two_partitions_together_once_each_way() {
+    fn a_sweep_brings_each_pair_of_partitions_together_once_in_each_direction() {
         for partitions in [2, 3, 7, 16] {
             for start in [0, 5] {
                 let mut met = HashSet::new();
                 let first = bases(&of(Schedule::Sweep, 40, partitions, 9, 0));
                 for super_epoch in start..start + u64::from(partitions) - 1 {
                     let assignment = of(Schedule::Sweep, 40, partitions, 9, super_epoch);
-                    assert_eq!(bases(&assignment), first, "bases stay");
+                    assert_eq!(bases(&assignment), first, "the bases stay");
                     let pairs: HashSet<_> = owners(&assignment)
                         .into_iter()
-                        .map(|(base, variable)| (variable.expect("a variable part"), base))
+                        .map(|(base, variable)| (variable.expect("every chunk has a variable part"), base))
                         .collect();
-                    assert_eq!(pairs.len(), partitions as usize, "a variable part is one base");
+                    assert_eq!(
+                        pairs.len(),
+                        partitions as usize,
+                        "each partition has another variable part"
+                    );
                     for pair in pairs {
-                        assert!(met.insert(pair), "{pair:?} meet twice among {partitions}");
+                        assert!(met.insert(pair), "{pair:?} of {partitions} meet twice");
                     }
                 }
                 assert_eq!(met.len(), (partitions * (partitions - 1)) as usize);
@@ -275,9 +285,9 @@ mod tests {
         }
     }
 
-    /// Each as often as any other: 2000 times 3 in 11, with a standard deviation of 20.
+    /// Expected: 3 of 11 for each pair, 545 of 2000 super-epochs, with a standard deviation of 20.
     #[test]
-    fn any_two_chunks_have_the_same_chance_to_come_together_when_shuffled() {
+    fn a_shuffle_brings_any_two_chunks_together_with_the_same_probability() {
         let sizes = uneven(12);
         let mut together = [[0; 12]; 12];
         for super_epoch in 0..2000 {
@@ -292,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides_and_nothing_else_does() {
+    fn an_assignment_depends_on_the_seed_and_nothing_else() {
         let groups: HashSet<_> = (0..20)
             .map(|seed| bases(&of(Schedule::Sweep, 32, 4, seed, 0)))
             .collect();
@@ -300,14 +310,14 @@ mod tests {
         for schedule in Schedule::ALL {
             assert_eq!(of(schedule, 32, 4, 7, 2), of(schedule, 32, 4, 7, 2));
         }
-        // From another implementation of the description. Another outcome would make a resumed run another run.
-        assert_eq!(deal(&[1; 10], true, 3, 42, 0), [0, 2, 1, 2, 2, 1, 2, 0, 0, 1]);
-        assert_eq!(deal(&uneven(10), true, 3, 42, 0), [2, 2, 1, 0, 1, 2, 0, 0, 1, 2]);
-        assert_eq!(deal(&uneven(10), false, 3, 42, 5), [2, 1, 1, 0, 2, 0, 1, 2, 0, 2]);
+        // Values from an independent implementation. If they change, a resumed run becomes another run.
+        assert_eq!(dealt(&[1; 10], true, 3, 42, 0), [0, 2, 1, 2, 2, 1, 2, 0, 0, 1]);
+        assert_eq!(dealt(&uneven(10), true, 3, 42, 0), [2, 2, 1, 0, 1, 2, 0, 0, 1, 2]);
+        assert_eq!(dealt(&uneven(10), false, 3, 42, 5), [2, 1, 1, 0, 2, 0, 1, 2, 0, 2]);
     }
 
-    /// Chunks of 1000 to 5800 units. Dealt without regard to their size they make the largest of 16 partitions 38 % larger
-    /// than the mean, on average.
+    /// Chunks of 1000 to 5800 units. If they are dealt without regard to size, the largest of 16 partitions is 38 %
+    /// larger than the mean, on average.
     #[test]
     fn a_sweep_spreads_the_work_evenly() {
         let sizes = uneven(64);
@@ -315,7 +325,7 @@ mod tests {
         let excess = |seed, balanced| {
             let mut load = [0u64; 16];
             for (&partition, size) in deal(&sizes, balanced, 16, seed, 0).iter().zip(&sizes) {
-                load[partition as usize] += size;
+                load[partition.0 as usize] += size;
             }
             load.into_iter().max().unwrap() as f64 / mean - 1.0
         };
@@ -325,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_back_and_others_are_errors() {
+    fn names_parse_back_and_unknown_names_are_errors() {
         for schedule in Schedule::ALL {
             assert_eq!(schedule.to_string().parse::<Schedule>().unwrap(), schedule);
         }

@@ -1,11 +1,11 @@
-//! Nodes to start from.
+//! The seed nodes of a partition.
 
 use std::ops::Range;
 
 use grappa_formats::NodeId;
 
-/// Different nodes in ascending order, each found by its number. A list takes 8 bytes a node, ranges take 24 bytes each
-/// however many nodes are in them.
+/// Distinct nodes in ascending order, accessible by index. A list takes 8 bytes per node. Ranges take 24 bytes each,
+/// however many nodes they contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeedNodes(Kind);
 
@@ -14,14 +14,14 @@ enum Kind {
     List(Vec<NodeId>),
     Ranges {
         ranges: Vec<Range<u64>>,
-        /// The number of the first node of each range.
+        /// The index of the first node of each range.
         firsts: Vec<u64>,
         nodes: u64,
     },
 }
 
 impl SeedNodes {
-    /// All nodes of these ranges, which are ascending, not empty, and apart from each other.
+    /// All nodes of `ranges`, which are ascending, not empty and not adjacent.
     pub(super) fn ranges(ranges: Vec<Range<u64>>) -> Self {
         let mut nodes = 0;
         let firsts = ranges
@@ -43,33 +43,33 @@ impl SeedNodes {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number `number` of them, from 0.
+    /// The node at `index`.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If `index` is out of range.
     #[inline]
-    pub fn get(&self, number: u64) -> NodeId {
+    pub fn get(&self, index: u64) -> NodeId {
         match &self.0 {
-            Kind::List(list) => list[number as usize],
+            Kind::List(list) => list[index as usize],
             Kind::Ranges { ranges, firsts, nodes } => {
-                assert!(number < *nodes, "seed {number} of {nodes}");
-                let range = firsts.partition_point(|&first| first <= number) - 1;
-                NodeId(ranges[range].start + (number - firsts[range]))
+                assert!(index < *nodes, "seed {index} of {nodes}");
+                let range = firsts.partition_point(|&first| first <= index) - 1;
+                NodeId(ranges[range].start + (index - firsts[range]))
             }
         }
     }
 
-    /// All of them.
+    /// All nodes, ascending.
     pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
-        (0..self.len()).map(|number| self.get(number))
+        (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Bytes of memory that they take.
+    /// Bytes of memory that the list or the ranges take.
     pub fn bytes(&self) -> u64 {
         let bytes = match &self.0 {
             Kind::List(list) => list.capacity() * size_of::<NodeId>(),
@@ -81,10 +81,10 @@ impl SeedNodes {
     }
 }
 
-/// A list of ascending nodes.
+/// Takes nodes in ascending order.
 impl From<Vec<NodeId>> for SeedNodes {
     fn from(list: Vec<NodeId>) -> Self {
-        debug_assert!(list.is_sorted(), "seeds ascend");
+        debug_assert!(list.is_sorted(), "seeds must be ascending");
         Self(Kind::List(list))
     }
 }

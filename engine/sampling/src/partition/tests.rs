@@ -1,4 +1,4 @@
-//! Repartitioning: what it leaves, also when it is killed, and whom it disturbs.
+//! Repartitioning: its result, its state after a kill at any point, and its effect on other processes.
 
 use std::{
     collections::BTreeMap,
@@ -21,12 +21,12 @@ use grappa_synthetic::{Model, Recipe, Rmat};
 
 use super::*;
 
-/// A graph of 512 nodes in so many chunks.
+/// A graph of 512 nodes in `chunks` chunks.
 pub fn store_of(folder: &Path, chunks: u32) -> Store {
     generated(folder, chunks, None)
 }
 
-/// Some chunks of that graph.
+/// A slice of that graph with the chunks `present`.
 pub fn slice_of(folder: &Path, chunks: u32, present: RangeInclusive<u32>) -> Store {
     generated(folder, chunks, Some(vec![present]))
 }
@@ -35,7 +35,7 @@ fn generated(folder: &Path, chunks: u32, only_chunks: Option<Vec<RangeInclusive<
     let options = StoreOptions {
         recipe: Recipe::new(Model::Rmat(Rmat::graph500(9, 8.0)), 3),
         out: folder.join("graph.grappa"),
-        // Chunks of very different sizes.
+        // So that chunks have very different sizes.
         random_permutation: false,
         chunks: Some(chunks),
         only_chunks,
@@ -108,13 +108,13 @@ fn each_repartitioning_is_the_next_generation_and_super_epoch() {
 }
 
 #[test]
-fn an_open_store_keeps_its_assignment_and_can_ask_for_the_newest() {
+fn an_open_store_keeps_its_assignment_and_can_read_the_newest() {
     let folder = tempfile::tempdir().unwrap();
     let store = store_of(folder.path(), 7);
     for _ in 0..3 {
         repartition_of(&store, &OPTIONS).unwrap();
     }
-    assert!(!names_of(store.path()).contains(&"0".into()), "its file is gone");
+    assert!(!names_of(store.path()).contains(&"0".into()), "the file is removed");
     assert_eq!((store.generation(), store.assignment().schedule()), (0, "whole"));
     let newest = store.newest_assignment().unwrap();
     assert_eq!((newest.generation(), newest.schedule()), (3, "sweep"));
@@ -142,7 +142,8 @@ fn a_store_can_be_opened_and_verified_while_it_is_repartitioned() {
     });
 }
 
-/// What a run leaves that is killed at some point, in the order in which it does things.
+/// The states that a run can leave if it is killed, in the order of its steps: a description, whether the new
+/// generation is current, and the files.
 fn states(
     before: &BTreeMap<String, Vec<u8>>,
     after: &BTreeMap<String, Vec<u8>>,
@@ -166,7 +167,7 @@ fn states(
 }
 
 #[test]
-fn killed_at_any_point_it_leaves_the_old_or_the_new_generation() {
+fn a_kill_at_any_point_leaves_the_old_or_the_new_generation() {
     let folder = tempfile::tempdir().unwrap();
     let store = store_of(folder.path(), 7);
     for generation in 1..5 {
@@ -189,7 +190,7 @@ fn killed_at_any_point_it_leaves_the_old_or_the_new_generation() {
             assert_eq!(names_of(store.path()), names, "{context}");
             assert_sound(store.path(), &context);
         }
-        // On with the run that was not killed.
+        // Continue from the run that was not killed.
         for (name, bytes) in &after {
             fs::write(store.path().join("assignments").join(name), bytes).unwrap();
         }
@@ -197,7 +198,7 @@ fn killed_at_any_point_it_leaves_the_old_or_the_new_generation() {
 }
 
 #[test]
-fn two_at_once_are_one_and_an_error() {
+fn one_of_two_simultaneous_repartitionings_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let store = store_of(folder.path(), 7);
     let lock = repartition::lock(store.path()).unwrap();
@@ -212,7 +213,7 @@ fn two_at_once_are_one_and_an_error() {
 }
 
 #[test]
-fn what_cannot_be_partitioned_is_told_and_stays_as_it_was() {
+fn a_store_that_cannot_be_partitioned_is_an_error_and_stays_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let store = store_of(folder.path(), 7);
     let expect = |store: &Store, partitions, parts: &[&str]| {
@@ -236,21 +237,21 @@ fn what_cannot_be_partitioned_is_told_and_stays_as_it_was() {
 
     let folder = tempfile::tempdir().unwrap();
     let slice = slice_of(folder.path(), 7, 2..=3);
-    expect(&slice, 2, &["slice", "2 of its 7 chunks", "--only-chunks"]);
+    expect(&slice, 2, &["slice", "2 of the 7 chunks", "--only-chunks"]);
 }
 
 #[test]
 fn a_folder_that_cannot_be_written_to_leaves_the_old_generation() {
     let folder = tempfile::tempdir().unwrap();
     let store = store_of(folder.path(), 7);
-    // Also root can't make a file where a folder is.
+    // Not even root can create a file where there is a folder.
     for name in ["1.tmp", "CURRENT.tmp"] {
         let blocked = store.path().join("assignments").join(name);
         fs::create_dir(&blocked).unwrap();
         let error = repartition_of(&store, &OPTIONS).unwrap_err();
         assert!(matches!(&error, Error::Io { path, .. } if *path == blocked), "{error}");
         assert_eq!(Store::open(store.path()).unwrap().generation(), 0);
-        // CURRENT comes second: what it will name is there, whole, before it is touched.
+        // CURRENT is replaced second. Before that, the file that it will name is complete.
         let is_there = store.path().join("assignments/1").exists();
         assert_eq!(is_there, name == "CURRENT.tmp");
         fs::remove_dir(&blocked).unwrap();
@@ -281,10 +282,10 @@ fn damage_to_any_generation_is_found() {
         }
         fs::write(store.path().join(&path), bytes).unwrap();
     }
-    assert_sound(store.path(), "mended");
+    assert_sound(store.path(), "restored");
 }
 
-/// Sealed with checksums, but no table that partitions could be made from.
+/// Its checksums are correct, but no assignment of chunks to partitions gives this table.
 #[test]
 fn a_table_that_contradicts_itself_is_not_opened() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,0 +1,185 @@
+//! Reads adjacency lists and counts, in as many passes as the memory for bitmaps requires.
+
+use std::{
+    ops::Range,
+    sync::{Mutex, PoisonError},
+};
+
+use grappa_formats::{ChunkId, NodeId, PartitionId, assignment::Assignment};
+use grappa_io::{Result, progress::Progress, workers};
+use grappa_storage::{Store, files};
+
+use super::{Coverage, Histogram, bitmap::Bitmap};
+
+/// Bytes of adjacency lists that are read before their pages are released.
+const RELEASE_BYTES: u64 = 16 << 20;
+/// Adjacency lists between two checks of how many bytes were read.
+const RELEASE_LISTS: u64 = 1 << 10;
+
+/// One pass over adjacency lists.
+pub(super) struct Pass {
+    partitions: Range<u32>,
+    /// Only these sources are counted as halo nodes.
+    sources: Range<u64>,
+}
+
+/// Divides the work into passes whose bitmaps take at most `memory` bytes.
+pub(super) fn passes(nodes: u64, partitions: u32, memory: u64) -> Vec<Pass> {
+    let bitmap_bytes = Bitmap::bytes(&(0..nodes));
+    let at_once = (memory / bitmap_bytes.max(1)).min(partitions.into()) as u32;
+    if at_once > 0 {
+        return (0..partitions)
+            .step_by(at_once as usize)
+            .map(|first| Pass {
+                partitions: first..partitions.min(first.saturating_add(at_once)),
+                sources: 0..nodes,
+            })
+            .collect();
+    }
+    // Not even one bitmap fits. Each pass has one partition and as many sources as there are bits in whole words.
+    let step = memory / 8 * 64;
+    let ranges = || {
+        (0..nodes)
+            .step_by(step as usize)
+            .map(|start| start..nodes.min(start + step))
+    };
+    (0..partitions)
+        .flat_map(|partition| {
+            ranges().map(move |sources| Pass {
+                partitions: partition..partition + 1,
+                sources,
+            })
+        })
+        .collect()
+}
+
+impl Pass {
+    fn range(&self) -> Range<usize> {
+        self.partitions.start as usize..self.partitions.end as usize
+    }
+
+    /// The index of a partition in the pass, if the pass contains it.
+    fn index_of(&self, partition: Option<PartitionId>) -> Option<usize> {
+        let partition = partition.filter(|partition| self.partitions.contains(&partition.0))?;
+        Some((partition.0 - self.partitions.start) as usize)
+    }
+
+    /// The indices of a chunk's owners in the pass: base, variable part.
+    fn owners(&self, assignment: &Assignment, chunk: ChunkId) -> [Option<usize>; 2] {
+        let owners = assignment.owners(chunk);
+        [owners.base, owners.variable].map(|owner| self.index_of(owner))
+    }
+
+    fn reads(&self, assignment: &Assignment, chunk: ChunkId) -> bool {
+        self.owners(assignment, chunk).iter().any(Option::is_some)
+    }
+}
+
+/// Executes `passes`.
+pub(super) fn count(
+    store: &Store,
+    assignment: &Assignment,
+    passes: &[Pass],
+    threads: usize,
+    progress: &dyn Progress,
+) -> Result<Vec<Coverage>> {
+    let chunks: Vec<Vec<ChunkId>> = passes
+        .iter()
+        .map(|pass| {
+            store
+                .present_chunks()
+                .filter(|&chunk| pass.reads(assignment, chunk))
+                .collect()
+        })
+        .collect();
+    let edges_bytes = |&chunk: &ChunkId| files::entry(store.manifest(), &files::of_chunk(chunk, "edges")).bytes;
+    progress.stage(
+        "counting halo nodes and coverage",
+        Some(chunks.iter().flatten().map(edges_bytes).sum()),
+    );
+    let mut found = vec![Coverage::default(); assignment.partitions() as usize];
+    for (pass, chunks) in passes.iter().zip(&chunks) {
+        let bitmaps: Vec<Bitmap> = pass.partitions.clone().map(|_| Bitmap::new(&pass.sources)).collect();
+        let histograms = Mutex::new(vec![Histogram::default(); bitmaps.len()]);
+        workers::for_each(threads, chunks, |chunk| {
+            let counted = count_chunk(store, assignment, pass, &bitmaps, chunk, progress)?;
+            let mut histograms = histograms.lock().unwrap_or_else(PoisonError::into_inner);
+            for (owner, histogram) in counted {
+                histograms[owner].add(&histogram);
+            }
+            Ok(())
+        })?;
+        let histograms = histograms.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for ((found, bitmap), histogram) in found[pass.range()].iter_mut().zip(&bitmaps).zip(&histograms) {
+            found.halo_nodes += bitmap.count();
+            // Every range of sources reads the same lists, so only the first one may count them.
+            if pass.sources.start == 0 {
+                found.coverage.add(histogram);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Marks the halo nodes among the sources of a chunk, and returns a histogram for each owner in the pass.
+fn count_chunk(
+    store: &Store,
+    assignment: &Assignment,
+    pass: &Pass,
+    bitmaps: &[Bitmap],
+    chunk: ChunkId,
+    progress: &dyn Progress,
+) -> Result<impl Iterator<Item = (usize, Histogram)>> {
+    let map = store.chunks();
+    let owners = pass.owners(assignment, chunk);
+    // Two bits for each chunk of sources: whether the owners, base and variable part, see its edges. The bit is also
+    // set for an owner outside the pass, so that one comparison per source finds those that have to be marked.
+    let sees: Vec<u8> = (0..map.chunks())
+        .map(|j| {
+            let seen = assignment.bucket(chunk, ChunkId(j));
+            u8::from(seen.base.is_some() || owners[0].is_none())
+                | u8::from(seen.variable.is_some() || owners[1].is_none()) << 1
+        })
+        .collect();
+    let mark = |source: NodeId, sees: u8| {
+        for (bit, owner) in owners.iter().enumerate() {
+            if let Some(owner) = owner
+                && sees >> bit & 1 == 0
+                && pass.sources.contains(&source.0)
+            {
+                bitmaps[*owner].set(source);
+            }
+        }
+    };
+    let mut histograms = [Histogram::default(); 2];
+    let chunk = store.chunk_in_order(chunk)?;
+    let lists = chunk.rows();
+    let (mut first, mut released, mut edges) = (0, 0, 0);
+    for (list, sources) in (0..).zip(lists.range(0..lists.rows())) {
+        let (mut degree, mut visible) = (0, [0u64; 2]);
+        for source in sources?.iter().map(NodeId) {
+            let sees = sees[map.chunk_of(source).0 as usize];
+            visible[0] += u64::from(sees & 1);
+            visible[1] += u64::from(sees >> 1);
+            if sees != 0b11 {
+                mark(source, sees);
+            }
+            degree += 1;
+        }
+        histograms[0].count(visible[0], degree);
+        histograms[1].count(visible[1], degree);
+        edges += degree;
+        let is_last = list + 1 == lists.rows();
+        if list % RELEASE_LISTS != 0 && !is_last {
+            continue;
+        }
+        let end = lists.extent(list)?.end;
+        if end.saturating_sub(released) >= RELEASE_BYTES || is_last {
+            chunk.release_rows(first..list + 1);
+            progress.advance(end.saturating_sub(released), edges);
+            (first, released, edges) = (list + 1, end, 0);
+        }
+    }
+    let counted = owners.into_iter().zip(histograms);
+    Ok(counted.filter_map(|(owner, histogram)| Some((owner?, histogram))))
+}
