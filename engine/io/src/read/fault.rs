@@ -1,8 +1,8 @@
-//! Bad luck, made on purpose: for the tests of whoever reads.
+//! Fault injection, for tests of code that reads.
 //!
-//! [`Interference`] comes between an engine and the kernel: what it does to an answer, the engine's own code must put
-//! right. [`Faults`] is the one that tests use. [`Reordered`] wraps a whole engine and shows completions late and in
-//! another order. All of it follows from a seed and the sequence of calls.
+//! A [`FaultInjector`] sits between an engine and the kernel. It alters results of the kernel, and the engine's own
+//! code must handle them. [`Faults`] is the injector that tests use. [`Reordered`] wraps a whole engine, and delivers
+//! completions late and in another order. All of it depends on a seed and the sequence of calls only.
 
 use std::{
     collections::VecDeque,
@@ -19,34 +19,35 @@ use rustix::io::Errno;
 use super::{FileIndex, Options, Read, ReadEngine};
 use crate::Result;
 
-/// Stands between an engine and the kernel.
-pub trait Interference: Send + Sync {
-    /// The answer to a read from `offset` on into `part`, as the engine is to see it. `answer` is what the kernel said.
+/// Alters what an engine sees of the kernel.
+pub trait FaultInjector: Send + Sync {
+    /// The answer to a read at `offset` into `part`, as the engine sees it. `answer` is the kernel's.
     fn answer(&self, file: FileIndex, offset: u64, part: &mut [u8], answer: io::Result<usize>) -> io::Result<usize>;
 
-    /// Asked before each entry into io_uring; an error is what the entry then gives, and it does not happen.
+    /// Called before each entry into io_uring. An error replaces the entry.
     fn enter(&self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Short reads, refusals that pass, and an error that stays. The default is none of them.
+/// Short reads, temporary refusals and a permanent error. The default has no faults.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
-    /// What is done to which answer follows from it.
+    /// Selects the answers and what is done to them.
     pub seed: u64,
-    /// About one in so many answers is cut short, by any number of bytes; 0 for none. What was cut off is overwritten.
+    /// About one in `short_one_in` answers is cut short, by any number of bytes; 0 for none. The rest is overwritten.
     pub short_one_in: u32,
-    /// About one in so many answers, and entries into io_uring, is EINTR, EAGAIN or ENOBUFS; 0 for none.
+    /// About one in `refuse_one_in` answers and entries into io_uring is EINTR, EAGAIN or ENOBUFS; 0 for none.
     pub refuse_one_in: u32,
-    /// The answer with this number is EIO, and every later one.
+    /// The answer with this number and all later ones are EIO.
     pub fail_from: Option<u64>,
-    /// Direct reads are refused with EINVAL: the first ones are, until the engine reads through the page cache.
+    /// Number of first answers that are EINVAL: a file system that refuses direct reads, until the engine reads through
+    /// the page cache.
     pub refuse_first: u64,
 }
 
-/// Faults, and how far they are.
-struct Faulty {
+/// Faults, and the number of calls so far.
+struct InjectedFaults {
     faults: Faults,
     answers: AtomicU64,
     entries: AtomicU64,
@@ -56,7 +57,7 @@ impl Faults {
     /// Options of an engine that meets these faults.
     pub fn meet(self, options: Options) -> Options {
         Options {
-            interference: Some(Arc::new(Faulty {
+            fault_injector: Some(Arc::new(InjectedFaults {
                 faults: self,
                 answers: AtomicU64::new(0),
                 entries: AtomicU64::new(0),
@@ -66,7 +67,7 @@ impl Faults {
     }
 }
 
-impl Interference for Faulty {
+impl FaultInjector for InjectedFaults {
     fn answer(&self, _file: FileIndex, _offset: u64, part: &mut [u8], answer: io::Result<usize>) -> io::Result<usize> {
         let number = self.answers.fetch_add(1, Ordering::Relaxed);
         let chance = |salt| random(self.faults.seed, 8 * number + salt);
@@ -85,7 +86,7 @@ impl Interference for Faulty {
         }
         match answer {
             Ok(count @ 2..) if one_in(self.faults.short_one_in, chance(2)) => {
-                // Halves and such, but often a multiple of a block too, as real ones are.
+                // Any length, but often a multiple of a block, as real short reads are.
                 let mut short = 1 + (chance(3) % (count as u64 - 1)) as usize;
                 if chance(4).is_multiple_of(2) && short > 512 {
                     short -= short % 512;
@@ -119,17 +120,17 @@ fn random(seed: u64, number: u64) -> u64 {
     draw_at(seed, number.wrapping_add(1))
 }
 
-/// An engine whose completions come late and in another order.
+/// An engine that delivers completions late and in another order.
 pub struct Reordered {
     engine: Box<dyn ReadEngine>,
     seed: u64,
     steps: u64,
-    /// Complete, and not shown yet.
+    /// Completed, and not delivered yet.
     held: VecDeque<(Read, Vec<u8>)>,
 }
 
 impl Reordered {
-    /// Holds back what `engine` completes, at random.
+    /// Holds back completions of `engine`, at random.
     pub fn new(engine: Box<dyn ReadEngine>, seed: u64) -> Self {
         Self {
             engine,
@@ -203,11 +204,11 @@ mod tests {
             fail_from: Some(1000),
             ..Faults::default()
         };
-        let interference = faults.meet(Options::default()).interference.unwrap();
+        let injector = faults.meet(Options::default()).fault_injector.unwrap();
         let (mut short, mut refused) = (0, 0);
         for _ in 0..1000 {
             let mut part = [1; 4096];
-            match interference.answer(FileIndex(0), 0, &mut part, Ok(4096)) {
+            match injector.answer(FileIndex(0), 0, &mut part, Ok(4096)) {
                 Ok(4096) => assert_eq!(part, [1; 4096]),
                 Ok(count) => {
                     assert!(part[..count] == [1; 4096][..count] && part[count..].iter().all(|&byte| byte != 1));
@@ -223,10 +224,10 @@ mod tests {
             (150..250).contains(&short) && (150..250).contains(&refused),
             "{short} {refused}"
         );
-        let error = interference.answer(FileIndex(0), 0, &mut [0; 10], Ok(10)).unwrap_err();
+        let error = injector.answer(FileIndex(0), 0, &mut [0; 10], Ok(10)).unwrap_err();
         assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
-        assert!((0..100).any(|_| interference.enter().is_err()));
-        assert!((0..100).any(|_| interference.enter().is_ok()));
+        assert!((0..100).any(|_| injector.enter().is_err()));
+        assert!((0..100).any(|_| injector.enter().is_ok()));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use std::{
 };
 
 pub use self::files::ReadFile;
-use self::{fault::Interference, pread::Pread, transfer::Transfer, uring::Uring};
+use self::{fault::FaultInjector, pread::Pread, transfer::Transfer, uring::Uring};
 use crate::{Error, Result, size::ByteSize};
 
 /// A file that an engine reads, by its place in the list that the engine was made with.
@@ -104,8 +104,8 @@ pub struct Options {
     pub threads: usize,
     /// Whether io_uring bypasses the page cache where the file system lets it.
     pub direct: bool,
-    /// What stands between the engine and the kernel, in tests.
-    pub interference: Option<Arc<dyn Interference>>,
+    /// Injects faults into the answers of the kernel, in tests.
+    pub fault_injector: Option<Arc<dyn FaultInjector>>,
 }
 
 /// The most reads under way at once.
@@ -124,7 +124,7 @@ impl Default for Options {
             read_bytes_max: 256 << 10,
             threads: 8,
             direct: true,
-            interference: None,
+            fault_injector: None,
         }
     }
 }
@@ -180,10 +180,10 @@ impl Options {
         );
     }
 
-    /// What the engine is to take for the kernel's answer.
+    /// The kernel's answer, as the engine sees it.
     fn answer(&self, file: FileIndex, offset: u64, part: &mut [u8], answer: io::Result<usize>) -> io::Result<usize> {
-        match &self.interference {
-            Some(interference) => interference.answer(file, offset, part, answer),
+        match &self.fault_injector {
+            Some(injector) => injector.answer(file, offset, part, answer),
             None => answer,
         }
     }
@@ -196,14 +196,14 @@ impl fmt::Debug for Options {
             read_bytes_max,
             threads,
             direct,
-            interference,
+            fault_injector,
         } = self;
         f.debug_struct("Options")
             .field("depth", depth)
             .field("read_bytes_max", read_bytes_max)
             .field("threads", threads)
             .field("direct", direct)
-            .field("interference", &interference.is_some())
+            .field("fault_injector", &fault_injector.is_some())
             .finish()
     }
 }

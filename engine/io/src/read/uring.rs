@@ -245,8 +245,8 @@ impl Uring {
     fn enter(&mut self, wait: usize) -> Result<()> {
         let mut refusals = 0;
         loop {
-            let allowed = match &self.options.interference {
-                Some(interference) => interference.enter(),
+            let allowed = match &self.options.fault_injector {
+                Some(injector) => injector.enter(),
                 None => Ok(()),
             };
             let Err(error) = allowed.and_then(|()| self.ring.submit_and_wait(wait)) else {

@@ -14,7 +14,7 @@ use grappa_io::{
     Error,
     read::{
         FileIndex, Options, Read, ReadEngine, ReadFile,
-        fault::{Faults, Interference, Reordered},
+        fault::{FaultInjector, Faults, Reordered},
     },
 };
 use rustix::{
@@ -221,7 +221,7 @@ struct RefusesDirect {
     refused: Mutex<HashSet<u64>>,
 }
 
-impl Interference for RefusesDirect {
+impl FaultInjector for RefusesDirect {
     fn answer(&self, _: FileIndex, offset: u64, _: &mut [u8], answer: io::Result<usize>) -> io::Result<usize> {
         let is_first = self.refused.lock().unwrap().insert(offset);
         if is_first { Err(Errno::INVAL.into()) } else { answer }
@@ -238,7 +238,7 @@ fn takes_direct_reads(path: &Path) -> bool {
 fn a_file_that_refuses_direct_reads_is_opened_once_more_and_not_for_each_read() {
     let files = Files::of(&[16 * 4096]);
     let options = Options {
-        interference: Some(Arc::new(RefusesDirect::default())),
+        fault_injector: Some(Arc::new(RefusesDirect::default())),
         ..options()
     };
     let mut engine = match files.try_engine(Kind::UringDirect, options) {
