@@ -150,7 +150,7 @@ fn wrong_wishes_are_refused_with_what_would_do() {
         let mut is_about_seeds = true;
         while is_about_seeds {
             let refused = run(sample(&store, &[]).args(with(&memory))).failure(&["memory"]);
-            is_about_seeds = refused.stderr.contains("nothing but seeds");
+            is_about_seeds = refused.stderr.contains("only seeds");
             let least = refused.stderr.split("at least ").nth(1).expect("what is needed");
             let least = least.split(" is needed").next().expect("a size");
             assert!(least.ends_with(" MiB") && least != memory, "{least}");

@@ -1,4 +1,4 @@
-//! From nodes to feature rows in a buffer: what is done for a minibatch when all its rows are there.
+//! Gathers the feature rows of a minibatch into a buffer. All rows are in memory or can be computed.
 
 use std::sync::Arc;
 
@@ -11,81 +11,82 @@ use super::{
     buffer::FeatureBuffer,
     files::RowFiles,
     planner::RESIDENT,
-    pool::Geometry,
+    pool::PoolGeometry,
     resident::Resident,
     rows::{Column, RowFormat, RowScratch},
     stats::Counters,
 };
 
-/// How many rows ahead their memory is asked for.
+/// Rows are prefetched this many rows before they are copied.
 const AHEAD: usize = 12;
-/// No more cache lines of a row than these are asked for: the processor finds the others by itself.
+/// At most this many cache lines of a row are prefetched. The processor prefetches the others by itself.
 const LINES_MAX: usize = 16;
 
-/// Where rows come from.
+/// The source of feature rows.
 #[derive(Debug)]
 pub(super) enum RowAccess {
-    /// Nowhere: minibatches alone are delivered.
+    /// There are no features: batches are minibatches alone.
     None,
-    /// They are computed.
-    Generated(Generated),
-    /// They are stored.
-    Stored(Arc<Stored>),
+    /// Rows are computed.
+    Generated(GeneratedRows),
+    /// Rows are stored.
+    Stored(Arc<StoredRows>),
 }
 
-/// Rows that are computed when they are wanted.
+/// Rows that are computed when a batch needs them.
 #[derive(Debug)]
-pub(super) struct Generated {
+pub(super) struct GeneratedRows {
     pub features: Features,
-    /// What the generator calls nodes.
+    /// Maps nodes to the labels that the generator knows them by.
     pub store: Arc<Store>,
 }
 
-/// Rows that are stored, in as far as they are in memory.
+/// Stored rows, and which of them are in memory.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredRows {
     pub files: RowFiles,
     pub resident: Option<Resident>,
-    /// The row pool; none if all chunks are resident.
+    /// None if all chunks are resident.
     pub pool: Option<PoolRows>,
 }
 
-/// The rows of the pool, and where each is.
+/// The memory of the row pool.
 #[derive(Debug)]
 pub(super) struct PoolRows {
-    pub geometry: Geometry,
+    pub geometry: PoolGeometry,
     pub slots: Slots,
-    /// Gaps of up to so many bytes between rows are read.
-    pub bridge_bytes: u64,
+    /// The coalescing gap: gaps of at most this many bytes between missing rows are read.
+    pub coalescing_gap_bytes: u64,
 }
 
-/// What is wanted of a column.
+/// The rows of one column to be gathered.
 #[derive(Clone, Copy)]
-struct Wish<'a> {
+struct GatherRequest<'a> {
+    /// The index of the column.
     number: usize,
     column: &'a Column,
     nodes: &'a [NodeId],
-    /// Where they are, if there is a pool.
-    places: &'a [u32],
+    /// The slot of each row, or [`RESIDENT`]. Empty without a pool.
+    slots: &'a [u32],
 }
 
 impl RowAccess {
-    /// Puts the rows of `nodes` into `out`, which has room for as many. `places` says where they are, if there is a pool.
+    /// Copies the rows of `nodes` into `out`, which has that many rows. `slots` are their slots if there is a pool.
     pub fn gather(
         &self,
         format: &RowFormat,
         nodes: &[NodeId],
-        places: &[u32],
+        slots: &[u32],
         scratch: &mut RowScratch,
         out: &mut FeatureBuffer,
     ) -> Result<()> {
         for (number, column) in format.columns().iter().enumerate() {
             let rows = out.column_mut(number).chunks_exact_mut(column.output_bytes());
-            let wish = Wish {
+            let request = GatherRequest {
                 number,
                 column,
                 nodes,
-                places,
+                slots,
             };
             match self {
                 Self::None => {}
@@ -97,19 +98,17 @@ impl RowAccess {
                 }
                 Self::Stored(stored) => match (&stored.resident, &stored.pool) {
                     (resident, Some(PoolRows { slots, .. })) => {
-                        stored.gather_placed(resident.as_ref(), slots, wish, scratch, rows);
+                        stored.gather_planned(resident.as_ref(), slots, request, scratch, rows);
                     }
-                    (Some(resident), None) => stored.gather_resident(resident, wish, scratch, rows)?,
-                    (None, None) => unreachable!("stored rows are resident or pooled"),
+                    (Some(resident), None) => stored.gather_resident(resident, request, scratch, rows)?,
+                    (None, None) => unreachable!("stored rows are resident or in the pool"),
                 },
             }
         }
         Ok(())
     }
-}
 
-impl RowAccess {
-    /// Counts the rows of a batch, where planning does not.
+    /// Counts the rows of a batch, unless the planner counted them.
     pub fn count_unplanned(&self, rows: usize, counters: &Counters) {
         let kind = match self {
             Self::Generated(_) => &counters.rows_generated,
@@ -121,87 +120,87 @@ impl RowAccess {
     }
 }
 
-impl Stored {
-    /// All chunks are resident.
+impl StoredRows {
+    /// Gathers rows if all chunks are resident. There are no slots.
     fn gather_resident<'a>(
         &self,
         resident: &Resident,
-        Wish {
+        GatherRequest {
             number, column, nodes, ..
-        }: Wish<'_>,
+        }: GatherRequest<'_>,
         scratch: &mut RowScratch,
         rows: impl Iterator<Item = &'a mut [u8]>,
     ) -> Result<()> {
-        let place = |node: NodeId| resident.place(number, self.files.chunks().chunk_of(node), node);
+        let offset = |node: NodeId| resident.offset(number, self.files.chunks().chunk_of(node), node);
         let lines = lines(column);
-        // Places of the next rows, which are found when they are asked for.
+        // A ring with the offsets of the next rows. Each is computed once, when the row is prefetched.
         let mut ahead = [None; AHEAD];
-        let ask = |node: NodeId| {
-            let place = place(node)?;
-            resident.prefetch(place, lines);
-            Some(place)
+        let prefetch = |node: NodeId| {
+            let offset = offset(node)?;
+            resident.prefetch(offset, lines);
+            Some(offset)
         };
-        for (slot, &node) in ahead.iter_mut().zip(nodes) {
-            *slot = ask(node);
+        for (entry, &node) in ahead.iter_mut().zip(nodes) {
+            *entry = prefetch(node);
         }
         for (i, (&node, out)) in nodes.iter().zip(rows).enumerate() {
-            let place = ahead[i % AHEAD].ok_or_else(|| self.files.absent(node))?;
+            let offset = ahead[i % AHEAD].ok_or_else(|| self.files.absent(node))?;
             if let Some(&later) = nodes.get(i + AHEAD) {
-                ahead[i % AHEAD] = ask(later);
+                ahead[i % AHEAD] = prefetch(later);
             }
-            column.convert(resident.row(number, place), &mut scratch.values, out);
+            column.convert(resident.row(number, offset), &mut scratch.values, out);
         }
         Ok(())
     }
 
-    /// Rows are resident or in the pool.
-    fn gather_placed<'a>(
+    /// Gathers rows that are resident or in the pool.
+    fn gather_planned<'a>(
         &self,
         resident: Option<&Resident>,
-        slots: &Slots,
-        Wish {
+        pool: &Slots,
+        GatherRequest {
             number,
             column,
             nodes,
-            places,
-        }: Wish<'_>,
+            slots,
+        }: GatherRequest<'_>,
         scratch: &mut RowScratch,
         rows: impl Iterator<Item = &'a mut [u8]>,
     ) {
-        assert_eq!(places.len(), nodes.len(), "a place for each row");
+        assert_eq!(slots.len(), nodes.len(), "each row needs a slot");
         let lines = lines(column);
         let row_bytes = column.stored.row_bytes();
-        let place = |node: NodeId| {
-            let resident = resident.expect("a row has a resident place");
-            let place = resident.place(number, self.files.chunks().chunk_of(node), node);
-            (resident, place.expect("its chunk is resident"))
+        let locate = |node: NodeId| {
+            let resident = resident.expect("a row is marked as resident");
+            let offset = resident.offset(number, self.files.chunks().chunk_of(node), node);
+            (resident, offset.expect("the chunk of the row is resident"))
         };
-        let ask = |i: usize| match places.get(i) {
+        let prefetch = |i: usize| match slots.get(i) {
             None => {}
             Some(&RESIDENT) => {
-                let (resident, place) = place(nodes[i]);
-                resident.prefetch(place, lines);
+                let (resident, offset) = locate(nodes[i]);
+                resident.prefetch(offset, lines);
             }
-            Some(&slot) => slots.prefetch(slot as usize, column.part, lines),
+            Some(&slot) => pool.prefetch(slot as usize, column.offset, lines),
         };
-        (0..AHEAD).for_each(ask);
-        for (i, (&slot, out)) in places.iter().zip(rows).enumerate() {
-            ask(i + AHEAD);
+        (0..AHEAD).for_each(prefetch);
+        for (i, (&slot, out)) in slots.iter().zip(rows).enumerate() {
+            prefetch(i + AHEAD);
             if slot == RESIDENT {
-                let (resident, place) = place(nodes[i]);
-                column.convert(resident.row(number, place), &mut scratch.values, out);
+                let (resident, offset) = locate(nodes[i]);
+                column.convert(resident.row(number, offset), &mut scratch.values, out);
             } else if column.is_verbatim() {
-                slots.read(slot as usize, column.part, out);
+                pool.read(slot as usize, column.offset, out);
             } else {
                 let row = &mut scratch.row[..row_bytes];
-                slots.read(slot as usize, column.part, row);
+                pool.read(slot as usize, column.offset, row);
                 column.convert(row, &mut scratch.values, out);
             }
         }
     }
 }
 
-/// Cache lines of a row that are asked for.
+/// The number of cache lines of a row to prefetch.
 fn lines(column: &Column) -> usize {
     column.stored.row_bytes().div_ceil(64).min(LINES_MAX)
 }

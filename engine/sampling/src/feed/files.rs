@@ -1,4 +1,4 @@
-//! Where the rows of a store are: in which file, and where in it.
+//! The files of feature rows, and the location of each row in them.
 
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
@@ -14,18 +14,18 @@ use grappa_io::{
 };
 use grappa_storage::{Store, StoreIds, aggregates::Aggregates, files};
 
-/// The files of a store's features, and of their aggregates if these are wanted.
+/// The files of a store's features, and of its pre-aggregated features if they are requested.
 #[derive(Debug)]
 pub(super) struct RowFiles {
     chunks: ChunkMap,
     ids: Arc<StoreIds>,
     files: Arc<[ReadFile]>,
-    /// Of each file.
+    /// One for each file.
     checksums: Vec<Checksums>,
     columns: Vec<ColumnFiles>,
 }
 
-/// Files as they are opened.
+/// Files that were opened so far.
 #[derive(Default)]
 struct Opened {
     files: Vec<ReadFile>,
@@ -33,7 +33,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// Adds a file; its index, and where its row 0 is.
+    /// Adds a file. Returns its index and the offset of its row 0.
     fn add(&mut self, file: &ContainerFile) -> Result<(FileIndex, u64)> {
         let index = FileIndex(self.files.len() as u32);
         self.files.push(ReadFile::open(file.path(), Some(file.bytes()))?);
@@ -42,17 +42,17 @@ impl Opened {
     }
 }
 
-/// The files of one column, one a chunk.
+/// The files of one column, one per chunk.
 #[derive(Debug)]
 struct ColumnFiles {
     layout: FeatureLayout,
-    /// Of each chunk, its file and where in it row 0 is; none for the chunks that a slice lacks.
-    places: Vec<Option<(FileIndex, u64)>>,
+    /// For each chunk, its file and the offset of row 0. None for chunks that a slice lacks.
+    locations: Vec<Option<(FileIndex, u64)>>,
 }
 
 impl RowFiles {
-    /// Opens the feature files of all chunks that are there, whose rows must have the layout that the manifest says, and
-    /// those of the aggregates.
+    /// Opens the feature files of all present chunks, and those of the `aggregates`. Feature rows must have `layout`,
+    /// which is that of the manifest.
     pub fn open(store: &Store, layout: FeatureLayout, aggregates: Option<&Aggregates>) -> Result<Self> {
         let mut opened = Opened::default();
         let mut columns = vec![Self::features(store, layout, &mut opened)?];
@@ -69,33 +69,36 @@ impl RowFiles {
     }
 
     fn features(store: &Store, layout: FeatureLayout, opened: &mut Opened) -> Result<ColumnFiles> {
-        let mut places = vec![None; store.chunks().chunks() as usize];
+        let mut locations = vec![None; store.chunks().chunks() as usize];
         for chunk in store.present_chunks() {
             let file: ContainerFile = store.file(&files::of_chunk(chunk, "features"))?;
             let meta = FeaturesMeta::decode(file.header()).map_err(Error::format(file.path()))?;
             let span = ChunkSpan::of(store.chunks(), chunk);
             meta.span.expect(&span).map_err(Error::format(file.path()))?;
             if meta.layout != layout {
-                let what = format!("the file has rows of {:?}, the manifest of {layout:?}", meta.layout);
+                let what = format!(
+                    "the file has rows of {:?}, but the manifest says {layout:?}",
+                    meta.layout
+                );
                 return Err(Error::input(file.path(), Position::Whole, what));
             }
-            places[chunk.0 as usize] = Some(opened.add(&file)?);
+            locations[chunk.0 as usize] = Some(opened.add(&file)?);
         }
-        Ok(ColumnFiles { layout, places })
+        Ok(ColumnFiles { layout, locations })
     }
 
     fn aggregates(aggregates: &Aggregates, opened: &mut Opened) -> Result<ColumnFiles> {
-        let places = aggregates
+        let locations = aggregates
             .files()
             .iter()
             .map(|file| opened.add(&file.open()?).map(Some));
         Ok(ColumnFiles {
             layout: aggregates.layout(),
-            places: places.collect::<Result<_>>()?,
+            locations: locations.collect::<Result<_>>()?,
         })
     }
 
-    /// The files, by their index.
+    /// All files, by their index.
     pub fn files(&self) -> &Arc<[ReadFile]> {
         &self.files
     }
@@ -105,13 +108,13 @@ impl RowFiles {
         &self.checksums[file.0 as usize]
     }
 
-    /// Bytes of memory that the checksums of all files may take.
+    /// The maximum number of bytes of memory that the checksums of all files take.
     pub fn checksum_bytes(&self) -> u64 {
         self.checksums.iter().map(Checksums::memory_bytes).sum()
     }
 
-    /// Compares what was read of a file, from `offset` on, with its checksums. Blocks that are not whole in it are read
-    /// beside. If the file is no longer the one that was opened, that is the error.
+    /// Verifies `bytes`, which were read from `offset` of a file, with the checksums of their blocks. The rest of a
+    /// block that is not complete in `bytes` is read here. If the file changed since it was opened, the error says so.
     pub fn check_read(&self, file: FileIndex, offset: u64, bytes: &[u8]) -> Result<()> {
         let checksums = self.checksums(file);
         let payload_offset = checksums.header().payload_offset;
@@ -127,25 +130,25 @@ impl RowFiles {
         })
     }
 
-    /// Which chunk each node is in.
+    /// The division of nodes into chunks.
     pub fn chunks(&self) -> &ChunkMap {
         &self.chunks
     }
 
-    /// How the rows of each column are laid out.
+    /// The layout of the rows of each column.
     pub fn layouts(&self) -> impl ExactSizeIterator<Item = FeatureLayout> + Clone {
         self.columns.iter().map(|column| column.layout)
     }
 
-    /// Where a column's rows of a chunk start; none if a slice lacks them.
+    /// The file of a column's rows of a chunk, and the offset of the first row. None if a slice lacks the chunk.
     pub fn chunk(&self, column: usize, chunk: ChunkId) -> Option<(FileIndex, u64)> {
-        self.columns[column].places[chunk.0 as usize]
+        self.columns[column].locations[chunk.0 as usize]
     }
 
-    /// Where a column's row of a node starts; none if a slice lacks it.
+    /// The file and offset of a column's row of a node. None if a slice lacks the row.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the node does not exist.
     #[inline]
     pub fn locate(&self, column: usize, node: NodeId) -> Option<(FileIndex, u64)> {
         let chunk = self.chunks.chunk_of(node);
@@ -154,7 +157,7 @@ impl RowFiles {
         Some((file, start + row * u64::from(self.columns[column].layout.stride)))
     }
 
-    /// Fails if the row of `node` is not there.
+    /// Fails if a slice lacks the row of `node`.
     pub fn check(&self, node: NodeId) -> Result<()> {
         match self.locate(0, node) {
             Some(_) => Ok(()),
@@ -162,11 +165,11 @@ impl RowFiles {
         }
     }
 
-    /// Why there is no row of `node`.
+    /// The error for a row that a slice lacks.
     pub fn absent(&self, node: NodeId) -> Error {
         Error::conflict(
             format!(
-                "the features of {} are wanted, and the store is a slice without chunk {}",
+                "the features of {} are needed, but the store is a slice without chunk {}",
                 self.ids.name(node),
                 self.chunks.chunk_of(node)
             ),

@@ -1,44 +1,48 @@
-//! The feature feed: minibatches with the features of their nodes, from a graph whose features do not fit in memory.
+//! The feature feed: delivers minibatches with the features of their nodes, also if the features do not fit in memory.
 //!
 //! ```text
-//! batch source --sample--> nodes --plan--> places, misses --fetch--> slots --assemble--> buffer --> consumer
-//!                                          \_______ a window at a time _______/
+//! batch source --sample--> nodes --plan--> slots, misses --fetch--> feature rows --assemble--> buffer --> consumer
+//!                                          \___________ a window at a time ___________/
 //! ```
 //!
-//! A [`Feed`] holds what stays from epoch to epoch; [`Feed::epoch`] starts the threads of one, and is an iterator over its
-//! [`Batch`]es, in order. What they hold is a function of the source and the store: neither the number of threads, nor the
-//! budget, the window or the engine makes a difference.
+//! A [`Feed`] holds everything that stays from epoch to epoch. [`Feed::epoch`] starts the threads of an epoch and
+//! iterates over its [`Batch`]es in order. A batch depends on the source and the store only, and not on threads,
+//! budget, windows or the read engine.
 //!
-//! Rows are where memory allows, in the type in which they are stored:
+//! Feature rows are held in the type in which they are stored. There are three kinds:
 //!
-//! - *resident*: all rows of the owned chunks, if they fit, read once and found by arithmetic. If nothing else can be
-//!   wanted there is nothing to plan;
-//! - *pooled*: places for the rows that minibatches under way want, and for those that were wanted most often;
-//! - *computed*, where the store says that features are procedural.
+//! - *Resident* rows: all rows of the owned chunks, if they fit in memory. They are read once and found by arithmetic.
+//!   If no other rows can be needed, nothing is planned.
+//! - *Pooled* rows: the pool has slots for the rows of in-flight batches, and for those that were needed most often.
+//! - *Computed* rows, if the store has procedural features.
 //!
-//! A *window* is some minibatches whose missing rows are read together. It ends when as many batches are planned as the
-//! budget pays for, when half of the pool is taken by its rows, or, as soon as the reader has nothing to do, when so few
-//! rows are missing that waiting for more is not worth it. So windows are short while nearly all rows are in memory, and
-//! become passes over the files while few are. While a window is assembled and consumed the next one is sampled, planned
-//! and read.
+//! A *window* is a sequence of batches whose missing rows are read together. It ends when it has the maximum number of
+//! batches that the budget allows, or when its rows take half of the pool. If the reader is idle, it also ends if so
+//! few rows are missing that waiting for more does not pay. So windows are short while nearly all rows are in memory,
+//! and become passes over the files if few are. While one window is assembled and consumed, the next is sampled,
+//! planned and read.
 //!
-//! A row is a node's features, and with them their aggregate over its in-neighbours if there are such
-//! ([`Aggregates`]) and they are asked for: both are found, missed and given up together.
+//! A row consists of a node's features and, if requested, its pre-aggregated features
+//! ([`Aggregates`](grappa_storage::aggregates::Aggregates)). Both are planned, read and evicted together.
 //!
-//! What can go wrong (a read, a file that changed, a batch that does not fit) ends all threads and is the iterator's last
-//! item. A panic of a thread becomes one of the consumer.
+//! Any error (a failed read, a file that changed, a batch that does not fit) stops all threads and is the last item of
+//! the iterator. A panic of a thread continues in the consumer.
 
 mod access;
+mod batch;
 mod budget;
 mod buffer;
-mod disk;
+mod coalescing;
+mod demand;
 mod files;
+mod open;
 mod options;
 mod partitions;
 mod pipeline;
 mod planner;
 mod pool;
 mod reader;
+mod reserve;
 mod resident;
 mod rows;
 mod source;
@@ -46,39 +50,25 @@ mod state;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod worker;
 
-use std::sync::{Arc, Condvar, Mutex, atomic::AtomicBool};
+use std::sync::Arc;
 
-use grappa_formats::{ChunkId, aggregates::AggregateKind, manifest::FeatureSource};
-use grappa_io::{
-    Error, Result,
-    read::{self, ReadEngine},
-    slots::Slots,
-};
-use grappa_storage::{Store, aggregates::Aggregates, no_features};
-use grappa_synthetic::{Generator, Recipe};
+use grappa_io::{Result, read::ReadEngine};
 
-use self::{
-    access::{Generated, PoolRows, RowAccess, Stored},
-    budget::{Budget, RowsToHold},
-    buffer::Reserve,
-    files::RowFiles,
-    pipeline::{Core, Threads},
-    planner::Planner,
-    pool::Pool,
-    resident::Resident,
-    rows::RowFormat,
-    source::Demand,
-    state::{Sheet, State},
-    stats::Counters,
-};
 pub use self::{
+    batch::Batch,
     buffer::FeatureBuffer,
     options::{FeedOptions, OutputDtype, RegisterMemory, Registration},
     partitions::{BatchPlace, EpochOptions, PartitionBatches, Seeded},
-    pipeline::Batch,
     source::BatchSource,
     stats::{FeedStats, Stall},
+};
+use self::{
+    budget::FeedBudget,
+    pipeline::{Core, Threads},
+    pool::PoolGeometry,
+    rows::RowFormat,
 };
 
 /// Delivers minibatches with features, epoch after epoch.
@@ -87,199 +77,57 @@ pub struct Feed {
     engine: Option<Box<dyn ReadEngine>>,
     engine_name: Option<&'static str>,
     threads: usize,
-    budget: Budget,
+    budget: FeedBudget,
 }
 
 impl Feed {
-    /// Makes a feed of the features of `store` for minibatches like those of `source`, of which a few are sampled to see
-    /// how large they are. The rows of the `owned` chunks become resident if they fit, and are then read now.
-    ///
-    /// # Errors
-    /// If the memory is too little for one minibatch (the message says how much would do), the store has no features and
-    /// they are wanted, it has no aggregates of the kind that is, or its files can't be read.
-    pub fn open<S: BatchSource>(
-        store: &Arc<Store>,
-        owned: &[ChunkId],
-        source: &S,
-        options: &FeedOptions,
-    ) -> Result<Self> {
-        Self::open_with(store, owned, source, options, |files, options| {
-            read::open(options.engine, files.files().clone(), options.read.clone())
-        })
-    }
-
-    /// The same, with an engine that `open_engine` makes.
-    fn open_with<S: BatchSource>(
-        store: &Arc<Store>,
-        owned: &[ChunkId],
-        source: &S,
-        options: &FeedOptions,
-        open_engine: impl FnOnce(&RowFiles, &FeedOptions) -> Result<Box<dyn ReadEngine>>,
-    ) -> Result<Self> {
-        if options.threads == 0 {
-            return Err(Error::out_of_range("the number of feed threads", "at least 1", 0));
-        }
-        // Budgets are divided for reads as they were asked for: with another budget they would be other ones.
-        let asked = options;
-        let options = &FeedOptions {
-            read: budget::read_options(asked),
-            ..asked.clone()
-        };
-        let spec = match &store.manifest().features {
-            _ if !options.features => None,
-            Some(spec) => Some(spec),
-            None => return Err(no_features(store.path())),
-        };
-        let is_stored = spec.is_some_and(|spec| spec.source == FeatureSource::Stored);
-        let aggregates = options
-            .aggregates
-            .map(|kind| aggregates(store, kind, is_stored))
-            .transpose()?;
-        let format = spec.map(|spec| {
-            let aggregates = aggregates.as_ref().map(Aggregates::layout);
-            let columns: Vec<_> = std::iter::once(RowFormat::features(spec)).chain(aggregates).collect();
-            RowFormat::new(&columns, options.output)
-        });
-        let stored = match &format {
-            Some(format) if is_stored => Some((
-                RowFiles::open(store, format.columns()[0].stored, aggregates.as_ref())?,
-                present(store, owned),
-            )),
-            _ => None,
-        };
-        let (rows, checksum_bytes) = match &stored {
-            Some((files, owned)) => (rows_to_hold(store, files, owned), files.checksum_bytes()),
-            None => (RowsToHold::None, 0),
-        };
-        let divide = |demand: &mut Demand, what: &str| {
-            demand.held_bytes += checksum_bytes;
-            Budget::divide(asked, demand, format.as_ref(), rows, what)
-        };
-        // If this is too much, nothing need be sampled.
-        divide(
-            &mut Demand::of_seeds(source),
-            "the feature feed, even with minibatches of nothing but seeds",
-        )?;
-        let mut demand = Demand::measure(source)?;
-        let budget = divide(&mut demand, "the feature feed, with minibatches of this size")?;
-        let (access, planner, engine) = match (&format, stored) {
-            (Some(format), Some((files, owned))) => {
-                let mut engine = open_engine(&files, options)?;
-                let resident = budget
-                    .resident
-                    .then(|| Resident::load(&files, &owned, &mut *engine))
-                    .transpose()?;
-                let slots = |geometry: pool::Geometry| Slots::new(geometry.slots(), format.slot_bytes());
-                let pool = match budget.pool {
-                    Some(geometry) => Some(PoolRows {
-                        geometry,
-                        slots: slots(geometry)?,
-                        bridge_bytes: match options.bridge_bytes {
-                            Some(bytes) => bytes,
-                            None => disk::measure_bridge_bytes(&files, &mut *engine)?,
-                        }
-                        .into(),
-                    }),
-                    None => None,
-                };
-                let rows = Arc::new(Stored { files, resident, pool });
-                let planner = budget
-                    .pool
-                    .map(|geometry| Planner::new(Pool::new(geometry), rows.clone()));
-                (RowAccess::Stored(rows), planner, Some(engine))
-            }
-            (Some(format), None) => {
-                let recipe = Recipe::from_json(&store.manifest().generator)?;
-                let generated = Generated {
-                    features: Generator::new(recipe)?.features(format.dim()),
-                    store: store.clone(),
-                };
-                (RowAccess::Generated(generated), None, None)
-            }
-            (None, _) => (RowAccess::None, None, None),
-        };
-        let buffers = match &format {
-            Some(format) => {
-                let buffer = |_| FeatureBuffer::new(demand.rows, format, options.register.clone());
-                Some((0..budget.buffers).map(buffer).collect::<Result<_>>()?)
-            }
-            None => None,
-        };
-        let sheet = |_| {
-            let minibatch = demand.minibatch();
-            Sheet {
-                bytes: source::bytes_of(&minibatch),
-                minibatch,
-                places: Vec::with_capacity(if planner.is_some() { demand.rows } else { 0 }),
-            }
-        };
-        let sheets = (0..budget.minibatches).map(sheet).collect();
-        tracing::debug!(?budget, ?demand, "feed");
-        let engine_name = engine.as_ref().map(|engine| engine.name());
-        // Without a pool, everything was read.
-        let engine = engine.filter(|_| planner.is_some());
-        Ok(Self {
-            core: Arc::new(Core {
-                state: Mutex::new(State::new(sheets, buffers, planner, options.threads, budget.lookahead)),
-                changed: Condvar::new(),
-                stop: AtomicBool::new(false),
-                counters: Counters::default(),
-                access,
-                format,
-                reserve: Reserve::of(options.memory_bytes),
-                scratch_bytes: demand.scratch_bytes,
-            }),
-            engine,
-            engine_name,
-            threads: options.threads,
-            budget,
-        })
-    }
-
-    /// Starts the threads that sample, read and assemble the batches of `source`.
+    /// Starts the threads that sample, plan, read and assemble the batches of `source`.
     ///
     /// # Panics
     /// If a thread of an earlier epoch panicked.
     pub fn epoch<S: BatchSource>(&mut self, source: &Arc<S>) -> Epoch<'_> {
-        assert!(!self.core.lock().has_panicked(), "a thread of this feed panicked");
+        assert!(
+            !self.core.lock().has_panicked(),
+            "a thread of this feed panicked in an earlier epoch"
+        );
         let threads = Threads::start(&self.core, source, self.threads, self.engine.take());
         Epoch { threads, feed: self }
     }
 
-    /// What was done since the feed was made.
+    /// Statistics since the feed was opened.
     pub fn stats(&self) -> FeedStats {
         self.core.stats()
     }
 
-    /// What reads, or read, rows: `uring` or `pread`; none if rows are computed or there are none.
+    /// The engine that reads feature rows, or has read them: `uring` or `pread`. None if no rows are stored.
     pub fn engine_name(&self) -> Option<&'static str> {
         self.engine_name
     }
 
-    /// Whether the rows of all owned chunks are in memory.
+    /// Whether the rows of all owned chunks are resident.
     pub fn is_resident(&self) -> bool {
         self.budget.resident
     }
 
-    /// Rows that the pool has room for.
+    /// The number of slots of the pool.
     pub fn pool_rows(&self) -> usize {
-        self.budget.pool.map_or(0, pool::Geometry::slots)
+        self.budget.pool.map_or(0, PoolGeometry::slots)
     }
 
-    /// The most batches of a window.
+    /// The maximum number of batches of a window.
     pub fn lookahead(&self) -> usize {
         self.budget.lookahead
     }
 }
 
-/// The batches of an epoch, in order. Dropping it ends its threads.
+/// Iterates over the batches of an epoch, in order. When it is dropped, it stops the threads.
 pub struct Epoch<'a> {
     feed: &'a mut Feed,
     threads: Threads,
 }
 
 impl Epoch<'_> {
-    /// What was done since the feed was made, so far.
+    /// Statistics since the feed was opened.
     pub fn stats(&self) -> FeedStats {
         self.feed.core.stats()
     }
@@ -288,7 +136,7 @@ impl Epoch<'_> {
 impl Iterator for Epoch<'_> {
     type Item = Result<Batch>;
 
-    /// Waits for the next batch. After an error there are no more.
+    /// Waits for the next batch. There are none after an error.
     ///
     /// # Panics
     /// If a thread panicked.
@@ -311,45 +159,5 @@ impl Core {
     fn stats(&self) -> FeedStats {
         let row_bytes = self.format.as_ref().map_or(0, RowFormat::stored_bytes);
         self.counters.stats(row_bytes)
-    }
-}
-
-/// The pre-aggregated features of a kind.
-fn aggregates(store: &Store, kind: AggregateKind, is_stored: bool) -> Result<Aggregates> {
-    if !is_stored {
-        return Err(Error::conflict(
-            format!(
-                "{}: pre-aggregated features are delivered with stored features, and here features are computed, or not \
-                 wanted",
-                store.path().display()
-            ),
-            "sample without pre-aggregated features",
-        ));
-    }
-    Aggregates::open(store, kind)?.ok_or_else(|| {
-        Error::missing(
-            format!("pre-aggregated features of kind {kind}"),
-            store.path(),
-            format!(
-                "make them with `grappa-store preaggregate {} --kind {kind}`",
-                store.path().display()
-            ),
-        )
-    })
-}
-
-/// Those of `chunks` that are there.
-fn present(store: &Store, chunks: &[ChunkId]) -> Vec<ChunkId> {
-    let chunks: std::collections::BTreeSet<_> = chunks.iter().copied().collect();
-    store.present_chunks().filter(|chunk| chunks.contains(chunk)).collect()
-}
-
-fn rows_to_hold(store: &Store, files: &RowFiles, owned: &[ChunkId]) -> RowsToHold {
-    let all: u64 = store.present_chunks().map(|chunk| store.chunks().len(chunk)).sum();
-    let resident: u64 = owned.iter().map(|&chunk| store.chunks().len(chunk)).sum();
-    RowsToHold::Stored {
-        resident_bytes: Resident::bytes(files, owned),
-        others: all - resident,
-        all,
     }
 }

@@ -1,22 +1,22 @@
-//! What a feed may take, and what it delivers.
+//! Options of a feed.
 
 use std::{any::Any, fmt, sync::Arc};
 
 use grappa_formats::aggregates::AggregateKind;
 use grappa_io::read;
 
-/// The type of the values that are delivered.
+/// The type of the delivered values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutputDtype {
     /// IEEE 754 binary32.
     #[default]
     F32,
-    /// The upper half of binary32, rounded to nearest, ties to even.
+    /// bfloat16: the upper half of binary32, rounded to nearest, ties to even.
     Bf16,
 }
 
 impl OutputDtype {
-    /// Bytes of a value.
+    /// Bytes per value.
     pub fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -25,53 +25,55 @@ impl OutputDtype {
     }
 }
 
-/// Lets a device fetch from memory by itself.
+/// Registers memory with a device, so that the device can copy from it without the CPU (pinned memory).
 pub trait RegisterMemory: fmt::Debug + Send + Sync {
-    /// Registers memory until what it returns is dropped, which is before the memory is given back. None if that can't be:
-    /// then the memory is as any other.
+    /// Registers `memory` until the result is dropped, which happens before the memory is released. None if
+    /// registration is not possible; the memory is then used unregistered.
     fn register(&self, memory: &[u8]) -> Option<Registration>;
 }
 
 /// Ends a registration when it is dropped.
 pub type Registration = Box<dyn Any + Send + Sync>;
 
-/// How a feed is made.
+/// Options of a feed.
 #[derive(Debug, Clone)]
 pub struct FeedOptions {
-    /// All memory that the feed may take, in bytes: rows, buffers of the disk, of minibatches and of features, and what the
-    /// batch source takes for itself and for each thread that samples.
+    /// All memory that the feed may take, in bytes: feature rows, read buffers, minibatches, feature buffers, and the
+    /// memory of the batch source and of each thread's sampler.
     pub memory_bytes: u64,
-    /// What the rows of the graph take of the user's memory beside that. Errors name what would do for both.
-    pub rows_bytes: u64,
-    /// What mapped rows would take with more memory, at most: all their bytes. 0 if rows are not mapped.
-    pub mapped_bytes: u64,
+    /// Bytes that the adjacency lists take in addition, out of the user's memory. Errors name a budget for both.
+    pub adjacency_bytes: u64,
+    /// Bytes that mapped adjacency lists would take with unlimited memory: all of their files. 0 if they are not
+    /// mapped.
+    pub mapped_adjacency_bytes: u64,
     /// The type of the delivered values.
     pub output: OutputDtype,
-    /// Whether features are delivered; else minibatches alone.
+    /// Whether to deliver features. If not, batches are minibatches alone.
     pub features: bool,
-    /// The kind of pre-aggregated features that are delivered with them.
+    /// The kind of pre-aggregated features to deliver with them.
     pub aggregates: Option<AggregateKind>,
-    /// Registers the buffers that features are delivered in.
+    /// Registers the buffers of delivered features.
     pub register: Option<Arc<dyn RegisterMemory>>,
-    /// Threads that sample and assemble. Another one reads, which mostly sleeps.
+    /// Number of threads that sample and assemble. One more thread reads, and mostly sleeps.
     pub threads: usize,
-    /// The most batches whose rows are read together; by default as many as pay for the memory that they wait in.
+    /// The maximum number of batches of a window. By default, the number for which batches and pool balance.
     pub lookahead: Option<usize>,
-    /// What reads.
+    /// The read engine.
     pub engine: read::Choice,
-    /// How it reads.
+    /// Options of the read engine.
     pub read: read::Options,
-    /// Two wanted rows of a file with no more than so many bytes between them are read together: as many as the disk
-    /// transfers in the time that one more read takes it. By default that is measured.
-    pub bridge_bytes: Option<u32>,
+    /// The coalescing gap, in bytes: two missing rows of a file share a read if the gap between them is at most this
+    /// long. The best value is the number of bytes that the disk transfers in the time of one more read. Measured by
+    /// default.
+    pub coalescing_gap_bytes: Option<u32>,
 }
 
 impl Default for FeedOptions {
     fn default() -> Self {
         Self {
             memory_bytes: 1 << 30,
-            rows_bytes: 0,
-            mapped_bytes: 0,
+            adjacency_bytes: 0,
+            mapped_adjacency_bytes: 0,
             output: OutputDtype::F32,
             features: true,
             aggregates: None,
@@ -80,14 +82,16 @@ impl Default for FeedOptions {
             lookahead: None,
             engine: read::Choice::Auto,
             read: read::Options::default(),
-            bridge_bytes: None,
+            coalescing_gap_bytes: None,
         }
     }
 }
 
 impl FeedOptions {
-    /// What the rows of the graph take beside a feed of so many bytes: mapped ones a quarter of both, if they have so much.
-    pub(super) fn rows_beside(&self, feed_bytes: u64) -> u64 {
-        self.rows_bytes.max(self.mapped_bytes.min(feed_bytes / 3 + 1))
+    /// Bytes that adjacency lists take beside a feed of `feed_bytes`. Mapped ones take a quarter of both, if they are
+    /// as large.
+    pub(super) fn adjacency_bytes_beside(&self, feed_bytes: u64) -> u64 {
+        self.adjacency_bytes
+            .max(self.mapped_adjacency_bytes.min(feed_bytes / 3 + 1))
     }
 }

@@ -12,75 +12,77 @@ use crate::{
     view::PartitionView,
 };
 
-/// A partition, and the nodes in it to train on.
+/// A partition with its seed nodes.
 #[derive(Debug, Clone)]
 pub struct Seeded {
-    /// What it sees.
+    /// The adjacency lists that the partition sees.
     pub view: Arc<PartitionView>,
-    /// Nodes that the view owns, each once.
+    /// Distinct nodes that the partition owns.
     pub seeds: Arc<SeedNodes>,
 }
 
-/// How an epoch goes.
+/// Options of an epoch.
 #[derive(Debug, Clone)]
 pub struct EpochOptions {
-    /// How neighbours are drawn.
+    /// The sampler.
     pub sampler: Arc<Sampler>,
-    /// The most seeds in a batch.
+    /// The maximum number of seeds of a batch.
     pub batch: usize,
-    /// Partitions that take part in a step.
+    /// Number of partitions that take part in a step.
     pub concurrent: usize,
     /// The seed of the run.
     pub seed: u64,
     /// The number of the epoch.
     pub epoch: u64,
-    /// Whether seeds are in random order, another one each epoch; else they are in theirs.
+    /// Whether to shuffle the seeds, differently in each epoch. If not, they are in ascending order.
     pub shuffle: bool,
 }
 
-/// Where a batch is in its epoch.
+/// The step and partition of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchPlace {
-    /// The step that it takes part in, from 0.
+    /// The step, from 0.
     pub step: u64,
-    /// Its partition.
+    /// The partition.
     pub partition: PartitionId,
-    /// Its number among the steps of its group of partitions.
+    /// The index of the step in its group of partitions.
     pub batch: u64,
 }
 
-/// The minibatches of an epoch, in the order in which they are trained on.
+/// The minibatches of an epoch, in training order.
 ///
-/// The first `concurrent` partitions take part in each step until all of them have had all their seeds; then the next ones
-/// do. Each partition divides its seeds evenly among the steps of its group, of which there are as many as the partition
-/// with the most seeds needs: so nobody runs out of batches, and no step has but a few seeds, whose noise an optimizer that
-/// divides by the size of gradients would follow as far as the mean of many. (A partition with fewer seeds than steps has
-/// no batch in some of them.)
+/// The partitions form groups of `concurrent` partitions. The first group trains until all its partitions have used all
+/// their seeds, then the next group does. In each step every partition of the group has one batch.
+///
+/// A group has as many steps as its largest partition needs. Each partition divides its seeds evenly among these steps,
+/// so no partition runs out of batches. It also means that no step has only a few seeds. Gradients of few seeds are
+/// mostly noise, and optimizers that divide by the size of gradients, such as Adam, take full steps along it. (A
+/// partition with fewer seeds than steps has no batch in some steps.)
 #[derive(Debug)]
 pub struct PartitionBatches {
     parts: Vec<Seeded>,
     options: EpochOptions,
     places: Vec<BatchPlace>,
-    /// Of each partition, how many batches its seeds are divided into.
-    divisions: Vec<u64>,
+    /// For each partition, the number of steps that its seeds are divided among.
+    steps_of_partition: Vec<u64>,
     nodes_max: u64,
 }
 
 impl PartitionBatches {
-    /// The batches of an epoch over `parts`, of which the first is partition 0.
+    /// The batches of an epoch over `parts`. The first is partition 0.
     ///
     /// # Panics
-    /// If batches have no seeds or steps no partitions.
+    /// If `options.batch` or `options.concurrent` is 0.
     pub fn new(parts: Vec<Seeded>, options: EpochOptions) -> Self {
         assert!(options.batch > 0 && options.concurrent > 0, "{options:?}");
         let batches = |part: &Seeded| part.seeds.len().div_ceil(options.batch as u64);
-        let (mut places, mut divisions) = (Vec::new(), Vec::new());
+        let (mut places, mut steps_of_partition) = (Vec::new(), Vec::new());
         let (mut first_step, mut first_partition) = (0, 0);
         for group in parts.chunks(options.concurrent) {
             let steps = group.iter().map(batches).max().unwrap_or(0);
             for batch in 0..steps {
                 for (partition, part) in (first_partition..).zip(group) {
-                    if !numbers(part.seeds.len(), batch, steps).is_empty() {
+                    if !seeds_of_batch(part.seeds.len(), batch, steps).is_empty() {
                         places.push(BatchPlace {
                             step: first_step + batch,
                             partition: PartitionId(partition),
@@ -89,7 +91,7 @@ impl PartitionBatches {
                     }
                 }
             }
-            divisions.extend(group.iter().map(|_| steps));
+            steps_of_partition.extend(group.iter().map(|_| steps));
             first_step += steps;
             first_partition += group.len() as u32;
         }
@@ -98,32 +100,32 @@ impl PartitionBatches {
             parts,
             options,
             places,
-            divisions,
+            steps_of_partition,
             nodes_max,
         }
     }
 
-    /// Seeds of a step, on average over the epoch.
+    /// Average number of seeds per step.
     pub fn seeds_per_step(&self) -> f64 {
         let seeds: u64 = self.parts.iter().map(|part| part.seeds.len()).sum();
         seeds as f64 / self.steps().max(1) as f64
     }
 
-    /// Leaves out all but the first `batches`.
+    /// Keeps only the first `batches` batches.
     #[must_use]
     pub fn first(mut self, batches: u64) -> Self {
         self.places.truncate(usize::try_from(batches).unwrap_or(usize::MAX));
         self
     }
 
-    /// Leaves out the steps before `step`, which were taken before: places, seeds and draws of the others stay.
+    /// Removes the steps before `step`. The steps, seeds and random draws of the other batches do not change.
     #[must_use]
     pub fn from_step(mut self, step: u64) -> Self {
         self.places.retain(|place| place.step >= step);
         self
     }
 
-    /// Where each batch is.
+    /// The step and partition of each batch.
     pub fn places(&self) -> &[BatchPlace] {
         &self.places
     }
@@ -137,13 +139,14 @@ impl PartitionBatches {
     fn seeds(&self, place: BatchPlace, out: &mut Vec<NodeId>) {
         let partition = place.partition.0 as usize;
         let seeds = &self.parts[partition].seeds;
-        let numbers = numbers(seeds.len(), place.batch, self.divisions[partition]);
+        let indices = seeds_of_batch(seeds.len(), place.batch, self.steps_of_partition[partition]);
         out.clear();
         if self.options.shuffle {
+            // A keyed permutation is computed, so the shuffled order takes no memory.
             let shuffle = Feistel::new(seeds.len(), self.key(place).shuffle());
-            out.extend(numbers.map(|number| seeds.get(shuffle.forward(number))));
+            out.extend(indices.map(|index| seeds.get(shuffle.forward(index))));
         } else {
-            out.extend(numbers.map(|number| seeds.get(number)));
+            out.extend(indices.map(|index| seeds.get(index)));
         }
     }
 
@@ -157,8 +160,10 @@ impl PartitionBatches {
     }
 }
 
-/// Which of `seeds` seeds are in a batch of `batches`.
-fn numbers(seeds: u64, batch: u64, batches: u64) -> Range<u64> {
+/// The seeds of batch `batch`, as indices, if `seeds` seeds are divided among `batches` batches. The sizes of two
+/// batches differ by at most one.
+fn seeds_of_batch(seeds: u64, batch: u64, batches: u64) -> Range<u64> {
+    // The product may exceed 64 bits.
     let start = |batch: u64| (u128::from(seeds) * u128::from(batch) / u128::from(batches)) as u64;
     start(batch)..start(batch + 1)
 }
@@ -175,7 +180,7 @@ impl BatchSource for PartitionBatches {
     }
 
     fn bytes(&self) -> u64 {
-        // Partitions may share a list.
+        // Partitions may share a list of seeds. It is counted once.
         let lists: BTreeMap<_, _> = self
             .parts
             .iter()
@@ -186,10 +191,10 @@ impl BatchSource for PartitionBatches {
     }
 
     fn nodes_min(&self) -> u64 {
-        // The batches of a partition differ by one seed at most.
+        // The batches of a partition differ by at most one seed.
         let seeds = |place: &BatchPlace| {
             let partition = place.partition.0 as usize;
-            self.parts[partition].seeds.len() / self.divisions[partition].max(1)
+            self.parts[partition].seeds.len() / self.steps_of_partition[partition].max(1)
         };
         self.places.iter().map(seeds).max().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Planning: which rows minibatches want, where each will be, and what must be read.
+//! Plans batches: finds a slot for each feature row that a batch needs, and collects the rows that must be read.
 
 use std::sync::Arc;
 
@@ -6,50 +6,51 @@ use grappa_formats::NodeId;
 use grappa_io::Result;
 
 use super::{
-    access::Stored,
-    pool::{AHEAD, Found, Miss, Now, Pool},
+    access::StoredRows,
+    pool::{AHEAD, Miss, Pool, PoolClock, PoolLookup},
     stats::Counters,
 };
 
-/// The place of a row of a resident chunk, which is found by arithmetic.
+/// The slot of a row of a resident chunk. Such a row is found by arithmetic.
 pub(super) const RESIDENT: u32 = u32::MAX;
 
-/// Minibatches whose rows are read together.
+/// Consecutive batches whose missing rows are read together.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// Counts the windows of an epoch.
+    /// The index of the window in its epoch.
     pub number: u64,
-    /// Its first batch.
+    /// Its first batch, counted since the feed was opened.
     from: u64,
-    /// Its last batch, which may not have all its places yet.
+    /// Its last batch, which may have rows without slots.
     last: Option<u64>,
     /// Number of batches.
     pub batches: usize,
-    /// Rows that it wants, each counted once: they stay in their slots until it is assembled.
+    /// Number of distinct rows in the pool that its batches need. They stay in their slots until the batches are
+    /// assembled.
     pub rows: usize,
-    /// What must be read; sorted when the window is closed.
+    /// The rows to be read. Sorted when the window is closed.
     pub misses: Vec<Miss>,
 }
 
 /// How planning a batch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Planned {
-    /// Every row has a place.
-    Whole,
-    /// A row found all its slots taken by rows that are still needed.
-    Full,
+pub(super) enum PlanOutcome {
+    /// Every row has a slot.
+    Complete,
+    /// All slots that a row may take are pinned.
+    PoolFull,
 }
 
-/// Gives every row that is wanted a place, batch by batch.
+/// Assigns slots to rows, batch by batch.
 #[derive(Debug)]
 pub(super) struct Planner {
     pool: Pool,
-    rows: Arc<Stored>,
+    rows: Arc<StoredRows>,
     window: Window,
 }
 
 impl Planner {
-    pub fn new(pool: Pool, rows: Arc<Stored>) -> Self {
+    pub fn new(pool: Pool, rows: Arc<StoredRows>) -> Self {
         Self {
             pool,
             rows,
@@ -64,34 +65,38 @@ impl Planner {
         }
     }
 
-    /// Begins an epoch, whose first batch is number `batch` of all.
+    /// Begins an epoch. Its first batch is `batch`, counted since the feed was opened.
     pub fn begin(&mut self, batch: u64) {
-        debug_assert!(self.window.batches == 0, "a window of another epoch is open");
+        debug_assert!(
+            self.window.batches == 0,
+            "the window of the previous epoch is still open"
+        );
         self.window.number = 0;
         self.window.from = batch;
     }
 
-    /// The window that is being planned.
+    /// The open window.
     pub fn window(&self) -> &Window {
         &self.window
     }
 
-    /// Whether the window should take no more: the next one must find places while this one keeps its own.
+    /// Whether the window should get no more batches. It may use half of the pool, because the rows of the next window
+    /// need slots while those of this one are pinned.
     pub fn is_full(&self, batches_max: usize) -> bool {
         self.window.batches >= batches_max || self.window.rows >= self.pool.geometry().slots() / 2
     }
 
-    /// Appends to `places` where the rows of `nodes` are, from where it left off the last time. Batches with numbers below
-    /// `pinned_from` are assembled.
+    /// Appends the slots of the rows of `nodes` to `slots`. Continues after the rows that have slots from an earlier
+    /// call. Batches below `pinned_from` are assembled.
     pub fn plan(
         &mut self,
         nodes: &[NodeId],
-        places: &mut Vec<u32>,
+        slots: &mut Vec<u32>,
         batch: u64,
         pinned_from: u64,
         counters: &Counters,
-    ) -> Result<Planned> {
-        let now = Now {
+    ) -> Result<PlanOutcome> {
+        let clock = PoolClock {
             batch,
             pinned_from,
             window_from: self.window.from,
@@ -102,9 +107,9 @@ impl Planner {
         }
         let (resident, files) = (self.rows.resident.as_ref(), &self.rows.files);
         let is_resident = |node| resident.is_some_and(|resident| resident.has(files.chunks().chunk_of(node)));
-        let (first, misses) = (places.len(), self.window.misses.len());
-        let mut in_memory = 0;
-        let mut planned = Planned::Whole;
+        let (first, misses) = (slots.len(), self.window.misses.len());
+        let mut resident_rows = 0;
+        let mut outcome = PlanOutcome::Complete;
         for &node in nodes[first..].iter().take(AHEAD) {
             self.pool.prefetch(node);
         }
@@ -113,39 +118,42 @@ impl Planner {
                 self.pool.prefetch(later);
             }
             if is_resident(node) {
-                places.push(RESIDENT);
-                in_memory += 1;
+                slots.push(RESIDENT);
+                resident_rows += 1;
                 continue;
             }
-            match self.pool.want(node, now) {
-                Found::Present { slot, first } => {
-                    places.push(slot);
+            match self.pool.request(node, clock) {
+                PoolLookup::Present { slot, first } => {
+                    slots.push(slot);
                     self.window.rows += usize::from(first);
                 }
-                Found::Missing { slot, miss } => {
+                PoolLookup::Missing { slot, miss } => {
+                    // The reader relies on the row having a location. Only misses are checked: the others were misses
+                    // once.
                     if let Err(error) = files.check(node) {
                         self.pool.forget(miss);
                         return Err(error);
                     }
-                    places.push(slot);
+                    slots.push(slot);
                     self.window.rows += 1;
                     self.window.misses.push(miss);
                 }
-                Found::Full => {
-                    planned = Planned::Full;
+                PoolLookup::Full => {
+                    outcome = PlanOutcome::PoolFull;
                     break;
                 }
             }
         }
-        counters.rows_wanted.add((places.len() - first) as u64);
-        counters.rows_resident.add(in_memory);
+        counters.rows_wanted.add((slots.len() - first) as u64);
+        counters.rows_resident.add(resident_rows);
         counters.rows_missed.add((self.window.misses.len() - misses) as u64);
-        Ok(planned)
+        Ok(outcome)
     }
 
-    /// Ends the window, and sorts its misses; the next one begins with `next_batch`, and `misses` is memory for it.
+    /// Closes the window and sorts its misses. The next window begins with batch `next_batch`; `misses` is memory for
+    /// it.
     pub fn close(&mut self, next_batch: u64, misses: Vec<Miss>, counters: &Counters) -> Window {
-        debug_assert!(misses.is_empty(), "misses of another window");
+        debug_assert!(misses.is_empty(), "the misses belong to another window");
         self.window.misses.sort_unstable();
         if self.pool.unused() > 0 {
             self.adopt(counters);
@@ -153,11 +161,10 @@ impl Planner {
         self.open(next_batch, misses)
     }
 
-    /// Gives rows between missing ones that are read with them places that no row had yet. (They stay until the window's
-    /// first batch is assembled, and so until they are read.)
+    /// Assigns empty slots to rows in the gaps that will be read. No batch needs these rows yet, but they cost no read.
     fn adopt(&mut self, counters: &Counters) {
         let chunks = self.rows.files.chunks();
-        // A gap must be read in each column.
+        // A gap is read in each column, so the column with the longest rows decides how many rows a gap may have.
         let stride = self
             .rows
             .files
@@ -165,26 +172,29 @@ impl Planner {
             .map(|layout| u64::from(layout.stride))
             .max()
             .unwrap_or(1);
-        let bridge_bytes = self.rows.pool.as_ref().map_or(0, |pool| pool.bridge_bytes);
-        let (bridged, from) = (bridge_bytes / stride, self.window.from);
-        let wanted = self.window.misses.len();
-        for i in 1..wanted {
+        let gap_bytes_max = self.rows.pool.as_ref().map_or(0, |pool| pool.coalescing_gap_bytes);
+        // Pinned until the first batch of the window is assembled, and so until they are read.
+        let (gap_rows_max, pinned_to) = (gap_bytes_max / stride, self.window.from);
+        let needed = self.window.misses.len();
+        for i in 1..needed {
             let [before, after] = [i - 1, i].map(|i| self.window.misses[i].node());
             let gap = before.0 + 1..after.0;
-            if gap.is_empty() || gap.end - gap.start > bridged || chunks.chunk_of(before) != chunks.chunk_of(after) {
+            if gap.is_empty() || gap.end - gap.start > gap_rows_max || chunks.chunk_of(before) != chunks.chunk_of(after)
+            {
                 continue;
             }
             for node in gap.map(NodeId) {
-                self.window.misses.extend(self.pool.adopt(node, from));
+                self.window.misses.extend(self.pool.adopt(node, pinned_to));
             }
             if self.pool.unused() == 0 {
                 break;
             }
         }
-        counters.rows_adopted.add((self.window.misses.len() - wanted) as u64);
+        counters.rows_adopted.add((self.window.misses.len() - needed) as u64);
         self.window.misses.sort_unstable();
     }
 
+    /// Replaces the open window by an empty one.
     fn open(&mut self, next_batch: u64, misses: Vec<Miss>) -> Window {
         let next = Window {
             number: self.window.number + 1,
@@ -197,7 +207,7 @@ impl Planner {
         std::mem::replace(&mut self.window, next)
     }
 
-    /// Takes back that rows of the open window, and of `unread`, are in the pool.
+    /// Removes the misses of the open window and of `unread` from the pool, because they will not be read.
     pub fn forget(&mut self, unread: Option<Window>) {
         let open = self.open(0, Vec::new());
         for miss in unread.into_iter().chain([open]).flat_map(|window| window.misses) {

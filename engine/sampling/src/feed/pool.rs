@@ -1,189 +1,111 @@
-//! Which rows are in the row pool, and which of them give way.
+//! The replacement policy of the row pool: which feature rows are in which slots, and which row is evicted.
 //!
-//! The pool is a number of places for rows ([`Slots`](grappa_io::slots::Slots) holds their bytes; this is the part that
-//! decides). It works like a processor's cache: a hash of the node names two *buckets* of eight places, and a row may be
-//! in any of the sixteen. So finding a row takes one or two cache lines, which are asked for ahead; there is no list to
-//! keep and no table to delete from; and of a row, eight bytes are kept:
+//! [`Slots`](grappa_io::slots::Slots) holds the bytes of the rows. The pool works like a set-associative cache. A hash
+//! of the node selects two *buckets* of eight slots, and the row may be in any of these sixteen. So a lookup touches
+//! one or two cache lines, which are prefetched, and there are no lists to maintain and no hash table to delete from.
+//! The pool keeps eight bytes per row:
 //!
 //! ```text
-//! bits 63..23  node + 1, so that an empty place is zero
-//!      22..16  how many batches wanted the row, up to 127; halved for every 256 batches without a wish
-//!      15..0   the last batch that wanted it, modulo 2^16
+//! bits 63..23  node + 1, so an empty slot is zero
+//!      22..16  count of batches that needed the row, up to 127; halved for every 256 batches that did not need it
+//!      15..0   the last batch that needed it, modulo 2^16
 //! ```
 //!
-//! **Pinned** is a row that a batch still needs: one whose last batch is not assembled yet. So nothing is unpinned row by
-//! row; as batches are assembled, their rows become free to go by themselves.
+//! **Pinning.** A row is pinned until the last batch that needs it is assembled. Rows are not unpinned one by one: the
+//! entry has the number of that batch, which is compared with the first batch that is not assembled.
 //!
-//! **Who gives way** for a row that must be read: of the sixteen places an empty one, else the row that was wanted least
-//! often, and of several the one that was not wanted for longest. That is least-frequently-used in samples of sixteen. On
-//! minibatches of an R-MAT graph (scale 22, fanouts 15, 10, 5, after 210 batches of 87,590 rows), this many thousand rows a
-//! batch are missed:
+//! **Eviction.** A missing row takes an empty slot among its sixteen. Otherwise it evicts the unpinned row with the
+//! lowest count, and among equal counts the one that was not needed for the longest time: least frequently used, in
+//! samples of sixteen. The table shows thousands of missed rows per batch, for minibatches of an R-MAT graph (scale 22,
+//! fanouts 15, 10, 5, after 210 batches of 87,590 rows):
 //!
-//! | places | of the rows ever wanted | missed | least recently used | hottest rows, known beforehand |
+//! | slots | share of all rows ever needed | missed | least recently used | hottest rows, known in advance |
 //! |---|---|---|---|---|
 //! | 1,760,000 | 96 % | 1.7 | 1.8 | 0.2 |
 //! | 1,000,000 | 55 % | 5.6 | 7.3 | 3.7 |
 //! | 600,000 | 33 % | 11.8 | 15.6 | 9.1 |
 //! | 300,000 | 16 % | 25.2 | 31.4 | 19.5 |
 //!
-//! Where all sixteen are pinned, which happens when most of the pool is, a row goes to one of a few *spare* places, which
-//! any row may have.
+//! **Spare slots.** If most of the pool is pinned, all sixteen slots of a row can be. The row then goes to one of a few
+//! spare slots, which any row may take.
+
+mod geometry;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 
-use grappa_formats::{NodeId, random};
+use grappa_formats::NodeId;
 use grappa_io::prefetch::prefetch;
 
-/// Places of a bucket, whose entries fill a cache line.
-const WAYS: usize = 8;
-/// One of so many places is spare.
-const SPARE_SHARE: usize = 64;
-const SPARE_MIN: usize = 16;
-/// Bits of a [`Miss`] that say where the row goes.
-const PLACE_BITS: u32 = 24;
+use self::geometry::WAYS;
+pub(super) use self::geometry::{Miss, PoolGeometry};
 
 const STAMP_BITS: u32 = 16;
+const STAMP_MAX: u64 = (1 << STAMP_BITS) - 1;
 const COUNT_BITS: u32 = 7;
 const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
-/// Batches after which a row that was not wanted counts half.
+/// The count of a row is halved after this many batches that did not need it.
 const HALF_LIFE: u64 = 256;
 
-/// The most batches that may be under way at once: the stamps of more could not be told from one another.
+/// The maximum number of in-flight batches. It is far below 2^16, so stamps of pinned rows are unambiguous.
 pub(super) const BATCHES_MAX: u64 = 1 << 12;
 
-/// How many nodes ahead their buckets are asked for.
+/// The buckets of a node are prefetched this many nodes before they are needed.
 pub(super) const AHEAD: usize = 12;
 
-/// When something is wanted.
+/// Batch numbers at the time of a request. They count batches since the pool was created.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Now {
-    /// The batch that wants it, counted since the pool was made.
+pub(super) struct PoolClock {
+    /// The batch that requests rows.
     pub batch: u64,
-    /// The first batch that is not assembled yet; all from here on keep their rows.
+    /// The first batch that is not assembled. Rows of this batch and all later ones are pinned.
     pub pinned_from: u64,
     /// The first batch of the window that is being planned.
     pub window_from: u64,
 }
 
-/// What became of a wish.
+/// Result of a request for a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum PoolLookup {
     /// The row is in the pool, or will be when this window is read.
     Present {
-        /// Its place.
         slot: u32,
-        /// Whether this window did not want it before.
+        /// Whether this is the first request for the row in this window.
         first: bool,
     },
-    /// The row has a place now, and must be read.
-    Missing {
-        /// Its place.
-        slot: u32,
-        /// What to read.
-        miss: Miss,
-    },
-    /// Every place that the row might have is pinned.
+    /// The row got a slot and must be read.
+    Missing { slot: u32, miss: Miss },
+    /// All slots that the row may take are pinned.
     Full,
-}
-
-/// A row that must be read, and where it goes. Sorts by node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Miss(u64);
-
-impl Miss {
-    fn new(node: u64, place: u64) -> Self {
-        Self(node << PLACE_BITS | place)
-    }
-
-    /// Whose row it is.
-    #[inline]
-    pub fn node(self) -> NodeId {
-        NodeId(self.0 >> PLACE_BITS)
-    }
-
-    fn place(self) -> usize {
-        (self.0 & ((1 << PLACE_BITS) - 1)) as usize
-    }
-}
-
-/// How many places there are, and so where they are: all that it takes to find the place of a [`Miss`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Geometry {
-    buckets: usize,
-    spare: usize,
-}
-
-impl Geometry {
-    /// As many places as fit into `slots`.
-    pub fn within(slots: usize) -> Self {
-        let slots = slots.min(u32::MAX as usize - 1);
-        let spare = (slots / SPARE_SHARE)
-            .clamp(SPARE_MIN, (1 << PLACE_BITS) - 2 * WAYS)
-            .min(slots);
-        Self {
-            buckets: (slots - spare) / WAYS,
-            spare,
-        }
-    }
-
-    /// A pool that has room for any `rows` rows at once: four fifths full, so rarely does a row find both its buckets
-    /// full, and there are spare places for those.
-    pub fn for_rows(rows: usize) -> Self {
-        let rows = rows.min(u32::MAX as usize);
-        Self::within((rows + rows / 4).div_ceil(WAYS) * WAYS + SPARE_MIN + rows / (SPARE_SHARE / 2))
-    }
-
-    /// Number of places.
-    pub fn slots(self) -> usize {
-        self.buckets * WAYS + self.spare
-    }
-
-    /// Bytes that [`Pool`] takes for a place.
-    pub const BYTES_PER_SLOT: u64 = size_of::<u64>() as u64;
-
-    /// The place of a row that must be read.
-    #[inline]
-    pub fn slot(self, miss: Miss) -> u32 {
-        let slot = match miss.place() {
-            way if way < WAYS => self.choices(miss.node().0)[0] * WAYS + way,
-            way if way < 2 * WAYS => self.choices(miss.node().0)[1] * WAYS + way - WAYS,
-            spare => self.buckets * WAYS + spare - 2 * WAYS,
-        };
-        slot as u32
-    }
-
-    #[inline]
-    fn choices(self, node: u64) -> [usize; 2] {
-        let hash = random::hash(node);
-        let scale = |half: u64| ((half * self.buckets as u64) >> 32) as usize;
-        [scale(hash & u64::from(u32::MAX)), scale(hash >> 32)]
-    }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(align(64))]
 struct Bucket([u64; WAYS]);
 
-/// A row in a spare place.
+/// The row in a spare slot.
 #[derive(Debug, Clone, Copy)]
-struct Spare {
-    place: u32,
+struct SpareRow {
+    /// Counts spare slots.
+    slot: u32,
+    /// The last batch that needed the row.
     batch: u64,
 }
 
-/// Which row is in which place.
+/// Maps nodes to slots.
 #[derive(Debug)]
 pub(super) struct Pool {
-    geometry: Geometry,
+    geometry: PoolGeometry,
     buckets: Vec<Bucket>,
-    /// Places in buckets that no row had yet.
+    /// Number of empty slots in buckets.
     unused: usize,
-    spare: HashMap<u64, Spare>,
+    spare: HashMap<NodeId, SpareRow>,
     spare_free: Vec<u32>,
 }
 
 impl Pool {
-    pub fn new(geometry: Geometry) -> Self {
+    pub fn new(geometry: PoolGeometry) -> Self {
         Self {
             geometry,
             buckets: vec![Bucket::default(); geometry.buckets],
@@ -193,74 +115,76 @@ impl Pool {
         }
     }
 
-    pub fn geometry(&self) -> Geometry {
+    pub fn geometry(&self) -> PoolGeometry {
         self.geometry
     }
 
-    /// Places in buckets that no row had yet.
+    /// Number of empty slots in buckets.
     pub fn unused(&self) -> usize {
         self.unused
     }
 
-    /// Asks for the memory that [`Pool::want`] will touch.
+    /// Prefetches the memory that [`Pool::request`] touches.
     #[inline]
     pub fn prefetch(&self, node: NodeId) {
-        for bucket in self.geometry.choices(node.0) {
+        for bucket in self.geometry.buckets_of(node) {
             prefetch(&self.buckets, bucket);
         }
     }
 
-    /// Finds or makes a place for the row of `node`, and pins it.
+    /// Finds or assigns a slot for the row of `node`, and pins it.
     #[inline]
-    pub fn want(&mut self, node: NodeId, now: Now) -> Found {
+    pub fn request(&mut self, node: NodeId, clock: PoolClock) -> PoolLookup {
         if self.buckets.is_empty() {
-            return self.want_spare(node, now);
+            return self.request_spare(node, clock);
         }
-        let choices = self.geometry.choices(node.0);
-        for choice in choices {
-            if let Some(way) = find(&self.buckets[choice], node) {
-                let entry = &mut self.buckets[choice].0[way];
-                let age = age(*entry, now.batch);
+        let buckets = self.geometry.buckets_of(node);
+        for bucket in buckets {
+            if let Some(way) = find(&self.buckets[bucket], node) {
+                let entry = &mut self.buckets[bucket].0[way];
+                let age = age(*entry, clock.batch);
                 let count = (aged_count(*entry, age) + 1).min(COUNT_MAX);
-                *entry = entry_of(node, count, now.batch);
-                return Found::Present {
-                    slot: (choice * WAYS + way) as u32,
-                    first: age > now.batch - now.window_from,
+                *entry = entry_of(node, count, clock.batch);
+                return PoolLookup::Present {
+                    slot: (bucket * WAYS + way) as u32,
+                    first: age > clock.batch - clock.window_from,
                 };
             }
         }
-        if !self.spare.is_empty() && self.spare.contains_key(&node.0) {
-            return self.want_spare(node, now);
+        // A row in a spare slot stays there, even if one of its sixteen slots has become free: a batch may already
+        // refer to the spare slot.
+        if !self.spare.is_empty() && self.spare.contains_key(&node) {
+            return self.request_spare(node, clock);
         }
-        match self.coldest(choices, now) {
-            Some(place) => self.take(node, choices, place, 1, now.batch),
-            None => self.want_spare(node, now),
+        match self.coldest(buckets, clock) {
+            Some(target) => self.assign(node, buckets, target, 1, clock.batch),
+            None => self.request_spare(node, clock),
         }
     }
 
-    /// Gives the row of `node`, which nobody wants but which is about to be read with its neighbours, a place that no
-    /// row had yet, if there is one. It is pinned until `batch` is assembled.
+    /// Assigns an empty slot, if there is one, to the row of `node`. No batch needs the row, but it is about to be read
+    /// together with its neighbours. It is pinned until `batch` is assembled.
     pub fn adopt(&mut self, node: NodeId, batch: u64) -> Option<Miss> {
         if self.unused == 0 {
             return None;
         }
-        let choices = self.geometry.choices(node.0);
-        if choices
+        let buckets = self.geometry.buckets_of(node);
+        if buckets
             .iter()
-            .any(|&choice| find(&self.buckets[choice], node).is_some())
-            || self.spare.contains_key(&node.0)
+            .any(|&bucket| find(&self.buckets[bucket], node).is_some())
+            || self.spare.contains_key(&node)
         {
             return None;
         }
-        let empty = |choice: usize| self.buckets[choice].0.iter().position(|&entry| entry == 0);
-        let place = empty(choices[0]).or_else(|| Some(WAYS + empty(choices[1])?))?;
-        match self.take(node, choices, place, 0, batch) {
-            Found::Missing { miss, .. } => Some(miss),
+        let empty = |bucket: usize| self.buckets[bucket].0.iter().position(|&entry| entry == 0);
+        let target = empty(buckets[0]).or_else(|| Some(WAYS + empty(buckets[1])?))?;
+        match self.assign(node, buckets, target, 0, batch) {
+            PoolLookup::Missing { miss, .. } => Some(miss),
             _ => None,
         }
     }
 
-    /// Takes back that a row has a place, because it was not read after all.
+    /// Removes a row that got a slot and was not read.
     pub fn forget(&mut self, miss: Miss) {
         let (node, slot) = (miss.node(), self.geometry.slot(miss) as usize);
         match self.buckets.get_mut(slot / WAYS) {
@@ -272,19 +196,22 @@ impl Pool {
                 }
             }
             None => {
-                if let Some(spare) = self.spare.remove(&node.0) {
-                    self.spare_free.push(spare.place);
+                if let Some(spare) = self.spare.remove(&node) {
+                    self.spare_free.push(spare.slot);
                 }
             }
         }
     }
 
-    /// The place, of the sixteen, whose row should give way.
+    /// The target of a new row: the one of sixteen slots that is empty, or whose row should be evicted. None if all
+    /// rows are pinned.
     #[inline]
-    fn coldest(&self, choices: [usize; 2], now: Now) -> Option<usize> {
-        let pinned = now.batch - now.pinned_from;
+    fn coldest(&self, buckets: [usize; 2], clock: PoolClock) -> Option<usize> {
+        let pinned = clock.batch - clock.pinned_from;
+        // One number orders all candidates: empty slots first, then by count, then the oldest first. Pinned rows come
+        // last.
         let score = |entry: u64| {
-            let age = age(entry, now.batch);
+            let age = age(entry, clock.batch);
             match entry {
                 0 => 0,
                 _ if age <= pinned => u64::MAX,
@@ -292,8 +219,8 @@ impl Pool {
             }
         };
         let mut best = (u64::MAX, 0);
-        for (i, choice) in choices.into_iter().enumerate() {
-            for (way, &entry) in self.buckets[choice].0.iter().enumerate() {
+        for (i, bucket) in buckets.into_iter().enumerate() {
+            for (way, &entry) in self.buckets[bucket].0.iter().enumerate() {
                 let score = score(entry);
                 if score < best.0 {
                     best = (score, i * WAYS + way);
@@ -303,58 +230,57 @@ impl Pool {
         (best.0 != u64::MAX).then_some(best.1)
     }
 
-    fn take(&mut self, node: NodeId, choices: [usize; 2], place: usize, count: u64, batch: u64) -> Found {
-        let (choice, way) = (choices[place / WAYS], place % WAYS);
-        let entry = &mut self.buckets[choice].0[way];
+    /// Replaces the row in one of the sixteen slots.
+    fn assign(&mut self, node: NodeId, buckets: [usize; 2], target: usize, count: u64, batch: u64) -> PoolLookup {
+        let (bucket, way) = (buckets[target / WAYS], target % WAYS);
+        let entry = &mut self.buckets[bucket].0[way];
         self.unused -= usize::from(*entry == 0);
         *entry = entry_of(node, count, batch);
-        Found::Missing {
-            slot: (choice * WAYS + way) as u32,
-            miss: Miss::new(node.0, place as u64),
+        PoolLookup::Missing {
+            slot: (bucket * WAYS + way) as u32,
+            miss: Miss::new(node, target as u64),
         }
     }
 
     #[cold]
-    fn want_spare(&mut self, node: NodeId, now: Now) -> Found {
+    fn request_spare(&mut self, node: NodeId, clock: PoolClock) -> PoolLookup {
         let first_slot = (self.geometry.buckets * WAYS) as u32;
-        if let Some(spare) = self.spare.get_mut(&node.0) {
-            let first = spare.batch < now.window_from;
-            spare.batch = now.batch;
-            return Found::Present {
-                slot: first_slot + spare.place,
+        if let Some(spare) = self.spare.get_mut(&node) {
+            let first = spare.batch < clock.window_from;
+            spare.batch = clock.batch;
+            return PoolLookup::Present {
+                slot: first_slot + spare.slot,
                 first,
             };
         }
         if self.spare_free.is_empty() {
             self.spare.retain(|_, spare| {
-                let pinned = spare.batch >= now.pinned_from;
+                let pinned = spare.batch >= clock.pinned_from;
                 if !pinned {
-                    self.spare_free.push(spare.place);
+                    self.spare_free.push(spare.slot);
                 }
                 pinned
             });
         }
-        let Some(place) = self.spare_free.pop() else {
-            return Found::Full;
+        let Some(slot) = self.spare_free.pop() else {
+            return PoolLookup::Full;
         };
-        let batch = now.batch;
-        self.spare.insert(node.0, Spare { place, batch });
-        Found::Missing {
-            slot: first_slot + place,
-            miss: Miss::new(node.0, 2 * WAYS as u64 + u64::from(place)),
+        let batch = clock.batch;
+        self.spare.insert(node, SpareRow { slot, batch });
+        PoolLookup::Missing {
+            slot: first_slot + slot,
+            miss: Miss::new(node, 2 * WAYS as u64 + u64::from(slot)),
         }
     }
 }
-
-const STAMP_MAX: u64 = (1 << STAMP_BITS) - 1;
 
 #[inline(always)]
 fn entry_of(node: NodeId, count: u64, batch: u64) -> u64 {
     (node.0 + 1) << (STAMP_BITS + COUNT_BITS) | count << STAMP_BITS | (batch & STAMP_MAX)
 }
 
-/// Batches since the row was last wanted. After 2^16 batches without a wish it seems as if it just was: then it stays a
-/// little longer, and no harm is done.
+/// Number of batches since the row was last needed. After 2^16 batches a row looks as if it was just needed. It is then
+/// evicted a little later, which does no harm.
 #[inline(always)]
 fn age(entry: u64, batch: u64) -> u64 {
     batch.wrapping_sub(entry) & STAMP_MAX
@@ -367,12 +293,9 @@ fn aged_count(entry: u64, age: u64) -> u64 {
 
 #[inline(always)]
 fn find(bucket: &Bucket, node: NodeId) -> Option<usize> {
-    // Without a way out of the loop, so that all eight are compared at once.
+    // No early exit, so that the compiler compares all eight entries at once.
     let found = bucket.0.iter().enumerate().fold(0, |found, (way, &entry)| {
         found | u32::from(entry >> (STAMP_BITS + COUNT_BITS) == node.0 + 1) << way
     });
     (found != 0).then(|| found.trailing_zeros() as usize)
 }
-
-#[cfg(test)]
-mod tests;

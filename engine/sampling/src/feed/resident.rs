@@ -1,11 +1,14 @@
-//! Rows of whole chunks in memory, found by arithmetic.
+//! Feature rows of whole chunks in memory. A row is found by arithmetic.
 
 use grappa_formats::{ChunkId, NodeId, features::FeatureLayout};
 use grappa_io::{Result, arena::Arena, prefetch::prefetch, read::ReadEngine};
 
-use super::{files::RowFiles, reader};
+use super::{
+    files::RowFiles,
+    reader::{PayloadRead, read_whole},
+};
 
-/// The rows of some chunks, with the stride that they have on disk, column by column.
+/// The rows of some chunks, with the same stride as on disk, column by column.
 #[derive(Debug)]
 pub(super) struct Resident {
     rows: Arena,
@@ -16,33 +19,33 @@ pub(super) struct Resident {
 struct Column {
     stride: usize,
     row_bytes: usize,
-    /// Of each chunk, what to multiply a node with the stride and add, to find its row: modulo 2^64, since the first node
-    /// of a chunk is not the first row. None for chunks that are not resident.
+    /// For each chunk, the number to add to `node * stride` to get the offset of the node's row. Modulo 2^64, because
+    /// it is negative for most chunks. None for chunks that are not resident.
     bases: Vec<Option<u64>>,
 }
 
 impl Resident {
-    /// Bytes that the rows of `chunks` take.
+    /// Bytes of the rows of `chunks`.
     pub fn bytes(files: &RowFiles, chunks: &[ChunkId]) -> u64 {
         let rows: u64 = chunks.iter().map(|&chunk| files.chunks().len(chunk)).sum();
         let strides: u64 = files.layouts().map(|layout| u64::from(layout.stride)).sum();
         rows.saturating_mul(strides)
     }
 
-    /// Reads the rows of `chunks`, which must be there, each once.
+    /// Reads the rows of `chunks`, each of which is present and listed once.
     pub fn load(files: &RowFiles, chunks: &[ChunkId], engine: &mut dyn ReadEngine) -> Result<Self> {
         let mut rows = Arena::new(usize::try_from(Self::bytes(files, chunks)).unwrap_or(usize::MAX))?;
-        let mut pieces = Vec::with_capacity(chunks.len() * files.layouts().len());
+        let mut payloads = Vec::with_capacity(chunks.len() * files.layouts().len());
         let mut at = 0u64;
-        let mut place = |(column, layout): (usize, FeatureLayout)| {
+        let mut add_column = |(column, layout): (usize, FeatureLayout)| {
             let stride = u64::from(layout.stride);
             let mut bases = vec![None; files.chunks().chunks() as usize];
             for &chunk in chunks {
                 let range = files.chunks().range(chunk);
                 let bytes = (range.end - range.start) * stride;
-                let (file, _) = files.chunk(column, chunk).expect("resident chunks are there");
+                let (file, _) = files.chunk(column, chunk).expect("resident chunks are present");
                 bases[chunk.0 as usize] = Some(at.wrapping_sub(range.start.wrapping_mul(stride)));
-                pieces.push(reader::Piece { file, bytes, to: at });
+                payloads.push(PayloadRead { file, bytes, to: at });
                 at += bytes;
             }
             Column {
@@ -51,36 +54,36 @@ impl Resident {
                 bases,
             }
         };
-        let columns = files.layouts().enumerate().map(&mut place).collect();
-        reader::read_whole(&pieces, files, engine, &mut rows)?;
+        let columns = files.layouts().enumerate().map(&mut add_column).collect();
+        read_whole(&payloads, files, engine, &mut rows)?;
         Ok(Self { rows, columns })
     }
 
-    /// Whether a chunk's rows are here.
+    /// Whether the rows of a chunk are resident.
     #[inline]
     pub fn has(&self, chunk: ChunkId) -> bool {
         self.columns[0].bases[chunk.0 as usize].is_some()
     }
 
-    /// Where a column's row of a node of a chunk is.
+    /// The offset of a column's row of a node, which is in `chunk`. None if the chunk is not resident.
     #[inline]
-    pub fn place(&self, column: usize, chunk: ChunkId, node: NodeId) -> Option<usize> {
+    pub fn offset(&self, column: usize, chunk: ChunkId, node: NodeId) -> Option<usize> {
         let column = &self.columns[column];
         let base = column.bases[chunk.0 as usize]?;
         Some(base.wrapping_add(node.0.wrapping_mul(column.stride as u64)) as usize)
     }
 
-    /// A column's row at a place.
+    /// A column's row at an offset.
     #[inline]
-    pub fn row(&self, column: usize, place: usize) -> &[u8] {
-        &self.rows[place..place + self.columns[column].row_bytes]
+    pub fn row(&self, column: usize, offset: usize) -> &[u8] {
+        &self.rows[offset..offset + self.columns[column].row_bytes]
     }
 
-    /// Begins to bring the first `lines` cache lines at a place into the cache.
+    /// Prefetches the first `lines` cache lines at an offset.
     #[inline]
-    pub fn prefetch(&self, place: usize, lines: usize) {
+    pub fn prefetch(&self, offset: usize, lines: usize) {
         for line in 0..lines {
-            prefetch(&self.rows, place + 64 * line);
+            prefetch(&self.rows, offset + 64 * line);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Feature rows: from the bytes of the store to the values that are delivered.
+//! The format of feature rows: as stored, in memory, and as delivered.
 
 use grappa_formats::{
     features::FeatureLayout,
@@ -7,42 +7,42 @@ use grappa_formats::{
 
 use super::options::OutputDtype;
 
-/// What there is of a node: its features, and their aggregate over its in-neighbours if that is wanted. Of the columns of a
-/// row, each has its own files; in memory they are side by side, and they are delivered one below the other.
+/// The columns of a row: a node's features, and its pre-aggregated features if they are requested. Each column has its
+/// own files. In memory the columns of a node are adjacent. Batches have the first column of all nodes, then the
+/// second.
 #[derive(Debug, Clone)]
 pub(super) struct RowFormat {
     columns: Vec<Column>,
 }
 
-/// How one column of rows is stored, and as what it is delivered.
+/// The format of one column.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Column {
     pub stored: FeatureLayout,
     pub output: OutputDtype,
-    /// Where its part of a row in memory starts, in bytes: a multiple of 8.
-    pub part: usize,
+    /// The offset of the column in a slot, in bytes: a multiple of 8.
+    pub offset: usize,
 }
 
 impl RowFormat {
-    /// Rows of columns that are stored like this. All have equally many values.
+    /// Rows whose columns have these layouts. All have the same number of values.
     pub fn new(stored: &[FeatureLayout], output: OutputDtype) -> Self {
         let mut end = 0;
         let column = |&stored: &FeatureLayout| {
-            let part = end;
+            let offset = end;
             end += stored.row_bytes().next_multiple_of(8);
-            Column { stored, output, part }
+            Column { stored, output, offset }
         };
         Self {
             columns: stored.iter().map(column).collect(),
         }
     }
 
-    /// Rows as they are stored in feature files, or computed.
+    /// The layout of rows in feature files. Computed rows are like rows of f32.
     pub fn features(spec: &FeatureSpec) -> FeatureLayout {
         FeatureLayout {
             dtype: match spec.source {
                 FeatureSource::Stored => spec.dtype,
-                // They are computed as f32.
                 FeatureSource::Procedural => FeatureDtype::F32,
             },
             dim: spec.dim,
@@ -54,7 +54,7 @@ impl RowFormat {
         &self.columns
     }
 
-    /// Values of a row of one column.
+    /// Values per row of a column.
     pub fn dim(&self) -> usize {
         self.columns[0].stored.dim as usize
     }
@@ -64,17 +64,17 @@ impl RowFormat {
         self.columns[0].output
     }
 
-    /// Bytes of all that is delivered of a node.
+    /// Bytes per node as delivered, over all columns.
     pub fn output_bytes(&self) -> usize {
         self.columns.iter().map(Column::output_bytes).sum()
     }
 
-    /// Bytes of all that is stored of a node.
+    /// Bytes per node as stored, over all columns.
     pub fn stored_bytes(&self) -> usize {
         self.columns.iter().map(|column| column.stored.row_bytes()).sum()
     }
 
-    /// Bytes of a node's place in memory, a multiple of 8.
+    /// Bytes of a slot: the columns of a node, each padded to a multiple of 8.
     pub fn slot_bytes(&self) -> usize {
         let parts = self
             .columns
@@ -83,7 +83,7 @@ impl RowFormat {
         parts.sum()
     }
 
-    /// Memory to convert with.
+    /// Creates the memory of a thread for conversions.
     pub fn scratch(&self) -> RowScratch {
         RowScratch {
             values: vec![0.0; self.dim()],
@@ -108,7 +108,7 @@ impl Column {
         self.stored.dim as usize * self.output.bytes()
     }
 
-    /// Whether a delivered row is the bytes of the stored one.
+    /// Whether a delivered row has the same bytes as the stored row.
     pub fn is_verbatim(&self) -> bool {
         matches!(
             (self.stored.dtype, self.output),
@@ -154,11 +154,11 @@ impl Column {
     }
 }
 
-/// Memory that a thread converts rows with.
+/// Memory for converting rows, one per thread.
 #[derive(Debug)]
 pub(super) struct RowScratch {
     /// One row of values.
     pub values: Vec<f32>,
-    /// One row as it is stored.
+    /// One stored row.
     pub row: Vec<u8>,
 }

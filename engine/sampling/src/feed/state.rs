@@ -1,17 +1,23 @@
-//! What the threads of a feed share, and which of them does what next. Everything here is done under one lock, and none
-//! of it takes long: batches are sampled, planned, read and assembled outside.
+//! The state that the threads of a feed share. It is protected by one lock, which is held briefly: batches are sampled,
+//! planned, read and assembled outside of it.
 //!
-//! A batch goes this way; windows are numbered, and read one after another:
+//! A batch passes through these stages:
 //!
 //! ```text
 //! Sampling -> Sampled -> Planned(window) -> Assembling -> Ready -> delivered
 //!                           when window < fetched
 //! ```
+//!
+//! Windows are numbered and read one after another. This file has the transitions, which threads report when they
+//! finish a task. [`schedule`] chooses the next task of each thread.
+
+mod schedule;
 
 use std::collections::VecDeque;
 
 use grappa_io::Error;
 
+pub(super) use self::schedule::{ReaderTask, WorkerTask};
 use super::{
     buffer::FeatureBuffer,
     planner::{Planner, Window},
@@ -19,26 +25,24 @@ use super::{
 };
 use crate::sample::Minibatch;
 
-/// A window with fewer misses than these is not worth waiting for more: they take a disk some hundredths of a second.
-const SPARSE_MISSES: usize = 4096;
-
-/// A minibatch and memory for the places of its rows, and how much of it is paid for.
+/// A minibatch, the slots of its feature rows, and the memory reserved for it. It is reused from batch to batch.
 #[derive(Debug, Default)]
-pub(super) struct Sheet {
+pub(super) struct InFlightBatch {
     pub minibatch: Minibatch,
-    pub places: Vec<u32>,
-    /// Bytes that the budget has for it.
-    pub bytes: u64,
+    /// The slot of each row in the pool, or [`RESIDENT`](super::planner::RESIDENT). Empty without a pool.
+    pub slots: Vec<u32>,
+    /// Bytes reserved for the minibatch.
+    pub reserved_bytes: u64,
 }
 
-/// How far a batch is.
+/// Progress of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// A worker samples it.
     Sampling,
-    /// It has its nodes, and perhaps some of their places.
+    /// Its nodes are known. Some of its rows may have slots.
     Sampled,
-    /// It has all places; the rows are there when this window is fetched.
+    /// All its rows have slots. They are in memory when this window is read.
     Planned(u64),
     /// A worker assembles it.
     Assembling,
@@ -46,90 +50,49 @@ pub(super) enum Stage {
     Ready,
 }
 
-/// A batch under way.
 #[derive(Debug)]
 struct Job {
     stage: Stage,
     /// None while a worker has it.
-    sheet: Option<Sheet>,
+    batch: Option<InFlightBatch>,
     buffer: Option<FeatureBuffer>,
 }
 
-/// What a worker is to do.
-#[derive(Debug)]
-pub(super) enum Work {
-    Sample {
-        index: u64,
-        sheet: Sheet,
-    },
-    Plan {
-        index: u64,
-        sheet: Sheet,
-        planner: Box<Planner>,
-        /// Its number of all batches since the feed was made.
-        serial: u64,
-        /// How many of the batches before it are not assembled.
-        pinned: u64,
-    },
-    /// End the window that is being planned.
-    Close {
-        planner: Box<Planner>,
-        next_batch: u64,
-        misses: Vec<Miss>,
-    },
-    Assemble {
-        index: u64,
-        sheet: Sheet,
-        buffer: Option<FeatureBuffer>,
-    },
-    /// Nothing now.
-    Wait,
-    /// Nothing any more.
-    End,
-}
-
-/// What the reader is to do.
-#[derive(Debug)]
-pub(super) enum Reading {
-    Window(Window),
-    Wait,
-    End,
-}
-
-/// How batches are planned.
+/// The state of planning and reading.
 #[derive(Debug)]
 struct Planning {
     /// None while a worker has it.
     planner: Option<Box<Planner>>,
-    /// A planned window, until the reader takes it.
+    /// A window that is planned and waits for the reader.
     closed: Option<Window>,
-    /// Whether the reader is at work.
+    /// Whether the reader is reading a window.
     reading: bool,
-    /// Windows that were read.
+    /// Number of windows that were read.
     fetched: u64,
-    /// The first batch that was not assembled when the last row found no place.
+    /// Set if the last row that was planned found no free slot: the first batch that was not assembled at that time.
     full_at: Option<u64>,
-    /// Memory for the misses of the next window.
+    /// Empty, with the capacity of an earlier window, for the misses of the next one.
     misses: Vec<Miss>,
 }
 
-/// What the threads share.
+/// The shared state. Batches are numbered from 0 in each epoch.
 #[derive(Debug)]
 pub(super) struct State {
-    /// Batches of the epoch.
+    /// Batches of this epoch.
     batches: u64,
-    /// Batches of the epochs before.
+    /// Batches of all earlier epochs.
     serial: u64,
-    /// The next one to be sampled, planned, delivered.
+    /// The next batches to be sampled, planned and delivered.
     next_sample: u64,
     next_plan: u64,
     next_deliver: u64,
     /// The batches from `next_deliver` to `next_sample`.
     jobs: VecDeque<Job>,
-    sheets: Vec<Sheet>,
-    /// Empty buffers; none at all if there are no features.
-    buffers: Vec<FeatureBuffer>,
+    free_batches: Vec<InFlightBatch>,
+    /// Always empty if there are no features.
+    free_buffers: Vec<FeatureBuffer>,
     with_features: bool,
+    /// Number of batches that workers assemble now.
     assembling: usize,
     threads: usize,
     lookahead: usize,
@@ -140,9 +103,9 @@ pub(super) struct State {
 }
 
 impl State {
-    /// `buffers` is none if there are no features, `planner` if no row is read as it is wanted.
+    /// `buffers` is None if there are no features. `planner` is None if no row is read on demand.
     pub fn new(
-        sheets: Vec<Sheet>,
+        batches: Vec<InFlightBatch>,
         buffers: Option<Vec<FeatureBuffer>>,
         planner: Option<Planner>,
         threads: usize,
@@ -155,9 +118,9 @@ impl State {
             next_plan: 0,
             next_deliver: 0,
             jobs: VecDeque::new(),
-            sheets,
+            free_batches: batches,
             with_features: buffers.is_some(),
-            buffers: buffers.unwrap_or_default(),
+            free_buffers: buffers.unwrap_or_default(),
             assembling: 0,
             threads,
             lookahead,
@@ -185,127 +148,100 @@ impl State {
         }
     }
 
-    /// Ends an epoch whose threads have ended without a panic.
+    /// Ends an epoch. All its threads have ended without a panic.
     pub fn end(&mut self) {
         for job in self.jobs.drain(..) {
-            self.sheets.extend(job.sheet);
-            self.buffers.extend(job.buffer);
+            self.free_batches.extend(job.batch);
+            self.free_buffers.extend(job.buffer);
         }
         self.assembling = 0;
         if let Some(planning) = &mut self.planning {
+            // If the epoch ended early, rows of these windows have slots and were never read. The next epoch must not
+            // find them in the pool.
             let unread = planning.closed.take();
             planning.planner().forget(unread);
         }
         self.serial += self.next_sample;
     }
 
-    /// What a worker should do now.
-    pub fn work(&mut self) -> Work {
-        if self.stop {
-            return Work::End;
-        }
-        if let Some(close) = self.close() {
-            return close;
-        }
-        let assemble = self.assemblable();
-        let (plan, sample) = (self.can_plan(), self.can_sample());
-        if let Some(at) = assemble
-            && !(self.reader_starves() && (plan || sample) && self.assembling >= self.threads / 2)
-        {
-            return self.assemble(at);
-        }
-        if plan {
-            return self.plan();
-        }
-        if sample {
-            return self.sample();
-        }
-        let all_done = self.next_sample == self.batches && self.jobs.iter().all(|job| job.stage == Stage::Ready);
-        if all_done { Work::End } else { Work::Wait }
-    }
-
-    /// What the reader should do now.
-    pub fn reading(&mut self) -> Reading {
-        if self.stop {
-            return Reading::End;
-        }
-        let all_planned = self.next_plan == self.batches;
-        let Some(planning) = &mut self.planning else {
-            return Reading::End;
-        };
-        if let Some(window) = planning.closed.take() {
-            planning.reading = true;
-            return Reading::Window(window);
-        }
-        let open = planning
-            .planner
-            .as_ref()
-            .is_none_or(|planner| planner.window().batches > 0);
-        if all_planned && !open {
-            Reading::End
-        } else {
-            Reading::Wait
-        }
-    }
-
-    /// A window was read.
-    pub fn fetched(&mut self, mut misses: Vec<Miss>) {
-        misses.clear();
-        let planning = self.planning.as_mut().expect("only a planned window is read");
-        planning.misses = misses;
-        planning.reading = false;
-        planning.fetched += 1;
-    }
-
-    /// A window was not read, because all is stopped, or about to be.
-    pub fn not_fetched(&mut self, window: Window) {
-        let planning = self.planning.as_mut().expect("only a planned window is read");
-        planning.reading = false;
-        planning.closed = Some(window);
-    }
-
-    /// A batch was sampled.
-    pub fn sampled(&mut self, index: u64, sheet: Sheet) {
+    /// A worker sampled a batch.
+    pub fn sampled(&mut self, index: u64, batch: InFlightBatch) {
         let stage = match self.planning {
             Some(_) => Stage::Sampled,
             None => Stage::Planned(0),
         };
-        self.put(index, stage, sheet);
+        self.put(index, stage, batch);
     }
 
-    /// A batch was planned: as a whole, or until a row found no place while `pinned` batches before it were not assembled.
-    pub fn planned(&mut self, index: u64, sheet: Sheet, planner: Box<Planner>, full: Option<u64>) {
+    /// A worker planned a batch. `full` is None if all rows have slots. Otherwise a row found no free slot, and `full`
+    /// is the number of preceding batches that were not assembled at that time.
+    pub fn planned(&mut self, index: u64, batch: InFlightBatch, planner: Box<Planner>, full: Option<u64>) {
         let number = planner.window().number;
-        let planning = self.planning.as_mut().expect("there is a planner");
+        let planning = self.planning.as_mut().expect("a pool has a planner");
         planning.planner = Some(planner);
         planning.full_at = full.map(|pinned| index - pinned);
         match full {
             None => {
                 self.next_plan += 1;
-                self.put(index, Stage::Planned(number), sheet);
+                self.put(index, Stage::Planned(number), batch);
             }
+            // The rest of its rows is planned later, when preceding batches are assembled and their rows are unpinned.
             Some(_) => {
-                self.put(index, Stage::Sampled, sheet);
+                self.put(index, Stage::Sampled, batch);
             }
         }
     }
 
-    /// A batch was assembled.
-    pub fn assembled(&mut self, index: u64, sheet: Sheet, buffer: Option<FeatureBuffer>) {
+    /// A worker closed the open window. The reader can read it.
+    pub fn closed(&mut self, planner: Box<Planner>, window: Window) {
+        let planning = self.planning.as_mut().expect("a pool has a planner");
+        planning.planner = Some(planner);
+        if window.misses.is_empty() {
+            planning.misses = window.misses;
+            planning.fetched += 1;
+        } else {
+            planning.closed = Some(window);
+        }
+    }
+
+    /// The reader read a window.
+    pub fn fetched(&mut self, mut misses: Vec<Miss>) {
+        misses.clear();
+        let planning = self.planning.as_mut().expect("a window was planned");
+        planning.misses = misses;
+        planning.reading = false;
+        planning.fetched += 1;
+    }
+
+    /// The reader did not read a window completely, because the feed stops or fails.
+    pub fn not_fetched(&mut self, window: Window) {
+        let planning = self.planning.as_mut().expect("a window was planned");
+        planning.reading = false;
+        planning.closed = Some(window);
+    }
+
+    /// A worker assembled a batch.
+    pub fn assembled(&mut self, index: u64, batch: InFlightBatch, buffer: Option<FeatureBuffer>) {
         self.assembling -= 1;
-        let job = self.put(index, Stage::Ready, sheet);
+        let job = self.put(index, Stage::Ready, batch);
         job.buffer = buffer;
     }
 
-    /// The next batch, if it is ready.
-    pub fn deliver(&mut self) -> Option<(u64, Sheet, Option<FeatureBuffer>)> {
+    /// Removes the next batch and its index, if the batch is ready.
+    pub fn deliver(&mut self) -> Option<(u64, InFlightBatch, Option<FeatureBuffer>)> {
         if self.jobs.front()?.stage != Stage::Ready {
             return None;
         }
         let job = self.jobs.pop_front()?;
         let index = self.next_deliver;
         self.next_deliver += 1;
-        Some((index, job.sheet.expect("a ready batch has its sheet"), job.buffer))
+        Some((index, job.batch.expect("no worker has a ready batch"), job.buffer))
+    }
+
+    /// Returns the memory of a batch for reuse.
+    pub fn take_back(&mut self, batch: InFlightBatch, buffer: Option<FeatureBuffer>) {
+        self.free_batches.push(batch);
+        self.free_buffers.extend(buffer);
     }
 
     /// Whether all batches were delivered.
@@ -313,7 +249,8 @@ impl State {
         self.next_deliver == self.batches
     }
 
-    /// How far the next batch is; a planned one whose window is open counts as sampled. None if it is not begun.
+    /// The stage of the next batch, or None if nobody has begun it. A planned batch counts as sampled while its window
+    /// is open.
     pub fn next_stage(&self) -> Option<Stage> {
         let stage = self.jobs.front()?.stage;
         match (stage, &self.planning) {
@@ -322,39 +259,33 @@ impl State {
         }
     }
 
-    /// Whether the rows of a window have been read.
+    /// Whether the rows of a window were read.
     pub fn is_fetched(&self, window: u64) -> bool {
         self.planning.as_ref().is_none_or(|planning| window < planning.fetched)
     }
 
-    /// Takes back what a batch was delivered in.
-    pub fn take_back(&mut self, sheet: Sheet, buffer: Option<FeatureBuffer>) {
-        self.sheets.push(sheet);
-        self.buffers.extend(buffer);
-    }
-
-    /// Ends everything; the first failure counts.
+    /// Stops all threads because of an error. The first error is kept.
     pub fn fail(&mut self, error: Error) {
         self.stop = true;
         self.failure.get_or_insert(error);
     }
 
-    /// Ends everything, because a thread panicked.
+    /// Stops all threads because one of them panicked.
     pub fn panicked(&mut self) {
         (self.stop, self.panicked) = (true, true);
     }
 
-    /// Ends everything.
+    /// Stops all threads.
     pub fn stop(&mut self) {
         self.stop = true;
     }
 
-    /// Whether everything ends before its time.
+    /// Whether all threads stop before the end of the epoch.
     pub fn is_stopped(&self) -> bool {
         self.stop
     }
 
-    /// Why everything ended, once.
+    /// Removes the error.
     pub fn take_failure(&mut self) -> Option<Error> {
         self.failure.take()
     }
@@ -364,138 +295,17 @@ impl State {
         self.panicked
     }
 
-    fn put(&mut self, index: u64, stage: Stage, sheet: Sheet) -> &mut Job {
+    fn put(&mut self, index: u64, stage: Stage, batch: InFlightBatch) -> &mut Job {
         let job = &mut self.jobs[(index - self.next_deliver) as usize];
         job.stage = stage;
-        job.sheet = Some(sheet);
+        job.batch = Some(batch);
         job
-    }
-
-    /// The first batch that has not all its rows in a buffer: those from here on need their slots.
-    fn unassembled(&self) -> u64 {
-        let ready = self.jobs.iter().take_while(|job| job.stage == Stage::Ready).count();
-        self.next_deliver + ready as u64
-    }
-
-    /// The first batch that could be assembled.
-    fn assemblable(&self) -> Option<usize> {
-        if self.with_features && self.buffers.is_empty() {
-            return None;
-        }
-        self.jobs
-            .iter()
-            .position(|job| matches!(job.stage, Stage::Planned(window) if self.is_fetched(window)))
-    }
-
-    fn assemble(&mut self, at: usize) -> Work {
-        self.assembling += 1;
-        let job = &mut self.jobs[at];
-        job.stage = Stage::Assembling;
-        Work::Assemble {
-            index: self.next_deliver + at as u64,
-            sheet: job.sheet.take().expect("a planned batch has its sheet"),
-            buffer: self.buffers.pop(),
-        }
-    }
-
-    fn can_sample(&self) -> bool {
-        self.next_sample < self.batches && !self.sheets.is_empty()
-    }
-
-    fn sample(&mut self) -> Work {
-        let index = self.next_sample;
-        self.next_sample += 1;
-        self.jobs.push_back(Job {
-            stage: Stage::Sampling,
-            sheet: None,
-            buffer: None,
-        });
-        let sheet = self.sheets.pop().expect("there is one");
-        Work::Sample { index, sheet }
-    }
-
-    fn can_plan(&self) -> bool {
-        let Some(planning) = &self.planning else {
-            return false;
-        };
-        let Some(planner) = &planning.planner else {
-            return false;
-        };
-        let sampled = self
-            .jobs
-            .get((self.next_plan - self.next_deliver) as usize)
-            .is_some_and(|job| job.stage == Stage::Sampled && job.sheet.is_some());
-        let room = match planning.full_at {
-            // Rows have become free since.
-            Some(full_at) => self.unassembled() > full_at,
-            None => !planner.is_full(self.lookahead),
-        };
-        sampled && room
-    }
-
-    fn plan(&mut self) -> Work {
-        let (index, unassembled) = (self.next_plan, self.unassembled());
-        let job = &mut self.jobs[(index - self.next_deliver) as usize];
-        let planning = self.planning.as_mut().expect("there is a planner");
-        Work::Plan {
-            index,
-            sheet: job.sheet.take().expect("a sampled batch has its sheet"),
-            planner: planning.planner.take().expect("no other worker has it"),
-            serial: self.serial + index,
-            pinned: index - unassembled,
-        }
-    }
-
-    /// Whether the reader has nothing to do, and will have.
-    fn reader_starves(&self) -> bool {
-        self.next_plan < self.batches
-            && self
-                .planning
-                .as_ref()
-                .is_some_and(|planning| !planning.reading && planning.closed.is_none())
-    }
-
-    /// Ends the open window, if the reader has nothing else to do, and waiting for more batches would not help or not pay.
-    fn close(&mut self) -> Option<Work> {
-        let all_planned = self.next_plan == self.batches;
-        let no_more = self.next_plan == self.next_sample && self.sheets.is_empty();
-        let lookahead = self.lookahead;
-        let planning = self.planning.as_mut()?;
-        if planning.reading || planning.closed.is_some() {
-            return None;
-        }
-        let planner = planning.planner.as_ref()?;
-        let due = all_planned
-            || no_more
-            || planning.full_at.is_some()
-            || planner.is_full(lookahead)
-            || planner.window().misses.len() <= SPARSE_MISSES;
-        if planner.window().batches == 0 || !due {
-            return None;
-        }
-        Some(Work::Close {
-            planner: planning.planner.take()?,
-            next_batch: self.serial + self.next_plan,
-            misses: std::mem::take(&mut planning.misses),
-        })
-    }
-
-    /// A window was ended, and can be read.
-    pub fn closed(&mut self, planner: Box<Planner>, window: Window) {
-        let planning = self.planning.as_mut().expect("there is a planner");
-        planning.planner = Some(planner);
-        if window.misses.is_empty() {
-            planning.misses = window.misses;
-            planning.fetched += 1;
-        } else {
-            planning.closed = Some(window);
-        }
     }
 }
 
 impl Planning {
     fn planner(&mut self) -> &mut Planner {
-        self.planner.as_mut().expect("no worker is at work")
+        self.planner.as_mut().expect("no worker is running")
     }
 
     /// Whether a window is still being planned.

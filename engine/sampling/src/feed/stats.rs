@@ -1,49 +1,49 @@
-//! What a feed did, as numbers.
+//! Statistics of a feed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a feed did since it was made. All bytes are of rows as they are stored.
+/// Statistics since the feed was opened. Rows are feature rows, and bytes are as stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FeedStats {
-    /// Minibatches that were delivered.
+    /// Delivered minibatches.
     pub batches: u64,
-    /// Edges of these.
+    /// Edges of the delivered minibatches.
     pub edges: u64,
-    /// Rows that the minibatches wanted, their input nodes.
+    /// Rows that minibatches needed: the sum of their nodes.
     pub rows_wanted: u64,
-    /// Of these, rows of resident chunks.
+    /// Needed rows of resident chunks.
     pub rows_resident: u64,
-    /// Of these, rows that were computed.
+    /// Needed rows that were computed.
     pub rows_generated: u64,
-    /// Of these, rows that the pool had, or that the same window read for an earlier minibatch.
+    /// Needed rows that were in the pool, or that the same window reads for an earlier minibatch.
     pub rows_pooled: u64,
-    /// Of these, rows that were read.
+    /// Needed rows that were read.
     pub rows_missed: u64,
-    /// Rows that nobody wanted when they were read with their neighbours, and that the pool kept.
+    /// Rows that no batch needed, that were read because they are between needed ones, and that the pool kept.
     pub rows_adopted: u64,
-    /// Bytes of the wanted rows.
+    /// Bytes of the needed rows.
     pub bytes_wanted: u64,
     /// Bytes that were read for windows, in whole pages.
     pub bytes_read: u64,
-    /// Reads that these were.
+    /// Number of these reads.
     pub reads: u64,
-    /// Windows that were read.
+    /// Number of windows that were read.
     pub windows: u64,
-    /// Seconds in which something was being read.
+    /// Seconds in which reads were in flight.
     pub read_seconds: f64,
-    /// Reads under way while something was being read, on average.
+    /// Average number of reads in flight during these seconds.
     pub queue_depth: f64,
-    /// What the consumer waited for.
+    /// Time that the consumer waited.
     pub stall: Stall,
 }
 
 impl FeedStats {
-    /// Bytes read for each byte wanted: below 1 if most rows stay in memory.
+    /// Bytes read per needed byte. Below 1 if most rows stay in memory.
     pub fn read_amplification(&self) -> f64 {
         ratio(self.bytes_read as f64, self.bytes_wanted as f64)
     }
 
-    /// The share of wanted rows that were not read.
+    /// The share of needed rows that were not read.
     pub fn hit_rate(&self) -> f64 {
         1.0 - ratio(self.rows_missed as f64, self.rows_wanted as f64)
     }
@@ -53,18 +53,18 @@ fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
-/// Seconds that the consumer waited, by what became of the minibatch that it waited for.
+/// Seconds that the consumer waited, by the state of the next minibatch.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stall {
-    /// It, or others of its window, were being sampled and planned.
+    /// The minibatch, or others of its window, were being sampled and planned.
     pub sample: f64,
     /// Its window was being read.
     pub read: f64,
-    /// Its rows were there and were put together.
+    /// Its rows were in memory, and it was being assembled.
     pub assemble: f64,
 }
 
-/// A sum that threads add to.
+/// A counter that all threads add to.
 #[derive(Debug, Default)]
 pub(super) struct Sum(AtomicU64);
 
@@ -82,7 +82,7 @@ impl Sum {
     }
 }
 
-/// The sums behind [`FeedStats`].
+/// The counters behind [`FeedStats`].
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub batches: Sum,
@@ -96,7 +96,7 @@ pub(super) struct Counters {
     pub reads: Sum,
     pub windows: Sum,
     pub read_ns: Sum,
-    /// Time, each nanosecond counted as often as reads were under way.
+    /// Nanoseconds, multiplied by the number of reads in flight.
     pub depth_ns: Sum,
     pub stall_sample_ns: Sum,
     pub stall_read_ns: Sum,
@@ -104,7 +104,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// What the sums say, of rows of `row_bytes`.
+    /// The current statistics. `row_bytes` is the stored size of a row, over all columns.
     pub fn stats(&self, row_bytes: usize) -> FeedStats {
         let (wanted, resident, generated) = (
             self.rows_wanted.get(),
@@ -118,7 +118,7 @@ impl Counters {
             rows_wanted: wanted,
             rows_resident: resident,
             rows_generated: generated,
-            // The sums are read one after another while they grow.
+            // Saturating, because other threads count while the counters are loaded one by one.
             rows_pooled: wanted.saturating_sub(resident + generated + missed),
             rows_missed: missed,
             rows_adopted: self.rows_adopted.get(),

@@ -1,27 +1,25 @@
-//! What a feed delivers is what a naive gather finds, whatever the tier, the budget, the threads and the disk do.
+//! A feed delivers the same rows as a naive gather, for any kind of row, budget, number of threads and disk.
 
-mod bad_luck;
 mod budget;
 mod equality;
+mod faults;
 mod partitions;
 mod register;
 
-use std::{
-    path::Path,
-    sync::{Arc, mpsc},
-    time::Duration,
-};
+use std::{path::Path, sync::mpsc, time::Duration};
 
 use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_engine::derive::preaggregate::{AggregateOptions, preaggregate};
 use grappa_formats::{
     ChunkId, NodeId,
+    aggregates::AggregateKind,
     features::FeatureLayout,
     manifest::{FeatureDtype, FeatureSource},
     random,
 };
-use grappa_io::progress::Silent;
-use grappa_synthetic::{Model, Rmat};
+use grappa_io::{Error, progress::Silent, read};
+use grappa_storage::{Store, aggregates::Aggregates};
+use grappa_synthetic::{Generator, Model, Recipe, Rmat};
 
 use super::*;
 use crate::sample::{Block, Minibatch};
@@ -66,41 +64,42 @@ fn all_chunks() -> Vec<ChunkId> {
     (0..CHUNKS).map(ChunkId).collect()
 }
 
-/// Minibatches of some 200 nodes, of which a few are in nearly all.
+/// A source of minibatches of about 200 nodes. A few nodes are in nearly all of them.
 #[derive(Debug, Clone)]
-struct Wishes {
+struct SkewedSource {
     seed: u64,
     batches: u64,
     rows: u64,
-    /// What happens at which batch.
-    mishap: Option<(u64, Mishap)>,
-    /// Nodes are below it.
+    /// A fault, and the batch that it is injected at.
+    fault: Option<(u64, InjectedFault)>,
+    /// All nodes are below it.
     nodes: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Mishap {
-    Fails,
-    Panics,
-    /// It has so many rows.
-    Swells(u64),
-    Sleeps(Duration),
+enum InjectedFault {
+    Error,
+    Panic,
+    /// The batch has this many rows.
+    Grow(u64),
+    /// Every batch is sampled this much slower.
+    Delay(Duration),
 }
 
-impl Wishes {
+impl SkewedSource {
     fn new(seed: u64, batches: u64) -> Self {
         Self {
             seed,
             batches,
             rows: 200,
-            mishap: None,
+            fault: None,
             nodes: NODES,
         }
     }
 
-    fn with(self, at: u64, mishap: Mishap) -> Self {
+    fn with_fault(self, at: u64, fault: InjectedFault) -> Self {
         Self {
-            mishap: Some((at, mishap)),
+            fault: Some((at, fault)),
             ..self
         }
     }
@@ -109,10 +108,10 @@ impl Wishes {
         random::draw_at(0, self.seed << 40 | index << 20 | i)
     }
 
-    /// The minibatch, made in the simplest way.
+    /// A minibatch, computed without a feed.
     fn minibatch(&self, index: u64) -> Minibatch {
-        let rows = match self.mishap {
-            Some((at, Mishap::Swells(rows))) if at == index => rows,
+        let rows = match self.fault {
+            Some((at, InjectedFault::Grow(rows))) if at == index => rows,
             _ => self.rows - self.random(index, 0) % (self.rows / 4).max(1),
         };
         let mut nodes: Vec<NodeId> = Vec::new();
@@ -120,7 +119,7 @@ impl Wishes {
         let mut i = 1;
         while (nodes.len() as u64) < rows {
             let uniform = self.random(index, i) as f64 / u64::MAX as f64;
-            // Half of the wishes are skewed, so that few nodes have most of them, all over the chunks.
+            // Half of the nodes are drawn uniformly, half from a skewed distribution whose hot nodes are in all chunks.
             let node = match i % 2 {
                 0 => (uniform * self.nodes as f64) as u64,
                 _ => ((self.nodes as f64).powf(uniform) as u64).wrapping_mul(7919) % self.nodes,
@@ -149,7 +148,7 @@ impl Wishes {
     }
 }
 
-impl BatchSource for Wishes {
+impl BatchSource for SkewedSource {
     type Scratch = ();
 
     fn batches(&self) -> u64 {
@@ -175,10 +174,12 @@ impl BatchSource for Wishes {
     }
 
     fn sample(&self, index: u64, (): &mut (), out: &mut Minibatch) -> Result<()> {
-        match self.mishap {
-            Some((at, Mishap::Fails)) if at == index => return Err(Error::conflict("this batch fails", "try another")),
-            Some((at, Mishap::Panics)) if at == index => panic!("this batch panics"),
-            Some((_, Mishap::Sleeps(time))) => std::thread::sleep(time),
+        match self.fault {
+            Some((at, InjectedFault::Error)) if at == index => {
+                return Err(Error::conflict("this batch fails", "try another"));
+            }
+            Some((at, InjectedFault::Panic)) if at == index => panic!("this batch panics"),
+            Some((_, InjectedFault::Delay(time))) => std::thread::sleep(time),
             _ => {}
         }
         let minibatch = self.minibatch(index);
@@ -199,7 +200,7 @@ impl BatchSource for Wishes {
     }
 }
 
-/// The delivered bytes of one row, found without a feed.
+/// The bytes of one delivered row, computed without a feed.
 fn row(store: &Store, node: NodeId, output: OutputDtype) -> Vec<u8> {
     let spec = store.manifest().features.as_ref().unwrap();
     let mut values = vec![0.0; spec.dim as usize];
@@ -220,7 +221,7 @@ fn row(store: &Store, node: NodeId, output: OutputDtype) -> Vec<u8> {
     delivered(&values, output)
 }
 
-/// The bytes that values are delivered as.
+/// The delivered bytes of some values.
 fn delivered(values: &[f32], output: OutputDtype) -> Vec<u8> {
     match output {
         OutputDtype::F32 => values.iter().flat_map(|value| value.to_ne_bytes()).collect(),
@@ -238,7 +239,7 @@ fn delivered(values: &[f32], output: OutputDtype) -> Vec<u8> {
     }
 }
 
-/// Appends to each of `rows` the delivered bytes of the node's aggregate.
+/// Appends the delivered bytes of its pre-aggregated features to each row.
 pub(super) fn append_aggregates(rows: &mut [Vec<u8>], store: &Store, kind: AggregateKind, output: OutputDtype) {
     let aggregates = Aggregates::open(store, kind).unwrap().unwrap();
     let layout = aggregates.layout();
@@ -256,7 +257,7 @@ pub(super) fn append_aggregates(rows: &mut [Vec<u8>], store: &Store, kind: Aggre
     assert!(rows.next().is_none());
 }
 
-/// Makes pre-aggregated features.
+/// Computes pre-aggregated features.
 pub(super) fn aggregate(store: &Store, kind: AggregateKind, dtype: Option<FeatureDtype>) {
     let options = AggregateOptions {
         kind,
@@ -270,7 +271,7 @@ pub(super) fn aggregate(store: &Store, kind: AggregateKind, dtype: Option<Featur
     preaggregate(store, &options, &Silent).unwrap();
 }
 
-/// The delivered bytes of all rows, found without a feed.
+/// The delivered bytes of all rows, computed without a feed.
 pub(super) fn rows(store: &Store, output: OutputDtype) -> Vec<Vec<u8>> {
     let present: Vec<ChunkId> = store.present_chunks().collect();
     (0..store.manifest().nodes)
@@ -282,7 +283,7 @@ pub(super) fn rows(store: &Store, output: OutputDtype) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn check(batch: &Batch, source: &Wishes, rows: &[Vec<u8>]) {
+fn check(batch: &Batch, source: &SkewedSource, rows: &[Vec<u8>]) {
     let expected = source.minibatch(batch.index());
     assert_eq!(batch.minibatch(), &expected, "batch {}", batch.index());
     let features = batch.features().unwrap();
@@ -304,8 +305,8 @@ fn check(batch: &Batch, source: &Wishes, rows: &[Vec<u8>]) {
     assert!(found.next().is_none());
 }
 
-/// Takes all batches of an epoch and checks them; how many they were, and the error if there was one.
-fn consume(feed: &mut Feed, source: &Wishes, rows: &[Vec<u8>]) -> (u64, Option<Error>) {
+/// Checks all batches of an epoch. Returns their number, and the error if there was one.
+fn consume(feed: &mut Feed, source: &SkewedSource, rows: &[Vec<u8>]) -> (u64, Option<Error>) {
     let shared = Arc::new(source.clone());
     let mut epoch = feed.epoch(&shared);
     let mut taken = 0;
@@ -327,7 +328,7 @@ fn consume(feed: &mut Feed, source: &Wishes, rows: &[Vec<u8>]) -> (u64, Option<E
     (taken, error)
 }
 
-fn consume_all(feed: &mut Feed, source: &Wishes, rows: &[Vec<u8>]) {
+fn consume_all(feed: &mut Feed, source: &SkewedSource, rows: &[Vec<u8>]) {
     let (taken, error) = consume(feed, source, rows);
     if let Some(error) = error {
         panic!("{error}");
@@ -335,7 +336,7 @@ fn consume_all(feed: &mut Feed, source: &Wishes, rows: &[Vec<u8>]) {
     assert_eq!(taken, source.batches);
 }
 
-/// Options of a feed that reads little at a time.
+/// Options of a feed with short reads.
 fn options(memory_bytes: u64, threads: usize) -> FeedOptions {
     FeedOptions {
         memory_bytes,
@@ -347,22 +348,22 @@ fn options(memory_bytes: u64, threads: usize) -> FeedOptions {
             threads: 2,
             ..read::Options::default()
         },
-        bridge_bytes: Some(12 << 10),
+        coalescing_gap_bytes: Some(12 << 10),
         ..FeedOptions::default()
     }
 }
 
-/// `options` with so many bytes more than the least that will do.
-fn with_little(store: &Arc<Store>, source: &Wishes, more: u64, options: FeedOptions) -> FeedOptions {
+/// `options` with `more` bytes above the smallest sufficient budget.
+fn with_little(store: &Arc<Store>, source: &SkewedSource, more: u64, options: FeedOptions) -> FeedOptions {
     FeedOptions {
         memory_bytes: smallest(store, source, &options) + more,
         ..options
     }
 }
 
-/// The smallest budget that opens, as the error for a smaller one says. The first error may be about less than all that is
-/// needed.
-fn smallest(store: &Arc<Store>, source: &Wishes, options: &FeedOptions) -> u64 {
+/// The smallest sufficient budget, according to the error for a smaller one. The first error may be about seeds alone,
+/// and then names less.
+fn smallest(store: &Arc<Store>, source: &SkewedSource, options: &FeedOptions) -> u64 {
     let mut options = FeedOptions {
         memory_bytes: 1000,
         ..options.clone()
@@ -370,13 +371,13 @@ fn smallest(store: &Arc<Store>, source: &Wishes, options: &FeedOptions) -> u64 {
     for _ in 0..2 {
         match Feed::open(store, &[], source, &options).err() {
             Some(Error::Budget { least, .. }) => options.memory_bytes = least,
-            other => panic!("{} bytes are too little: {other:?}", options.memory_bytes),
+            other => panic!("{} bytes should be too little: {other:?}", options.memory_bytes),
         }
     }
     options.memory_bytes
 }
 
-/// Runs a test on a thread of its own, and fails if it does not end.
+/// Runs a test on another thread, and fails if it does not end.
 fn watched(test: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || {

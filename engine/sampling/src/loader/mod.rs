@@ -272,8 +272,8 @@ impl Loader {
         let chunks: Vec<ChunkId> = self.store.present_chunks().collect();
         let options = FeedOptions {
             memory_bytes: self.options.memory.saturating_sub(views),
-            rows_bytes: views,
-            mapped_bytes: self.parts.iter().map(|part| part.view.mapped_bytes()).sum(),
+            adjacency_bytes: views,
+            mapped_adjacency_bytes: self.parts.iter().map(|part| part.view.mapped_bytes()).sum(),
             output: self.options.output,
             features: self.options.features,
             aggregates: self.options.aggregates,

@@ -1,52 +1,54 @@
-//! Tests of the row pool.
+//! Rows keep their slots while they are pinned, and hot rows stay.
 
 use std::collections::HashMap;
 
+use grappa_formats::random;
+
 use super::*;
 
-fn at(batch: u64, pinned_from: u64) -> Now {
-    Now {
+fn at(batch: u64, pinned_from: u64) -> PoolClock {
+    PoolClock {
         batch,
         pinned_from,
         window_from: pinned_from,
     }
 }
 
-/// Skewed wishes: node n is wanted with a probability like 1/n.
+/// The rows of a batch: node n with a probability proportional to 1/n.
 fn skewed(batch: u64, rows: usize, nodes: f64) -> Vec<NodeId> {
-    let mut wanted: Vec<u64> = (0..2 * rows as u64)
+    let mut needed: Vec<u64> = (0..2 * rows as u64)
         .map(|i| random::hash(batch << 32 | i) as f64 / u64::MAX as f64)
         .map(|uniform| nodes.powf(uniform) as u64 - 1)
         .collect();
-    wanted.sort_unstable();
-    wanted.dedup();
-    wanted.truncate(rows);
-    wanted.into_iter().map(NodeId).collect()
+    needed.sort_unstable();
+    needed.dedup();
+    needed.truncate(rows);
+    needed.into_iter().map(NodeId).collect()
 }
 
 #[test]
-fn no_two_rows_have_one_place_and_pinned_rows_keep_theirs() {
-    let mut pool = Pool::new(Geometry::within(3000));
+fn no_two_rows_share_a_slot_and_pinned_rows_keep_theirs() {
+    let mut pool = Pool::new(PoolGeometry::within(3000));
     let mut model: HashMap<u32, u64> = HashMap::new();
     let (mut pinned, mut full): (Vec<Vec<(NodeId, u32)>>, u32) = (Vec::new(), 0);
     for batch in 0..500u64 {
         let oldest = batch.saturating_sub(3);
         let mut rows = Vec::new();
         for node in skewed(batch, 600, 1e6) {
-            match pool.want(node, at(batch, oldest)) {
-                Found::Present { slot, .. } => {
+            match pool.request(node, at(batch, oldest)) {
+                PoolLookup::Present { slot, .. } => {
                     assert_eq!(model.get(&slot), Some(&node.0), "batch {batch}");
                     rows.push((node, slot));
                 }
-                Found::Missing { slot, miss } => {
+                PoolLookup::Missing { slot, miss } => {
                     assert_eq!((miss.node(), pool.geometry().slot(miss)), (node, slot));
                     assert!((slot as usize) < pool.geometry().slots());
-                    // A spare place that was freed still has its row, which nobody can find.
+                    // A spare slot that was freed still has its row in the model, but the pool does not find it.
                     model.retain(|_, other| *other != node.0);
                     model.insert(slot, node.0);
                     rows.push((node, slot));
                 }
-                Found::Full => full += 1,
+                PoolLookup::Full => full += 1,
             }
         }
         pinned.push(rows);
@@ -54,18 +56,18 @@ fn no_two_rows_have_one_place_and_pinned_rows_keep_theirs() {
             assert_eq!(model[slot], node.0, "batch {batch}");
         }
     }
-    // Four batches want 2400 rows, many of them more than once: they fit.
+    // Four batches need 2400 rows, many of them more than once: they fit.
     assert_eq!(full, 0);
 }
 
 #[test]
 fn as_many_rows_as_asked_for_fit_at_once() {
     for rows in [1, 10, 100, 1000, 30_000] {
-        let mut pool = Pool::new(Geometry::for_rows(rows));
+        let mut pool = Pool::new(PoolGeometry::for_rows(rows));
         for node in 0..rows as u64 {
-            let found = pool.want(NodeId(node << 20 | node), at(0, 0));
+            let found = pool.request(NodeId(node << 20 | node), at(0, 0));
             assert!(
-                matches!(found, Found::Missing { .. }),
+                matches!(found, PoolLookup::Missing { .. }),
                 "row {node} of {rows}: {found:?}"
             );
         }
@@ -74,138 +76,147 @@ fn as_many_rows_as_asked_for_fit_at_once() {
 
 #[test]
 fn a_full_pool_says_so_and_has_room_when_batches_are_assembled() {
-    let mut pool = Pool::new(Geometry::within(64));
-    let mut wanted = (0..).map(NodeId);
-    let missing = |found| matches!(found, Found::Missing { .. });
-    while missing(pool.want(wanted.next().unwrap(), at(7, 7))) {}
-    assert_eq!(pool.want(NodeId(1 << 39), at(8, 7)), Found::Full);
-    // What was wanted again stays pinned.
-    let Found::Present { slot, first } = pool.want(NodeId(3), at(8, 8)) else {
+    let mut pool = Pool::new(PoolGeometry::within(64));
+    let mut needed = (0..).map(NodeId);
+    let missing = |found| matches!(found, PoolLookup::Missing { .. });
+    while missing(pool.request(needed.next().unwrap(), at(7, 7))) {}
+    assert_eq!(pool.request(NodeId(1 << 39), at(8, 7)), PoolLookup::Full);
+    // A row that a later batch needs stays pinned.
+    let PoolLookup::Present { slot, first } = pool.request(NodeId(3), at(8, 8)) else {
         panic!("row 3 was pinned");
     };
     assert!(first);
-    assert!(missing(pool.want(NodeId(1 << 39), at(8, 8))));
+    assert!(missing(pool.request(NodeId(1 << 39), at(8, 8))));
     for node in 1000..1020 {
-        match pool.want(NodeId(node), at(9, 8)) {
-            Found::Missing { slot: other, .. } => assert_ne!(other, slot),
-            found => assert_eq!(found, Found::Full),
+        match pool.request(NodeId(node), at(9, 8)) {
+            PoolLookup::Missing { slot: other, .. } => assert_ne!(other, slot),
+            found => assert_eq!(found, PoolLookup::Full),
         }
     }
 }
 
 #[test]
-fn a_wish_counts_once_for_a_window() {
-    let mut pool = Pool::new(Geometry::within(1000));
-    let now = |batch| Now {
+fn a_row_counts_once_for_a_window() {
+    let mut pool = Pool::new(PoolGeometry::within(1000));
+    let now = |batch| PoolClock {
         batch,
         pinned_from: 0,
         window_from: 5,
     };
-    let first = |found| matches!(found, Found::Present { first: true, .. });
-    pool.want(NodeId(1), now(5));
-    assert!(!first(pool.want(NodeId(1), now(6))));
-    let next = Now {
+    let first = |found| matches!(found, PoolLookup::Present { first: true, .. });
+    pool.request(NodeId(1), now(5));
+    assert!(!first(pool.request(NodeId(1), now(6))));
+    let next = PoolClock {
         window_from: 7,
         ..now(7)
     };
-    assert!(first(pool.want(NodeId(1), next)));
-    assert!(!first(pool.want(NodeId(1), Now { batch: 8, ..next })));
+    assert!(first(pool.request(NodeId(1), next)));
+    assert!(!first(pool.request(NodeId(1), PoolClock { batch: 8, ..next })));
 }
 
 #[test]
-fn only_places_that_no_row_had_are_given_to_adopted_rows() {
-    let mut pool = Pool::new(Geometry::within(80));
+fn adopted_rows_get_empty_slots_only() {
+    let mut pool = Pool::new(PoolGeometry::within(80));
     assert_eq!(pool.unused(), 64);
-    let wanted = pool.want(NodeId(0), at(0, 0));
+    let needed = pool.request(NodeId(0), at(0, 0));
     let adopted: Vec<Miss> = (0..10_000).filter_map(|node| pool.adopt(NodeId(node), 0)).collect();
     assert_eq!((adopted.len(), pool.unused()), (63, 0));
     let mut slots: Vec<u32> = adopted.iter().map(|&miss| pool.geometry().slot(miss)).collect();
     slots.sort_unstable();
     slots.dedup();
     assert_eq!(slots.len(), 63);
-    let Found::Missing { slot, .. } = wanted else {
-        panic!("an empty pool has nothing");
+    let PoolLookup::Missing { slot, .. } = needed else {
+        panic!("an empty pool has no rows");
     };
     assert!(!slots.contains(&slot));
-    // They are there for who wants them, and the first to go.
-    assert!(matches!(pool.want(adopted[5].node(), at(1, 1)), Found::Present { .. }));
-    assert!(matches!(pool.want(NodeId(1 << 30), at(1, 1)), Found::Missing { .. }));
+    // Requests find them, and they are evicted first.
+    assert!(matches!(
+        pool.request(adopted[5].node(), at(1, 1)),
+        PoolLookup::Present { .. }
+    ));
+    assert!(matches!(
+        pool.request(NodeId(1 << 30), at(1, 1)),
+        PoolLookup::Missing { .. }
+    ));
 }
 
 #[test]
 fn a_row_that_was_not_read_is_forgotten() {
     for slots in [64, 16] {
-        let mut pool = Pool::new(Geometry::within(slots));
-        let Found::Missing { miss, .. } = pool.want(NodeId(9), at(0, 0)) else {
-            panic!("an empty pool has nothing");
+        let mut pool = Pool::new(PoolGeometry::within(slots));
+        let PoolLookup::Missing { miss, .. } = pool.request(NodeId(9), at(0, 0)) else {
+            panic!("an empty pool has no rows");
         };
-        assert!(matches!(pool.want(NodeId(9), at(0, 0)), Found::Present { .. }));
+        assert!(matches!(pool.request(NodeId(9), at(0, 0)), PoolLookup::Present { .. }));
         pool.forget(miss);
-        assert!(matches!(pool.want(NodeId(9), at(0, 0)), Found::Missing { .. }));
+        assert!(matches!(pool.request(NodeId(9), at(0, 0)), PoolLookup::Missing { .. }));
     }
 }
 
 #[test]
 fn ids_of_forty_bits_and_old_stamps_are_kept_apart() {
-    let mut pool = Pool::new(Geometry::within(1 << 12));
+    let mut pool = Pool::new(PoolGeometry::within(1 << 12));
     let last = NodeId((1 << 40) - 1);
     for (node, batch) in [(last, 3), (NodeId(0), 4)] {
-        let Found::Missing { miss, .. } = pool.want(node, at(batch, batch)) else {
-            panic!("an empty pool has nothing");
+        let PoolLookup::Missing { miss, .. } = pool.request(node, at(batch, batch)) else {
+            panic!("an empty pool has no rows");
         };
         assert_eq!(miss.node(), node);
     }
     for batch in [1 << 16, 1 << 17, 5 << 16] {
-        assert!(matches!(pool.want(last, at(batch, batch)), Found::Present { .. }));
+        assert!(matches!(
+            pool.request(last, at(batch, batch)),
+            PoolLookup::Present { .. }
+        ));
     }
 }
 
-/// The rate of misses stays near that of the best rows, had they been known beforehand.
 #[test]
-fn a_pool_has_no_more_places_than_its_numbers_can_say() {
+fn a_pool_has_no_more_slots_than_its_numbers_can_address() {
     use crate::{feed::planner::RESIDENT, sample::MINIBATCH_NODES_MAX};
-    // What a budget of 1 TiB pays for, and more.
+    // As many slots as 1 TiB pays for, and more.
     for slots in [1 << 34, usize::MAX] {
-        let geometry = Geometry::within(slots);
+        let geometry = PoolGeometry::within(slots);
         assert!(geometry.slots() < RESIDENT as usize, "{geometry:?}");
         assert!(geometry.slots() > RESIDENT as usize - 2 * WAYS, "{geometry:?}");
         let last = 2 * WAYS as u64 + geometry.spare as u64 - 1;
-        let miss = Miss::new((1 << 40) - 1, last);
-        assert_eq!((miss.node(), miss.place() as u64), (NodeId((1 << 40) - 1), last));
+        let miss = Miss::new(NodeId((1 << 40) - 1), last);
+        assert_eq!((miss.node(), miss.target() as u64), (NodeId((1 << 40) - 1), last));
         assert_eq!(geometry.slot(miss) as usize, geometry.slots() - 1);
     }
     // The largest minibatch fits.
-    let geometry = Geometry::for_rows(MINIBATCH_NODES_MAX);
+    let geometry = PoolGeometry::for_rows(MINIBATCH_NODES_MAX);
     assert!(
         (MINIBATCH_NODES_MAX..RESIDENT as usize).contains(&geometry.slots()),
         "{geometry:?}"
     );
 }
 
+/// The rate of misses stays near that of a pool that always holds the hottest rows of the whole run.
 #[test]
 fn hot_rows_stay() {
-    let mut pool = Pool::new(Geometry::within(20_000));
+    let mut pool = Pool::new(PoolGeometry::within(20_000));
     let batches: Vec<Vec<NodeId>> = (0..400).map(|batch| skewed(batch, 2000, 4e5)).collect();
-    let mut wishes: HashMap<NodeId, u32> = HashMap::new();
+    let mut requests: HashMap<NodeId, u32> = HashMap::new();
     batches
         .iter()
         .flatten()
-        .for_each(|&node| *wishes.entry(node).or_default() += 1);
-    let mut hottest: Vec<(NodeId, u32)> = wishes.into_iter().collect();
+        .for_each(|&node| *requests.entry(node).or_default() += 1);
+    let mut hottest: Vec<(NodeId, u32)> = requests.into_iter().collect();
     hottest.sort_unstable_by_key(|&(node, count)| (std::cmp::Reverse(count), node));
     let hottest: HashMap<NodeId, u32> = hottest.into_iter().take(20_000).collect();
     let (mut missed, mut missed_by_oracle) = (0, 0);
     for (batch, nodes) in (0..).zip(&batches) {
         for &node in nodes {
-            let found = pool.want(node, at(batch, batch));
+            let found = pool.request(node, at(batch, batch));
             if batch >= 200 {
-                missed += u32::from(matches!(found, Found::Missing { .. }));
+                missed += u32::from(matches!(found, PoolLookup::Missing { .. }));
                 missed_by_oracle += u32::from(!hottest.contains_key(&node));
             }
         }
     }
     assert!(
         f64::from(missed) < 1.6 * f64::from(missed_by_oracle),
-        "{missed} missed, {missed_by_oracle} by the hottest rows"
+        "{missed} missed, {missed_by_oracle} with the hottest rows"
     );
 }

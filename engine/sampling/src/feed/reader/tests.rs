@@ -1,19 +1,23 @@
-//! Which reads a window becomes.
+//! The reads of a window, and the rows that they bring.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use grappa_formats::{ChunkId, NodeId, aggregates::AggregateKind, manifest::FeatureDtype};
-use grappa_io::{read, slots::Slots};
-use grappa_storage::aggregates::Aggregates;
+use grappa_io::{
+    read::{self, FileIndex},
+    slots::Slots,
+};
+use grappa_storage::{Store, aggregates::Aggregates};
+use tempfile::TempDir;
 
-use super::*;
+use super::{runs::PAGE, *};
 use crate::feed::{
     OutputDtype,
-    pool::{Found, Geometry, Now, Pool},
-    tests::{NODES, aggregate, append_aggregates, stored},
+    pool::{Pool, PoolClock, PoolGeometry, PoolLookup},
+    tests::{NODES, aggregate, append_aggregates, rows, stored},
 };
 
-/// Notes what is read.
+/// Records the reads of an engine.
 struct Recorder {
     engine: Box<dyn ReadEngine>,
     reads: Vec<Read>,
@@ -47,64 +51,111 @@ impl ReadEngine for Recorder {
     }
 }
 
-/// Reads the rows of `nodes` from a store of rows of `dim` f32, and checks what is in their slots.
-fn fetch(dim: u32, nodes: &[u64], bridge_bytes: u64, read_bytes_max: u32) -> Vec<Read> {
-    let folder = tempfile::tempdir().unwrap();
-    let store = stored(folder.path(), FeatureDtype::F32, dim);
-    let chunk = store.chunk(ChunkId(0)).unwrap();
-    let layout = chunk.features().unwrap().meta().layout;
-    let files = RowFiles::open(&store, layout, None).unwrap();
-    let format = RowFormat::new(&[layout], OutputDtype::F32);
-    let mut pool = Pool::new(Geometry::for_rows(nodes.len()));
-    let now = Now {
-        batch: 0,
-        pinned_from: 0,
-        window_from: 0,
-    };
-    let want = |&node: &u64| match pool.want(NodeId(node), now) {
-        Found::Missing { miss, .. } => miss,
-        found => panic!("{found:?}"),
-    };
-    let mut misses: Vec<Miss> = nodes.iter().map(want).collect();
-    misses.sort_unstable();
-    let rows = PoolRows {
-        geometry: pool.geometry(),
-        slots: Slots::new(pool.geometry().slots(), (4 * dim as usize).next_multiple_of(8)).unwrap(),
-        bridge_bytes,
-    };
-    let target = Target {
-        files: &files,
-        format: &format,
-        pool: &rows,
-    };
+/// A store of f32 features, and an empty pool for them.
+struct TestPool {
+    _folder: TempDir,
+    store: Arc<Store>,
+    files: RowFiles,
+    format: RowFormat,
+    pool: Pool,
+    rows: PoolRows,
+}
+
+impl TestPool {
+    /// Features have `dim` values. The pool has room for `rows` rows.
+    fn new(dim: u32, rows: usize, aggregates: Option<AggregateKind>, coalescing_gap_bytes: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, dim);
+        let aggregates = aggregates.map(|kind| {
+            aggregate(&store, kind, None);
+            Aggregates::open(&store, kind).unwrap().unwrap()
+        });
+        let layout = store.chunk(ChunkId(0)).unwrap().features().unwrap().meta().layout;
+        let columns: Vec<_> = [layout]
+            .into_iter()
+            .chain(aggregates.as_ref().map(Aggregates::layout))
+            .collect();
+        let format = RowFormat::new(&columns, OutputDtype::F32);
+        let geometry = PoolGeometry::for_rows(rows);
+        Self {
+            _folder: folder,
+            files: RowFiles::open(&store, layout, aggregates.as_ref()).unwrap(),
+            store,
+            pool: Pool::new(geometry),
+            rows: PoolRows {
+                geometry,
+                slots: Slots::new(geometry.slots(), format.slot_bytes()).unwrap(),
+                coalescing_gap_bytes,
+            },
+            format,
+        }
+    }
+
+    /// The sorted misses of a window that needs the rows of `nodes`.
+    fn misses(&mut self, nodes: impl IntoIterator<Item = u64>) -> Vec<Miss> {
+        let clock = PoolClock {
+            batch: 0,
+            pinned_from: 0,
+            window_from: 0,
+        };
+        let request = |node: u64| match self.pool.request(NodeId(node), clock) {
+            PoolLookup::Missing { miss, .. } => miss,
+            found => panic!("{found:?}"),
+        };
+        let mut misses: Vec<Miss> = nodes.into_iter().map(request).collect();
+        misses.sort_unstable();
+        misses
+    }
+
+    fn engine(&self, options: read::Options) -> Box<dyn ReadEngine> {
+        read::open(read::Choice::Pread, self.files.files().clone(), options).unwrap()
+    }
+
+    fn fetch(&self, misses: &[Miss], engine: &mut dyn ReadEngine, counters: &Counters, stop: bool) -> FetchOutcome {
+        let reader = WindowReader {
+            files: &self.files,
+            format: &self.format,
+            pool: &self.rows,
+        };
+        reader.fetch(misses, engine, counters, &AtomicBool::new(stop)).unwrap()
+    }
+
+    /// Checks that the slots of `misses` have the rows of the store.
+    fn assert_stored(&self, misses: &[Miss], aggregates: Option<AggregateKind>) {
+        let mut expected = rows(&self.store, OutputDtype::F32);
+        if let Some(kind) = aggregates {
+            append_aggregates(&mut expected, &self.store, kind, OutputDtype::F32);
+        }
+        for &miss in misses {
+            let node = miss.node();
+            let mut found = vec![0; expected[node.0 as usize].len()];
+            let slot = self.rows.geometry.slot(miss) as usize;
+            self.rows.slots.read(slot, 0, &mut found);
+            assert_eq!(found, expected[node.0 as usize], "node {node}");
+        }
+    }
+}
+
+/// Reads the rows of `nodes` from a store with rows of `dim` f32, and checks their slots.
+fn fetch(dim: u32, nodes: &[u64], coalescing_gap_bytes: u64, read_bytes_max: u32) -> Vec<Read> {
+    let mut pool = TestPool::new(dim, nodes.len(), None, coalescing_gap_bytes);
+    let misses = pool.misses(nodes.iter().copied());
     let options = read::Options {
         depth: 3,
         read_bytes_max,
         ..read::Options::default()
     };
     let mut engine = Recorder {
-        engine: read::open(read::Choice::Pread, files.files().clone(), options).unwrap(),
+        engine: pool.engine(options),
         reads: Vec::new(),
     };
     let counters = Counters::default();
-    let fetched = target.fetch(&misses, &mut engine, &counters, &AtomicBool::new(false));
-    assert_eq!(fetched.unwrap(), Fetched::All);
-    for &miss in &misses {
-        let id = store.chunks().chunk_of(miss.node());
-        let row = miss.node().0 - store.chunks().range(id).start;
-        let mut found = vec![0; 4 * dim as usize];
-        rows.slots.read(rows.geometry.slot(miss) as usize, 0, &mut found);
-        let chunk = store.chunk(id).unwrap();
-        assert_eq!(
-            found,
-            chunk.features().unwrap().row(row).unwrap(),
-            "node {}",
-            miss.node()
-        );
-    }
+    let fetched = pool.fetch(&misses, &mut engine, &counters, false);
+    assert_eq!(fetched, FetchOutcome::Complete);
+    pool.assert_stored(&misses, None);
     let stats = counters.stats(4 * dim as usize);
     assert_eq!(stats.reads, engine.reads.len() as u64);
-    assert_eq!(stats.bytes_read, engine.reads.iter().map(pages_of).sum::<u64>());
+    assert_eq!(stats.bytes_read, engine.reads.iter().map(pages_bytes).sum::<u64>());
     assert!(
         stats.queue_depth > 0.0 && stats.queue_depth <= 3.0,
         "{}",
@@ -115,8 +166,8 @@ fn fetch(dim: u32, nodes: &[u64], bridge_bytes: u64, read_bytes_max: u32) -> Vec
 
 #[test]
 fn a_page_is_read_once_and_gaps_are_read_if_they_are_short() {
-    // Rows of 512 bytes, eight a page: rows 0 and 7 share one, 8 is on the next, 30 is 13 rows further than 16, and 100
-    // is far. Pages are read whole, to be checked.
+    // A page has eight rows of 512 bytes. Rows 0 and 7 share a page, 8 is on the next one, 30 is 13 rows after 16, and
+    // 100 is far away. Pages are read whole, to be verified.
     let nodes = [0, 7, 8, 16, 30, 100];
     let spans = |reads: Vec<Read>| -> Vec<(u64, u64)> {
         let first = reads[0].offset;
@@ -130,7 +181,7 @@ fn a_page_is_read_once_and_gaps_are_read_if_they_are_short() {
     assert_eq!(spans(fetch(128, &nodes, 7 * 512, 1 << 20)), [(0, 24), (24, 8), (96, 8)]);
     assert_eq!(spans(fetch(128, &nodes, 13 * 512, 1 << 20)), [(0, 32), (96, 8)]);
     assert_eq!(spans(fetch(128, &nodes, 1 << 20, 1 << 20)), [(0, 104)]);
-    // A read is no longer than the engine takes.
+    // A read is no longer than the engine allows.
     assert_eq!(
         spans(fetch(128, &nodes, 1 << 20, 20 * 512)),
         [(0, 16), (16, 16), (96, 8)]
@@ -149,7 +200,7 @@ fn dense_windows_become_passes_over_the_files() {
     }
     let bytes: u64 = reads.iter().map(|read| u64::from(read.length)).sum();
     assert!(bytes > 96 * 4 * 9 / 10 * NODES);
-    // Five files, and reads as long as they may be.
+    // There are five files, and reads are as long as possible.
     assert!(reads.len() as u64 <= 5 + bytes / ((64 << 10) - PAGE - 96 * 4));
 }
 
@@ -162,54 +213,20 @@ fn rows_longer_than_a_read_are_cut_at_words() {
     }
 }
 
-/// A window of more than 2^24 misses, of which nearly all want the same row, so that it takes little time and memory.
+/// A window of more than 2^24 misses. Nearly all of them are for the same row, which saves time and memory.
 #[test]
 fn a_window_may_miss_more_rows_than_fit_24_bits() {
     const REPEATED: usize = 1 << 24;
-    let folder = tempfile::tempdir().unwrap();
-    let store = stored(folder.path(), FeatureDtype::F32, 8);
-    aggregate(&store, AggregateKind::Mean, None);
-    let aggregates = Aggregates::open(&store, AggregateKind::Mean).unwrap().unwrap();
-    let layout = store.chunk(ChunkId(0)).unwrap().features().unwrap().meta().layout;
-    let files = RowFiles::open(&store, layout, Some(&aggregates)).unwrap();
-    let format = RowFormat::new(&[layout, aggregates.layout()], OutputDtype::F32);
-    let nodes: Vec<NodeId> = (0..NODES).step_by(5).map(NodeId).collect();
-    let mut pool = Pool::new(Geometry::for_rows(nodes.len()));
-    let now = Now {
-        batch: 0,
-        pinned_from: 0,
-        window_from: 0,
-    };
-    let mut misses: Vec<Miss> = nodes
-        .iter()
-        .map(|&node| match pool.want(node, now) {
-            Found::Missing { miss, .. } => miss,
-            found => panic!("{found:?}"),
-        })
-        .collect();
-    misses.sort_unstable();
-    let different = misses.clone();
+    let kind = Some(AggregateKind::Mean);
+    let nodes: Vec<u64> = (0..NODES).step_by(5).collect();
+    let mut pool = TestPool::new(8, nodes.len(), kind, 0);
+    let different = pool.misses(nodes);
+    let mut misses = different.clone();
     misses.splice(..1, std::iter::repeat_n(misses[0], REPEATED));
-    let rows = PoolRows {
-        geometry: pool.geometry(),
-        slots: Slots::new(pool.geometry().slots(), format.slot_bytes()).unwrap(),
-        bridge_bytes: 0,
-    };
-    let target = Target {
-        files: &files,
-        format: &format,
-        pool: &rows,
-    };
-    let mut engine = read::open(read::Choice::Pread, files.files().clone(), read::Options::default()).unwrap();
-    let fetched = target.fetch(&misses, &mut *engine, &Counters::default(), &AtomicBool::new(false));
-    assert_eq!(fetched.unwrap(), Fetched::All);
-    let mut expected = crate::feed::tests::rows(&store, OutputDtype::F32);
-    append_aggregates(&mut expected, &store, AggregateKind::Mean, OutputDtype::F32);
-    for miss in different {
-        let mut found = vec![0; format.slot_bytes()];
-        rows.slots.read(rows.geometry.slot(miss) as usize, 0, &mut found);
-        assert_eq!(found, expected[miss.node().0 as usize], "node {}", miss.node());
-    }
+    let mut engine = pool.engine(read::Options::default());
+    let fetched = pool.fetch(&misses, &mut *engine, &Counters::default(), false);
+    assert_eq!(fetched, FetchOutcome::Complete);
+    pool.assert_stored(&different, kind);
 }
 
 #[test]
@@ -218,51 +235,35 @@ fn a_tag_is_used_again_only_when_its_read_is_complete() {
         column: first % 2,
         misses: first..first + 3,
     };
-    let mut under_way = UnderWay::default();
+    let mut in_flight = InFlightRuns::default();
     let far = 1 << 40;
-    let tags = [far, far + 1, far + 2].map(|first| under_way.add(run(first)));
+    let tags = [far, far + 1, far + 2].map(|first| in_flight.add(run(first)));
     assert_eq!(tags, [0, 1, 2]);
-    assert_eq!(under_way.remove(1), run(far + 1));
-    assert_eq!(under_way.add(run(7)), 1);
-    assert_eq!(under_way.add(run(8)), 3);
+    assert_eq!(in_flight.remove(1), run(far + 1));
+    assert_eq!(in_flight.add(run(7)), 1);
+    assert_eq!(in_flight.add(run(8)), 3);
     for (tag, first) in [(0, far), (3, 8), (2, far + 2), (1, 7)] {
-        assert_eq!(under_way.remove(tag), run(first));
+        assert_eq!(in_flight.remove(tag), run(first));
     }
 }
 
 #[test]
 #[should_panic(expected = "completes once")]
 fn a_read_that_completes_twice_is_noticed() {
-    let mut under_way = UnderWay::default();
+    let mut in_flight = InFlightRuns::default();
     let run = Run {
         column: 0,
         misses: 0..1,
     };
-    let tag = under_way.add(run);
-    under_way.remove(tag);
-    under_way.remove(tag);
+    let tag = in_flight.add(run);
+    in_flight.remove(tag);
+    in_flight.remove(tag);
 }
 
 #[test]
-fn a_reader_that_is_stopped_leaves_nothing_under_way() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = stored(folder.path(), FeatureDtype::F32, 8);
-    let chunk = store.chunk(ChunkId(0)).unwrap();
-    let layout = chunk.features().unwrap().meta().layout;
-    let files = RowFiles::open(&store, layout, None).unwrap();
-    let format = RowFormat::new(&[layout], OutputDtype::F32);
-    let geometry = Geometry::for_rows(10);
-    let rows = PoolRows {
-        geometry,
-        slots: Slots::new(geometry.slots(), 32).unwrap(),
-        bridge_bytes: 0,
-    };
-    let target = Target {
-        files: &files,
-        format: &format,
-        pool: &rows,
-    };
-    let mut engine = read::open(read::Choice::Pread, files.files().clone(), read::Options::default()).unwrap();
+fn a_reader_that_is_stopped_leaves_nothing_in_flight() {
+    let pool = TestPool::new(8, 10, None, 0);
+    let mut engine = pool.engine(read::Options::default());
     let read = Read {
         file: FileIndex(0),
         offset: 0,
@@ -270,6 +271,6 @@ fn a_reader_that_is_stopped_leaves_nothing_under_way() {
         tag: 0,
     };
     assert_eq!(engine.submit(&[read]).unwrap(), 1);
-    let fetched = target.fetch(&[], &mut *engine, &Counters::default(), &AtomicBool::new(true));
-    assert_eq!((fetched.unwrap(), engine.in_flight()), (Fetched::Stopped, 0));
+    let fetched = pool.fetch(&[], &mut *engine, &Counters::default(), true);
+    assert_eq!((fetched, engine.in_flight()), (FetchOutcome::Stopped, 0));
 }

@@ -1,16 +1,16 @@
-//! What a feed takes is what it was given.
+//! A feed takes the memory that it was given, and no more.
 
 use grappa_io::machine::peak_rss_bytes;
 
 use super::*;
 
 #[test]
-fn a_budget_that_is_too_small_names_the_smallest_that_does() {
+fn a_budget_that_is_too_small_names_the_smallest_sufficient_one() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 40);
         let rows = rows(&store, OutputDtype::F32);
-        let source = Wishes::new(1, 20);
+        let source = SkewedSource::new(1, 20);
         let read = read::Options::default();
         for options in [options(0, 2), FeedOptions { read, ..options(0, 2) }] {
             let options = with_little(&store, &source, 0, options);
@@ -32,16 +32,16 @@ fn a_budget_that_is_too_small_names_the_smallest_that_does() {
 }
 
 #[test]
-fn a_budget_that_is_far_too_small_is_refused_before_anything_is_sampled() {
+fn a_budget_too_small_for_seeds_is_an_error_before_anything_is_sampled() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let source = Wishes::new(1, 20).with(0, Mishap::Panics);
+        let source = SkewedSource::new(1, 20).with_fault(0, InjectedFault::Panic);
         let error = Feed::open(&store, &[], &source, &options(1000, 2)).err();
         let Some(Error::Budget { what, given: 1000, .. }) = error else {
             panic!("{error:?}")
         };
-        assert!(what.contains("nothing but seeds"), "{what}");
+        assert!(what.contains("only seeds"), "{what}");
     });
 }
 
@@ -51,14 +51,14 @@ fn batches_may_grow_into_the_reserve_and_no_further() {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 40);
         let rows = rows(&store, OutputDtype::F32);
-        let source = Wishes::new(2, 41);
-        // What is sampled beforehand is of another source, without the swollen one.
-        for (swollen, fits) in [(300, true), (2000, false)] {
-            let swelling = source.clone().with(20, Mishap::Swells(swollen));
+        let source = SkewedSource::new(2, 41);
+        // The feed is opened with a source that has no large batch.
+        for (large, fits) in [(300, true), (2000, false)] {
+            let growing = source.clone().with_fault(20, InjectedFault::Grow(large));
             let mut feed = Feed::open(&store, &[], &source, &options(2 << 20, 2)).unwrap();
-            let (taken, error) = consume(&mut feed, &swelling, &rows);
+            let (taken, error) = consume(&mut feed, &growing, &rows);
             match error {
-                None => assert!(fits && taken == 41, "{swollen} rows"),
+                None => assert!(fits && taken == 41, "{large} rows"),
                 Some(error) => {
                     assert!(!fits, "{error}");
                     assert!(error.to_string().contains("minibatch"), "{error}");
@@ -75,7 +75,7 @@ fn more_memory_means_fewer_reads() {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 40);
         let rows = rows(&store, OutputDtype::F32);
-        let source = Wishes::new(3, 100);
+        let source = SkewedSource::new(3, 100);
         let mut adopted = 0;
         let missed: Vec<u64> = [0, 100, 1000]
             .into_iter()
@@ -89,8 +89,8 @@ fn more_memory_means_fewer_reads() {
             })
             .collect();
         assert!(missed[0] > missed[1] && missed[1] > missed[2], "{missed:?}");
-        // All of it fits: but for a few rows that were in the way of others, every one is read once, whether it was
-        // wanted by then or came by with others.
+        // All rows fit. So each is read once, on its own or in the gap between others, except a few that others
+        // evicted.
         let mut wanted: Vec<NodeId> = (0..100).flat_map(|index| source.minibatch(index).nodes).collect();
         wanted.sort_unstable();
         wanted.dedup();
@@ -103,10 +103,10 @@ fn more_memory_means_fewer_reads() {
     });
 }
 
-/// Names the child process that is measured, and its store.
+/// The store of the child process that is measured. Set only in that process.
 const CHILD: &str = "GRAPPA_TEST_FEED_STORE";
 
-/// Runs in a process of its own, whose memory nothing else takes.
+/// Runs in a child process, so that no other test takes memory.
 #[test]
 fn peak_memory_stays_within_the_budget() {
     const BUDGET: u64 = 64 << 20;
@@ -114,9 +114,9 @@ fn peak_memory_stays_within_the_budget() {
         return deliver_within(&std::path::PathBuf::from(store), BUDGET);
     }
     if peak_rss_bytes().is_none() {
-        grappa_skip::skip!("the system does not say how much memory a process took");
+        grappa_skip::skip!("the system does not report the peak memory of a process");
     }
-    // 128 MiB of rows, of which a minibatch wants 8 MiB.
+    // 128 MiB of rows. A minibatch needs 8 MiB.
     let folder = tempfile::tempdir().unwrap();
     let spec = (FeatureDtype::F32, 512, FeatureSource::Stored);
     let store = store_with(folder.path(), Some(spec), |options| {
@@ -138,16 +138,16 @@ fn peak_memory_stays_within_the_budget() {
         .and_then(|number| number.parse().ok())
         .unwrap_or_else(|| panic!("{text}"));
     assert!(taken <= BUDGET + (8 << 20), "{taken} bytes of {BUDGET}");
-    // A feed that took little would not have been tested.
+    // A feed that takes much less does not test the limit.
     assert!(taken >= BUDGET / 2, "{taken} bytes of {BUDGET}");
 }
 
 fn deliver_within(path: &Path, budget: u64) {
     let store = Arc::new(Store::open(path).unwrap());
-    let source = Arc::new(Wishes {
+    let source = Arc::new(SkewedSource {
         rows: 4096,
         nodes: store.manifest().nodes,
-        ..Wishes::new(4, 60)
+        ..SkewedSource::new(4, 60)
     });
     let before = peak_rss_bytes().unwrap();
     let options = FeedOptions {

@@ -1,4 +1,4 @@
-//! Every way to a row gives the same row.
+//! Resident, pooled and computed rows are the rows of the store.
 
 use super::*;
 
@@ -11,12 +11,12 @@ const DTYPES: [FeatureDtype; 4] = [
 const OUTPUTS: [OutputDtype; 2] = [OutputDtype::F32, OutputDtype::Bf16];
 
 #[test]
-fn every_dtype_in_every_tier_is_what_the_store_holds() {
+fn resident_and_pooled_rows_of_every_dtype_are_those_of_the_store() {
     watched(|| {
         for dtype in DTYPES {
             let folder = tempfile::tempdir().unwrap();
             let store = stored(folder.path(), dtype, 37);
-            let source = Wishes::new(1, 25);
+            let source = SkewedSource::new(1, 25);
             for output in OUTPUTS {
                 let rows = rows(&store, output);
                 let two = [ChunkId(1), ChunkId(3)];
@@ -45,7 +45,7 @@ fn every_dtype_in_every_tier_is_what_the_store_holds() {
 }
 
 #[test]
-fn aggregates_come_with_features_from_every_tier() {
+fn aggregates_are_delivered_with_resident_and_pooled_features() {
     watched(|| {
         for (dtype, of_aggregates, kind) in [
             (FeatureDtype::F32, FeatureDtype::F32, AggregateKind::Mean),
@@ -58,7 +58,7 @@ fn aggregates_come_with_features_from_every_tier() {
             for output in OUTPUTS {
                 let mut rows = rows(&store, output);
                 append_aggregates(&mut rows, &store, kind, output);
-                let source = Wishes::new(9, 25);
+                let source = SkewedSource::new(9, 25);
                 let wanted = FeedOptions {
                     output,
                     aggregates: Some(kind),
@@ -72,17 +72,17 @@ fn aggregates_come_with_features_from_every_tier() {
                     let bytes = 37 * (dtype.row_bytes(37) / 37 + of_aggregates.row_bytes(37) / 37);
                     assert!(stats.bytes_wanted / stats.rows_wanted >= u64::from(bytes), "{stats:?}");
                 }
-                // Rows give way, and gaps are read.
-                for bridge_bytes in [0, 12 << 10] {
+                // Rows are evicted, and gaps are read.
+                for coalescing_gap_bytes in [0, 12 << 10] {
                     let little = with_little(&store, &source, 20 << 10, wanted.clone());
                     let little = FeedOptions {
-                        bridge_bytes: Some(bridge_bytes),
+                        coalescing_gap_bytes: Some(coalescing_gap_bytes),
                         ..little
                     };
                     let mut feed = Feed::open(&store, &[], &source, &little).unwrap();
                     assert!(feed.pool_rows() < NODES as usize, "{} rows", feed.pool_rows());
                     consume_all(&mut feed, &source, &rows);
-                    consume_all(&mut feed, &Wishes::new(10, 20), &rows);
+                    consume_all(&mut feed, &SkewedSource::new(10, 20), &rows);
                 }
             }
         }
@@ -90,10 +90,10 @@ fn aggregates_come_with_features_from_every_tier() {
 }
 
 #[test]
-fn aggregates_that_are_not_there_are_asked_for_by_name() {
+fn missing_aggregates_are_an_error_that_names_their_kind() {
     let folder = tempfile::tempdir().unwrap();
     let store = stored(folder.path(), FeatureDtype::F32, 4);
-    let source = Wishes::new(1, 1);
+    let source = SkewedSource::new(1, 1);
     let wanted = FeedOptions {
         aggregates: Some(AggregateKind::Mean),
         ..options(64 << 20, 1)
@@ -104,7 +104,7 @@ fn aggregates_that_are_not_there_are_asked_for_by_name() {
         text.contains("grappa-store preaggregate") && text.contains("--kind mean"),
         "{text}"
     );
-    // Another kind is not that kind.
+    // Pre-aggregated features of another kind do not help.
     aggregate(&store, AggregateKind::Sum, None);
     assert_eq!(error(&store), text);
     aggregate(&store, AggregateKind::Mean, None);
@@ -122,7 +122,7 @@ fn the_smallest_pool_delivers_the_same_with_any_threads_and_windows() {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 40);
         let rows = rows(&store, OutputDtype::F32);
-        let source = Wishes::new(2, 60);
+        let source = SkewedSource::new(2, 60);
         for threads in 1..=4 {
             for (more, lookahead) in [
                 (0, None),
@@ -143,8 +143,8 @@ fn the_smallest_pool_delivers_the_same_with_any_threads_and_windows() {
                     stats.windows > 1 && stats.rows_missed > stats.rows_wanted / 8,
                     "{stats:?}"
                 );
-                // Another epoch, which begins with what the first one left.
-                consume_all(&mut feed, &Wishes::new(3, 20), &rows);
+                // The next epoch begins with the pool of the first one.
+                consume_all(&mut feed, &SkewedSource::new(3, 20), &rows);
             }
         }
     });
@@ -153,7 +153,7 @@ fn the_smallest_pool_delivers_the_same_with_any_threads_and_windows() {
 #[test]
 fn rows_of_any_length_are_read_whole() {
     watched(|| {
-        // From several rows in one word of a page to one that is longer than a read.
+        // From several rows in one word to rows that are longer than a read.
         for (dtype, dim) in [
             (FeatureDtype::Int8, 1),
             (FeatureDtype::F16, 3),
@@ -165,13 +165,13 @@ fn rows_of_any_length_are_read_whole() {
             let folder = tempfile::tempdir().unwrap();
             let store = stored(folder.path(), dtype, dim);
             let rows = rows(&store, OutputDtype::F32);
-            let source = Wishes {
+            let source = SkewedSource {
                 rows: 40,
-                ..Wishes::new(4, 30)
+                ..SkewedSource::new(4, 30)
             };
-            for bridge_bytes in [Some(0), Some(12 << 10), None] {
+            for coalescing_gap_bytes in [Some(0), Some(12 << 10), None] {
                 let options = FeedOptions {
-                    bridge_bytes,
+                    coalescing_gap_bytes,
                     ..options(0, 2)
                 };
                 let options = with_little(&store, &source, 64 << 10, options);
@@ -183,12 +183,12 @@ fn rows_of_any_length_are_read_whole() {
 }
 
 #[test]
-fn engines_make_no_difference() {
+fn all_engines_deliver_the_same() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F16, 64);
         let rows = rows(&store, OutputDtype::F32);
-        let source = Wishes::new(5, 40);
+        let source = SkewedSource::new(5, 40);
         for engine in [read::Choice::Auto, read::Choice::Pread] {
             let options = FeedOptions {
                 engine,
@@ -208,7 +208,7 @@ fn procedural_features_are_computed() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
         let store = store(folder.path(), Some((FeatureDtype::F32, 48, FeatureSource::Procedural)));
-        let source = Wishes::new(6, 20);
+        let source = SkewedSource::new(6, 20);
         for output in OUTPUTS {
             let rows = rows(&store, output);
             let options = FeedOptions {
@@ -225,11 +225,11 @@ fn procedural_features_are_computed() {
 }
 
 #[test]
-fn minibatches_come_without_features_where_none_are_wanted() {
+fn minibatches_have_no_features_if_none_are_requested() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
         let store = store(folder.path(), None);
-        let source = Wishes::new(7, 50);
+        let source = SkewedSource::new(7, 50);
         let error = Feed::open(&store, &[], &source, &options(32 << 20, 2)).err().unwrap();
         assert!(error.to_string().contains("no features"), "{error}");
         for threads in [1, 3] {
@@ -256,20 +256,23 @@ fn an_epoch_may_be_empty() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 8);
-        let source = Wishes::new(7, 0);
+        let source = SkewedSource::new(7, 0);
         let mut feed = Feed::open(&store, &[], &source, &options(8 << 20, 2)).unwrap();
         assert!(feed.epoch(&Arc::new(source)).next().is_none());
     });
 }
 
 #[test]
-fn slow_consumers_and_slow_samplers_get_the_same() {
+fn slow_consumers_and_slow_samplers_do_not_change_the_batches() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 40);
         let rows = rows(&store, OutputDtype::F32);
         let pause = Duration::from_millis(3);
-        for source in [Wishes::new(8, 40), Wishes::new(8, 40).with(0, Mishap::Sleeps(pause))] {
+        for source in [
+            SkewedSource::new(8, 40),
+            SkewedSource::new(8, 40).with_fault(0, InjectedFault::Delay(pause)),
+        ] {
             let mut feed = Feed::open(
                 &store,
                 &[],
@@ -281,7 +284,7 @@ fn slow_consumers_and_slow_samplers_get_the_same() {
             for batch in feed.epoch(&Arc::new(source.clone())) {
                 std::thread::sleep(pause / 2);
                 held.push_back(batch.unwrap());
-                // One is kept while the next is waited for.
+                // One batch is kept while the consumer waits for the next.
                 if held.len() > 1 {
                     check(&held.pop_front().unwrap(), &source, &rows);
                 }

@@ -1,4 +1,4 @@
-//! Which seeds are in which step.
+//! The division of seeds among steps.
 
 use std::collections::BTreeMap;
 

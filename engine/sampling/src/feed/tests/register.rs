@@ -1,4 +1,4 @@
-//! Buffers are registered while they have their memory, and no longer.
+//! The memory of buffers is registered until it is released.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 use super::*;
 use crate::feed::{RegisterMemory, Registration};
 
-/// What is registered, by where it starts.
+/// The ends of all registered memory, by their start.
 #[derive(Debug, Default, Clone)]
 struct Registered(Arc<Mutex<BTreeMap<usize, usize>>>);
 
@@ -32,7 +32,7 @@ impl RegisterMemory for Registered {
     fn register(&self, memory: &[u8]) -> Option<Registration> {
         let Range { start, end } = memory.as_ptr_range();
         let other = self.ranges().insert(start.addr(), end.addr());
-        assert!(other.is_none(), "memory is registered once");
+        assert!(other.is_none(), "the memory is registered already");
         Some(Box::new(Entry(self.clone(), start.addr())))
     }
 }
@@ -44,11 +44,11 @@ impl Drop for Entry {
 }
 
 #[test]
-fn what_is_delivered_is_registered_also_after_it_grew() {
+fn delivered_features_are_in_registered_memory_even_after_buffers_grew() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 40);
-        let source = Wishes::new(2, 41);
+        let source = SkewedSource::new(2, 41);
         let registered = Registered::default();
         let options = FeedOptions {
             register: Some(Arc::new(registered.clone())),
@@ -57,9 +57,9 @@ fn what_is_delivered_is_registered_also_after_it_grew() {
         let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
         let buffers = registered.ranges().len();
         assert!(buffers >= 2);
-        let swelling = Arc::new(source.with(20, Mishap::Swells(300)));
+        let growing = Arc::new(source.with_fault(20, InjectedFault::Grow(300)));
         let mut taken = 0;
-        for batch in feed.epoch(&swelling) {
+        for batch in feed.epoch(&growing) {
             let batch = batch.unwrap();
             assert!(registered.has(batch.features().unwrap().bytes()), "batch {taken}");
             taken += 1;

@@ -1,4 +1,4 @@
-//! Whatever goes wrong ends in the same batches or in an error, and always ends.
+//! Under any injected fault, a feed delivers the same batches or an error, and never hangs.
 
 use std::os::unix::fs::FileExt;
 
@@ -6,8 +6,8 @@ use grappa_io::read::fault::{Faults, Reordered};
 
 use super::*;
 
-/// A feed whose pool is small and whose disk is bad.
-fn open(store: &Arc<Store>, source: &Wishes, faults: Faults, reorder: Option<u64>) -> Result<Feed> {
+/// A feed with a small pool, whose reads meet `faults`.
+fn open(store: &Arc<Store>, source: &SkewedSource, faults: Faults, reorder: Option<u64>) -> Result<Feed> {
     let options = FeedOptions {
         lookahead: Some(4),
         ..options(0, 2)
@@ -23,12 +23,12 @@ fn open(store: &Arc<Store>, source: &Wishes, faults: Faults, reorder: Option<u64
 }
 
 #[test]
-fn short_refused_and_reordered_reads_make_no_difference() {
+fn short_refused_and_reordered_reads_do_not_change_the_batches() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 40);
         let rows = rows(&store, OutputDtype::F32);
-        let source = Wishes::new(1, 30);
+        let source = SkewedSource::new(1, 30);
         for seed in 0..6 {
             let faults = Faults {
                 seed,
@@ -49,7 +49,7 @@ fn a_failed_read_in_any_position_is_an_error_with_file_and_offset() {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 40);
         let rows = rows(&store, OutputDtype::F32);
-        let source = Wishes::new(2, 12);
+        let source = SkewedSource::new(2, 12);
         let mut passed = false;
         for position in 0.. {
             let faults = Faults {
@@ -63,7 +63,7 @@ fn a_failed_read_in_any_position_is_an_error_with_file_and_offset() {
                     let text = error.to_string();
                     assert!(text.contains("features at offset"), "{text}");
                     assert!(taken < source.batches);
-                    // It fails again, and does not hang or deliver rows that were never read.
+                    // The next epoch fails too. It does not hang, and does not deliver rows that were never read.
                     let (_, error) = consume(&mut feed, &source, &rows);
                     assert!(error.is_some());
                 }
@@ -79,17 +79,17 @@ fn a_failed_read_in_any_position_is_an_error_with_file_and_offset() {
 }
 
 #[test]
-fn a_feed_goes_on_after_an_error_and_after_an_early_end() {
+fn a_feed_is_usable_after_an_error_and_after_an_early_end() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 40);
         let rows = rows(&store, OutputDtype::F32);
-        let source = Wishes::new(3, 30);
+        let source = SkewedSource::new(3, 30);
         for threads in [1, 3] {
             for owned in [&[][..], &[ChunkId(0), ChunkId(4)], &all_chunks()] {
                 let mut feed = Feed::open(&store, owned, &source, &options(2 << 20, threads)).unwrap();
                 for at in 0..source.batches {
-                    let failing = source.clone().with(at, Mishap::Fails);
+                    let failing = source.clone().with_fault(at, InjectedFault::Error);
                     let (taken, error) = consume(&mut feed, &failing, &rows);
                     assert_eq!(error.unwrap().to_string(), "this batch fails; try another");
                     assert!(taken <= at);
@@ -110,14 +110,14 @@ fn a_feed_goes_on_after_an_error_and_after_an_early_end() {
 }
 
 #[test]
-fn a_panic_of_a_worker_is_one_of_the_consumer() {
+fn a_panic_of_a_worker_continues_in_the_consumer() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 8);
-        let source = Wishes::new(4, 30);
+        let source = SkewedSource::new(4, 30);
         for (at, threads) in [(0, 1), (7, 2), (29, 3)] {
             let mut feed = Feed::open(&store, &[], &source, &options(2 << 20, threads)).unwrap();
-            let panicking = Arc::new(source.clone().with(at, Mishap::Panics));
+            let panicking = Arc::new(source.clone().with_fault(at, InjectedFault::Panic));
             let consumer = std::panic::AssertUnwindSafe(|| feed.epoch(&panicking).for_each(drop));
             let panic = std::panic::catch_unwind(consumer).unwrap_err();
             assert_eq!(panic.downcast_ref::<&str>(), Some(&"this batch panics"));
@@ -131,7 +131,7 @@ fn a_file_that_changed_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 40);
         let rows = rows(&store, OutputDtype::F32);
-        let source = Wishes::new(5, 30);
+        let source = SkewedSource::new(5, 30);
         let mut feed = Feed::open(&store, &[], &source, &with_little(&store, &source, 0, options(0, 2))).unwrap();
         let mut epoch = feed.epoch(&Arc::new(source.clone()));
         check(&epoch.next().unwrap().unwrap(), &source, &rows);
@@ -160,11 +160,11 @@ fn a_row_that_a_slice_lacks_is_an_error() {
             options.only_chunks = Some(vec![0..=1, 3..=3]);
         });
         let rows = rows(&store, OutputDtype::F32);
-        let within = Wishes {
+        let within = SkewedSource {
             nodes: store.chunks().range(ChunkId(1)).end,
-            ..Wishes::new(6, 10)
+            ..SkewedSource::new(6, 10)
         };
-        let beyond = Wishes::new(6, 10);
+        let beyond = SkewedSource::new(6, 10);
         for owned in [&[][..], &[ChunkId(0)], &all_chunks()] {
             let mut feed = Feed::open(&store, owned, &within, &options(2 << 20, 2)).unwrap();
             consume_all(&mut feed, &within, &rows);
@@ -176,12 +176,12 @@ fn a_row_that_a_slice_lacks_is_an_error() {
     });
 }
 
-/// Flips a byte of the features of some chunks, and checks what feeds that want all rows say.
+/// Flips bytes of the features of some chunks, and checks the error of feeds that need all rows.
 fn flips_are_found(store: &Arc<Store>, choices: &[read::Choice]) {
     let rows = rows(store, OutputDtype::F32);
-    let source = Wishes {
+    let source = SkewedSource {
         rows: NODES / 2,
-        ..Wishes::new(4, 6)
+        ..SkewedSource::new(4, 6)
     };
     let length = grappa_forge::payload_of(&store.path().join("chunk-1/features"));
     let length = length.end - length.start;
@@ -191,7 +191,7 @@ fn flips_are_found(store: &Arc<Store>, choices: &[read::Choice]) {
         let message = grappa_forge::message_about(&path, offset);
         grappa_forge::with_flip(&path, offset, || {
             for &engine in choices {
-                // All resident, some, and none.
+                // All chunks are resident, one, and none.
                 for owned in [&all_chunks()[..], &[ChunkId(1)], &[]] {
                     let options = FeedOptions {
                         engine,
@@ -202,13 +202,13 @@ fn flips_are_found(store: &Arc<Store>, choices: &[read::Choice]) {
                         _ => Feed::open(store, owned, &source, &options),
                     };
                     let error = feed.map_or_else(Some, |mut feed| consume(&mut feed, &source, &rows).1);
-                    let error = error.expect("a row of the block was wanted").to_string();
+                    let error = error.expect("a row of the block was needed").to_string();
                     assert!(error.contains(&message), "{engine:?}: {error}, not {message}");
                 }
             }
         });
     }
-    // What was flipped back is right.
+    // The bytes are restored.
     let mut feed = Feed::open(
         store,
         &[],

@@ -1,0 +1,41 @@
+//! Batches as the consumer gets them.
+
+use std::sync::Arc;
+
+use super::{buffer::FeatureBuffer, pipeline::Core, state::InFlightBatch};
+use crate::sample::Minibatch;
+
+/// A minibatch with the features of its nodes. Its memory is reused when it is dropped. So a consumer that keeps more
+/// than a few batches blocks itself.
+#[derive(Debug)]
+pub struct Batch {
+    pub(super) index: u64,
+    pub(super) batch: InFlightBatch,
+    pub(super) features: Option<FeatureBuffer>,
+    pub(super) core: Arc<Core>,
+}
+
+impl Batch {
+    /// The index of the batch in its epoch.
+    pub fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// The nodes and edges.
+    pub fn minibatch(&self) -> &Minibatch {
+        &self.batch.minibatch
+    }
+
+    /// The features of the minibatch's nodes, in their order. None if the feed delivers no features.
+    pub fn features(&self) -> Option<&FeatureBuffer> {
+        self.features.as_ref()
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        self.core.lock().take_back(batch, self.features.take());
+        self.core.changed.notify_all();
+    }
+}

@@ -1,0 +1,330 @@
+//! Measures how much memory minibatches of a source need, by sampling a few of them.
+
+use grappa_formats::{NodeId, random};
+use grappa_io::Result;
+
+use super::source::BatchSource;
+use crate::sample::{Block, Minibatch};
+
+/// The size of the minibatches of a source, and of what samples them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct MinibatchDemand {
+    /// Number of minibatches.
+    pub batches: u64,
+    /// Nodes, and therefore feature rows, of a minibatch.
+    pub rows: usize,
+    /// Bytes that are held for the whole time: the memory of the source itself, and checksums of files.
+    pub held_bytes: u64,
+    /// Bytes of the sampler state of a thread.
+    pub scratch_bytes: u64,
+    distinct: DistinctRows,
+    /// Sizes of the blocks of a minibatch.
+    blocks: Vec<BlockSize>,
+}
+
+/// Model of the number of distinct rows that several minibatches need together: `each * minibatches ^ growth`.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct DistinctRows {
+    /// Rows of one minibatch, on average.
+    each: f64,
+    /// Between 0, if all minibatches need the same rows, and 1, if no row is needed twice.
+    growth: f64,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct BlockSize {
+    destinations: usize,
+    edges: usize,
+    weighted: bool,
+}
+
+impl MinibatchDemand {
+    /// At least this many minibatches are sampled,
+    const PROBES: u64 = 5;
+    /// and more if they are small, until they have this many nodes together: small minibatches vary more, and more of
+    /// them wait in a window,
+    const PROBE_NODES: usize = 1 << 18;
+    /// but at most this many.
+    const PROBES_MAX: u64 = 100;
+    /// About this many of the sampled nodes are kept, to count the distinct ones.
+    const KEPT_NODES: usize = 1 << 20;
+
+    /// The demand if minibatches had only seeds. Samples nothing, unlike [`MinibatchDemand::measure`], which may take
+    /// minutes if adjacency lists are mapped.
+    pub fn of_seeds(source: &impl BatchSource) -> Self {
+        Self {
+            batches: source.batches(),
+            rows: usize::try_from(source.nodes_min()).unwrap_or(usize::MAX),
+            held_bytes: source.bytes(),
+            ..Self::default()
+        }
+    }
+
+    /// Samples a few minibatches, and adds an eighth to the largest. Minibatches of 1024 seeds differ by a few per
+    /// cent.
+    pub fn measure(source: &impl BatchSource) -> Result<Self> {
+        Self::measure_keeping(source, Self::KEPT_NODES)
+    }
+
+    /// [`measure`](Self::measure) that keeps about `kept_nodes` of the sampled nodes.
+    fn measure_keeping(source: &impl BatchSource, kept_nodes: usize) -> Result<Self> {
+        let batches = source.batches();
+        let mut demand = Self {
+            batches,
+            ..Self::default()
+        };
+        let (mut scratch, mut minibatch) = (source.scratch(), Minibatch::default());
+        let (mut probes, mut nodes) = (0, 0);
+        let (mut kept, mut kept_share) = (Vec::new(), 1);
+        for probe in 0..Self::PROBES_MAX.min(batches) {
+            if probe >= Self::PROBES && nodes >= Self::PROBE_NODES {
+                break;
+            }
+            let batch = match batches <= Self::PROBES {
+                true => probe,
+                false => Self::spread(probe, batches),
+            };
+            source.sample(batch, &mut scratch, &mut minibatch)?;
+            demand.cover(&minibatch);
+            if probe == 0 {
+                let expected = Self::PROBE_NODES.max(Self::PROBES as usize * minibatch.nodes.len());
+                kept_share = expected.div_ceil(kept_nodes) as u64;
+            }
+            // A node is always kept or never. So the kept nodes repeat as often as all nodes do.
+            let is_kept = |node: &NodeId| random::hash(node.0).is_multiple_of(kept_share);
+            kept.extend(minibatch.nodes.iter().copied().filter(is_kept));
+            nodes += minibatch.nodes.len();
+            probes += 1;
+        }
+        demand.distinct = DistinctRows::of(kept, probes);
+        demand.distinct.each *= kept_share as f64;
+        let more = |n: usize| n + n / 8 + 64;
+        demand.rows = more(demand.rows).min(usize::try_from(source.nodes_max()).unwrap_or(usize::MAX));
+        demand.held_bytes = source.bytes();
+        demand.scratch_bytes = source.scratch_bytes(&scratch, demand.rows);
+        for block in &mut demand.blocks {
+            block.destinations = more(block.destinations);
+            block.edges = more(block.edges);
+        }
+        Ok(demand)
+    }
+
+    /// The minibatch that probe `probe` samples, below `end`. Fractional parts of multiples of the golden ratio are
+    /// spread evenly after any number of probes, and not periodic. Partitions take turns, so a fixed stride would miss
+    /// some of them.
+    fn spread(probe: u64, end: u64) -> u64 {
+        random::scale(probe.wrapping_mul(random::GOLDEN), end)
+    }
+
+    fn cover(&mut self, minibatch: &Minibatch) {
+        self.rows = self.rows.max(minibatch.nodes.len());
+        self.blocks
+            .resize_with(self.blocks.len().max(minibatch.blocks.len()), BlockSize::default);
+        for (size, block) in self.blocks.iter_mut().zip(&minibatch.blocks) {
+            size.destinations = size.destinations.max(block.destinations);
+            size.edges = size.edges.max(block.indices.len());
+            size.weighted |= !block.edge_weights.is_empty();
+        }
+    }
+
+    /// Estimates the number of distinct rows that `minibatches` need together.
+    pub fn distinct_rows(&self, minibatches: u64) -> u64 {
+        (self.distinct.each * (minibatches as f64).powf(self.distinct.growth)) as u64
+    }
+
+    /// An empty minibatch with the capacity that minibatches are expected to need.
+    pub fn minibatch(&self) -> Minibatch {
+        Minibatch {
+            nodes: Vec::with_capacity(self.rows),
+            seeds: 0,
+            blocks: self.blocks.iter().map(BlockSize::block).collect(),
+        }
+    }
+
+    /// Bytes of [`MinibatchDemand::minibatch`].
+    pub fn minibatch_bytes(&self) -> u64 {
+        minibatch_bytes(&self.minibatch())
+    }
+}
+
+impl DistinctRows {
+    /// Fits the model to `minibatches` minibatches that have these nodes together.
+    fn of(mut nodes: Vec<NodeId>, minibatches: u32) -> Self {
+        let each = nodes.len() as f64 / f64::from(minibatches.max(1));
+        nodes.sort_unstable();
+        nodes.dedup();
+        let growth = match minibatches {
+            0 | 1 => 1.0,
+            _ if nodes.is_empty() => 1.0,
+            _ => ((nodes.len() as f64 / each).ln() / f64::from(minibatches).ln()).clamp(0.0, 1.0),
+        };
+        Self { each, growth }
+    }
+}
+
+impl BlockSize {
+    fn block(&self) -> Block {
+        Block {
+            destinations: 0,
+            sources: 0,
+            offsets: Vec::with_capacity(self.destinations + 1),
+            indices: Vec::with_capacity(self.edges),
+            edge_weights: Vec::with_capacity(if self.weighted { self.edges } else { 0 }),
+            visible: Vec::with_capacity(self.destinations),
+            global: Vec::with_capacity(self.destinations),
+            halo: Vec::with_capacity(self.destinations),
+        }
+    }
+}
+
+/// Bytes of memory of a minibatch, including unused capacity.
+pub(super) fn minibatch_bytes(minibatch: &Minibatch) -> u64 {
+    fn bytes<T>(vec: &Vec<T>) -> u64 {
+        (vec.capacity() * size_of::<T>()) as u64
+    }
+    let block = |block: &Block| {
+        bytes(&block.offsets)
+            + bytes(&block.indices)
+            + bytes(&block.edge_weights)
+            + bytes(&block.visible)
+            + bytes(&block.global)
+            + bytes(&block.halo)
+            + size_of::<Block>() as u64
+    };
+    bytes(&minibatch.nodes) + minibatch.blocks.iter().map(block).sum::<u64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small minibatches of 16 partitions that take turns. Those of the last partition are larger.
+    struct Turns;
+
+    impl BatchSource for Turns {
+        type Scratch = ();
+
+        fn batches(&self) -> u64 {
+            3280
+        }
+
+        fn nodes_max(&self) -> u64 {
+            u64::MAX
+        }
+
+        fn bytes(&self) -> u64 {
+            77
+        }
+
+        fn nodes_min(&self) -> u64 {
+            0
+        }
+
+        fn scratch(&self) {}
+
+        fn scratch_bytes(&self, (): &(), nodes: usize) -> u64 {
+            8 * nodes as u64
+        }
+
+        fn sample(&self, index: u64, (): &mut (), out: &mut Minibatch) -> Result<()> {
+            let nodes = if index % 16 == 15 { 2000 } else { 1000 };
+            out.nodes.resize(nodes, NodeId(0));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn minibatches_of_every_partition_are_measured() {
+        let demand = MinibatchDemand::measure(&Turns).unwrap();
+        assert_eq!(demand.rows, 2000 + 2000 / 8 + 64);
+        assert_eq!((demand.held_bytes, demand.scratch_bytes), (77, 8 * demand.rows as u64));
+    }
+
+    /// Minibatches of 20,000 nodes. Half of them are in a small part of the graph, which all minibatches need.
+    struct Overlapping;
+
+    impl BatchSource for Overlapping {
+        type Scratch = ();
+
+        fn batches(&self) -> u64 {
+            50
+        }
+
+        fn nodes_max(&self) -> u64 {
+            u64::MAX
+        }
+
+        fn bytes(&self) -> u64 {
+            0
+        }
+
+        fn nodes_min(&self) -> u64 {
+            0
+        }
+
+        fn scratch(&self) {}
+
+        fn scratch_bytes(&self, (): &(), _: usize) -> u64 {
+            0
+        }
+
+        fn sample(&self, index: u64, (): &mut (), out: &mut Minibatch) -> Result<()> {
+            out.clear();
+            let node = |i: u64| match i % 2 {
+                0 => random::hash(index << 20 | i) % 15_000,
+                _ => 15_000 + random::hash(index << 20 | i) % 1_000_000,
+            };
+            out.nodes.extend((0..20_000).map(node).map(NodeId));
+            out.nodes.sort_unstable();
+            out.nodes.dedup();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_sample_of_the_nodes_estimates_the_number_of_distinct_rows() {
+        let all = MinibatchDemand::measure_keeping(&Overlapping, usize::MAX)
+            .unwrap()
+            .distinct;
+        let part = MinibatchDemand::measure_keeping(&Overlapping, 1 << 13)
+            .unwrap()
+            .distinct;
+        assert!((0.5..0.95).contains(&all.growth), "{all:?}");
+        assert!((part.each / all.each - 1.0).abs() < 0.05, "{part:?}, {all:?}");
+        assert!((part.growth - all.growth).abs() < 0.02, "{part:?}, {all:?}");
+    }
+
+    #[test]
+    fn distinct_rows_are_extrapolated_from_a_few_minibatches() {
+        let nodes = |ids: &[u64]| ids.iter().copied().map(NodeId).collect();
+        // No row twice; always the same rows; and between, 6 distinct rows of 4 minibatches with 3 rows each.
+        assert_eq!(DistinctRows::of(nodes(&[1, 2, 3, 4, 5, 6]), 2).growth, 1.0);
+        assert_eq!(DistinctRows::of(nodes(&[1, 2, 1, 2, 2, 1]), 3).growth, 0.0);
+        let distinct = DistinctRows::of(nodes(&[1, 2, 3, 1, 2, 4, 1, 2, 5, 1, 2, 6]), 4);
+        assert_eq!(distinct.each, 3.0);
+        let demand = MinibatchDemand {
+            distinct,
+            ..MinibatchDemand::default()
+        };
+        assert_eq!([1, 4, 16].map(|batches| demand.distinct_rows(batches)), [3, 6, 12]);
+        assert_eq!(DistinctRows::of(Vec::new(), 3).growth, 1.0);
+        assert_eq!(DistinctRows::of(nodes(&[1]), 1).growth, 1.0);
+    }
+
+    #[test]
+    fn probes_are_spread_over_all_minibatches() {
+        for batches in [6, 100, 205, 1 << 40] {
+            let probes: Vec<u64> = (0..MinibatchDemand::PROBES_MAX.min(batches))
+                .map(|probe| MinibatchDemand::spread(probe, batches))
+                .collect();
+            assert!(probes.iter().all(|&probe| probe < batches));
+            for quarter in 0..4 {
+                let has = |probe: &&u64| u128::from(**probe) * 4 / u128::from(batches) == quarter;
+                assert!(
+                    probes.iter().filter(has).count() >= probes.len() / 6,
+                    "{batches}: {probes:?}"
+                );
+            }
+        }
+    }
+}

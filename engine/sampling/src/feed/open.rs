@@ -1,0 +1,233 @@
+//! Opens a feed: measures the batches, divides the memory and loads the resident rows.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Condvar, Mutex, atomic::AtomicBool},
+};
+
+use grappa_formats::{ChunkId, aggregates::AggregateKind, manifest::FeatureSource};
+use grappa_io::{
+    Error, Result,
+    read::{self, ReadEngine},
+    slots::Slots,
+};
+use grappa_storage::{Store, aggregates::Aggregates, no_features};
+use grappa_synthetic::{Generator, Recipe};
+
+use super::{
+    Feed,
+    access::{GeneratedRows, PoolRows, RowAccess, StoredRows},
+    budget::{self, FeedBudget, RowDemand},
+    buffer::FeatureBuffer,
+    coalescing::measure_coalescing_gap,
+    demand::{MinibatchDemand, minibatch_bytes},
+    files::RowFiles,
+    options::FeedOptions,
+    pipeline::Core,
+    planner::Planner,
+    pool::Pool,
+    reserve::MemoryReserve,
+    resident::Resident,
+    rows::RowFormat,
+    source::BatchSource,
+    state::{InFlightBatch, State},
+    stats::Counters,
+};
+
+impl Feed {
+    /// Opens a feed that delivers features of `store` for minibatches like those of `source`. Samples a few minibatches
+    /// to measure their size. If the rows of the `owned` chunks fit in memory they become resident, and are read now.
+    ///
+    /// # Errors
+    /// If the memory is too small for one minibatch (the error names a sufficient budget), if the store lacks the
+    /// requested features or pre-aggregated features, or if its files cannot be read.
+    pub fn open<S: BatchSource>(
+        store: &Arc<Store>,
+        owned: &[ChunkId],
+        source: &S,
+        options: &FeedOptions,
+    ) -> Result<Self> {
+        Self::open_with(store, owned, source, options, |files, options| {
+            read::open(options.engine, files.files().clone(), options.read.clone())
+        })
+    }
+
+    /// Opens a feed that reads with the engine that `open_engine` returns.
+    pub(super) fn open_with<S: BatchSource>(
+        store: &Arc<Store>,
+        owned: &[ChunkId],
+        source: &S,
+        options: &FeedOptions,
+        open_engine: impl FnOnce(&RowFiles, &FeedOptions) -> Result<Box<dyn ReadEngine>>,
+    ) -> Result<Self> {
+        if options.threads == 0 {
+            return Err(Error::out_of_range("the number of feed threads", "at least 1", 0));
+        }
+        // A division starts from the read options of the user. When it looks for a sufficient budget, that budget may
+        // allow larger reads than this one.
+        let requested = options;
+        let options = &FeedOptions {
+            read: budget::read_options(requested),
+            ..requested.clone()
+        };
+        let spec = match &store.manifest().features {
+            _ if !options.features => None,
+            Some(spec) => Some(spec),
+            None => return Err(no_features(store.path())),
+        };
+        let is_stored = spec.is_some_and(|spec| spec.source == FeatureSource::Stored);
+        let aggregates = options
+            .aggregates
+            .map(|kind| open_aggregates(store, kind, is_stored))
+            .transpose()?;
+        let format = spec.map(|spec| {
+            let aggregates = aggregates.as_ref().map(Aggregates::layout);
+            let columns: Vec<_> = std::iter::once(RowFormat::features(spec)).chain(aggregates).collect();
+            RowFormat::new(&columns, options.output)
+        });
+        let stored = match &format {
+            Some(format) if is_stored => Some((
+                RowFiles::open(store, format.columns()[0].stored, aggregates.as_ref())?,
+                present(store, owned),
+            )),
+            _ => None,
+        };
+        let (rows, checksum_bytes) = match &stored {
+            Some((files, owned)) => (Some(row_demand(store, files, owned)), files.checksum_bytes()),
+            None => (None, 0),
+        };
+        let divide = |demand: &mut MinibatchDemand, what: &str| {
+            demand.held_bytes += checksum_bytes;
+            FeedBudget::divide(requested, demand, format.as_ref(), rows, what)
+        };
+        // Sampling may take minutes. If the budget is too small for the seeds alone, it is not needed for the error.
+        divide(
+            &mut MinibatchDemand::of_seeds(source),
+            "the feature feed, even if minibatches had only seeds",
+        )?;
+        let mut demand = MinibatchDemand::measure(source)?;
+        let budget = divide(&mut demand, "the feature feed, with minibatches of this size")?;
+        let (access, planner, engine) = match (&format, stored) {
+            (Some(format), Some((files, owned))) => {
+                let mut engine = open_engine(&files, options)?;
+                let rows = Arc::new(stored_rows(files, &owned, format, &budget, options, &mut *engine)?);
+                let planner = budget
+                    .pool
+                    .map(|geometry| Planner::new(Pool::new(geometry), rows.clone()));
+                (RowAccess::Stored(rows), planner, Some(engine))
+            }
+            (Some(format), None) => {
+                let recipe = Recipe::from_json(&store.manifest().generator)?;
+                let generated = GeneratedRows {
+                    features: Generator::new(recipe)?.features(format.dim()),
+                    store: store.clone(),
+                };
+                (RowAccess::Generated(generated), None, None)
+            }
+            (None, _) => (RowAccess::None, None, None),
+        };
+        let buffers = match &format {
+            Some(format) => {
+                let buffer = |_| FeatureBuffer::new(demand.rows, format, options.register.clone());
+                Some((0..budget.buffers).map(buffer).collect::<Result<_>>()?)
+            }
+            None => None,
+        };
+        let batch = |_| {
+            let minibatch = demand.minibatch();
+            InFlightBatch {
+                reserved_bytes: minibatch_bytes(&minibatch),
+                minibatch,
+                slots: Vec::with_capacity(if planner.is_some() { demand.rows } else { 0 }),
+            }
+        };
+        let batches = (0..budget.in_flight_batches).map(batch).collect();
+        tracing::debug!(?budget, ?demand, "opened a feed");
+        let engine_name = engine.as_ref().map(|engine| engine.name());
+        // Without a pool, all rows are read by now.
+        let engine = engine.filter(|_| planner.is_some());
+        Ok(Self {
+            core: Arc::new(Core {
+                state: Mutex::new(State::new(batches, buffers, planner, options.threads, budget.lookahead)),
+                changed: Condvar::new(),
+                stop: AtomicBool::new(false),
+                counters: Counters::default(),
+                access,
+                format,
+                reserve: MemoryReserve::of(options.memory_bytes),
+                scratch_bytes: demand.scratch_bytes,
+            }),
+            engine,
+            engine_name,
+            threads: options.threads,
+            budget,
+        })
+    }
+}
+
+/// Reads the resident rows and allocates the pool.
+fn stored_rows(
+    files: RowFiles,
+    owned: &[ChunkId],
+    format: &RowFormat,
+    budget: &FeedBudget,
+    options: &FeedOptions,
+    engine: &mut dyn ReadEngine,
+) -> Result<StoredRows> {
+    let resident = budget
+        .resident
+        .then(|| Resident::load(&files, owned, engine))
+        .transpose()?;
+    let pool = match budget.pool {
+        Some(geometry) => Some(PoolRows {
+            geometry,
+            slots: Slots::new(geometry.slots(), format.slot_bytes())?,
+            coalescing_gap_bytes: match options.coalescing_gap_bytes {
+                Some(bytes) => bytes,
+                None => measure_coalescing_gap(&files, engine)?,
+            }
+            .into(),
+        }),
+        None => None,
+    };
+    Ok(StoredRows { files, resident, pool })
+}
+
+fn open_aggregates(store: &Store, kind: AggregateKind, is_stored: bool) -> Result<Aggregates> {
+    if !is_stored {
+        return Err(Error::conflict(
+            format!(
+                "{}: pre-aggregated features are delivered with stored features only, and features are computed or not \
+                 requested here",
+                store.path().display()
+            ),
+            "sample without pre-aggregated features",
+        ));
+    }
+    Aggregates::open(store, kind)?.ok_or_else(|| {
+        Error::missing(
+            format!("pre-aggregated features of kind {kind}"),
+            store.path(),
+            format!(
+                "make them with `grappa-store preaggregate {} --kind {kind}`",
+                store.path().display()
+            ),
+        )
+    })
+}
+
+/// The chunks of `chunks` that the store has, each once.
+fn present(store: &Store, chunks: &[ChunkId]) -> Vec<ChunkId> {
+    let chunks: BTreeSet<_> = chunks.iter().copied().collect();
+    store.present_chunks().filter(|chunk| chunks.contains(chunk)).collect()
+}
+
+fn row_demand(store: &Store, files: &RowFiles, owned: &[ChunkId]) -> RowDemand {
+    let all: u64 = store.present_chunks().map(|chunk| store.chunks().len(chunk)).sum();
+    let resident: u64 = owned.iter().map(|&chunk| store.chunks().len(chunk)).sum();
+    RowDemand {
+        resident_bytes: Resident::bytes(files, owned),
+        other_rows: all - resident,
+        all_rows: all,
+    }
+}

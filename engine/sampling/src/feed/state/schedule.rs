@@ -1,0 +1,227 @@
+//! Chooses the next task of each thread.
+//!
+//! A worker takes the first task that is possible:
+//!
+//! ```text
+//! close the open window     if the reader is idle and waiting for more batches does not pay
+//! assemble the oldest batch whose rows are in memory
+//! plan the next batch       if the window is not full
+//! sample the next batch     if there is memory for it
+//! ```
+//!
+//! Assembling comes first, because it unpins rows and returns memory. But if the reader is idle, only half of the
+//! workers assemble, and the others prepare the next window.
+
+use super::{InFlightBatch, Job, Stage, State};
+use crate::feed::{
+    buffer::FeatureBuffer,
+    planner::{Planner, Window},
+    pool::Miss,
+};
+
+/// A window with at most this many misses is not worth waiting for. A disk reads them in some hundredths of a second.
+const SPARSE_MISSES: usize = 4096;
+
+/// The next task of a worker. It contains the memory that the task needs.
+#[derive(Debug)]
+pub(in crate::feed) enum WorkerTask {
+    Sample {
+        index: u64,
+        batch: InFlightBatch,
+    },
+    Plan {
+        index: u64,
+        batch: InFlightBatch,
+        planner: Box<Planner>,
+        /// The number of the batch since the feed was opened.
+        serial: u64,
+        /// Number of preceding batches that are not assembled.
+        pinned: u64,
+    },
+    /// Close the open window.
+    Close {
+        planner: Box<Planner>,
+        /// The first batch of the next window, counted since the feed was opened.
+        next_batch: u64,
+        /// Memory for the misses of the next window.
+        misses: Vec<Miss>,
+    },
+    Assemble {
+        index: u64,
+        batch: InFlightBatch,
+        buffer: Option<FeatureBuffer>,
+    },
+    /// Nothing to do until the state changes.
+    Wait,
+    /// Nothing to do in this epoch any more.
+    End,
+}
+
+/// The next task of the reader.
+#[derive(Debug)]
+pub(in crate::feed) enum ReaderTask {
+    Read(Window),
+    Wait,
+    End,
+}
+
+impl State {
+    /// Chooses the next task of a worker.
+    pub fn worker_task(&mut self) -> WorkerTask {
+        if self.stop {
+            return WorkerTask::End;
+        }
+        if let Some(close) = self.close() {
+            return close;
+        }
+        let assemble = self.assemblable();
+        let (plan, sample) = (self.can_plan(), self.can_sample());
+        if let Some(at) = assemble
+            && !(self.reader_starves() && (plan || sample) && self.assembling >= self.threads / 2)
+        {
+            return self.assemble(at);
+        }
+        if plan {
+            return self.plan();
+        }
+        if sample {
+            return self.sample();
+        }
+        let all_done = self.next_sample == self.batches && self.jobs.iter().all(|job| job.stage == Stage::Ready);
+        if all_done { WorkerTask::End } else { WorkerTask::Wait }
+    }
+
+    /// Chooses the next task of the reader.
+    pub fn reader_task(&mut self) -> ReaderTask {
+        if self.stop {
+            return ReaderTask::End;
+        }
+        let all_planned = self.next_plan == self.batches;
+        let Some(planning) = &mut self.planning else {
+            return ReaderTask::End;
+        };
+        if let Some(window) = planning.closed.take() {
+            planning.reading = true;
+            return ReaderTask::Read(window);
+        }
+        let open = planning
+            .planner
+            .as_ref()
+            .is_none_or(|planner| planner.window().batches > 0);
+        if all_planned && !open {
+            ReaderTask::End
+        } else {
+            ReaderTask::Wait
+        }
+    }
+
+    /// The first batch that is not assembled. Rows of this batch and all later ones must stay in their slots.
+    fn unassembled(&self) -> u64 {
+        let ready = self.jobs.iter().take_while(|job| job.stage == Stage::Ready).count();
+        self.next_deliver + ready as u64
+    }
+
+    /// The oldest batch that can be assembled, as an index of `jobs`.
+    fn assemblable(&self) -> Option<usize> {
+        if self.with_features && self.free_buffers.is_empty() {
+            return None;
+        }
+        self.jobs
+            .iter()
+            .position(|job| matches!(job.stage, Stage::Planned(window) if self.is_fetched(window)))
+    }
+
+    fn assemble(&mut self, at: usize) -> WorkerTask {
+        self.assembling += 1;
+        let job = &mut self.jobs[at];
+        job.stage = Stage::Assembling;
+        WorkerTask::Assemble {
+            index: self.next_deliver + at as u64,
+            batch: job.batch.take().expect("no worker has a planned batch"),
+            buffer: self.free_buffers.pop(),
+        }
+    }
+
+    fn can_sample(&self) -> bool {
+        self.next_sample < self.batches && !self.free_batches.is_empty()
+    }
+
+    fn sample(&mut self) -> WorkerTask {
+        let index = self.next_sample;
+        self.next_sample += 1;
+        self.jobs.push_back(Job {
+            stage: Stage::Sampling,
+            batch: None,
+            buffer: None,
+        });
+        let batch = self.free_batches.pop().expect("can_sample was true");
+        WorkerTask::Sample { index, batch }
+    }
+
+    fn can_plan(&self) -> bool {
+        let Some(planning) = &self.planning else {
+            return false;
+        };
+        let Some(planner) = &planning.planner else {
+            return false;
+        };
+        let sampled = self
+            .jobs
+            .get((self.next_plan - self.next_deliver) as usize)
+            .is_some_and(|job| job.stage == Stage::Sampled && job.batch.is_some());
+        let room = match planning.full_at {
+            // Planning would fail again until another batch is assembled, which unpins rows.
+            Some(full_at) => self.unassembled() > full_at,
+            None => !planner.is_full(self.lookahead),
+        };
+        sampled && room
+    }
+
+    fn plan(&mut self) -> WorkerTask {
+        let (index, unassembled) = (self.next_plan, self.unassembled());
+        let job = &mut self.jobs[(index - self.next_deliver) as usize];
+        let planning = self.planning.as_mut().expect("can_plan was true");
+        WorkerTask::Plan {
+            index,
+            batch: job.batch.take().expect("can_plan was true"),
+            planner: planning.planner.take().expect("can_plan was true"),
+            serial: self.serial + index,
+            pinned: index - unassembled,
+        }
+    }
+
+    /// Whether the reader is idle and more windows will come.
+    fn reader_starves(&self) -> bool {
+        self.next_plan < self.batches
+            && self
+                .planning
+                .as_ref()
+                .is_some_and(|planning| !planning.reading && planning.closed.is_none())
+    }
+
+    /// Closes the open window if the reader is idle and more batches cannot be added to it, or do not pay.
+    fn close(&mut self) -> Option<WorkerTask> {
+        let all_planned = self.next_plan == self.batches;
+        // All memory for batches is in use, so batches of this window must be assembled before more can be sampled.
+        let no_more = self.next_plan == self.next_sample && self.free_batches.is_empty();
+        let lookahead = self.lookahead;
+        let planning = self.planning.as_mut()?;
+        if planning.reading || planning.closed.is_some() {
+            return None;
+        }
+        let planner = planning.planner.as_ref()?;
+        let due = all_planned
+            || no_more
+            || planning.full_at.is_some()
+            || planner.is_full(lookahead)
+            || planner.window().misses.len() <= SPARSE_MISSES;
+        if planner.window().batches == 0 || !due {
+            return None;
+        }
+        Some(WorkerTask::Close {
+            planner: planning.planner.take()?,
+            next_batch: self.serial + self.next_plan,
+            misses: std::mem::take(&mut planning.misses),
+        })
+    }
+}
