@@ -12,9 +12,9 @@ use super::{
 
 /// Bytes for everything that is not counted individually: stacks of threads, lists of files.
 const UNCOUNTED_BYTES: u64 = 1 << 20;
-/// By default a window has at most this many batches,
+/// The default maximum number of batches of a window.
 const LOOKAHEAD_MAX: u64 = 64;
-/// or, if batches are small, as many as have this many nodes.
+/// If batches are small, a window may have more of them by default: as many as have this many nodes together.
 const LOOKAHEAD_NODES: u64 = 1 << 22;
 /// Additional feature buffers take at most 1/BUFFERS_SHARE of the memory that is left over.
 const BUFFERS_SHARE: u64 = 8;

@@ -39,12 +39,12 @@ struct BlockSize {
 }
 
 impl MinibatchDemand {
-    /// At least this many minibatches are sampled,
+    /// The minimum number of sampled minibatches.
     const PROBES: u64 = 5;
-    /// and more if they are small, until they have this many nodes together: small minibatches vary more, and more of
-    /// them wait in a window,
+    /// More minibatches are sampled until they have this many nodes together. Small minibatches vary more, and more of
+    /// them wait in a window.
     const PROBE_NODES: usize = 1 << 18;
-    /// but at most this many.
+    /// The maximum number of sampled minibatches.
     const PROBES_MAX: u64 = 100;
     /// About this many of the sampled nodes are kept, to count the distinct ones.
     const KEPT_NODES: usize = 1 << 20;

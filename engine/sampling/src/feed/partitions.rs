@@ -52,12 +52,12 @@ pub struct BatchPlace {
 /// The minibatches of an epoch, in training order.
 ///
 /// The partitions form groups of `concurrent` partitions. The first group trains until all its partitions have used all
-/// their seeds, then the next group does. In each step every partition of the group has one batch.
+/// their seeds, then the next group does. In each step, every partition of the group has one batch
+/// (none, if it has fewer seeds than there are steps).
 ///
 /// A group has as many steps as its largest partition needs. Each partition divides its seeds evenly among these steps,
 /// so no partition runs out of batches. It also means that no step has only a few seeds. Gradients of few seeds are
-/// mostly noise, and optimizers that divide by the size of gradients, such as Adam, take full steps along it. (A
-/// partition with fewer seeds than steps has no batch in some steps.)
+/// mostly noise, and optimizers that divide by the size of gradients, such as Adam, take full steps along it.
 #[derive(Debug)]
 pub struct PartitionBatches {
     parts: Vec<Seeded>,

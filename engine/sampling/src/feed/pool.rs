@@ -19,7 +19,7 @@
 //! samples of sixteen. The table shows thousands of missed rows per batch, for minibatches of an R-MAT graph (scale 22,
 //! fanouts 15, 10, 5, after 210 batches of 87,590 rows):
 //!
-//! | slots | share of all rows ever needed | missed | least recently used | hottest rows, known in advance |
+//! | slots | share of all rows ever needed | this policy | least recently used | hottest rows, known in advance |
 //! |---|---|---|---|---|
 //! | 1,760,000 | 96 % | 1.7 | 1.8 | 0.2 |
 //! | 1,000,000 | 55 % | 5.6 | 7.3 | 3.7 |
