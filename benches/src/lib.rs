@@ -1,4 +1,4 @@
-//! Shared code of the benches: their frame ([`bench`]), child processes, the page cache, the disk, tables and records.
+//! Shared code of the benches: their frame ([`mod@bench`]), child processes, the page cache, the disk, tables and records.
 //!
 //! Each program in `src/bin` answers one question with one command; `benches/README.md` lists them. Measured programs run
 //! in child processes, and the kernel counts their processor time and peak memory ([`child`]). The measuring process stays

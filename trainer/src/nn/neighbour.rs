@@ -81,7 +81,7 @@ impl Model {
     }
 
     /// The contributions of the neighbours at a layer above the first, `[rows, hidden]`: the nodes' aggregates, estimated from the
-    /// current state of one neighbour each. Without dropout. The [module](self) has the algorithm.
+    /// current state of one neighbour each. Without dropout. The comment at the top of `neighbour.rs` has the algorithm.
     ///
     /// # Panics
     /// If `neighbour` has too few inputs for the layer.

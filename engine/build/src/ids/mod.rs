@@ -8,8 +8,8 @@
 //! are dense, they are their own dense ids. The node is the position in the store. The first step depends only on the kind
 //! of external ids, and the second only on how nodes are spread over chunks.
 //!
-//! Ids that are not dense are looked up in the [dictionary](dictionary) on disk, one by one, which is slow. For many
-//! lookups, [`IdMap::load`] makes a [table](table) in memory, which does both steps at once.
+//! Ids that are not dense are looked up in the [dictionary] on disk, one by one, which is slow. For many
+//! lookups, [`IdMap::load`] makes a [table] in memory, which does both steps at once.
 
 pub mod dictionary;
 pub mod keys;

@@ -15,10 +15,10 @@
 //!
 //! All passes follow one pattern. Chunks of the graph are divided into *shards*, each so small that one thread can sort it
 //! within its share of the memory. A first pass reads the input in its order and appends each record to the spill file of
-//! its shard. A second pass takes the chunks one by one, reads their shards, and writes the chunk's files. [`edges`] draws
+//! its shard. A second pass takes the chunks one by one, reads their shards, and writes the chunk's files. `edges` draws
 //! the types of both passes.
 //!
-//! The journal ([`state`]) records what is finished, so a killed run can be resumed. The store depends on the input and
+//! The journal (`state`) records what is finished, so a killed run can be resumed. The store depends on the input and
 //! the options only: not on the memory budget, the number of threads, or where a run was killed.
 //!
 //! Disk space: while pass 1 and 2 run, 8 bytes per edge for the spill files (16 with weights), beside the store.

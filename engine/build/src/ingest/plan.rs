@@ -115,7 +115,7 @@ pub struct IngestBudget {
 }
 
 impl IngestBudget {
-    /// Bytes of input to parse at once: a quarter of each thread's share, counted with [`BLOCK_COST`].
+    /// Bytes of input to parse at once: a quarter of each thread's share, counted with `BLOCK_COST`.
     pub fn block_bytes(&self) -> usize {
         (self.memory / self.threads as u64 / 4 / BLOCK_COST).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX) as usize
     }
