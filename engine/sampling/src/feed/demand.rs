@@ -92,7 +92,11 @@ impl MinibatchDemand {
             }
             // A node is always kept or never. So the kept nodes repeat as often as all nodes do.
             let is_kept = |node: &NodeId| random::hash(node.0).is_multiple_of(kept_share);
-            kept.extend(minibatch.nodes.iter().copied().filter(is_kept));
+            let mut of_probe: Vec<NodeId> = minibatch.nodes.iter().copied().filter(is_kept).collect();
+            // A joined minibatch may have a node several times. Its row is read once.
+            of_probe.sort_unstable();
+            of_probe.dedup();
+            kept.extend(of_probe);
             nodes += minibatch.nodes.len();
             probes += 1;
         }

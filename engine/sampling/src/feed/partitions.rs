@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use grappa_formats::{NodeId, PartitionId, permutation::Feistel};
 use grappa_io::Result;
 
-use super::source::BatchSource;
+use super::{demand::minibatch_bytes, source::BatchSource};
 use crate::{
     partition::SeedNodes,
     sample::{BatchKey, Minibatch, Sampler, Scratch},
@@ -26,10 +26,12 @@ pub struct Seeded {
 pub struct EpochOptions {
     /// The sampler.
     pub sampler: Arc<Sampler>,
-    /// The maximum number of seeds of a batch.
+    /// The maximum number of seeds of a minibatch.
     pub batch: usize,
     /// Number of partitions that take part in a step.
     pub concurrent: usize,
+    /// Whether the minibatches of a step are one batch; see [`Minibatch::join`].
+    pub join_steps: bool,
     /// The seed of the run.
     pub seed: u64,
     /// The number of the epoch.
@@ -38,7 +40,7 @@ pub struct EpochOptions {
     pub shuffle: bool,
 }
 
-/// The step and partition of a batch.
+/// The step and partition of a minibatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchPlace {
     /// The step, from 0.
@@ -49,11 +51,23 @@ pub struct BatchPlace {
     pub batch: u64,
 }
 
-/// The minibatches of an epoch, in training order.
+/// The sampler state of a thread.
+#[derive(Debug, Default)]
+pub struct EpochScratch {
+    sampler: Scratch,
+    seeds: Vec<NodeId>,
+    /// The minibatches of a step, before they are joined.
+    parts: Vec<Minibatch>,
+    /// Memory for [`Minibatch::join`].
+    indices: Vec<u32>,
+}
+
+/// The batches of an epoch, in training order.
 ///
 /// The partitions form groups of `concurrent` partitions. The first group trains until all its partitions have used all
-/// their seeds, then the next group does. In each step, every partition of the group has one batch
-/// (none, if it has fewer seeds than there are steps).
+/// their seeds, then the next group does. In each step, every partition of the group has one minibatch
+/// (none, if it has fewer seeds than there are steps). A batch is one minibatch, or all minibatches of a step if
+/// [`EpochOptions::join_steps`] is set. Both have the same seeds and random draws.
 ///
 /// A group has as many steps as its largest partition needs. Each partition divides its seeds evenly among these steps,
 /// so no partition runs out of batches. It also means that no step has only a few seeds. Gradients of few seeds are
@@ -62,7 +76,10 @@ pub struct BatchPlace {
 pub struct PartitionBatches {
     parts: Vec<Seeded>,
     options: EpochOptions,
+    /// The step and partition of each minibatch.
     places: Vec<BatchPlace>,
+    /// The first minibatch of each batch, then the number of minibatches.
+    starts: Vec<usize>,
     /// For each partition, the number of steps that its seeds are divided among.
     steps_of_partition: Vec<u64>,
     nodes_max: u64,
@@ -98,6 +115,7 @@ impl PartitionBatches {
         let nodes_max = parts.iter().map(|part| part.view.nodes()).max().unwrap_or(0);
         Self {
             parts,
+            starts: starts(&places, options.join_steps),
             options,
             places,
             steps_of_partition,
@@ -114,7 +132,9 @@ impl PartitionBatches {
     /// Keeps only the first `batches` batches.
     #[must_use]
     pub fn first(mut self, batches: u64) -> Self {
-        self.places.truncate(usize::try_from(batches).unwrap_or(usize::MAX));
+        let batches = usize::try_from(batches).unwrap_or(usize::MAX);
+        self.starts.truncate(batches.saturating_add(1));
+        self.places.truncate(self.starts.last().copied().unwrap_or(0));
         self
     }
 
@@ -122,12 +142,19 @@ impl PartitionBatches {
     #[must_use]
     pub fn from_step(mut self, step: u64) -> Self {
         self.places.retain(|place| place.step >= step);
+        self.starts = starts(&self.places, self.options.join_steps);
         self
     }
 
-    /// The step and partition of each batch.
-    pub fn places(&self) -> &[BatchPlace] {
-        &self.places
+    /// The step and partition of each minibatch of a batch.
+    pub fn places(&self, index: u64) -> &[BatchPlace] {
+        &self.places[self.starts[index as usize]..self.starts[index as usize + 1]]
+    }
+
+    /// Number of seeds of a minibatch.
+    pub fn seeds_of(&self, place: BatchPlace) -> usize {
+        let indices = self.indices(place);
+        (indices.end - indices.start) as usize
     }
 
     /// Number of steps.
@@ -135,11 +162,16 @@ impl PartitionBatches {
         self.places.last().map_or(0, |place| place.step + 1)
     }
 
-    /// The seeds of a batch.
-    fn seeds(&self, place: BatchPlace, out: &mut Vec<NodeId>) {
+    /// The seeds of a minibatch, as indices of the seeds of its partition.
+    fn indices(&self, place: BatchPlace) -> Range<u64> {
         let partition = place.partition.0 as usize;
-        let seeds = &self.parts[partition].seeds;
-        let indices = seeds_of_batch(seeds.len(), place.batch, self.steps_of_partition[partition]);
+        let seeds = self.parts[partition].seeds.len();
+        seeds_of_batch(seeds, place.batch, self.steps_of_partition[partition])
+    }
+
+    /// The seeds of a minibatch.
+    fn seeds(&self, place: BatchPlace, out: &mut Vec<NodeId>) {
+        let (seeds, indices) = (&self.parts[place.partition.0 as usize].seeds, self.indices(place));
         out.clear();
         if self.options.shuffle {
             // A keyed permutation is computed, so the shuffled order takes no memory.
@@ -148,6 +180,18 @@ impl PartitionBatches {
         } else {
             out.extend(indices.map(|index| seeds.get(index)));
         }
+    }
+
+    fn sample_part(
+        &self,
+        place: BatchPlace,
+        sampler: &mut Scratch,
+        seeds: &mut Vec<NodeId>,
+        out: &mut Minibatch,
+    ) -> Result<()> {
+        self.seeds(place, seeds);
+        let view = &self.parts[place.partition.0 as usize].view;
+        self.options.sampler.sample(view, seeds, self.key(place), sampler, out)
     }
 
     fn key(&self, place: BatchPlace) -> BatchKey {
@@ -160,6 +204,12 @@ impl PartitionBatches {
     }
 }
 
+/// The first minibatch of each batch, then the number of minibatches.
+fn starts(places: &[BatchPlace], join_steps: bool) -> Vec<usize> {
+    let is_first = |&at: &usize| !join_steps || at == 0 || places[at].step != places[at - 1].step;
+    (0..places.len()).filter(is_first).chain([places.len()]).collect()
+}
+
 /// The seeds of batch `batch`, as indices, if `seeds` seeds are divided among `batches` batches. The sizes of two
 /// batches differ by at most one.
 fn seeds_of_batch(seeds: u64, batch: u64, batches: u64) -> Range<u64> {
@@ -169,14 +219,16 @@ fn seeds_of_batch(seeds: u64, batch: u64, batches: u64) -> Range<u64> {
 }
 
 impl BatchSource for PartitionBatches {
-    type Scratch = (Scratch, Vec<NodeId>);
+    type Scratch = EpochScratch;
 
     fn batches(&self) -> u64 {
-        self.places.len() as u64
+        self.starts.len() as u64 - 1
     }
 
     fn nodes_max(&self) -> u64 {
-        self.nodes_max
+        // Each minibatch of a batch may have every node.
+        let minibatches = self.starts.windows(2).map(|bounds| bounds[1] - bounds[0]).max();
+        self.nodes_max.saturating_mul(minibatches.unwrap_or(0) as u64)
     }
 
     fn bytes(&self) -> u64 {
@@ -187,30 +239,62 @@ impl BatchSource for PartitionBatches {
             .map(|part| (Arc::as_ptr(&part.seeds), &part.seeds))
             .collect();
         let lists: u64 = lists.values().map(|seeds| seeds.bytes()).sum();
-        lists + (self.places.capacity() * size_of::<BatchPlace>()) as u64
+        let places = self.places.capacity() * size_of::<BatchPlace>() + self.starts.capacity() * size_of::<usize>();
+        lists + places as u64
     }
 
     fn nodes_min(&self) -> u64 {
-        // The batches of a partition differ by at most one seed.
-        let seeds = |place: &BatchPlace| {
-            let partition = place.partition.0 as usize;
-            self.parts[partition].seeds.len() / self.steps_of_partition[partition].max(1)
+        let seeds = |index| {
+            self.places(index)
+                .iter()
+                .map(|&place| self.seeds_of(place) as u64)
+                .sum()
         };
-        self.places.iter().map(seeds).max().unwrap_or(0)
+        (0..self.batches()).map(seeds).max().unwrap_or(0)
     }
 
     fn scratch(&self) -> Self::Scratch {
         Self::Scratch::default()
     }
 
-    fn scratch_bytes(&self, (scratch, seeds): &Self::Scratch, nodes: usize) -> u64 {
-        scratch.bytes(nodes) + (seeds.capacity() * size_of::<NodeId>()) as u64
+    fn scratch_bytes(&self, scratch: &Self::Scratch, nodes: usize) -> u64 {
+        let EpochScratch {
+            sampler,
+            seeds,
+            parts,
+            indices,
+        } = scratch;
+        let seeds = (seeds.capacity() * size_of::<NodeId>()) as u64;
+        let of_parts = parts.iter().map(minibatch_bytes).sum();
+        let sampled: usize = parts.iter().map(|part| part.nodes.len()).sum();
+        if sampled == 0 {
+            return sampler.bytes(nodes) + seeds + of_parts + (indices.capacity() * size_of::<u32>()) as u64;
+        }
+        // The sampler sees one part at a time. The parts of a larger batch are larger by the same factor.
+        let scaled = |value: u64| (u128::from(value) * nodes.max(sampled) as u128).div_ceil(sampled as u128) as u64;
+        let largest = parts.iter().map(|part| part.nodes.len()).max().unwrap_or(0);
+        let indices = indices.capacity().max(nodes) * size_of::<u32>();
+        sampler.bytes(scaled(largest as u64) as usize) + seeds + scaled(of_parts) + indices as u64
     }
 
-    fn sample(&self, index: u64, (scratch, seeds): &mut Self::Scratch, out: &mut Minibatch) -> Result<()> {
-        let place = self.places[index as usize];
-        self.seeds(place, seeds);
-        let view = &self.parts[place.partition.0 as usize].view;
-        self.options.sampler.sample(view, seeds, self.key(place), scratch, out)
+    fn sample(&self, index: u64, scratch: &mut Self::Scratch, out: &mut Minibatch) -> Result<()> {
+        let EpochScratch {
+            sampler,
+            seeds,
+            parts,
+            indices,
+        } = scratch;
+        // Empties the parts of the previous batch.
+        parts.iter_mut().for_each(Minibatch::clear);
+        match self.places(index) {
+            &[place] => self.sample_part(place, sampler, seeds, out),
+            places => {
+                parts.resize_with(parts.len().max(places.len()), Minibatch::default);
+                for (&place, part) in places.iter().zip(&mut *parts) {
+                    self.sample_part(place, sampler, seeds, part)?;
+                }
+                Minibatch::join(&parts[..places.len()], indices, out)
+            }
+        }
     }
 }

@@ -354,7 +354,7 @@ fn options(memory_bytes: u64, threads: usize) -> FeedOptions {
 }
 
 /// `options` with `more` bytes above the smallest sufficient budget.
-fn with_little(store: &Arc<Store>, source: &SkewedSource, more: u64, options: FeedOptions) -> FeedOptions {
+fn with_little(store: &Arc<Store>, source: &impl BatchSource, more: u64, options: FeedOptions) -> FeedOptions {
     FeedOptions {
         memory_bytes: smallest(store, source, &options) + more,
         ..options
@@ -363,7 +363,7 @@ fn with_little(store: &Arc<Store>, source: &SkewedSource, more: u64, options: Fe
 
 /// The smallest sufficient budget, according to the error for a smaller one. The first error may be about seeds alone,
 /// and then names less.
-fn smallest(store: &Arc<Store>, source: &SkewedSource, options: &FeedOptions) -> u64 {
+fn smallest(store: &Arc<Store>, source: &impl BatchSource, options: &FeedOptions) -> u64 {
     let mut options = FeedOptions {
         memory_bytes: 1000,
         ..options.clone()

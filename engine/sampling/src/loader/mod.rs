@@ -179,6 +179,7 @@ impl Loader {
             sampler: self.options.sampler.clone(),
             batch: self.options.batch,
             concurrent: self.options.concurrent.unwrap_or(self.parts.len()).max(1),
+            join_steps: self.options.join_steps,
             seed: self.options.seed,
             epoch,
             shuffle: self.options.shuffle,

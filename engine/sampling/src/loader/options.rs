@@ -37,6 +37,9 @@ pub struct LoaderOptions {
     pub batch: usize,
     /// The maximum number of partitions that take part in a step; none for all.
     pub concurrent: Option<usize>,
+    /// Whether the minibatches of a step are delivered as one block-diagonal batch; see
+    /// [`Minibatch::join`](crate::sample::Minibatch::join).
+    pub join_steps: bool,
     /// The random seed.
     pub seed: u64,
     /// Whether each epoch visits the seeds in a new random order.
@@ -70,6 +73,7 @@ impl LoaderOptions {
             sampler: Arc::new(sampler),
             batch: 1024,
             concurrent: None,
+            join_steps: false,
             seed: 1,
             shuffle: true,
             halo: Halo::default(),

@@ -11,11 +11,12 @@ use grappa_formats::NodeId;
 /// `blocks[h].destinations` of [`Minibatch::nodes`]. Its sources are the first `blocks[h].sources`; they are the
 /// destinations of block `h + 1`. So destinations are a prefix of sources, as layers require.
 ///
+/// Only a joined minibatch ([`Minibatch::join`]) may have a node several times, once for each of its parts.
+///
 /// A minibatch is a reusable buffer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Minibatch {
-    /// The nodes whose features the step needs, without duplicates. The first [`Minibatch::seeds`] are the seeds, in
-    /// the given order.
+    /// The nodes whose features the step needs. The first [`Minibatch::seeds`] are the seeds, in the given order.
     pub nodes: Vec<NodeId>,
     /// The number of seeds.
     pub seeds: usize,

@@ -34,6 +34,7 @@
 mod draw;
 mod fanouts;
 mod group;
+mod join;
 mod minibatch;
 mod neighbours;
 mod random;

@@ -1,6 +1,6 @@
 //! The division of seeds among steps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use grappa_io::read::Choice;
 
@@ -30,15 +30,29 @@ fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Seeded> {
 }
 
 fn batches(parts: &[Seeded], batch: usize, concurrent: usize, shuffle: bool) -> PartitionBatches {
+    let options = options_of(batch, concurrent, shuffle);
+    PartitionBatches::new(parts.to_vec(), options)
+}
+
+/// All minibatches of a step in one batch.
+fn joined(parts: &[Seeded], batch: usize, concurrent: usize) -> PartitionBatches {
     let options = EpochOptions {
-        sampler: Arc::new(Sampler::uniform(Fanouts::new(&[2]).unwrap(), false)),
+        join_steps: true,
+        ..options_of(batch, concurrent, true)
+    };
+    PartitionBatches::new(parts.to_vec(), options)
+}
+
+fn options_of(batch: usize, concurrent: usize, shuffle: bool) -> EpochOptions {
+    EpochOptions {
+        sampler: Arc::new(Sampler::uniform(Fanouts::new(&[3, 2]).unwrap(), false)),
         batch,
         concurrent,
+        join_steps: false,
         seed: 1,
         epoch: 0,
         shuffle,
-    };
-    PartitionBatches::new(parts.to_vec(), options)
+    }
 }
 
 #[test]
@@ -56,10 +70,14 @@ fn seeds_are_divided_evenly_among_the_steps_of_a_group() {
             let (mut seen, mut sizes) = (Vec::new(), BTreeMap::new());
             let mut scratch = batches.scratch();
             let mut minibatch = Minibatch::default();
-            for (index, place) in batches.places().iter().enumerate() {
-                batches.sample(index as u64, &mut scratch, &mut minibatch).unwrap();
+            for index in 0..batches.batches() {
+                let &[place] = batches.places(index) else {
+                    panic!("batch {index} is one minibatch");
+                };
+                batches.sample(index, &mut scratch, &mut minibatch).unwrap();
                 let seeds = &minibatch.nodes[..minibatch.seeds];
                 assert!((1..=10).contains(&seeds.len()), "{place:?}: {}", seeds.len());
+                assert_eq!(seeds.len(), batches.seeds_of(place));
                 seen.extend(seeds.iter().map(|node| node.0));
                 sizes.entry(place.partition).or_insert_with(Vec::new).push(seeds.len());
             }
@@ -73,4 +91,84 @@ fn seeds_are_divided_evenly_among_the_steps_of_a_group() {
     }
     assert_eq!(batches(&parts, 10, 4, false).first(3).batches(), 3);
     assert_eq!(batches(&parts[3..], 10, 1, false).steps(), 0);
+}
+
+#[test]
+fn the_batch_of_a_step_is_its_minibatches_joined() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored(folder.path(), FeatureDtype::F32, 4);
+    let (many, some, few): (Vec<u64>, Vec<u64>, Vec<u64>) =
+        ((0..60).collect(), (60..100).collect(), (100..103).collect());
+    let parts = parts(&store, &[&many, &some, &few, &[]]);
+    for concurrent in [1, 2, 4] {
+        let (steps, separate) = (joined(&parts, 10, concurrent), batches(&parts, 10, concurrent, true));
+        assert_eq!((steps.steps(), steps.batches()), (separate.steps(), separate.steps()));
+        let (mut scratch, mut of_separate) = (steps.scratch(), separate.scratch());
+        let (mut next, mut repeats, mut seeds_max) = (0, false, 0);
+        for step in 0..steps.steps() {
+            let mut minibatches = Vec::new();
+            for place in steps.places(step) {
+                assert_eq!((place.step, separate.places(next)), (step, &[*place][..]));
+                let mut minibatch = Minibatch::default();
+                separate.sample(next, &mut of_separate, &mut minibatch).unwrap();
+                minibatches.push(minibatch);
+                next += 1;
+            }
+            let (mut expected, mut batch) = (Minibatch::default(), Minibatch::default());
+            Minibatch::join(&minibatches, &mut Vec::new(), &mut expected).unwrap();
+            steps.sample(step, &mut scratch, &mut batch).unwrap();
+            assert_eq!(batch, expected, "step {step}, {concurrent} partitions");
+            seeds_max = seeds_max.max(batch.seeds as u64);
+            let distinct: BTreeSet<NodeId> = batch.nodes.iter().copied().collect();
+            repeats |= distinct.len() < batch.nodes.len();
+            // The budget has room for the parts.
+            let of_parts: u64 = minibatches.iter().map(demand::minibatch_bytes).sum();
+            let bytes = steps.scratch_bytes(&scratch, batch.nodes.len());
+            assert!(
+                minibatches.len() == 1 || bytes > of_parts,
+                "{bytes} bytes with parts of {of_parts}"
+            );
+            assert!(steps.scratch_bytes(&scratch, 2 * batch.nodes.len()) >= bytes);
+        }
+        assert_eq!(next, separate.batches());
+        assert_eq!(repeats, concurrent > 1, "a node is in the list once for each part");
+        assert_eq!(steps.nodes_min(), seeds_max);
+        assert_eq!(steps.nodes_max(), separate.nodes_max() * concurrent.min(3) as u64);
+        // A resumed epoch has the remaining steps.
+        let rest = joined(&parts, 10, concurrent).from_step(2);
+        assert_eq!((rest.batches(), rest.places(0)), (steps.batches() - 2, steps.places(2)));
+        assert_eq!(joined(&parts, 10, concurrent).first(2).batches(), 2);
+    }
+}
+
+#[test]
+fn a_joined_batch_has_the_features_of_every_part() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 37);
+        let rows = rows(&store, OutputDtype::F32);
+        let seeds: Vec<Vec<u64>> = (0..4).map(|part| (part * 100..part * 100 + 100).collect()).collect();
+        let seeds: Vec<&[u64]> = seeds.iter().map(Vec::as_slice).collect();
+        let source = Arc::new(joined(&parts(&store, &seeds), 10, 4));
+        let generous = options(64 << 20, 2);
+        let little = with_little(&store, &*source, 20 << 10, generous.clone());
+        for (owned, options) in [
+            (&all_chunks()[..], &generous),
+            (&[ChunkId(1)], &generous),
+            (&[], &little),
+        ] {
+            let mut feed = Feed::open(&store, owned, &*source, options).unwrap();
+            let mut batches = 0;
+            for batch in feed.epoch(&source) {
+                let batch = batch.unwrap();
+                let found = batch.features().unwrap().bytes().chunks(37 * size_of::<f32>());
+                assert_eq!(found.len(), batch.minibatch().nodes.len());
+                for (node, row) in batch.minibatch().nodes.iter().zip(found) {
+                    assert_eq!(row, &rows[node.0 as usize][..], "batch {batches}, node {node}");
+                }
+                batches += 1;
+            }
+            assert_eq!(batches, 10);
+        }
+    });
 }

@@ -1,6 +1,7 @@
 //! Compares samplers with a naive implementation and with the distributions that they promise.
 
 mod damage;
+mod join;
 mod kinds;
 mod naive;
 mod neighbours;
