@@ -193,7 +193,7 @@ struct Options {
     /// Number of partitions; 1 trains on the whole graph
     #[arg(long, help_heading = PARTITIONS, value_name = "K")]
     partitions: Option<u32>,
-    /// Partitions whose gradients are combined in one step; auto: all
+    /// Partitions that are computed together in one step; auto: all
     #[arg(long, help_heading = PARTITIONS, value_name = "Q", value_parser = checked::<Auto<u32>>)]
     concurrent: Option<String>,
     /// How partitions change when the graph is repartitioned

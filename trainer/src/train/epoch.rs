@@ -1,13 +1,13 @@
 //! The loop over the steps of an epoch.
 //!
-//! The feed delivers the minibatches of all partitions in one sequence, step after step. The loop keeps three queues short:
+//! The feed delivers one batch per step: the minibatches of all partitions of the step, joined. The loop keeps three queues short:
 //!
 //! ```text
 //! feed -> arrived -> loaded -> compute
 //!
 //! arrived   the feed has delivered the batch; the system reads its historical embeddings ahead, if there are any
 //! loaded    its tensors are on the device, or are being copied there
-//! compute   forward and backward; after the last batch of a step: exchange and update of the parameters
+//! compute   forward and backward; exchange of the gradient and update of the parameters
 //! ```
 //!
 //! An epoch can stop after any step. [`PartialEpoch`] then has the number of finished steps and the sums of their metrics.
@@ -19,7 +19,7 @@ use grappa_io::progress::{Progress, check_stopped};
 use grappa_run::{checkpoint::PartialEpoch, journal::StageSeconds, model::Task};
 use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches};
 
-use super::{Trainer, step::StepGradient};
+use super::{Trainer, step::BatchSums};
 use crate::Result;
 
 /// Metrics of an epoch.
@@ -99,6 +99,7 @@ impl Trainer {
         let before = feed.stats();
         let mut epoch = Epoch {
             number: epoch,
+            steps,
             seeds_per_step,
             batches: &batches,
             rate: &|step| rate(step, steps),
@@ -123,10 +124,6 @@ impl Trainer {
         let read_ahead = usize::from(loaded_ahead == 0 && self.historical.is_some() && !feed.is_resident());
         let mut source = feed.epoch(epoch.batches);
         let (mut arrived, mut loaded) = (VecDeque::new(), VecDeque::new());
-        // The gradient of the step in progress, and the metrics of its batches. Both count when the step is finished, so that
-        // a stop between two steps leaves only whole ones.
-        let mut step = StepGradient::default();
-        let mut metrics = PartialEpoch::default();
         loop {
             while loaded.len() <= loaded_ahead {
                 while arrived.len() <= read_ahead
@@ -140,32 +137,23 @@ impl Trainer {
                 }
                 let Some(batch) = arrived.pop_front() else { break };
                 let begin = Instant::now();
-                let place = epoch.batches.places()[batch.index() as usize];
-                loaded.push_back(self.load(batch, place)?);
+                loaded.push_back(self.load(batch, epoch.batches)?);
                 epoch.partial.seconds_by_stage.forward += begin.elapsed().as_secs_f64();
             }
-            let batch = loaded.pop_front();
-            // The step ends where the next batch belongs to another one, or where there is none.
-            let next = batch.as_ref().map(|batch| batch.place.step);
-            if let Some(number) = step.number.filter(|&number| next != Some(number)) {
-                self.finish(&mut step, (epoch.rate)(number), epoch.partial)?;
-                add_step(epoch.partial, number, std::mem::take(&mut metrics));
-                progress.advance(1, 0);
-                // After the last step the epoch is trained, which is as good a place to stop.
-                if next.is_some() {
-                    check_stopped(progress)?;
-                }
+            let Some(batch) = loaded.pop_front() else { break };
+            let (step, minibatch) = (batch.first().step, batch.batch.minibatch());
+            let (edges, seeds) = (minibatch.edges() as u64, minibatch.seeds as u64);
+            let sums = self.add_gradient(epoch.number, batch, &mut epoch.partial.seconds_by_stage)?;
+            let begin = Instant::now();
+            self.update(sums.weights, epoch.seeds_per_step, (epoch.rate)(step))?;
+            epoch.partial.seconds_by_stage.exchange += begin.elapsed().as_secs_f64();
+            // The metrics of a step count when it is finished, so that a stop leaves only whole steps.
+            add_step(epoch.partial, step, seeds, edges, sums);
+            progress.advance(1, edges);
+            // After the last step the epoch is trained, which is as good a place to stop.
+            if step + 1 < epoch.steps {
+                check_stopped(progress)?;
             }
-            let Some(batch) = batch else { break };
-            (step.number, step.seeds) = (next, epoch.seeds_per_step);
-            let (edges, seeds) = (batch.batch.minibatch().edges(), batch.batch.minibatch().seeds);
-            let sums = self.contribute(epoch.number, batch, &mut step, epoch.partial)?;
-            metrics.loss += sums.loss;
-            metrics.coverage += sums.coverage;
-            metrics.right += sums.right;
-            metrics.seeds += seeds as u64;
-            metrics.sampled_edges += edges as u64;
-            progress.advance(0, edges as u64);
         }
         Ok(())
     }
@@ -191,6 +179,8 @@ impl Trainer {
 /// The epoch whose steps are taken.
 struct Epoch<'a> {
     number: u64,
+    /// Number of steps.
+    steps: u64,
     /// Mean number of seeds of a step.
     seeds_per_step: f64,
     /// The batches of the steps that are not finished.
@@ -200,14 +190,15 @@ struct Epoch<'a> {
     partial: &'a mut PartialEpoch,
 }
 
-/// Counts a finished step and adds the metrics of its batches.
-fn add_step(partial: &mut PartialEpoch, number: u64, metrics: PartialEpoch) {
+/// Counts a finished step and adds its metrics.
+fn add_step(partial: &mut PartialEpoch, number: u64, seeds: u64, edges: u64, sums: BatchSums) {
     partial.steps = number + 1;
-    partial.seeds += metrics.seeds;
-    partial.loss += metrics.loss;
-    partial.coverage += metrics.coverage;
-    partial.right += metrics.right;
-    partial.sampled_edges += metrics.sampled_edges;
+    partial.seeds += seeds;
+    partial.loss += sums.loss;
+    partial.coverage += sums.coverage;
+    partial.right += sums.right;
+    partial.sampled_edges += edges;
+    partial.bytes_sent += sums.bytes_sent;
 }
 
 /// Adds what the feed read and how long the loop waited for it.

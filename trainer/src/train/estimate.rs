@@ -44,8 +44,20 @@ pub(super) fn check(
 ) -> Result<Option<String>> {
     let (nodes, edges) = (store.manifest().nodes as f64, store.manifest().edges as f64);
     let expected = expect(nodes, edges, config, model, train_nodes, knows_first_hop);
+    // A step computes the minibatches of its partitions together.
+    let (partitions, step_bytes) = (config.concurrent(), expected.bytes * f64::from(config.concurrent()));
+    let (together, fewer) = match partitions {
+        1 => (String::new(), ""),
+        _ => (
+            format!(
+                ", and the {partitions} minibatches of a step have {} together",
+                ByteSize(step_bytes as u64)
+            ),
+            ", or a smaller --concurrent",
+        ),
+    };
     let size = format!(
-        "a minibatch passes {} layer(s) and has about {} of {} nodes, {} edges and {} of activations",
+        "a minibatch passes {} layer(s) and has about {} of {} nodes, {} edges and {} of activations{together}",
         config.layers,
         count(expected.nodes as u64),
         count(nodes as u64),
@@ -53,8 +65,9 @@ pub(super) fn check(
         ByteSize(expected.bytes as u64),
     );
     match free_memory_bytes() {
-        Some(free) if expected.bytes / DOUBT > free as f64 => Err(Error::Options(format!(
-            "{size}, and {} are free: use fewer --layers, a smaller --hidden, fewer --heads, smaller --fanouts, or a smaller --batch",
+        Some(free) if step_bytes / DOUBT > free as f64 => Err(Error::Options(format!(
+            "{size}, and {} are free: use fewer --layers, a smaller --hidden, fewer --heads, smaller --fanouts, or a smaller \
+             --batch{fewer}",
             ByteSize(free)
         ))),
         _ if !config.full_graph && expected.edges > EDGES_NOTED && expected.edges > REPEATS_NOTED * edges => Ok(Some(

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use grappa_sampling::feed::{Batch, BatchPlace, RegisterMemory};
+use grappa_sampling::feed::{Batch, BatchPlace, PartitionBatches, RegisterMemory};
 use tch::{Device, Tensor};
 
 use super::{
     Trainer,
-    correction::{coverage, factors},
+    correction::{self, coverage},
     features,
 };
 use crate::{
@@ -32,7 +32,8 @@ pub(super) struct DeviceCopy {
 /// A batch, with its tensors on a device.
 pub(super) struct Loaded {
     pub batch: Arc<Batch>,
-    pub place: BatchPlace,
+    /// Its minibatches: those of all partitions of the step.
+    pub parts: Vec<BatchPlace>,
     pub tensors: Tensors,
     /// Coverage of each seed.
     pub coverage: Vec<f32>,
@@ -84,10 +85,17 @@ impl Trainer {
     ///
     /// # Errors
     /// If a seed has no label, or historical embeddings cannot be read.
-    pub(super) fn load(&self, batch: Batch, place: BatchPlace) -> Result<Loaded> {
+    pub(super) fn load(&self, batch: Batch, batches: &PartitionBatches) -> Result<Loaded> {
         let batch = Arc::new(batch);
+        let parts = batches.places(batch.index()).to_vec();
         let coverage = coverage(batch.minibatch());
-        let factors = factors(self.config.correction, self.config.shrinkage, &coverage);
+        let mut factors = Vec::with_capacity(coverage.len());
+        for &part in &parts {
+            // The seeds are those of the first partition, then those of the second, and so on.
+            let seeds = factors.len()..factors.len() + batches.seeds_of(part);
+            let of_part = correction::factors(self.config.correction, self.config.shrinkage, &coverage[seeds]);
+            factors.extend(of_part);
+        }
         let begin = || self.tensors(&batch, &factors);
         let (tensors, done) = match &self.device_copy.stream {
             Some(stream) => {
@@ -98,7 +106,7 @@ impl Trainer {
         };
         Ok(Loaded {
             batch,
-            place,
+            parts,
             tensors,
             coverage,
             factors,
@@ -134,6 +142,11 @@ impl Trainer {
 }
 
 impl Loaded {
+    /// The first minibatch, which has the numbers of the step.
+    pub fn first(&self) -> BatchPlace {
+        self.parts[0]
+    }
+
     /// Makes later computations wait for the tensors.
     pub fn arrive(&mut self) {
         if let Some(done) = self.done.take() {

@@ -6,7 +6,8 @@
 //!     open a view of each
 //!     for each epoch:                                                  `session`, `epoch`
 //!         for each step, of Q partitions:                              `step`
-//!             for each of them: sample, gather, forward, backward      gradients are added up
+//!             sample a minibatch of each, join them, gather            the feed of grappa_sampling, `load`
+//!             forward, backward                                        its gradient is the sum of theirs
 //!             exchange, divide, clip, update the parameters            `exchange`, `correction`, `optimizer`
 //!         evaluate by exact inference                                  `evaluate`, `inference`
 //!             it leaves the historical embeddings of halo nodes        `historical`
@@ -33,6 +34,8 @@ mod session;
 mod split;
 mod state;
 mod step;
+#[cfg(test)]
+mod tests;
 pub mod trained;
 mod trainer;
 

@@ -1,8 +1,13 @@
-//! One step: the gradients of its batches are added up, exchanged, and applied to the parameters.
+//! One step: the gradient of its batch is computed, exchanged, and applied to the parameters.
+//!
+//! The minibatches of all partitions of a step are one block-diagonal batch
+//! ([`Minibatch::join`](grappa_sampling::sample::Minibatch::join)), so there is one forward and one backward pass. Its gradient
+//! is the sum of the gradients of the partitions, which is all that an exchange needs. Only a batch norm tells the difference:
+//! its statistics are those of all partitions of the step.
 
 use std::time::Instant;
 
-use grappa_run::{checkpoint::PartialEpoch, model::Task};
+use grappa_run::{journal::StageSeconds, model::Task};
 use tch::Kind;
 
 use super::{Trainer, exchange::LossWeights, key, load::Loaded};
@@ -11,40 +16,27 @@ use crate::{
     nn::{Input, Pass, Scaling, losses},
 };
 
-/// The gradient of the step in progress. Its values are in the model's parameters, to which backward passes add.
-#[derive(Debug, Default)]
-pub(super) struct StepGradient {
-    /// The number of the step in its epoch; none before the first batch.
-    pub(super) number: Option<u64>,
-    /// The loss weights of the seeds so far.
-    pub(super) weights: LossWeights,
-    /// Mean number of seeds of a step of this epoch.
-    pub(super) seeds: f64,
-}
-
-/// Metrics of a batch, summed over its seeds.
+/// Sums over the seeds of a batch.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct BatchSums {
     pub(super) loss: f64,
     pub(super) coverage: f64,
     /// Seeds whose class was predicted right.
     pub(super) right: i64,
+    pub(super) weights: LossWeights,
+    /// Bytes that its partitions give to the exchange.
+    pub(super) bytes_sent: u64,
 }
 
 impl Trainer {
-    /// Adds the gradient of a batch to that of its step.
+    /// Adds the gradient of a batch to the gradients of the parameters. `seconds` is the time of the stages so far.
     ///
     /// # Errors
     /// If the loss is not finite.
-    pub(super) fn contribute(
-        &self,
-        epoch: u64,
-        mut batch: Loaded,
-        step: &mut StepGradient,
-        partial: &mut PartialEpoch,
-    ) -> Result<BatchSums> {
+    pub(super) fn add_gradient(&self, epoch: u64, mut batch: Loaded, seconds: &mut StageSeconds) -> Result<BatchSums> {
         let begin = Instant::now();
         batch.arrive();
-        let (place, tensors) = (batch.place, &batch.tensors);
+        let (first, tensors) = (batch.first(), &batch.tensors);
         let input = match &tensors.rows[..] {
             [own, neighbours] => Input::Aggregated {
                 own,
@@ -54,7 +46,8 @@ impl Trainer {
             rows => Input::Features(&rows[0]),
         };
         let pass = Pass {
-            training: Some(key([self.config.seed, epoch, place.partition.0.into(), place.batch])),
+            // One pass per step, so one of its minibatches names it.
+            training: Some(key([self.config.seed, epoch, first.partition.0.into(), first.batch])),
             scaling: Scaling::HorvitzThompson,
         };
         let logits = self.model.forward(&tensors.blocks, input, &tensors.historical, pass);
@@ -64,16 +57,13 @@ impl Trainer {
         if !loss.is_finite() {
             return Err(self.not_finite(epoch, &batch));
         }
-        partial.seconds_by_stage.forward += begin.elapsed().as_secs_f64();
+        seconds.forward += begin.elapsed().as_secs_f64();
 
         let begin = Instant::now();
         let weighted = losses * &tensors.factors;
         weighted.sum(Kind::Float).backward();
-        partial.seconds_by_stage.backward += begin.elapsed().as_secs_f64();
+        seconds.backward += begin.elapsed().as_secs_f64();
 
-        step.weights.factors += batch.factors.iter().map(|&factor| f64::from(factor)).sum::<f64>();
-        step.weights.seeds += batch.factors.len() as f64;
-        partial.bytes_sent += 4 * self.model.parameters().count() as u64 + LossWeights::BYTES;
         let right = match self.labels.task() {
             Task::MultiClass => logits
                 .argmax(1, false)
@@ -82,10 +72,16 @@ impl Trainer {
                 .int64_value(&[]),
             Task::MultiLabel => 0,
         };
+        let sum = |values: &[f32]| values.iter().copied().map(f64::from).sum();
         Ok(BatchSums {
             loss,
-            coverage: batch.coverage.iter().map(|&c| f64::from(c)).sum(),
+            coverage: sum(&batch.coverage),
             right,
+            weights: LossWeights {
+                factors: sum(&batch.factors),
+                seeds: batch.factors.len() as f64,
+            },
+            bytes_sent: batch.parts.len() as u64 * (4 * self.model.parameters().count() as u64 + LossWeights::BYTES),
         })
     }
 
@@ -106,19 +102,19 @@ impl Trainer {
         };
         Error::Options(format!(
             "the loss is not finite in step {} of epoch {}, after {} steps in all: {remedy}; the last checkpoint is intact",
-            batch.place.step + 1,
+            batch.first().step + 1,
             epoch + 1,
             self.step
         ))
     }
 
-    /// Ends a step: exchanges its gradient, divides and clips it, and updates the parameters.
-    pub(super) fn finish(&mut self, step: &mut StepGradient, rate: f64, partial: &mut PartialEpoch) -> Result<()> {
-        let begin = Instant::now();
+    /// Ends a step: exchanges its gradient, divides and clips it, and updates the parameters. `weights` are the loss weights of
+    /// the step's seeds; `seeds` is the mean number of seeds of a step of this epoch.
+    pub(super) fn update(&mut self, weights: LossWeights, seeds: f64, rate: f64) -> Result<()> {
         let parameters = self.model.parameters();
         let mut gradient = parameters.flat_gradient();
-        let weights = self.exchange.sum(&mut gradient, step.weights)?;
-        gradient *= 1.0 / self.denominator.of_step(self.config.correction, weights, step.seeds);
+        let weights = self.exchange.sum(&mut gradient, weights)?;
+        gradient *= 1.0 / self.denominator.of_step(self.config.correction, weights, seeds);
         if self.config.clip > 0.0 {
             let norm = gradient.norm().double_value(&[]);
             if norm > self.config.clip {
@@ -127,9 +123,7 @@ impl Trainer {
         }
         self.optimizer.step(&parameters.flat_values(), &gradient, rate);
         parameters.zero_gradient();
-        *step = StepGradient::default();
         self.step += 1;
-        partial.seconds_by_stage.exchange += begin.elapsed().as_secs_f64();
         Ok(())
     }
 }

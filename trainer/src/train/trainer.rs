@@ -140,8 +140,8 @@ impl Trainer {
     }
 }
 
-/// Minibatches as the configuration wants them.
-fn loader_options(
+/// Minibatches as the configuration wants them, all of a step in one batch.
+pub(super) fn loader_options(
     config: &TrainConfig,
     aggregates: Option<AggregateKind>,
     device_copy: &DeviceCopy,
@@ -149,6 +149,7 @@ fn loader_options(
     Ok(LoaderOptions {
         batch: config.batch(),
         concurrent: Some(config.concurrent() as usize),
+        join_steps: true,
         seed: config.seed,
         halo: match config.halo {
             HaloMode::Features => Halo::Features,

@@ -98,7 +98,7 @@ pub struct TrainConfig {
 
     /// K: number of partitions.
     pub partitions: u32,
-    /// Q: partitions whose gradients are combined in one step, from 1 to K. See [`TrainConfig::concurrent`].
+    /// Q: partitions that are computed together in one step, from 1 to K. See [`TrainConfig::concurrent`].
     #[serde(with = "serde_text")]
     pub concurrent: Auto<u32>,
     /// How partitions change from one super-epoch to the next.
@@ -309,7 +309,7 @@ impl TrainConfig {
         })?)
     }
 
-    /// The number of partitions whose gradients are combined in one step. `auto` is all partitions.
+    /// The number of partitions that are computed together in one step. `auto` is all partitions.
     pub fn concurrent(&self) -> u32 {
         self.concurrent.value().unwrap_or(self.partitions)
     }

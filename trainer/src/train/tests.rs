@@ -1,0 +1,237 @@
+//! The batch of a step has the gradient, the loss and the counts that its minibatches have one by one.
+
+use std::{path::Path, sync::Arc};
+
+use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
+use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
+use grappa_io::{progress::Silent, size::ByteSize};
+use grappa_run::{
+    config::{Auto, Correction, FirstHop, HaloMode, TrainConfig},
+    journal::StageSeconds,
+    model::{LayerKind, NormKind},
+};
+use grappa_sampling::{Loader, LoaderOptions};
+use grappa_storage::Store;
+use grappa_synthetic::{BlockModel, Model, Recipe};
+use tch::{Device, Tensor, no_grad};
+
+use super::{Trainer, exchange::LossWeights, first_hop, step::BatchSums, trainer::loader_options};
+
+fn store(folder: &Path) -> Arc<Store> {
+    let out = folder.join("graph.grappa");
+    let model = BlockModel {
+        classes: 4,
+        ..BlockModel::new(600, 8.0)
+    };
+    let features = FeatureOptions {
+        dim: 8,
+        dtype: FeatureDtype::F32,
+        source: FeatureSource::Stored,
+    };
+    generate_store(
+        &StoreOptions {
+            recipe: Recipe::new(Model::Sbm(model), 5),
+            out: out.clone(),
+            random_permutation: true,
+            chunks: Some(8),
+            only_chunks: None,
+            edge_options: EdgeOptions::default(),
+            features: Some(features),
+            memory: 64 << 20,
+            threads: 2,
+            resume: false,
+            writer: "test".into(),
+        },
+        &Silent,
+    )
+    .unwrap();
+    Arc::new(Store::open(&out).unwrap())
+}
+
+/// Three layers, so that a layer between the first and the last may have historical embeddings.
+fn config(model: LayerKind) -> TrainConfig {
+    TrainConfig {
+        model,
+        layers: 3,
+        hidden: 12,
+        heads: 2,
+        walks: 5,
+        dropout: 0.0,
+        norm: Auto::Value(NormKind::None),
+        batch: "7".parse().unwrap(),
+        partitions: 4,
+        memory: ByteSize(256 << 20),
+        ..TrainConfig::default()
+    }
+}
+
+/// Steps that are compared.
+const STEPS: usize = 3;
+
+/// The gradient and the sums of a step.
+struct Step {
+    gradient: Tensor,
+    sums: BatchSums,
+    /// Passes through the model.
+    passes: usize,
+}
+
+/// The first steps of an epoch, each computed as a whole or one minibatch after another. The model stays as it is.
+fn steps(trainer: &mut Trainer, join_steps: bool) -> Vec<Step> {
+    let options = LoaderOptions {
+        join_steps,
+        ..loader_options(&trainer.config, trainer.aggregates, &trainer.device_copy).unwrap()
+    };
+    trainer.loader = Loader::new(&trainer.store, options);
+    trainer.super_epoch = None;
+    trainer.open_partitions(0, &Silent).unwrap();
+    let batches = trainer.loader.batches(0, |batches| batches).unwrap();
+    let mut feed = trainer.loader.take_feed();
+    // Batch norms update them, and what follows them at historical embeddings uses them.
+    let running: Vec<Tensor> = trainer
+        .model
+        .parameters()
+        .buffers()
+        .iter()
+        .map(|(_, of)| of.copy())
+        .collect();
+    let mut steps: Vec<Step> = Vec::new();
+    for batch in feed.epoch(&batches) {
+        let loaded = trainer.load(batch.unwrap(), &batches).unwrap();
+        let number = loaded.first().step as usize;
+        if number == STEPS {
+            break;
+        }
+        let sums = trainer.add_gradient(0, loaded, &mut StageSeconds::default()).unwrap();
+        let parameters = trainer.model.parameters();
+        let gradient = parameters.flat_gradient().copy();
+        parameters.zero_gradient();
+        match steps.get_mut(number) {
+            None => steps.push(Step {
+                gradient,
+                sums,
+                passes: 1,
+            }),
+            Some(step) => {
+                step.gradient += gradient;
+                step.sums = added(step.sums, sums);
+                step.passes += 1;
+            }
+        }
+    }
+    for ((_, of), before) in trainer.model.parameters().buffers().iter().zip(&running) {
+        of.shallow_clone().copy_(before);
+    }
+    steps
+}
+
+fn added(a: BatchSums, b: BatchSums) -> BatchSums {
+    BatchSums {
+        loss: a.loss + b.loss,
+        coverage: a.coverage + b.coverage,
+        right: a.right + b.right,
+        weights: LossWeights {
+            factors: a.weights.factors + b.weights.factors,
+            seeds: a.weights.seeds + b.weights.seeds,
+        },
+        bytes_sent: a.bytes_sent + b.bytes_sent,
+    }
+}
+
+/// A trainer whose historical embeddings are of other parameters than its own.
+fn trainer(store: &Arc<Store>, config: &TrainConfig, folder: &Path) -> Trainer {
+    let aggregates = first_hop::choose(store, config, &Silent, &mut |problem| panic!("{problem}")).unwrap();
+    let folder = folder.join("run");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut trainer = Trainer::new(store.clone(), config.clone(), aggregates, Device::Cpu, folder).unwrap();
+    trainer.open_partitions(0, &Silent).unwrap();
+    no_grad(|| {
+        let mut parameters = trainer.model.parameters().flat_values();
+        parameters *= 1.1;
+    });
+    trainer
+}
+
+#[track_caller]
+fn assert_close(name: &str, what: &str, found: f64, expected: f64) {
+    let difference = (found - expected).abs();
+    assert!(
+        difference <= 1e-5 * expected.abs().max(1.0),
+        "{name}: {what} is {found} and not {expected}"
+    );
+}
+
+fn assert_same_steps(name: &str, together: &[Step], separate: &[Step]) {
+    assert_eq!([together.len(), separate.len()], [STEPS; 2], "{name}");
+    for (together, separate) in together.iter().zip(separate) {
+        assert_eq!(together.passes, 1, "{name}");
+        let difference = (&together.gradient - &separate.gradient).abs().max().double_value(&[]);
+        let largest = separate.gradient.abs().max().double_value(&[]);
+        assert!(largest > 0.0, "{name}: there is a gradient");
+        assert!(
+            difference <= 2e-5 * largest,
+            "{name}: gradients up to {largest} differ by {difference}"
+        );
+        let (found, expected) = (together.sums, separate.sums);
+        assert_close(name, "loss", found.loss, expected.loss);
+        assert_close(name, "coverage", found.coverage, expected.coverage);
+        assert_close(name, "weight", found.weights.factors, expected.weights.factors);
+        assert_eq!(
+            (found.right, found.weights.seeds, found.bytes_sent),
+            (expected.right, expected.weights.seeds, expected.bytes_sent),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_step_has_the_gradient_and_the_counts_of_its_minibatches() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for &model in LayerKind::ALL {
+        for (halo, first_hop, correction) in [
+            (HaloMode::Features, FirstHop::Sampled, Correction::None),
+            (HaloMode::Stop, FirstHop::Auto, Correction::Batch),
+            (HaloMode::History, FirstHop::Auto, Correction::Node),
+            (HaloMode::Aggregates, FirstHop::Sampled, Correction::Batch),
+        ] {
+            let config = TrainConfig {
+                halo,
+                first_hop,
+                correction,
+                ..config(model)
+            };
+            let name = format!("{model}, {halo:?}, {first_hop:?}");
+            let mut trainer = trainer(&store, &config, folder.path());
+            let keeps = matches!(halo, HaloMode::History | HaloMode::Aggregates);
+            assert_eq!(trainer.historical.is_some(), keeps, "{name}");
+            let (together, separate) = (steps(&mut trainer, true), steps(&mut trainer, false));
+            assert!(separate.iter().all(|step| step.passes == 4), "{name}");
+            assert_same_steps(&name, &together, &separate);
+        }
+    }
+}
+
+#[test]
+fn a_step_of_one_partition_is_its_minibatch_to_the_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for &model in LayerKind::ALL {
+        for (partitions, concurrent) in [(1, 1), (4, 1)] {
+            let config = TrainConfig {
+                partitions,
+                concurrent: Auto::Value(concurrent),
+                dropout: 0.5,
+                norm: Auto::Value(NormKind::Batch),
+                ..config(model)
+            };
+            let mut trainer = trainer(&store, &config, folder.path());
+            let (together, separate) = (steps(&mut trainer, true), steps(&mut trainer, false));
+            assert_eq!([together.len(), separate.len()], [STEPS; 2]);
+            for (together, separate) in together.iter().zip(&separate) {
+                assert_eq!(together.gradient, separate.gradient, "{model}, {partitions} partitions");
+                assert_eq!(together.sums.loss, separate.sums.loss);
+            }
+        }
+    }
+}
