@@ -1,5 +1,8 @@
-//! Reduces the feature rows of each node's in-neighbours to one row, out of core. This is the product of a sparse and a
-//! dense matrix that exact layer-wise inference and pre-aggregation need.
+//! Reduces the rows of each node's in-neighbours to one row. This is the product of a sparse and a dense matrix that exact
+//! layer-wise inference and pre-aggregation need.
+//!
+//! [`Aggregation`] aggregates for a set of nodes, from the rows of another set that contains all their in-neighbours. If the
+//! rows take at most half of the budget, they are kept in memory. Otherwise they are streamed:
 //!
 //! ```text
 //! for each tile of destinations that fits the budget:
@@ -9,16 +12,18 @@
 //!     pass the tile to the caller
 //! ```
 //!
-//! Cost: if the rows of all nodes take less than half of the budget, there is one block, and it is read once. Otherwise all
-//! rows are read once per tile, front to back. The disk then transfers (bytes of all rows) x (number of tiles). The number
-//! of tiles is about (bytes of all states + 8 bytes an edge) / budget. In memory, an edge costs the cache misses of its
-//! source's row: 512 bytes for 128 values, which is about 20 million edges a second and core.
+//! Cost: in memory, an edge costs the memory traffic of its source's row: 512 bytes for 128 values. Streamed, all rows that
+//! the tile needs are read once per tile, front to back. The disk then transfers (bytes of all rows) x (number of tiles). The
+//! number of tiles is about (bytes of all states + 8 bytes an edge) / budget.
 //!
-//! Sources are added in ascending order, so the result has the same bits for any budget and any number of threads.
+//! Sources are added in ascending order, so the result has the same bits for any budget, any number of threads, and any set of
+//! destinations.
 //!
 //! [`Reduce`] defines a reduction. [`Mean`], [`Sum`], [`GcnSum`] and [`Max`] are here. Reductions with parameters are in the
 //! trainer.
 
+mod in_memory;
+mod node_set;
 mod reduce;
 mod rows;
 #[cfg(test)]
@@ -27,18 +32,22 @@ mod tile;
 
 use std::{ops::Range, thread};
 
+use grappa_formats::{NodeId, rows::Row};
 use grappa_io::{
     Error, Position, Result,
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_storage::Store;
+use grappa_storage::{Chunk, Store};
 
 pub(crate) use self::rows::{StoredRows, pieces};
 use self::tile::Tiler;
 pub use self::{
+    node_set::NodeSet,
     reduce::{Drawn, GcnSum, Max, Mean, Reduce, Sum},
-    rows::{AggregateRows, Beside, NodeRows, ScaledRows, ScratchRows, StoreFeatures},
+    rows::{
+        AggregateRows, Beside, MemoryRows, NodeRows, ScaledRows, ScratchRows, SelectedRows, StoreFeatures, read_each,
+    },
 };
 
 /// The largest block of sources, in bytes. Larger blocks only leave less memory for the tile.
@@ -55,88 +64,195 @@ pub struct Budget {
     pub threads: usize,
 }
 
-/// Receives the states of a range of nodes.
-pub type Sink<'a> = dyn FnMut(Range<u64>, &mut [f32]) -> Result<()> + 'a;
+/// Receives the states of a range of positions among the destinations. It may keep the vector, and leave another in its place.
+pub type Sink<'a> = dyn FnMut(Range<u64>, &mut Vec<f32>) -> Result<()> + 'a;
 
-/// Reduces the rows of the in-neighbours of every node from `first` on.
-///
-/// `sink` receives the results tile by tile, in the order of nodes: a range of nodes, and [`Reduce::state_width`] values for
-/// each of them. Parts of a state that are not a result are undefined.
-///
-/// `own` has the rows of the destinations themselves, if [`Reduce::begin`] takes them.
+/// Writes the own rows ([`Reduce::begin`]) of a range of positions among the destinations.
+pub type OwnRows<'a> = dyn FnMut(Range<u64>, &mut [f32]) -> Result<()> + 'a;
+
+/// The nodes to aggregate for, and the rows to aggregate.
+pub struct Aggregation<'a> {
+    /// The graph.
+    pub store: &'a Store,
+    /// The nodes that have rows. All in-neighbours of the destinations are among them.
+    pub sources: &'a NodeSet,
+    /// Their rows, by position in `sources`.
+    pub rows: &'a dyn NodeRows,
+    /// The nodes that get a state.
+    pub destinations: &'a NodeSet,
+    /// Memory and threads.
+    pub budget: Budget,
+}
+
+/// Reduces the rows of the in-neighbours of every node from `first` on: an [`Aggregation`] over the whole graph by a reduction
+/// without own rows.
 ///
 /// # Errors
-/// If the store is a slice, the budget does not hold the longest adjacency list, files cannot be read, or `sink` fails.
+/// As [`Aggregation::run`].
 ///
 /// # Panics
-/// If the widths of rows and reduction differ.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "each is another thing, and callers name most of them alike"
-)]
+/// As [`Aggregation::run`].
 pub fn aggregate<R: Reduce>(
     store: &Store,
     rows: &dyn NodeRows,
-    own: Option<&dyn NodeRows>,
     reduce: &R,
     first: u64,
     budget: Budget,
     progress: &dyn Progress,
     sink: &mut Sink<'_>,
 ) -> Result<()> {
-    assert_eq!(rows.width(), reduce.source_width(), "values in a row");
-    assert_eq!(
-        own.map_or(0, NodeRows::width),
-        reduce.own_width(),
-        "values of a destination"
-    );
-    let manifest = store.manifest();
-    if !manifest.is_whole() {
-        let what = "the store is a slice of its graph, and sources of its edges are missing; this takes a whole store";
-        return Err(Error::input(store.path(), Position::Whole, what));
-    }
-    let blocks = Blocks::new(manifest.nodes, rows.width(), budget.memory);
-    let mut tiler = Tiler::new(store, reduce, first, budget, blocks, progress)?;
-    progress.stage("aggregating", None);
+    let all = NodeSet::all(store.manifest().nodes);
+    let aggregation = Aggregation {
+        store,
+        sources: &all,
+        rows,
+        destinations: &all,
+        budget,
+    };
+    aggregation.run(reduce, first, None, progress, sink)
+}
 
-    let mut front = vec![0.0; blocks.values()];
-    let mut back = vec![0.0; if blocks.count() > 1 { blocks.values() } else { 0 }];
-    let mut loaded = None;
-    while let Some(mut tile) = tiler.next()? {
-        tile.begin(own)?;
-        let wanted: Vec<u64> = (0..blocks.count()).filter(|&block| tile.uses(block)).collect();
-        for (i, &block) in wanted.iter().enumerate() {
-            check_stopped(progress)?;
-            if loaded != Some(block) {
-                read(rows, blocks.nodes(block), &mut front, budget.threads)?;
-            }
-            let next = wanted.get(i + 1).copied();
-            thread::scope(|scope| {
-                let back = &mut back;
-                let reader = next
-                    .map(|next| workers::spawn(scope, move || read(rows, blocks.nodes(next), back, 1)))
-                    .transpose()?;
-                let added = tile.add(block, &front);
-                reader.map_or(Ok(()), workers::join).and(added)
-            })?;
-            loaded = Some(block);
-            if next.is_some() {
-                std::mem::swap(&mut front, &mut back);
-                loaded = next;
-            }
+impl Aggregation<'_> {
+    /// Aggregates for the destinations from position `first` on.
+    ///
+    /// `sink` receives the results tile by tile, in the order of nodes: a range of positions, and [`Reduce::state_width`] values
+    /// for each of them. Parts of a state that are not a result are undefined. `own` writes the own rows of destinations, if
+    /// [`Reduce::begin`] takes them.
+    ///
+    /// # Errors
+    /// If the store is a slice, the budget does not hold the longest adjacency list, files cannot be read, or `own` or `sink`
+    /// fails.
+    ///
+    /// # Panics
+    /// If the widths of rows and reduction differ.
+    pub fn run<R: Reduce>(
+        &self,
+        reduce: &R,
+        first: u64,
+        mut own: Option<&mut OwnRows<'_>>,
+        progress: &dyn Progress,
+        sink: &mut Sink<'_>,
+    ) -> Result<()> {
+        assert_eq!(self.rows.width(), reduce.source_width(), "values in a row");
+        assert_eq!(own.is_some(), reduce.own_width() > 0, "own rows");
+        if !self.store.manifest().is_whole() {
+            let what =
+                "the store is a slice of its graph, and sources of its edges are missing; this takes a whole store";
+            return Err(Error::input(self.store.path(), Position::Whole, what));
         }
-        check_stopped(progress)?;
-        let nodes = tile.nodes();
-        let edges = tile.edges();
-        sink(nodes, tile.finish()?)?;
-        progress.advance(0, edges);
+        progress.stage("aggregating", None);
+        if let Some(values) = self.rows.in_memory() {
+            return in_memory::run(self, values, first, reduce, &mut own, progress, sink);
+        }
+        let bytes = 4 * self.rows.width() as u64 * self.sources.len();
+        if bytes <= self.budget.memory / 2 {
+            let mut rows = MemoryRows::new(self.sources.len(), self.rows.width())?;
+            read(self.rows, 0..self.sources.len(), rows.values_mut(), self.budget.threads)?;
+            let less = Aggregation {
+                budget: Budget {
+                    memory: self.budget.memory - bytes,
+                    ..self.budget
+                },
+                rows: &rows,
+                ..*self
+            };
+            return in_memory::run(&less, rows.values(), first, reduce, &mut own, progress, sink);
+        }
+        self.stream(reduce, first, own, progress, sink)
     }
-    Ok(())
+
+    /// Aggregates with the rows of one block of sources in memory at a time.
+    fn stream<R: Reduce>(
+        &self,
+        reduce: &R,
+        first: u64,
+        mut own: Option<&mut OwnRows<'_>>,
+        progress: &dyn Progress,
+        sink: &mut Sink<'_>,
+    ) -> Result<()> {
+        let (rows, threads) = (self.rows, self.budget.threads);
+        let blocks = Blocks::new(self.sources.len(), rows.width(), self.budget.memory);
+        let mut tiler = Tiler::new(self, reduce, first, blocks, progress)?;
+        let mut front = vec![0.0; blocks.values()];
+        let mut back = vec![0.0; if blocks.count() > 1 { blocks.values() } else { 0 }];
+        let mut loaded = None;
+        while let Some(mut tile) = tiler.next()? {
+            tile.begin(&mut own)?;
+            let wanted: Vec<u64> = (0..blocks.count()).filter(|&block| tile.uses(block)).collect();
+            for (i, &block) in wanted.iter().enumerate() {
+                check_stopped(progress)?;
+                if loaded != Some(block) {
+                    read(rows, blocks.positions(block), &mut front, threads)?;
+                }
+                let next = wanted.get(i + 1).copied();
+                thread::scope(|scope| {
+                    let back = &mut back;
+                    let reader = next
+                        .map(|next| workers::spawn(scope, move || read(rows, blocks.positions(next), back, 1)))
+                        .transpose()?;
+                    let added = tile.add(block, &front);
+                    reader.map_or(Ok(()), workers::join).and(added)
+                })?;
+                loaded = Some(block);
+                if next.is_some() {
+                    std::mem::swap(&mut front, &mut back);
+                    loaded = next;
+                }
+            }
+            check_stopped(progress)?;
+            let positions = tile.positions();
+            let edges = tile.edges();
+            sink(positions, tile.finish()?)?;
+            progress.advance(0, edges);
+        }
+        Ok(())
+    }
+
+    fn open_chunks(&self) -> Result<Vec<Chunk>> {
+        let chunks = self.store.present_chunks();
+        chunks.map(|chunk| self.store.chunk(chunk)).collect()
+    }
+
+    /// Passes the adjacency list of each of some ascending nodes to `each`, with the index of the node.
+    fn each_list<'b>(
+        &self,
+        chunks: &'b [Chunk],
+        nodes: &[NodeId],
+        mut each: impl FnMut(usize, Row<'b>) -> Result<()>,
+    ) -> Result<()> {
+        let map = self.store.chunks();
+        let mut start = 0;
+        while let Some(first) = nodes.get(start) {
+            let chunk = map.chunk_of(*first);
+            let range = map.range(chunk);
+            // Successive nodes of a chunk are decoded in one go.
+            let mut end = start + 1;
+            while end < nodes.len() && nodes[end].0 == nodes[end - 1].0 + 1 && nodes[end].0 < range.end {
+                end += 1;
+            }
+            let rows = first.0 - range.start..nodes[end - 1].0 - range.start + 1;
+            for (index, row) in (start..end).zip(chunks[chunk.0 as usize].rows().range(rows)) {
+                each(index, row?)?;
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Releases the pages of the adjacency lists of ascending nodes. Resident mapped pages count as memory of this process.
+    fn release(&self, chunks: &[Chunk], nodes: &[NodeId]) {
+        let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else {
+            return;
+        };
+        for (chunk, rows) in pieces(self.store, first.0..last.0 + 1) {
+            chunks[chunk.0 as usize].release_rows(rows);
+        }
+    }
 }
 
 /// Reads rows on `threads` threads.
-fn read(rows: &dyn NodeRows, nodes: Range<u64>, out: &mut [f32], threads: usize) -> Result<()> {
-    let count = (nodes.end - nodes.start) as usize;
+fn read(rows: &dyn NodeRows, positions: Range<u64>, out: &mut [f32], threads: usize) -> Result<()> {
+    let count = (positions.end - positions.start) as usize;
     let part = count.div_ceil(threads).max(1);
     let width = rows.width();
     thread::scope(|scope| {
@@ -144,7 +260,7 @@ fn read(rows: &dyn NodeRows, nodes: Range<u64>, out: &mut [f32], threads: usize)
             .chunks_mut(part * width)
             .enumerate()
             .map(|(i, out)| {
-                let first = nodes.start + (i * part) as u64;
+                let first = positions.start + (i * part) as u64;
                 workers::spawn(scope, move || rows.read(first..first + (out.len() / width) as u64, out))
             })
             .collect::<Result<_>>()?;
@@ -152,37 +268,34 @@ fn read(rows: &dyn NodeRows, nodes: Range<u64>, out: &mut [f32], threads: usize)
     })
 }
 
-/// The sources, cut into ranges of nodes. The rows of one range are in memory together.
+/// The sources, cut into ranges of positions. The rows of one range are in memory together.
 #[derive(Debug, Clone, Copy)]
 struct Blocks {
-    nodes: u64,
+    sources: u64,
     width: usize,
-    block_nodes: u64,
+    /// Sources in a block.
+    block_sources: u64,
 }
 
 impl Blocks {
-    fn new(nodes: u64, width: usize, memory: u64) -> Self {
+    fn new(sources: u64, width: usize, memory: u64) -> Self {
         let row_bytes = 4 * width as u64;
-        // The lists of edges have 32 bits for the position in a block.
-        let block_nodes = if nodes.saturating_mul(row_bytes) <= memory / 2 && nodes <= u64::from(u32::MAX) {
-            nodes
-        } else {
-            ((memory / BLOCK_SHARE).min(BLOCK_BYTES_MAX) / row_bytes).clamp(1, nodes)
-        };
+        // The lists of edges have 32 bits for the place in a block, and a row has at least 4 bytes.
+        let block_sources = ((memory / BLOCK_SHARE).min(BLOCK_BYTES_MAX) / row_bytes).clamp(1, sources.max(1));
         Self {
-            nodes,
+            sources,
             width,
-            block_nodes: block_nodes.max(1),
+            block_sources,
         }
     }
 
     fn count(self) -> u64 {
-        self.nodes.div_ceil(self.block_nodes)
+        self.sources.div_ceil(self.block_sources)
     }
 
     /// Values in the largest block.
     fn values(self) -> usize {
-        self.block_nodes.min(self.nodes) as usize * self.width
+        self.block_sources.min(self.sources) as usize * self.width
     }
 
     /// Bytes of memory that the blocks take.
@@ -190,8 +303,8 @@ impl Blocks {
         4 * self.values() as u64 * self.count().min(2)
     }
 
-    fn nodes(self, block: u64) -> Range<u64> {
-        let first = block * self.block_nodes;
-        first..(first + self.block_nodes).min(self.nodes)
+    fn positions(self, block: u64) -> Range<u64> {
+        let first = block * self.block_sources;
+        first..(first + self.block_sources).min(self.sources)
     }
 }

@@ -6,6 +6,7 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    thread,
 };
 
 use grappa_formats::{
@@ -13,21 +14,170 @@ use grappa_formats::{
     features::{FeatureLayout, FeaturesMeta},
     manifest::{FeatureDtype, FeatureSource},
 };
-use grappa_io::{Error, Position, Result, container::ClosedFile, unnamed::unnamed_file};
+use grappa_io::{Error, Position, Result, arena::Arena, container::ClosedFile, unnamed::unnamed_file, workers};
 use grappa_storage::{Chunk, Store, aggregates::Aggregates, files, no_features};
 use grappa_synthetic::{Features, Generator, Recipe};
 use rustix::fs::{Advice, fadvise};
 
+use super::NodeSet;
+
 /// Bytes of stored rows that are read at a time before they are decoded.
 const READ_BYTES: usize = 1 << 20;
+/// Rows that are at most this far apart are read together. Reading the bytes in between costs about as much as another read.
+const GAP_BYTES: usize = 16 << 10;
+/// Reading fewer rows takes less time than starting a thread.
+const ROWS_PER_THREAD: usize = 1 << 10;
 
-/// A row of values for each node of a store.
+/// A row of values for each node of a [`NodeSet`], by position. Where nothing is said, it is the set of all nodes of a store.
 pub trait NodeRows: Sync {
     /// Values in a row.
     fn width(&self) -> usize;
 
-    /// Reads the rows of `nodes` into `out`, whose length is exactly theirs.
-    fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()>;
+    /// Reads the rows at some positions into `out`, whose length is exactly theirs.
+    fn read(&self, positions: Range<u64>, out: &mut [f32]) -> Result<()>;
+
+    /// All rows, if they are in memory.
+    fn in_memory(&self) -> Option<&[f32]> {
+        None
+    }
+}
+
+/// Reads the rows at ascending `positions` on `threads` threads into `out`, whose length is exactly theirs. Positions that are
+/// close to each other are read together, with the rows between them.
+///
+/// # Errors
+/// If files cannot be read.
+pub fn read_each(rows: &dyn NodeRows, positions: &[u64], out: &mut [f32], threads: usize) -> Result<()> {
+    let width = rows.width();
+    assert_eq!(out.len(), positions.len() * width, "room for the rows");
+    if threads <= 1 || positions.len() < ROWS_PER_THREAD {
+        return read_some(rows, positions, out);
+    }
+    let part = positions.len().div_ceil(threads);
+    thread::scope(|scope| {
+        let readers: Vec<_> = positions
+            .chunks(part)
+            .zip(out.chunks_mut(part * width))
+            .map(|(positions, out)| workers::spawn(scope, move || read_some(rows, positions, out)))
+            .collect::<Result<_>>()?;
+        readers.into_iter().try_for_each(workers::join)
+    })
+}
+
+fn read_some(rows: &dyn NodeRows, positions: &[u64], out: &mut [f32]) -> Result<()> {
+    let width = rows.width();
+    if let Some(values) = rows.in_memory() {
+        for (position, out) in positions.iter().zip(out.chunks_exact_mut(width)) {
+            out.copy_from_slice(&values[*position as usize * width..][..width]);
+        }
+        return Ok(());
+    }
+    let row_bytes = 4 * width.max(1);
+    let (gap, most) = (
+        (GAP_BYTES / row_bytes).max(1) as u64,
+        (READ_BYTES / row_bytes).max(1) as u64,
+    );
+    let mut values = Vec::new();
+    let (mut start, mut out) = (0, out);
+    while let Some(&first) = positions.get(start) {
+        let mut end = start + 1;
+        while let Some(&next) = positions.get(end)
+            && next - positions[end - 1] <= gap
+            && next - first < most
+        {
+            end += 1;
+        }
+        let last = positions[end - 1];
+        let (now, rest) = out.split_at_mut((end - start) * width);
+        if last - first == (end - start - 1) as u64 {
+            rows.read(first..last + 1, now)?;
+        } else {
+            values.resize((last - first + 1) as usize * width, 0.0);
+            rows.read(first..last + 1, &mut values)?;
+            for (position, out) in positions[start..end].iter().zip(now.chunks_exact_mut(width)) {
+                out.copy_from_slice(&values[(position - first) as usize * width..][..width]);
+            }
+        }
+        (start, out) = (end, rest);
+    }
+    Ok(())
+}
+
+/// The rows of the nodes of a set, from rows of all nodes.
+pub struct SelectedRows<'a> {
+    /// The rows of all nodes.
+    pub rows: &'a dyn NodeRows,
+    /// The nodes whose rows these are.
+    pub set: &'a NodeSet,
+}
+
+impl NodeRows for SelectedRows<'_> {
+    fn width(&self) -> usize {
+        self.rows.width()
+    }
+
+    fn read(&self, positions: Range<u64>, out: &mut [f32]) -> Result<()> {
+        if self.set.is_all() {
+            return self.rows.read(positions, out);
+        }
+        let mut nodes = Vec::new();
+        self.set.nodes_at(positions, &mut nodes);
+        let nodes: Vec<u64> = nodes.into_iter().map(|node| node.0).collect();
+        read_each(self.rows, &nodes, out, 1)
+    }
+
+    fn in_memory(&self) -> Option<&[f32]> {
+        self.rows.in_memory().filter(|_| self.set.is_all())
+    }
+}
+
+/// Rows in memory.
+#[derive(Debug)]
+pub struct MemoryRows {
+    arena: Arena,
+    values: usize,
+    width: usize,
+}
+
+impl MemoryRows {
+    /// Makes `rows` rows of `width` zeros.
+    ///
+    /// # Errors
+    /// If the system refuses so much memory.
+    pub fn new(rows: u64, width: usize) -> Result<Self> {
+        let values = rows as usize * width;
+        Ok(Self {
+            arena: Arena::new(values * size_of::<f32>())?,
+            values,
+            width,
+        })
+    }
+
+    /// All values, row after row.
+    pub fn values(&self) -> &[f32] {
+        &self.arena.values()[..self.values]
+    }
+
+    /// All values, row after row.
+    pub fn values_mut(&mut self) -> &mut [f32] {
+        &mut self.arena.values_mut()[..self.values]
+    }
+}
+
+impl NodeRows for MemoryRows {
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn read(&self, positions: Range<u64>, out: &mut [f32]) -> Result<()> {
+        check_room(&positions, self.width, out);
+        out.copy_from_slice(&self.values()[positions.start as usize * self.width..][..out.len()]);
+        Ok(())
+    }
+
+    fn in_memory(&self) -> Option<&[f32]> {
+        Some(self.values())
+    }
 }
 
 /// The features of a store, stored or procedural.

@@ -62,7 +62,6 @@ fn whole(store: &Store, rows: &dyn NodeRows) -> (Vec<Vec<u64>>, Vec<Vec<f32>>) {
 fn aggregated<R: Reduce>(
     store: &Store,
     rows: &dyn NodeRows,
-    own: Option<&dyn NodeRows>,
     reduce: &R,
     memory: u64,
     threads: usize,
@@ -71,7 +70,6 @@ fn aggregated<R: Reduce>(
     aggregate(
         store,
         rows,
-        own,
         reduce,
         0,
         Budget { memory, threads },
@@ -112,7 +110,7 @@ fn any_memory_and_any_threads_give_the_same_bits() {
     fn check<R: Reduce>(store: &Store, features: &StoreFeatures<'_>, expected: &[f32], reduce: &R) {
         for (memory, tiles_min) in [(1 << 20, 1), (40_000, 2), (8_000, 10)] {
             for threads in [1, 2, 3] {
-                let (found, tiles) = aggregated(store, features, None, reduce, memory, threads);
+                let (found, tiles) = aggregated(store, features, reduce, memory, threads);
                 assert!(found == expected, "{memory} bytes, {threads} threads");
                 assert!(tiles >= tiles_min, "{tiles} tiles in {memory} bytes");
             }
@@ -153,7 +151,7 @@ fn the_normalised_sum_is_that_of_the_paper() {
     let features = StoreFeatures::open(&store).unwrap();
     let (sources, rows) = whole(&store, &features);
     let scaled = ScaledRows::new(&features, &store).unwrap();
-    let (found, _) = aggregated(&store, &scaled, None, &GcnSum { width: DIM }, 30_000, 2);
+    let (found, _) = aggregated(&store, &scaled, &GcnSum { width: DIM }, 30_000, 2);
     let weight = |u: u64, v: usize| {
         let degree = |node: usize| sources[node].len() as f64 + 1.0;
         1.0 / (degree(u as usize) * degree(v)).sqrt()
@@ -198,7 +196,7 @@ fn one_in_neighbour_is_drawn_with_equal_chances() {
     ids.write(0, &numbers).unwrap();
     let drawn = |seed, memory, threads| {
         let reduce = Drawn { width: 1, seed };
-        aggregated(&store, &ids, None, &reduce, memory, threads).0
+        aggregated(&store, &ids, &reduce, memory, threads).0
     };
     let draws: Vec<Vec<f32>> = (0..SEEDS as u64).map(|seed| drawn(seed, 1 << 20, 1)).collect();
     assert!(drawn(3, 1 << 20, 2) == draws[3] && drawn(3, 8000, 3) == draws[3]);
@@ -287,7 +285,6 @@ fn memory_too_small_for_a_row_names_what_would_do() {
         aggregate(
             &store,
             &features,
-            None,
             &mean,
             0,
             Budget { memory, threads: 1 },
@@ -321,7 +318,6 @@ fn a_failing_sink_ends_it() {
     let result = aggregate(
         &store,
         &features,
-        None,
         &Mean { width: DIM },
         0,
         budget,
@@ -341,7 +337,7 @@ fn a_part_of_the_nodes_is_aggregated_alone() {
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
     let features = StoreFeatures::open(&store).unwrap();
     let mean = Mean { width: DIM };
-    let (whole, _) = aggregated(&store, &features, None, &mean, 1 << 20, 2);
+    let (whole, _) = aggregated(&store, &features, &mean, 1 << 20, 2);
     for first in [0, 100, 511, 512] {
         let (mut part, budget) = (
             Vec::new(),
@@ -350,20 +346,110 @@ fn a_part_of_the_nodes_is_aggregated_alone() {
                 threads: 2,
             },
         );
-        aggregate(
-            &store,
-            &features,
-            None,
-            &mean,
-            first,
-            budget,
-            &Silent,
-            &mut |_, states| {
-                part.extend_from_slice(states);
-                Ok(())
-            },
-        )
+        aggregate(&store, &features, &mean, first, budget, &Silent, &mut |_, states| {
+            part.extend_from_slice(states);
+            Ok(())
+        })
         .unwrap();
         assert!(part == whole[first as usize * DIM..], "from {first}");
     }
+}
+
+/// All chunks of nodes with a certain remainder, and their in-neighbours: sets with gaps and runs.
+fn some_nodes(store: &Store) -> NodeSet {
+    let nodes = store.manifest().nodes;
+    NodeSet::of(nodes, (0..nodes).filter(|node| node % 7 < 2).map(NodeId))
+}
+
+#[test]
+fn in_neighbours_of_a_set_are_those_of_its_adjacency_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let (sources, _) = whole(&store, &StoreFeatures::open(&store).unwrap());
+    let set = some_nodes(&store);
+    for threads in [1, 3] {
+        let (reached, edges) = set.with_in_neighbours(&store, threads, &Silent).unwrap();
+        let mut expected: Vec<bool> = (0..sources.len()).map(|node| node % 7 < 2).collect();
+        let mut listed = 0;
+        for (_, list) in sources.iter().enumerate().filter(|(node, _)| node % 7 < 2) {
+            list.iter().for_each(|&source| expected[source as usize] = true);
+            listed += list.len() as u64;
+        }
+        let found: Vec<bool> = (0..sources.len() as u64)
+            .map(|node| reached.contains(NodeId(node)))
+            .collect();
+        assert!(found == expected && !reached.is_all());
+        assert_eq!(edges, listed);
+    }
+    let all = NodeSet::all(store.manifest().nodes);
+    let (reached, edges) = all.with_in_neighbours(&store, 2, &Silent).unwrap();
+    assert!(reached.is_all());
+    assert_eq!(edges, store.manifest().edges);
+}
+
+#[test]
+fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let features = StoreFeatures::open(&store).unwrap();
+    let mean = Mean { width: DIM };
+    let (whole, _) = aggregated(&store, &features, &mean, 1 << 20, 2);
+    let destinations = some_nodes(&store);
+    let (sources, _) = destinations.with_in_neighbours(&store, 2, &Silent).unwrap();
+    let mut nodes = Vec::new();
+    destinations.nodes_at(0..destinations.len(), &mut nodes);
+    let expected: Vec<f32> = nodes
+        .iter()
+        .flat_map(|node| &whole[node.0 as usize * DIM..][..DIM])
+        .copied()
+        .collect();
+    for (memory, threads) in [(1 << 20, 1), (1 << 20, 3), (20_000, 2), (9_000, 1)] {
+        let aggregation = Aggregation {
+            store: &store,
+            sources: &sources,
+            rows: &SelectedRows {
+                rows: &features,
+                set: &sources,
+            },
+            destinations: &destinations,
+            budget: Budget { memory, threads },
+        };
+        for first in [0, 33] {
+            let (mut found, mut next) = (Vec::new(), first);
+            let sink = &mut |positions: Range<u64>, states: &mut Vec<f32>| {
+                assert_eq!(positions.start, next);
+                next = positions.end;
+                found.extend_from_slice(states);
+                Ok(())
+            };
+            aggregation.run(&mean, first, None, &Silent, sink).unwrap();
+            assert!(
+                found == expected[first as usize * DIM..],
+                "{memory} bytes, from {first}"
+            );
+        }
+    }
+}
+
+#[test]
+fn rows_here_and_there_are_those_that_are_read_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
+    let features = StoreFeatures::open(&store).unwrap();
+    let (_, rows) = whole(&store, &features);
+    let positions: Vec<u64> = [0, 1, 2, 5, 100, 101, 511]
+        .into_iter()
+        .chain((200..400).step_by(3))
+        .collect();
+    let mut positions = positions;
+    positions.sort_unstable();
+    let expected: Vec<f32> = positions.iter().flat_map(|&at| rows[at as usize].clone()).collect();
+    let mut found = vec![0.0; expected.len()];
+    read_each(&features, &positions, &mut found, 2).unwrap();
+    assert!(found == expected);
+    let mut memory = MemoryRows::new(512, DIM).unwrap();
+    features.read(0..512, memory.values_mut()).unwrap();
+    found.fill(0.0);
+    read_each(&memory, &positions, &mut found, 1).unwrap();
+    assert!(found == expected);
 }

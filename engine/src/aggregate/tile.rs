@@ -10,14 +10,16 @@ use grappa_io::{
     workers,
 };
 use grappa_sampling::sample::draw_below;
-use grappa_storage::{Chunk, Store};
+use grappa_storage::Chunk;
 
-use super::{Blocks, Budget, NodeRows, Reduce, rows::pieces};
+use super::{Aggregation, Blocks, OwnRows, Reduce};
 
 /// Bytes of an edge in a tile's lists.
 const EDGE_BYTES: u64 = 8;
 /// Distance, in edges, at which a source's row is prefetched.
 const AHEAD: usize = 8;
+/// Destinations whose adjacency lists are looked at together.
+const LOOK_NODES: u64 = 1 << 12;
 /// Rows or edges that a thread processes between two checks of whether to stop.
 const STOP_EVERY: usize = 1 << 16;
 /// Values in a cache line.
@@ -25,23 +27,22 @@ const LINE_VALUES: usize = 16;
 
 /// Cuts the destinations into tiles that fit the memory.
 pub struct Tiler<'a, R> {
-    store: &'a Store,
+    aggregation: &'a Aggregation<'a>,
     reduce: &'a R,
     chunks: Vec<Chunk>,
     blocks: Blocks,
     threads: usize,
     /// The budget of a tile, in bytes.
     tile_bytes: u64,
-    /// The budget of the whole aggregation, which the error about too little memory names.
-    memory: u64,
-    next_node: u64,
+    /// The position of the next tile's first destination.
+    next: u64,
     progress: &'a dyn Progress,
 }
 
 /// Destinations, their states and their edges.
 pub struct Tile<'a, R> {
     reduce: &'a R,
-    nodes: Range<u64>,
+    positions: Range<u64>,
     states: Vec<f32>,
     strips: Vec<Strip>,
     progress: &'a dyn Progress,
@@ -49,66 +50,61 @@ pub struct Tile<'a, R> {
 
 /// The part of a tile that one thread works on.
 struct Strip {
-    nodes: Range<u64>,
     /// The first edge of each block, and the end of the last.
     starts: Vec<usize>,
-    /// For each edge: the destination's index in the strip, and the source's index in its block.
+    /// For each edge: the destination's index in the strip, and the source's place in its block.
     edges: Vec<[u32; 2]>,
     degrees: Vec<u64>,
 }
 
 impl<'a, R: Reduce> Tiler<'a, R> {
     pub fn new(
-        store: &'a Store,
+        aggregation: &'a Aggregation<'a>,
         reduce: &'a R,
         first: u64,
-        budget: Budget,
         blocks: Blocks,
         progress: &'a dyn Progress,
     ) -> Result<Self> {
-        let chunks = store
-            .present_chunks()
-            .map(|chunk| store.chunk(chunk))
-            .collect::<Result<_>>()?;
         Ok(Self {
-            store,
+            aggregation,
             reduce,
-            chunks,
+            chunks: aggregation.open_chunks()?,
             blocks,
-            threads: budget.threads,
-            tile_bytes: budget.memory.saturating_sub(blocks.bytes()),
-            memory: budget.memory,
-            next_node: first,
+            threads: aggregation.budget.threads,
+            tile_bytes: aggregation.budget.memory.saturating_sub(blocks.bytes()),
+            next: first,
             progress,
         })
     }
 
     /// The next tile with its edges, or `None` after the last.
     pub fn next(&mut self) -> Result<Option<Tile<'a, R>>> {
-        let nodes = self.store.manifest().nodes;
-        if self.next_node == nodes {
+        if self.next >= self.aggregation.destinations.len() {
             return Ok(None);
         }
         let strips = self.cut()?;
-        let tile = self.next_node..strips.last().expect("a tile has a node").end;
-        self.next_node = tile.end;
+        let positions = self.next..strips.last().expect("a tile has a node").end;
+        self.next = positions.end;
         let strips: Vec<Strip> = thread::scope(|scope| {
             let threads: Vec<_> = strips
                 .into_iter()
-                .map(|nodes| workers::spawn(scope, || self.strip(nodes)))
+                .map(|positions| workers::spawn(scope, || self.strip(positions)))
                 .collect::<Result<_>>()?;
             threads.into_iter().map(workers::join).collect::<Result<_>>()
         })?;
         // Strips end early when the operation shall stop.
         check_stopped(self.progress)?;
-        // Resident mapped pages count as memory of this process, and the tile needs them no more.
-        for (chunk, rows) in pieces(self.store, tile.clone()) {
-            self.chunks[chunk.0 as usize].release_rows(rows);
+        let mut ends = Vec::new();
+        for position in [positions.start, positions.end - 1] {
+            self.aggregation
+                .destinations
+                .nodes_at(position..position + 1, &mut ends);
         }
-        let values = (tile.end - tile.start) as usize * self.reduce.state_width();
+        self.aggregation.release(&self.chunks, &ends);
+        let values = (positions.end - positions.start) as usize * self.reduce.state_width();
         Ok(Some(Tile {
             reduce: self.reduce,
-            nodes: tile,
+            positions,
             states: vec![0.0; values],
             strips,
             progress: self.progress,
@@ -121,42 +117,41 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let row_bytes = 4 * width + 8;
         let mut bytes = 8 * self.blocks.count() * self.threads as u64;
         // Prefix sums of the costs of adjacency lists, at the end of each run of them. Strips are balanced by these.
-        let mut marks = vec![(self.next_node, 0u64)];
-        let (mut node, mut cost) = (self.next_node, 0);
-        'tile: for (chunk, rows) in pieces(self.store, self.next_node..self.store.manifest().nodes) {
-            let chunk = self.chunks[chunk.0 as usize].rows();
-            for row in chunk.range(rows) {
-                let degree = match (row?.degree(), self.reduce.draws()) {
-                    (degree, Some(_)) => degree.min(1),
-                    (degree, None) => degree,
+        let mut marks = vec![(self.next, 0u64)];
+        let (mut position, mut cost) = (self.next, 0);
+        let end = self.aggregation.destinations.len();
+        let mut nodes = Vec::new();
+        let mut is_full = false;
+        while position < end && !is_full {
+            nodes.clear();
+            let together = position..(position + LOOK_NODES).min(end);
+            self.aggregation.destinations.nodes_at(together, &mut nodes);
+            self.aggregation.each_list(&self.chunks, &nodes, |index, row| {
+                let degree = match self.reduce.draws() {
+                    Some(_) => row.degree().min(1),
+                    None => row.degree(),
                 };
                 let row_needs = row_bytes + EDGE_BYTES * degree;
-                if bytes + row_needs > self.tile_bytes || node - self.next_node == u64::from(u32::MAX) {
-                    if node > self.next_node {
-                        break 'tile;
-                    }
-                    return Err(Error::Budget {
-                        what: format!(
-                            "the adjacency list of {}, which has {degree} edges",
-                            self.store.ids().name(NodeId(node))
-                        ),
-                        given: self.memory,
-                        least: 2 * (row_needs + bytes) + 2 * 4 * self.blocks.width as u64,
-                        remedy: "raise --memory",
-                    });
+                is_full |= bytes + row_needs > self.tile_bytes || position - self.next == u64::from(u32::MAX);
+                if is_full {
+                    return match position > self.next {
+                        true => Ok(()),
+                        false => Err(self.too_small(nodes[index], degree, row_needs + bytes)),
+                    };
                 }
                 bytes += row_needs;
                 cost += 1 + degree;
-                node += 1;
-                if node.is_multiple_of(1024) {
-                    marks.push((node, cost));
+                position += 1;
+                if position.is_multiple_of(1024) {
+                    marks.push((position, cost));
                 }
-            }
+                Ok(())
+            })?;
         }
-        marks.push((node, cost));
+        marks.push((position, cost));
         let threads = self.threads as u64;
         let end_of = |thread| match thread {
-            0 => self.next_node,
+            0 => self.next,
             thread => marks[marks.partition_point(|&(_, at)| at < cost * thread / threads)].0,
         };
         let strips = (0..threads).map(|thread| end_of(thread)..end_of(thread + 1));
@@ -165,13 +160,14 @@ impl<'a, R: Reduce> Tiler<'a, R> {
 
     /// Lists the edges of a strip by block. Adjacency lists are decoded twice: once to count the edges of each block, once
     /// to put them in place. That costs less than to hold them twice.
-    fn strip(&self, nodes: Range<u64>) -> Result<Strip> {
+    fn strip(&self, positions: Range<u64>) -> Result<Strip> {
+        let sources = self.aggregation.sources;
         let mut starts = vec![0; self.blocks.count() as usize + 1];
-        let mut degrees = Vec::with_capacity((nodes.end - nodes.start) as usize);
-        self.each_row(nodes.clone(), |_, sources| {
-            degrees.push(sources.len() as u64);
-            for source in sources {
-                starts[(source / self.blocks.block_nodes) as usize + 1] += 1;
+        let mut degrees = Vec::with_capacity((positions.end - positions.start) as usize);
+        self.each_row(positions.clone(), |_, degree, list| {
+            degrees.push(degree);
+            for source in list {
+                starts[(sources.position(NodeId(*source)) / self.blocks.block_sources) as usize + 1] += 1;
             }
         })?;
         for i in 1..starts.len() {
@@ -179,49 +175,64 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         }
         let mut edges = vec![[0; 2]; starts[starts.len() - 1]];
         let mut next = starts.clone();
-        self.each_row(nodes.clone(), |row, sources| {
-            for source in sources {
-                let (block, place) = (source / self.blocks.block_nodes, source % self.blocks.block_nodes);
+        self.each_row(positions, |row, _, list| {
+            for source in list {
+                let position = sources.position(NodeId(*source));
+                let (block, place) = (
+                    position / self.blocks.block_sources,
+                    position % self.blocks.block_sources,
+                );
                 let next = &mut next[block as usize];
                 edges[*next] = [row, place as u32];
                 *next += 1;
             }
         })?;
-        Ok(Strip {
-            nodes,
-            starts,
-            edges,
-            degrees,
-        })
+        Ok(Strip { starts, edges, degrees })
     }
 
-    fn each_row(&self, nodes: Range<u64>, mut each: impl FnMut(u32, &[u64])) -> Result<()> {
-        let (mut sources, mut number) = (Vec::new(), 0);
+    /// The error of a budget that does not hold the adjacency list of a node, which takes `needs` bytes.
+    fn too_small(&self, node: NodeId, degree: u64, needs: u64) -> Error {
+        Error::Budget {
+            what: format!(
+                "the adjacency list of {}, which has {degree} edges",
+                self.aggregation.store.ids().name(node)
+            ),
+            given: self.aggregation.budget.memory,
+            least: 2 * needs + 2 * 4 * self.blocks.width as u64,
+            remedy: "raise --memory",
+        }
+    }
+
+    /// Passes the index, the in-degree and the sources of each destination to `each`.
+    fn each_row(&self, positions: Range<u64>, mut each: impl FnMut(u32, u64, &[u64])) -> Result<()> {
+        let (mut nodes, mut sources, mut number) = (Vec::new(), Vec::new(), 0);
         let draws = self.reduce.draws();
-        let first = nodes.start;
-        for (chunk, rows) in pieces(self.store, nodes) {
-            for row in self.chunks[chunk.0 as usize].rows().range(rows) {
-                if (number as usize).is_multiple_of(STOP_EVERY) && self.progress.is_stopped() {
-                    return Ok(());
-                }
-                let row = row?;
+        for first in positions.clone().step_by(LOOK_NODES as usize) {
+            if self.progress.is_stopped() {
+                return Ok(());
+            }
+            nodes.clear();
+            let together = first..(first + LOOK_NODES).min(positions.end);
+            self.aggregation.destinations.nodes_at(together, &mut nodes);
+            self.aggregation.each_list(&self.chunks, &nodes, |index, row| {
                 sources.clear();
                 match draws {
                     Some(_) if row.is_empty() => {}
-                    Some(seed) => sources.push(row.get(draw_below(seed, first + u64::from(number), row.degree()))),
+                    Some(seed) => sources.push(row.get(draw_below(seed, nodes[index].0, row.degree()))),
                     None => row.decode_into(&mut sources),
                 }
-                each(number, &sources);
+                each(number, row.degree(), &sources);
                 number += 1;
-            }
+                Ok(())
+            })?;
         }
         Ok(())
     }
 }
 
 impl<R: Reduce> Tile<'_, R> {
-    pub fn nodes(&self) -> Range<u64> {
-        self.nodes.clone()
+    pub fn positions(&self) -> Range<u64> {
+        self.positions.clone()
     }
 
     pub fn edges(&self) -> u64 {
@@ -234,19 +245,16 @@ impl<R: Reduce> Tile<'_, R> {
     }
 
     /// Initialises the states.
-    pub fn begin(&mut self, own: Option<&dyn NodeRows>) -> Result<()> {
+    pub fn begin(&mut self, own: &mut Option<&mut OwnRows<'_>>) -> Result<()> {
         let (reduce, width) = (self.reduce, self.reduce.own_width());
-        let results = self.each_strip(|strip, states| {
-            let mut rows = vec![0.0; strip.degrees.len() * width];
-            if let Some(own) = own {
-                own.read(strip.nodes.clone(), &mut rows)?;
-            }
-            for (i, state) in states.chunks_exact_mut(reduce.state_width()).enumerate() {
-                reduce.begin(&rows[i * width..][..width], state);
-            }
-            Ok(())
-        })?;
-        results.into_iter().collect()
+        let mut rows = vec![0.0; (self.positions.end - self.positions.start) as usize * width];
+        if let Some(own) = own {
+            own(self.positions.clone(), &mut rows)?;
+        }
+        for (i, state) in self.states.chunks_exact_mut(reduce.state_width()).enumerate() {
+            reduce.begin(&rows[i * width..][..width], state);
+        }
+        Ok(())
     }
 
     /// Adds the edges from a block whose rows are `rows`. Returns early when the operation shall stop.
@@ -275,7 +283,7 @@ impl<R: Reduce> Tile<'_, R> {
     }
 
     /// Completes the states and passes them on.
-    pub fn finish(&mut self) -> Result<&mut [f32]> {
+    pub fn finish(&mut self) -> Result<&mut Vec<f32>> {
         let reduce = self.reduce;
         self.each_strip(|strip, states| {
             for (degree, state) in strip.degrees.iter().zip(states.chunks_exact_mut(reduce.state_width())) {

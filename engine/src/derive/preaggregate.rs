@@ -139,14 +139,14 @@ fn make(
         memory: options.budget.memory.saturating_sub(writer.memory()),
         ..options.budget
     };
-    let sink = &mut |nodes: Range<u64>, rows: &mut [f32]| writer.write(nodes, rows);
+    let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| writer.write(nodes, rows);
     match options.kind {
-        AggregateKind::Mean => aggregate(store, features, None, &Mean { width }, first, budget, progress, sink)?,
-        AggregateKind::Sum => aggregate(store, features, None, &Sum { width }, first, budget, progress, sink)?,
+        AggregateKind::Mean => aggregate(store, features, &Mean { width }, first, budget, progress, sink)?,
+        AggregateKind::Sum => aggregate(store, features, &Sum { width }, first, budget, progress, sink)?,
         AggregateKind::Gcn => {
             let scaled = ScaledRows::new(features, store)?;
             let reduce = GcnSum { width };
-            aggregate(store, &scaled, None, &reduce, first, budget, progress, sink)?;
+            aggregate(store, &scaled, &reduce, first, budget, progress, sink)?;
         }
     }
     writer.complete()?;

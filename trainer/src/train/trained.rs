@@ -19,7 +19,7 @@ use tch::{Device, Tensor};
 use super::{
     first_hop,
     historical::Keep,
-    inference::Inference,
+    inference::{Inference, Needed},
     state::{self, MULTI_LABEL, PREAGGREGATED},
 };
 use crate::{Error, Result, nn::Model, runtime::catch_out_of_memory};
@@ -195,7 +195,8 @@ impl Trained {
             device: self.device,
         };
         catch_out_of_memory("free some of the device's memory, or use --device cpu", || {
-            inference.run_layers(&self.model, layers, Keep::Nothing, progress, on_rows)
+            let needed = Needed::all(store, layers);
+            inference.run_needed(&self.model, &needed, Keep::Nothing, progress, on_rows)
         })?;
         Ok(())
     }

@@ -118,8 +118,8 @@ pub fn make(
         );
         let first = made.keep_finished()?;
         let budget = less(budget, made.memory());
-        let sink = &mut |nodes: Range<u64>, rows: &mut [f32]| made.write(nodes, rows);
-        aggregate(store, rows, None, &reduce, first, budget, progress, sink)?;
+        let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| made.write(nodes, rows);
+        aggregate(store, rows, &reduce, first, budget, progress, sink)?;
         made.complete()?;
         let open = |chunk| {
             let (file, layout) = feature_rows::open(&folder, store.chunks(), ChunkId(chunk))?;
@@ -133,7 +133,7 @@ pub fn make(
     let mut sum = Sum::new(options, &earlier);
     let budget = less(budget, out.memory() + sum.memory());
     let rows = earlier.last().map_or(&scaled as &dyn NodeRows, |rows| rows);
-    let sink = &mut |nodes: Range<u64>, rows: &mut [f32]| {
+    let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| {
         let mut node = nodes.start;
         for rows in rows.chunks(ENCODE_ROWS * reduce.width) {
             let nodes = node..node + (rows.len() / reduce.width) as u64;
@@ -142,7 +142,7 @@ pub fn make(
         }
         Ok(())
     };
-    aggregate(store, rows, None, &reduce, first, budget, progress, sink)
+    aggregate(store, rows, &reduce, first, budget, progress, sink)
 }
 
 fn less(budget: Budget, bytes: u64) -> Budget {

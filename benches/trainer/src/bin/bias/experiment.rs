@@ -107,19 +107,10 @@ impl Experiment {
         let mean_rows = ScratchRows::create(scratch.path(), nodes, dim)?;
         let mut means = Vec::with_capacity(rows.len());
         let reduce = Mean { width: dim };
-        aggregate(
-            &store,
-            &features,
-            None,
-            &reduce,
-            0,
-            budget,
-            &Silent,
-            &mut |nodes, values| {
-                means.extend_from_slice(values);
-                mean_rows.write(nodes.start, values)
-            },
-        )?;
+        aggregate(&store, &features, &reduce, 0, budget, &Silent, &mut |nodes, values| {
+            means.extend_from_slice(values);
+            mean_rows.write(nodes.start, values)
+        })?;
         let shape = [nodes as i64, dim as i64];
         let labels = labels(&store)?;
 

@@ -1,0 +1,259 @@
+//! Sets of nodes, and the position of each node in its set.
+//!
+//! Exact inference computes states only for the nodes that the result depends on. Their rows are stored without gaps, so the
+//! row of a node is at the node's *position*: the number of smaller nodes in the set. A lookup costs one cache line.
+
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use grappa_formats::NodeId;
+use grappa_io::{Error, Result, progress::Progress, workers};
+use grappa_storage::{Chunk, Store};
+
+/// Words of bits in a line.
+const LINE_WORDS: usize = 7;
+/// Nodes in a line.
+const LINE_NODES: u64 = 64 * LINE_WORDS as u64;
+/// Nodes whose adjacency lists a thread takes at a time.
+const PIECE_NODES: u64 = 4096;
+
+/// A set of nodes of a store.
+#[derive(Debug)]
+pub struct NodeSet {
+    nodes: u64,
+    count: u64,
+    /// None if the set has all nodes.
+    lines: Option<Vec<Line>>,
+}
+
+/// One bit for each of [`LINE_NODES`] nodes, and the number of nodes before them. It fills a cache line.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(align(64))]
+struct Line {
+    before: u64,
+    words: [u64; LINE_WORDS],
+}
+
+impl NodeSet {
+    /// All nodes of a graph with `nodes` nodes.
+    pub fn all(nodes: u64) -> Self {
+        Self {
+            nodes,
+            count: nodes,
+            lines: None,
+        }
+    }
+
+    /// The given nodes of a graph with `nodes` nodes, in any order.
+    ///
+    /// # Panics
+    /// If a node is not below `nodes`.
+    pub fn of(nodes: u64, members: impl IntoIterator<Item = NodeId>) -> Self {
+        let mut lines = vec![Line::default(); nodes.div_ceil(LINE_NODES) as usize];
+        for NodeId(node) in members {
+            assert!(node < nodes, "node {node} of {nodes}");
+            let (line, word, bit) = place(node);
+            lines[line].words[word] |= 1 << bit;
+        }
+        Self::counted(nodes, lines)
+    }
+
+    fn counted(nodes: u64, mut lines: Vec<Line>) -> Self {
+        let mut count = 0;
+        for line in &mut lines {
+            line.before = count;
+            count += line.words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+        }
+        let lines = (count < nodes).then_some(lines);
+        Self { nodes, count, lines }
+    }
+
+    /// Memory in bytes that a set of a graph with `nodes` nodes takes.
+    pub fn bytes_of(nodes: u64) -> u64 {
+        nodes.div_ceil(LINE_NODES) * size_of::<Line>() as u64
+    }
+
+    /// Number of nodes in the set.
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether the set is empty.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether the set has all nodes, so that positions are nodes.
+    pub fn is_all(&self) -> bool {
+        self.lines.is_none()
+    }
+
+    /// Whether the set has a node.
+    pub fn contains(&self, node: NodeId) -> bool {
+        match &self.lines {
+            None => node.0 < self.nodes,
+            Some(lines) => {
+                let (line, word, bit) = place(node.0);
+                lines.get(line).is_some_and(|line| line.words[word] >> bit & 1 == 1)
+            }
+        }
+    }
+
+    /// The position of a node of the set. For other nodes, the position that the next larger one has.
+    ///
+    /// # Panics
+    /// If the graph has no such node.
+    #[inline]
+    pub fn position(&self, node: NodeId) -> u64 {
+        let Some(lines) = &self.lines else { return node.0 };
+        let (line, word, bit) = place(node.0);
+        let line = &lines[line];
+        let whole: u32 = line.words[..word].iter().map(|word| word.count_ones()).sum();
+        line.before + u64::from(whole + (line.words[word] & ((1 << bit) - 1)).count_ones())
+    }
+
+    /// Appends the nodes at some positions, ascending.
+    ///
+    /// # Panics
+    /// If the positions are out of range.
+    pub fn nodes_at(&self, positions: Range<u64>, out: &mut Vec<NodeId>) {
+        assert!(positions.end <= self.count, "positions {positions:?} of {}", self.count);
+        let Some(lines) = &self.lines else {
+            out.extend(positions.map(NodeId));
+            return;
+        };
+        if positions.is_empty() {
+            return;
+        }
+        let first = lines.partition_point(|line| line.before <= positions.start) - 1;
+        let mut skip = positions.start - lines[first].before;
+        let mut missing = (positions.end - positions.start) as usize;
+        for (at, line) in lines.iter().enumerate().skip(first) {
+            for (word, bits) in line.words.iter().enumerate() {
+                let mut bits = *bits;
+                while bits != 0 {
+                    let bit = bits.trailing_zeros();
+                    bits &= bits - 1;
+                    if skip > 0 {
+                        skip -= 1;
+                        continue;
+                    }
+                    out.push(NodeId(at as u64 * LINE_NODES + 64 * word as u64 + u64::from(bit)));
+                    missing -= 1;
+                    if missing == 0 {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The set with all in-neighbours of its nodes, and the number of edges from these in-neighbours.
+    ///
+    /// # Errors
+    /// If an adjacency list is damaged, a thread cannot be started, or progress says to stop.
+    pub fn with_in_neighbours(&self, store: &Store, threads: usize, progress: &dyn Progress) -> Result<(Self, u64)> {
+        let Some(lines) = &self.lines else {
+            return Ok((Self::all(self.nodes), store.manifest().edges));
+        };
+        let bits: Vec<AtomicU64> = lines.iter().flat_map(|line| line.words).map(AtomicU64::new).collect();
+        let chunks: Vec<Chunk> = store
+            .present_chunks()
+            .map(|chunk| store.chunk(chunk))
+            .collect::<Result<_>>()?;
+        let (next, edges) = (AtomicU64::new(0), AtomicU64::new(0));
+        workers::run(threads, |worker| {
+            let (mut nodes, mut sources) = (Vec::new(), Vec::new());
+            while worker.goes_on() {
+                let first = next.fetch_add(PIECE_NODES, Ordering::Relaxed);
+                if first >= self.count {
+                    break;
+                }
+                if progress.is_stopped() {
+                    return Err(Error::Stopped);
+                }
+                nodes.clear();
+                self.nodes_at(first..(first + PIECE_NODES).min(self.count), &mut nodes);
+                let mut listed = 0;
+                for node in &nodes {
+                    let chunk = store.chunks().chunk_of(*node);
+                    let row = chunks[chunk.0 as usize]
+                        .rows()
+                        .row(node.0 - store.chunks().range(chunk).start)?;
+                    sources.clear();
+                    row.decode_into(&mut sources);
+                    listed += sources.len() as u64;
+                    for source in &sources {
+                        let (word, bit) = (source / 64, source % 64);
+                        let word = &bits[word as usize];
+                        // Most sources of a popular node were seen before, and reading does not take the line from other cores.
+                        if word.load(Ordering::Relaxed) >> bit & 1 == 0 {
+                            word.fetch_or(1 << bit, Ordering::Relaxed);
+                        }
+                    }
+                }
+                edges.fetch_add(listed, Ordering::Relaxed);
+            }
+            Ok(())
+        })?;
+        // Resident mapped pages count as memory of this process.
+        chunks
+            .iter()
+            .for_each(|chunk| chunk.release_rows(0..chunk.rows().rows()));
+        let words: Vec<u64> = bits.into_iter().map(AtomicU64::into_inner).collect();
+        let line = |words: &[u64]| Line {
+            before: 0,
+            words: words.try_into().expect("lines are whole"),
+        };
+        let lines = words.chunks(LINE_WORDS).map(line).collect();
+        Ok((Self::counted(self.nodes, lines), edges.into_inner()))
+    }
+}
+
+/// The line, word and bit of a node.
+#[inline]
+fn place(node: u64) -> (usize, usize, u32) {
+    let (line, within) = (node / LINE_NODES, node % LINE_NODES);
+    (line as usize, (within / 64) as usize, (within % 64) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn positions_and_nodes_are_those_of_a_sorted_list(
+            nodes in 1u64..3000,
+            picks in prop::collection::btree_set(0u64..3000, 0..400),
+            ends in (0usize..400, 0usize..400),
+        ) {
+            let members: Vec<u64> = picks.into_iter().filter(|&node| node < nodes).collect();
+            let set = NodeSet::of(nodes, members.iter().rev().map(|&node| NodeId(node)));
+            prop_assert_eq!(set.len(), members.len() as u64);
+            prop_assert_eq!(set.is_all(), members.len() as u64 == nodes);
+            for node in 0..nodes {
+                prop_assert_eq!(set.contains(NodeId(node)), members.binary_search(&node).is_ok());
+                prop_assert_eq!(set.position(NodeId(node)), members.partition_point(|&member| member < node) as u64);
+            }
+            let (a, b) = (ends.0.min(members.len()), ends.1.min(members.len()));
+            let range = a.min(b)..a.max(b);
+            let mut found = Vec::new();
+            set.nodes_at(range.start as u64..range.end as u64, &mut found);
+            let found: Vec<u64> = found.into_iter().map(|node| node.0).collect();
+            prop_assert_eq!(&found[..], &members[range]);
+        }
+    }
+
+    #[test]
+    fn the_set_of_all_nodes_needs_no_bits() {
+        let set = NodeSet::of(500, (0..500).map(NodeId));
+        assert!(set.is_all() && set.lines.is_none());
+        assert_eq!(set.position(NodeId(499)), 499);
+        assert!(!NodeSet::all(500).contains(NodeId(500)));
+    }
+}
