@@ -13,10 +13,7 @@ pub struct EarlyStopping {
 impl EarlyStopping {
     /// Takes the score of an evaluation (higher is better). Returns whether it is better than all before. NaN never is.
     pub fn observe(&mut self, score: f64) -> bool {
-        let is_better = match self.best {
-            None => !score.is_nan(),
-            Some(best) => score > best,
-        };
+        let is_better = self.improves(score);
         if is_better {
             *self = Self {
                 best: Some(score),
@@ -26,6 +23,14 @@ impl EarlyStopping {
             self.waited += 1;
         }
         is_better
+    }
+
+    /// Whether a score is better than all before. NaN never is.
+    pub fn improves(&self, score: f64) -> bool {
+        match self.best {
+            None => !score.is_nan(),
+            Some(best) => score > best,
+        }
     }
 
     /// The best score so far.

@@ -133,7 +133,8 @@ fn train_on(
                     survive(watcher, "no checkpoint", written);
                     saved = Instant::now();
                 }
-                let evaluated = trainer.evaluate(true, watcher.progress());
+                let improves = |score| state.early_stopping.improves(score);
+                let evaluated = trainer.evaluate(true, &improves, watcher.progress());
                 if let Err(error) = &evaluated
                     && error.is_stopped()
                 {
@@ -159,7 +160,7 @@ fn train_on(
                     epoch: state.epoch,
                     step: state.step,
                     val: score,
-                    test: evaluation.as_ref().and_then(|evaluation| evaluation.test.accuracy),
+                    test: evaluation.as_ref().and_then(Evaluation::test_accuracy),
                 });
             }
         }
@@ -223,9 +224,9 @@ fn stopped(checkpoints: &Checkpoints, trainer: &Trainer, state: &RunState) -> Er
 
 /// The scores for the report: those of the test nodes, or of the validation nodes if there are no test nodes.
 fn scored(evaluation: &Evaluation) -> (ScoreReport, &'static str) {
-    match evaluation.test.nodes {
-        0 => (evaluation.val.clone(), "val"),
-        _ => (evaluation.test.clone(), "test"),
+    match &evaluation.test {
+        Some(test) if test.nodes > 0 => (test.clone(), "test"),
+        _ => (evaluation.val.clone(), "val"),
     }
 }
 
@@ -315,9 +316,9 @@ fn record(state: &RunState, stats: &EpochStats, evaluation: Option<&Evaluation>,
         epoch: state.epoch,
         step: state.step,
         loss: stats.loss,
-        train_accuracy: evaluation.map_or(stats.train_accuracy, |evaluation| evaluation.train.accuracy),
+        train_accuracy: stats.train_accuracy,
         val_accuracy: val.and_then(|report| report.accuracy),
-        test_accuracy: evaluation.and_then(|evaluation| evaluation.test.accuracy),
+        test_accuracy: evaluation.and_then(Evaluation::test_accuracy),
         val_macro_f1: val.and_then(|report| report.macro_f1),
         val_micro_f1: val.and_then(|report| report.micro_f1),
         val_roc_auc: val.and_then(|report| report.roc_auc),

@@ -1,6 +1,6 @@
 //! Training, validation and test nodes.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use grappa_formats::{
     NodeId,
@@ -39,39 +39,52 @@ impl Splits {
     pub fn train(&self) -> &Arc<RoaringTreemap> {
         &self.0[0]
     }
+
+    /// The validation nodes.
+    pub fn val(&self) -> &Arc<RoaringTreemap> {
+        &self.0[1]
+    }
+
+    /// The test nodes.
+    pub fn test(&self) -> &Arc<RoaringTreemap> {
+        &self.0[2]
+    }
 }
 
-/// Scores of each split.
+/// Scores of the nodes of some splits.
 pub struct SplitScores<'a> {
-    splits: &'a Splits,
+    splits: Vec<(&'a RoaringTreemap, Scores)>,
     spec: LabelSpec,
-    scores: [Scores; 3],
 }
 
 impl<'a> SplitScores<'a> {
-    pub fn new(splits: &'a Splits, spec: LabelSpec, ranked: bool) -> Self {
+    /// Empty scores of each of `splits`. `ranked` adds the area under the ROC curve.
+    pub fn new(splits: impl IntoIterator<Item = &'a RoaringTreemap>, spec: LabelSpec, ranked: bool) -> Self {
+        let splits = splits.into_iter().map(|split| (split, Scores::new(spec, ranked)));
         Self {
-            splits,
+            splits: splits.collect(),
             spec,
-            scores: [(); 3].map(|()| Scores::new(spec, ranked)),
         }
     }
 
-    /// Adds the logits of a range of nodes.
-    pub fn add(&mut self, nodes: Range<u64>, logits: &Tensor, labels: &NodeLabels) -> Result<()> {
+    /// Adds the logits of ascending nodes. Nodes that are in none of the splits do not count.
+    pub fn add(&mut self, nodes: &[NodeId], logits: &Tensor, labels: &NodeLabels) -> Result<()> {
+        let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else {
+            return Ok(());
+        };
         let classes = self.spec.classes as usize;
         let logits = values(logits);
-        for (split, scores) in self.splits.0.iter().zip(&mut self.scores) {
+        for (split, scores) in &mut self.splits {
             let (mut rows, mut singles, mut sets) = (Vec::new(), Vec::new(), Vec::new());
             let mut members = split.iter();
-            members.advance_to(nodes.start);
-            for node in members.take_while(|node| *node < nodes.end) {
-                let at = (node - nodes.start) as usize * classes;
-                rows.extend_from_slice(&logits[at..at + classes]);
+            members.advance_to(first.0);
+            for node in members.take_while(|node| *node <= last.0).map(NodeId) {
+                let Ok(at) = nodes.binary_search(&node) else { continue };
+                rows.extend_from_slice(&logits[at * classes..][..classes]);
                 match self.spec.kind {
-                    LabelKind::Single => singles.push(labels.class(NodeId(node))?),
+                    LabelKind::Single => singles.push(labels.class(node)?),
                     LabelKind::Multi => {
-                        let set = labels.set(NodeId(node))?;
+                        let set = labels.set(node)?;
                         let start = sets.len();
                         sets.resize(start + self.spec.row_bytes() as usize, 0);
                         if let Some(set) = set {
@@ -94,8 +107,8 @@ impl<'a> SplitScores<'a> {
         Ok(())
     }
 
-    /// The scores of train, val and test.
-    pub fn reports(self) -> [ScoreReport; 3] {
-        self.scores.map(Scores::report)
+    /// The scores of each split, in their order.
+    pub fn reports(self) -> Vec<ScoreReport> {
+        self.splits.into_iter().map(|(_, scores)| scores.report()).collect()
     }
 }

@@ -16,6 +16,7 @@ use tch::Device;
 use super::{
     correction::Denominator,
     estimate,
+    evaluate::ScoredNodes,
     exchange::{Exchange, InProcess},
     historical::HistoricalFiles,
     inference::Degrees,
@@ -48,6 +49,8 @@ pub struct Trainer {
     pub(super) historical: Option<HistoricalFiles>,
     /// The parameters that they were made with.
     pub(super) historical_origin: Option<HistoricalOrigin>,
+    /// The nodes that evaluations compute; none before the first evaluation.
+    pub(super) scored_nodes: Option<ScoredNodes>,
     /// The epoch in progress, if there is one.
     pub(super) partial: Option<PartialEpoch>,
     /// Problems that training survives.
@@ -94,6 +97,7 @@ impl Trainer {
             loader: Loader::new(&store, loader_options(&config, aggregates, &device_copy)?),
             device_copy,
             denominator: Denominator::default(),
+            scored_nodes: None,
             historical: None,
             historical_origin: None,
             partial: None,

@@ -14,11 +14,11 @@ pub struct EpochRecord {
     /// Mean loss of the epoch's seeds.
     #[serde(with = "nan_as_null")]
     pub loss: f64,
-    /// Accuracy on the training nodes.
+    /// Fraction of the training nodes whose class was right in their training step; null for multi-label tasks.
     pub train_accuracy: Option<f64>,
     /// Accuracy on the validation nodes.
     pub val_accuracy: Option<f64>,
-    /// Accuracy on the test nodes.
+    /// Accuracy on the test nodes. It is computed when the validation score improved, or when it costs little.
     pub test_accuracy: Option<f64>,
     /// Macro F1 on the validation nodes.
     pub val_macro_f1: Option<f64>,

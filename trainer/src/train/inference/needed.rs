@@ -88,6 +88,12 @@ impl Needed {
         self.edges.len()
     }
 
+    /// A measure of the work: edges to aggregate and states to update. A state costs about as much as 16 edges.
+    pub fn work(&self) -> f64 {
+        let states: u64 = self.sets[1..].iter().map(|set| set.len()).sum();
+        self.edges.iter().sum::<u64>() as f64 + 16.0 * states as f64
+    }
+
     /// The edges that a layer aggregates.
     ///
     /// # Panics
