@@ -150,6 +150,41 @@ impl NodeSet {
         }
     }
 
+    /// Number of edges to nodes of the set.
+    ///
+    /// # Errors
+    /// If the in-degrees are damaged, or a thread cannot be started.
+    pub fn edges(&self, store: &Store, threads: usize) -> Result<u64> {
+        if self.is_all() {
+            return Ok(store.manifest().edges);
+        }
+        let chunks: Vec<Chunk> = store
+            .present_chunks()
+            .map(|chunk| store.chunk(chunk))
+            .collect::<Result<_>>()?;
+        let (next, edges) = (AtomicU64::new(0), AtomicU64::new(0));
+        workers::run(threads, |worker| {
+            let mut nodes = Vec::new();
+            while worker.goes_on() {
+                let first = next.fetch_add(PIECE_NODES, Ordering::Relaxed);
+                if first >= self.count {
+                    break;
+                }
+                nodes.clear();
+                self.nodes_at(first..(first + PIECE_NODES).min(self.count), &mut nodes);
+                let mut sum = 0;
+                for node in &nodes {
+                    let chunk = store.chunks().chunk_of(*node);
+                    let row = node.0 - store.chunks().range(chunk).start;
+                    sum += chunks[chunk.0 as usize].rows().degree(row)?;
+                }
+                edges.fetch_add(sum, Ordering::Relaxed);
+            }
+            Ok(())
+        })?;
+        Ok(edges.into_inner())
+    }
+
     /// The set with all in-neighbours of its nodes, and the number of edges from these in-neighbours.
     ///
     /// # Errors

@@ -16,7 +16,9 @@ use clap::{
 use grappa_console::{ByteSize, Summary};
 use grappa_run::{
     Result,
-    config::{Auto, Correction, DeviceChoice, FirstHop, HaloMode, LrSchedule, Optimizer, ReadEngine, TrainConfig},
+    config::{
+        Auto, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Optimizer, ReadEngine, TrainConfig,
+    },
     model::{LayerKind, NormKind, Precision},
 };
 use grappa_sampling::{partition::Schedule, sample::Fanouts};
@@ -270,6 +272,14 @@ struct Options {
     /// Folder of the run; it must not exist [default: STORE.run in the current folder, numbered if it exists]
     #[arg(long, help_heading = RUN, value_name = "RUN")]
     out: Option<PathBuf>,
+    /// How the model is evaluated while it is trained
+    #[arg(
+        long,
+        help_heading = RUN,
+        value_name = "HOW",
+        value_parser = possible(named(Evaluate::ALL, Evaluate::name, evaluate_help))
+    )]
+    evaluate: Option<String>,
     /// Epochs between two evaluations; the last epoch is always evaluated
     #[arg(long, help_heading = RUN, value_name = "EPOCHS")]
     eval_every: Option<u64>,
@@ -371,6 +381,17 @@ fn first_hop_help(first_hop: FirstHop) -> &'static str {
         }
         FirstHop::Sampled => "the sampled neighbors, in each minibatch",
         FirstHop::Preaggregated => "all neighbors, aggregated once and stored with the graph; for sage, gcn and gin",
+    }
+}
+
+fn evaluate_help(evaluate: Evaluate) -> &'static str {
+    match evaluate {
+        Evaluate::Auto => {
+            "exact if that takes at most about a quarter of an epoch; else sampled, and the best model is evaluated exactly \
+             at the end"
+        }
+        Evaluate::Exact => "from all in-neighbors of the scored nodes",
+        Evaluate::Sampled => "from sampled in-neighbors, with twice the fanouts of training",
     }
 }
 

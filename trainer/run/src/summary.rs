@@ -2,7 +2,11 @@
 
 use serde::Serialize;
 
-use super::{checkpoint::Best, config::TrainConfig, journal::EpochRecord};
+use super::{
+    checkpoint::Best,
+    config::{Evaluate, TrainConfig},
+    journal::EpochRecord,
+};
 
 /// The result of a run: `summary.json`, and the output of the program. The names of the fields are the keys. Accuracies are
 /// fractions of 1, at the epoch with the best validation score, or at the last epoch if there are no validation nodes.
@@ -12,6 +16,8 @@ pub struct Summary {
     pub test_accuracy: Option<f64>,
     /// Accuracy on the validation nodes.
     pub val_accuracy: Option<f64>,
+    /// How these accuracies were computed: `exact` or `sampled`; null without evaluation.
+    pub evaluated: Option<Evaluate>,
     /// The epoch with the best validation score, counted from 1; null without evaluation.
     pub best_epoch: Option<u64>,
     /// Finished epochs.
@@ -52,6 +58,7 @@ impl Summary {
         Self {
             test_accuracy: at_best.and_then(|record| record.test_accuracy),
             val_accuracy: at_best.and_then(|record| record.val_accuracy),
+            evaluated: at_best.and_then(|record| record.evaluated),
             best_epoch: best.map(|best| best.epoch),
             epochs: last.map_or(0, |record| record.epoch),
             seconds_total,

@@ -30,6 +30,7 @@ pub(crate) mod labels;
 mod load;
 mod optimizer;
 mod partitions;
+mod sampled;
 mod session;
 mod split;
 mod state;

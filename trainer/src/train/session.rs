@@ -11,7 +11,7 @@ use grappa_io::{container::ContainerFile, machine::peak_rss_bytes, progress::Pro
 use grappa_run::{
     checkpoint::{Best, Checkpoint, Checkpoints, Latest, RunState},
     class_names,
-    config::{FirstHop, TrainConfig},
+    config::{Evaluate, FirstHop, TrainConfig},
     folder::{RunFolder, class_names_of},
     journal::{EpochRecord, StageSeconds},
     report::Report,
@@ -134,7 +134,11 @@ fn train_on(
                     saved = Instant::now();
                 }
                 let improves = |score| state.early_stopping.improves(score);
-                let evaluated = trainer.evaluate(true, &improves, watcher.progress());
+                let epoch_edges = journal
+                    .records()
+                    .first()
+                    .map_or(stats.sampled_edges, |first| first.sampled_edges);
+                let evaluated = trainer.evaluate(true, epoch_edges, &improves, watcher.progress());
                 if let Err(error) = &evaluated
                     && error.is_stopped()
                 {
@@ -199,9 +203,48 @@ fn train_on(
             saved = Instant::now();
         }
     }
-    let summary = Summary::new(journal.records(), state.best.as_ref(), &config, state.seconds);
+    let mut summary = Summary::new(journal.records(), state.best.as_ref(), &config, state.seconds);
+    let was_sampled = |record: &EpochRecord| record.evaluated == Some(Evaluate::Sampled);
+    if config.evaluate == Evaluate::Auto && journal.records().iter().any(was_sampled) {
+        if let Some(exact) = final_scores(&mut trainer, &checkpoints, watcher)? {
+            summary.val_accuracy = exact.val.accuracy;
+            summary.test_accuracy = exact.test_accuracy();
+            summary.evaluated = Some(Evaluate::Exact);
+            best_scores = Some(scored(&exact));
+        }
+        summary.seconds_total = seconds_before + begin.elapsed().as_secs_f64();
+        let report = Report {
+            name: &name,
+            records: journal.records(),
+            summary: &summary,
+            scores: best_scores.as_ref().map(|(scores, _)| scores),
+            scored: best_scores.as_ref().map_or("test", |(_, split)| split),
+            classes: &classes,
+            is_finished: true,
+        };
+        survive(watcher, "no report", folder.write_report(&report.html()));
+    }
     survive(watcher, "no summary", folder.write_summary(&summary));
     Ok(summary)
+}
+
+/// The exact scores of the best model of a run whose evaluations sampled neighbours. The trainer then has that model.
+fn final_scores(
+    trainer: &mut Trainer,
+    checkpoints: &Checkpoints,
+    watcher: &mut dyn Watcher,
+) -> Result<Option<Evaluation>> {
+    if let Some((path, best)) = checkpoints.best(u64::MAX)? {
+        trainer.load_parameters(&path, &best)?;
+    }
+    let evaluated = trainer.evaluate_exactly(true, watcher.progress());
+    if evaluated.as_ref().is_err_and(Error::is_stopped) {
+        return Err(Error::Stopped {
+            place: "before the exact evaluation of the best model".into(),
+            kept: "all epochs are finished, and the last checkpoint has their result".into(),
+        });
+    }
+    survive_full_disk(watcher, "no exact evaluation of the best model", evaluated)
 }
 
 /// Writes a checkpoint of a run that was asked to stop, and returns the error that says so.
@@ -317,6 +360,7 @@ fn record(state: &RunState, stats: &EpochStats, evaluation: Option<&Evaluation>,
         step: state.step,
         loss: stats.loss,
         train_accuracy: stats.train_accuracy,
+        evaluated: evaluation.map(|evaluation| evaluation.method),
         val_accuracy: val.and_then(|report| report.accuracy),
         test_accuracy: evaluation.and_then(Evaluation::test_accuracy),
         val_macro_f1: val.and_then(|report| report.macro_f1),

@@ -114,10 +114,18 @@ impl Trainer {
         load(path, self.model.parameters().buffers(), &checkpoint.buffers)
     }
 
+    /// Gives the model the parameters of a checkpoint.
+    ///
+    /// # Errors
+    /// If they are those of another model.
+    pub(super) fn load_parameters(&self, path: &Path, checkpoint: &Checkpoint) -> Result<()> {
+        load(path, self.model.parameters().named(), &checkpoint.parameters)?;
+        load(path, self.model.parameters().buffers(), &checkpoint.buffers)
+    }
+
     /// Restores the state of a checkpoint, which was read from `path`.
     pub(super) fn restore(&mut self, path: &Path, checkpoint: &Checkpoint) -> Result<()> {
-        load(path, self.model.parameters().named(), &checkpoint.parameters)?;
-        load(path, self.model.parameters().buffers(), &checkpoint.buffers)?;
+        self.load_parameters(path, checkpoint)?;
         let counter = |name| checkpoint.state.counters.get(name).copied().unwrap_or_default();
         let average = |name| checkpoint.state.averages.get(name).copied().unwrap_or_default();
         let moments = self

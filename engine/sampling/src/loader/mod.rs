@@ -30,6 +30,7 @@ pub use self::{
 use crate::{
     feed::{Epoch, EpochOptions, Feed, FeedOptions, FeedStats, PartitionBatches, Seeded},
     partition::{Owned, SeedNodes},
+    sample::Sampler,
     view::{PartitionView, ViewKind, ViewOptions},
 };
 
@@ -56,6 +57,8 @@ pub struct Loader {
     store: Arc<Store>,
     options: LoaderOptions,
     parts: Vec<Seeded>,
+    /// A mapped view of the whole graph, for [`Loader::whole_graph_batches`] of several partitions.
+    whole: Option<Arc<PartitionView>>,
     feed: Option<Feed>,
 }
 
@@ -71,6 +74,7 @@ impl Loader {
             store: store.clone(),
             options,
             parts: Vec::new(),
+            whole: None,
             feed: None,
         }
     }
@@ -111,6 +115,52 @@ impl Loader {
                 Ok(batches)
             }
         }
+    }
+
+    /// Minibatches of the given nodes, in order, drawn by `sampler` from the whole graph: for evaluation while training. They have
+    /// at most `batch` seeds. Opens the feed if it is closed.
+    ///
+    /// With one partition, its view is used. Otherwise a mapped view of the whole graph is opened, and stays open.
+    ///
+    /// # Errors
+    /// As [`Loader::batches`].
+    pub fn whole_graph_batches(
+        &mut self,
+        seeds: &RoaringTreemap,
+        sampler: Arc<Sampler>,
+        batch: usize,
+        progress: &dyn Progress,
+    ) -> Result<Arc<PartitionBatches>> {
+        let view = match (&self.parts[..], &self.whole) {
+            ([part], _) => part.view.clone(),
+            (_, Some(whole)) => whole.clone(),
+            (_, None) => {
+                let chunks = self.store.chunks();
+                let owned = Owned::of(&Assignment::whole(chunks.chunks()), chunks, PartitionId(0));
+                let options = self.view_options(ViewKind::Mapped);
+                let views =
+                    PartitionView::open_all(&self.store, vec![owned], self.feature_bytes(), &options, progress)?;
+                let view = views.into_iter().next().expect("there is one partition");
+                self.whole.insert(view).clone()
+            }
+        };
+        let seeded = Seeded {
+            seeds: view.owned().seeds(seeds).into(),
+            view,
+        };
+        let options = EpochOptions {
+            sampler,
+            batch,
+            concurrent: 1,
+            seed: self.options.seed,
+            epoch: 0,
+            shuffle: false,
+        };
+        let batches = Arc::new(PartitionBatches::new(vec![seeded], options));
+        if self.feed.is_none() {
+            self.feed = Some(self.open_feed(&batches)?);
+        }
+        Ok(batches)
     }
 
     /// Delivers the minibatches that [`Loader::batches`] returned.

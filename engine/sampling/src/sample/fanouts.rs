@@ -44,6 +44,13 @@ impl Fanouts {
         Self(self.0[..self.0.len().saturating_sub(1)].to_vec())
     }
 
+    /// Each fanout times `factor`.
+    #[must_use]
+    pub fn times(&self, factor: u32) -> Self {
+        let times = |fanout: &Option<u32>| fanout.map(|fanout| fanout.saturating_mul(factor));
+        Self(self.0.iter().map(times).collect())
+    }
+
     /// The number of hops.
     pub fn hops(&self) -> usize {
         self.0.len()

@@ -79,6 +79,20 @@ named_enum! {
 }
 
 named_enum! {
+    /// How the model is evaluated while it is trained.
+    "way to evaluate" Evaluate {
+        /// Exactly, if that takes at most about a quarter of an epoch, or no longer than with sampled neighbours. Else with
+        /// sampled neighbours, and at the end of the run the best model is evaluated exactly.
+        #[default]
+        Auto = "auto",
+        /// From all neighbours.
+        Exact = "exact",
+        /// From sampled neighbours, with twice the fanouts of training.
+        Sampled = "sampled",
+    }
+}
+
+named_enum! {
     /// How files are read.
     "read engine" ReadEngine {
         /// io_uring, or a pool of threads where the kernel refuses it.

@@ -14,14 +14,15 @@ use crate::{Error, Result, checksum_line, names};
 /// parameters and state.
 ///
 /// With other `threads` or another `device`, results may differ in their last bits. `epochs` (the end of a cosine),
-/// `eval-every` and `early-stopping` change the rest of the run.
-pub const MAY_CHANGE: [&str; 13] = [
+/// `evaluate`, `eval-every` and `early-stopping` change the rest of the run.
+pub const MAY_CHANGE: [&str; 14] = [
     "epochs",
     "memory",
     "threads",
     "lookahead",
     "read-engine",
     "device",
+    "evaluate",
     "eval-every",
     "early-stopping",
     "checkpoint-every",

@@ -24,7 +24,7 @@ use grappa_sampling::{
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    choices::{Auto, Correction, DeviceChoice, FirstHop, HaloMode, LrSchedule, Optimizer, ReadEngine},
+    choices::{Auto, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Optimizer, ReadEngine},
     layers::MAY_CHANGE,
 };
 use crate::{
@@ -136,6 +136,8 @@ pub struct TrainConfig {
     #[serde(with = "serde_text")]
     pub device: DeviceChoice,
 
+    /// How the model is evaluated while it is trained.
+    pub evaluate: Evaluate,
     /// Epochs between two evaluations. The last epoch is always evaluated.
     pub eval_every: u64,
     /// Evaluations without a better validation score after which the run ends. 0: it does not end early.
@@ -200,6 +202,7 @@ impl Default for TrainConfig {
             seed: 1,
             precision: Precision::default(),
             device: DeviceChoice::default(),
+            evaluate: Evaluate::default(),
             eval_every: 1,
             early_stopping: 0,
             checkpoint_every: 5,
@@ -217,6 +220,9 @@ const LAYERS_MAX: u64 = 256;
 const WALKS_MAX: u64 = 10_000;
 const WALK_STEPS_MAX: u64 = 1000;
 const THREADS_MAX: u64 = 4096;
+
+/// Factor of the fanouts of training for evaluation by sampling.
+const EVALUATION_FANOUTS: u32 = 2;
 
 /// Default number of seeds of a step, over all its partitions.
 const SEEDS_OF_A_STEP: usize = 1024;
@@ -307,6 +313,23 @@ impl TrainConfig {
             termination: self.walk_termination,
             neighbours,
         })?)
+    }
+
+    /// The sampler of evaluations with [`Evaluate::Sampled`]: that of training, with twice the fanouts.
+    ///
+    /// # Errors
+    /// As [`TrainConfig::sampler`].
+    pub fn evaluation_sampler(&self, knows_first_layer: bool) -> Result<Sampler> {
+        if self.model == LayerKind::PinSage {
+            return self.sampler(knows_first_layer);
+        }
+        let fanouts = self.fanouts().times(EVALUATION_FANOUTS);
+        let fanouts = if knows_first_layer {
+            fanouts.without_last()
+        } else {
+            fanouts
+        };
+        Ok(Sampler::uniform(fanouts, self.replace))
     }
 
     /// The number of partitions that are computed together in one step. `auto` is all partitions.

@@ -75,6 +75,7 @@ fn everything() -> TrainConfig {
         seed: u64::MAX,
         precision: Precision::Bf16,
         device: DeviceChoice::Cuda(1),
+        evaluate: Evaluate::Exact,
         eval_every: 2,
         early_stopping: 10,
         checkpoint_every: 0,

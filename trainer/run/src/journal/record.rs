@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::config::Evaluate;
+
 /// The metrics of an epoch: a line of `metrics.jsonl`. The names of the fields are its keys. Accuracies are fractions of 1. Null
 /// means that a value was not measured in this epoch, or is not finite.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -16,6 +18,8 @@ pub struct EpochRecord {
     pub loss: f64,
     /// Fraction of the training nodes whose class was right in their training step; null for multi-label tasks.
     pub train_accuracy: Option<f64>,
+    /// How the model was evaluated: `exact` or `sampled`.
+    pub evaluated: Option<Evaluate>,
     /// Accuracy on the validation nodes.
     pub val_accuracy: Option<f64>,
     /// Accuracy on the test nodes. It is computed when the validation score improved, or when it costs little.

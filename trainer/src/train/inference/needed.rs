@@ -8,6 +8,10 @@ use grappa_storage::Store;
 
 use crate::Result;
 
+/// Updating a state takes as long as aggregating about so many edges: a product of a row and two square matrices, next to the memory
+/// traffic of a row.
+const STATE_WORK: f64 = 16.0;
+
 /// The nodes whose states exact inference needs, layer by layer.
 ///
 /// The result is wanted for some nodes. The last layer takes the states of these and of all their in-neighbours; the layer before
@@ -31,7 +35,7 @@ impl Needed {
     }
 
     /// What the results of `wanted` after `layers` layers depend on. If the first layer's aggregates are known, it takes no
-    /// in-neighbours.
+    /// in-neighbours. None if that is more work than `work_max`; see [`Needed::work`]. Then only a part of it was found.
     ///
     /// # Errors
     /// If an adjacency list cannot be read, or progress says to stop.
@@ -40,14 +44,24 @@ impl Needed {
         wanted: NodeSet,
         layers: usize,
         knows_first_hop: bool,
+        work_max: f64,
         threads: usize,
         progress: &dyn Progress,
-    ) -> Result<Self> {
+    ) -> Result<Option<Self>> {
         let mut sets = vec![Arc::new(wanted)];
         let mut edges = Vec::new();
+        let mut work = 0.0;
         for layer in (0..layers).rev() {
             let last = sets.last().expect("there is one");
-            let (set, of_layer) = match layer == 0 && knows_first_hop {
+            let is_known = layer == 0 && knows_first_hop;
+            work += STATE_WORK * last.len() as f64;
+            if !is_known {
+                work += last.edges(store, threads)? as f64;
+            }
+            if work > work_max {
+                return Ok(None);
+            }
+            let (set, of_layer) = match is_known {
                 true => (last.clone(), 0),
                 false => {
                     let (set, edges) = last.with_in_neighbours(store, threads, progress)?;
@@ -59,7 +73,7 @@ impl Needed {
         }
         sets.reverse();
         edges.reverse();
-        Ok(Self { sets, edges })
+        Ok(Some(Self { sets, edges }))
     }
 
     /// The nodes whose states a layer takes.
@@ -88,10 +102,10 @@ impl Needed {
         self.edges.len()
     }
 
-    /// A measure of the work: edges to aggregate and states to update. A state costs about as much as 16 edges.
+    /// A measure of the work: the number of edges to aggregate, and [`STATE_WORK`] for each state to update.
     pub fn work(&self) -> f64 {
         let states: u64 = self.sets[1..].iter().map(|set| set.len()).sum();
-        self.edges.iter().sum::<u64>() as f64 + 16.0 * states as f64
+        self.edges.iter().sum::<u64>() as f64 + STATE_WORK * states as f64
     }
 
     /// The edges that a layer aggregates.

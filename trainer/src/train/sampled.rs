@@ -1,0 +1,92 @@
+//! Evaluation by sampled neighbours: minibatches of the scored nodes over the whole graph, with larger fanouts than in training.
+//!
+//! Scores are those of a model that sees a sample of each neighbourhood, so they are slightly lower than exact ones and vary with the
+//! sample. All evaluations of a run draw the same neighbours, so that they can be compared. The cost is that of a few training
+//! batches without their backward passes, whatever the size of the graph.
+
+use std::sync::Arc;
+
+use grappa_io::progress::{Progress, check_stopped};
+use grappa_run::scores::ScoreReport;
+use grappa_sampling::feed::Batch;
+use roaring::RoaringTreemap;
+use tch::{Tensor, no_grad};
+
+use super::{Trainer, features, split::SplitScores};
+use crate::{
+    Result,
+    nn::{Aggregate, Block, Input, Pass, Scaling},
+    runtime::send,
+};
+
+/// Larger fanouts reach more nodes, so minibatches have a smaller share of the seeds of training.
+const BATCH_SHARE: usize = 4;
+/// The fewest seeds of a minibatch.
+const BATCH_MIN: usize = 64;
+
+impl Trainer {
+    /// Scores on the nodes of a split, from sampled neighbours. `ranked` adds the area under the ROC curve.
+    ///
+    /// # Errors
+    /// If files cannot be read, memory is too small, or progress says to stop.
+    pub(super) fn sampled_scores(
+        &mut self,
+        split: &RoaringTreemap,
+        ranked: bool,
+        progress: &dyn Progress,
+    ) -> Result<ScoreReport> {
+        let spec = self.labels.spec();
+        if split.is_empty() {
+            return Ok(SplitScores::new([split], spec, ranked).reports().remove(0));
+        }
+        let sampler = Arc::new(self.config.evaluation_sampler(self.aggregates.is_some())?);
+        let batch = (self.config.batch() * self.config.concurrent() as usize / BATCH_SHARE).max(BATCH_MIN);
+        let batches = self.loader.whole_graph_batches(split, sampler, batch, progress)?;
+        progress.steps("evaluating", batches.steps());
+        // While batches arrive, the trainer is busy with them.
+        let mut feed = self.loader.take_feed();
+        let mut scores = SplitScores::new([split], spec, ranked);
+        let mut score_all = || -> Result<()> {
+            for batch in feed.epoch(&batches) {
+                check_stopped(progress)?;
+                let batch = Arc::new(batch?);
+                let logits = no_grad(|| self.logits(&batch))?;
+                let minibatch = batch.minibatch();
+                scores.add(&minibatch.nodes[..minibatch.seeds], &logits, &self.labels)?;
+                progress.advance(1, minibatch.edges() as u64);
+            }
+            Ok(())
+        };
+        let scored = score_all();
+        self.loader.return_feed(feed);
+        scored?;
+        Ok(scores.reports().remove(0))
+    }
+
+    /// The logits of the seeds of a batch over the whole graph.
+    fn logits(&self, batch: &Arc<Batch>) -> Result<Tensor> {
+        let minibatch = batch.minibatch();
+        let needs_degrees = self.model.aggregate(0) == Aggregate::Gcn;
+        let of_nodes = || minibatch.nodes.iter().map(|&node| self.degrees.of(node)).collect();
+        let degrees: Option<Vec<u64>> = needs_degrees.then(of_nodes).transpose()?;
+        let degree_row = degrees.as_ref().map(|degrees| {
+            let degrees: Vec<f32> = degrees.iter().map(|&degree| degree as f32).collect();
+            send(Tensor::from_slice(&degrees), self.device)
+        });
+        let blocks = Block::of_minibatch(minibatch, degrees.as_deref(), self.device);
+        let rows = features::tensors(batch, self.device);
+        let input = match &rows[..] {
+            [own, neighbours] => Input::Aggregated {
+                own,
+                neighbours,
+                degrees: degree_row.as_ref(),
+            },
+            rows => Input::Features(&rows[0]),
+        };
+        let pass = Pass {
+            training: None,
+            scaling: Scaling::HorvitzThompson,
+        };
+        Ok(self.model.forward(&blocks, input, &[], pass))
+    }
+}
