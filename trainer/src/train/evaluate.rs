@@ -23,6 +23,8 @@ use crate::Result;
 
 /// With `auto`, an exact evaluation may take this share of an epoch.
 const EXACT_SHARE: f64 = 0.25;
+/// An exact evaluation with so little work is always done: it takes some 20 ms.
+const LITTLE_WORK: f64 = 2e6;
 /// An epoch takes as long as aggregating about so many edges for each sampled one: forward and backward passes, sampling, and the
 /// update of the states of few destinations per edge.
 const SAMPLED_EDGE_WORK: f64 = 8.0;
@@ -221,7 +223,7 @@ impl Trainer {
                 let epoch = SAMPLED_EDGE_WORK * epoch_edges as f64;
                 let scored = if val.is_empty() { test } else { val }.len() as f64;
                 let sampled = epoch * SAMPLED_EVALUATION * scored / self.splits.train().len() as f64;
-                sampled.max(EXACT_SHARE * epoch)
+                sampled.max(EXACT_SHARE * epoch).max(LITTLE_WORK)
             }
         };
         let both = |work_max| self.needed(&[val, test], work_max, progress);

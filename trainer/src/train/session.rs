@@ -206,7 +206,7 @@ fn train_on(
     let mut summary = Summary::new(journal.records(), state.best.as_ref(), &config, state.seconds);
     let was_sampled = |record: &EpochRecord| record.evaluated == Some(Evaluate::Sampled);
     if config.evaluate == Evaluate::Auto && journal.records().iter().any(was_sampled) {
-        if let Some(exact) = final_scores(&mut trainer, &checkpoints, watcher)? {
+        if let Some(exact) = final_scores(&mut trainer, &checkpoints, state.best.as_ref(), watcher)? {
             summary.val_accuracy = exact.val.accuracy;
             summary.test_accuracy = exact.test_accuracy();
             summary.evaluated = Some(Evaluate::Exact);
@@ -228,14 +228,24 @@ fn train_on(
     Ok(summary)
 }
 
-/// The exact scores of the best model of a run whose evaluations sampled neighbours. The trainer then has that model.
+/// The exact scores of the best model of a run whose evaluations sampled neighbours. The trainer then has that model. Without a best
+/// model, the scores are those of the last one.
 fn final_scores(
     trainer: &mut Trainer,
     checkpoints: &Checkpoints,
+    best: Option<&Best>,
     watcher: &mut dyn Watcher,
 ) -> Result<Option<Evaluation>> {
-    if let Some((path, best)) = checkpoints.best(u64::MAX)? {
-        trainer.load_parameters(&path, &best)?;
+    if let Some(best) = best.filter(|best| best.step != trainer.steps()) {
+        match checkpoints.best(u64::MAX)? {
+            Some((path, checkpoint)) if checkpoint.state.step == best.step => {
+                trainer.load_parameters(&path, &checkpoint)?;
+            }
+            _ => {
+                watcher.warn("the best model was not saved, so its scores are those of sampled neighbours");
+                return Ok(None);
+            }
+        }
     }
     let evaluated = trainer.evaluate_exactly(true, watcher.progress());
     if evaluated.as_ref().is_err_and(Error::is_stopped) {

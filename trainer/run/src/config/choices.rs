@@ -81,8 +81,8 @@ named_enum! {
 named_enum! {
     /// How the model is evaluated while it is trained.
     "way to evaluate" Evaluate {
-        /// Exactly, if that takes at most about a quarter of an epoch, or no longer than with sampled neighbours. Else with
-        /// sampled neighbours, and at the end of the run the best model is evaluated exactly.
+        /// Exactly, if that takes a few milliseconds, at most about a quarter of an epoch, or no longer than with sampled
+        /// neighbours. Else with sampled neighbours, and at the end of the run the best model is evaluated exactly.
         #[default]
         Auto = "auto",
         /// From all neighbours.

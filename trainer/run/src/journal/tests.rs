@@ -46,6 +46,7 @@ fn a_line_is_an_object_with_the_documented_keys() {
         "bytes_sent",
         "coverage_mean",
         "epoch",
+        "evaluated",
         "generation",
         "learning_rate",
         "loss",
