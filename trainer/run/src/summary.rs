@@ -136,6 +136,7 @@ mod tests {
         let keys = [
             "test_accuracy",
             "val_accuracy",
+            "evaluated",
             "best_epoch",
             "epochs",
             "seconds_total",

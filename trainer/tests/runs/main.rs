@@ -1,6 +1,7 @@
 //! What becomes of runs, on small stores: predictions, exported models, stops, and disks that are full or read-only.
 
 mod damage;
+mod evaluation;
 mod export;
 mod full_disk;
 mod historical;

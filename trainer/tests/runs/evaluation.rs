@@ -1,0 +1,278 @@
+//! Evaluation of a part of the nodes, exactly and by sampling.
+
+use std::{path::Path, sync::Arc};
+
+use grappa_engine::aggregate::{Aggregation, Budget, NodeRows, NodeSet, ScratchRows, StoreFeatures};
+use grappa_formats::NodeId;
+use grappa_io::progress::Silent;
+use grappa_run::{
+    config::{Auto, Evaluate, FirstHop, TrainConfig},
+    folder::RunFolder,
+    model::LayerKind,
+};
+use grappa_storage::Store;
+use grappa_trainer::{
+    nn::Model,
+    predict::predict_nodes,
+    train::{
+        Trainer,
+        historical::Keep,
+        inference::{Inference, Needed},
+        train,
+        trained::Trained,
+    },
+};
+use tch::{Device, Kind, Tensor};
+
+use crate::stores::{BUDGET, CLASSES, DENSE, NODES, Unseen, config, store};
+
+const MODELS: [LayerKind; 7] = [
+    LayerKind::Sage,
+    LayerKind::SageMax,
+    LayerKind::Gcn,
+    LayerKind::Gin,
+    LayerKind::Gat,
+    LayerKind::Gatv2,
+    LayerKind::PinSage,
+];
+
+/// The logits of the wanted nodes, row after row.
+fn logits(inference: &Inference<'_>, model: &Model, needed: &Needed) -> Vec<f32> {
+    let mut found = Vec::new();
+    let mut take = |positions: std::ops::Range<u64>, rows: &Tensor| {
+        assert_eq!(positions.start as usize * CLASSES as usize, found.len());
+        let rows = rows.to_kind(Kind::Float).contiguous().view([-1]);
+        found.extend(Vec::<f32>::try_from(rows).unwrap());
+        Ok(())
+    };
+    let kept = inference
+        .run_needed(model, needed, Keep::Nothing, &Silent, &mut take)
+        .unwrap();
+    assert!(kept.is_none());
+    found
+}
+
+/// The means of the in-neighbours' features of all nodes.
+fn means(store: &Store, features: &StoreFeatures<'_>, folder: &Path) -> ScratchRows {
+    let all = NodeSet::all(NODES);
+    let rows = ScratchRows::create(folder, NODES, features.width()).unwrap();
+    let aggregation = Aggregation {
+        store,
+        sources: &all,
+        rows: features,
+        destinations: &all,
+        budget: BUDGETS[0],
+    };
+    let mean = grappa_engine::aggregate::Mean {
+        width: features.width(),
+    };
+    let mut sink = |nodes: std::ops::Range<u64>, means: &mut Vec<f32>| rows.write(nodes.start, means);
+    aggregation.run(&mean, 0, None, &Silent, &mut sink).unwrap();
+    rows
+}
+
+/// States in memory; in memory only at the layers that need few; in scratch files.
+const BUDGETS: [Budget; 3] = [
+    Budget {
+        memory: 64 << 20,
+        threads: 2,
+    },
+    Budget {
+        memory: 100_000,
+        threads: 1,
+    },
+    Budget {
+        memory: 24_000,
+        threads: 2,
+    },
+];
+
+#[test]
+fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let features = StoreFeatures::open(&store).unwrap();
+    let means = means(&store, &features, folder.path());
+    let wanted: Vec<NodeId> = (0..NODES).filter(|node| node % 23 < 2).map(NodeId).collect();
+    for layer in MODELS {
+        for layers in [1, 2, 3] {
+            let config = TrainConfig {
+                model: layer,
+                layers,
+                ..config()
+            };
+            let options = config.model_options(DENSE.dim as usize, CLASSES as usize);
+            let model = Model::new(options, 3, Device::Cpu).unwrap();
+            for first_hop in [None, Some(&means as &dyn NodeRows)] {
+                if first_hop.is_some() && layer != LayerKind::Sage {
+                    continue;
+                }
+                let inference = |budget| Inference {
+                    store: &store,
+                    features: &features,
+                    first_hop,
+                    budget,
+                    scratch: folder.path(),
+                    device: Device::Cpu,
+                };
+                let whole = logits(&inference(BUDGETS[0]), &model, &Needed::all(&store, layers));
+                let expected: Vec<f32> = wanted
+                    .iter()
+                    .flat_map(|node| &whole[node.0 as usize * CLASSES as usize..][..CLASSES as usize])
+                    .copied()
+                    .collect();
+                let set = NodeSet::of(NODES, wanted.iter().copied());
+                let limit = f64::INFINITY;
+                let needed = Needed::of(&store, set, layers, first_hop.is_some(), limit, 2, &Silent).unwrap();
+                let needed = needed.expect("there is no limit");
+                assert!(layers > 1 || needed.inputs(0).len() < NODES, "fewer nodes are needed");
+                for budget in BUDGETS {
+                    let found = logits(&inference(budget), &model, &needed);
+                    let name = format!("{layer}, {layers} layers, {budget:?}, {}", first_hop.is_some());
+                    assert!(found == expected, "{name}: {found:?} {expected:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn work_beyond_a_limit_is_not_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let needed = |work_max| {
+        let set = NodeSet::of(NODES, [NodeId(3)]);
+        Needed::of(&store, set, 2, false, work_max, 1, &Silent).unwrap()
+    };
+    let work = needed(f64::INFINITY).expect("there is no limit").work();
+    assert!(needed(work).is_some() && needed(work - 1.0).is_none() && needed(1.0).is_none());
+}
+
+fn trainer(store: &Arc<Store>, folder: &Path, config: TrainConfig) -> Trainer {
+    Trainer::new(store.clone(), config, None, Device::Cpu, folder.to_owned()).unwrap()
+}
+
+/// Evaluates a trainer after an epoch.
+fn evaluated(store: &Arc<Store>, folder: &Path, config: &TrainConfig, evaluate: Evaluate) -> (f64, f64) {
+    let config = TrainConfig {
+        evaluate,
+        ..config.clone()
+    };
+    let mut trainer = trainer(store, folder, config.clone());
+    trainer.epoch(0, &|_, _| config.lr, &Silent).unwrap();
+    let evaluation = trainer.evaluate(true, 1, &|_| true, &Silent).unwrap();
+    assert_eq!(evaluation.method, evaluate);
+    let test = evaluation.test.expect("validation improved");
+    (evaluation.val.accuracy.unwrap(), test.accuracy.unwrap())
+}
+
+#[test]
+fn sampling_all_neighbours_scores_as_exact_evaluation_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    for model in [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gat] {
+        for partitions in [1, 3] {
+            let config = TrainConfig {
+                model,
+                partitions,
+                fanouts: Auto::Value("-1,-1".parse().unwrap()),
+                layers: 2,
+                halo: grappa_run::config::HaloMode::Stop,
+                first_hop: FirstHop::Sampled,
+                ..config()
+            };
+            let [exact, sampled] =
+                [Evaluate::Exact, Evaluate::Sampled].map(|how| evaluated(&store, folder.path(), &config, how));
+            assert_eq!(exact, sampled, "{model}, {partitions} partitions");
+        }
+    }
+}
+
+#[test]
+fn sampled_scores_are_close_to_exact_ones_on_average() {
+    const SEEDS: u64 = 12;
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let mut differences = Vec::new();
+    for seed in 0..SEEDS {
+        let config = TrainConfig {
+            seed,
+            fanouts: Auto::Value("8,8".parse().unwrap()),
+            layers: 2,
+            first_hop: FirstHop::Sampled,
+            ..config()
+        };
+        let [exact, sampled] =
+            [Evaluate::Exact, Evaluate::Sampled].map(|how| evaluated(&store, folder.path(), &config, how));
+        differences.push(sampled.0 - exact.0);
+    }
+    let mean = differences.iter().sum::<f64>() / SEEDS as f64;
+    let variance = differences.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (SEEDS - 1) as f64;
+    // Four standard errors, and half a node.
+    let bound = 4.0 * (variance / SEEDS as f64).sqrt() + 0.005;
+    assert!(mean.abs() <= bound, "{mean} of {differences:?}");
+}
+
+#[test]
+fn the_summary_of_a_run_says_how_its_scores_were_computed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let run = |evaluate, name: &str| {
+        let config = TrainConfig {
+            evaluate,
+            epochs: 3,
+            ..config()
+        };
+        let path = folder.path().join(name);
+        let run = RunFolder::create(&path, &config).unwrap();
+        train(store.clone(), config, &run, false, Device::Cpu, &mut Unseen).unwrap()
+    };
+    // The graph is small.
+    let [auto, exact, sampled] =
+        [Evaluate::Auto, Evaluate::Exact, Evaluate::Sampled].map(|evaluate| run(evaluate, &format!("{evaluate}.run")));
+    assert_eq!(auto.evaluated, Some(Evaluate::Exact));
+    assert_eq!(exact.evaluated, Some(Evaluate::Exact));
+    assert_eq!(sampled.evaluated, Some(Evaluate::Sampled));
+    assert_eq!(
+        (auto.val_accuracy, auto.test_accuracy),
+        (exact.val_accuracy, exact.test_accuracy)
+    );
+    assert!(sampled.test_accuracy.is_some());
+}
+
+#[test]
+fn a_run_that_sampled_ends_with_the_exact_scores_of_its_best_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let path = folder.path().join("r.run");
+    let sampled = TrainConfig {
+        evaluate: Evaluate::Sampled,
+        fanouts: Auto::Value("1,1".parse().unwrap()),
+        layers: 2,
+        epochs: 6,
+        ..config()
+    };
+    let run = RunFolder::create(&path, &sampled).unwrap();
+    train(store.clone(), sampled.clone(), &run, false, Device::Cpu, &mut Unseen).unwrap();
+    drop(run);
+    let auto = TrainConfig {
+        evaluate: Evaluate::Auto,
+        ..sampled
+    };
+    let run = RunFolder::resume(&path).unwrap();
+    let summary = train(store.clone(), auto, &run, true, Device::Cpu, &mut Unseen).unwrap();
+    assert_eq!(summary.evaluated, Some(Evaluate::Exact));
+
+    let trained = Trained::open(&path, Device::Cpu).unwrap();
+    let accuracy = |split: &str| {
+        let nodes: Vec<NodeId> = store.split(split).unwrap().unwrap().iter().map(NodeId).collect();
+        let predicted = predict_nodes(&trained, &store, &nodes, BUDGET, folder.path(), &Silent).unwrap();
+        let right = predicted.iter().filter(|prediction| {
+            let labels = prediction.labels.as_ref().expect("all nodes have labels");
+            prediction.classes[0].0 == labels[0]
+        });
+        right.count() as f64 / nodes.len() as f64
+    };
+    assert_eq!(summary.val_accuracy, Some(accuracy("val")));
+    assert_eq!(summary.test_accuracy, Some(accuracy("test")));
+}
