@@ -17,7 +17,7 @@ mod parquet;
 use std::path::Path;
 
 use grappa_engine::{
-    aggregate::Budget,
+    aggregate::{Budget, NodeSet},
     export::{ExportBudget, made::MadeRows},
 };
 use grappa_formats::NodeId;
@@ -30,7 +30,7 @@ use crate::{
     train::{
         inference::values,
         labels::NodeLabels,
-        trained::{Output, Trained},
+        trained::{Output, Trained, Wanted},
     },
 };
 
@@ -123,7 +123,11 @@ pub fn predict_file(
         threads: budget.threads,
     };
     let mut bytes = Vec::new();
-    trained.infer(store, output, inference, folder, progress, &mut |nodes, rows| {
+    let wanted = Wanted {
+        nodes: NodeSet::all(store.manifest().nodes),
+        output,
+    };
+    trained.infer(store, wanted, inference, folder, progress, &mut |nodes, rows| {
         bytes.clear();
         encoding.encode(&self::values(rows), columns, &mut bytes);
         Ok(made.write(nodes.start, &bytes)?)
@@ -151,7 +155,7 @@ pub fn predict_file(
     })
 }
 
-/// Predicts the given nodes of a store, in their order. It takes as long as predicting all nodes. Scratch files are in `scratch`.
+/// Predicts the given nodes of a store, in their order, and computes only what they depend on. Scratch files are in `scratch`.
 ///
 /// # Errors
 /// If the model does not fit the store, files cannot be read, scratch files cannot be written, or memory is too small.
@@ -171,41 +175,31 @@ pub fn predict_nodes(
     assert!(nodes.iter().all(|node| node.0 < count), "nodes of {count}");
     let labels = store.manifest().labels.map(|_| NodeLabels::open(store)).transpose()?;
     let columns = trained.model().options().outputs;
-    let mut sorted: Vec<(NodeId, usize)> = nodes.iter().copied().zip(0..).collect();
+    let wanted = Wanted {
+        nodes: NodeSet::of(count, nodes.iter().copied()),
+        output: Output::Logits,
+    };
+    let mut sorted: Vec<NodeId> = nodes.to_vec();
     sorted.sort_unstable();
-    let mut predictions: Vec<Option<Prediction>> = vec![None; nodes.len()];
+    sorted.dedup();
+    let mut predictions = Vec::with_capacity(sorted.len());
     let inference = Budget {
         memory: budget.memory,
         threads: budget.threads,
     };
-    trained.infer(
-        store,
-        Output::Logits,
-        inference,
-        scratch,
-        progress,
-        &mut |range, rows| {
-            let first = sorted.partition_point(|(node, _)| node.0 < range.start);
-            let last = sorted.partition_point(|(node, _)| node.0 < range.end);
-            if first == last {
-                return Ok(());
-            }
-            let logits = values(rows);
-            for &(node, place) in &sorted[first..last] {
-                let at = (node.0 - range.start) as usize * columns;
-                predictions[place] = Some(Prediction {
-                    node,
-                    classes: predicted(trained.task(), &logits[at..at + columns]),
-                    labels: labels.as_ref().map_or(Ok(None), |labels| labels_of(labels, node))?,
-                });
-            }
-            Ok(())
-        },
-    )?;
-    let all = predictions
-        .into_iter()
-        .map(|prediction| prediction.expect("all nodes were shown"));
-    Ok(all.collect())
+    trained.infer(store, wanted, inference, scratch, progress, &mut |_, rows| {
+        for logits in values(rows).chunks_exact(columns) {
+            let node = sorted[predictions.len()];
+            predictions.push(Prediction {
+                node,
+                classes: predicted(trained.task(), logits),
+                labels: labels.as_ref().map_or(Ok(None), |labels| labels_of(labels, node))?,
+            });
+        }
+        Ok(())
+    })?;
+    let of_node = |node| predictions[sorted.binary_search(node).expect("all nodes were computed")].clone();
+    Ok(nodes.iter().map(of_node).collect())
 }
 
 /// The class of the largest logit, or for multi-label tasks the labels with logits above 0.

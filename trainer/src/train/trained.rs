@@ -1,11 +1,8 @@
 //! The trained model of a run, for predictions and export.
 
-use std::{
-    ops::Range,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
+use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, NodeSet, StoreFeatures};
 use grappa_formats::manifest::LabelKind;
 use grappa_io::progress::Progress;
 use grappa_run::{
@@ -14,12 +11,12 @@ use grappa_run::{
     model::Task,
 };
 use grappa_storage::Store;
-use tch::{Device, Tensor};
+use tch::Device;
 
 use super::{
     first_hop,
     historical::Keep,
-    inference::{Inference, Needed},
+    inference::{Inference, Needed, OnRows},
     state::{self, MULTI_LABEL, PREAGGREGATED},
 };
 use crate::{Error, Result, nn::Model, runtime::catch_out_of_memory};
@@ -41,6 +38,15 @@ pub enum Output {
     Logits,
     /// The input of the last layer: the hidden values of the layer before it.
     Embeddings,
+}
+
+/// The results to compute.
+#[derive(Debug)]
+pub struct Wanted {
+    /// The nodes.
+    pub nodes: NodeSet,
+    /// The output for each of them.
+    pub output: Output,
 }
 
 impl Trained {
@@ -154,9 +160,9 @@ impl Trained {
         Ok(())
     }
 
-    /// Computes the output for all nodes of a store by exact inference: from all in-neighbours, out of core. Passes it to
-    /// `on_rows` as f32 of `[nodes, values]`, range after range in the order of the store. If the run's first layer took
-    /// pre-aggregated features and the store has them, inference takes them too.
+    /// Computes the output for some nodes of a store by exact inference, from all in-neighbours. Only nodes that the output depends
+    /// on are computed. Passes it to `on_rows` as f32 of `[nodes, values]`, with the range of positions among the wanted nodes. If the run's
+    /// first layer took pre-aggregated features and the store has them, inference takes them too.
     ///
     /// # Errors
     /// If the model does not fit the store, files cannot be read, scratch files in `scratch` cannot be written, or memory is too
@@ -164,14 +170,14 @@ impl Trained {
     pub fn infer(
         &self,
         store: &Store,
-        output: Output,
+        wanted: Wanted,
         budget: Budget,
         scratch: &Path,
         progress: &dyn Progress,
-        on_rows: &mut dyn FnMut(Range<u64>, &Tensor) -> Result<()>,
+        on_rows: &mut OnRows<'_>,
     ) -> Result<()> {
         self.check_store(store)?;
-        let layers = match output {
+        let layers = match wanted.output {
             Output::Logits => self.model.options().layers,
             Output::Embeddings => self.model.options().layers - 1,
         };
@@ -195,7 +201,16 @@ impl Trained {
             device: self.device,
         };
         catch_out_of_memory("free some of the device's memory, or use --device cpu", || {
-            let needed = Needed::all(store, layers);
+            let needed = Needed::of(
+                store,
+                wanted.nodes,
+                layers,
+                aggregates.is_some(),
+                f64::INFINITY,
+                budget.threads,
+                progress,
+            )?;
+            let needed = needed.expect("there is no limit");
             inference.run_needed(&self.model, &needed, Keep::Nothing, progress, on_rows)
         })?;
         Ok(())

@@ -155,6 +155,7 @@ impl Loader {
             seed: self.options.seed,
             epoch: 0,
             shuffle: false,
+            join_steps: false,
         };
         let batches = Arc::new(PartitionBatches::new(vec![seeded], options));
         if self.feed.is_none() {
