@@ -628,6 +628,7 @@ mod tests {
             ("seed", "18446744073709551615"),
             ("precision", "bf16"),
             ("device", "cuda:1"),
+            ("evaluate", "exact"),
             ("eval-every", "2"),
             ("early-stopping", "10"),
             ("checkpoint-every", "0"),
