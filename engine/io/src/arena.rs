@@ -1,7 +1,7 @@
-//! Anonymous memory: large, aligned to pages, on huge pages where the kernel has them.
+//! Large anonymous memory, aligned to pages, on huge pages if the kernel supports them.
 //!
-//! What is read into, and what is read here and there, wants huge pages: fewer misses of the address cache, and fewer
-//! pages to pin for direct reads. The memory is zero, and costs nothing until it is touched.
+//! Huge pages help read buffers and memory with random access: they cause fewer TLB misses, and direct reads pin fewer
+//! pages. The memory is zeroed, and takes no physical memory until it is touched.
 
 use std::ops::{Deref, DerefMut, Range};
 
@@ -10,11 +10,12 @@ use memmap2::{Advice, MmapMut, MmapRaw};
 
 use crate::{Error, Result};
 
-/// Bytes of a huge page on x86-64, and the usual number elsewhere. Where it is another, huge pages start further in.
+/// Bytes of a huge page on x86-64, and on most other machines. If huge pages are larger, the first one starts further
+/// into the arena.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Memory of its own mapping, given back to the kernel when dropped. Dereferences to its bytes, which start at a
-/// multiple of 4096, and of 2 MiB if there are that many.
+/// A private mapping. Dropping it returns the memory to the kernel. Dereferences to its bytes, which start at a
+/// multiple of 4096. Arenas of 2 MiB or more start at a multiple of 2 MiB.
 #[derive(Debug)]
 pub struct Arena {
     map: MmapMut,
@@ -22,12 +23,13 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Reserves `bytes` of zeros. No page is touched: memory is taken as it is used, by up to 2 MiB at a time.
+    /// Reserves `bytes` of zeros without touching a page. The kernel adds memory on first access, up to 2 MiB at a
+    /// time.
     ///
     /// # Errors
-    /// If the kernel refuses so much address space.
+    /// If the kernel refuses the address space.
     pub fn new(bytes: usize) -> Result<Self> {
-        // A mapping starts at a multiple of a small page, so a part before the first huge one may be left unused.
+        // A mapping starts at a multiple of a small page, so a part before the first huge page may stay unused.
         let slack = if bytes < HUGE_PAGE_BYTES { 0 } else { HUGE_PAGE_BYTES };
         let refused = |source| Error::Memory {
             bytes: bytes as u64,
@@ -43,7 +45,7 @@ impl Arena {
         }
         let start = map.as_ptr().align_offset(HUGE_PAGE_BYTES);
         assert!(start <= slack, "an address can be rounded up");
-        // A huge page at the end would take more memory than was asked for.
+        // No huge page for the last part: it would take more memory than requested.
         let whole = bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
         if let Err(error) = map.advise_range(Advice::HugePage, start, whole) {
             tracing::debug!("no huge pages: {error}");
@@ -54,17 +56,17 @@ impl Arena {
         })
     }
 
-    /// The mapping, and where in it the bytes are, for memory that somebody else writes.
+    /// The mapping and the range of the bytes in it, for memory that the kernel writes.
     pub(super) fn into_raw(self) -> (MmapRaw, Range<usize>) {
         (self.map.into(), self.bytes)
     }
 
-    /// The bytes as values, without those that don't make a whole one.
+    /// The bytes as values. Bytes after the last whole value are left out.
     pub fn values<T: AnyBitPattern>(&self) -> &[T] {
         bytemuck::cast_slice(&self[..self.len() - self.len() % size_of::<T>()])
     }
 
-    /// The bytes as values, without those that don't make a whole one.
+    /// The bytes as values. Bytes after the last whole value are left out.
     pub fn values_mut<T: AnyBitPattern + NoUninit>(&mut self) -> &mut [T] {
         let whole = self.len() - self.len() % size_of::<T>();
         bytemuck::cast_slice_mut(&mut self[..whole])
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_aligned_zero_and_as_long_as_asked() {
+    fn an_arena_is_aligned_zeroed_and_of_the_requested_length() {
         for bytes in [
             0,
             1,
@@ -127,16 +129,16 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_taken_when_it_is_touched() {
+    fn memory_becomes_resident_when_it_is_touched() {
         let before = resident_bytes();
         let arena = Arena::new(1 << 30).unwrap();
-        // Other tests of this process take memory meanwhile, but not that much.
+        // Other tests of this process allocate memory at the same time, but less than this.
         assert!(resident_bytes() < before + (512 << 20));
         assert_eq!(arena[arena.len() - 1], 0);
     }
 
     #[test]
-    fn too_much_is_an_error_and_says_how_much() {
+    fn a_refused_arena_is_an_error_that_states_the_size() {
         for bytes in [usize::MAX, isize::MAX as usize - HUGE_PAGE_BYTES] {
             let error = Arena::new(bytes).unwrap_err().to_string();
             assert!(error.contains(&format!("{bytes} bytes of memory")), "{error}");

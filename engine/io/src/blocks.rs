@@ -1,4 +1,4 @@
-//! New files whose blocks are made in parallel and written in order, in bounded memory.
+//! New files whose blocks are computed in parallel and written in order, in bounded memory.
 //!
 //! ```text
 //! plan a round of blocks
@@ -7,8 +7,7 @@
 //!              write the blocks of the round before; plan the next round
 //! ```
 //!
-//! A round has four blocks for each thread of the rayon pool it is called from, and two rounds are in
-//! memory.
+//! A round has four blocks per thread of the caller's rayon pool. Two rounds are in memory.
 
 use std::{
     io::{Seek, SeekFrom, Write},
@@ -23,12 +22,12 @@ use crate::{
     progress::{Progress, check_stopped},
 };
 
-/// Enough that threads seldom wait for the slowest.
+/// Enough blocks that threads rarely wait for the slowest one.
 const BLOCKS_PER_THREAD: usize = 4;
 
-/// A block that is yet to be made.
+/// A block to be made.
 pub struct Planned<B> {
-    /// What it will hold.
+    /// Description of its content.
     pub block: B,
     /// Edges in it, for the progress.
     pub edges: u64,
@@ -36,15 +35,15 @@ pub struct Planned<B> {
 
 /// A new file.
 pub struct NewFile<'a> {
-    /// Its name, once it is complete.
+    /// Its final path. The file has it only when it is complete.
     pub path: &'a Path,
-    /// Room at its start for a header.
+    /// Bytes reserved at the start for a header.
     pub header_bytes: usize,
-    /// Told of every block.
+    /// Gets the bytes and edges of each written block.
     pub progress: &'a dyn Progress,
 }
 
-/// What a thread makes one block with; its capacity is reused.
+/// Buffer and state for making one block. Their capacity is reused.
 #[derive(Default)]
 struct Slot<S> {
     bytes: Vec<u8>,
@@ -53,9 +52,9 @@ struct Slot<S> {
 }
 
 impl NewFile<'_> {
-    /// Writes what `make` appends to a block's bytes for every block that `plan` returns, in order, before them the header
-    /// that `header` gives for so many bytes, and syncs and names the file. Returns the number of bytes without the
-    /// header. After an error nothing is left.
+    /// Writes the file. `plan` returns the blocks in order, and `make` appends a block's bytes. `header` makes the
+    /// header from the number of those bytes. Then the file is synced and renamed to its final path. Returns the number
+    /// of bytes without the header. After an error, no file is left.
     pub fn write<B: Send + Sync, S: Default + Send + Sync>(
         &self,
         plan: impl FnMut() -> Result<Option<Planned<B>>> + Send,
@@ -75,7 +74,7 @@ impl NewFile<'_> {
             check_stopped(self.progress)
         })?;
         let header = header(bytes);
-        assert_eq!(header.len(), self.header_bytes, "the header fits the room left for it");
+        assert_eq!(header.len(), self.header_bytes, "the header has the reserved length");
         file.rewind()
             .and_then(|()| file.write_all(&header))
             .map_err(Error::io("write", &temporary.path))?;
@@ -84,8 +83,8 @@ impl NewFile<'_> {
     }
 }
 
-/// Gives `sink` what `make` appends to a block's bytes for every block that `plan` returns, in order, and how many edges it
-/// has.
+/// Makes all blocks that `plan` returns, and passes their bytes and numbers of edges to `sink`, in order. `make`
+/// appends the bytes of a block.
 pub fn write_in_order<B: Send + Sync, S: Default + Send + Sync>(
     mut plan: impl FnMut() -> Result<Option<Planned<B>>> + Send,
     make: impl Fn(&B, &mut S, &mut Vec<u8>) -> Result<()> + Sync,

@@ -1,4 +1,4 @@
-//! What can go wrong, with the file, the place in it, and what to do about it.
+//! Errors of the engine. Each says what went wrong, in which file and where in it, and how to fix it.
 
 use std::{
     fmt, io,
@@ -17,14 +17,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why an operation of the engine failed. Every message names the file and says what would help.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The operating system refused.
+    /// A call of the operating system failed.
     #[error("cannot {action} {}: {source}{}", .path.display(), remedy(.source))]
     Io {
         /// A verb phrase: `open`, `read`, `create`, ...
         action: &'static str,
-        /// The file or folder.
+        /// File or folder.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A file of a store is damaged, truncated, foreign or too new.
@@ -32,25 +32,25 @@ pub enum Error {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with its bytes.
+        /// The problem with its bytes.
         source: FormatError,
     },
-    /// A user's input file holds something it must not.
+    /// An input file of the user has invalid content.
     #[error("{}{position}: {what}", .path.display())]
     Input {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// Place in the file.
         position: Position,
-        /// What is wrong and what would be right.
+        /// The problem, and what is expected instead.
         what: String,
     },
-    /// A long run failed for a reason that can be mended, and kept what it had finished.
-    #[error("{source}; what is finished is kept in {}: mend the cause and go on with --resume", .partial.display())]
+    /// A long run failed, and kept its finished work. It can be resumed after the cause is fixed.
+    #[error("{source}; what is finished is kept in {}: fix the cause, then rerun with --resume", .partial.display())]
     Interrupted {
         /// The folder of the unfinished store.
         partial: PathBuf,
-        /// Why it failed. Its message is part of this one's.
+        /// The cause. Its message is part of this one's.
         #[source]
         source: Box<Error>,
     },
@@ -59,12 +59,12 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// Where the piece starts, in bytes.
+        /// Start of the piece, in bytes.
         offset: u64,
-        /// What the operating system said, or that the file ends before.
+        /// The error of the operating system, or that the file ends too early.
         source: io::Error,
     },
-    /// A file is no longer what it was when it was opened.
+    /// A file changed after it was opened.
     #[error(
         "{}: {what} since it was opened; files of a store must not change while they are read: restore it and run again",
         .path.display()
@@ -72,26 +72,26 @@ pub enum Error {
     Changed {
         /// The file.
         path: PathBuf,
-        /// What is different: `its length changed from 10 to 9 bytes`.
+        /// The change: `its length changed from 10 to 9 bytes`.
         what: String,
     },
-    /// The kernel gives no memory.
+    /// The kernel refuses memory.
     #[error(
         "cannot get {bytes} bytes of memory for {what}: {source}; give a smaller --memory, or raise the limit (`ulimit \
          -v`, the container's)"
     )]
     Memory {
-        /// How much was asked for.
+        /// Requested bytes.
         bytes: u64,
-        /// What it is for: a noun phrase.
+        /// Its purpose: a noun phrase.
         what: &'static str,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The system starts no more threads.
+    /// The system refuses to start a thread.
     #[error("cannot start a thread: {source}; give fewer --threads, or raise the limit (`ulimit -u`, `ulimit -v`)")]
     Thread {
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A memory budget is too small.
@@ -101,13 +101,13 @@ pub enum Error {
         ByteSize(*.least).rounded_up()
     )]
     Budget {
-        /// What it is too small for.
+        /// The operation that needs more.
         what: String,
         /// The budget, in bytes.
         given: u64,
-        /// A budget that would do, in bytes.
+        /// A sufficient budget, in bytes.
         least: u64,
-        /// What else would help.
+        /// Other ways to reduce the memory.
         remedy: &'static str,
     },
     /// The caller asked the operation to stop ([`Progress::is_stopped`](crate::progress::Progress::is_stopped)).
@@ -123,10 +123,10 @@ pub enum Error {
         /// The value that was given.
         found: String,
     },
-    /// A name stands for nothing that the program has.
+    /// A name is unknown.
     #[error("no {kind} is named {name:?}; there are {known}")]
     UnknownName {
-        /// The kind of thing that is named.
+        /// The kind of thing that the name should identify.
         kind: &'static str,
         /// The unknown name.
         name: String,
@@ -138,7 +138,7 @@ pub enum Error {
     Conflict {
         /// Both sides of the contradiction.
         what: String,
-        /// What to change.
+        /// How to change the request.
         remedy: String,
     },
     /// A request exceeds a limit of the file formats or of the program.
@@ -148,7 +148,7 @@ pub enum Error {
         what: String,
         /// The largest size that is possible.
         limit: String,
-        /// What to change.
+        /// How to change the request.
         remedy: String,
     },
     /// A store lacks data that the operation needs.
@@ -158,7 +158,7 @@ pub enum Error {
         what: String,
         /// The store.
         place: PathBuf,
-        /// How to add the data, or do without.
+        /// How to add the data, or how to work without it.
         remedy: String,
     },
     /// The kernel or the container refuses a capability that was asked for by name.
@@ -168,15 +168,15 @@ pub enum Error {
         what: &'static str,
         /// Why it is refused.
         cause: String,
-        /// What to use instead.
+        /// The alternative.
         remedy: &'static str,
     },
     /// The recipe of a generated graph cannot be used.
     #[error("the recipe of the generated graph {what}; {remedy}")]
     Recipe {
-        /// What is wrong with it: a verb phrase.
+        /// The problem: a verb phrase.
         what: String,
-        /// What to do instead.
+        /// How to proceed.
         remedy: &'static str,
     },
     /// The name of an output is taken.
@@ -191,30 +191,31 @@ pub enum Error {
         /// The write that failed. Its message is part of this one's.
         #[source]
         source: Box<Error>,
-        /// How much room is needed, or what needs less.
+        /// The room that is needed, or how to need less.
         remedy: String,
     },
 }
 
-/// What helps against an error of the operating system, where that is not plain from what it says.
+/// Advice for an error of the operating system whose message does not say how to fix it. Empty for other errors.
 fn remedy(source: &io::Error) -> &'static str {
     match Errno::from_io_error(source) {
         Some(Errno::MFILE) => {
-            "; the process has as many files open as it may: raise the limit (`ulimit -n`), or use fewer files: stores of \
-             fewer --chunks, input in fewer parts"
+            "; the process has reached its limit of open files: raise the limit (`ulimit -n`), or use fewer files: stores \
+             with fewer --chunks, input in fewer parts"
         }
         Some(Errno::NFILE) => {
-            "; the system has as many files open as it may: close other programs, or raise the limit (`sysctl fs.file-max`)"
+            "; the system has reached its limit of open files: close other programs, or raise the limit (`sysctl \
+             fs.file-max`)"
         }
         Some(Errno::NOMEM) => {
-            "; the process has as much memory, or as many mappings, as it may: raise the limit (`ulimit -v`, `sysctl \
-             vm.max_map_count`), or use stores of fewer --chunks"
+            "; the process has reached its limit of memory or of mappings: raise the limit (`ulimit -v`, `sysctl \
+             vm.max_map_count`), or use stores with fewer --chunks"
         }
         _ => "",
     }
 }
 
-/// Where in an input file something is wrong. Displays as what follows the file's name.
+/// Place of a problem in an input file. Displays as a suffix of the file's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
     /// The file as a whole.
@@ -239,7 +240,7 @@ impl fmt::Display for Position {
 }
 
 impl Error {
-    /// For `map_err`: an I/O error met while doing `action` to `path`.
+    /// For `map_err`: an I/O error of doing `action` to `path`.
     pub fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             action,
@@ -248,7 +249,7 @@ impl Error {
         }
     }
 
-    /// Whether the disk is full, or the user may not write more to it, or not so much to one file.
+    /// Whether the disk is full, or a quota or the limit of a file's length is reached.
     pub fn is_disk_full(&self) -> bool {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         match self {
@@ -257,7 +258,7 @@ impl Error {
         }
     }
 
-    /// Whether a file that was read is damaged, changed meanwhile, or lies on a disk that cannot read it.
+    /// Whether a file is damaged, changed while it was read, or cannot be read from its disk.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Format { .. } | Self::Read { .. } | Self::Changed { .. } => true,

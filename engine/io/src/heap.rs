@@ -1,13 +1,13 @@
-//! What happens when the system refuses memory (`ulimit -v`, a container's limit).
+//! Failed allocations (`ulimit -v`, a container's limit).
 //!
-//! Rust's collections abort the process. Two things replace that:
+//! Rust's collections abort the process if the system refuses memory. Two things replace that:
 //!
-//! - large buffers are reserved with [`reserve`] or [`zeroed`], which return [`Error::Memory`]: the program cleans up and
-//!   keeps what can be resumed;
+//! - large buffers are reserved with [`reserve`] or [`zeroed`], which return [`Error::Memory`]. The program cleans up,
+//!   and keeps the work that can be resumed;
 //! - programs allocate with [`Heap`], which ends the process with one line on stderr and exit status 1 when any other
 //!   allocation fails.
 //!
-//! A process that a container kills for its memory gets no chance to say anything.
+//! A process that the kernel kills for exceeding a container's memory limit prints nothing.
 
 #![expect(unsafe_code, reason = "an allocator is unsafe by its interface")]
 
@@ -23,11 +23,11 @@ use bytemuck::{Zeroable, allocation::try_zeroed_vec};
 use crate::{Error, Result};
 
 thread_local! {
-    /// Whether this thread takes a refusal for an answer.
+    /// Whether this thread handles a failed allocation itself.
     static MAY_REFUSE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Reserves room for `additional` more values, and no more than that. `what` completes "cannot get memory for".
+/// Reserves room for exactly `additional` more values. `what` completes "cannot get memory for".
 ///
 /// # Errors
 /// [`Error::Memory`] if the system refuses.
@@ -35,7 +35,7 @@ pub fn reserve<T>(values: &mut Vec<T>, additional: usize, what: &'static str) ->
     allowing_refusal(|| values.try_reserve_exact(additional)).map_err(|_| memory_error::<T>(additional, what))
 }
 
-/// So many zeros, which take memory as they are touched. `what` completes "cannot get memory for".
+/// `length` zeros. Their pages become resident when they are touched. `what` completes "cannot get memory for".
 ///
 /// # Errors
 /// [`Error::Memory`] if the system refuses.
@@ -58,12 +58,12 @@ fn memory_error<T>(values: usize, what: &'static str) -> Error {
     }
 }
 
-/// The system's allocator, for programs: `#[global_allocator] static HEAP: Heap = Heap;`. A refusal that nobody handles
-/// ends the process with one line on stderr and exit status 1.
+/// The system's allocator, for programs: `#[global_allocator] static HEAP: Heap = Heap;`. An allocation failure that no
+/// caller handles ends the process with one line on stderr and exit status 1.
 #[derive(Debug, Clone, Copy)]
 pub struct Heap;
 
-// SAFETY: all calls go to the system's allocator with the caller's arguments, and its answers are passed on.
+// SAFETY: all calls go to the system's allocator with the caller's arguments, and its results are returned unchanged.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the conditions, which are the same.
@@ -94,22 +94,22 @@ fn answer(memory: *mut u8, bytes: usize) -> *mut u8 {
     memory
 }
 
-/// Returns if the thread handles it itself. Allocates nothing.
+/// Ends the process unless this thread handles the failure itself. Allocates nothing.
 #[cold]
 fn refused(bytes: usize) {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    // A thread that has ended its locals handles nothing any more.
+    // A thread whose locals are destroyed handles no failures.
     if MAY_REFUSE.try_with(Cell::get).unwrap_or(false) {
         return;
     }
     if TOLD.swap(true, Ordering::Relaxed) {
-        // Another thread is telling, and about to end the process.
+        // Another thread is writing the line, and will end the process.
         loop {
             std::thread::park();
         }
     }
     let mut line = Line::default();
-    // Over the progress bar, if there is one.
+    // Overwrite the progress bar, if there is one.
     if io::stderr().is_terminal() {
         line.push(b"\r\x1b[K");
     }
@@ -119,7 +119,7 @@ fn refused(bytes: usize) {
         b" MiB of memory; give a smaller --memory or fewer --threads, or raise the limit (`ulimit -v`, the \
           container's); what is not finished can be continued with --resume\n",
     );
-    // SAFETY: the line has so many bytes. `_exit` runs no code of this process, which could need memory.
+    // SAFETY: the line has at least `line.bytes` bytes. `_exit` runs no code of this process that could need memory.
     unsafe {
         libc::write(libc::STDERR_FILENO, line.text.as_ptr().cast(), line.bytes);
         libc::_exit(1);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_reserved_exactly() {
+    fn reserved_vectors_have_the_requested_room() {
         assert_eq!(zeroed::<u8>(3, "a test").unwrap(), [0, 0, 0]);
         let mut values = vec![0u8; 10];
         reserve(&mut values, 1000, "a test").unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_the_number_in_words() {
+    fn numbers_are_written_in_decimal() {
         for (number, shown) in [(0, "0"), (7, "7"), (1024, "1024"), (usize::MAX, "18446744073709551615")] {
             let mut line = Line::default();
             line.push_number(number);

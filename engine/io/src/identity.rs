@@ -1,4 +1,4 @@
-//! Telling whether a file is still the one it was.
+//! Detects that a file was replaced or modified.
 
 use std::{
     fs::{self, File, Metadata},
@@ -8,18 +8,18 @@ use std::{
 
 use crate::{Error, Result};
 
-/// What is different about a file that was replaced, cut, appended to or written.
+/// Properties of a file that change when it is replaced, truncated, appended to or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
     inode: u64,
     bytes: u64,
-    /// When it was last written: seconds and nanoseconds. Not when its name or permissions changed: those may.
+    /// Time of the last write: seconds and nanoseconds. Changes of name and permissions do not count.
     modified: (i64, i64),
 }
 
 impl Identity {
-    /// That of an open file, which must be a regular one; `path` is its name in errors.
+    /// Identity of an open regular file. `path` is its name in errors.
     pub(crate) fn of(file: &File, path: &Path) -> Result<Self> {
         let metadata = file.metadata().map_err(Error::io("look at", path))?;
         if !metadata.is_file() {
@@ -34,13 +34,14 @@ impl Identity {
         self.bytes
     }
 
-    /// Fails if `path` now names another file, or if its content was written or its length changed. Costs a system call.
+    /// Fails if `path` now names another file, or if the file was written to or its length changed. Costs a system
+    /// call.
     pub(crate) fn check_path(&self, path: &Path) -> Result<()> {
         let metadata = fs::metadata(path).map_err(Error::io("look again at", path))?;
         self.check(path, &Self::from(&metadata))
     }
 
-    /// Fails if `file`, just opened by the name `path`, is not the one it was.
+    /// Fails if `file`, just opened at `path`, is another file or was modified.
     pub(crate) fn check_file(&self, file: &File, path: &Path) -> Result<()> {
         self.check(path, &Self::of(file, path)?)
     }
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_changes_the_bytes_is_noticed() {
+    fn every_change_of_the_content_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         type Change = fn(&Path);
@@ -94,7 +95,7 @@ mod tests {
             ("it was written to", |path| {
                 let file = File::options().write(true).open(path).unwrap();
                 file.write_all_at(b"new", 50).unwrap();
-                // The clock of file systems is coarse; nobody waits for it here.
+                // The clock of file systems is coarse. Set the time instead of waiting for a tick.
                 file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
             }),
             ("it was replaced by another file", |path| {
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_name_is_no_change_of_the_file() {
+    fn a_renamed_file_counts_as_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let (old, new) = (folder.path().join("old"), folder.path().join("new"));
         fs::write(&old, [0; 100]).unwrap();

@@ -1,8 +1,8 @@
-//! An append-only log of what a run has finished, from which a killed run is resumed.
+//! An append-only log of a run's finished work. A killed run is resumed from it.
 //!
-//! One record a line: the XXH3-64 of the JSON in hexadecimal, a space, the JSON. A line that is torn or does not match
-//! ends the log: what it would have said was not finished. Appending is one `write`, so a killed process leaves whole
-//! lines; after a power failure the log may be shorter than it was, never wrong.
+//! A line is one record: the XXH3-64 of the JSON in hexadecimal, a space, the JSON. A line that is torn or does not
+//! match its checksum ends the log: the work it recorded counts as unfinished. An append is one `write`, so a killed
+//! process leaves whole lines. After a power failure the log may be shorter, but it is never wrong.
 
 use std::{
     fs::{File, OpenOptions},
@@ -36,7 +36,7 @@ impl Journal {
         })
     }
 
-    /// Whether there is no journal, or one without a whole line: of a run that was killed before it had begun anything.
+    /// Whether the journal is missing or has no whole line. Then the run was killed before it began any work.
     pub fn is_empty(path: &Path) -> Result<bool> {
         let file = match regular::open(path) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(true),
@@ -49,7 +49,7 @@ impl Journal {
         Ok(!line.ends_with(b"\n"))
     }
 
-    /// Opens the journal of an earlier run. Returns the records it holds, and cuts off what is torn.
+    /// Opens the journal of an earlier run. Returns its records, and truncates a torn end.
     pub fn resume<R: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<R>)> {
         let text = regular::read(path)?;
         let (mut records, mut good) = (Vec::new(), 0);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_line_is_not_believed() {
+    fn a_damaged_line_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         Journal::create(&path).unwrap().append(&12345u32).unwrap();

@@ -1,12 +1,12 @@
-//! Files, memory and threads, without a word about graphs.
+//! Files, memory and threads. Nothing here knows about graphs.
 //!
 //! All `unsafe` code of the engine is here.
 //!
 //! Files:
-//! - [`blocks`]: new files whose parts are made in parallel;
+//! - [`blocks`]: new files whose blocks are computed in parallel;
 //! - [`container`]: a streaming writer and a checking reader of container files;
 //! - [`durable`]: files, folders and renames that survive a power failure, and locks;
-//! - `identity`: whether a file is still the one that was opened;
+//! - `identity`: detects that an open file was replaced or modified;
 //! - [`journal`]: an append-only log from which a killed run is resumed;
 //! - [`map`]: read-only mappings;
 //! - [`npy`]: headers of NumPy files;
@@ -15,21 +15,21 @@
 //! - [`unnamed`]: scratch files that disappear with the process.
 //!
 //! Memory and threads:
-//! - [`arena`]: large buffers for what is read;
+//! - [`arena`]: large read buffers;
 //! - [`heap`]: allocations that can fail with an error;
 //! - [`machine`]: memory and disk space of the machine;
 //! - [`memory`]: a memory budget that workers share;
-//! - [`prefetch`]: asking for memory that is needed soon;
-//! - [`slots`]: places for feature rows that threads share;
+//! - [`prefetch`]: processor prefetches;
+//! - [`slots`]: slots for feature rows, shared by threads;
 //! - [`sort`]: sorting of ids in memory;
 //! - [`workers`]: threads that stop when one of them fails.
 //!
-//! For people:
-//! - [`progress`]: the trait through which operations report progress and learn that they shall stop;
+//! Progress and text:
+//! - [`progress`]: the trait through which operations report progress and are asked to stop;
 //! - [`size`]: sizes, counts and durations as text;
 //! - [`text`]: text from files that is safe to print on a terminal.
 //!
-//! Failures are [`Error`]s of one type for all crates of the engine.
+//! All crates of the engine return the same [`Error`] type.
 
 #![deny(unsafe_code)]
 

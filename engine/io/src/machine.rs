@@ -1,12 +1,12 @@
-//! What the machine offers and what the process took of it.
+//! Memory, disk space and limits of the machine and the process.
 
 use std::{fs, path::Path};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The most memory this process has had resident, in bytes; `None` where the kernel does not tell.
+/// Peak resident memory of this process, in bytes. `None` if the kernel does not report it.
 ///
-/// Mapped files count, so for a reader of stores it includes the pages of the stores.
+/// Mapped files count: for a reader of stores, it includes resident pages of the stores.
 pub fn peak_rss_bytes() -> Option<u64> {
     kibibytes(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
@@ -18,8 +18,8 @@ fn kibibytes(text: &str, name: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Lets this process open as many files as it may: raises its soft limit to the hard one. A store has some files a chunk,
-/// and the usual soft limit of 1024 is for programs that wait for descriptors with `select`, which none of ours does.
+/// Raises the soft limit of open files to the hard limit. A store has several files per chunk. The usual soft limit of
+/// 1024 is for programs that wait with `select`; Grappa does not.
 pub fn raise_descriptor_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
@@ -29,19 +29,18 @@ pub fn raise_descriptor_limit() {
         current: maximum,
         maximum,
     };
-    // Who may not raise it can still open as many as before.
+    // If it cannot be raised, the old limit stays in force.
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::debug!("cannot raise the limit of open files: {error}");
     }
 }
 
-/// How much memory the system could give to programs or to its cache of files, in bytes; `None` where the kernel does not
-/// tell.
+/// Memory that is available to programs and the page cache, in bytes. `None` if the kernel does not report it.
 pub fn free_memory_bytes() -> Option<u64> {
     kibibytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
-/// How many bytes this process may still write to the disk that `path` is on; `None` where that can't be told.
+/// Bytes that this process may still write to the file system of `path`. `None` if that is unknown.
 pub fn free_disk_bytes(path: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(path).ok()?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
@@ -62,17 +61,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_takes_its_bytes_of_the_disk() {
+    fn free_disk_space_is_known_for_existing_folders() {
         let folder = tempfile::tempdir().unwrap();
-        let free = free_disk_bytes(folder.path()).expect("the folder is there");
+        let free = free_disk_bytes(folder.path()).expect("the folder exists");
         assert!(free > 0);
         assert_eq!(free_disk_bytes(&folder.path().join("nothing")), None);
     }
 
     #[test]
-    fn peak_memory_of_this_process_is_known_and_at_least_what_it_holds() {
+    fn peak_memory_of_this_process_is_at_least_its_allocations() {
         let held = vec![1_u8; 32 << 20];
         assert!(held.iter().all(|&byte| byte == 1));
-        assert!(peak_rss_bytes().expect("the kernel tells") >= 32 << 20);
+        assert!(peak_rss_bytes().expect("the kernel reports it") >= 32 << 20);
     }
 }

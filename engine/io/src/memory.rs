@@ -1,11 +1,10 @@
-//! Who may use how much of the memory budget, and when.
+//! A memory budget shared by workers.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Hands out a budget of bytes to workers that wait for their turn.
 ///
-/// A worker takes all it needs for a piece of work at once and holds nothing while it waits, so workers can't block
-/// each other forever.
+/// A worker takes all memory for a piece of work at once and holds nothing while it waits. So workers cannot deadlock.
 pub struct MemoryGate {
     total: u64,
     free: Mutex<u64>,
@@ -33,7 +32,7 @@ impl MemoryGate {
         self.total
     }
 
-    /// Waits until `bytes` are free and takes them. A wish beyond the total gets the total: it runs alone.
+    /// Waits until `bytes` are free and takes them. A request above the total gets the total, so its worker runs alone.
     pub fn take(&self, bytes: u64) -> Taken<'_> {
         let bytes = bytes.min(self.total);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_never_exceeds_the_total() {
+    fn taken_bytes_never_exceed_the_total() {
         let (gate, used, peak) = (MemoryGate::new(100), AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for worker in 0..4 {

@@ -1,13 +1,13 @@
-//! Asking the processor for memory that is needed soon.
+//! Processor prefetches.
 //!
-//! Loops that are bound by the latency of memory ask for what they will touch some steps ahead, and do something else
-//! meanwhile. A prefetch costs about as much as a load that hits, and changes nothing but time.
+//! Loops that are bound by memory latency prefetch what they will touch a few steps later. A prefetch costs about as
+//! much as a load that hits the cache, and affects only time.
 
 #![expect(unsafe_code, reason = "prefetching takes a pointer")]
 
-/// Begins to bring `slice[index]` into all levels of the cache, without waiting. An index beyond the end is ignored, so
-/// a loop may look ahead past its last step. Only the cache line of the element's first byte is asked for. Does nothing
-/// on processors other than x86-64.
+/// Prefetches `slice[index]` into all levels of the cache. Only the cache line of the element's first byte is loaded.
+/// An index beyond the end is ignored, so a loop may look past its last step. Does nothing on processors other than
+/// x86-64.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], index: usize) {
     if let Some(element) = slice.get(index) {

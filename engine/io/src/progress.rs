@@ -1,21 +1,19 @@
-//! How long operations report to their caller, and how the caller stops them.
+//! Progress reports of long operations, and the way to stop them.
 
 use crate::{Error, Result};
 
 /// Receives progress. Implementations are shared by worker threads, and must be cheap: workers report about every
 /// megabyte.
 pub trait Progress: Sync {
-    /// A new stage begins, named by a short verb phrase ("reading edges"). `bytes` is how many it will report, if that
-    /// is known.
+    /// A new stage begins. `name` is a short verb phrase ("reading edges"). `bytes` is its total, if that is known.
     fn stage(&self, name: &str, bytes: Option<u64>);
 
-    /// A new stage begins that counts steps instead of bytes: so many, each of which [`Progress::advance`] reports as if it
-    /// were a byte.
+    /// A new stage begins that counts steps instead of bytes. [`Progress::advance`] reports a step as one byte.
     fn steps(&self, name: &str, steps: u64) {
         self.stage(name, Some(steps));
     }
 
-    /// That many more bytes and edges of the current stage are done.
+    /// Adds bytes and edges to the current stage.
     fn advance(&self, bytes: u64, edges: u64);
 
     /// Whether the operation should stop. Once true, it stays true. Long operations ask several times a second; see
@@ -25,7 +23,7 @@ pub trait Progress: Sync {
     }
 }
 
-/// Ends an operation that should stop: it returns early, and removes what an error removes.
+/// For operations: return early if the caller asked to stop. Clean up as after any error.
 ///
 /// # Errors
 /// [`Error::Stopped`] if [`Progress::is_stopped`].

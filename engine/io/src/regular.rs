@@ -1,8 +1,8 @@
 //! Opening files that a user named.
 //!
-//! A name may lead to anything. Opening a pipe without a writer waits for one for ever, and a device may have no end. So
-//! every file that a user names, or that lies in a folder a user names, is opened here: regular files are opened, all
-//! else is an error at once.
+//! A path may name anything. Opening a pipe without a writer blocks forever, and a device may have no end. So this
+//! module opens every file that a user names, and every file in a folder that a user names. It opens regular files
+//! only; anything else is an immediate error.
 
 use std::{
     fs::{self, File, FileType, OpenOptions},
@@ -15,12 +15,12 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::{Error, Position, Result, size::ByteSize};
 
-/// Opens the regular file `path` for reading. Never waits.
+/// Opens the regular file `path` for reading. Never blocks.
 ///
 /// # Errors
 /// If it cannot be opened, or is a folder, a pipe, a socket or a device.
 pub fn open(path: &Path) -> Result<File> {
-    // Before it is opened, because opening a pipe or device may do something to it.
+    // Check before opening, because opening a pipe or a device may have side effects.
     let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
     require_regular(path, metadata.file_type())?;
     let file = OpenOptions::new()
@@ -28,10 +28,10 @@ pub fn open(path: &Path) -> Result<File> {
         .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
         .open(path)
         .map_err(Error::io("open", path))?;
-    // The name may lead elsewhere by now.
+    // The path may name another file by now.
     let metadata = file.metadata().map_err(Error::io("read", path))?;
     require_regular(path, metadata.file_type())?;
-    // io_uring would answer with EAGAIN wherever it would have to wait for the disk.
+    // With O_NONBLOCK, io_uring returns EAGAIN when it would have to wait for the disk.
     fcntl_getfl(&file)
         .and_then(|flags| fcntl_setfl(&file, flags - OFlags::NONBLOCK))
         .map_err(|error| Error::io("open", path)(error.into()))?;
@@ -78,7 +78,8 @@ pub fn read_up_to(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
         return too_long(bytes);
     }
     let mut content = Vec::new();
-    // One more than there may be, since files in /proc have a length of 0 and others may be growing.
+    // Read up to one byte more than allowed, because files in /proc report a length of 0 and other files may be
+    // growing.
     Read::by_ref(&mut file)
         .take(bytes_max.saturating_add(1))
         .read_to_end(&mut content)
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn all_but_regular_files_are_refused_at_once() {
+    fn only_regular_files_are_opened_and_others_are_refused_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_refused_without_disturbing_who_writes_to_it() {
+    fn a_refused_pipe_stays_usable_for_its_writer() {
         let (reader, mut writer) = io::pipe().unwrap();
         let name = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
         refused(open(Path::new(&name)), "this is a pipe");
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_regular_file_is_read_whole_and_no_larger_than_wished() {
+    fn a_regular_file_is_read_whole_up_to_the_maximum_size() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "twelve bytes").unwrap();
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!(read_if_there(&folder.path().join("none")).unwrap(), None);
         assert_eq!(read_text(&path, 12).unwrap(), "twelve bytes");
         refused(read_up_to(&path, 11), "at most 11 bytes, found 12");
-        // Its length is said to be 0.
+        // Files in /proc report a length of 0.
         refused(read_up_to(Path::new("/proc/self/status"), 11), "at most 11 bytes");
         fs::write(&path, b"ab\xff").unwrap();
         refused(read_text(&path, 12), "at offset 2: expected text in UTF-8");

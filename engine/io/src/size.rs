@@ -1,21 +1,21 @@
-//! Sizes, counts and durations, as people write and read them.
+//! Parsing and display of sizes, and display of counts and durations.
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// A number of bytes that people write `512MiB`, `1.5 GB` or `4096`, and read `512.0 MiB`.
+/// A number of bytes. Parses `512MiB`, `1.5 GB` or `4096`; displays `512.0 MiB`.
 ///
-/// Units are binary (`KiB`, `MiB`, `GiB`, `TiB`, `PiB`) or decimal (`kB`, `MB`, ...), in either case of letters; a letter
-/// alone (`2G`) is binary, as systemd and cgroups have it. Fractions round down to whole bytes.
+/// Units are binary (`KiB`, `MiB`, `GiB`, `TiB`, `PiB`) or decimal (`kB`, `MB`, ...), in upper or lower case. A single
+/// letter (`2G`) is binary, as in systemd and cgroups. Fractions round down to whole bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(pub u64);
 
 impl ByteSize {
-    /// In whole MiB, rounded up: so much is always enough. `120 MiB`, which reads back too.
+    /// In whole MiB, rounded up, so that the result is never less than the size: `120 MiB`. It parses.
     pub fn rounded_up(self) -> String {
         format!("{} MiB", self.0.div_ceil(1 << 20))
     }
 
-    /// The shortest text that reads back to the same number of bytes: `4GiB`, `1536MiB`, `1000000001`.
+    /// The shortest text that parses to the same number of bytes: `4GiB`, `1536MiB`, `1000000001`.
     pub fn exact(self) -> String {
         let units = [(50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
         let fitting = units
@@ -28,13 +28,13 @@ impl ByteSize {
     }
 }
 
-/// Why a text is no size.
+/// Why a text is not a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ByteSizeError {
     /// It does not start with a number.
     #[error("expected a size such as 512MiB, 2GiB, 1.5GB or 4096, found `{0}`")]
     Number(String),
-    /// What follows the number is no unit.
+    /// The number is followed by an unknown unit.
     #[error(
         "unknown unit `{0}`: use KiB, MiB, GiB, TiB, PiB (powers of 1024), kB, MB, GB, TB, PB (powers of 1000) or none"
     )]
@@ -56,7 +56,7 @@ impl FromStr for ByteSize {
         let (number, unit) = text.split_at(digits_end);
         let unit_bytes = unit_bytes(unit.trim())?;
 
-        // The whole part and the fraction apart, so that large sizes are exact.
+        // The whole part and the fraction are parsed separately, so that large sizes are exact.
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         if whole.is_empty() || fraction.contains('.') || (number.contains('.') && fraction.is_empty()) {
             return Err(no_number());
@@ -132,7 +132,7 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
-/// `n` in the largest unit of which there is at least one.
+/// `n` in the largest unit in which it is at least 1.
 fn scaled<'a>(n: u64, base: f64, units: &[&'a str]) -> (f64, &'a str) {
     let mut value = n as f64;
     let mut unit = 0;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused_with_an_example() {
+    fn invalid_sizes_are_refused_with_an_example() {
         for text in ["", "GiB", "-1", "1.2.3", ".5GB", "1.", "MiB 2"] {
             let error = parse(text).unwrap_err();
             assert!(

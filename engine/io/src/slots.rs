@@ -1,4 +1,4 @@
-//! Places for rows of bytes, that one thread fills while others read other ones.
+//! Slots for rows of bytes. One thread fills slots while others read other slots.
 
 #![expect(
     unsafe_code,
@@ -19,22 +19,22 @@ const WORD: usize = size_of::<u64>();
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// A number of places of equal size in one piece of memory, shared by threads.
+/// Slots of equal size in one piece of memory, shared by threads.
 ///
-/// Whoever has a reference may fill any place and read any place, at any time, and that is sound: bytes are moved as
-/// relaxed atomic words, which cost what ordinary loads and stores do (the compiler only can't make vectors of them).
-/// What is read while it is being filled is a mixture of old and new words. So those who share the places must agree who
-/// may touch which, and pass a lock or a channel between filling a place and reading it.
+/// Any thread with a reference may fill and read any slot at any time. That is sound, because bytes are moved as
+/// relaxed atomic words. They cost the same as ordinary loads and stores, except that the compiler cannot vectorize
+/// them. A read that races with a fill returns a mixture of old and new words. So the threads must agree who may touch
+/// which slot, and synchronize through a lock or a channel between a fill and a read.
 ///
-/// The alternative, a lock for each place, costs two atomic read-modify-writes a read: measured on rows of 512 bytes all
-/// over a gigabyte, both take some 90 ns a row with prefetching, of which the memory itself takes 60.
+/// The alternative, a lock for each slot, costs two atomic read-modify-writes per read. Measured on rows of 512 bytes
+/// spread over a gigabyte, with prefetching, both take about 90 ns per row; the memory access alone takes 60 ns.
 #[derive(Debug)]
 pub struct Slots {
     words: NonNull<AtomicU64>,
-    /// Words of all places.
+    /// Words of all slots.
     length: usize,
     words_per_slot: usize,
-    /// Keeps the memory that `words` points to. Nothing reaches it through here.
+    /// Owns the memory that `words` points to. Never accessed directly.
     _arena: Arena,
 }
 
@@ -45,14 +45,14 @@ unsafe impl Send for Slots {}
 unsafe impl Sync for Slots {}
 
 impl Slots {
-    /// Reserves `slots` places of `slot_bytes`, filled with zeros. Memory is taken as they are filled.
+    /// Reserves `slots` slots of `slot_bytes`, filled with zeros. Pages become resident when they are filled.
     ///
     /// # Panics
-    /// If `slot_bytes` is 0 or no multiple of 8.
+    /// If `slot_bytes` is 0 or not a multiple of 8.
     pub fn new(slots: usize, slot_bytes: usize) -> Result<Self> {
         assert!(
             slot_bytes > 0 && slot_bytes.is_multiple_of(WORD),
-            "places of {slot_bytes} bytes"
+            "slots of {slot_bytes} bytes"
         );
         let mut arena = Arena::new(slots.saturating_mul(slot_bytes))?;
         Ok(Self {
@@ -64,25 +64,25 @@ impl Slots {
         })
     }
 
-    /// Number of places.
+    /// Number of slots.
     pub fn len(&self) -> usize {
         self.length / self.words_per_slot
     }
 
-    /// Whether there are none.
+    /// Whether there are no slots.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Bytes of a place.
+    /// Bytes of a slot.
     pub fn slot_bytes(&self) -> usize {
         self.words_per_slot * WORD
     }
 
-    /// Fills a part of a place. What is left of the last word that is touched becomes zero.
+    /// Fills a part of a slot. The rest of the last word becomes zero.
     ///
     /// # Panics
-    /// If there is no such place, the part does not start at a multiple of 8, or is too long.
+    /// If there is no such slot, the part does not start at a multiple of 8, or is too long.
     pub fn fill(&self, slot: usize, offset: usize, bytes: &[u8]) {
         assert!(offset.is_multiple_of(WORD), "a part that starts at {offset}");
         let words = &self.slot(slot)[offset / WORD..];
@@ -98,10 +98,10 @@ impl Slots {
         }
     }
 
-    /// Copies a part of a place.
+    /// Copies a part of a slot.
     ///
     /// # Panics
-    /// If there is no such place, the part does not start at a multiple of 8, or is too long.
+    /// If there is no such slot, the part does not start at a multiple of 8, or is too long.
     #[inline]
     pub fn read(&self, slot: usize, offset: usize, bytes: &mut [u8]) {
         assert!(offset.is_multiple_of(WORD), "a part that starts at {offset}");
@@ -117,7 +117,7 @@ impl Slots {
         }
     }
 
-    /// Begins to bring `lines` cache lines of a place, from the byte at `offset` on, into the cache.
+    /// Prefetches `lines` cache lines of a slot, from the byte at `offset` on.
     #[inline]
     pub fn prefetch(&self, slot: usize, offset: usize, lines: usize) {
         let first = slot * self.words_per_slot + offset / WORD;
@@ -134,8 +134,9 @@ impl Slots {
     #[inline]
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: `words` is derived from a unique reference to all bytes of the arena, which holds `length` words, is
-        // aligned to pages, initialised, and lives as long as `self`; `_arena` is not used while it does, so all access
-        // is by way of these atomics. An `AtomicU64` has size, alignment (on 64-bit machines) and validity of eight bytes.
+        // aligned to pages, initialised, and lives as long as `self`. `_arena` is never used meanwhile, so all access
+        // goes through these atomics. An `AtomicU64` has size, alignment (on 64-bit machines) and validity of eight
+        // bytes.
         unsafe { slice::from_raw_parts(self.words.as_ptr(), self.length) }
     }
 }
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_hold_what_was_filled_in() {
+    fn slots_return_the_bytes_that_were_filled_in() {
         let slots = Slots::new(5, 24).unwrap();
         assert_eq!((slots.len(), slots.slot_bytes(), slots.is_empty()), (5, 24, false));
         for slot in 0..5 {
@@ -175,19 +176,19 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "out of range")]
-    fn a_place_beyond_the_last_is_not_touched() {
+    fn a_slot_beyond_the_last_is_not_touched() {
         Slots::new(5, 24).unwrap().fill(5, 0, &[1]);
     }
 
     #[test]
     #[should_panic(expected = "25 bytes")]
-    fn a_place_is_not_overrun() {
+    fn a_slot_is_not_overrun() {
         Slots::new(5, 24).unwrap().fill(0, 0, &[1; 25]);
     }
 
-    /// One thread fills places and passes them on through a lock; others read them, check them and pass them back.
+    /// One thread fills slots and passes them on through a lock. Others read and check them, and pass them back.
     #[test]
-    fn what_is_passed_on_through_a_lock_arrives_whole() {
+    fn rows_passed_on_through_a_lock_arrive_whole() {
         const ROUNDS: usize = 20_000;
         const BYTES: usize = 8 * 9;
         let slots = Slots::new(16, BYTES).unwrap();

@@ -1,7 +1,7 @@
-//! Radix sort of ids held in memory: what puts edges in row order.
+//! Radix sort of ids in memory. It sorts edges by destination and source.
 //!
-//! Keys are u64 of which only the low `significant_bits` may be set; bits that are never set cost nothing. Weights
-//! travel beside their keys in an array of their own, so that unweighted edges pay nothing for them.
+//! Keys are u64 below 2^`significant_bits`; bits that are never set cost nothing. Edge weights are moved along in a
+//! separate array, so unweighted edges do not pay for them.
 //!
 //! ```text
 //! sort(keys, bits):
@@ -10,23 +10,24 @@
 //!     else:                scatter by the leading digit into parts that fit the inner cache, sort each by the bits below
 //! ```
 //!
-//! Only the outermost scatter leaves the cache, and it writes to no more places than it takes to make the parts fit, so
-//! the cost is some 3.5 to 5 ns a 40-bit key from a thousand keys to four million (the standard library's unstable
-//! sort: 7 to 13), 5 to 9 ns with a payload. Uneven distributions cost no more: digits that all keys share are not moved
-//! by. It needs scratch space as large as the input, which callers keep between calls.
+//! Only the outermost scatter leaves the cache, and it uses only as many parts as needed to make each fit. A 40-bit key
+//! costs about 3.5 to 5 ns, from a thousand keys to four million (the standard library's unstable sort: 7 to 13 ns),
+//! and 5 to 9 ns with a payload. Uneven distributions cost no more: a digit that is equal in all keys is skipped. The
+//! sort needs scratch space as large as the input, which callers keep between calls.
 
-/// Parts no larger than this are sorted least significant digit first: they fit, with scratch, a 1 MiB second-level cache.
+/// Maximum keys of a part that is sorted least significant digit first. With scratch, it fits a 1 MiB second-level
+/// cache.
 const INNER_MAX: usize = 1 << 15;
-/// Parts that the outer scatter aims at. Smaller ones would make it write to more places at a time.
+/// Target keys of a part of the outer scatter. Smaller parts would make it write to more places at a time.
 const INNER_WANTED: usize = 1 << 12;
-/// The widest digit, in bits: its 2048 places stay in the first-level cache.
+/// Maximum width of a digit, in bits. Its 2048 places stay in the first-level cache.
 const DIGIT_MAX: u32 = 11;
 
 /// One place in the output for each value of a digit.
 type Places = [usize; 1 << DIGIT_MAX];
 
-/// Sorts `keys`, all below 2^`significant_bits`, using `scratch`, which grows to the same length and keeps its
-/// capacity; what it held is lost.
+/// Sorts `keys`, all below 2^`significant_bits`. `scratch` grows to the same length and keeps its capacity; its content
+/// is lost.
 ///
 /// # Panics
 /// If `significant_bits` is above 64. In debug builds, if a key is too large; in release builds the order is then
@@ -46,7 +47,7 @@ pub fn sort_keys(keys: &mut [u64], scratch: &mut Vec<u64>, significant_bits: u32
     sort(from, to, significant_bits, Land::Here);
 }
 
-/// Sorts `keys` as [`sort_keys`] does, and moves each key's payload with it; equal keys are ordered by payload, so the
+/// Sorts `keys` as [`sort_keys`] does, and moves each key's payload with it. Equal keys are sorted by payload, so the
 /// result does not depend on the order of the input.
 ///
 /// # Panics
@@ -71,7 +72,7 @@ pub fn sort_pairs(
     sort(from, to, significant_bits, Land::Here);
 }
 
-/// How many low bits the ids below `end` need.
+/// Number of low bits that the ids below `end` need.
 pub fn bits_for(end: u64) -> u32 {
     64 - end.saturating_sub(1).leading_zeros()
 }
@@ -84,16 +85,16 @@ fn check(keys: &[u64], significant_bits: u32) {
     );
 }
 
-/// What travels beside the keys.
+/// A value that is moved along with each key.
 trait Payload: Copy + Ord {
-    /// Up to this many keys are compared: clearing and summing a digit's counters would cost more.
+    /// Up to this many keys are sorted by comparison: clearing and summing a digit's counters would cost more.
     const FEW: usize;
 
     /// Sorts a few keys.
     fn sort_few(lanes: Lanes<'_, Self>);
 }
 
-/// Nothing: takes no space and no time.
+/// No payload: takes no space and no time.
 impl Payload for () {
     const FEW: usize = 160;
 
@@ -204,7 +205,7 @@ fn sort_outer<P: Payload>(mut here: Lanes<'_, P>, mut there: Lanes<'_, P>, bits:
 
 /// Sorts by all `bits`, least significant digit first, moving between the two buffers.
 fn sort_inner<'a, P: Payload>(mut here: Lanes<'a, P>, mut there: Lanes<'a, P>, bits: u32, land: Land) {
-    // More places than keys would cost more to clear and sum than they save.
+    // More places than keys: clearing and summing them would cost more than they save.
     let widest = (here.len().ilog2() + 1).min(DIGIT_MAX);
     let passes = bits.div_ceil(widest);
     let mut places: Places = [0; 1 << DIGIT_MAX];
@@ -237,7 +238,7 @@ fn sort_inner<'a, P: Payload>(mut here: Lanes<'a, P>, mut there: Lanes<'a, P>, b
     order_payloads(&mut sorted);
 }
 
-/// Computes where the keys with each value of a digit go. False if all keys have the same: nothing need move then.
+/// Computes the output place for each value of a digit. False if all keys have the same digit: then no key moves.
 #[inline]
 fn find_places(keys: &[u64], places: &mut Places, shift: u32, digit: u32) -> bool {
     let used = &mut places[..1 << digit];
@@ -255,7 +256,7 @@ fn find_places(keys: &[u64], places: &mut Places, shift: u32, digit: u32) -> boo
     true
 }
 
-/// Moves each key to the place of its digit, and advances the place: afterwards each place is the end of its part.
+/// Moves each key to the place of its digit, and advances the place. Afterwards each place is the end of its part.
 #[inline]
 fn scatter<P: Payload>(from: &Lanes<'_, P>, to: &mut Lanes<'_, P>, places: &mut Places, shift: u32, digit: u32) {
     for (&key, &payload) in from.keys.iter().zip(&*from.payload) {
@@ -266,7 +267,8 @@ fn scatter<P: Payload>(from: &Lanes<'_, P>, to: &mut Lanes<'_, P>, places: &mut 
     }
 }
 
-/// The `digit` bits above `shift`. The second mask, which changes nothing, tells the compiler that the value is a place.
+/// The `digit` bits above `shift`. The second mask does not change the value. It lets the compiler drop the bounds
+/// check.
 #[inline(always)]
 fn digit_of(key: u64, shift: u32, digit: u32) -> usize {
     (key >> shift) as usize & ((1 << digit) - 1) & ((1 << DIGIT_MAX) - 1)

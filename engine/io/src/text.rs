@@ -1,11 +1,11 @@
-//! Text from files and file names, as it can be shown on a terminal.
+//! Escapes text from files and file names before it is shown on a terminal.
 
 use std::{borrow::Cow, fmt::Write};
 
-/// `text` with everything escaped that a terminal would act upon instead of showing it: control characters, of which
-/// escape sequences are made, line ends, and marks that reverse the direction of writing.
+/// Escapes all characters of `text` that a terminal interprets instead of displaying: control characters (they make
+/// escape sequences), line ends, and marks that change the direction of writing.
 ///
-/// For all that people read: messages, summaries, tables. What programs read keeps its bytes.
+/// Use it for text that people read: messages, summaries, tables. Output for programs keeps its bytes.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(acts_on_terminal) {
         return Cow::Borrowed(text);
@@ -17,7 +17,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
             '\r' => shown.push_str("\\r"),
             '\t' => shown.push_str("\\t"),
             _ if acts_on_terminal(character) => {
-                write!(shown, "\\u{{{:x}}}", u32::from(character)).expect("a string takes everything");
+                write!(shown, "\\u{{{:x}}}", u32::from(character)).expect("writing to a string cannot fail");
             }
             _ => shown.push(character),
         }
@@ -25,7 +25,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// [`printable`] of each line, for text that is laid out in lines.
+/// Like [`printable`], but keeps line ends.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     if !text.contains(|character| character != '\n' && acts_on_terminal(character)) {
         return Cow::Borrowed(text);
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_act_upon_is_escaped() {
+    fn characters_that_terminals_interpret_are_escaped() {
         for (text, shown) in [
             ("\x1b]0;title\x07", "\\u{1b}]0;title\\u{7}"),
             ("a\nb\r\tc\0", "a\\nb\\r\\tc\\u{0}"),

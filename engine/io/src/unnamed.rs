@@ -1,11 +1,11 @@
-//! Scratch files that nobody else sees and that no kill leaves behind.
+//! Scratch files without a name. Other processes cannot see them, and a killed process leaves none behind.
 
 use std::{fs::File, path::Path};
 
 use crate::{Error, Result};
 
-/// A new file without a name on the file system of `folder`, open for reading and writing. The kernel removes it when it is
-/// closed, however the process ends. (A file system without `O_TMPFILE` has it under a random name for a moment.)
+/// A new unnamed file on the file system of `folder`, open for reading and writing. The kernel removes it when it is
+/// closed, however the process ends. On a file system without `O_TMPFILE`, it has a random name for a moment.
 ///
 /// # Errors
 /// If the folder can't be written to.

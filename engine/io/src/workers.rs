@@ -8,21 +8,21 @@ use std::{
 
 use crate::{Error, Result};
 
-/// What a worker knows of the others.
+/// A worker thread's handle: its number, and whether to continue.
 pub struct Worker<'a> {
-    /// Which worker this is, from 0.
+    /// The worker's number, from 0.
     pub number: u32,
     stop: &'a AtomicBool,
 }
 
 impl Worker<'_> {
-    /// Whether to begin another piece of work: false once any worker has failed.
+    /// Whether to begin another piece of work. False after any worker has failed.
     pub fn goes_on(&self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }
 }
 
-/// Starts a thread of `scope`. Where the system refuses one, that is an error and not a panic.
+/// Starts a thread of `scope`. If the system refuses, this returns an error; it does not panic.
 pub fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
@@ -32,16 +32,16 @@ pub fn spawn<'scope, T: Send + 'scope>(
         .map_err(|source| Error::Thread { source })
 }
 
-/// Waits for a thread's result. Its panic goes on here.
+/// Waits for a thread's result. If the thread panicked, the panic resumes in the caller.
 pub fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// The most threads that are started. A process has some tens of thousands of mappings, of which a thread takes several;
-/// where they run out, the standard library aborts.
+/// Maximum number of threads. A thread takes several mappings, and a process may have some tens of thousands of them.
+/// When they run out, the standard library aborts.
 pub const THREADS_MAX: usize = 4096;
 
-/// Fails if so many threads cannot be started.
+/// Fails if `threads` exceeds [`THREADS_MAX`].
 pub fn check_threads(threads: usize) -> Result<()> {
     if threads > THREADS_MAX {
         return Err(Error::limit(
@@ -53,8 +53,8 @@ pub fn check_threads(threads: usize) -> Result<()> {
     Ok(())
 }
 
-/// Runs `work` on `threads` threads. When one fails the others are told, and its error is returned; of several, that
-/// of the lowest worker.
+/// Runs `work` on `threads` threads. When one fails, [`Worker::goes_on`] becomes false for the others. Returns the
+/// error of the failed worker with the lowest number.
 pub fn run(threads: usize, work: impl Fn(Worker<'_>) -> Result<()> + Sync) -> Result<()> {
     check_threads(threads)?;
     let (work, stop) = (&work, &AtomicBool::new(false));
@@ -77,7 +77,7 @@ pub fn run(threads: usize, work: impl Fn(Worker<'_>) -> Result<()> + Sync) -> Re
     })
 }
 
-/// Runs `work` for each of `items`, in order as far as `threads` threads allow.
+/// Runs `work` for each of `items` on `threads` threads. The threads take the items in order.
 pub fn for_each<T: Copy + Sync>(threads: usize, items: &[T], work: impl Fn(T) -> Result<()> + Sync) -> Result<()> {
     let next = AtomicU32::new(0);
     run(threads.min(items.len()), |worker| {

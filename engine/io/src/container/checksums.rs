@@ -1,11 +1,11 @@
-//! Blocks of a payload, compared with the file's table of checksums when they are first read.
+//! Verifies blocks of a payload when they are first read, with the file's table of checksums.
 //!
-//! A file has one checksum for each block of its payload, 4 KiB in files that are read at random. Whoever reads a part of a
-//! payload passes the whole blocks around it to [`Checksums::check`], once: a bit for each block remembers which are right,
-//! and asking for it costs a load. The table itself is compared with its checksum in the header before its first entry is
-//! believed. It is mapped, so that it is read when it is wanted and takes no memory of its own.
+//! A file has one checksum per block of its payload. Blocks have 4 KiB in files with random access. A reader of a part
+//! of a payload passes the whole blocks around it to [`Checksums::check`]. A bit per block records which ones were
+//! verified; testing it costs a load. The table itself is verified with its checksum in the header before its first
+//! use. It is mapped, so it is read on demand and takes no heap memory.
 //!
-//! A block that is read again, from the disk, is not checked again.
+//! A block that is read from the disk again is not verified again.
 
 use std::{
     ops::Range,
@@ -24,7 +24,7 @@ use crate::{
     map::{Access, Mapping},
 };
 
-/// The checksums of one file's payload, and which blocks were found right. Shared by threads.
+/// The checksums of one file's payload, and a record of the verified blocks. Shared by threads.
 #[derive(Debug)]
 pub struct Checksums {
     path: PathBuf,
@@ -32,14 +32,14 @@ pub struct Checksums {
     /// log2 of the length of a block, if that is a power of two.
     shift: Option<u32>,
     table: Mapping,
-    /// Whether the table is what the header says; found out when it is first used.
+    /// Whether the table matches the header. Computed at its first use.
     table_is_right: OnceLock<grappa_formats::Result<()>>,
-    /// A bit for each block.
+    /// A bit for each block: whether it was verified.
     right: Box<[AtomicU64]>,
 }
 
 impl Checksums {
-    /// Those of an open file. Reads nothing yet.
+    /// The checksums of an open file. Reads nothing yet.
     pub fn of(file: &ContainerFile) -> Result<Self> {
         let header = file.header().clone();
         let table = header.table_offset()..file.bytes();
@@ -66,7 +66,7 @@ impl Checksums {
         &self.header
     }
 
-    /// Whether all blocks that have a part in these bytes of the payload were found right. False for bytes beyond its end.
+    /// Whether all blocks that contain these bytes of the payload were verified. False for bytes beyond its end.
     #[inline(always)]
     pub fn are_right(&self, payload: Range<u64>) -> bool {
         if payload.start >= payload.end {
@@ -87,7 +87,7 @@ impl Checksums {
             && !bits(last_word) & to == 0
     }
 
-    /// The whole blocks that have a part in these bytes of the payload: from where to where they are.
+    /// The range of the whole blocks that contain these bytes of the payload.
     pub fn blocks_around(&self, payload: Range<u64>) -> Range<u64> {
         if payload.start >= payload.end {
             return payload;
@@ -97,8 +97,8 @@ impl Checksums {
         payload.start / block_bytes * block_bytes..end.min(self.header.payload_bytes)
     }
 
-    /// Checks the blocks that are whole in `bytes`, which are the payload's from `start` on, unless they were found right
-    /// before. The error does not name the file.
+    /// Verifies the blocks that `bytes` contains whole, unless they were verified before. `bytes` are those of the
+    /// payload from `start` on. The error does not name the file.
     pub fn check(&self, start: u64, bytes: &[u8]) -> grappa_formats::Result<()> {
         let end = start + bytes.len() as u64;
         let block_bytes = u64::from(self.header.block_bytes);
@@ -117,8 +117,8 @@ impl Checksums {
         Ok(())
     }
 
-    /// Checks all blocks that have a part in `bytes`, which are the payload's from `start` on. `read` reads the blocks that
-    /// are not whole in it: a buffer of the right length, and where in the payload it begins.
+    /// Verifies all blocks that overlap `bytes`, which are those of the payload from `start` on. `read` reads a block
+    /// that is not whole in `bytes`: it gets a buffer of the block's length and the block's offset in the payload.
     pub fn check_with(
         &self,
         start: u64,
@@ -132,7 +132,7 @@ impl Checksums {
         let in_file = || Error::format(&self.path);
         self.check(start, bytes).map_err(in_file())?;
         let mut buffer = Vec::new();
-        // Only the first and the last can be left.
+        // Only the first and the last block can be unverified.
         for index in [self.block_of(start), self.block_of(end - 1)] {
             if !self.is_right(index) {
                 let block = self.header.block(index);
@@ -144,7 +144,7 @@ impl Checksums {
         Ok(())
     }
 
-    /// Compares a block with its checksum, and remembers it if it is right.
+    /// Compares a block with its checksum, and records success.
     fn check_block(&self, index: u64, bytes: &[u8]) -> grappa_formats::Result<()> {
         self.check_table()?;
         self.header.check_block(&self.table, index, bytes)?;
@@ -179,12 +179,12 @@ impl Checksums {
         }
     }
 
-    /// Bytes of memory that it takes when all of the table was read.
+    /// Maximum memory in bytes: after the whole table was read.
     pub fn memory_bytes(&self) -> u64 {
         (self.table.len() + self.right.len() * size_of::<u64>()) as u64
     }
 
-    /// Gives back the memory of the parts of the table that were read.
+    /// Releases the memory of the table's pages.
     pub fn release(&self) {
         self.table.release_all();
     }

@@ -10,10 +10,10 @@ use crate::{
     map::{Access, Mapping},
 };
 
-/// Blocks that are checked at once are read ahead if they are longer than this: page by page, they would be faulted in.
+/// Ranges longer than this are read ahead before they are verified. Otherwise they would be faulted in page by page.
 const READ_AHEAD_BYTES: u64 = 16 << 10;
 
-/// The payload of a container file, mapped. Whoever reads a part of it checks that part first: [`MappedPayload::get`], or
+/// The mapped payload of a container file. Verify a part before reading it: with [`MappedPayload::get`], or with
 /// [`MappedPayload::check`] for decoders that hold [`MappedPayload::unchecked`].
 #[derive(Debug)]
 pub struct MappedPayload {
@@ -47,8 +47,8 @@ impl MappedPayload {
         self.mapping.len() as u64
     }
 
-    /// Fails if blocks are damaged that have a part in these bytes. A block is compared with its checksum when it is first
-    /// asked for; bytes beyond the end do not count.
+    /// Fails if a block that contains some of these bytes is damaged. A block is verified once. Bytes beyond the end
+    /// are ignored.
     #[inline(always)]
     pub fn check(&self, payload: Range<u64>) -> Result<()> {
         if self.checksums.are_right(payload.clone()) {
@@ -57,7 +57,7 @@ impl MappedPayload {
         self.check_now(payload).map_err(|error| self.damage(error))
     }
 
-    /// Why a block is not what it should be: because the file is another one, or because it is damaged.
+    /// The error of a block with a wrong checksum: the file changed, or it is damaged.
     #[cold]
     fn damage(&self, error: FormatError) -> Error {
         match self.mapping.check_unchanged() {
@@ -66,7 +66,7 @@ impl MappedPayload {
         }
     }
 
-    /// As [`MappedPayload::check`], with an error that does not name the file.
+    /// As [`MappedPayload::check`], but the error does not name the file.
     #[inline(always)]
     pub fn check_bytes(&self, payload: Range<u64>) -> grappa_formats::Result<()> {
         if self.checksums.are_right(payload.clone()) {
@@ -86,35 +86,35 @@ impl MappedPayload {
         self.checksums.check(blocks.start, &self.mapping[place])
     }
 
-    /// These bytes of the payload, checked.
+    /// These bytes of the payload, verified.
     ///
     /// # Panics
-    /// If there are no such bytes.
+    /// If the range ends beyond the payload.
     #[inline]
     pub fn get(&self, payload: Range<u64>) -> Result<&[u8]> {
         self.check(payload.clone())?;
         Ok(&self.mapping[payload.start as usize..payload.end as usize])
     }
 
-    /// All of the payload, of which nothing is checked: for decoders whose caller checks what they are about to touch, or
-    /// has verified the file.
+    /// The whole payload, unverified. For decoders whose caller checks each part before it is touched, or has verified
+    /// the file.
     pub fn unchecked(&self) -> &[u8] {
         &self.mapping
     }
 
-    /// Has the system begin to read the payload into its cache.
+    /// Starts reading the payload into the page cache.
     pub fn read_ahead(&self) {
         self.mapping.read_ahead();
     }
 
-    /// Gives back the memory of a part of the payload; what is beyond its end does not count.
+    /// Releases the memory of a part of the payload. Bytes beyond its end are ignored.
     pub fn release(&self, payload: Range<u64>) {
         let place = |offset: u64| offset.min(self.bytes()) as usize;
         self.mapping.release(place(payload.start)..place(payload.end));
         self.checksums.release();
     }
 
-    /// Gives back the memory of all of it.
+    /// Releases the memory of the whole payload.
     pub fn release_all(&self) {
         self.release(0..u64::MAX);
     }

@@ -1,7 +1,7 @@
-//! Container files on disk: written as a stream, opened by their header, read with their checksums.
+//! Container files on disk: streaming writer, cheap open, and reads that verify checksums.
 //!
-//! No byte of a payload is used that was not compared with its checksum, once: [`ContainerFile::read_at`] does that for
-//! who reads, [`MappedPayload`] for who maps, and [`Checksums`] for who reads by other means.
+//! Every byte of a payload is verified once, before its first use. [`ContainerFile::read_at`] does it for reads,
+//! [`MappedPayload`] for mappings, and [`Checksums`] for other ways to read.
 
 mod checksums;
 mod mapped;
@@ -25,12 +25,12 @@ pub use self::{checksums::Checksums, mapped::MappedPayload};
 use super::{durable, identity::Identity, regular};
 use crate::{Error, Result};
 
-/// Bytes collected before they go to the kernel.
+/// Bytes of the write buffer.
 const WRITE_BYTES: usize = 256 << 10;
 
 /// Writes a container file front to back, in memory bounded by a small buffer and the checksum table.
 ///
-/// The file is incomplete, and recognisably so, until [`ContainerWriter::finish`] has written its header.
+/// Until [`ContainerWriter::finish`] has written the header, the file is recognisably incomplete.
 pub struct ContainerWriter {
     path: PathBuf,
     file: File,
@@ -44,7 +44,7 @@ pub struct ContainerWriter {
 /// A complete container file whose bytes may still be on their way to the disk.
 #[derive(Debug)]
 pub struct WrittenFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Length in bytes.
     pub bytes: u64,
@@ -54,8 +54,8 @@ pub struct WrittenFile {
 }
 
 impl ContainerWriter {
-    /// Creates the file, replacing what may have been left at `path` by a run that was killed. `meta_bytes` is the
-    /// length of the meta that [`ContainerWriter::finish`] will be given.
+    /// Creates the file, and replaces a file that a killed run left at `path`. `meta_bytes` is the length of the meta
+    /// that [`ContainerWriter::finish`] will get.
     pub fn create(path: &Path, kind: FileKind, meta_bytes: usize) -> Result<Self> {
         let file = durable::create_file(path)?;
         Ok(Self {
@@ -107,8 +107,8 @@ impl ContainerWriter {
         Ok(())
     }
 
-    /// Writes the checksum table and the header. The bytes are with the kernel then, not yet on disk:
-    /// [`WrittenFile::sync`] waits for that.
+    /// Writes the checksum table and the header. The bytes may not be on disk yet; [`WrittenFile::sync`] waits for
+    /// that.
     ///
     /// # Panics
     /// If `meta` is longer than was announced.
@@ -132,14 +132,14 @@ impl ContainerWriter {
 }
 
 impl WrittenFile {
-    /// Waits until the file is on disk. Its name is only after its folder was synced too.
+    /// Waits until the file's content is on disk. Its name is on disk only after its folder is synced too.
     pub fn sync(&self) -> Result<()> {
         durable::sync_file(&self.file, &self.path)
     }
 }
 
-/// A container file whose header and length were checked, and that is closed: for those who keep one for each chunk, of
-/// which there may be more than a process may have open.
+/// A closed container file whose header and length were checked. A reader can keep one per chunk, even if there are
+/// more chunks than files that a process may open.
 #[derive(Debug)]
 pub struct ClosedFile {
     path: PathBuf,
@@ -150,7 +150,7 @@ pub struct ClosedFile {
 }
 
 impl ClosedFile {
-    /// Where the file is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -165,8 +165,8 @@ impl ClosedFile {
         self.identity.bytes()
     }
 
-    /// Opens it again; blocks that were found right are not checked again. Fails with [`Error::Changed`] if it is not the
-    /// file that it was.
+    /// Opens it again. Blocks that were verified are not verified again. Fails with [`Error::Changed`] if the file was
+    /// replaced or modified.
     pub fn open(&self) -> Result<ContainerFile> {
         let file = regular::open(&self.path)?;
         self.identity.check_file(&file, &self.path)?;
@@ -196,7 +196,7 @@ impl ContainerFile {
     pub fn open(path: &Path, kind: FileKind) -> Result<Self> {
         let file = regular::open(path)?;
         let file_bytes = file.metadata().map_err(Error::io("read the length of", path))?.len();
-        // Most headers and their meta fit this, and then one read is enough.
+        // Most headers fit with their meta; then one read is enough.
         let mut prefix = vec![0; file_bytes.min(256) as usize];
         file.read_exact_at(&mut prefix, 0).map_err(Error::io("read", path))?;
         if let Some(fixed) = prefix.first_chunk::<HEADER_BYTES>() {
@@ -225,7 +225,7 @@ impl ContainerFile {
         })
     }
 
-    /// Closes it, to be opened again.
+    /// Closes it. It can be opened again.
     pub fn close(self) -> Result<ClosedFile> {
         Ok(ClosedFile {
             identity: Identity::of(&self.file, &self.path)?,
@@ -236,7 +236,7 @@ impl ContainerFile {
         })
     }
 
-    /// Where the file is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -251,7 +251,7 @@ impl ContainerFile {
         &self.header
     }
 
-    /// The checksum in the header, which stands for the whole file.
+    /// The checksum in the header. It covers the whole file.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -261,20 +261,20 @@ impl ContainerFile {
         self.header.table_offset() + self.header.blocks() * 8
     }
 
-    /// Reads the whole payload. For files that are known to be small.
+    /// Reads the whole payload. For small files.
     pub fn read_payload(&self) -> Result<Vec<u8>> {
         let mut payload = vec![0; self.header.payload_bytes as usize];
         self.read_at(&mut payload, 0)?;
         Ok(payload)
     }
 
-    /// Reads `buffer.len()` bytes of payload from `offset` on. Blocks that have a part in them are compared with their
-    /// checksums when they are first read, which takes reading the rest of them.
+    /// Reads `buffer.len()` bytes of payload from `offset` on. Verifies each block that contains some of them when it
+    /// is first read; this reads the rest of the block too.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         self.read_unchecked(buffer, offset)?;
         let checksums = match self.checksums.get() {
             Some(checksums) => checksums,
-            // Of two threads that come here at once, the second one's are dropped.
+            // If two threads come here at once, those of the second are dropped.
             None => {
                 let checksums = Checksums::of(self)?;
                 self.checksums.get_or_init(|| checksums)
@@ -301,15 +301,15 @@ impl ContainerFile {
         Error::io("read", &self.path)(error)
     }
 
-    /// Compares every payload byte and the table with their checksums, and passes each error to `on_problem`: a file
-    /// may have several. Reads the file once, `blocks` at a time.
+    /// Verifies the table and every payload byte. Passes each error to `on_problem`, because a file may have several.
+    /// Reads the file once, about 1 MiB at a time.
     pub fn verify(&self, mut on_bytes: impl FnMut(u64), mut on_problem: impl FnMut(Error)) -> Result<()> {
         let mut table = vec![0; self.header.blocks() as usize * 8];
         self.file
             .read_exact_at(&mut table, self.header.table_offset())
             .map_err(|e| self.read_error(e))?;
         if let Err(error) = self.header.check_table(&table) {
-            // Without a table that can be believed, no block can be blamed.
+            // If the table is damaged, no block can be verified.
             on_problem(Error::format(&self.path)(error));
             return Ok(());
         }

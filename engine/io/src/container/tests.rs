@@ -1,4 +1,4 @@
-//! Damage is found when it is read, for any block length.
+//! Reads find damage, for any block length.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ fn flip(path: &Path, at: u64) {
 const BLOCKS: [usize; 5] = [4096, 64 << 10, 1000, 100_000, 512];
 
 #[test]
-fn a_flipped_byte_is_found_by_who_reads_its_block_and_by_nobody_else() {
+fn a_flipped_byte_is_found_by_reads_of_its_block_only() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     for block_bytes in BLOCKS {
@@ -69,7 +69,7 @@ fn a_flipped_byte_is_found_by_who_reads_its_block_and_by_nobody_else() {
 }
 
 #[test]
-fn a_table_that_was_damaged_is_not_believed() {
+fn a_damaged_checksum_table_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     for block_bytes in BLOCKS {
@@ -90,7 +90,7 @@ fn a_table_that_was_damaged_is_not_believed() {
 }
 
 #[test]
-fn whole_files_are_read_in_any_pieces() {
+fn files_are_read_in_pieces_of_any_length() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     for block_bytes in BLOCKS {
@@ -115,7 +115,7 @@ fn whole_files_are_read_in_any_pieces() {
 }
 
 #[test]
-fn blocks_around_bytes_are_whole() {
+fn blocks_around_covers_whole_blocks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     file(&path, 4096);
@@ -127,7 +127,7 @@ fn blocks_around_bytes_are_whole() {
 }
 
 #[test]
-fn a_pipe_in_place_of_a_file_that_is_opened_again_is_refused_at_once() {
+fn a_pipe_in_place_of_a_reopened_file_is_refused_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     file(&path, 4096);

@@ -3,10 +3,10 @@
 //! Environment variables steer it, which tests set for the programs that they start:
 //!
 //! - `GRAPPA_KILL_AT=N`: the process dies before its Nth change, counted from 1;
-//! - `GRAPPA_KILL_LOG=FILE`: each change is noted in the file, one a line, before it is made;
-//! - `GRAPPA_HOLD_AT=CHANGE` and `GRAPPA_HOLD=FILE`: the first thread that is about to make the change makes the file, and
-//!   waits until somebody removes it. A change is an action and the end of a path, such as `create chunk-1/edges`. Other
-//!   threads continue, so that the process can handle signals.
+//! - `GRAPPA_KILL_LOG=FILE`: each change is written to the file before it is made, one per line;
+//! - `GRAPPA_HOLD_AT=CHANGE` and `GRAPPA_HOLD=FILE`: the first thread that is about to make the change creates the
+//!   file, and waits until it is removed. A change is an action and the end of a path, such as `create chunk-1/edges`.
+//!   Other threads continue, so that the process can handle signals.
 //!
 //! Only builds with debug assertions have this module.
 
@@ -36,7 +36,7 @@ struct Hold {
     action: String,
     /// The end of the path.
     path: PathBuf,
-    /// Is there for as long as the thread waits.
+    /// Exists while the thread waits.
     file: PathBuf,
     was_reached: AtomicBool,
 }
@@ -59,7 +59,7 @@ impl Hold {
         if !is_it || self.was_reached.swap(true, Ordering::Relaxed) {
             return;
         }
-        File::create(&self.file).expect("GRAPPA_HOLD can be made");
+        File::create(&self.file).expect("GRAPPA_HOLD can be created");
         while self.file.exists() {
             thread::sleep(Duration::from_millis(1));
         }
@@ -81,14 +81,15 @@ static PLAN: LazyLock<Plan> = LazyLock::new(|| {
 
 static REACHED: AtomicU64 = AtomicU64::new(0);
 
-/// Counts a change that is about to be made, and dies or waits if it is the one.
+/// Counts a change that is about to be made. Kills the process or waits if it is the selected change.
 pub fn reach(action: &str, path: &Path) {
     let plan = &*PLAN;
     let number = REACHED.fetch_add(1, Ordering::Relaxed) + 1;
     if let Some(mut log) = plan.log.as_ref() {
         // One write, so that lines of several threads do not mix.
         let line = format!("{number} {action} {}\n", path.display());
-        log.write_all(line.as_bytes()).expect("GRAPPA_KILL_LOG takes a line");
+        log.write_all(line.as_bytes())
+            .expect("GRAPPA_KILL_LOG can be written to");
     }
     if plan.kill_at == Some(number) {
         kill_process(getpid(), Signal::KILL).expect("a process may kill itself");
@@ -101,13 +102,13 @@ pub fn reach(action: &str, path: &Path) {
     }
 }
 
-/// Removes what is in a folder one file at a time, so that a process can die between two of them. Does nothing unless the
-/// process is to die.
+/// Removes the files in a folder one by one, so that the process can be killed between two of them. Does nothing unless
+/// the process will be killed or logs its changes.
 pub fn remove_slowly(folder: &Path) {
     if PLAN.kill_at.is_none() && PLAN.log.is_none() {
         return;
     }
-    // Whatever fails here fails again in the removal that follows, and is reported there.
+    // The removal that follows reports an error that is ignored here.
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let path = entry.path();

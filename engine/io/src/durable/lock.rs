@@ -1,10 +1,10 @@
-//! Folders that one process at a time works in.
+//! Locks of folders: one process at a time works in a folder.
 //!
-//! The lock is `flock` on the folder itself: no file is left behind, and the kernel lets go of it when the process ends, however
-//! it does. A folder may be renamed or removed by the process that holds it, so whoever gets the lock then looks whether the
-//! folder still has its name.
+//! The lock is `flock` on the folder itself. It leaves no file behind, and the kernel releases it when the process ends
+//! in any way. The holder may rename or remove the folder. So a process that gets the lock then checks that the folder
+//! still has its name.
 //!
-//! A file system without such locks (some network file systems) is used without, which is said once in the log.
+//! A file system without such locks (some network file systems) is used without them. The log warns once.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -24,9 +24,9 @@ use rustix::{
 use super::create_folder;
 use crate::{Error, Position, Result};
 
-/// How often a lock that another process holds is tried again.
+/// Interval between attempts to get a lock that another process holds.
 const POLL: Duration = Duration::from_millis(5);
-/// How long a lock is tried that is expected to be free. Others may hold it for a moment, to see whether it is.
+/// Time to wait for a lock that should be free. Other processes may hold it for a moment to test it.
 const A_MOMENT: Duration = Duration::from_secs(1);
 
 /// How long to wait for a folder that another process works in.
@@ -34,23 +34,24 @@ const A_MOMENT: Duration = Duration::from_secs(1);
 pub enum Patience {
     /// Not at all.
     None,
-    /// As long as a process needs that only looks whether the folder is free.
+    /// Long enough for another process to test whether the folder is free.
     Moment,
-    /// Until the folder is free; the log says that it is waited for.
+    /// Until the folder is free. The log reports the wait.
     Forever,
 }
 
-/// A folder that this process works in, and no other does until this is dropped.
+/// A folder that is locked for this process until this is dropped.
 #[derive(Debug)]
 pub struct FolderLock {
     _folder: File,
 }
 
 impl FolderLock {
-    /// Locks a folder. None if it is not there, or went away or got another name while it was waited for.
+    /// Locks a folder. None if it does not exist, or was removed or renamed while this waited.
     ///
     /// # Errors
-    /// [`Error::Input`] if another process works in it, which says which; or if `path` is no folder.
+    /// [`Error::Input`] if another process works in it, with the process id if the kernel reports it. Also if `path` is
+    /// not a folder.
     pub fn of(path: &Path, patience: Patience) -> Result<Option<Self>> {
         let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits() as i32;
         let folder = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -61,14 +62,14 @@ impl FolderLock {
         Ok(is_at(&folder, path)?.then_some(Self { _folder: folder }))
     }
 
-    /// Makes a folder if it is not there, and locks it; waits for as long as another process works in it.
+    /// Creates a folder if it does not exist, and locks it. Waits while another process works in it.
     ///
     /// # Errors
-    /// If it can't be made or locked.
+    /// If it cannot be created or locked.
     pub fn wait(path: &Path) -> Result<Self> {
         loop {
             create_folder(path)?;
-            // Who had it may have finished, and renamed it.
+            // The previous holder may have finished and renamed it.
             if let Some(lock) = Self::of(path, Patience::Forever)? {
                 return Ok(lock);
             }
@@ -92,7 +93,7 @@ pub(super) fn lock(file: &File, path: &Path, patience: Patience) -> Result<()> {
                     operation = FlockOperation::LockExclusive;
                 }
             },
-            // What kernels and network file systems answer that have no such locks, or none on folders.
+            // Errors of kernels and network file systems that have no such locks, or none on folders.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOLCK | Errno::INVAL | Errno::BADF) => {
                 static SAID: Once = Once::new();
                 SAID.call_once(|| {
@@ -127,7 +128,7 @@ pub(super) fn is_at(file: &File, path: &Path) -> Result<bool> {
     Ok(fs::symlink_metadata(path).is_ok_and(|now| id(now) == id(own)))
 }
 
-/// The process that holds the lock of a file, if the kernel tells.
+/// The process that holds the lock of a file, if the kernel reports it.
 fn holder(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
     let device = metadata.dev();
@@ -157,7 +158,7 @@ mod tests {
         let path = parent.path().join("folder");
         assert!(
             FolderLock::of(&path, Patience::None).unwrap().is_none(),
-            "it is not there"
+            "the folder does not exist"
         );
         let held = FolderLock::wait(&path).unwrap();
         let error = FolderLock::of(&path, Patience::None).unwrap_err().to_string();
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_a_folder_that_gets_another_name_does_not_hold_it() {
+    fn a_folder_renamed_during_the_wait_is_not_locked() {
         let parent = tempfile::tempdir().unwrap();
         let [path, renamed] = ["folder", "renamed"].map(|name| parent.path().join(name));
         let held = FolderLock::wait(&path).unwrap();
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symbolic_link_is_not_locked_in_place_of_a_folder() {
+    fn a_symbolic_link_to_a_folder_is_not_locked() {
         let parent = tempfile::tempdir().unwrap();
         let [target, link] = ["target", "link"].map(|name| parent.path().join(name));
         fs::create_dir(&target).unwrap();
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_who_holds_a_lock() {
+    fn the_holder_of_a_lock_is_found_in_proc_locks() {
         let locks = "1: POSIX  ADVISORY  WRITE 11 fe:01:77 0 EOF\n\
                      2: FLOCK  ADVISORY  READ 12 fe:01:77 0 EOF\n\
                      2: -> FLOCK  ADVISORY  WRITE 14 fe:01:77 0 EOF\n\

@@ -1,12 +1,12 @@
 //! Changes of the file system that survive a crash.
 //!
-//! A finished file is never modified. It is written under a temporary name, synced, renamed, and then its folder is
-//! synced: the rename is on disk only after that.
+//! A finished file is never modified. It is written under a temporary name, synced and renamed. Then its folder is
+//! synced; only after that is the rename on disk.
 //!
-//! Every creation, sync, rename and removal that a resumed run depends on goes through this module, for three reasons. New files are
-//! made so that they never follow a symbolic link ([`create_file`], [`Temporary`]). Folders and files that grow belong to
-//! one process at a time ([`FolderLock`], [`Temporary`]). And tests can end the process before each of these calls
-//! (`faults`).
+//! Every creation, sync, rename and removal that a resumed run depends on goes through this module, for three reasons.
+//! Creating a file never follows a symbolic link ([`create_file`], [`Temporary`]). A folder or file that is being
+//! written belongs to one process ([`FolderLock`], [`Temporary`]). Tests can kill the process before each of these
+//! calls (`faults`).
 
 #[cfg(debug_assertions)]
 mod faults;
@@ -28,7 +28,7 @@ pub use self::{
 };
 use crate::{Error, Result};
 
-/// A point at which tests can kill the process: just before `action` is done to `path`. Nothing in release builds.
+/// A point at which tests can kill the process: just before `action` is done to `path`. Does nothing in release builds.
 /// Code that changes files without this module calls it too.
 pub fn kill_point(action: &str, path: &Path) {
     #[cfg(debug_assertions)]
@@ -51,7 +51,7 @@ pub fn sync_folder(folder: &Path) -> Result<()> {
         .map_err(Error::io("sync", folder))
 }
 
-/// The folder a path lies in.
+/// The parent folder of a path.
 pub fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -59,21 +59,21 @@ pub fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Replaces or creates the small file `path` with `bytes`, so that a crash leaves the old or the new one.
+/// Replaces or creates the small file `path` with `bytes`. A crash leaves the old or the new file.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = Temporary::replace(path)?;
     temporary.write_all(bytes)?;
     temporary.finish()
 }
 
-/// Renames and syncs the folder of the new name. Both names must be in the same file system.
+/// Renames a file, and syncs the folder of the new name. Both names must be on the same file system.
 pub fn rename(from: &Path, to: &Path) -> Result<()> {
     kill_point("rename", to);
     fs::rename(from, to).map_err(Error::io("rename a finished file to", to))?;
     sync_folder(parent(to))
 }
 
-/// Like [`rename`], but fails if there is something called `to`.
+/// Like [`rename`], but fails if `to` exists.
 pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
     kill_point("rename", to);
     renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
@@ -82,7 +82,7 @@ pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
     sync_folder(parent(to))
 }
 
-/// Makes a folder and those above it, unless they are there.
+/// Creates a folder and its missing parents.
 pub fn create_folder(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -91,12 +91,12 @@ pub fn create_folder(path: &Path) -> Result<()> {
     fs::create_dir_all(path).map_err(Error::io("create the folder", path))
 }
 
-/// Makes a folder that must not be there; whether it was made.
+/// Creates a folder. Returns false if the path exists.
 pub fn create_new_folder(path: &Path) -> Result<bool> {
     create_with(&DirBuilder::new(), path)
 }
 
-/// Like [`create_new_folder`], for a folder that nobody but its owner may look into.
+/// Like [`create_new_folder`], but only the owner may access the folder.
 pub fn create_private_folder(path: &Path) -> Result<bool> {
     create_with(DirBuilder::new().mode(0o700), path)
 }
@@ -110,7 +110,7 @@ fn create_with(builder: &DirBuilder, path: &Path) -> Result<bool> {
     }
 }
 
-/// Removes a file, if it is there.
+/// Removes a file if it exists.
 pub fn remove_file(path: &Path) -> Result<()> {
     kill_point("remove", path);
     match fs::remove_file(path) {
@@ -119,7 +119,7 @@ pub fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Removes a folder with all that is in it, if it is there. Of a symbolic link, it removes the link.
+/// Removes a folder with its content, if it exists. If `path` is a symbolic link, only the link is removed.
 pub fn remove_folder(path: &Path) -> Result<()> {
     kill_point("remove", path);
     #[cfg(debug_assertions)]
@@ -130,7 +130,7 @@ pub fn remove_folder(path: &Path) -> Result<()> {
     }
 }
 
-/// Removes all that is in a folder, but not the folder, whose lock keeps other processes out.
+/// Removes the content of a folder. The folder itself stays, because its lock keeps other processes out.
 pub fn empty_folder(path: &Path) -> Result<()> {
     for entry in fs::read_dir(path).map_err(Error::io("list", path))? {
         let entry = entry.map_err(Error::io("list", path))?;

@@ -1,4 +1,4 @@
-//! New files, and the names they have until they are complete.
+//! New files, and their temporary names.
 
 use std::{
     fs::{File, OpenOptions},
@@ -16,17 +16,17 @@ use super::{
 };
 use crate::{Error, Position, Result};
 
-/// What the name of a file ends with until the file is complete.
+/// Suffix of a file's name until the file is complete.
 pub const TEMPORARY: &str = ".tmp";
 
-/// How often a file is removed to make a new one, while another process makes it again and again.
+/// Maximum number of attempts to remove a file and create a new one, while another process keeps creating it.
 const ATTEMPTS: usize = 100;
 
-/// Makes a file that only this process knows, for reading and writing. What has this name is removed, be it a file that a
-/// killed run left or a symbolic link, which is never followed.
+/// Creates a file that no other process uses, open for reading and writing. Anything that has the name is removed
+/// first: a file that a killed run left, or a symbolic link. A link is never followed.
 ///
 /// # Errors
-/// If it can't be made, or what has its name can't be removed: a folder.
+/// If it cannot be created, or if the existing entry cannot be removed, such as a folder.
 pub fn create_file(path: &Path) -> Result<File> {
     for _ in 0..ATTEMPTS {
         if let Some(file) = create_new(path)? {
@@ -37,10 +37,10 @@ pub fn create_file(path: &Path) -> Result<File> {
     Err(made_again(path))
 }
 
-/// Makes a file that must not be there; none if it is.
+/// Creates a file. None if the path exists.
 fn create_new(path: &Path) -> Result<Option<File>> {
     kill_point("create", path);
-    // `create_new` does not follow a symbolic link: that is one of the things that are there.
+    // `create_new` does not follow a symbolic link: a link counts as existing.
     match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
         opened => opened.map(Some).map_err(Error::io("create", path)),
@@ -52,14 +52,15 @@ fn made_again(path: &Path) -> Error {
     Error::input(path, Position::Whole, what)
 }
 
-/// A new file under a temporary name, which no other process writes. Dropped before it has its own name, it is removed.
+/// A new file under a temporary name, locked against other processes. Dropping it before [`Temporary::finish`] removes
+/// it.
 #[derive(Debug)]
 pub struct Temporary<'a> {
     /// The file.
     pub file: File,
-    /// Where it is for now.
+    /// Its temporary path.
     pub path: PathBuf,
-    /// Where it will be.
+    /// Its final path.
     name: &'a Path,
     is_finished: bool,
 }
@@ -68,20 +69,20 @@ impl<'a> Temporary<'a> {
     /// Begins the file `name`, which must not exist.
     ///
     /// # Errors
-    /// If it does, or can't be made, or another process is making it.
+    /// If it exists, cannot be created, or another process is making it.
     pub fn create(name: &'a Path) -> Result<Self> {
         let temporary = Self::replace(name)?;
-        // Only now, because whoever was making it had its temporary name until it had its own.
+        // Check only now: while another process was making the file, it had its temporary name.
         if name.symlink_metadata().is_ok() {
             return Err(Error::Exists { path: name.to_owned() });
         }
         Ok(temporary)
     }
 
-    /// Begins the file `name`, which replaces the one that has the name, if there is one.
+    /// Begins the file `name`, which replaces an existing file.
     ///
     /// # Errors
-    /// If it can't be made, or another process is making it.
+    /// If it cannot be created, or another process is making it.
     pub fn replace(name: &'a Path) -> Result<Self> {
         let path = temporary_name(name);
         for _ in 0..ATTEMPTS {
@@ -89,7 +90,8 @@ impl<'a> Temporary<'a> {
                 remove_left_over(&path)?;
                 continue;
             };
-            // Another process may hold it for a moment, if it took it for what a killed run left. Then it is gone.
+            // Another process may take the file for one that a killed run left. Then it locks the file for a moment,
+            // and removes it.
             lock(&file, &path, Patience::Moment)?;
             if is_at(&file, &path)? {
                 return Ok(Self {
@@ -106,18 +108,18 @@ impl<'a> Temporary<'a> {
     /// Appends to the file.
     ///
     /// # Errors
-    /// If the disk is full, or refuses for another reason.
+    /// If the disk is full, or the write fails for another reason.
     pub fn write_all(&self, bytes: &[u8]) -> Result<()> {
         (&self.file).write_all(bytes).map_err(Error::io("write", &self.path))
     }
 
-    /// Syncs the file and gives it its name.
+    /// Syncs the file and renames it to its final path.
     ///
     /// # Errors
-    /// If the disk is full, or refuses for another reason.
+    /// If the disk is full, or the write fails for another reason.
     pub fn finish(mut self) -> Result<()> {
         sync_file(&self.file, &self.path)?;
-        // Where there are no locks, another process may have put its own in this place.
+        // On a file system without locks, another process may have put its own file here.
         if !is_at(&self.file, &self.path)? {
             return Err(made_again(&self.path));
         }
@@ -130,18 +132,18 @@ impl<'a> Temporary<'a> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.is_finished && is_at(&self.file, &self.path).unwrap_or(false) {
-            // If it cannot be removed, then whatever went wrong says more.
+            // Ignored: the error that led here says more.
             let _ = remove_file(&self.path);
         }
     }
 }
 
-/// Removes a file that a killed process left; fails if the process is still there.
+/// Removes a file that a killed process left. Fails if the process still runs.
 fn remove_left_over(path: &Path) -> Result<()> {
-    // A pipe without a writer must not keep this waiting, and a symbolic link is removed as it is.
+    // Opening a pipe without a writer must not block, and a symbolic link is removed, not followed.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    // Kept until the file is removed: its lock tells other processes that it is looked after.
+    // Held until the file is removed: the lock shows other processes that it is being handled.
     let _held = match file {
         Ok(file) if file.metadata().is_ok_and(|metadata| metadata.is_file()) => {
             lock(&file, path, Patience::None)?;
@@ -155,7 +157,7 @@ fn remove_left_over(path: &Path) -> Result<()> {
     remove_file(path)
 }
 
-/// Where a file is written before it gets its name: beside it, so that the rename stays in one file system.
+/// The temporary path of a file. It is in the same folder, so that the rename stays on one file system.
 pub fn temporary_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(TEMPORARY);
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_another_process_writes_is_left_to_it() {
+    fn a_file_that_another_process_writes_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let name = folder.path().join("name");
         let first = Temporary::replace(&name).unwrap();
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_replaced() {
+    fn the_file_of_a_killed_process_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let name = folder.path().join("name");
         fs::write(temporary_name(&name), "half a file, and longer than the whole").unwrap();
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_that_make_a_file_one_does_at_a_time() {
+    fn one_thread_at_a_time_makes_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let name = folder.path().join("name");
         std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What becomes of a program that touches a mapped byte its file no longer has.
+//! Handler of SIGBUS: a program touched a mapped byte that can no longer be read.
 
 use std::{mem::MaybeUninit, sync::OnceLock};
 
@@ -6,25 +6,25 @@ use libc::{c_int, c_void, siginfo_t};
 
 use super::table::{self, Place};
 
-/// What was done about the signal before.
+/// The previous action of the signal.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Longer than a line with the longest name.
+/// Enough for a line with the longest name.
 const LINE_BYTES: usize = 512;
 
-/// From now on, touching a page of a [`super::Mapping`] that can't be read, because its file was truncated or its disk
-/// failed, ends the process with one line on stderr, which names file and offset, and exit status 1. Any other SIGBUS has
-/// the effect it had before. For the `main` of programs; a second call does nothing.
+/// Installs the handler. A page of a [`super::Mapping`] cannot be read if its file was truncated or its disk failed.
+/// Touching it then ends the process with exit status 1 and one line on stderr that names file and offset. Any other
+/// SIGBUS has its previous effect. Call it from the `main` of a program; a second call does nothing.
 pub fn report_faults() {
     BEFORE.get_or_init(|| {
         // SAFETY: an action of zeros is one without flags, masked signals and handler; the fields that matter are set.
         let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
         action.sa_sigaction = on_bus_error as *const () as libc::sighandler_t;
-        // On the stack that Rust's runtime has for signals, as the thread's own may be what failed.
+        // On the signal stack of Rust's runtime, because the thread's own stack may be what failed.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         let mut before = MaybeUninit::zeroed();
-        // SAFETY: both point to actions, and the handler keeps to what is allowed in one: it takes no lock, allocates
-        // nothing, and calls only functions that are safe there.
+        // SAFETY: both point to actions. The handler is async-signal-safe: it takes no lock, allocates nothing, and
+        // calls only functions that are safe there.
         let failed = unsafe { libc::sigaction(libc::SIGBUS, &action, before.as_mut_ptr()) };
         if failed != 0 {
             tracing::debug!("cannot handle SIGBUS: {}", std::io::Error::last_os_error());
@@ -37,13 +37,14 @@ pub fn report_faults() {
 extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
     // SAFETY: the kernel gives a handler with SA_SIGINFO a valid siginfo.
     let info = unsafe { &*info };
-    // One that a process sent has no address.
+    // A signal that a process sent has no address.
     if info.si_code > 0
-        // SAFETY: a SIGBUS that the kernel made has an address.
+        // SAFETY: a SIGBUS of the kernel has an address.
         && let Some(place) = table::find(unsafe { info.si_addr() }.addr())
     {
         let (line, bytes) = line(&place);
-        // SAFETY: the line has so many bytes; both calls are allowed in a handler. If stderr is closed, the status tells.
+        // SAFETY: the line has at least `bytes` bytes, and both calls are allowed in a handler. If stderr is closed,
+        // only the exit status reports the fault.
         unsafe {
             libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), bytes);
             libc::_exit(1);
@@ -58,8 +59,8 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, _context: *mut c
             &default
         }
     };
-    // SAFETY: the action is valid, and the calls are allowed in a handler. On return, an instruction that faulted faults
-    // again, and then has the effect it would have had; a signal that was sent is sent again.
+    // SAFETY: the action is valid, and the calls are allowed in a handler. On return, a faulting instruction faults
+    // again, now with the previous action. A signal that a process sent is raised again.
     unsafe {
         libc::sigaction(signal, before, std::ptr::null_mut());
         if info.si_code <= 0 {
@@ -68,7 +69,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, _context: *mut c
     }
 }
 
-/// The message, and how many bytes it has. Allocates nothing.
+/// The message and its length in bytes. Allocates nothing.
 fn line(place: &Place) -> ([u8; LINE_BYTES], usize) {
     let mut digits = [b'0'; 20];
     let (mut first, mut offset) = (digits.len(), place.offset);
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
     use crate::map::{Access, Mapping};
 
-    /// Runs `body` in a process of its own: the test `name` is started again, and comes here again.
+    /// Runs `body` in a separate process. It starts the test `name` again, which comes to this call again.
     fn in_child(name: &str, body: impl FnOnce()) -> Option<Output> {
         const VARIABLE: &str = "GRAPPA_TEST_CHILD";
         if std::env::var_os(VARIABLE).is_some_and(|test| test == name) {
@@ -126,8 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_mapping_is_told_with_file_and_offset() {
-        let output = in_child("a_truncated_mapping_is_told_with_file_and_offset", || {
+    fn a_truncated_mapping_is_reported_with_file_and_offset() {
+        let output = in_child("a_truncated_mapping_is_reported_with_file_and_offset", || {
             let folder = tempfile::tempdir().unwrap();
             let (path, file) = cut_file(&folder);
             let others: Vec<_> = (0..200)
@@ -158,7 +159,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let (path, file) = cut_file(&folder);
             let listed = Mapping::new(&file, &path, Access::Random).unwrap();
-            // SAFETY: that its bytes vanish is what this test is about; the process ends there.
+            // SAFETY: this test makes the bytes vanish, and the process ends there.
             let foreign = unsafe { memmap2::Mmap::map(&file) }.unwrap();
             file.set_len(10_000).unwrap();
             assert_eq!(listed[0], 7);

@@ -1,7 +1,7 @@
 //! Read-only mappings of files.
 //!
-//! A mapped byte that its file no longer has, or that its disk can't read, is not an error that a call returns but a
-//! signal that kills. Programs call [`report_faults`] at their start, so that it says which file it was.
+//! If a file is truncated, or its disk fails, touching a mapped byte raises a signal that kills the process; no call
+//! returns an error. Programs call [`report_faults`] at their start, so that a message names the file.
 
 #![expect(unsafe_code, reason = "mapping a file is unsafe because others may change it")]
 
@@ -25,44 +25,45 @@ pub use self::{
 use super::identity::Identity;
 use crate::{Error, Result};
 
-/// A file, or a part of one, mapped for reading. Dereferences to its bytes.
+/// A file or a part of a file, mapped for reading. Dereferences to its bytes.
 ///
-/// Finished files of a store are never modified, which is what makes handing out `&[u8]` sound: whoever truncates one
-/// under a running program gets a SIGBUS ([`report_faults`]), and whoever rewrites one other bytes, which
-/// [`Mapping::check_unchanged`] notices.
+/// Handing out `&[u8]` is sound because finished files of a store are never modified. If a file is truncated under a
+/// running program, the program gets a SIGBUS ([`report_faults`]). If a file is rewritten, the program sees other
+/// bytes; [`Mapping::check_unchanged`] detects it.
 #[derive(Debug)]
 pub struct Mapping {
-    /// Before the mapping, so that it is dropped first: no address is listed that may already be another's.
+    /// Declared before the mapping, so that it is dropped first. Otherwise the table could list an address that another
+    /// mapping already has.
     _listed: Listed,
     map: Mmap,
     path: PathBuf,
     identity: Identity,
 }
 
-/// How a mapping will be read.
+/// The expected access pattern of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Front to back: read ahead.
+    /// Front to back, with readahead.
     Sequential,
-    /// Here and there: don't.
+    /// Random access, without readahead.
     Random,
 }
 
 impl Mapping {
-    /// Maps all of `file`, which is called `path` in errors.
+    /// Maps all of `file`. `path` is its name in errors.
     pub fn new(file: &File, path: &Path, access: Access) -> Result<Self> {
         let bytes = file.metadata().map_err(Error::io("read the length of", path))?.len();
         Self::part(file, path, 0..bytes, access)
     }
 
-    /// Maps these bytes of `file`. The file must have them.
+    /// Maps a range of bytes of `file`. The file must have them.
     pub fn part(file: &File, path: &Path, part: Range<u64>, access: Access) -> Result<Self> {
         let identity = Identity::of(file, path)?;
         let bytes = usize::try_from(part.end - part.start).expect("a mapping fits the address space");
         let mut options = MmapOptions::new();
         options.offset(part.start).len(bytes);
-        // SAFETY: the bytes must not change while the mapping lives. Files of a store are written under another name
-        // and not touched once they have theirs.
+        // SAFETY: the bytes must not change while the mapping lives. Files of a store are written under a temporary
+        // name, and not modified after they are renamed.
         let map = unsafe { options.map(file) }.map_err(Error::io("map", path))?;
         let advice = match access {
             Access::Sequential => Advice::Sequential,
@@ -78,41 +79,41 @@ impl Mapping {
         })
     }
 
-    /// Fails with [`Error::Changed`] if the file was replaced, written to, cut or extended since it was mapped. Costs a
-    /// system call.
+    /// Fails with [`Error::Changed`] if the file was replaced, written to, truncated or extended after it was mapped.
+    /// Costs a system call.
     pub fn check_unchanged(&self) -> Result<()> {
         self.identity.check_path(&self.path)
     }
 
-    /// Gives back the memory of pages that were read, so that a pass over a large file holds a small part of it. Who
-    /// reads them again has them read from the file again.
+    /// Releases the memory of a range of pages, so that a pass over a large file keeps a small part resident. A later
+    /// access reads them from the file again.
     pub fn release(&self, range: Range<usize>) {
-        // SAFETY: dropping pages of a read-only mapping of a file leaves the bytes it shows as they are: they come from
-        // the file. (Of anonymous memory, it would zero them.)
+        // SAFETY: dropping pages of a read-only file mapping does not change its bytes: they come from the file. (In
+        // anonymous memory, they would become zero.)
         let result = unsafe {
             self.map
                 .unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, range.len())
         };
-        // Only memory was to be saved.
+        // Ignored: this only saves memory.
         if let Err(error) = result {
             tracing::debug!("cannot release mapped pages: {error}");
         }
     }
 
-    /// Has the system begin to read all of it into its cache. Returns when the reads are under way.
+    /// Starts reading the mapping into the page cache. Returns when the reads are under way.
     pub fn read_ahead(&self) {
         self.read_ahead_part(0..self.map.len());
     }
 
-    /// Has the system begin to read a part of it into its cache.
+    /// Starts reading a part of the mapping into the page cache.
     pub fn read_ahead_part(&self, range: Range<usize>) {
-        // Only time was to be saved.
+        // Ignored: this only saves time.
         if let Err(error) = self.map.advise_range(Advice::WillNeed, range.start, range.len()) {
             tracing::debug!("cannot read ahead: {error}");
         }
     }
 
-    /// Gives back the memory of all pages.
+    /// Releases the memory of all pages.
     pub fn release_all(&self) {
         self.release(0..self.map.len());
     }
@@ -156,17 +157,17 @@ mod tests {
         }
     }
 
-    /// Pages of a mapping that the page cache has.
+    /// Number of the mapping's pages that are in the page cache.
     fn cached_pages(mapping: &Mapping) -> usize {
         let mut pages = vec![0u8; mapping.len().div_ceil(4096)];
-        // SAFETY: the range is a mapping's, and there is a byte for each of its pages.
+        // SAFETY: the range is that of the mapping, and `pages` has a byte for each page.
         let failed = unsafe { libc::mincore(mapping.as_ptr().cast_mut().cast(), mapping.len(), pages.as_mut_ptr()) };
         assert_eq!(failed, 0);
         pages.iter().filter(|page| **page & 1 == 1).count()
     }
 
     #[test]
-    fn what_is_read_ahead_comes_into_the_page_cache_and_takes_no_memory_of_the_process() {
+    fn read_ahead_fills_the_page_cache_and_takes_no_memory_of_the_process() {
         const BYTES: usize = 8 << 20;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
@@ -175,7 +176,7 @@ mod tests {
         file.sync_all().unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let mapping = Mapping::new(&file, &path, Access::Random).unwrap();
-        // A file system in memory has all of it there.
+        // On a file system in memory, all pages are cached from the start.
         let before = cached_pages(&mapping);
         mapping.read_ahead();
         let begin = std::time::Instant::now();
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_changed_under_a_mapping_is_noticed() {
+    fn a_change_of_a_mapped_file_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, [7; 100]).unwrap();

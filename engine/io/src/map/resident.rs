@@ -1,9 +1,9 @@
-//! How much of some mappings is resident.
+//! A limit on the resident memory of mappings.
 //!
-//! Nothing tells that of some mappings at a price that sampling could pay. But pages come by page faults, which the system
-//! counts for each thread, and after some the memory of the whole process that shows files can be asked for: what it has grown
-//! by since nothing of these mappings was resident is theirs. (How much a fault brings is not known: 64 KiB around the page
-//! that was touched, or 2 MiB where the page cache has the file in such pieces.)
+//! The kernel does not report the resident bytes of some mappings cheaply enough for sampling. But pages arrive by page
+//! faults, and the kernel counts these per thread. So after faults, a thread reads the resident file memory of the
+//! whole process. Its growth since these mappings had no resident pages is attributed to them. (The size of a fault is
+//! unknown: 64 KiB around the touched page, or 2 MiB if the page cache has the file in such pieces.)
 
 use std::{
     cell::Cell,
@@ -16,38 +16,38 @@ use std::{
     },
 };
 
-/// Bytes of some mappings that may be resident.
+/// Limit on the resident bytes of some mappings.
 #[derive(Debug, Default)]
 pub struct ResidentLimit {
     limit: AtomicU64,
     bytes: AtomicU64,
-    /// What the process had of files when these mappings had nothing resident.
+    /// Resident file memory of the process when these mappings had no resident pages.
     before: AtomicU64,
-    /// Held while pages are given back.
+    /// Held while pages are released.
     release: Mutex<()>,
     releasing: AtomicBool,
 }
 
-/// The page faults of a thread. Not to be taken to another.
+/// Counts page faults of a thread. Use it only in the thread that made it.
 #[derive(Debug)]
 pub struct FaultMeter(Cell<u64>);
 
 impl ResidentLimit {
-    /// Adds a mapping of so many `bytes`, of which no page is resident, for which `limit` bytes more may be.
+    /// Adds a mapping of `bytes` without resident pages, and raises the limit by `limit` bytes.
     pub fn add(&self, bytes: u64, limit: u64) {
         self.before.store(resident_file_bytes().unwrap_or(0), Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.limit.fetch_add(limit.min(bytes), Ordering::Relaxed);
     }
 
-    /// To be called by each thread that reads the mappings, now and then: calls `release` to give all their pages back if more
-    /// is resident than may be. What is read between two calls comes on top.
+    /// Each thread that reads the mappings calls this regularly. It calls `release` to release all their pages if the
+    /// limit is exceeded. Bytes read between two calls come on top of the limit.
     pub fn keep(&self, meter: &FaultMeter, release: impl FnOnce()) {
         let limit = self.limit.load(Ordering::Relaxed);
         if self.bytes.load(Ordering::Relaxed) <= limit || !meter.has_faulted() {
             return;
         }
-        // Threads wait for the one that gives pages back: what they read meanwhile would seem to be of other files.
+        // Threads wait for the one that releases pages. Otherwise their reads would be attributed to other files.
         if self.releasing.load(Ordering::Acquire) || self.is_exceeded(limit) {
             let _lock = self.release.lock().unwrap_or_else(PoisonError::into_inner);
             if self.is_exceeded(limit) {
@@ -68,12 +68,12 @@ impl ResidentLimit {
 }
 
 impl FaultMeter {
-    /// Counts from now on.
+    /// Starts to count.
     pub fn start() -> Self {
         Self(Cell::new(faults_of_thread()))
     }
 
-    /// Whether there were any since it was last asked.
+    /// Whether there were page faults since the last call.
     fn has_faulted(&self) -> bool {
         let now = faults_of_thread();
         now != self.0.replace(now)
@@ -82,7 +82,7 @@ impl FaultMeter {
 
 fn faults_of_thread() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: it points to a rusage, of which zeros are one if the call fails.
+    // SAFETY: it points to a rusage; all zeros are a valid one if the call fails.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
         usage.assume_init()
@@ -90,7 +90,7 @@ fn faults_of_thread() -> u64 {
     (usage.ru_minflt + usage.ru_majflt) as u64
 }
 
-/// Bytes of files that the process has mapped and resident; none where the system does not tell.
+/// Resident bytes of files that the process has mapped. None if the system does not report it.
 fn resident_file_bytes() -> Option<u64> {
     static STATM: OnceLock<Option<File>> = OnceLock::new();
     let file = STATM.get_or_init(|| File::open("/proc/self/statm").ok()).as_ref()?;
@@ -101,7 +101,7 @@ fn resident_file_bytes() -> Option<u64> {
 }
 
 fn page_bytes() -> u64 {
-    // SAFETY: it takes a number and returns one.
+    // SAFETY: the call takes a number and returns a number.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
@@ -113,12 +113,12 @@ mod tests {
     use crate::map::{Access, Mapping, tests::resident_bytes};
 
     const BYTES: u64 = 64 << 20;
-    /// What is read between calls, and what a fault may bring around it, at both ends.
+    /// Bytes read between two calls, and bytes that faults may add around them, at both ends.
     const PIECE: u64 = 1 << 20;
     const AROUND: u64 = 4 << 20;
 
     #[test]
-    fn no_more_is_resident_than_the_limit_and_what_is_read_between_calls() {
+    fn resident_bytes_stay_within_the_limit_and_the_bytes_read_between_calls() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, vec![7; BYTES as usize]).unwrap();

@@ -1,8 +1,8 @@
-//! Which addresses are mapped files, for a signal handler to look up.
+//! A table of mapped files by address, for a signal handler.
 //!
-//! The handler may interrupt anything, so it takes no lock and allocates nothing. Entries are written under a lock, each
-//! behind a version that is odd meanwhile; names are kept in the entries themselves, as nothing that a handler reads may
-//! be freed. Blocks of entries are added and never removed.
+//! The handler may interrupt any code, so it takes no lock and allocates nothing. Entries are written under a lock.
+//! Each has a version, which is odd during a write. Names are stored in the entries, because memory that a handler
+//! reads must never be freed. Blocks of entries are added and never removed.
 
 use std::{
     path::Path,
@@ -12,18 +12,18 @@ use std::{
     },
 };
 
-/// The last bytes of a longer name are enough to know a file by.
+/// Of a longer name, the last bytes are kept. They are enough to recognize a file.
 const NAME_BYTES: usize = 240;
 const ENTRIES_PER_BLOCK: usize = 64;
 
-/// Which file is mapped where.
+/// A mapped file and its addresses.
 #[derive(Debug)]
 struct Entry {
     version: AtomicU64,
     start: AtomicUsize,
-    /// 0 if nothing is.
+    /// 0 if the entry is free.
     bytes: AtomicUsize,
-    /// Where in the file the first of them is.
+    /// Offset of the mapping in the file.
     first: AtomicUsize,
     name: [AtomicU8; NAME_BYTES],
     name_bytes: AtomicUsize,
@@ -37,10 +37,10 @@ struct Block {
 static TABLE: Block = Block::new();
 static WRITERS: Mutex<()> = Mutex::new(());
 
-/// A mapping that is in the table until this is dropped.
+/// Keeps a mapping in the table until this is dropped.
 #[derive(Debug)]
 pub(super) struct Listed {
-    /// None for an empty mapping, which has no address.
+    /// None if the mapping is empty: it has no address.
     entry: Option<&'static Entry>,
 }
 
@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-/// Says that `bytes`, which are mapped, are those of the file `path` from offset `first` on.
+/// Adds a mapping: `bytes` are those of the file `path` from offset `first` on.
 pub(super) fn list(bytes: &[u8], path: &Path, first: usize) -> Listed {
     if bytes.is_empty() {
         return Listed { entry: None };
@@ -78,7 +78,7 @@ pub(super) fn list(bytes: &[u8], path: &Path, first: usize) -> Listed {
     Listed { entry: Some(entry) }
 }
 
-/// Which file is mapped at an address. Safe to call in a signal handler.
+/// Finds the file that is mapped at an address. Safe to call in a signal handler.
 pub(super) fn find(address: usize) -> Option<Place> {
     let mut block = Some(&TABLE);
     while let Some(Block { entries, next }) = block {
@@ -148,7 +148,7 @@ impl Entry {
             offset: self.first.load(Ordering::Relaxed) + offset,
         };
         fence(Ordering::Acquire);
-        // An entry that is being written is of another mapping: that of the address is in use.
+        // An entry that is being written belongs to another mapping, because the one with this address is in use.
         (version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version).then_some(place)
     }
 }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn addresses_are_found_while_they_are_listed() {
-        // More than one block has.
+        // More mappings than a block has entries.
         let memory: Vec<Vec<u8>> = (1..=3 * ENTRIES_PER_BLOCK).map(|length| vec![0; length]).collect();
         let list = |bytes: &Vec<u8>| list(bytes, Path::new(&format!("/some/file-{}", bytes.len())), 7);
         let mut listed: Vec<_> = memory.iter().map(list).collect();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_name_the_end_is_kept() {
+    fn the_end_of_a_long_name_is_kept() {
         let memory = [0; 10];
         let path = format!("/{}/edges", "folder".repeat(100));
         let _listed = list(&memory, Path::new(&path), 0);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_listed_of_an_empty_mapping() {
+    fn an_empty_mapping_is_not_listed() {
         assert!(list(&[], Path::new("empty"), 0).entry.is_none());
     }
 }

@@ -19,9 +19,9 @@ use rustix::io::Errno;
 use super::{FileIndex, Options, Read, ReadEngine};
 use crate::Result;
 
-/// Alters what an engine sees of the kernel.
+/// Alters results of the kernel before an engine sees them.
 pub trait FaultInjector: Send + Sync {
-    /// The answer to a read at `offset` into `part`, as the engine sees it. `answer` is the kernel's.
+    /// The altered result of a read at `offset` into `part`. `answer` is the kernel's result.
     fn answer(&self, file: FileIndex, offset: u64, part: &mut [u8], answer: io::Result<usize>) -> io::Result<usize>;
 
     /// Called before each entry into io_uring. An error replaces the entry.
@@ -33,7 +33,7 @@ pub trait FaultInjector: Send + Sync {
 /// Short reads, temporary refusals and a permanent error. The default has no faults.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
-    /// Selects the answers and what is done to them.
+    /// Selects the answers to alter, and the faults.
     pub seed: u64,
     /// About one in `short_one_in` answers is cut short, by any number of bytes; 0 for none. The rest is overwritten.
     pub short_one_in: u32,
@@ -54,7 +54,7 @@ struct InjectedFaults {
 }
 
 impl Faults {
-    /// Options of an engine that meets these faults.
+    /// Engine options that inject these faults.
     pub fn meet(self, options: Options) -> Options {
         Options {
             fault_injector: Some(Arc::new(InjectedFaults {
@@ -125,7 +125,7 @@ pub struct Reordered {
     engine: Box<dyn ReadEngine>,
     seed: u64,
     steps: u64,
-    /// Completed, and not delivered yet.
+    /// Completed reads that are not delivered yet.
     held: VecDeque<(Read, Vec<u8>)>,
 }
 

@@ -19,10 +19,10 @@ use rustix::{
 use super::{FileIndex, Read, transfer};
 use crate::{Error, Result, identity::Identity, regular};
 
-/// What direct reads are aligned to where the kernel does not say: a page, which a disk's blocks do not exceed.
+/// Alignment of direct reads if the kernel does not report it: a page, because blocks of a disk are no larger.
 pub(super) const ALIGN_MAX: u32 = 4096;
 
-/// A file that is to be read. Holds no descriptor.
+/// A file to read. Holds no descriptor.
 #[derive(Debug, Clone)]
 pub struct ReadFile {
     path: PathBuf,
@@ -33,16 +33,17 @@ pub struct ReadFile {
 /// Whether reads may bypass the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direct {
-    /// In multiples of so many bytes.
+    /// Yes, in multiples of this many bytes.
     Aligned(u32),
-    /// The file system does not say: it is tried, in multiples of [`ALIGN_MAX`].
+    /// The file system does not report it. Direct reads are tried in multiples of [`ALIGN_MAX`].
     Unknown,
-    /// The file system says no.
+    /// No.
     Refused,
 }
 
 impl ReadFile {
-    /// Looks at the file `path`, and remembers which one it is. If `expected` is given, its length in bytes must be that.
+    /// Checks the file `path` and records its identity. If `expected` is given, the file must have this length in
+    /// bytes.
     pub fn open(path: &Path, expected: Option<u64>) -> Result<Self> {
         let file = regular::open(path)?;
         let identity = Identity::of(&file, path)?;
@@ -62,7 +63,7 @@ impl ReadFile {
         })
     }
 
-    /// Its name.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -72,11 +73,11 @@ impl ReadFile {
         self.identity.bytes()
     }
 
-    /// Fails with [`Error::Changed`] if the file was replaced, written to, cut or extended since it was opened. Costs a
-    /// system call.
+    /// Fails with [`Error::Changed`] if the file was replaced, written to, truncated or extended after it was opened.
+    /// Costs a system call.
     ///
-    /// What was read of a file before a check that passes is what the file held when it was opened: as far as the clock
-    /// of its file system can tell, which is some milliseconds.
+    /// If the check passes, all bytes read before it are those of the file at the time of opening. Exception: the clock
+    /// of the file system has a resolution of some milliseconds.
     pub fn check_unchanged(&self) -> Result<()> {
         self.identity.check_path(&self.path)
     }
@@ -104,38 +105,38 @@ impl Direct {
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) file: File,
-    /// Reads start and end at multiples of so many bytes: more than 1 if they are direct.
+    /// Reads start and end at multiples of this. 1 unless reads are direct.
     pub(super) align: u32,
 }
 
-/// The descriptors of one engine: of all files if there may be so many, else of those read last.
+/// The open files of one engine: all files if the limit allows it, otherwise those read last.
 pub(super) struct Descriptors {
     files: Arc<[ReadFile]>,
     direct: bool,
     capacity: usize,
     cells: Vec<Cell>,
-    /// The files that are open, for the second-chance clock.
+    /// The open files, in the order of the second-chance clock.
     clock: VecDeque<FileIndex>,
 }
 
 #[derive(Default)]
 struct Cell {
     open: Option<Arc<Open>>,
-    /// Whether it was asked for since the clock's hand last passed.
+    /// Whether the file was used since the clock's hand last passed.
     used: bool,
     direct_refused: bool,
 }
 
 impl Descriptors {
-    /// Opens nothing yet. With `direct`, files are opened to bypass the page cache where they can.
+    /// Opens nothing yet. With `direct`, files are opened to bypass the page cache if their file system supports it.
     pub(super) fn new(files: Arc<[ReadFile]>, direct: bool) -> Self {
         static TOLD: Once = Once::new();
         let capacity = free_descriptors();
         if capacity < files.len() {
             TOLD.call_once(|| {
                 tracing::warn!(
-                    "{} files are to be read, and no more than {capacity} may be open at once: they are opened again and \
-                     again, which is slower; raise the limit (`ulimit -n`)",
+                    "{} files are to be read, but at most {capacity} may be open at once: files are closed and reopened, \
+                     which is slower; raise the limit (`ulimit -n`)",
                     files.len()
                 );
             });
@@ -154,13 +155,13 @@ impl Descriptors {
         &self.files
     }
 
-    /// Fails if a file ended before a read does when it was opened.
+    /// Fails if a read ends beyond the length that its file had when it was opened.
     pub(super) fn check_end(&self, read: &Read) -> Result<()> {
         let bytes = self.files[read.file.0 as usize].bytes();
         transfer::check_end(read, bytes).map_err(|source| self.error(read, source))
     }
 
-    /// Says which read failed.
+    /// The error of a failed read.
     pub(super) fn error(&self, read: &Read, source: io::Error) -> Error {
         Error::Read {
             path: self.files[read.file.0 as usize].path.clone(),
@@ -169,7 +170,7 @@ impl Descriptors {
         }
     }
 
-    /// Opens all files, if there may be so many.
+    /// Opens all files. None if the limit is too low.
     pub(super) fn open_all(&mut self) -> Result<Option<Vec<Arc<Open>>>> {
         if self.capacity < self.files.len() {
             return Ok(None);
@@ -184,8 +185,8 @@ impl Descriptors {
         Ok(Some(all))
     }
 
-    /// A descriptor, which stays open while the caller keeps it. None if as many as may be open are kept: some read must
-    /// be completed first.
+    /// An open file, which stays open while the caller keeps it. None if the limit of open files is reached and all are
+    /// in use: a read must complete first.
     ///
     /// # Panics
     /// If there is no such file.
@@ -205,7 +206,7 @@ impl Descriptors {
             match self.files[index.0 as usize].descriptor(direct) {
                 Ok(open) => break Arc::new(open),
                 Err(Error::Io { source, .. }) if is_out_of_descriptors(&source) && !self.clock.is_empty() => {
-                    // Somebody else in this process took those that we counted on.
+                    // Other code of this process took the descriptors that we counted on.
                     if !self.close_one() {
                         return Ok(None);
                     }
@@ -218,13 +219,13 @@ impl Descriptors {
         Ok(Some(open))
     }
 
-    /// Opens a file through the page cache, and will from now on: its file system takes direct opens, but not direct reads.
+    /// Opens a file through the page cache, now and later: its file system accepts direct opens, but not direct reads.
     pub(super) fn refuse_direct(&mut self, index: FileIndex) -> Result<Arc<Open>> {
         let (file, cell) = (&self.files[index.0 as usize], &mut self.cells[index.0 as usize]);
         if let Some(open) = &cell.open
             && cell.direct_refused
         {
-            // Another read of it was refused before.
+            // Another read of this file was refused before.
             return Ok(open.clone());
         }
         tell_buffered(&file.path);
@@ -236,9 +237,9 @@ impl Descriptors {
         Ok(open)
     }
 
-    /// Closes the file that was not used for about the longest time. False if all are kept by reads.
+    /// Closes approximately the least recently used file. False if reads use all files.
     fn close_one(&mut self) -> bool {
-        // The first round takes away the second chances.
+        // The first round clears the `used` flags.
         for _ in 0..2 * self.clock.len() {
             let Some(index) = self.clock.pop_front() else { break };
             let cell = &mut self.cells[index.0 as usize];
@@ -282,8 +283,8 @@ impl ReadFile {
             tell_buffered(&self.path);
         }
         let file = open(OFlags::empty())?;
-        // What is wanted is known: reading ahead of it takes memory and bandwidth from it. A kernel that has no ear for
-        // advice reads as well.
+        // All reads are explicit, so readahead would waste memory and bandwidth. An error is harmless: it is only
+        // advice.
         let _ = rustix::fs::fadvise(&file, 0, None, Advice::Random);
         Ok(Open { file, align: 1 })
     }
@@ -293,8 +294,8 @@ fn tell_buffered(path: &Path) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
         tracing::warn!(
-            "the file system of {} takes no direct reads (O_DIRECT): they go through the page cache, which takes memory \
-             and is slower",
+            "the file system of {} does not support direct reads (O_DIRECT): reads go through the page cache, which takes \
+             memory and is slower",
             path.display()
         );
     });
@@ -304,7 +305,7 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// How many descriptors an engine may hold: half of those the process may still open, at least 1.
+/// Maximum number of descriptors of an engine: half of those that the process may still open, at least 1.
 fn free_descriptors() -> usize {
     let Some(limit) = getrlimit(Resource::Nofile).current else {
         return usize::MAX;

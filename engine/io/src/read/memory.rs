@@ -1,4 +1,4 @@
-//! Reads from byte vectors: for tests, and for benches that must not wait for a disk.
+//! Reads from byte vectors, for tests and for benches without a disk.
 
 use std::{collections::VecDeque, io, path::PathBuf};
 
@@ -8,16 +8,16 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// Files that are vectors of bytes. Reads are complete when they are submitted.
+/// An engine whose files are byte vectors. A read is complete when it is submitted.
 pub struct Memory {
     files: Vec<Vec<u8>>,
     options: Options,
-    /// What was read, in order.
+    /// Completed reads, in order.
     complete: VecDeque<(Read, io::Result<Vec<u8>>)>,
 }
 
 impl Memory {
-    /// Reads `files`, by their place in the list.
+    /// An engine that reads `files`. A [`FileIndex`](super::FileIndex) is an index into this list.
     pub fn new(files: Vec<Vec<u8>>, options: Options) -> Result<Self> {
         options.check()?;
         Ok(Self {

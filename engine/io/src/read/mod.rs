@@ -1,15 +1,16 @@
-//! Many reads at once: from files at depth, each into a buffer of the engine's own.
+//! Asynchronous file reads: many reads in flight, each into a buffer that the engine owns.
 //!
-//! Whoever reads hands in a batch of [`Read`]s, goes on with other work, and takes completions as they come, in any
-//! order. The buffers belong to the engine from submission until the completion was looked at, so nothing that a caller
-//! does, drops or forgets lets the kernel write into memory that is no longer its.
+//! A caller submits a batch of [`Read`]s, continues with other work, and takes completions in any order. The engine
+//! owns a buffer from the submission until the caller has seen the completion. So the kernel never writes into freed
+//! memory, whatever a caller drops or forgets.
 //!
-//! - [`uring`]: io_uring, past the page cache: what large stores are read by;
-//! - [`pread`]: threads that wait, through the page cache: the reference, and for where io_uring is refused;
-//! - [`memory`]: byte vectors;
-//! - [`fault`]: bad luck, for tests.
+//! - [`uring`]: io_uring, bypassing the page cache. Large stores are read with it;
+//! - [`pread`]: blocking threads, through the page cache. It is the reference, and the fallback where io_uring is
+//!   refused;
+//! - [`memory`]: reads from byte vectors;
+//! - [`fault`]: fault injection, for tests.
 //!
-//! Which bytes come out does not depend on the engine.
+//! All engines return the same bytes.
 
 pub mod fault;
 mod files;
@@ -27,64 +28,64 @@ pub use self::files::ReadFile;
 use self::{fault::FaultInjector, pread::Pread, transfer::Transfer, uring::Uring};
 use crate::{Error, Result, size::ByteSize};
 
-/// A file that an engine reads, by its place in the list that the engine was made with.
+/// Index of a file in the list that the engine was made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileIndex(pub u32);
 
-/// A piece of a file that is wanted. It need not be aligned to anything.
+/// A request for a piece of a file. It needs no alignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Read {
     /// Which file.
     pub file: FileIndex,
-    /// Where it starts, in bytes.
+    /// Start in the file, in bytes.
     pub offset: u64,
-    /// How many bytes; at least 1, at most [`ReadEngine::read_bytes_max`].
+    /// Length in bytes: at least 1, at most [`ReadEngine::read_bytes_max`].
     pub length: u32,
-    /// The caller's own number for it.
+    /// A number that the caller chooses to recognize the read.
     pub tag: u64,
 }
 
 /// Reads pieces of files, many at a time.
 ///
-/// All engines give the same bytes, and an error that names file and offset where they can't: a short read is
-/// continued, one at the end of the file is an error.
+/// All engines return the same bytes, or an error that names file and offset. A short read is continued. A read beyond
+/// the end of the file is an error.
 pub trait ReadEngine: Send {
-    /// What it is called in reports: `uring`, `pread`, `memory`.
+    /// Its name in reports: `uring`, `pread`, `memory`.
     fn name(&self) -> &'static str;
 
-    /// The longest read it takes, in bytes.
+    /// Maximum length of a read, in bytes.
     fn read_bytes_max(&self) -> u32;
 
-    /// How many reads can be under way at once.
+    /// Maximum number of reads in flight.
     fn depth(&self) -> usize;
 
-    /// How many reads are under way: submitted, and their completion not yet looked at.
+    /// Number of reads in flight: submitted, and their completion not yet seen by the caller.
     fn in_flight(&self) -> usize;
 
-    /// Starts the first of `reads` for which there is room, and says how many those were; 0 only if some are in flight
-    /// (or `reads` is empty). There is room for [`ReadEngine::depth`] reads, and for fewer only if they are of more files
-    /// than the process may have open.
+    /// Starts as many of `reads` as fit, from the first on, and returns their number. It is 0 only if reads are in
+    /// flight or `reads` is empty. [`ReadEngine::depth`] reads fit; fewer fit only if they use more files than the
+    /// process may have open.
     ///
     /// # Errors
-    /// If a read ends beyond the end of its file, or a file can't be opened. The reads in flight are then lost.
+    /// If a read ends beyond the end of its file, or a file cannot be opened. Then the reads in flight are lost.
     ///
     /// # Panics
     /// If a read is empty, too long, or of a file that is not in the list.
     fn submit(&mut self, reads: &[Read]) -> Result<usize>;
 
-    /// Waits until at least one read is complete, then shows every completed one, with its bytes, to `done`; says how many
-    /// they were. 0 if none is in flight.
+    /// Waits until at least one read is complete, then calls `done` with each completed read and its bytes. Returns
+    /// their number; 0 if none is in flight.
     ///
     /// # Errors
-    /// If a read fails: [`Error::Read`] with file and offset. The reads in flight are then lost, those that were shown
-    /// stay true, and the engine may be used again.
+    /// If a read fails: [`Error::Read`] with file and offset. Then the reads in flight are lost. Bytes already passed
+    /// to `done` are valid, and the engine may be used again.
     fn complete(&mut self, done: &mut dyn FnMut(&Read, &[u8])) -> Result<usize>;
 }
 
-/// Which engine is wanted.
+/// The choice of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// io_uring, or pread where the kernel or a container refuses it.
+    /// io_uring, or pread if the kernel or a container refuses io_uring.
     #[default]
     Auto,
     /// io_uring, or an error.
@@ -93,28 +94,28 @@ pub enum Choice {
     Pread,
 }
 
-/// How an engine reads.
+/// Options of an engine.
 #[derive(Clone)]
 pub struct Options {
-    /// How many reads can be under way at once, from 1 to [`DEPTH_MAX`].
+    /// Maximum number of reads in flight, from 1 to [`DEPTH_MAX`].
     pub depth: usize,
-    /// The longest read, in bytes, from 1 to [`READ_BYTES_MAX`].
+    /// Maximum length of a read in bytes, from 1 to [`READ_BYTES_MAX`].
     pub read_bytes_max: u32,
     /// Threads of the pread engine.
     pub threads: usize,
-    /// Whether io_uring bypasses the page cache where the file system lets it.
+    /// Whether io_uring bypasses the page cache if the file system supports it.
     pub direct: bool,
-    /// Injects faults into the answers of the kernel, in tests.
+    /// In tests: injects faults into the results of the kernel.
     pub fault_injector: Option<Arc<dyn FaultInjector>>,
 }
 
-/// The most reads under way at once.
+/// Upper bound of [`Options::depth`].
 pub const DEPTH_MAX: usize = 4096;
 
-/// The longest read, in bytes.
+/// Upper bound of [`Options::read_bytes_max`].
 pub const READ_BYTES_MAX: u32 = 64 << 20;
 
-/// The most that the buffers of an engine may take: what the kernel registers as one.
+/// Maximum bytes of an engine's buffers: the kernel's limit for one registered buffer.
 const BUFFER_BYTES_MAX: u64 = 1 << 30;
 
 impl Default for Options {
@@ -130,8 +131,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The most memory that an engine with these options takes, in bytes: a buffer for each read under way. io_uring takes
-    /// it at once, as the kernel pins it; pread as it is needed.
+    /// Maximum memory of an engine with these options, in bytes: a buffer for each read in flight. io_uring takes all
+    /// of it at once, because the kernel pins it. pread allocates buffers on demand.
     pub fn memory_bytes(&self) -> u64 {
         self.depth as u64 * Transfer::span_max(self.read_bytes_max, files::ALIGN_MAX) as u64
     }
@@ -170,17 +171,20 @@ impl Options {
     }
 
     /// # Panics
-    /// If a read is not one that an engine takes.
+    /// If the file index or the length of the read is out of range.
     fn check_read(&self, read: &Read, files: usize) {
-        assert!((read.file.0 as usize) < files, "{read:?} is of one of {files} files");
+        assert!(
+            (read.file.0 as usize) < files,
+            "{read:?} has an index beyond the {files} files"
+        );
         assert!(
             (1..=self.read_bytes_max).contains(&read.length),
-            "{read:?} has 1 to {} bytes",
+            "{read:?} must have 1 to {} bytes",
             self.read_bytes_max
         );
     }
 
-    /// The kernel's answer, as the engine sees it.
+    /// The kernel's result, after fault injection.
     fn answer(&self, file: FileIndex, offset: u64, part: &mut [u8], answer: io::Result<usize>) -> io::Result<usize> {
         match &self.fault_injector {
             Some(injector) => injector.answer(file, offset, part, answer),
@@ -208,14 +212,13 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Makes an engine that reads `files`, which a [`FileIndex`] counts from 0.
+/// Makes an engine that reads `files`. A [`FileIndex`] is an index into this list.
 ///
-/// Where io_uring is refused, [`Choice::Auto`] logs why, once, and takes threads. Keep the list too: after reading,
-/// [`ReadFile::check_unchanged`] says whether what was read can be believed.
+/// If io_uring is refused, [`Choice::Auto`] logs the reason once and uses threads. Keep the list too: after reading,
+/// [`ReadFile::check_unchanged`] tells whether the files changed meanwhile.
 ///
 /// # Errors
-/// If an option is out of range, a file can't be opened or has changed since it was, or io_uring was asked for and is
-/// refused.
+/// If an option is out of range, a file cannot be opened or has changed, or [`Choice::Uring`] is refused.
 pub fn open(choice: Choice, files: Arc<[ReadFile]>, options: Options) -> Result<Box<dyn ReadEngine>> {
     static TOLD: Once = Once::new();
     if choice == Choice::Pread {

@@ -1,7 +1,7 @@
-//! Reads by a few threads that wait for the kernel: the reference, and the engine where io_uring is refused.
+//! Reads by a few blocking threads: the reference, and the fallback where io_uring is refused.
 //!
-//! They go through the page cache, as deep as there are threads. What they leave there is the kernel's to take back. A
-//! buffer travels with its read, from the engine to a thread and back.
+//! Reads go through the page cache; the kernel reclaims its pages. The depth is the number of threads. A buffer travels
+//! with its read, from the engine to a thread and back.
 
 use std::{
     io,
@@ -27,11 +27,11 @@ use crate::{Error, Result};
 pub struct Pread {
     options: Options,
     descriptors: Descriptors,
-    /// None only while the engine is being dropped.
+    /// None only during drop.
     jobs: Option<Sender<Job>>,
     finished: Receiver<Finished>,
     in_flight: usize,
-    /// Buffers that no read has.
+    /// Free buffers.
     spare: Vec<Vec<u8>>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -50,7 +50,7 @@ struct Finished {
 }
 
 impl Pread {
-    /// Starts the threads that read `files`.
+    /// An engine that reads `files`. Starts the threads.
     pub fn new(files: Arc<[ReadFile]>, options: Options) -> Result<Self> {
         options.check()?;
         let (jobs, waiting) = unbounded::<Job>();
@@ -83,13 +83,13 @@ impl Pread {
         Ok(engine)
     }
 
-    /// Waits for what is in flight, and forgets it.
+    /// Waits for the reads in flight, and discards them.
     fn abandon(&mut self) {
         while self.in_flight > 0 {
             let finished = self
                 .finished
                 .recv()
-                .expect("threads that read live as long as the engine");
+                .expect("the reading threads live as long as the engine");
             self.spare.push(finished.buffer);
             self.in_flight -= 1;
         }
@@ -111,8 +111,11 @@ impl Pread {
                 buffer.resize(transfer.span(), 0);
             }
             let job = Job { transfer, file, buffer };
-            let jobs = self.jobs.as_ref().expect("it is there until the engine is dropped");
-            jobs.send(job).expect("threads that read live as long as the engine");
+            let jobs = self
+                .jobs
+                .as_ref()
+                .expect("the channel exists until the engine is dropped");
+            jobs.send(job).expect("the reading threads live as long as the engine");
             self.in_flight += 1;
         }
         Ok(reads.len())
@@ -139,7 +142,7 @@ impl Job {
             let answer = self.file.file.read_at(part, offset);
             options.answer(read.file, offset, part, answer)
         });
-        // The descriptor is free before the engine hears of it: who waits for one asks then.
+        // Close the file before the engine gets the result, so that a waiting read finds a free descriptor.
         drop(self.file);
         Finished {
             read,
@@ -177,7 +180,7 @@ impl ReadEngine for Pread {
         let first = self
             .finished
             .recv()
-            .expect("threads that read live as long as the engine");
+            .expect("the reading threads live as long as the engine");
         let mut next = Some(first);
         let mut count = 0;
         while let Some(finished) = next {
@@ -197,7 +200,7 @@ impl Drop for Pread {
         self.stop.store(true, Ordering::Relaxed);
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // One that panicked has said so.
+            // A thread that panicked has printed its message.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! One read on its way: what is asked of the kernel for it, and what its answers mean.
+//! State machine of one read: the next request to the kernel, and the handling of its answer.
 //!
 //! ```text
 //!              offset          offset + length
@@ -7,9 +7,9 @@
 //! buffer   0 ........ filled ............. span
 //! ```
 //!
-//! The kernel is asked for `start..end`. A short answer is not the end: what is missing is asked for from the last
-//! multiple of the alignment that was reached, until all that was wanted is there or the file is seen to end:
-//! at once if nothing is read, and if a direct read ends within the same block again and again.
+//! The first request is for `start..end`. After a short answer, the next request starts at the last multiple of the
+//! alignment that was reached. This repeats until all wanted bytes are read, or the file turns out to end: an answer
+//! has 0 bytes, or direct reads end within the same block repeatedly.
 
 use std::{io, ops::Range, time::Duration};
 
@@ -17,10 +17,11 @@ use rustix::io::Errno;
 
 use super::Read;
 
-/// Answers in a row that bring a read no further before it fails. Those beyond the first few are a millisecond apart.
+/// Answers without progress in a row before a read fails. After the first [`STALLS_AT_ONCE`], requests are a
+/// millisecond apart.
 const STALLS_MAX: u32 = 1000;
 const STALLS_AT_ONCE: u32 = 16;
-/// Answers in a row that end at the same byte within a block before it is believed that the file ends there.
+/// Answers in a row that end at the same byte within a block before the read treats it as the end of the file.
 const SAME_ENDS_MAX: u32 = 16;
 
 /// A read that is not complete.
@@ -30,20 +31,20 @@ pub(super) struct Transfer {
     align: u32,
     /// Bytes from `start` on that are in the buffer: a multiple of the alignment.
     filled: u32,
-    /// Answers in a row that brought it no further.
+    /// Answers without progress in a row.
     stalls: u32,
-    /// Where in the buffer the last answer ended that brought it no further, and how many did in a row.
+    /// End in the buffer of the last answer without progress, and the number of such answers in a row with this end.
     same_end: (usize, u32),
 }
 
-/// What an answer of the kernel leads to.
+/// The result of an answer of the kernel.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// More must be asked for.
+    /// Another request is needed.
     Again,
-    /// All that was wanted is in the buffer.
+    /// All wanted bytes are in the buffer.
     Done,
-    /// It can't be read.
+    /// The read failed.
     Failed(io::Error),
 }
 
@@ -59,35 +60,35 @@ impl Transfer {
         }
     }
 
-    /// The bytes of buffer that a read of at most `read_bytes_max` takes, whatever its offset.
+    /// Buffer bytes that any read of at most `read_bytes_max` bytes needs, at any offset.
     pub(super) fn span_max(read_bytes_max: u32, align: u32) -> usize {
         (read_bytes_max as usize).next_multiple_of(align as usize) + if align > 1 { align as usize } else { 0 }
     }
 
-    /// Where in the file the buffer begins.
+    /// Offset in the file at which the buffer begins.
     fn start(&self) -> u64 {
         self.read.offset - self.read.offset % u64::from(self.align)
     }
 
-    /// How many bytes of buffer it takes.
+    /// Buffer bytes that the read needs.
     pub(super) fn span(&self) -> usize {
         let end = (self.read.offset + u64::from(self.read.length)).next_multiple_of(u64::from(self.align));
         (end - self.start()) as usize
     }
 
-    /// What to ask the kernel for next: from which offset of the file on, into which part of the buffer.
+    /// The next request: the offset in the file, and the part of the buffer.
     pub(super) fn next(&self) -> (u64, Range<usize>) {
         (self.start() + u64::from(self.filled), self.filled as usize..self.span())
     }
 
-    /// Where in the buffer the wanted bytes are.
+    /// Range of the wanted bytes in the buffer.
     pub(super) fn wanted(&self) -> Range<usize> {
         let begin = (self.read.offset - self.start()) as usize;
         begin..begin + self.read.length as usize
     }
 
-    /// Takes the kernel's answer to what [`Transfer::next`] said: how many bytes it read. Sleeps when the kernel has
-    /// refused for some time.
+    /// Handles the kernel's answer to the request of [`Transfer::next`]: the number of bytes read. Sleeps if there was
+    /// no progress for some time.
     pub(super) fn advance(&mut self, answer: io::Result<usize>) -> Step {
         let refused = match answer {
             Ok(count) => {
@@ -114,14 +115,16 @@ impl Transfer {
                 None
             }
             Err(error) => match Errno::from_io_error(&error) {
-                // A signal, too little memory for now, or the thread that had submitted it is gone.
+                // A signal, a temporary lack of memory, or the submitting thread has ended.
                 Some(Errno::INTR | Errno::AGAIN | Errno::NOBUFS | Errno::CANCELED) => Some(error),
                 _ => return Step::Failed(error),
             },
         };
         self.stalls += 1;
         if self.stalls > STALLS_MAX {
-            return Step::Failed(refused.unwrap_or_else(|| io::Error::other("the kernel reads parts of a block only")));
+            return Step::Failed(
+                refused.unwrap_or_else(|| io::Error::other("the kernel returns only parts of a block")),
+            );
         }
         if self.stalls > STALLS_AT_ONCE {
             std::thread::sleep(Duration::from_millis(1));
@@ -129,8 +132,8 @@ impl Transfer {
         Step::Again
     }
 
-    /// Reads to the end by calls of `read_at`, and says where in the buffer the wanted bytes are. Takes
-    /// [`Transfer::span`] bytes of `buffer`.
+    /// Performs the whole read by calls of `read_at`. Returns the range of the wanted bytes in the buffer, which must
+    /// have [`Transfer::span`] bytes.
     pub(super) fn run(
         mut self,
         buffer: &mut [u8],
@@ -148,7 +151,7 @@ impl Transfer {
     }
 }
 
-/// Fails if a file of `bytes` ends before a read does.
+/// Fails if a read ends beyond the end of a file of `bytes`.
 pub(super) fn check_end(read: &Read, bytes: u64) -> io::Result<()> {
     match read.offset.checked_add(u64::from(read.length)) {
         Some(end) if end <= bytes => Ok(()),
@@ -187,7 +190,7 @@ mod tests {
             align in prop::sample::select(vec![1u32, 512, 4096]),
             answers in prop::collection::vec(-2i32..6000, 0..40),
         ) {
-            // Byte n of the file has the value n, roughly; it ends just behind what is wanted.
+            // Byte n of the file has the value n % 251. The file ends right after the wanted bytes.
             let bytes = offset + u64::from(length);
             let value = |at: u64| (at % 251) as u8;
             let transfer = Transfer::new(read(offset, length), align);
@@ -215,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_file_is_an_error_that_says_how_much_there_was() {
-        // Direct reads start at 512. One finds 388 bytes there, however often it is asked: the file has 900.
+    fn the_end_of_the_file_is_an_error_that_states_the_bytes_found() {
+        // Direct reads start at 512. A read there always returns 388 bytes, because the file has 900.
         for (align, answers, found) in [
             (1, vec![300, 0], 300),
             (512, vec![388], 300),
@@ -228,9 +231,9 @@ mod tests {
             let error = (0..100).find_map(|_| match transfer.advance(Ok(answers.next().unwrap_or(last))) {
                 Step::Failed(error) => Some(error),
                 Step::Again => None,
-                Step::Done => panic!("it is not done"),
+                Step::Done => panic!("the read must not succeed"),
             });
-            let error = error.expect("it ends");
+            let error = error.expect("the read fails");
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
             assert_eq!(
                 error.to_string(),
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_never_ends_is_an_error_in_the_end() {
+    fn endless_refusals_become_an_error() {
         let mut transfer = Transfer::new(read(0, 10), 1);
         let answers = (0..).find(|_| matches!(transfer.advance(Err(Errno::AGAIN.into())), Step::Failed(_)));
         assert_eq!(answers, Some(STALLS_MAX));

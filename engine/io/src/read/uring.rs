@@ -1,21 +1,21 @@
-//! Reads by io_uring: deep queues without threads, past the page cache, into memory that the kernel knows.
+//! Reads by io_uring: deep queues without threads, bypassing the page cache, into registered buffers.
 //!
 //! ```text
-//! slots      one for each read that can be under way, with a piece of the arena each
+//! slots      one for each read in flight, each with a piece of the arena
 //! free       slots without a read
 //! owed       reads that the kernel has, or will have at the next entry
-//! answered   what the kernel said about reads, not looked at yet
+//! answered   completions from the kernel that are not handled yet
 //!
 //! submit:    free slot -> describe the read to the kernel; enter
-//! complete:  until some read is complete: take the kernel's answers;
-//!            each is complete, or goes on where it fell short; enter, and wait if nothing is complete
+//! complete:  until a read is complete: take the kernel's answers;
+//!            a short read is submitted again for the rest; enter, and wait if no read is complete
 //! ```
 //!
-//! The queues have room for all slots if the kernel grants that much memory. Where they have less, submissions are entered
-//! in parts, and completions that find no room are kept by the kernel until others were taken.
+//! The queues have room for all slots if the kernel grants the memory. Otherwise submissions are entered in parts, and
+//! the kernel keeps completions that do not fit until others were taken.
 //!
-//! Memory is given back only when the kernel owes nothing: after an error and when the engine is dropped, what is under way
-//! is waited for.
+//! Buffers are freed only when the kernel owes nothing. So the engine waits for the reads in flight after an error and
+//! when it is dropped.
 
 #![expect(
     unsafe_code,
@@ -43,10 +43,10 @@ use super::{
 };
 use crate::{Error, Result, arena::Arena};
 
-/// Refused entries in a row, a millisecond apart, before it is an error.
+/// Refused entries in a row, a millisecond apart, before the engine returns an error.
 const REFUSALS_MAX: u32 = 1000;
 
-/// A ring with fewer entries is not worth having.
+/// Minimum entries of a ring: a smaller one is not worth having.
 const ENTRIES_MIN: u32 = 16;
 
 /// Reads files through a ring of its own.
@@ -54,18 +54,18 @@ pub struct Uring {
     ring: IoUring,
     buffers: Buffers,
     descriptors: Descriptors,
-    /// All files, if the kernel knows them by their place in the list.
+    /// All files if they are registered with the kernel, in the order of the list; otherwise empty.
     registered: Vec<Arc<Open>>,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     owed: usize,
     answered: VecDeque<(u32, i32)>,
-    /// Whether the kernel failed to say what became of a read, so that nothing can be read any more.
+    /// Whether the kernel lost a completion. Then the engine can read nothing more.
     lost: bool,
     options: Options,
 }
 
-/// A read under way.
+/// A read in flight.
 struct Slot {
     transfer: Transfer,
     file: Arc<Open>,
@@ -73,17 +73,17 @@ struct Slot {
 
 /// The memory of all slots.
 struct Buffers {
-    /// Given back only when the kernel is known to write no more.
+    /// Freed only when the kernel certainly writes no more.
     map: ManuallyDrop<MmapRaw>,
-    /// The part of it that slots share.
+    /// The part of the mapping that is divided into slots.
     bytes: Range<usize>,
     slot_bytes: usize,
-    /// Whether the kernel knows it as its buffer 0.
+    /// Whether it is registered as the kernel's buffer 0.
     registered: bool,
 }
 
 impl Uring {
-    /// Makes a ring for `files`. The inner error says why the kernel refuses.
+    /// Makes a ring for `files`. The inner error is the reason why the kernel refuses it.
     pub fn new(files: Arc<[ReadFile]>, options: Options) -> Result<std::result::Result<Self, String>> {
         options.check()?;
         match ring(options.depth as u32) {
@@ -113,7 +113,7 @@ impl Uring {
 
     fn try_submit(&mut self, reads: &[Read]) -> Result<usize> {
         if self.lost {
-            return Err(self.error(io::Error::other("it failed before")));
+            return Err(self.error(io::Error::other("the ring failed before")));
         }
         let mut count = 0;
         for read in reads {
@@ -141,7 +141,8 @@ impl Uring {
             self.take_answers()?;
             while let Some((slot, answer)) = self.answered.pop_front() {
                 if let Some((read, wanted)) = self.settle(slot, answer)? {
-                    // SAFETY: the kernel has answered for this slot, and is told of it again only by a later submission.
+                    // SAFETY: the kernel has completed this slot's read, and gets the slot again only by a later
+                    // submission.
                     done(&read, unsafe { self.buffers.part(slot, wanted) });
                     count += 1;
                 }
@@ -157,7 +158,7 @@ impl Uring {
         Ok(count)
     }
 
-    /// Moves the kernel's answers from its queue to ours.
+    /// Moves completions from the kernel's queue to `answered`.
     fn take_answers(&mut self) -> Result<()> {
         let mut queue = self.ring.completion();
         for entry in &mut queue {
@@ -172,8 +173,8 @@ impl Uring {
         Ok(())
     }
 
-    /// Does what an answer calls for. Returns the read and the place of its bytes in the slot's buffer if it is complete:
-    /// then the slot is free.
+    /// Handles an answer. If the read is complete, frees the slot and returns the read and the range of its bytes in
+    /// the slot's buffer. Otherwise queues the rest of the read.
     fn settle(&mut self, number: u32, answer: i32) -> Result<Option<(Read, Range<usize>)>> {
         let slot = self.slots[number as usize]
             .as_mut()
@@ -184,7 +185,7 @@ impl Uring {
             Ok(count) => Ok(count as usize),
             Err(_) => Err(io::Error::from_raw_os_error(-answer)),
         };
-        // SAFETY: the kernel has answered for this slot, and is told of it again only by `describe` below.
+        // SAFETY: the kernel has completed this slot's read, and gets the slot again only by `describe` below.
         let part = unsafe { self.buffers.part(number, part) };
         let answer = self.options.answer(read.file, offset, part, answer);
         if slot.file.align > 1
@@ -213,7 +214,7 @@ impl Uring {
         }
     }
 
-    /// Puts what a slot needs next into the submission queue; the next entry hands it to the kernel.
+    /// Queues the next submission of a slot. The next `enter` hands it to the kernel.
     fn describe(&mut self, number: u32) -> Result<()> {
         let slot = self.slots[number as usize].as_ref().expect("the slot has a read");
         let (offset, part) = slot.transfer.next();
@@ -232,16 +233,17 @@ impl Uring {
                 self.take_answers()?;
             }
         }
-        // SAFETY: the part lies within the mapping and belongs to this slot, which no other read has until the kernel has
-        // answered. Mapping and descriptor are kept until then: the slot has the file, and `abandon` and `drop` wait.
+        // SAFETY: the part lies within the mapping and belongs to this slot. No other read gets the slot until the
+        // kernel has answered. Mapping and descriptor live until then: the slot holds the file, and `abandon` and
+        // `drop` wait.
         let pushed = unsafe { self.ring.submission().push(&entry) };
-        pushed.expect("there is room");
+        pushed.expect("the submission queue has room");
         self.owed += 1;
         Ok(())
     }
 
-    /// Hands the kernel what is in the submission queue, and waits until it has answered `wait` reads. Returns earlier if
-    /// answers must be taken before the kernel accepts more.
+    /// Hands the submission queue to the kernel, and waits for `wait` completions. Returns earlier if completions must
+    /// be taken before the kernel accepts more.
     fn enter(&mut self, wait: usize) -> Result<()> {
         let mut refusals = 0;
         loop {
@@ -250,7 +252,7 @@ impl Uring {
                 None => Ok(()),
             };
             let Err(error) = allowed.and_then(|()| self.ring.submit_and_wait(wait)) else {
-                // The kernel may have taken a part, and then it has not waited.
+                // The kernel may have taken only a part; then it did not wait.
                 if self.ring.submission().is_empty() || !self.ring.completion().is_empty() {
                     return Ok(());
                 }
@@ -270,7 +272,7 @@ impl Uring {
         }
     }
 
-    /// An error of the ring as a whole; it names a read that it loses.
+    /// An error of the whole ring. It names one of the lost reads.
     fn error(&self, source: io::Error) -> Error {
         match self.slots.iter().flatten().next() {
             Some(slot) => self.descriptors.error(&slot.transfer.read, source),
@@ -282,13 +284,13 @@ impl Uring {
         }
     }
 
-    /// Waits until the kernel owes nothing, and forgets the reads under way.
+    /// Waits until the kernel owes nothing, and discards the reads in flight.
     fn abandon(&mut self) {
         if self.wait_for_all() {
             self.slots.fill_with(|| None);
             self.free = (0..self.slots.len() as u32).rev().collect();
         } else {
-            // The kernel may write into any buffer at any time: none is used again.
+            // The kernel may still write into any buffer, so no buffer is used again.
             self.lost = true;
             self.slots.clear();
             self.free.clear();
@@ -296,7 +298,7 @@ impl Uring {
         self.answered.clear();
     }
 
-    /// Waits until the kernel owes nothing. False if it can't be known.
+    /// Waits until the kernel owes nothing. False if that cannot be determined.
     fn wait_for_all(&mut self) -> bool {
         let mut refusals = 0;
         while self.owed > 0 {
@@ -350,10 +352,10 @@ impl Drop for Uring {
     fn drop(&mut self) {
         if !self.lost && self.wait_for_all() {
             if self.buffers.registered {
-                // The ring would do it at its end, which comes after that of the buffers.
+                // Unregister now: the ring would do it when it is dropped, which is after the buffers.
                 let _ = self.ring.submitter().unregister_buffers();
             }
-            // SAFETY: the kernel owes nothing, so it writes no more, and nobody uses the buffers after this.
+            // SAFETY: the kernel owes nothing, so it writes no more. The buffers are not used after this.
             unsafe { ManuallyDrop::drop(&mut self.buffers.map) };
         }
     }
@@ -370,7 +372,7 @@ impl Buffers {
         })
     }
 
-    /// Makes the memory known to the kernel, so that it need not look up its pages for every read.
+    /// Registers the memory with the kernel, so that it need not look up the pages for each read.
     fn register(&mut self, ring: &IoUring) {
         static TOLD: Once = Once::new();
         let all = libc::iovec {
@@ -390,7 +392,7 @@ impl Buffers {
         }
     }
 
-    /// Where byte `at` of a slot is.
+    /// Address of byte `at` of a slot.
     fn address(&self, slot: u32, at: usize) -> *mut u8 {
         let place = self.bytes.start + slot as usize * self.slot_bytes + at;
         self.map.as_mut_ptr().wrapping_add(place)
@@ -399,14 +401,14 @@ impl Buffers {
     /// Part of a slot.
     ///
     /// # Safety
-    /// The kernel must not be reading into the slot, nor any other reference to it be in use.
+    /// The kernel must not be reading into the slot, and no other reference to the slot may be in use.
     unsafe fn part(&mut self, slot: u32, part: Range<usize>) -> &mut [u8] {
         assert!(
             part.start <= part.end && part.end <= self.slot_bytes,
             "{part:?} of a slot"
         );
-        // SAFETY: the part lies within the mapping: there are as many slots as its length was computed for. Its bytes are
-        // initialized, to zero at first, and who calls says that nobody else uses them.
+        // SAFETY: the part lies within the mapping, whose length was computed for all slots. Its bytes are initialized,
+        // at first to zero. The caller ensures that nothing else uses them.
         unsafe { std::slice::from_raw_parts_mut(self.address(slot, part.start), part.len()) }
     }
 
@@ -429,17 +431,17 @@ impl Buffers {
     }
 }
 
-/// How the kernel is told which file.
+/// How a submission names its file.
 enum Target {
-    /// The place in the list it was given.
+    /// Its index among the registered files.
     Listed(u32),
     Descriptor(RawFd),
 }
 
-/// Makes a ring for `depth` reads at once that can do what is needed; a smaller one if there is too little memory for that:
-/// before Linux 5.12, it counts as locked.
+/// Makes a ring for `depth` reads in flight, and checks that it supports the needed operations. The ring is smaller if
+/// memory is short: before Linux 5.12, its memory counts as locked.
 fn ring(depth: u32) -> io::Result<IoUring> {
-    // Completions are looked for only inside the kernel, so a running thread need not be interrupted for them.
+    // Completions are only taken during system calls, so the kernel need not interrupt a running thread for them.
     let build = |entries| match IoUring::builder().setup_coop_taskrun().build(entries) {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => IoUring::builder().build(entries),
         ring => ring,
@@ -456,12 +458,12 @@ fn ring(depth: u32) -> io::Result<IoUring> {
     if !probe.is_supported(opcode::Read::CODE) || !probe.is_supported(opcode::ReadFixed::CODE) {
         return Err(Errno::NOSYS.into());
     }
-    // A filter may let a ring be made, and not entered.
+    // A seccomp filter may allow making a ring, but not entering it.
     ring.submit()?;
     Ok(ring)
 }
 
-/// Makes the files known to the kernel by their place in the list. Empty if it won't have them.
+/// Registers the files with the kernel, in the order of the list. Empty if the kernel refuses.
 fn register_files(ring: &IoUring, descriptors: &mut Descriptors) -> Result<Vec<Arc<Open>>> {
     let files = descriptors.open_all()?.unwrap_or_default();
     if files.is_empty() {
@@ -477,7 +479,7 @@ fn register_files(ring: &IoUring, descriptors: &mut Descriptors) -> Result<Vec<A
     }
 }
 
-/// Why the kernel makes no ring, and what would help.
+/// Why the kernel refuses a ring, and how to fix it.
 fn refusal(error: &io::Error) -> String {
     let remedy = match Errno::from_io_error(error) {
         Some(Errno::NOSYS) => "the kernel (before 5.6) or the container's seccomp filter lacks it: allow io_uring_*",
@@ -489,7 +491,7 @@ fn refusal(error: &io::Error) -> String {
             "too little memory may be locked: raise the limit (`ulimit -l`), or choose a smaller depth"
         }
         Some(Errno::MFILE | Errno::NFILE) => "too many files are open: raise the limit (`ulimit -n`)",
-        _ => "this machine can't",
+        _ => "this machine does not support it",
     };
     format!("{error}; {remedy}")
 }

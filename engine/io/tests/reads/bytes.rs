@@ -60,7 +60,7 @@ fn reads_of_any_place_and_length_give_the_bytes_of_the_file() {
 }
 
 #[test]
-fn short_and_refused_reads_are_gone_on_with() {
+fn short_and_refused_reads_are_continued() {
     let files = Files::of(&lengths());
     for kind in KINDS {
         for seed in 0..4 {
@@ -118,7 +118,7 @@ fn reading_beyond_the_end_is_an_error_that_names_file_and_offset() {
             assert_eq!(offset, wrong.offset);
             let number = wrong.file.0.to_string();
             assert!(path.to_str().unwrap().ends_with(&number), "{}", path.display());
-            assert_eq!(engine.in_flight(), 0, "what was in flight is lost");
+            assert_eq!(engine.in_flight(), 0, "reads in flight are lost after an error");
             // The engine still works.
             files.check(&mut *engine, &files.reads(40, 100, 5));
         }
@@ -126,7 +126,7 @@ fn reading_beyond_the_end_is_an_error_that_names_file_and_offset() {
 }
 
 #[test]
-fn a_file_that_was_cut_is_an_error_and_not_garbage() {
+fn a_truncated_file_is_an_error() {
     for kind in [Kind::UringDirect, Kind::UringBuffered, Kind::Pread] {
         for left in [0u64, 5000, 8192, 60_000] {
             let files = Files::of(&[100_000]);
@@ -246,7 +246,7 @@ fn a_file_that_refuses_direct_reads_is_opened_once_more_and_not_for_each_read() 
         Err(why) => grappa_skip::skip!("{why}"),
     };
     if !takes_direct_reads(&files.paths[0]) {
-        grappa_skip::skip!("this file system takes no direct reads");
+        grappa_skip::skip!("this file system does not support direct reads");
     }
     let reads: Vec<_> = (0..16).map(|page| read(0, 4096 * page, 4096)).collect();
     assert_eq!(engine.submit(&reads).unwrap(), 16);
@@ -292,7 +292,7 @@ fn direct_reads_leave_nothing_in_the_page_cache() {
             .custom_flags(libc::O_DIRECT)
             .open(&files.paths[0]);
         if cached_pages() > 0 || direct.is_err() {
-            grappa_skip::skip!("this file system has no disk, or takes no direct reads");
+            grappa_skip::skip!("this file system has no disk, or does not support direct reads");
         }
         forget();
         files.check(&mut *engine, &files.reads(1000, 20_000, 1));
@@ -305,7 +305,7 @@ fn direct_reads_leave_nothing_in_the_page_cache() {
 }
 
 #[test]
-fn no_more_reads_are_taken_than_there_is_room_for() {
+fn submit_takes_at_most_depth_reads() {
     let files = Files::of(&[300_000]);
     for kind in KINDS {
         for depth in [1, 3, 700] {
@@ -341,7 +341,7 @@ fn an_engine_without_files_has_nothing_to_read() {
 }
 
 #[test]
-fn reads_that_no_engine_takes_are_the_callers_mistake() {
+fn invalid_reads_panic() {
     let files = Files::of(&[100_000]);
     for kind in KINDS {
         for wrong in [read(1, 0, 1), read(0, 0, 0), read(0, 0, 20_001)] {
@@ -371,7 +371,7 @@ fn an_engine_may_be_dropped_while_it_reads() {
 }
 
 #[test]
-fn a_panic_of_whoever_is_shown_bytes_loses_no_other_read() {
+fn a_panic_in_the_callback_loses_no_other_read() {
     let files = Files::of(&[100_000]);
     for kind in KINDS {
         let Some(mut engine) = files.engine(kind, options()) else {

@@ -123,8 +123,8 @@ fn without_locked_memory_buffers_are_not_registered() {
 }
 
 #[test]
-fn with_too_little_memory_for_a_ring_a_smaller_one_reads() {
-    const NAME: &str = "limits::with_too_little_memory_for_a_ring_a_smaller_one_reads";
+fn with_too_little_memory_a_smaller_ring_is_used() {
+    const NAME: &str = "limits::with_too_little_memory_a_smaller_ring_is_used";
     const DEPTH: usize = 128;
     need_uring!();
     let output = in_child(NAME, &[], || {
@@ -147,29 +147,25 @@ fn with_too_little_memory_for_a_ring_a_smaller_one_reads() {
 }
 
 #[test]
-fn with_few_descriptors_files_are_opened_again_and_again() {
-    let output = in_child(
-        "limits::with_few_descriptors_files_are_opened_again_and_again",
-        &[],
-        || {
-            let files = Files::of(&[3000; 300]);
-            let taken = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
-            limit(Resource::Nofile, taken + 12);
-            for kind in KINDS {
-                // More reads than descriptors, so reads wait for one.
-                let options = Options {
-                    depth: 64,
-                    ..Options::default()
-                };
-                let Some(mut engine) = files.engine(kind, options) else {
-                    continue;
-                };
-                files.check(&mut *engine, &files.reads(3000, 3000, 1));
-                let now = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
-                assert!(now <= taken + 12);
-            }
-        },
-    );
+fn with_few_descriptors_files_are_reopened() {
+    let output = in_child("limits::with_few_descriptors_files_are_reopened", &[], || {
+        let files = Files::of(&[3000; 300]);
+        let taken = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
+        limit(Resource::Nofile, taken + 12);
+        for kind in KINDS {
+            // More reads than descriptors, so reads wait for one.
+            let options = Options {
+                depth: 64,
+                ..Options::default()
+            };
+            let Some(mut engine) = files.engine(kind, options) else {
+                continue;
+            };
+            files.check(&mut *engine, &files.reads(3000, 3000, 1));
+            let now = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
+            assert!(now <= taken + 12);
+        }
+    });
     let Some(output) = output else { return };
     let text = said(&output);
     assert_eq!(count(&text, "300 files are to be read"), 1, "{text}");
@@ -177,8 +173,8 @@ fn with_few_descriptors_files_are_opened_again_and_again() {
 }
 
 #[test]
-fn without_direct_reads_the_page_cache_serves() {
-    const NAME: &str = "limits::without_direct_reads_the_page_cache_serves";
+fn without_direct_reads_the_page_cache_is_used() {
+    const NAME: &str = "limits::without_direct_reads_the_page_cache_is_used";
     need_uring!();
     let output = in_child(NAME, &[], || {
         refuse(libc::SYS_openat, libc::EINVAL, Some((2, libc::O_DIRECT as u64)));
@@ -191,7 +187,7 @@ fn without_direct_reads_the_page_cache_serves() {
     });
     let Some(output) = output else { return };
     let text = said(&output);
-    assert_eq!(count(&text, "takes no direct reads"), 1, "{text}");
+    assert_eq!(count(&text, "does not support direct reads"), 1, "{text}");
 }
 
 #[test]
@@ -209,7 +205,7 @@ fn files_in_memory_are_read_too() {
 }
 
 #[test]
-fn without_locks_of_files_work_goes_on_and_that_is_said_once() {
+fn without_file_locks_work_continues_with_one_warning() {
     // The answers of kernels and network file systems. The parent tells the child the case.
     let errors = [libc::ENOLCK, libc::EOPNOTSUPP, libc::ENOSYS, libc::EBADF];
     for (round, _) in errors.iter().enumerate() {
@@ -224,7 +220,7 @@ fn without_locks_of_files_work_goes_on_and_that_is_said_once() {
             assert_eq!(std::fs::read(&file).unwrap(), b"bytes");
         };
         let Some(output) = in_child(
-            "limits::without_locks_of_files_work_goes_on_and_that_is_said_once",
+            "limits::without_file_locks_work_continues_with_one_warning",
             &[("GRAPPA_TEST_ROUND", round as i32)],
             body,
         ) else {

@@ -1,4 +1,4 @@
-//! What can't be seen from outside: queues that overflow, and a kernel that answers late.
+//! Tests of internals: queues that overflow, and a kernel that completes reads late.
 
 use std::{
     fs,
@@ -48,7 +48,7 @@ fn read(page: u64) -> Read {
 }
 
 #[test]
-fn more_completions_than_their_queue_holds_are_all_taken() {
+fn completions_that_overflow_their_queue_are_all_taken() {
     let bytes: Vec<u8> = (0..64 * 4096u32).map(|i| (i / 7) as u8 ^ (i / 4096) as u8).collect();
     for direct in [false, true] {
         let ring = granted!(IoUring::builder().setup_cqsize(4).build(4));
@@ -75,7 +75,8 @@ fn more_completions_than_their_queue_holds_are_all_taken() {
     }
 }
 
-/// Waits until `thread`, which runs `work`, sleeps in the kernel for an answer of the ring. `work` must not end before that.
+/// Waits until `thread`, which runs `work`, sleeps in the kernel until the ring completes a read. `work` must not end
+/// before that.
 fn wait_until_it_waits<T>(work: &thread::JoinHandle<T>, thread: rustix::thread::Pid) {
     let path = format!("/proc/self/task/{}/syscall", thread.as_raw_pid());
     let waiting = format!("{} ", libc::SYS_io_uring_enter);
@@ -107,7 +108,7 @@ fn start_to_read(engine: &mut Uring, from: impl Into<OwnedFd>) {
 }
 
 #[test]
-fn an_engine_that_is_dropped_waits_for_the_kernel_to_write_no_more() {
+fn drop_waits_until_the_kernel_writes_no_more() {
     let mut engine = engine(granted!(ring(64)), &[7; 64 * 4096], options());
     let (from, mut to) = pipe().unwrap();
     start_to_read(&mut engine, from);
@@ -127,7 +128,7 @@ fn an_engine_that_is_dropped_waits_for_the_kernel_to_write_no_more() {
 }
 
 #[test]
-fn an_engine_that_failed_waits_for_the_kernel_before_its_buffers_are_used_again() {
+fn a_failed_engine_waits_for_the_kernel_before_it_reuses_buffers() {
     let mut engine = engine(granted!(ring(64)), &[7; 64 * 4096], options());
     let (from, mut to) = pipe().unwrap();
     start_to_read(&mut engine, from);
