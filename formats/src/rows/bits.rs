@@ -1,13 +1,13 @@
-//! Reading and writing bits, and finding the k-th one among them.
+//! Reads and writes bits, and finds the k-th one in a word.
 //!
-//! Bit `b` of a payload is bit `b % 8` (counted from the least significant) of byte `b / 8`, so that eight bytes read as
-//! a little-endian integer hold their bits in order. A read is one unaligned load and a shift; it never fails: beyond the
-//! end there are zeros.
+//! Bit `b` of a payload is bit `b % 8` (counted from the least significant) of byte `b / 8`, so that eight bytes read
+//! as a little-endian integer hold their bits in order. A read is one unaligned load and a shift. It never fails: bits
+//! beyond the end are zero.
 
-/// Zero bytes after the last bit of a payload of rows, so that a load at any bit of it stays inside.
+/// Zero bytes after the last bit of a payload of rows. With them, a load at any bit stays inside.
 pub const PADDING_BYTES: usize = 8;
 
-/// How many bits a single load gives at least, whatever the position.
+/// Minimum number of bits that a single load returns, at any position.
 pub(super) const LOAD_BITS: u32 = 57;
 
 /// Number of bits of `value`: 0 for 0, and the position of the highest one plus 1 for others.
@@ -25,7 +25,7 @@ pub(super) fn mask(bits: u32) -> u64 {
 /// The eight bytes at `at` as an integer; zero if they are not all inside.
 #[inline(always)]
 pub(super) fn load_word(bytes: &[u8], at: usize) -> u64 {
-    // One comparison, where the compiler knows that the end does not overflow.
+    // This is one comparison, because the compiler knows that the end does not overflow.
     match bytes.get(at..at.wrapping_add(8)) {
         Some(word) => u64::from_le_bytes(word.try_into().expect("eight bytes")),
         None => 0,
@@ -41,7 +41,7 @@ pub(super) fn load(bytes: &[u8], at: u64) -> u64 {
 /// Writes bits to a buffer that grows. Whole bytes can be taken out at any time.
 #[derive(Debug, Default)]
 pub(super) struct BitWriter {
-    /// The first `len` are finished; what follows is room.
+    /// The first `len` bytes are finished; the rest is spare room.
     bytes: Vec<u8>,
     len: usize,
     /// Fewer than eight bits, to become the next byte.
@@ -105,7 +105,7 @@ impl BitWriter {
     }
 }
 
-/// A place to write to whose state fits registers.
+/// A write position whose state fits in registers.
 pub(super) struct BitCursor<'a> {
     room: &'a mut [u8],
     at: usize,
@@ -113,7 +113,7 @@ pub(super) struct BitCursor<'a> {
     pending_bits: u32,
 }
 
-/// What a [`BitCursor`] did.
+/// The final state of a [`BitCursor`].
 pub(super) struct Written {
     bytes: usize,
     pending: u64,
@@ -123,7 +123,8 @@ pub(super) struct Written {
 impl BitCursor<'_> {
     /// Writes the lowest `bits < 57` bits of `value`; those above must be zero.
     ///
-    /// Every call stores eight bytes and keeps of them what is not whole: a fixed number of instructions, no branch.
+    /// Every call stores eight bytes and keeps the bits of the last incomplete byte. It takes a fixed number of
+    /// instructions and no branch.
     #[inline(always)]
     pub(super) fn put(&mut self, value: u64, bits: u32) {
         debug_assert!(bits < LOAD_BITS && bit_length(value) <= bits);
@@ -163,7 +164,8 @@ pub(super) fn select_in_word(word: u64, rank: u32) -> u32 {
     let nibbles = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
     let sums = ((nibbles + (nibbles >> 4)) & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul(ONES);
     let rank = u64::from(rank);
-    // A byte keeps its high bit when the ones up to and with it are at most `rank`: the wanted one is further on.
+    // A byte keeps its high bit if the ones up to and including it are at most `rank`: then the wanted one is in a
+    // later byte.
     let before = ((rank.wrapping_mul(ONES) | HIGHS).wrapping_sub(sums) & HIGHS).count_ones();
     let place = (before * 8) & 63;
     let rank_in_byte = rank.wrapping_sub(sums << 8 >> place & 0xff);
@@ -208,7 +210,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_put_is_loaded(values in prop::collection::vec((any::<u64>(), 0..LOAD_BITS), 0..200)) {
+        fn values_read_back_as_written(values in prop::collection::vec((any::<u64>(), 0..LOAD_BITS), 0..200)) {
             let mut writer = BitWriter::default();
             let mut bytes = Vec::new();
             for &(value, bits) in &values {

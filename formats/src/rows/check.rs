@@ -1,11 +1,11 @@
-//! The full check of rows: everything that can be wrong with them, and where.
+//! The full check of rows. It finds every error and its place.
 
 use std::fmt;
 
 use super::{LINE_BYTES, LINE_ROWS, Rows, encode::RowsEncoder};
 use crate::FormatError;
 
-/// The file that something is wrong with.
+/// The file with the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowsPart {
     /// `edges`.
@@ -14,12 +14,12 @@ pub enum RowsPart {
     Degrees,
 }
 
-/// What is wrong with rows.
+/// An error in rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowsProblem {
     /// The file.
     pub part: RowsPart,
-    /// What is wrong in it; its offset counts from the start of the payload.
+    /// The error. Its offset counts from the start of the payload.
     pub error: FormatError,
 }
 
@@ -36,10 +36,10 @@ impl fmt::Display for RowsProblem {
 impl std::error::Error for RowsProblem {}
 
 impl Rows<'_> {
-    /// Checks every bit of both payloads, and shows each row's sources to `on_row`, with the number of the row.
+    /// Checks every bit of both payloads, and calls `on_row` with the number and the sources of each row.
     ///
-    /// There is exactly one encoding of given rows, so what decodes to ascending sources below the universe is encoded
-    /// again and must give the same bytes. Takes as long as decoding and encoding.
+    /// Rows have exactly one encoding. So decoded rows with ascending sources below the universe are encoded again, and
+    /// must give the same bytes. Takes as long as decoding and encoding.
     pub fn check(&self, mut on_row: impl FnMut(u64, &[u64])) -> Result<(), RowsProblem> {
         let meta = self.meta();
         let mut encoder = RowsEncoder::new(meta.codec, meta.universe, meta.first_node);
@@ -98,7 +98,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Compares what rows up to `row` were encoded to with what is there after the bytes already compared.
+    /// Compares the encoding of the rows up to `row` with the payload, after the bytes already compared.
     fn compare_edges(&self, compared: &mut usize, row: u64, encoded: &[u8]) -> Result<(), RowsProblem> {
         if let Some(at) = first_difference(encoded, &self.payload[*compared..]) {
             let what = format!(
@@ -122,7 +122,7 @@ fn problem(part: RowsPart, offset: usize, what: String) -> RowsProblem {
     }
 }
 
-/// Where `found` stops being `expected`; it may go on after it.
+/// The first byte at which `found` differs from `expected`. `found` may be longer.
 fn first_difference(expected: &[u8], found: &[u8]) -> Option<usize> {
     if found.starts_with(expected) {
         return None;

@@ -1,4 +1,4 @@
-//! Which codec suits the rows of a chunk.
+//! Choice of the codec for the rows of a chunk.
 
 use super::{
     bits::bit_length,
@@ -10,8 +10,8 @@ use super::{
 
 /// The codec for a chunk, given all its rows or a sample of them, each with its node.
 ///
-/// Deterministic, so that the same rows always make the same file. Costs some ten nanoseconds an edge, so give a sample: a
-/// few hundred thousand edges say enough.
+/// Deterministic, so that the same rows always make the same file. Costs about ten nanoseconds per edge, so pass a
+/// sample: a few hundred thousand edges are enough.
 pub fn choose_codec<'a>(universe: u64, rows: impl IntoIterator<Item = (u64, &'a [u64])>) -> RowCodec {
     let mut estimator = SizeEstimator::new(universe);
     for (node, sources) in rows {
@@ -20,7 +20,7 @@ pub fn choose_codec<'a>(universe: u64, rows: impl IntoIterator<Item = (u64, &'a 
     estimator.choose()
 }
 
-/// Adds up how large rows would be in each codec.
+/// Estimates the size of rows in each codec.
 #[derive(Debug, Clone)]
 pub struct SizeEstimator {
     universe: u64,
@@ -37,7 +37,8 @@ pub struct SizeEstimator {
 }
 
 impl SizeEstimator {
-    /// Gap code is chosen if it takes less than this many tenths of what Elias-Fano takes: it is slower to sample from.
+    /// Gap code is chosen if it takes less than this many tenths of the size of Elias-Fano, because sampling from it is
+    /// slower.
     const GAP_TENTHS: u64 = 8;
 
     /// An estimator for rows of a graph of `universe` nodes.
@@ -84,9 +85,9 @@ impl SizeEstimator {
         self.edges
     }
 
-    /// Bits that the rows so far take in a codec, their part of the directory included.
+    /// Bits of the rows so far in a codec, including their part of the directory.
     ///
-    /// Exact for Elias-Fano; for gap code, positions in large rows and exceptions of the directory are estimated.
+    /// Exact for Elias-Fano. For gap code, positions in large rows and exceptions of the directory are estimated.
     pub fn bits(&self, codec: RowCodec) -> u64 {
         let directory = (self.rows * LINE_BYTES as u64 * 8).div_ceil(LINE_ROWS);
         directory

@@ -1,4 +1,4 @@
-//! Where each row is and how long: the payload of the file `degrees`.
+//! Position and size of each row: the payload of the file `degrees`.
 //!
 //! ```text
 //! lines       one per 54 rows, 64 bytes, so one cache line:
@@ -9,8 +9,8 @@
 //! exceptions  6 bytes each
 //! ```
 //!
-//! What a code means is the codec's affair; it must determine the size of the row. A lookup sums the sizes of the rows
-//! before in the line: one cache miss, some 30 additions.
+//! The codec defines the meaning of a code. The code must determine the size of the row. A lookup sums the sizes of the
+//! earlier rows in the line: one cache miss and about 30 additions.
 
 use std::ops::Range;
 
@@ -25,17 +25,17 @@ pub const LINE_BYTES: usize = 64;
 /// Length of an exception in bytes.
 const EXCEPTION_BYTES: usize = 6;
 
-/// Codes from here on are exceptions, which is also how a line marks one.
+/// Codes from this one on are exceptions. A line marks an exception with this code.
 const EXCEPTION: u64 = 255;
 
-/// Length of what comes before the codes in a line.
+/// Length of the part of a line before the codes.
 pub(super) const HEAD_BYTES: usize = LINE_BYTES - LINE_ROWS as usize;
 
-/// In a table of sizes: counts the exceptions while the sizes below are summed. 54 rows of 254 sources of 42 bits are
-/// fewer bits.
+/// In a table of sizes: this bit counts the exceptions while the bits below sum the sizes. The sizes do not overflow
+/// into it: 54 rows of 254 sources of 42 bits are fewer bits.
 const COUNT_ONE: u32 = 1 << 24;
 
-/// Of each slot, masks for the words of a line that leave the codes before it.
+/// For each slot, masks for the words of a line that keep the codes before it.
 static BEFORE: [[u64; LINE_BYTES / 8]; LINE_ROWS as usize] = {
     let mut masks = [[0; LINE_BYTES / 8]; LINE_ROWS as usize];
     let mut slot = 0;
@@ -66,7 +66,7 @@ pub(super) fn sizes(size_of: impl Fn(u64) -> u64) -> SizeTable {
     })
 }
 
-/// The length of a directory in bytes; `None` if it overflows, which no written one does.
+/// The length of a directory in bytes. `None` if it overflows, which no valid directory does.
 pub(super) fn directory_bytes(rows: u64, exceptions: u64) -> Option<u64> {
     let lines = rows.div_ceil(LINE_ROWS).checked_mul(LINE_BYTES as u64)?;
     lines.checked_add(exceptions.checked_mul(EXCEPTION_BYTES as u64)?)
@@ -99,7 +99,7 @@ impl DirectoryWriter {
         }
     }
 
-    /// What comes before the codes in a line whose first row starts at bit `start`.
+    /// The part before the codes, of a line whose first row starts at bit `start`.
     pub(super) fn head(&self, start: u64) -> [u8; HEAD_BYTES] {
         assert!(start >> 48 == 0, "the rows of one chunk take more than 2^48 bits");
         let exceptions = u32::try_from(self.exceptions()).expect("a chunk has fewer than 2^32 exceptions");
@@ -127,7 +127,7 @@ impl DirectoryWriter {
     }
 }
 
-/// Where a row is: what the directory says.
+/// The directory's entry for a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     /// Its first bit.
@@ -216,14 +216,14 @@ impl<'a> Directory<'a> {
     /// Where the row at `slot` of a line starts, and how many exceptions are before it in the line.
     #[inline(always)]
     fn before(&self, line: &[u8; LINE_BYTES], slot: usize, size_of: impl Fn(u64) -> u64) -> (u64, u64) {
-        // All codes are looked up, those from `slot` on as zeros, whose size is 0: where a sum would end depends on the
-        // row, and no processor could predict that.
+        // Sum all codes. Those from `slot` on are masked to zeros, whose size is 0. A loop that ends at `slot` would
+        // cost mispredicted branches.
         let mut before = [[0; 8]; LINE_BYTES / 8];
         for ((before, codes), mask) in before.iter_mut().zip(line.as_chunks().0).zip(&BEFORE[slot]) {
             *before = (u64::from_le_bytes(*codes) & mask).to_le_bytes();
         }
-        // From memory: the compiler would take vectors apart, which takes longer. And two sums, not one that each addition
-        // waits for.
+        // Through memory: otherwise the compiler takes vectors apart, which is slower. Two sums, so that not every
+        // addition waits for the previous one.
         let before = std::hint::black_box(&before);
         let size = |code: u8| self.sizes[usize::from(code)];
         let sum_of = |words: &[[u8; 8]]| -> u32 { words.iter().flatten().map(|&code| size(code)).sum() };

@@ -4,9 +4,9 @@
 //! source number `i` sets bit `h + i` of the upper bits. (Elias, "Efficient Storage and Retrieval by Content and Address
 //! of Static Files", 1974; Fano, 1971.) `l` follows from the degree and the universe, so the size of a row does too.
 //!
-//! Size: within 0.6 bits an edge of the information bound for a uniformly random row. One source costs a scan of the
-//! upper bits, 64 of them an instruction, from the nearest hint (one every 256 sources), and one load: some 150 instructions
-//! and 10 to 14 ns of a processor of 4 GHz, if all is in its cache.
+//! Size: within 0.6 bits an edge of the information bound for a uniformly random row. Reading one source scans the
+//! upper bits, 64 per instruction, from the nearest hint (one every 256 sources), and loads the low bits: about 150
+//! instructions and 10 to 14 ns on a processor of 4 GHz, if all is in its cache.
 
 use std::{hint::select_unpredictable, ops::Range};
 
@@ -15,21 +15,21 @@ use super::{
     ones::{One, Ones},
 };
 
-/// One hint every so many sources.
+/// Number of sources per hint.
 pub(super) const HINT_EVERY: u64 = 256;
 
-/// Bytes that are read at once.
+/// Bytes that one lookup reads at once.
 const WORD_BYTES: u64 = 8;
 
-/// Bits that are put at once.
+/// Bits that one write puts at once.
 const WORD_BITS: u64 = LOAD_BITS as u64 - 1;
 
-/// How a row is laid out, a function of its degree and the highest possible source.
+/// Layout of a row: a function of its degree and the largest possible source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Shape {
     /// Length of the upper bits; 0 if sources are stored whole.
     upper_bits: u64,
-    /// Low bits a source.
+    /// Low bits per source.
     low_bits: u8,
     /// Bits of a hint: the upper position of source 256, 512, ...
     hint_bits: u8,
@@ -40,8 +40,8 @@ impl Shape {
     #[inline(always)]
     pub(super) fn of(degree: u64, source_max: u64) -> Self {
         let whole_bits = bit_length(source_max);
-        // With one low bit more, the unary part loses ceil(u / 2) zeros for u = source_max >> l and each source grows by
-        // a bit: the best l is the smallest with u <= 2 * degree - 2. (A tie goes to the shorter unary part.)
+        // Let u = source_max >> l. With one more low bit, the unary part loses ceil(u / 2) zeros, and each source grows
+        // by a bit. So the best l is the smallest with u <= 2 * degree - 2. (A tie goes to the shorter unary part.)
         let zeros_max = (2 * degree).saturating_sub(2);
         let mut low_bits = whole_bits.saturating_sub(bit_length(zeros_max));
         low_bits += u32::from(source_max >> low_bits > zeros_max);
@@ -67,7 +67,8 @@ impl Shape {
         hints(degree) * u64::from(self.hint_bits)
     }
 
-    /// The size of what finding any source begins with: the hints of a row, or, if it has none, its upper bits.
+    /// Size of the part that a lookup of any source reads first: the hints of a row, or its upper bits if it has no
+    /// hints.
     #[inline(always)]
     pub(super) fn head_bits(self, degree: u64) -> u64 {
         select_unpredictable(self.hint_bits > 0, self.all_hint_bits(degree), self.upper_bits)
@@ -80,7 +81,7 @@ impl Shape {
     }
 }
 
-/// How many hints a row has, if its sources are not stored whole.
+/// Number of hints of a row whose sources are not stored whole.
 #[inline(always)]
 fn hints(degree: u64) -> u64 {
     degree.saturating_sub(1) / HINT_EVERY
@@ -98,7 +99,7 @@ pub(super) fn encode(writer: &mut BitWriter, sources: &[u64], source_max: u64) -
         for (i, &source) in sources.iter().enumerate().skip(every).step_by(every) {
             cursor.put((source >> low_bits) + i as u64, hint_bits);
         }
-        // Upper bits are collected in a word, which is put when the next one lies behind it.
+        // Upper bits are collected in a word. It is written when the next bit lies beyond it.
         let (mut word, mut base) = (0, 0);
         for (i, &source) in (0..).zip(sources) {
             let position = (source >> low_bits) + i;
@@ -183,8 +184,8 @@ impl<'a> EliasFanoRow<'a> {
         self.join(high, k)
     }
 
-    /// The bytes that finding source `k` touches first and last: of its low bits, and of the upper bits that are counted.
-    /// Reads the hint that is nearest. (Of a short row, more upper bits are counted.)
+    /// The first and last bytes that a lookup of source `k` touches: of its low bits, and of the upper bits that it
+    /// counts. Reads the nearest hint. (In a short row, more upper bits are counted.)
     #[inline(always)]
     pub(super) fn touches(&self, k: u64) -> [u64; 4] {
         let low = (self.lower_at + k * u64::from(self.shape.low_bits)) / 8;
@@ -192,7 +193,7 @@ impl<'a> EliasFanoRow<'a> {
         [low, low + WORD_BYTES - 1, upper, upper + Ones::<2>::BYTES - 1]
     }
 
-    /// The sources at positions, each as `make` has it.
+    /// Appends `make(source)` of the sources at `positions`.
     #[inline(always)]
     pub(super) fn get_many<T: Copy>(self, positions: &[u64], out: &mut Vec<T>, make: impl Fn(u64) -> T) {
         let start = out.len();
@@ -227,7 +228,7 @@ impl<'a> EliasFanoRow<'a> {
         }
     }
 
-    /// Source `k`, whose one it is, if it was found.
+    /// Source `k`. `one` is its one in the upper bits, if it was found.
     #[inline(always)]
     fn source(&self, one: Option<One>, k: u64) -> u64 {
         match one {
@@ -239,7 +240,8 @@ impl<'a> EliasFanoRow<'a> {
         }
     }
 
-    /// The one of source `k`, if it is where evenly spread sources have it, and not next to the end of the payload.
+    /// The one of source `k`. None unless it is near the place that evenly spread sources give, and not next to the end
+    /// of the payload.
     #[inline(always)]
     fn find(&self, k: u64, near: &Near) -> Option<One> {
         let ones = Ones::<2>::at(self.payload, near.at)?;
@@ -249,11 +251,11 @@ impl<'a> EliasFanoRow<'a> {
         ones.find(select_unpredictable(near.is_end, from_end, from_start))
     }
 
-    /// Where to look for source `k`: after the nearest place of known rank, or before it.
+    /// Where to look for source `k`: after or before the nearest position of known rank.
     #[inline(always)]
     fn near(&self, k: u64) -> Near {
-        // The ranks of the start, of hints and of the end are known. Which of them is the nearest, no processor could
-        // predict: so a hint is read in any case, if only from where other bits are.
+        // The ranks at the start, at hints and at the end are known. A branch on the nearest one would be
+        // unpredictable. So a hint is always read, even if other bits are at its place.
         let number = (k + HINT_EVERY / 2) / HINT_EVERY;
         let hint = self.hint(number.saturating_sub(1));
         let position = select_unpredictable(number > hints(self.degree), self.shape.upper_bits, hint);
@@ -271,8 +273,8 @@ impl<'a> EliasFanoRow<'a> {
 
     /// Appends all sources to `out`.
     ///
-    /// A loop per word of upper bits, over as many sources as it has ones: the number of rounds is known when it starts,
-    /// and nothing in it depends on the sources before but the position in the word.
+    /// One loop per word of upper bits, over as many sources as the word has ones. The number of rounds is known when
+    /// it starts. Only the position in the word depends on earlier sources.
     #[inline]
     pub(super) fn decode_into(&self, out: &mut Vec<u64>) {
         let low_bits = self.low_bits();
@@ -295,7 +297,7 @@ impl<'a> EliasFanoRow<'a> {
         loop {
             let ones = u64::from(upper.word.count_ones()).min(missing);
             let mut word = upper.word;
-            // The high part of the next source, were its one at bit 0 of this word.
+            // The high part that the next source would have if its one were bit 0 of this word.
             let mut base = upper.base.wrapping_sub(upper.ones);
             out.extend((0..ones).map(|_| {
                 let high = base.wrapping_add(u64::from(word.trailing_zeros()));
@@ -362,8 +364,7 @@ impl<'a> EliasFanoRow<'a> {
     #[inline(always)]
     fn hint_before(&self, k: u64) -> (u64, u64) {
         let hint = k / HINT_EVERY;
-        // Read in any case, where some bits of the payload are, and dropped: whether there is a hint, no processor could
-        // predict.
+        // Always read, and dropped if there is no hint: a branch on that would be unpredictable.
         let position = self.hint(hint.saturating_sub(1));
         (select_unpredictable(hint > 0, position, 0), hint * HINT_EVERY)
     }
@@ -390,8 +391,8 @@ impl<'a> EliasFanoRow<'a> {
         if high == 0 {
             return (0, 0);
         }
-        // What is sought is the zero number `high - 1`: before it are the ones of all smaller high parts. Hint `j` says
-        // where source `256 * (j + 1)` is, so what its high part is.
+        // Find the zero with number `high - 1`: before it are the ones of all smaller high parts. Hint `j` gives the
+        // position of source `256 * (j + 1)`, and so its high part.
         let hint = self.partition(0..hints(self.degree), |j| {
             self.hint(j).saturating_sub((j + 1) * HINT_EVERY) < high
         });
@@ -423,7 +424,7 @@ impl<'a> EliasFanoRow<'a> {
         ones
     }
 
-    /// The first of a range of positions that `is_before` does not hold for.
+    /// The first position of a range for which `is_before` is false.
     #[inline]
     fn partition(&self, range: Range<u64>, is_before: impl Fn(u64) -> bool) -> u64 {
         let (mut low, mut high) = (range.start, range.end);
@@ -439,12 +440,13 @@ impl<'a> EliasFanoRow<'a> {
     }
 }
 
-/// Some upper bits that a source is among.
+/// A range of upper bits that contains the one of a source.
 #[derive(Debug, Clone, Copy, Default)]
 struct Near {
     /// The first of [`Ones::BITS`] bits of the payload.
     at: u64,
-    /// How many sources are before these bits; or, if it is their end that is known, before what follows them.
+    /// Number of sources before these bits. If the rank of their end is known instead: before the bits that follow
+    /// them.
     ones: u64,
     is_end: bool,
 }
@@ -453,12 +455,12 @@ struct Near {
 #[derive(Debug, Clone, Copy)]
 struct Upper<'a> {
     payload: &'a [u8],
-    /// Where the word is, and where the upper bits end (rounded up).
+    /// Position of the word, and end of the upper bits (rounded up).
     byte: usize,
     byte_end: usize,
     /// Eight bytes, without the bits before the start.
     word: u64,
-    /// How many bits before the start the first word has.
+    /// Number of bits of the first word before the start.
     word_start: u32,
     /// The upper position of the word's bit 0 (for the first word, it may lie before the start).
     base: u64,
@@ -467,8 +469,8 @@ struct Upper<'a> {
 }
 
 impl Upper<'_> {
-    /// Goes to the next word; false at the end of the upper bits. (The lowest of the lower bits may be in the last word,
-    /// but after all ones.)
+    /// Moves to the next word. False at the end of the upper bits. (The last word may contain some lower bits, but
+    /// after all ones.)
     #[inline(always)]
     fn next_word(&mut self) -> bool {
         self.byte += 8;

@@ -1,4 +1,4 @@
-//! Rows in, the payloads of `edges` and `degrees` out.
+//! Encoder: from rows to the payloads of `edges` and `degrees`.
 
 use super::{
     bits::BitWriter,
@@ -10,7 +10,7 @@ use crate::NODES_MAX;
 
 /// Encodes the rows of a chunk one after the other.
 ///
-/// Memory: the bytes that were not taken, and 9.5 bits a row.
+/// Memory: the bytes that were not taken yet, and 9.5 bits per row.
 #[derive(Debug)]
 pub struct RowsEncoder {
     codec: RowCodec,
@@ -21,10 +21,10 @@ pub struct RowsEncoder {
     directory: DirectoryWriter,
 }
 
-/// The end of an encoding.
+/// The last part of an encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowsTail {
-    /// What follows, in the payload of `edges`, on the bytes that were taken.
+    /// The rest of the payload of `edges`, after the bytes that were taken.
     pub edges_payload_rest: Vec<u8>,
     /// The payload of `degrees`.
     pub degrees_payload: Vec<u8>,
@@ -85,12 +85,12 @@ impl RowsEncoder {
         self.edges
     }
 
-    /// How many bytes [`RowsEncoder::take_bytes`] would give.
+    /// Number of bytes that [`RowsEncoder::take_bytes`] would return.
     pub fn finished_bytes(&self) -> usize {
         self.rows.finished_bytes()
     }
 
-    /// Takes the bytes of the payload of `edges` that are finished. Who takes them every megabyte bounds the memory.
+    /// Takes the finished bytes of the payload of `edges`. Take them every megabyte to bound the memory.
     pub fn take_bytes(&mut self) -> Vec<u8> {
         self.rows.take_bytes()
     }
@@ -100,7 +100,7 @@ impl RowsEncoder {
         self.directory.head(self.rows.bits())
     }
 
-    /// Ends the rows.
+    /// Finishes the encoding.
     pub fn finish(self) -> RowsTail {
         let meta = RowsMeta {
             codec: self.codec,

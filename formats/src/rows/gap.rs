@@ -1,7 +1,7 @@
-//! Rows in gap code: the differences between successive sources, and how many sources follow each other without a gap.
+//! Rows in gap code: differences between successive sources, and lengths of runs of consecutive sources.
 //!
-//! For graphs whose order has locality, as web pages in URL order, where most sources are the next node after the one
-//! before. All numbers are in Exp-Golomb code, which is Elias' gamma code of all but the lowest `k` bits: `k` is chosen
+//! For graphs whose order has locality, such as web pages in URL order, where most sources directly follow the previous
+//! one. All numbers are in Exp-Golomb code, which is Elias' gamma code of all but the lowest `k` bits: `k` is chosen
 //! per file and kind of number, to fit the file's own distribution.
 //!
 //! ```text
@@ -17,7 +17,7 @@
 //!     unless the block is now full: the gap to the next source, which is not 1; as 0 or gap - 1
 //! ```
 //!
-//! A source costs decoding what is before it in its block.
+//! Reading a source decodes all sources before it in its block.
 
 use super::bits::{BitCursor, BitWriter, LOAD_BITS, bit_length, load, mask};
 
@@ -33,7 +33,7 @@ const CODE_BITS_MAX: u64 = 96;
 /// The parameters of a file in gap code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GapCode {
-    /// Whether a row's first source is coded by its distance from the row's own node, or as it is.
+    /// Whether a row's first source is coded as its distance from the row's own node. Otherwise it is coded as it is.
     pub first_is_relative: bool,
     /// Exp-Golomb parameter of first sources.
     pub first_k: u8,
@@ -77,8 +77,8 @@ pub(super) fn code_bits(value: u64, k: u32) -> u32 {
     2 * bit_length((value >> k) + 1) - 1 + k
 }
 
-/// Writes `z` zeros, a one, and the lowest `z + k` bits of the rest, where `z` is one less than the bits of
-/// `(value >> k) + 1`.
+/// Writes `z` zeros, a one, and the lowest `z + k` bits of the rest. `z` is one less than the number of bits of `(value
+/// >> k) + 1`.
 #[inline(always)]
 fn put_code(cursor: &mut BitCursor<'_>, value: u64, k: u32) {
     let zeros = bit_length((value >> k) + 1) - 1;
@@ -91,7 +91,7 @@ fn put_code(cursor: &mut BitCursor<'_>, value: u64, k: u32) {
     }
 }
 
-/// Reads a code and moves on. A damaged one gives a number that is too large.
+/// Reads a code and advances. A damaged code gives a number that is too large.
 #[inline(always)]
 fn read_code(payload: &[u8], at: &mut u64, k: u32) -> u64 {
     let word = load(payload, *at);
@@ -114,11 +114,11 @@ fn read_long_code(payload: &[u8], at: &mut u64, zeros: u32, k: u32) -> u64 {
     rest + (mask(zeros) << k)
 }
 
-/// What a block is made of, after its first source.
+/// Receives the tokens of a block after its first source.
 pub(super) trait Tokens {
-    /// That many sources follow each other.
+    /// A run of `length` consecutive sources.
     fn run(&mut self, length: u64);
-    /// The next source is that far from the one before; not 1.
+    /// The next source is `gap` after the previous one. `gap` is not 1.
     fn gap(&mut self, gap: u64);
 }
 
@@ -139,7 +139,7 @@ pub(super) fn tokenize(block: &[u64], tokens: &mut impl Tokens) {
     }
 }
 
-/// What is coded for a gap, which is not 1.
+/// The coded number of a gap, which is not 1.
 #[inline(always)]
 pub(super) fn gap_code(gap: u64) -> u64 {
     gap.saturating_sub(1)
@@ -244,8 +244,8 @@ pub(super) struct GapRow<'a> {
 }
 
 impl<'a> GapRow<'a> {
-    /// The row of `node` at bits `at..end` of the payload, which holds all of them. `degree_max` is what no degree can
-    /// exceed. A damaged row is empty.
+    /// The row of `node` at bits `at..end` of the payload, which holds all of them. `degree_max` is an upper bound of
+    /// all degrees. A damaged row is empty.
     #[inline]
     pub(super) fn new(
         payload: &'a [u8],
@@ -305,8 +305,8 @@ impl<'a> GapRow<'a> {
         walker.source
     }
 
-    /// The bytes of the entry of the block of source `k`, of where the block starts if blocks are equally long, and of the
-    /// lines after that.
+    /// The byte of the table entry of source `k`'s block, the byte where the block starts if blocks are equally long,
+    /// and the cache lines after it.
     pub(super) fn touches(&self, k: u64) -> [u64; 4] {
         let entry = match k / BLOCK {
             0 => self.blocks_at,
@@ -472,9 +472,9 @@ struct Walker<'a> {
     index: u64,
     /// Source number `index`.
     source: u64,
-    /// How many sources follow it directly.
+    /// Number of sources that follow it directly.
     run: u64,
-    /// The index after the last one of the block.
+    /// The index after the last source of the block.
     block_end: u64,
 }
 
@@ -503,7 +503,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Goes past the run and the gap after it; both must be in the block.
+    /// Moves past the run and the gap after it. Both must be in the block.
     #[inline(always)]
     fn next_token(&mut self) {
         self.index += self.run + 1;
@@ -511,7 +511,7 @@ impl Walker<'_> {
         self.read_run();
     }
 
-    /// Goes to index `k`, which is not before the present one.
+    /// Moves to index `k`, which is not before the current one.
     #[inline]
     fn advance_to(&mut self, k: u64) {
         if k >= self.block_end {

@@ -1,4 +1,4 @@
-//! What the rows of a chunk are: the meta of its files `edges` and `degrees`.
+//! The meta of a chunk's files `edges` and `degrees`.
 
 use super::{
     bits::PADDING_BYTES,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{FormatError, NODES_MAX, Result, chunks::ChunkMap};
 
-/// How the rows of a chunk are coded.
+/// The codec of the rows of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowCodec {
     /// Elias-Fano over the universe of all nodes.
@@ -33,7 +33,7 @@ pub enum RowCodec {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowsMeta {
-    /// How the rows are coded.
+    /// The codec of the rows.
     pub codec: RowCodec,
     /// The number of nodes of the graph: every source is below.
     pub universe: u64,
@@ -75,7 +75,7 @@ impl RowsMeta {
         bytes
     }
 
-    /// Decodes a container's meta, and checks that its numbers are possible.
+    /// Decodes a container's meta, and checks that its numbers are plausible.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let Some((&[codec, relative, first_k, degree_k, gap_k, run_k, 0, 0], numbers)) = bytes.split_first_chunk()
         else {
@@ -137,7 +137,7 @@ impl RowsMeta {
                 self.rows, self.first_node, self.universe
             )));
         }
-        // The directory names bits with 48 bits, and a block of sources takes at least one.
+        // The directory stores bit positions in 48 bits, and a block of sources takes at least one bit.
         if self.edge_bits > 1 << 49 || self.edges > self.edge_bits * BLOCK {
             return Err(wrong(format!(
                 "{} edges do not fit {} bits",

@@ -1,21 +1,21 @@
-//! The rows of a chunk, compressed so that any of them can be read alone.
+//! Compressed adjacency lists of a chunk, with random access to each list.
 //!
-//! A *row* is one destination node; its entries are the ids of its in-neighbours, its *sources*, ascending; parallel edges
-//! repeat them. The rows of a chunk, one for each of its nodes, are in two container files: `edges` has the rows, packed
-//! bit after bit; `degrees` has the directory, which says where each row starts and how many sources it has in about 9.5
-//! bits a node. The layout is specified in `formats/spec/rows.md`.
+//! A *row* is the adjacency list of one destination node: the ids of its in-neighbours, its *sources*, in ascending
+//! order. Parallel edges repeat a source. A chunk has one row per node, in two container files. `edges` has the rows,
+//! packed bit after bit. `degrees` has the directory: it gives the start and the number of sources of each row, in
+//! about 9.5 bits per node. The layout is specified in `formats/spec/rows.md`.
 //!
-//! There are two codecs, and [`choose_codec`] says which one suits a chunk: [`RowCodec::EliasFano`] for graphs in random
-//! order, a little above the information bound and with random access inside rows; [`RowCodec::Gap`] for graphs whose
-//! order has locality, which it makes several times smaller, at half the speed of access.
+//! There are two codecs, and [`choose_codec`] chooses one for a chunk. [`RowCodec::EliasFano`] is for graphs in random
+//! order. It is a little above the information bound, and has random access inside rows. [`RowCodec::Gap`] is for
+//! graphs whose order has locality. It makes them several times smaller, at half the speed of access.
 //!
-//! To read a row costs a cache miss for its line of the directory and one for the row. Who reads many reads them in
-//! groups and asks for the memory ahead: for [`Rows::directory_line`] of all of the group, then for
-//! [`Rows::directory_touches`]; then, by [`Rows::locate`], for their [`RowPlace::extent`] if that is short, or else for
-//! [`RowPlace::head_bytes`] of it; then opens them by [`Rows::row_at`], and asks for what [`Row::touches`].
+//! Reading a row costs a cache miss for its line of the directory and one for the row. To read many rows, process them
+//! in groups and prefetch each step for the whole group: first [`Rows::directory_line`], then
+//! [`Rows::directory_touches`]. Then call [`Rows::locate`] and prefetch [`RowPlace::extent`] if it is short, otherwise
+//! its first [`RowPlace::head_bytes`]. Then open the rows with [`Rows::row_at`] and prefetch [`Row::touches`].
 //!
-//! Damaged bytes never panic and never name a source that is not below the universe, but the sources may be wrong;
-//! [`Rows::check`] finds that out. A damaged row whose bits cannot be in the payload is empty.
+//! Damaged bytes never panic, and never give a source outside the universe. But sources may be wrong; [`Rows::check`]
+//! detects that. A damaged row whose bits cannot be in the payload is empty.
 
 mod bits;
 mod check;
@@ -54,13 +54,13 @@ pub struct Rows<'a> {
     source_max: u64,
     /// The payload of `edges`, or a part of it.
     payload: &'a [u8],
-    /// The bits of the payload that rows may have in that part.
+    /// The range of bits of the payload in that part that rows may use.
     bits: Range<u64>,
     directory: Directory<'a>,
 }
 
-/// The sizes of short rows, which finding a row takes: a table of 1 KiB that files share whose codec is of the same kind
-/// and whose graphs have as many nodes.
+/// The sizes of short rows, needed to locate a row: a table of 1 KiB. Files with the same kind of codec and number of
+/// nodes share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowSizes {
     elias_fano: bool,
@@ -69,12 +69,12 @@ pub struct RowSizes {
 }
 
 impl RowSizes {
-    /// The sizes in files with such a meta. Takes a microsecond.
+    /// The sizes for files with this meta. Takes a microsecond.
     pub fn of(meta: &RowsMeta) -> Self {
         Self::new(meta.codec == RowCodec::EliasFano, meta.universe)
     }
 
-    /// The sizes in files in Elias-Fano code, or in gap code, of a graph of `universe` nodes.
+    /// The sizes for files in Elias-Fano code or in gap code, of a graph of `universe` nodes.
     pub fn new(elias_fano: bool, universe: u64) -> Self {
         let source_max = universe.saturating_sub(1);
         let table = if elias_fano {
@@ -91,7 +91,7 @@ impl RowSizes {
 }
 
 impl<'a> Rows<'a> {
-    /// The rows in these payloads. Checks only that the lengths fit the meta, in some nanoseconds.
+    /// The rows in these payloads. Checks only that the lengths match the meta; takes some nanoseconds.
     ///
     /// # Panics
     /// If the sizes are for other files.
@@ -112,12 +112,12 @@ impl<'a> Rows<'a> {
         Self::part(meta, sizes, 0, edges_payload, degrees_payload)
     }
 
-    /// The rows of which a part of the payload of `edges` is at hand, from byte `first` of it on. Rows that are not in it
-    /// may be located, and are empty. A row is in a part that has its [`RowPlace::extent`] and the [`PADDING_BYTES`] after
-    /// that.
+    /// Rows with only a part of the payload of `edges`, from byte `first` of it on. A row is in the part if the part
+    /// has its [`RowPlace::extent`] and [`PADDING_BYTES`] after it. Rows outside the part can be located, and are
+    /// empty.
     ///
     /// # Panics
-    /// If the sizes are for other files, or the part is not one of the payload.
+    /// If the sizes are for other files, or the part is not within the payload.
     pub fn part(
         meta: &RowsMeta,
         sizes: &'a RowSizes,
@@ -146,7 +146,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// What the rows are.
+    /// Codec, number of rows and edges, and other properties of the rows.
     pub fn meta(&self) -> &RowsMeta {
         &self.meta
     }
@@ -161,7 +161,7 @@ impl<'a> Rows<'a> {
         self.meta.edges
     }
 
-    /// The number of sources of a row. In Elias-Fano code the directory has it; in gap code it is the start of the row.
+    /// The number of sources of a row. In Elias-Fano code the directory has it; in gap code the row starts with it.
     ///
     /// # Panics
     /// If there is no such row.
@@ -193,7 +193,7 @@ impl<'a> Rows<'a> {
         RowPlace { row, place, shape }
     }
 
-    /// The row at a place that [`Rows::locate`] gave, of these rows.
+    /// The row at a place that [`Rows::locate`] of these rows returned.
     #[inline(always)]
     pub fn row_at(&self, place: &RowPlace) -> Row<'a> {
         let RowPlace { row, place, shape } = *place;
@@ -224,10 +224,10 @@ impl<'a> Rows<'a> {
         self.row_at(&self.locate(row))
     }
 
-    /// Successive rows, in less time than by one [`Rows::row`] each.
+    /// Successive rows, faster than with [`Rows::row`].
     ///
     /// # Panics
-    /// If there are not so many rows.
+    /// If the range ends beyond the last row.
     pub fn range(&self, rows: Range<u64>) -> impl Iterator<Item = Row<'a>> + '_ {
         assert!(rows.end <= self.meta.rows, "rows {rows:?} of {}", self.meta.rows);
         let size_of = |code| self.exception_bits(code);
@@ -236,7 +236,7 @@ impl<'a> Rows<'a> {
             .map(|(row, place)| self.row_at(&self.place(row, place)))
     }
 
-    /// The payload of `edges`, or the part of it that is at hand.
+    /// The payload of `edges`, or the part of it that is in memory.
     pub fn edges_payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -246,21 +246,21 @@ impl<'a> Rows<'a> {
         self.directory.payload()
     }
 
-    /// Where the line of a row is in the payload of `degrees`, in bytes: what to ask for ahead of [`Rows::locate`].
+    /// Byte range of a row's line in the payload of `degrees`. Prefetch it before [`Rows::locate`].
     #[inline]
     pub fn directory_line(&self, row: u64) -> Range<usize> {
         let at = (row / LINE_ROWS) as usize * LINE_BYTES;
         at..at + LINE_BYTES
     }
 
-    /// A byte in the payload of `degrees` that [`Rows::locate`] of a row touches, too, if a row before it in the line is long:
-    /// what to ask for when the line is there. It may be beyond the end.
+    /// Another byte in the payload of `degrees` that [`Rows::locate`] of a row touches, if an earlier row in the line
+    /// is long. Prefetch it when the line is in the cache. It may be beyond the end.
     #[inline(always)]
     pub fn directory_touches(&self, row: u64) -> usize {
         self.directory.exceptions_at(row)
     }
 
-    /// The size of a row from a code that was too large for the table.
+    /// The size of a row whose code is too large for the table.
     fn exception_bits(&self, code: u64) -> u64 {
         match self.meta.codec {
             RowCodec::EliasFano => elias_fano_bits(code, self.source_max),
@@ -284,22 +284,23 @@ impl RowPlace {
         self.row
     }
 
-    /// The bytes in the payload of `edges` that the row has a part in: what to ask for ahead of [`Rows::row_at`]. In a
-    /// damaged file, they may be beyond its end.
+    /// The bytes in the payload of `edges` that contain the row. Prefetch them before [`Rows::row_at`]. In a damaged
+    /// file, they may be beyond the end.
     #[inline]
     pub fn extent(&self) -> Range<u64> {
         self.place.start / 8..(self.place.start + self.place.bits).div_ceil(8)
     }
 
-    /// How many bytes at the start of the row finding any one of its sources begins with: what to ask for of a long row
-    /// ahead of [`Row::touches`], which reads there.
+    /// Number of bytes at the start of the row that a lookup of any source reads first. Prefetch them in a long row
+    /// before [`Row::touches`], which reads them.
     #[inline]
     pub fn head_bytes(&self) -> u64 {
         self.shape.head_bits(self.place.code).div_ceil(8)
     }
 }
 
-/// The size in bits of a row of `degree` sources of at most `source_max` in Elias-Fano code, which depends on nothing else.
+/// The size in bits of a row in Elias-Fano code. It depends only on `degree` and on `source_max`, the largest possible
+/// source.
 pub fn elias_fano_bits(degree: u64, source_max: u64) -> u64 {
     Shape::of(degree, source_max).row_bits(degree)
 }
@@ -343,8 +344,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Some bytes of the payload of `edges` that reading source number `k` will touch, or probably will: what to ask for
-    /// ahead in long rows. The same byte may come twice, and may be beyond the end. Reads the head of the row.
+    /// Some bytes of the payload of `edges` that reading source number `k` certainly or probably touches. Prefetch them
+    /// in long rows. A byte may be listed twice, and may be beyond the end. Reads the head of the row.
     #[inline]
     pub fn touches(&self, k: u64) -> [u64; 4] {
         match &self.0 {
@@ -353,16 +354,16 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Appends the sources at `positions`, which ascend and may repeat, to `out`.
+    /// Appends the sources at `positions` to `out`. Positions ascend and may repeat.
     ///
     /// # Panics
-    /// If a position is not that of a source; in gap code also if they do not ascend.
+    /// If a position is not below the degree; in gap code also if positions do not ascend.
     #[inline(always)]
     pub fn get_many(&self, positions: &[u64], out: &mut Vec<u64>) {
         self.get_many_as(positions, out, |source| source);
     }
 
-    /// As [`Row::get_many`], and appends what `make` makes of the sources.
+    /// As [`Row::get_many`], but appends `make(source)` for each source.
     #[inline(always)]
     pub fn get_many_as<T: Copy>(&self, positions: &[u64], out: &mut Vec<T>, make: impl Fn(u64) -> T) {
         let largest = positions.iter().fold(0, |largest, &k| largest.max(k));
@@ -398,7 +399,7 @@ impl<'a> Row<'a> {
         })
     }
 
-    /// The index of the first source that is at least `node`; the degree if none is. Clips a row to a chunk.
+    /// The index of the first source that is at least `node`; the degree if there is none. Clips a row to a chunk.
     #[inline]
     pub fn lower_bound(&self, node: u64) -> u64 {
         match &self.0 {

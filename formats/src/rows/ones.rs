@@ -1,4 +1,4 @@
-//! Finding the k-th one among some hundred bits, for several k at a time.
+//! Select: finds the k-th one among some hundred bits, for several k at a time.
 
 use std::hint::select_unpredictable;
 
@@ -8,26 +8,26 @@ use super::bits::{load_word, mask, select_in_word};
 const LANES: u64 = 0x0001_0001_0001_0001;
 const HIGHS: u64 = 0x8000_8000_8000_8000;
 
-/// How many ones there are up to each word of some bits, four words a number.
+/// Counts of ones up to each word of some bits. One number holds the counts of four words.
 ///
-/// Nothing branches on the counts, which no processor could predict: while one look-up waits for memory or multiplies, the
-/// next ones go on.
+/// No branch depends on the counts, because a processor could not predict it. So lookups overlap: while one waits for
+/// memory or multiplies, the next ones continue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ones<'a, const FOURS: usize> {
-    /// Where the first word starts in the payload.
+    /// Start of the first word in the payload.
     byte: usize,
     words: &'a [[u8; 32]; FOURS],
-    /// Of each four words, the ones up to and with each, in lanes of 16 bits.
+    /// For each four words, the number of ones up to and including each word, in lanes of 16 bits.
     sums: [u64; FOURS],
 }
 
 impl<'a, const FOURS: usize> Ones<'a, FOURS> {
-    /// How many bytes are read.
+    /// Number of bytes that are read.
     pub(super) const BYTES: u64 = 32 * FOURS as u64;
-    /// How many bits from any bit on are in them.
+    /// Number of bits from any bit of the first byte on that these bytes contain.
     pub(super) const BITS: u64 = 8 * Self::BYTES - 7;
 
-    /// The ones from the byte on that bit `at` is in; none if so many bytes are not in the payload.
+    /// The ones from the byte of bit `at` on. None if fewer than [`Self::BYTES`] bytes follow in the payload.
     #[inline(always)]
     pub(super) fn at(payload: &'a [u8], at: u64) -> Option<Self> {
         let byte = (at >> 3) as usize;
@@ -43,7 +43,7 @@ impl<'a, const FOURS: usize> Ones<'a, FOURS> {
         Some(Self { byte, words, sums })
     }
 
-    /// How many ones there are.
+    /// Total number of ones.
     #[inline(always)]
     pub(super) fn count(&self) -> u64 {
         self.sums.iter().map(|sums| sums >> 48).sum()
@@ -64,7 +64,7 @@ impl<'a, const FOURS: usize> Ones<'a, FOURS> {
         (u64::from(self.words[FOURS - 1][31]) >> before).count_ones().into()
     }
 
-    /// One number `rank`; none if there are not so many.
+    /// The one with number `rank`. None if there are at most `rank` ones.
     #[inline(always)]
     pub(super) fn find(&self, mut rank: u64) -> Option<One> {
         let (mut sums, mut byte) = (self.sums[0], self.byte);
@@ -78,7 +78,8 @@ impl<'a, const FOURS: usize> Ones<'a, FOURS> {
         if rank >= sums >> 48 {
             return None;
         }
-        // A lane keeps its high bit when the ones up to and with its word are at most `rank`: the wanted one is further on.
+        // A lane keeps its high bit if the ones up to and including its word are at most `rank`: then the wanted one is
+        // in a later word.
         let further = ((rank * LANES) | HIGHS) - sums;
         let words = (further & HIGHS).count_ones();
         let before = sums << 16 >> (16 * words) & 0xffff;
@@ -92,14 +93,14 @@ impl<'a, const FOURS: usize> Ones<'a, FOURS> {
 /// A one of a word.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct One {
-    /// Where the word starts in the payload.
+    /// Start of the word in the payload.
     byte: usize,
-    /// Which of its ones.
+    /// Number of the one within the word.
     rank: u32,
 }
 
 impl One {
-    /// Which bit of the payload it is.
+    /// Its bit position in the payload.
     #[inline(always)]
     pub(super) fn bit(self, payload: &[u8]) -> u64 {
         8 * self.byte as u64 + u64::from(select_in_word(load_word(payload, self.byte), self.rank))

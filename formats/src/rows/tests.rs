@@ -1,11 +1,11 @@
-//! Both codecs against rows that are plain vectors, and against damage.
+//! Tests both codecs against rows in plain vectors, and with damage.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::random::GOLDEN;
 
-/// Rows and what they are rows of.
+/// Rows, and the graph they belong to.
 #[derive(Debug, Clone)]
 struct Naive {
     universe: u64,
@@ -13,7 +13,7 @@ struct Naive {
     rows: Vec<Vec<u64>>,
 }
 
-/// What the two files hold.
+/// The content of the two files.
 struct Files {
     meta: RowsMeta,
     sizes: RowSizes,
@@ -65,7 +65,7 @@ impl Naive {
     }
 }
 
-/// Random numbers from a seed (Knuth's MMIX generator), below what is asked.
+/// Random numbers below a bound, from a seed (Knuth's MMIX generator).
 fn random(mut state: u64) -> impl FnMut(u64) -> u64 {
     move |below| {
         state = state
@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_written_passes_the_check(naive in naive()) {
+    fn written_rows_pass_the_check(naive in naive()) {
         for codec in naive.codecs() {
             let files = naive.encode(codec);
             let mut seen = Vec::new();
@@ -233,7 +233,7 @@ proptest! {
     }
 
     #[test]
-    fn the_estimate_is_what_it_takes(naive in naive()) {
+    fn the_estimated_size_is_close_to_the_real_size(naive in naive()) {
         let mut estimator = SizeEstimator::new(naive.universe);
         for (node, row) in (naive.first_node..).zip(&naive.rows) {
             estimator.add(node, row);
@@ -278,7 +278,7 @@ fn sample() -> Naive {
     }
 }
 
-/// Reads everything there is to read, in every way.
+/// Reads all rows by all methods.
 fn read_all(rows: &Rows<'_>) {
     let mut out = Vec::new();
     for i in 0..rows.rows() {
@@ -432,7 +432,7 @@ fn impossible_metas_are_errors() {
 
 #[test]
 fn a_huge_row_has_hints_and_a_tiny_graph_has_rows() {
-    // 100 000 sources of which most are in one corner, so that hints are far apart and close together.
+    // 100 000 sources, most of them close together, so that distances of hints vary.
     let universe = 1 << 30;
     let mut row: Vec<u64> = (0..90_000).chain((0..10_000).map(|i| (1 << 29) + i * 50_000)).collect();
     row.sort_unstable();
