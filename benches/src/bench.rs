@@ -41,7 +41,7 @@ pub struct Files {
     pub record: Option<PathBuf>,
 }
 
-/// What a measured program may use.
+/// Resources of a measured program.
 #[derive(Debug, Args)]
 pub struct Budget {
     /// Memory budget of the measured program

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_runs_twice_before_all_have_run_once() {
+    fn each_contender_runs_once_before_any_runs_twice() {
         let mut order = Vec::new();
         let run = |name: &&str| {
             order.push((*name).to_owned());

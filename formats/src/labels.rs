@@ -27,7 +27,7 @@ use crate::{
 /// The maximum number of classes: all values of 32 bits except the one for nodes without a label.
 pub const CLASSES_MAX: u32 = u32::MAX;
 
-/// The labels of a store's nodes: how many classes there are, and of which kind a label is.
+/// The labels of a store's nodes: the number of classes and the kind of labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct LabelSpec {
     /// Number of classes.

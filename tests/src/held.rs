@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::program::Ran;
 
-/// A program that is held is a bug of the test if nobody releases it for so long.
+/// If a held program is not released within this time, the test has a bug.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Whether the programs under test can be held.
@@ -31,7 +31,7 @@ pub const WHY_NOT: &str = "release builds inject no faults";
 pub struct Held {
     child: Child,
     stderr: BufReader<ChildStderr>,
-    /// What was read from stderr so far.
+    /// Text read from stderr so far.
     read: String,
     /// The files by which the program and the test talk.
     folder: TempDir,

@@ -1,5 +1,5 @@
-//! What a training step costs: aggregation, products, and forward, backward and Adam of a 3-layer GraphSAGE, next to
-//! libtorch's operators and to the floor that flops and bytes set.
+//! Cost of a training step: aggregation, products, and forward, backward and Adam of a 3-layer GraphSAGE. The bench
+//! compares it with libtorch's operators and with the lower bound from flops and bytes.
 //!
 //!     OMP_NUM_THREADS=2 cargo bench -p grappa-trainer --bench step [-- [--tiny] aggregation|products|steps]
 //!
@@ -66,7 +66,7 @@ fn main() {
     }
 }
 
-/// What a run took, in milliseconds.
+/// Times of the runs, in milliseconds.
 #[derive(Clone, Copy)]
 struct Timing {
     best: f64,

@@ -162,7 +162,7 @@ unsafe extern "C" fn run_backward(
         )
     };
     let handle = |gradient: &*mut c_void| {
-        // SAFETY: what is not null points to a tensor, of which this makes a second handle.
+        // SAFETY: a pointer that is not null points to a tensor. This makes a second handle to it.
         (!gradient.is_null()).then(|| unsafe { Tensor::clone_from_ptr(gradient.cast()) })
     };
     let gradients: Vec<Option<Tensor>> = gradients.iter().map(handle).collect();
@@ -332,9 +332,9 @@ pub(crate) fn values<T: Element>(tensor: &Tensor) -> &[T] {
     if tensor.numel() == 0 {
         return &[];
     }
-    // SAFETY: so many values of that type are there, in one piece. Nobody writes to them meanwhile: the tensors that
-    // kernels read are inputs of a step, saved by autograd or parameters, and all of those change between steps only,
-    // on the same thread.
+    // SAFETY: the tensor is contiguous and has `numel` values of that type. Nothing writes to them meanwhile: kernels
+    // read inputs of a step, tensors saved by autograd, and parameters. All of these change only between steps, on the
+    // same thread.
     unsafe { slice::from_raw_parts(tensor.data_ptr().cast(), tensor.numel()) }
 }
 
@@ -371,7 +371,7 @@ mod tests {
 
     impl Values for Owner {
         fn bytes(&self) -> &[u8] {
-            // SAFETY: a word is four bytes, all of which are initialised.
+            // SAFETY: a word is four initialised bytes.
             unsafe { slice::from_raw_parts(self.0.as_ptr().cast(), 4 * self.0.len()) }
         }
     }

@@ -413,7 +413,7 @@ fn a_run_goes_on_with_the_first_hop_that_it_began_with() {
     run(&store, &config(), &straight, false);
     let broken = RunFolder::create(&folder.path().join("broken"), &half).unwrap();
     run(&store, &half, &broken, false);
-    // What `auto` took is gone: it is made again, though `auto` would not have to.
+    // The aggregates that `auto` chose were removed. The resumed run makes them again, although `auto` alone would not.
     std::fs::remove_dir_all(store.path().join("aggregates")).unwrap();
     run(&store, &config(), &broken, true);
     assert!(parameters(&straight) == parameters(&broken));

@@ -10,7 +10,7 @@ use grappa_benches::inputs::Input;
 /// Write one input file of a bench
 #[derive(Debug, Parser)]
 struct Args {
-    /// What to write
+    /// Kind of file to write
     #[arg(value_enum)]
     input: Input,
     /// The graph has 2^SCALE nodes

@@ -10,7 +10,7 @@
 //! read 128..200   spans:  0..200                   complete: compared
 //! ```
 //!
-//! So the check needs no second pass over the file. [`first_gap`](MemberCrc::first_gap) finds bytes that nobody has read.
+//! So the check needs no second pass over the file. [`first_gap`](MemberCrc::first_gap) finds bytes that were not read yet.
 //!
 //! **Memory**: one span per gap between the bytes read. **Cost**: about 0.2 ns per byte, and 32 ns to combine two spans.
 
@@ -65,7 +65,7 @@ impl MemberCrc {
         self.compare()
     }
 
-    /// The first range of bytes that nobody has read.
+    /// The first range of bytes that were not read yet.
     pub fn first_gap(&self) -> Option<Range<u64>> {
         gap_in(&self.lock(), &(0..self.bytes))
     }

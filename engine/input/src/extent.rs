@@ -125,7 +125,7 @@ impl Extent {
         self.error("its data ends earlier than announced; the file is damaged: write it again")
     }
 
-    /// Fails unless the member's bytes have the CRC-32 that its archive records. It reads the bytes that nobody has read; if
+    /// Fails unless the member's bytes have the CRC-32 that its archive records. It reads the bytes that were not read yet; if
     /// all were read, it costs nothing. Call it before you rely on the member's data.
     pub fn check(&self) -> Result<()> {
         let Some(crc) = &self.crc else { return Ok(()) };

@@ -182,7 +182,7 @@ fn check_disk(store: &Store, layout: FeatureLayout, partial: &Path) -> Result<()
 fn full_disk_remedy(store: &Store, layout: FeatureLayout) -> String {
     let bytes = store.manifest().nodes * u64::from(layout.stride);
     let free = match free_disk_bytes(store.path()) {
-        Some(free) => format!(", of which {} MiB are free now", free >> 20),
+        Some(free) => format!(" ({} MiB are free now)", free >> 20),
         None => String::new(),
     };
     format!(

@@ -105,7 +105,7 @@ fn another_dtype_rounds_the_same_values() {
     }
 }
 
-/// Panics when so many tiles were aggregated.
+/// Panics after a number of aggregated tiles.
 struct Stop(std::sync::atomic::AtomicU32);
 
 impl Progress for Stop {
@@ -216,7 +216,7 @@ fn verification_finds_what_is_wrong_with_them() {
         problems.collect::<Vec<_>>()
     };
     assert_eq!(problems(), [""; 0]);
-    // What a stopped run left is no part of the store, and not wrong.
+    // The leftovers of a stopped run are not part of the store, so they are no problem.
     fs::create_dir(store.path().join("aggregates/gcn.partial")).unwrap();
     assert_eq!(problems(), [""; 0]);
 

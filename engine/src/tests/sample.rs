@@ -26,7 +26,7 @@ pub const NODES: u64 = 150;
 pub const CHUNKS: u32 = 3;
 pub const DIM: u32 = 5;
 
-/// What varies between samples.
+/// The properties in which samples differ.
 #[derive(Clone, Copy)]
 pub struct Sample {
     pub ids: ExternalIds,

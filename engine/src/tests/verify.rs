@@ -49,8 +49,8 @@ fn sound_stores_have_no_problems() {
     }
 }
 
-/// Every byte of every file: the bytes at one offset of all files at once, but for the manifest's, without which nobody
-/// knows the others.
+/// Flips every byte of every file: the bytes at one offset in all files at once. The manifest is flipped separately,
+/// because the other files are found through it.
 #[test]
 fn any_flipped_byte_is_reported_in_its_file() {
     for sample in [Sample::ALL_PARTS, Sample::STRINGS] {

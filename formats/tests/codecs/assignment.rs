@@ -102,7 +102,7 @@ fn a_store_of_4096_chunks_that_is_not_partitioned_costs_32_kib() {
 }
 
 #[test]
-fn a_chunk_without_a_base_is_told() {
+fn a_chunk_without_a_base_is_an_error() {
     let no_base = |i: ChunkId, _| Serves {
         base: (i.0 != 2).then_some(PartitionId(0)),
         variable: None,

@@ -1,6 +1,6 @@
-//! Corrupt samples: each is a golden file with one named change, and each has its own error.
+//! Corrupt samples. Each is a golden file with one named change, and has its own error.
 //!
-//! Changes to meta and payload come with checksums that fit, so that what is tested is not the checksum.
+//! Changes to meta and payload come with matching checksums, so that the tests reach the checks behind the checksums.
 
 use grappa_formats::{
     DenseId, FormatError, NODES_MAX,
@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{golden, samples};
 
-/// What a container file is made of, and may be put together from again.
+/// The parts of a container file. They can be changed and reassembled.
 #[derive(Clone)]
 pub struct Parts {
     pub kind: FileKind,
@@ -35,7 +35,7 @@ impl Parts {
         }
     }
 
-    /// The file, with checksums that fit.
+    /// The file, with matching checksums.
     pub fn file(&self) -> Vec<u8> {
         let mut hasher = BlockHasher::new(self.block_bytes as usize);
         hasher.update(&self.payload);
@@ -43,7 +43,7 @@ impl Parts {
         [header.encode(), self.payload.clone(), table].concat()
     }
 
-    /// A byte of meta and payload, seen as one.
+    /// A byte of the concatenation of meta and payload.
     pub fn byte(&mut self, at: usize) -> &mut u8 {
         let meta_bytes = self.meta.len();
         self.meta
@@ -71,7 +71,7 @@ fn changed(name: &str, change: impl FnOnce(&mut Parts), offset: u64, message: &s
     expect(samples::read(name, &parts.file()), offset, message);
 }
 
-/// Asserts that a change to the bytes of a golden file, checksums and all, gives this error at this offset.
+/// Asserts that a change to the bytes of a golden file, including checksums, gives this error at this offset.
 #[track_caller]
 fn damaged(name: &str, change: impl FnOnce(&mut Vec<u8>), offset: u64, message: &str) {
     let mut bytes = golden::bytes(name);
@@ -89,14 +89,14 @@ fn expect(found: Result<(), FormatError>, offset: u64, message: &str) {
     assert_eq!(error.offset(), offset, "{error}");
 }
 
-/// Makes the fixed header's checksum fit.
+/// Updates the checksum of the fixed header.
 fn seal(bytes: &mut [u8]) {
     let digest = xxh3_64(&bytes[..56]);
     bytes[56..64].copy_from_slice(&digest.to_le_bytes());
 }
 
 #[test]
-fn the_container_says_what_is_wrong_with_it() {
+fn corrupt_containers_are_errors() {
     let name = "labels-single";
     damaged(name, |b| b[0] = b'P', 0, "not a Grappa file");
     damaged(name, |b| b[12] = 2, 8, "format version 2 is newer");
@@ -152,7 +152,7 @@ fn the_container_says_what_is_wrong_with_it() {
 }
 
 #[test]
-fn files_of_another_chunk_are_found_out() {
+fn files_of_another_chunk_are_errors() {
     for name in ["features-f16", "labels-single", "weights"] {
         changed(name, |p| p.meta[0] = 2, 64, "were files swapped?");
         changed(name, |p| p.meta[8] += 1, 64, "were files swapped?");
@@ -180,7 +180,7 @@ fn files_of_another_chunk_are_found_out() {
 }
 
 #[test]
-fn features_say_what_is_wrong_with_them() {
+fn corrupt_features_are_errors() {
     let name = "features-f32";
     changed(name, |p| p.put_meta(28, 8u32.to_le_bytes()), 88, "at least 12, not 8");
     changed(name, |p| p.put_meta(28, 14u32.to_le_bytes()), 88, "multiple of 4");
@@ -220,7 +220,7 @@ fn features_say_what_is_wrong_with_them() {
 }
 
 #[test]
-fn labels_say_what_is_wrong_with_them() {
+fn corrupt_labels_are_errors() {
     let name = "labels-single";
     changed(
         name,
@@ -265,7 +265,7 @@ fn labels_say_what_is_wrong_with_them() {
 }
 
 #[test]
-fn splits_say_what_is_wrong_with_them() {
+fn corrupt_splits_are_errors() {
     let name = "split";
     changed(name, |p| p.put_meta(0, *b"test\0\0\0\0"), 64, "of the split \"test");
     changed(name, |p| p.put_meta(8, 9u64.to_le_bytes()), 72, "of a graph of 9 nodes");
@@ -297,7 +297,7 @@ fn splits_say_what_is_wrong_with_them() {
 }
 
 #[test]
-fn dictionaries_say_what_is_wrong_with_them() {
+fn corrupt_dictionaries_are_errors() {
     let name = "dictionary-integers";
     changed(
         name,
@@ -386,7 +386,7 @@ fn dictionaries_say_what_is_wrong_with_them() {
 }
 
 #[test]
-fn a_dictionary_s_offsets_are_not_followed_out_of_range() {
+fn offsets_of_a_dictionary_are_checked_before_use() {
     use grappa_formats::dictionary::StringDictionary;
     for start in [1 << 20, u64::MAX] {
         let mut parts = Parts::of(&golden::bytes("dictionary-strings"));
@@ -405,7 +405,7 @@ fn a_dictionary_s_offsets_are_not_followed_out_of_range() {
 }
 
 #[test]
-fn a_permutation_table_says_what_is_wrong_with_it() {
+fn corrupt_permutation_tables_are_errors() {
     let name = "order";
     changed(
         name,
@@ -435,7 +435,7 @@ fn a_permutation_table_says_what_is_wrong_with_it() {
 }
 
 #[test]
-fn assignments_say_what_is_wrong_with_them() {
+fn corrupt_assignments_are_errors() {
     let name = "assignment";
     changed(name, |p| p.meta[0] = 3, 64, "is generation 3 of 4 chunks");
     changed(name, |p| p.meta[8] = 3, 64, "is generation 2 of 3 chunks");
@@ -500,7 +500,7 @@ fn assignments_say_what_is_wrong_with_them() {
 }
 
 #[test]
-fn tables_that_contradict_their_diagonal_are_told() {
+fn tables_that_contradict_their_diagonal_are_errors() {
     let name = "assignment-sweep";
     let none = |at: usize| move |p: &mut Parts| p.put(at, [0xff, 0xff]);
     changed(name, none(16), PAYLOAD + 16, "chunk 0 is in the base of no partition");
@@ -516,7 +516,7 @@ fn tables_that_contradict_their_diagonal_are_told() {
         PAYLOAD + 20,
         "make partition 0 and none see edge bucket (0, 1), but the table says none and none",
     );
-    // Chunks 0 and 2 share a row. It is right for chunk 0, and would be for chunk 2 if that had the same owners.
+    // Chunks 0 and 2 share a row. It is valid for chunk 0. It would be valid for chunk 2 if that had the same owners.
     changed(
         name,
         none(26),
@@ -526,7 +526,7 @@ fn tables_that_contradict_their_diagonal_are_told() {
 }
 
 #[test]
-fn weights_say_what_is_wrong_with_them() {
+fn corrupt_weights_are_errors() {
     let name = "weights";
     // Three weights and a padding, then the anchors of rows 0 and 64.
     changed(
@@ -588,7 +588,7 @@ mod manifests {
 
     use super::*;
 
-    /// Asserts that a manifest whose parts were changed so is refused.
+    /// Asserts that a manifest with this change of its parts is refused.
     #[track_caller]
     fn refused(change: impl FnOnce(&mut Manifest), message: &str) {
         let mut manifest = samples::manifest();
@@ -670,7 +670,7 @@ mod manifests {
 }
 
 #[test]
-fn rows_say_what_is_wrong_with_them() {
+fn corrupt_rows_are_errors() {
     let (edges, degrees) = ("edges-elias-fano", "degrees-elias-fano");
     changed(edges, |p| p.put_meta(0, [2]), 64, "row codec 2");
     changed(
@@ -736,7 +736,7 @@ fn rows_say_what_is_wrong_with_them() {
     );
 }
 
-/// A header that announces a meta it does not have room for cannot make a reader allocate it.
+/// A header that announces a meta larger than the file does not make a reader allocate it.
 #[test]
 fn a_prefix_that_is_too_short_is_an_error() {
     let bytes = golden::bytes("labels-single");

@@ -49,7 +49,7 @@ fn key_strategy() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// A check in parts finds the damage that a check of the whole finds, wherever it is cut.
+    /// A check in parts finds the same damage as a check of the whole, wherever the parts are divided.
     #[test]
     fn parts_find_what_the_whole_finds(
         keys in prop::collection::btree_set(key_strategy(), 1..200),
@@ -131,7 +131,7 @@ proptest! {
 }
 
 #[test]
-fn the_longest_keys_come_back() {
+fn the_longest_keys_round_trip() {
     let long = [
         vec![b'x'; KEY_BYTES_MAX - 1],
         vec![b'x'; KEY_BYTES_MAX],
@@ -146,9 +146,9 @@ fn the_longest_keys_come_back() {
     }
 }
 
-/// More blocks than a piece of the tail holds.
+/// The table has more blocks than a piece of the tail.
 #[test]
-fn a_long_table_comes_in_pieces() {
+fn a_long_table_is_written_in_pieces() {
     let keys: BTreeSet<String> = (0..200_000).map(|i| i.to_string()).collect();
     let mut builder = StringDictionaryBuilder::new();
     let mut payload = Vec::new();
@@ -172,7 +172,7 @@ fn a_long_table_comes_in_pieces() {
 
 #[test]
 #[should_panic(expected = "key 5 after 5")]
-fn a_key_that_comes_twice_is_the_caller_s_mistake() {
+fn a_repeated_key_panics() {
     let mut builder = IntegerDictionaryBuilder::new();
     builder.push(5);
     builder.push(5);

@@ -12,7 +12,7 @@ const DTYPES: [FeatureDtype; 4] = [
     FeatureDtype::Int8,
 ];
 
-/// One value at a time, as the spec says it.
+/// The codec of the specification, one value at a time.
 fn naive_row(dtype: FeatureDtype, values: &[f32]) -> Vec<u8> {
     match dtype {
         FeatureDtype::F32 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
@@ -51,7 +51,7 @@ fn naive_values(dtype: FeatureDtype, row: &[u8]) -> Vec<f32> {
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {
-    // Which not-a-number it is does not matter.
+    // Any NaN is accepted.
     values
         .iter()
         .map(|v| if v.is_nan() { !0 } else { v.to_bits() })
@@ -103,7 +103,7 @@ proptest! {
 }
 
 #[test]
-fn strides_keep_rows_off_page_boundaries_where_that_pays() {
+fn strides_avoid_page_boundaries_if_padding_is_small() {
     let strides = [
         (250, 1000, 1024),
         (128, 512, 512),
@@ -122,9 +122,9 @@ fn strides_keep_rows_off_page_boundaries_where_that_pays() {
     assert_eq!(row_stride(FeatureDtype::Int8, 1021), 1028);
 }
 
-/// All 65,536 halves survive, signalling not-a-numbers included.
+/// All 65,536 f16 values keep their bits, including signalling NaNs.
 #[test]
-fn halves_that_stay_halves_keep_their_bits() {
+fn f16_values_keep_their_bits() {
     let source: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     for (from, to) in [
         (ElementType::F16, FeatureDtype::F16),
@@ -138,7 +138,7 @@ fn halves_that_stay_halves_keep_their_bits() {
 }
 
 #[test]
-fn every_half_decodes_as_the_naive_one_does() {
+fn every_f16_decodes_as_in_the_naive_codec() {
     let source: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     for dtype in [FeatureDtype::F16, FeatureDtype::Bf16] {
         let layout = FeatureLayout::new(dtype, 1 << 16);
@@ -149,7 +149,7 @@ fn every_half_decodes_as_the_naive_one_does() {
 }
 
 #[test]
-fn many_rows_are_many_times_one_row() {
+fn many_rows_convert_as_single_rows_do() {
     for dtype in DTYPES {
         let layout = FeatureLayout::new(dtype, 5);
         let values: Vec<f32> = (0..35).map(|i| i as f32 - 12.5).collect();
@@ -169,7 +169,7 @@ fn many_rows_are_many_times_one_row() {
 }
 
 #[test]
-fn other_types_go_by_way_of_f32() {
+fn other_types_are_converted_through_f32() {
     let layout = FeatureLayout::new(FeatureDtype::F32, 3);
     let encoded = |dtype, source: &[u8]| {
         let (mut row, mut values) = ([0; 12], [0.0; 3]);
@@ -221,9 +221,9 @@ fn int8_takes_what_is_not_finite_as_near_as_it_can() {
     assert_eq!(layout.unstorable(&values), 3);
 }
 
-/// Where rounding changes its mind: ties, the ends of the ranges, subnormals, and each kind of not-a-number.
+/// Edge cases of rounding: ties, the ends of the ranges, subnormals, and each kind of NaN.
 #[test]
-fn values_at_the_edges_are_those_of_the_naive_codec() {
+fn edge_cases_of_rounding_match_the_naive_codec() {
     let edges = [
         0x0000_0000,
         0x0000_0001,
@@ -257,7 +257,7 @@ fn values_at_the_edges_are_those_of_the_naive_codec() {
         .map(f32::from_bits)
         .collect();
     for dtype in DTYPES {
-        // Alone, since a row of int8 shares its scale.
+        // Each value in its own row, because the values of an int8 row share a scale.
         let layout = FeatureLayout::new(dtype, 1);
         for value in &edges {
             let (mut row, mut decoded) = (vec![0; layout.stride as usize], [0.0]);

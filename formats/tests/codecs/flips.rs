@@ -1,4 +1,4 @@
-//! Bytes that changed: without their checksums, which must be noticed; with them, which must not panic.
+//! Changed bytes. Without updated checksums, they must be detected; with them, decoders must not panic.
 
 use grappa_formats::{
     container::{FileKind, Header},
@@ -11,13 +11,13 @@ use crate::{
     samples::{self, Sample},
 };
 
-/// A golden file of features is mostly the zeros before its payload; one in 61 of those will do.
+/// A golden file of features consists mostly of the zeros before its payload. Testing one in 61 of them is enough.
 fn offsets(sample: &Sample) -> impl Iterator<Item = usize> + use<'_> {
     (0..sample.bytes.len()).filter(|&at| sample.bytes.len() < 2000 || sample.bytes[at] != 0 || at % 61 == 0)
 }
 
 #[test]
-fn any_flipped_byte_is_noticed() {
+fn every_flipped_byte_is_detected() {
     for sample in samples::all() {
         for at in offsets(&sample) {
             let mut bytes = sample.bytes.clone();
@@ -32,7 +32,7 @@ fn any_flipped_byte_is_noticed() {
 }
 
 #[test]
-fn any_truncation_is_noticed() {
+fn every_truncation_is_detected() {
     for sample in samples::all() {
         for end in offsets(&sample) {
             assert!(
@@ -44,16 +44,16 @@ fn any_truncation_is_noticed() {
     }
 }
 
-/// Each byte of meta and payload takes many values, with checksums that say all is well.
+/// Each byte of meta and payload takes many values, with valid checksums.
 #[test]
-fn no_byte_makes_a_decoder_panic() {
+fn decoders_do_not_panic_on_any_byte() {
     for sample in samples::all().into_iter().filter(|sample| sample.name != "CURRENT") {
         let parts = Parts::of(&sample.bytes);
         for at in 0..parts.meta.len() + parts.payload.len() {
             for flip in [0x01, 0x02, 0x10, 0x40, 0x7f, 0x80, 0xff] {
                 let mut bad = parts.clone();
                 *bad.byte(at) ^= flip;
-                // Right or wrong, as long as it says so.
+                // Success or an error, but no panic.
                 let _ = samples::read(sample.name, &bad.file());
             }
         }
@@ -86,7 +86,7 @@ proptest! {
     }
 }
 
-/// Degrees come from another file, which may not fit.
+/// The degrees come from another file, which may not match.
 #[test]
 fn degrees_that_do_not_fit_the_weights_are_an_error() {
     let sample = samples::all()

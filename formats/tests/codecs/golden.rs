@@ -1,10 +1,10 @@
-//! Files of each layout that was ever released: today's encoder writes the newest, today's decoder reads all.
+//! Golden files of every released layout. The current encoder writes the newest layout; the current decoder reads all.
 //!
-//! `v1` has what the first writers wrote, with a checksum for each 64 KiB of any payload. `v1-pages` has the files that are
-//! laid out differently since: those that are read at random, whose payload starts on a page and has a checksum for each.
+//! `v1` has the files of the first writers, with a checksum for each 64 KiB of payload. `v1-pages` has the files whose
+//! layout changed since: those with random reads. Their payload starts at a page boundary and has a checksum per page.
 //!
-//! After adding a sample, run the tests once with `WRITE_GOLDEN=1`: files that are missing are written. Files that are
-//! there are never changed, since somebody's store looks like them.
+//! After adding a sample, run the tests once with `WRITE_GOLDEN=1`, which writes missing files. Existing files are
+//! never changed, because stores of users have their layout.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ fn read(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap_or_else(|e| panic!("cannot read {}: {e}", path.display()))
 }
 
-/// The file as the first writers wrote it.
+/// The file in the layout of the first writers.
 pub fn bytes(name: &str) -> Vec<u8> {
     read(&folder("v1").join(name))
 }

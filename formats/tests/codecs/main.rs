@@ -1,4 +1,5 @@
-//! Every codec against a naive twin, golden files, corrupt samples, and the examples of the spec.
+//! Tests of every codec: against a naive implementation, with golden files, with corrupt samples, and with the examples
+//! of the specification.
 
 mod assignment;
 mod corrupt;
@@ -15,12 +16,12 @@ mod weights;
 
 use grappa_formats::container::{FileKind, Header, decode_file, encode_file};
 
-/// A container file with this payload, as writers lay it out today.
+/// A container file with this payload, in the current layout.
 fn file(kind: FileKind, meta: Vec<u8>, payload: &[u8]) -> Vec<u8> {
     encode_file(kind, meta, payload).0
 }
 
-/// Header and payload of a file that is known to be right as far as its container goes.
+/// Header and payload of a file whose container is known to be valid.
 fn open(file: &[u8], kind: FileKind) -> (Header, &[u8]) {
     decode_file(file, kind).expect("the container is right")
 }

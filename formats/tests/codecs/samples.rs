@@ -1,4 +1,4 @@
-//! One tiny file of each kind, built by today's encoders, and a reader that looks at all of it.
+//! One tiny file of each kind, built by the current encoders, and a reader of its whole content.
 
 use grappa_formats::{
     ChunkId, ChunkSpan, DenseId, FormatError, NodeId, PartitionId, Result,
@@ -56,7 +56,7 @@ pub fn all() -> Vec<Sample> {
     ]
 }
 
-/// Decodes and fully checks a file in the place of the sample of that name, and reads every value by random access.
+/// Decodes and fully checks a file as the sample `name`, and reads every value by random access.
 pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
     match name {
         "manifest" | "manifest-slice" => Manifest::decode(bytes).map(drop),
@@ -94,7 +94,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<()> {
         "dictionary-strings" => {
             let (header, payload) = decode_file(bytes, FileKind::DICTIONARY)?;
             let dictionary = StringDictionary::new(&header, payload)?;
-            // None of these may panic; what they find is only defined for what passes the check.
+            // None of these may panic. Their results are defined only for files that pass the check.
             let mut key = Vec::new();
             let _ = (0..dictionary.len()).try_for_each(|id| dictionary.get(DenseId(id), &mut key));
             let _ = string_keys()
@@ -204,7 +204,7 @@ pub const INTEGERS: [u64; 4] = [3, 70, 71, 0x1122_3344_5566_7788];
 pub const ORDER: [u64; 4] = [2, 0, 3, 1];
 pub const WEIGHTS: [f32; 3] = [1.5, -2.0, 0.25];
 
-/// The digest of the manifest that the sample of aggregates names.
+/// The manifest digest in the sample of aggregates.
 pub const AGGREGATES_OF: u64 = 0x0123_4567_89ab_cdef;
 
 pub fn aggregates() -> AggregateIndex {
@@ -225,14 +225,14 @@ pub fn span(rows: u64) -> ChunkSpan {
     }
 }
 
-/// 66 rows, so that there is a second anchor: two edges in row 1, one in row 65.
+/// 66 rows, which need a second anchor: two edges in row 1, one in row 65.
 pub fn degrees() -> [u64; 66] {
     let mut degrees = [0; 66];
     (degrees[1], degrees[65]) = (2, 1);
     degrees
 }
 
-/// 18 keys, so that there is a second block.
+/// 18 keys, which need a second block.
 pub fn string_keys() -> Vec<String> {
     let numbered = (10..26).map(|i| format!("bin/tool{i}"));
     ["bin/".into()]
@@ -300,7 +300,7 @@ fn multi_labels() -> Vec<u8> {
     )
 }
 
-/// Three partitions, the base of each the variable part of the one before it.
+/// Three partitions. The base of each is the variable part of the previous one.
 fn assignment_of_a_sweep() -> Assignment {
     let owners = [0, 1, 0, 2].map(|base| Owners {
         base: PartitionId(base),
@@ -309,7 +309,7 @@ fn assignment_of_a_sweep() -> Assignment {
     Assignment::from_owners(5, 3, "sweep", &owners)
 }
 
-/// What a file can hold, though no partition could: edges between two groups of chunks are seen by both partitions.
+/// A valid table that no owners of chunks give: both partitions see the edges between two groups of chunks.
 fn assignment() -> Assignment {
     Assignment::from_fn(2, 4, 2, "sweep", |i, j| Serves {
         base: Some(PartitionId(i.0 / 2)),
@@ -410,7 +410,7 @@ fn every_sample_is_right() {
 }
 
 #[test]
-fn samples_say_what_they_were_told() {
+fn samples_decode_to_their_values() {
     let bytes = |name| all().into_iter().find(|s| s.name == name).expect("a sample").bytes;
     assert_eq!(Manifest::decode(&bytes("manifest")).unwrap(), manifest());
     assert_eq!(Manifest::decode(&bytes("manifest-slice")).unwrap(), slice_manifest());

@@ -1,4 +1,4 @@
-//! The examples of `formats/spec` are what the golden files hold, and the specification suffices to read them.
+//! The examples of `formats/spec` match the golden files, and the specification suffices to read them.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -15,7 +15,7 @@ fn page(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|e| panic!("cannot read {}: {e}", path.display()))
 }
 
-/// A line of an example is an offset, two spaces, bytes, and, after three spaces or more, what they are.
+/// A line of an example is an offset, two spaces, bytes, and, after three spaces or more, a description.
 fn example_line(line: &str) -> (usize, Vec<u8>) {
     let (offset, rest) = line.split_once("  ").expect("an offset, and two spaces");
     let bytes = rest.split("   ").next().expect("bytes");
@@ -27,7 +27,7 @@ fn example_line(line: &str) -> (usize, Vec<u8>) {
 }
 
 #[test]
-fn examples_are_what_the_golden_files_hold() {
+fn examples_match_the_golden_files() {
     const PAGES: [&str; 10] = [
         "aggregates.md",
         "assignment.md",
@@ -71,7 +71,7 @@ fn examples_are_what_the_golden_files_hold() {
 }
 
 #[test]
-fn permutation_vectors_are_what_the_code_computes() {
+fn permutation_vectors_match_the_code() {
     let text = page("permutation.md");
     let mut vectors = 0;
     for line in text.lines().filter(|line| line.starts_with('|')) {
@@ -92,7 +92,7 @@ fn permutation_vectors_are_what_the_code_computes() {
     assert!(vectors > 20);
 }
 
-/// `read_golden.py` knows nothing but the specification.
+/// `read_golden.py` was written from the specification alone.
 #[test]
 fn a_reader_made_from_the_specification_reads_the_golden_files() {
     let output = match Command::new("python3")

@@ -91,7 +91,7 @@ fn edge_list(out: &Path) -> Command {
 }
 
 #[test]
-fn whoever_is_late_hears_who_makes_the_store_and_of_resume_only_when_nobody_does() {
+fn the_lock_holder_is_reported_and_resume_suggested_only_without_one() {
     if !held::IS_POSSIBLE {
         grappa_skip::skip!("{}", held::WHY_NOT);
     }

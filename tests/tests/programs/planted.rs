@@ -63,7 +63,7 @@ fn killed_ingest(files: &GraphFiles, store: &Path, tmp: &Path) -> PathBuf {
 }
 
 #[test]
-fn scratch_files_are_in_a_folder_that_nobody_else_knows_and_resume_finds() {
+fn scratch_files_are_in_a_private_folder_that_resume_finds() {
     if !held::IS_POSSIBLE {
         grappa_skip::skip!("{}", held::WHY_NOT);
     }

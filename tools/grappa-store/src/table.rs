@@ -35,7 +35,7 @@ pub fn exact(n: u64) -> String {
     }
 }
 
-/// The sizes of the parts of something, the last of which is their total: a line for each that is not empty.
+/// A line for the size of each part that is not empty. The last part is the total.
 pub fn parts_of(parts: &[(&str, u64)]) -> String {
     let total = parts.last().map_or(0, |(_, total)| *total);
     let lines = parts.iter().filter(|(_, bytes)| *bytes > 0).map(|(name, bytes)| {

@@ -84,7 +84,7 @@ pub fn quickstart(dataset: Dataset, profile: Profile) -> Result<()> {
     Ok(())
 }
 
-/// What the quickstart runs.
+/// The programs that the quickstart runs.
 const PROGRAMS: [&str; 6] = ["-p", "grappa-ingest", "-p", "grappa-store", "-p", "grappa-train"];
 
 /// Packages that need no libtorch, and whose dependencies have the same features as in a build of [`PROGRAMS`], so that

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Error, Result};
 
-/// What the last line begins with.
+/// The start of the last line.
 const MARK: &str = "# checksum: ";
 
 /// The lines of `text`, and a last one with their checksum.

@@ -24,7 +24,7 @@ pub enum Error {
     RunFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and how to proceed.
+        /// The problem, and how to proceed.
         what: String,
     },
     /// A file, or an operation of the engine.

@@ -135,7 +135,7 @@ impl RunFolder {
         self.write(CLASSES, with_checksum(&class_names::text(names)).as_bytes())
     }
 
-    /// The run's checkpoints, of which the newest `keep` are kept.
+    /// The run's checkpoints. The newest `keep` are kept.
     ///
     /// # Errors
     /// If their folder cannot be created, read or written to.
@@ -327,7 +327,7 @@ mod tests {
                     assert!(is_same || read.0.is_err() || read.1.is_err(), "{file} at {at} ^ {flip}");
                 }
             }
-            // As older versions wrote it, or as somebody edited it.
+            // A file of an older version, or one that a user edited.
             fs::write(&path, &lines).unwrap();
             assert_eq!(run.config().unwrap(), config);
             assert_eq!(class_names_of(folder.path(), 3).unwrap(), names);

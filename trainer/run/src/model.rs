@@ -49,7 +49,7 @@ named_enum! {
     }
 }
 
-/// What a model predicts.
+/// The kind of prediction of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {

@@ -182,7 +182,7 @@ mod plain {
         for k in 0..factors.depth {
             let b: &[f32; LANES] = factors.b[k * factors.b_step + column..][..LANES]
                 .try_into()
-                .expect("so many");
+                .expect("the slice has LANES values");
             for (i, sums) in sums.iter_mut().enumerate() {
                 let a = factors.a[(row + i) * factors.a_row + k * factors.a_step];
                 for (sum, b) in sums.iter_mut().zip(b) {

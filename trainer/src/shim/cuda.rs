@@ -47,7 +47,7 @@ impl SideStream {
         }
 
         /// # Safety
-        /// `call` is a `Call`, used by nobody else meanwhile.
+        /// `call` points to a `Call`, and nothing else uses it during the call.
         unsafe extern "C" fn run<W: FnOnce() -> R, R>(call: *mut c_void) {
             // SAFETY: as promised.
             let call = unsafe { &mut *call.cast::<Call<W, R>>() };

@@ -1,4 +1,4 @@
-//! A flipped byte of a store is an error of whoever trains on it or predicts for it, with file and offset.
+//! Training and prediction on a store with a flipped byte fail with an error that names file and offset.
 
 use std::{fs, path::Path};
 
@@ -14,7 +14,7 @@ use tch::Device;
 
 use crate::stores::{BUDGET, DENSE, Unseen, config, store, trained};
 
-/// Flips the byte in the middle of a file's payload while `body` runs, which is told what errors call the place.
+/// Flips the byte in the middle of a file's payload while `body` runs. `body` gets the place as errors name it.
 fn with_flip(store: &Path, file: &str, body: impl FnOnce(&str)) {
     let path = store.join(file);
     let sound = fs::read(&path).unwrap();

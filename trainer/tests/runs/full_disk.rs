@@ -166,11 +166,11 @@ fn goes_on(by: By, folder: &Path, why: &str) {
             "{warning}"
         );
     }
-    // The checkpoint of that epoch is missing, and no half of it is there.
+    // The checkpoint of that epoch is missing, and no part of it is left.
     let (with, without) = (steps_of(free), steps_of(full));
     assert_eq!(with.len(), 3);
     assert_eq!(without, [with[0].clone(), with[2].clone()]);
-    // What was trained is the same, and is told in the end.
+    // Training has the same result, and the summary and the report are written at the end.
     assert_eq!(summary.val_accuracy, expected.val_accuracy);
     assert!(full.join("summary.json").exists() && full.join("report.html").exists());
 }

@@ -1,4 +1,4 @@
-//! What becomes of runs, on small stores: predictions, exported models, stops, and disks that are full or read-only.
+//! Runs on small stores: predictions, exported models, stops, and disks that are full or read-only.
 
 mod damage;
 mod evaluation;

@@ -21,7 +21,7 @@ use crate::stores::{CLASSES, DENSE, NODES, Shape, Unseen, config, store};
 
 const NAN: u64 = 77;
 
-/// The nodes whose logits depend on a node's features after so many layers.
+/// The nodes whose logits depend on the features of node `from` after `layers` layers.
 fn reached(store: &Store, from: NodeId, layers: usize) -> BTreeSet<u64> {
     let mut reached = BTreeSet::from([from.0]);
     for _ in 0..layers {

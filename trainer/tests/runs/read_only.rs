@@ -31,7 +31,7 @@ impl Watcher for Warned {
     }
 }
 
-/// A folder that nobody can write to, until this is dropped.
+/// A folder that is read-only until this is dropped.
 struct ReadOnly<'a>(&'a Path);
 
 impl<'a> ReadOnly<'a> {

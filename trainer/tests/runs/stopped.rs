@@ -1,4 +1,4 @@
-//! A run that is told to stop, at any moment, ends as if it had not been.
+//! A run that is stopped at any moment and then resumed ends like an uninterrupted run.
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ use tch::Device;
 
 use crate::stores::{DENSE, config, store};
 
-/// Says to stop when it was asked so many times.
+/// Stops the run at the call `stop_at` of `is_stopped`.
 struct Stopping {
     asked: AtomicU64,
     stop_at: u64,

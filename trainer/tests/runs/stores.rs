@@ -45,7 +45,7 @@ impl Watcher for Unseen {
     }
 }
 
-/// What a store is made of.
+/// The content of a test store.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub ids: ExternalIds,
@@ -54,7 +54,7 @@ pub struct Shape {
     pub classes: u64,
     /// Whether nodes have sets of classes.
     pub sets: bool,
-    /// The node of which a feature is NaN.
+    /// A node with a NaN in its features.
     pub nan: Option<u64>,
     /// A node that is trained on and has no label.
     pub unlabelled: Option<u64>,
@@ -176,7 +176,7 @@ pub fn trained(store: &Arc<Store>, folder: &Path, model: LayerKind) -> (Trained,
     trained_as(store, folder, TrainConfig { model, ..config() })
 }
 
-/// What is quickly trained.
+/// A configuration that trains quickly.
 pub fn config() -> TrainConfig {
     TrainConfig {
         hidden: 16,

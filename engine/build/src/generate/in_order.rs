@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    /// Pieces `0..count`, of which number n costs `cost(n)`.
+    /// Pieces `0..count`. Piece n costs `cost(n)`.
     fn pieces(count: u64, cost: impl Fn(u64) -> u64) -> impl FnMut() -> Option<PlannedPiece<u64>> {
         let mut numbers = 0..count;
         move || {

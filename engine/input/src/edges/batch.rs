@@ -106,7 +106,7 @@ impl Keys {
 pub struct Reject {
     /// The line of a text file, or the row of an array or table.
     pub position: Position,
-    /// What is wrong with it.
+    /// The problem with it.
     pub reason: BadEdge,
     /// The line without its line end, or the row written as a line. Bytes that are not UTF-8 are replaced, and the text is
     /// cut after [`REJECT_BYTES_MAX`] bytes.

@@ -181,7 +181,7 @@ impl EdgeSource {
         }
     }
 
-    /// Fails unless the members of all archives have their CRC-32. It reads the bytes that nobody has read, such as those
+    /// Fails unless the members of all archives have their CRC-32. It reads the bytes that were not read yet, such as those
     /// of skipped blocks. Call it before you rely on any edge.
     pub fn check(&self) -> Result<()> {
         self.files.iter().try_for_each(|file| match &file.content {

@@ -115,7 +115,7 @@ impl MatrixSource {
         self.file.expect_rows(nodes)
     }
 
-    /// Fails unless the members of an archive have their CRC-32. It reads the bytes that nobody has read. Call it before you
+    /// Fails unless the members of an archive have their CRC-32. It reads the bytes that were not read yet. Call it before you
     /// rely on any row.
     pub fn check(&self) -> Result<()> {
         self.file.check()

@@ -148,7 +148,7 @@ impl LabelSource {
         self.file.expect_rows(nodes)
     }
 
-    /// Fails unless the member of an archive has its CRC-32. It reads the bytes that nobody has read. Call it before you rely
+    /// Fails unless the member of an archive has its CRC-32. It reads the bytes that were not read yet. Call it before you rely
     /// on any label.
     pub fn check(&self) -> Result<()> {
         self.file.check()

@@ -125,7 +125,7 @@ impl NodeFile {
         }
     }
 
-    /// Fails unless the members of an archive have their CRC-32. It reads the bytes that nobody has read.
+    /// Fails unless the members of an archive have their CRC-32. It reads the bytes that were not read yet.
     pub fn check(&self) -> Result<()> {
         match &self.content {
             Content::Dense { reader, .. } => reader.check(),

@@ -73,7 +73,7 @@ fn no_flipped_byte_of_an_archive_becomes_a_feature() {
     let rows = |path: PathBuf| {
         let source = MatrixSource::open(&path)?;
         let (mut all, mut rows) = (Vec::new(), Vec::new());
-        // The reader stops early: bytes that nobody reads are verified too.
+        // The reader stops early: bytes that were not read are verified too.
         for first in [0, 1] {
             source.read_rows(first, 1, &mut rows)?;
             all.push(rows.clone());

@@ -32,7 +32,7 @@ impl Resident {
         rows.saturating_mul(strides)
     }
 
-    /// Reads the rows of `chunks`, each of which is present and listed once.
+    /// Reads the rows of `chunks`. Each chunk must be present and listed once.
     pub fn load(files: &RowFiles, chunks: &[ChunkId], engine: &mut dyn ReadEngine) -> Result<Self> {
         let mut rows = Arena::new(usize::try_from(Self::bytes(files, chunks)).unwrap_or(usize::MAX))?;
         let mut payloads = Vec::with_capacity(chunks.len() * files.layouts().len());

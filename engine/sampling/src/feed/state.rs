@@ -249,8 +249,8 @@ impl State {
         self.next_deliver == self.batches
     }
 
-    /// The stage of the next batch, or None if nobody has begun it. A planned batch counts as sampled while its window
-    /// is open.
+    /// The stage of the next batch, or None if it was not begun. A planned batch counts as sampled while its window is
+    /// open.
     pub fn next_stage(&self) -> Option<Stage> {
         let stage = self.jobs.front()?.stage;
         match (stage, &self.planning) {

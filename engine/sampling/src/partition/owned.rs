@@ -1,8 +1,8 @@
 //! The nodes that a partition owns: ranges of node ids, numbered with local ids.
 //!
-//! To find the local id of a node costs a lookup of its chunk and one in an array of C entries. The opposite direction
-//! is a binary search in the runs, of which there are at most as many as owned chunks. Memory: 25 bytes per chunk of
-//! the store.
+//! Finding the local id of a node costs a lookup of its chunk and one in an array of C entries. The opposite direction
+//! is a binary search in the runs. There are at most as many runs as owned chunks. Memory: 25 bytes per chunk of the
+//! store.
 
 use std::{fmt, ops::Range};
 

@@ -32,7 +32,7 @@ pub(crate) trait AdjacencyLists {
     type Head: Copy;
     /// Where a list is stored.
     type Place;
-    /// What is known about the lists of a group besides their places. It is cleared between groups.
+    /// State of a group of lists, besides their places. It is cleared between groups.
     type GroupState: Default;
 
     /// Releases mapped pages if they take more memory than allowed. To be called between groups.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! NAME.grappa/features.partial/   while they are made; one process at a time holds the folder
-//!     recipe                      what is made, of which manifest
+//!     recipe                      the features to make, and the digest of the store's manifest
 //!     hop-<h>/chunk-<i>           fastrp: rows of earlier hops, complete files, synced one by one
 //!     rows/chunk-<i>              the features, likewise
 //!     manifest                    the next manifest, when all rows are there

@@ -175,7 +175,7 @@ fn read_features(path: &Path, at_once: usize) -> Result<(u64, Vec<u32>, u64)> {
         if read < count {
             break;
         }
-        // What is compared ends at the same row, however many are read at once.
+        // The comparison ends at the same row for any number of rows read at once.
         if rows >= ROWS_MAX || values.len() > 1 << 20 {
             return Ok((0, Vec::new(), 0));
         }

@@ -73,7 +73,7 @@ fn run_config(input: &Input) -> String {
         let again = input.scratch.file("again.toml", config.to_toml().as_bytes());
         let again = TrainConfig::read(&again).expect("it was just written");
         assert_eq!(again.to_toml(), config.to_toml());
-        // What passes the check can be asked everything.
+        // All methods work on a configuration that passes the check.
         outcome(config.check(), |()| {
             let _ = (
                 config.fanouts(),

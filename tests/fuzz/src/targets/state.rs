@@ -64,7 +64,7 @@ fn run_journal(input: &Input) -> String {
     let path = input.scratch.file("journal", input.bytes);
     let resume = || Journal::resume::<serde_json::Value>(&path).map(|(_, records)| records);
     outcome(resume(), |records| {
-        // What was torn is cut off, once.
+        // The torn end was truncated, so a second resume changes nothing.
         let left = fs::read(&path).expect("it was just read");
         assert!(input.bytes.starts_with(&left));
         assert_eq!(resume().expect("it was just cut"), records);

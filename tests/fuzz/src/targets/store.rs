@@ -135,7 +135,7 @@ fn run_container(input: &Input) -> String {
     }
     outcome(decoded, |(header, payload)| {
         assert_eq!(header.file_bytes(), Some(file.len() as u64));
-        // What was decoded says all that there is, but for zeros before the payload, of which the checksum knows.
+        // The decoded header has all information of the file, except zeros before the payload, which a checksum covers.
         let encoded = Header::decode(&header.encode(), kind, file.len() as u64).expect("it was just encoded");
         assert_eq!(encoded, header);
         let (again, _) = encode_file(kind, header.meta.clone(), payload);

@@ -60,7 +60,7 @@ fn training_stopped_by_a_signal_exits_with_its_code_and_is_resumed() {
             assert!(ran.stderr.contains(part), "{}", ran.stderr);
         }
 
-        // What was finished is kept: the resumed run has one epoch more to do, and ends by itself.
+        // Finished epochs are kept: the resumed run has one more epoch to do, and ends by itself.
         let finished = fs::read_to_string(&metrics).unwrap().lines().count();
         let epochs = (finished + 1).to_string();
         run(&mut train(folder.path(), &["--resume", "--epochs", &epochs])).success();

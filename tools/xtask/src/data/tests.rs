@@ -78,7 +78,7 @@ fn text(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn packages_lead_to_what_they_want_and_to_providers_of_what_nobody_is() {
+fn packages_have_edges_to_dependencies_and_to_providers_of_virtual_packages() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("graph");
     debian(&out, &source(folder.path())).unwrap();

@@ -9,7 +9,7 @@ use toml::Value;
 
 use super::*;
 
-/// What the user gave as flags: nothing.
+/// No flags of the user.
 fn none() -> BTreeMap<String, Value> {
     BTreeMap::new()
 }

@@ -73,7 +73,7 @@ fn parse(path: &Path, text: &[u8], epoch: u64) -> Result<(Vec<EpochRecord>, u64)
         let is_last = length + line.len() == text.len();
         match serde_json::from_slice::<EpochRecord>(line) {
             Ok(record) if record.epoch > epoch => break,
-            // Half a line, or one of which a power failure left half.
+            // A torn line: half an append, or the rest after a power failure.
             _ if !line.ends_with(b"\n") => break,
             Err(_) if is_last => break,
             Ok(record) => records.push(record),

@@ -26,7 +26,7 @@ const PLOTS: [&str; 8] = [
     "plot-rate",
 ];
 
-/// Epochs of which every second one was evaluated.
+/// Records of `epochs` epochs. Every second one was evaluated.
 fn records(epochs: u64) -> Vec<EpochRecord> {
     let record = |epoch: u64| {
         let is_evaluated = epoch.is_multiple_of(2) || epoch == epochs;
@@ -122,7 +122,7 @@ fn assert_well_formed(html: &str) {
         if let Some(name) = name.strip_prefix('/') {
             assert_eq!(open.pop(), Some(name.to_owned()));
         } else if name == "style" || name == "script" {
-            // What is in it is no HTML.
+            // Its content is not HTML.
             rest = &rest[rest.find(&format!("</{name}>")).expect("it is closed") + name.len() + 3..];
         } else if !tag.ends_with('/') && !["!DOCTYPE", "meta"].contains(&name) {
             open.push(name.to_owned());
@@ -210,7 +210,7 @@ fn the_best_epoch_is_marked_and_many_classes_are_cut() {
 /// A browser that draws pages without a screen: where Debian's package `chromium` puts it.
 const BROWSER: &str = "/usr/bin/chromium";
 
-/// What a browser finds in the page: in a window as narrow as a phone's, and in a wide one.
+/// The page as a browser lays it out, in a window as narrow as a phone's and in a wide one.
 fn drawn(browser: &Path, html: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let frame = |width| {

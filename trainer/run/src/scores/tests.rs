@@ -38,7 +38,7 @@ fn multi_spec(classes: u32) -> LabelSpec {
     }
 }
 
-/// Logits and classes, of which every few are missing.
+/// Logits and classes. Some labels are missing.
 fn single(seed: u64, nodes: usize, classes: usize, used: u64) -> (Vec<f32>, Vec<i64>) {
     let mut numbers = Numbers(seed);
     let (mut logits, mut labels) = (Vec::new(), Vec::new());
@@ -54,7 +54,7 @@ fn single(seed: u64, nodes: usize, classes: usize, used: u64) -> (Vec<f32>, Vec<
     (logits, labels)
 }
 
-/// Logits and sets, nobody in class 4, every fifth node unlabelled.
+/// Logits and sets of labels. No node is in class 4, and about every fifth node is unlabelled.
 fn sets(seed: u64, nodes: usize, classes: u32) -> (Vec<f32>, Vec<u8>) {
     let mut numbers = Numbers(seed);
     let (mut logits, mut labels) = (Vec::new(), Vec::new());

@@ -194,7 +194,7 @@ fn aggregates_are_those_by_hand_on_every_device() {
 
 #[test]
 fn sampled_sums_have_the_full_sum_as_expectation() {
-    // A destination with 6 in-neighbours, of which 2 are drawn: each pair once, as if all draws were made.
+    // A destination with 6 in-neighbours; 2 of them are drawn. The test uses each possible pair once.
     let messages = random(3, &[7, 4]);
     let mean_over_draws = |kind: Aggregate| {
         let mut total = Tensor::zeros([1, 4], (Kind::Float, Device::Cpu));

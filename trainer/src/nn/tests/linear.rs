@@ -125,7 +125,7 @@ fn loops_of_bf16_equal_operators_but_for_rounding() {
 }
 
 #[test]
-fn gradients_that_nobody_wants_are_not_computed() {
+fn only_required_gradients_are_computed() {
     let x = random(1, &[10, 4]);
     let weight = random(2, &[3, 4]).set_requires_grad(true);
     let result = linear_with(Backend::Fastest, &[(&x, &weight)], None, Epilogue::NONE);

@@ -1,4 +1,4 @@
-//! What layers and models must equal: arrays of PyTorch Geometric, and themselves computed in another way.
+//! Layers and models against arrays of PyTorch Geometric, and against other ways to compute the same result.
 
 mod aggregation;
 mod attention;
@@ -31,7 +31,7 @@ fn random(seed: i64, shape: &[i64]) -> Tensor {
     Tensor::randn(shape, (Kind::Float, tch::Device::Cpu))
 }
 
-/// Numbers of which some are NaN and some infinite, in rows that most others are not in.
+/// Numbers, some of them NaN or infinite. These are in few rows.
 fn with_specials(numbers: &Tensor) -> Tensor {
     let numbers = numbers.copy();
     let count = numbers.numel() as i64;

@@ -49,7 +49,7 @@ pub struct Setup {
     pub threads: usize,
 }
 
-/// What a partition knows about halo nodes.
+/// The information that a partition has about halo nodes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mode {
     pub halo: Halo,

@@ -131,7 +131,7 @@ mod tests {
         ) {
             let folder = tempfile::tempdir().unwrap();
             let runs = Runs::new(folder.path(), KeyKind::Integers);
-            // Two workers, of which one sees every third id.
+            // Two workers. One of them gets every third id.
             let mut collectors = [0; 2].map(|_| IntegerCollector::new(&runs, memory).unwrap());
             for (i, &id) in ids.iter().enumerate() {
                 collectors[usize::from(i % 3 == 0)].add(id).unwrap();

@@ -44,7 +44,7 @@ impl PoolGeometry {
 
     /// The largest geometry with at most `slots` slots.
     pub fn within(slots: usize) -> Self {
-        // A batch has a slot as 32 bits, of which one value means "resident". The target of a miss limits spare slots.
+        // A batch stores a slot in 32 bits; one value means "resident". The target of a miss limits spare slots.
         let slots = slots.min(u32::MAX as usize - 1);
         let spare = (slots / SPARE_SHARE)
             .clamp(SPARE_MIN, (1 << TARGET_BITS) - 2 * WAYS)

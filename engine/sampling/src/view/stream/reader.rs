@@ -50,7 +50,7 @@ struct Reader<'a> {
     plan: &'a StreamPlan,
     store: &'a Store,
     engine: Box<dyn ReadEngine>,
-    /// What is being read, by the tag of its reads.
+    /// The targets of the reads in flight, by tag.
     targets: Vec<Option<Target>>,
     free_tags: Vec<usize>,
     /// Reads that the engine has no room for yet.
@@ -84,7 +84,7 @@ struct Target {
     missing_bytes: usize,
 }
 
-/// What the blocks are part of: a directory, by the index of its chunk in the plan, or a piece, by its number.
+/// The object that blocks belong to: a directory, by the index of its chunk in the plan, or a piece, by its number.
 #[derive(Clone, Copy)]
 enum PartOf {
     Degrees(usize),

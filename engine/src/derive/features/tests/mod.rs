@@ -18,7 +18,7 @@ use crate::{
 
 const CHUNKS: u32 = 5;
 const DIM: u32 = 12;
-/// What is held beside the tiles of the last hop, and some more.
+/// Memory that is held besides the tiles of the last hop, and some reserve.
 const OVERHEAD: u64 = 2 * (1 << 20) + 50_000;
 const BUDGET: Budget = Budget {
     memory: 64 << 20,

@@ -7,7 +7,7 @@ use std::{
 
 use super::*;
 
-/// Panics when so many tiles were aggregated.
+/// Panics after a number of aggregated tiles.
 struct Stop(AtomicU32);
 
 impl Progress for Stop {
