@@ -210,7 +210,7 @@ impl<'a> EliasFanoRow<'a> {
                 *out = make(self.source(one, k));
             }
         } else {
-            // In steps, each of which is short enough that the processor works on several sources at a time.
+            // In short steps, so that the processor works on several sources at a time.
             const STEP: usize = 8;
             for (out, positions) in out.chunks_mut(STEP).zip(positions.chunks(STEP)) {
                 let mut nears = [Near::default(); STEP];

@@ -25,7 +25,7 @@ use crate::{Error, Result};
 /// Bytes of a row of the scratch file: the class, an i64, -1 for none; then its probability, an f32.
 pub(super) const ROW_BYTES: usize = 12;
 
-/// Rows of a row group, all of which are in memory at once.
+/// Rows of a row group. A whole row group is in memory at once.
 const GROUP_ROWS: u64 = 1 << 17;
 
 /// Writes the rows of nodes, in the order of external ids, to the new file `path`. Returns its length in bytes.

@@ -14,10 +14,10 @@
 //! relabelling take 11.5 ns of both. The rest is:
 //!
 //! - Waiting for memory, a little more than in memory: one line of the directory per destination, and often one of its
-//!   exceptions; one line of upper bits and one of low bits per source, some of which sources share. That is 1.3 lines
-//!   per edge instead of 1.2, on small pages; with all files on huge pages it takes 5 ns less. Lines are prefetched in
-//!   stages (see [`AdjacencyLists`](super::adjacency::AdjacencyLists)). One in eight 8-byte loads straddles two lines,
-//!   so both ends are prefetched.
+//!   exceptions; one line of upper bits and one of low bits per source. Sources share some of these lines. That is 1.3
+//!   lines per edge instead of 1.2, on small pages; with all files on huge pages it takes 5 ns less. Lines are
+//!   prefetched in stages (see [`AdjacencyLists`](super::adjacency::AdjacencyLists)). One in eight 8-byte loads
+//!   straddles two lines, so both ends are prefetched.
 //! - Instructions: 280 per destination (of 5.1 edges) to add up the sizes of the lists before it in its directory line;
 //!   45 per edge to prefetch lines; and to find a source, 90 in a list of up to 250 upper bits and 190 in longer ones,
 //!   each waiting for the one before. In the L1 cache this alone takes 4 + 3.5 + 7 to 14 ns.
