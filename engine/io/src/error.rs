@@ -14,7 +14,7 @@ use crate::size::ByteSize;
 /// The result of an engine operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation of the engine failed. Every message names the file and says what would help.
+/// Why an operation of the engine failed. Every message names the file and says how to fix the problem.
 #[derive(Debug, Error)]
 pub enum Error {
     /// A call of the operating system failed.

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// closed, however the process ends. On a file system without `O_TMPFILE`, it has a random name for a moment.
 ///
 /// # Errors
-/// If the folder can't be written to.
+/// If the folder cannot be written to.
 pub fn unnamed_file(folder: &Path) -> Result<File> {
     tempfile::tempfile_in(folder).map_err(Error::io("create a scratch file in", folder))
 }

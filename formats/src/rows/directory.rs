@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! lines       one per 54 rows, 64 bytes, so one cache line:
-//!   offset  bytes  what
+//!   offset  bytes  content
 //!        0      6  where the line's first row starts, in bits from the start of the rows
 //!        6      4  exceptions in the lines before
 //!       10     54  a code per row: 0..=254 is the code, 255 says that it is the next exception

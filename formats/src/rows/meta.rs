@@ -19,7 +19,7 @@ pub enum RowCodec {
 /// The meta of the files `edges` and `degrees` of a chunk, the same in both.
 ///
 /// ```text
-/// offset  bytes  what
+/// offset  bytes  content
 ///      0      1  codec: 0 Elias-Fano, 1 gap
 ///      1      1  gap: 1 if first sources are relative to their row's node; otherwise 0
 ///      2      4  gap: Exp-Golomb parameters of first sources, degrees, gaps, run lengths; otherwise 0
@@ -75,7 +75,7 @@ impl RowsMeta {
         bytes
     }
 
-    /// Decodes a container's meta, and checks that its numbers are plausible.
+    /// Decodes a container's meta, and checks that its numbers are consistent.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let Some((&[codec, relative, first_k, degree_k, gap_k, run_k, 0, 0], numbers)) = bytes.split_first_chunk()
         else {
