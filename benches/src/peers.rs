@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_says_why_last() {
+    fn the_last_line_of_stderr_is_the_reason_of_a_failure() {
         assert_eq!(shell("echo 3.11").unwrap(), "3.11\n");
         let traceback = "printf 'Traceback:\\n  line 1\\nImportError: no dgl\\n\\n' >&2; exit 1";
         assert_eq!(shell(traceback).unwrap_err(), "ImportError: no dgl");

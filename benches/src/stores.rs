@@ -43,7 +43,7 @@ pub struct Ingest<'a> {
     pub programs: &'a Path,
     /// Its budget.
     pub budget: &'a Budget,
-    /// The number of nodes, if grappa-ingest is told.
+    /// The number of nodes, if it is passed to grappa-ingest.
     pub nodes: Option<u64>,
     /// The edge list.
     pub edges: &'a InputFile,

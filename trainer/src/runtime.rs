@@ -125,7 +125,7 @@ fn out_of_memory(payload: &(dyn Any + Send)) -> Option<String> {
     // The message is quoted, and a trace of C++ follows.
     let end = text[start..].find("\\n").map_or(text.len(), |length| start + length);
     let sentences = &text[start..end];
-    // CUDA's goes on with advice on environment variables.
+    // CUDA's message continues with advice on environment variables.
     let end = sentences.find(" See documentation").unwrap_or(sentences.len());
     Some(sentences[..end].trim_end_matches(['"', ')', '.']).to_owned())
 }

@@ -165,7 +165,7 @@ fn a_damaged_chunk_of_a_stopped_run_is_made_again() {
 }
 
 #[test]
-fn what_exists_is_replaced_only_when_asked() {
+fn existing_aggregates_are_replaced_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let store = sample(folder.path());
     preaggregate(&store, &OPTIONS, &Silent).unwrap();

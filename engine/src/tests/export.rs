@@ -212,7 +212,7 @@ fn rows_that_were_made_come_in_the_order_of_external_ids() {
 }
 
 #[test]
-fn what_is_not_there_cannot_be_exported_and_existing_files_stay() {
+fn missing_data_is_not_exported_and_existing_files_stay() {
     let folder = tempfile::tempdir().unwrap();
     let slice = Sample {
         without: Some(1),
@@ -276,7 +276,7 @@ fn files_of(store: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn what_is_exported_and_ingested_again_is_the_same_store() {
+fn exported_and_reingested_stores_are_equal() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     // With a row that is longer than a block of edges.

@@ -87,7 +87,7 @@ fn every_node_has_an_external_id_and_finds_the_way_back() {
 }
 
 #[test]
-fn what_is_no_store_is_told_apart() {
+fn paths_without_a_store_have_distinct_errors() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     assert!(open_error(&path.join("none.grappa")).contains("no such store"));

@@ -170,7 +170,7 @@ proptest! {
                     let mut positions: Vec<u64> = probes.iter().map(|p| p % expected.len() as u64).collect();
                     for &k in &positions {
                         prop_assert_eq!(row.get(k), expected[k as usize]);
-                        // In its own bytes, but for the lines that may follow a block.
+                        // Within its own bytes, or in the lines that may follow a block.
                         let near = extent.start..extent.end + 128;
                         prop_assert!(row.touches(k).iter().all(|byte| near.contains(byte)), "{k}: {:?}", row.touches(k));
                     }

@@ -197,7 +197,7 @@ fn an_ingest_killed_at_its_turning_points_resumes_to_the_same_store() {
 }
 
 #[test]
-fn what_is_resumed_must_be_the_same_run() {
+fn resume_requires_the_same_run() {
     if !held::IS_POSSIBLE {
         grappa_skip::skip!("{}", held::WHY_NOT);
     }
@@ -254,7 +254,7 @@ fn a_generator_killed_before_any_change_of_the_file_system_makes_the_same_files(
 
 #[test]
 #[cfg(debug_assertions)]
-fn what_is_done_with_stores_and_killed_before_any_change_of_the_file_system_comes_out_the_same() {
+fn store_operations_killed_before_any_change_have_the_same_result() {
     let [inputs, folder] = [memory_folder(), memory_folder()];
     kill_at_changes(folder.path(), kills::store_jobs(inputs.path()));
 }

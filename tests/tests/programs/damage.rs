@@ -481,7 +481,7 @@ fn a_program_that_reads_a_damaged_file_names_it_and_the_place() {
 }
 
 #[test]
-fn what_is_no_store_is_told() {
+fn paths_without_a_store_are_errors() {
     let (folder, stores) = fixture();
     let told = |path: &Path, parts: &[&str]| {
         for name in ["info", "verify"] {

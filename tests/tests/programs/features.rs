@@ -111,7 +111,7 @@ fn degrees_are_added_told_and_exported() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn conflicting_options_are_refused() {
     let folder = memory_folder();
     let store = store_of(&Graph::random(4, 300, 2_000, 1), folder.path(), &["--undirected"]);
     run(&mut add(&store, &[])).misuse(&["--kind"]);

@@ -460,7 +460,7 @@ fn missing_files_and_folders_are_named() {
 
 /// Permissions do not apply to root, so root becomes another user for this test.
 #[test]
-fn what_may_not_be_read_or_written_is_named() {
+fn files_without_permission_are_named() {
     const NOBODY: u32 = 65534;
     let bench = Bench::new();
     let edges = bench.write("edges.tsv", "0 1\n");

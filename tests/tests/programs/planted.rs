@@ -83,7 +83,7 @@ fn scratch_files_are_in_a_private_folder_that_resume_finds() {
 }
 
 #[test]
-fn what_took_the_place_of_the_scratch_folder_is_neither_followed_nor_emptied() {
+fn a_planted_scratch_folder_is_neither_followed_nor_emptied() {
     if !held::IS_POSSIBLE {
         grappa_skip::skip!("{}", held::WHY_NOT);
     }

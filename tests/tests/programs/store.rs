@@ -124,7 +124,7 @@ fn info_tells_people_and_programs_the_same() {
 }
 
 #[test]
-fn what_is_exported_and_ingested_again_is_the_same_store() {
+fn exported_and_reingested_stores_are_equal() {
     let sample = Sample::new();
     let expected = files_of(&sample.store());
     for edges in ["again.tsv", "again.csv", "again.npy"] {

@@ -83,7 +83,7 @@ fn wrong_usage_is_code_2_and_leaves_nothing() {
 }
 
 #[test]
-fn what_exists_is_left_alone() {
+fn existing_outputs_are_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("g"), "precious").expect("written");
     fs::write(folder.path().join("h.labels.npy"), "precious").expect("written");

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compiled_during_the_download_is_not_compiled_again() {
+    fn crates_compiled_during_the_download_are_not_compiled_again() {
         let [early, all] = [&WITHOUT_LIBTORCH[..], &PROGRAMS[..]].map(features);
         let again: Vec<_> = early.difference(&all).collect();
         assert!(again.is_empty(), "with other features: {again:?}");

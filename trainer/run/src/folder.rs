@@ -244,7 +244,7 @@ mod tests {
         );
         let text = error(RunFolder::create(&folder.path().join("a"), &config));
         assert!(text.contains("not empty and contains no run"), "{text}");
-        // An empty one will do.
+        // An empty folder is accepted.
         let empty = folder.path().join("empty");
         fs::create_dir(&empty).unwrap();
         drop(RunFolder::create(&empty, &config).unwrap());
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_run_is_not_resumed() {
+    fn folders_without_a_run_are_not_resumed() {
         let folder = tempdir().unwrap();
         let text = error(RunFolder::resume(&folder.path().join("nowhere")));
         assert!(

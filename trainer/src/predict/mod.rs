@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_cannot_hold_is_refused_by_its_name() {
+    fn values_that_a_format_cannot_hold_are_refused() {
         let refused = |out: &str, values, task| form(Path::new(out), values, task).unwrap_err().to_string();
         assert!(refused("preds.csv", Values::Classes, Task::MultiClass).contains(".npy or .parquet"));
         assert!(refused("preds", Values::Logits, Task::MultiClass).contains(".npy or .parquet"));

@@ -32,7 +32,7 @@ impl SideStream {
     /// A stream of the device with this index; none if libtorch has none.
     pub(crate) fn of_cuda(device: usize) -> Option<Self> {
         let device = c_int::try_from(device).ok()?;
-        // SAFETY: any number will do.
+        // SAFETY: every number is a valid argument.
         NonNull::new(unsafe { grappa_new_stream(device) }).map(Self)
     }
 
@@ -178,7 +178,7 @@ mod tests {
     use crate::runtime::{self, Cuda};
 
     #[test]
-    fn what_is_copied_beside_is_there_when_it_is_joined() {
+    fn side_stream_copies_are_complete_after_the_join() {
         if let Cuda::Unusable { reason } = runtime::cuda() {
             grappa_skip::skip!("CUDA: {reason}");
         }

@@ -122,7 +122,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_was_run_is_not_run_again() {
+    fn finished_runs_are_not_repeated() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.jsonl");
         let all = runs(&[]);

@@ -281,7 +281,7 @@ fn a_run_without_checkpoints_has_no_latest() {
 }
 
 #[test]
-fn what_was_half_written_is_removed_when_a_run_goes_on() {
+fn incomplete_checkpoints_are_removed_on_resume() {
     let (folder, checkpoints) = checkpoints(2);
     checkpoints.save(&checkpoint(10)).unwrap();
     let half = checkpoints.folder.join("step-000000000020.safetensors.tmp");

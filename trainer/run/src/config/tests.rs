@@ -32,7 +32,7 @@ fn error(file: &str) -> String {
     layered(file, &none()).expect_err(file).to_string()
 }
 
-/// Every option has another value than by default, but for the one of [`whole_views`].
+/// No option has its default value, except the one of [`whole_views`].
 fn everything() -> TrainConfig {
     TrainConfig {
         model: LayerKind::Gin,
@@ -87,7 +87,7 @@ fn everything() -> TrainConfig {
     }
 }
 
-/// As [`everything`], but for what goes without fanouts and batches.
+/// Like [`everything`], but without fanouts and batches, and with the options that require this.
 fn whole_views() -> TrainConfig {
     TrainConfig {
         full_graph: true,
@@ -107,7 +107,7 @@ fn defaults_are_sound_and_resolve_to_what_the_paper_and_pyg_use() {
 }
 
 #[test]
-fn what_is_left_open_follows_from_the_rest() {
+fn unset_options_follow_from_the_others() {
     let config = TrainConfig {
         layers: 4,
         partitions: 16,
@@ -332,7 +332,7 @@ fn a_resumed_run_may_change_what_changes_nothing_that_was_computed() {
 }
 
 #[test]
-fn what_parameters_mean_and_how_they_came_about_must_not_change() {
+fn options_that_define_the_parameters_must_not_change() {
     for option in [
         "model",
         "layers",
@@ -357,7 +357,7 @@ fn what_parameters_mean_and_how_they_came_about_must_not_change() {
 }
 
 #[test]
-fn what_must_not_change_is_named_with_both_values() {
+fn changed_options_are_reported_with_both_values() {
     let mut others = 0;
     for option in TrainConfig::options()
         .iter()

@@ -71,7 +71,7 @@ fn a_line_is_an_object_with_the_documented_keys() {
 }
 
 #[test]
-fn what_is_beyond_the_checkpoint_is_cut_off_when_a_run_goes_on() {
+fn records_after_the_checkpoint_are_dropped_on_resume() {
     let folder = tempdir().unwrap();
     let mut journal = Journal::open(folder.path(), 0, 0).unwrap();
     (1..=5).for_each(|epoch| journal.append(record(epoch)).unwrap());

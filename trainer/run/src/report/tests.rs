@@ -148,7 +148,7 @@ fn a_page_is_whole_for_any_number_of_epochs() {
 }
 
 #[test]
-fn what_is_no_number_leaves_a_gap_and_no_trace() {
+fn values_that_are_not_finite_leave_a_gap() {
     let mut records = records(30);
     for (index, record) in records.iter_mut().enumerate() {
         let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX][index % 4];
@@ -168,7 +168,7 @@ fn what_is_no_number_leaves_a_gap_and_no_trace() {
 }
 
 #[test]
-fn what_was_not_measured_is_said_and_not_drawn() {
+fn missing_measurements_are_stated_and_not_drawn() {
     let mut records = records(5);
     for record in &mut records {
         record.coverage_mean = None;

@@ -259,7 +259,7 @@ fn batches_in_any_order_and_merged_parts_give_the_same_as_all_at_once() {
 }
 
 #[test]
-fn what_is_undefined_is_none_and_not_a_number() {
+fn undefined_scores_are_none() {
     let nothing = report(single_spec(2), &[], Labels::Classes(&[]));
     assert_eq!((nothing.nodes, nothing.accuracy, nothing.macro_f1), (0, None, None));
     assert_eq!((nothing.micro_f1, nothing.roc_auc), (None, None));

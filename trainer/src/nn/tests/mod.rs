@@ -72,7 +72,7 @@ fn assert_close_or_special(actual: &Tensor, expected: &Tensor, tolerance: f64, w
     assert_close(&finite(actual), &finite(expected), tolerance, what);
 }
 
-/// Asserts that values are equal but for rounding: within `tolerance` times the largest.
+/// Asserts that values are equal up to rounding: within `tolerance` times the largest.
 #[track_caller]
 fn assert_close(actual: &Tensor, expected: &Tensor, tolerance: f64, what: &str) {
     assert_eq!(actual.size(), expected.size(), "shape of {what}");

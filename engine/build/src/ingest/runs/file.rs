@@ -106,7 +106,7 @@ impl RunReader {
         prefix(self.id())
     }
 
-    /// Moves to the next id. Returns false at the end of the run. `advance` is told the bytes that were read.
+    /// Moves to the next id. Returns false at the end of the run. `advance` gets the number of bytes read.
     #[inline]
     pub(super) fn next(&mut self, advance: &mut dyn FnMut(u64)) -> Result<bool> {
         loop {

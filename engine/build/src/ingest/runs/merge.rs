@@ -11,8 +11,8 @@ const MERGE_WIDTH_MAX: u64 = 512;
 impl Runs {
     /// Passes each id to `each`, once and ascending, and removes the runs.
     ///
-    /// Uses about `memory` bytes, which must hold two buffers for the longest id. `advance` is told the bytes that the
-    /// last merge reads.
+    /// Uses about `memory` bytes, which must hold two buffers for the longest id. `advance` gets the number of bytes
+    /// that the last merge reads.
     pub fn merge(
         self,
         memory: u64,

@@ -103,7 +103,7 @@ fn a_store_that_has_features_keeps_them_and_loses_what_a_killed_run_left() {
     assert_sound(store.path());
     let reopened = Store::open(store.path()).unwrap();
     assert_eq!(reopened.manifest().writer, "test; features: test 1 --kind degrees");
-    // Who opened the store before and who opened it after are told the same.
+    // The error is the same for a store that was opened before and for one that was opened after.
     for store in [&store, &reopened] {
         let error = add_features(store, &fastrp(1), &Silent).unwrap_err().to_string();
         assert!(error.contains("features already"), "{error}");
@@ -113,7 +113,7 @@ fn a_store_that_has_features_keeps_them_and_loses_what_a_killed_run_left() {
 }
 
 #[test]
-fn of_two_runs_at_once_one_adds_features_and_the_other_is_told() {
+fn only_one_of_two_concurrent_runs_adds_features() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     let results = std::thread::scope(|scope| {
@@ -131,7 +131,7 @@ fn of_two_runs_at_once_one_adds_features_and_the_other_is_told() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_would() {
+fn invalid_requests_are_refused_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     let refused = |dim, hop_weights: &[f32]| {

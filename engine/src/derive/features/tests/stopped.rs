@@ -105,7 +105,7 @@ fn a_run_that_is_killed_while_files_go_to_their_places_is_continued() {
 }
 
 #[test]
-fn what_was_damaged_or_is_of_another_recipe_is_made_again() {
+fn damaged_files_and_files_of_another_recipe_are_remade() {
     let folder = tempfile::tempdir().unwrap();
     let damaged = store(folder.path());
     let after = stopped_before_the_manifest(&damaged, 2);
@@ -128,7 +128,7 @@ fn what_was_damaged_or_is_of_another_recipe_is_made_again() {
 }
 
 #[test]
-fn what_can_not_be_put_in_its_place_is_kept_for_the_next_run() {
+fn files_that_cannot_be_renamed_are_kept_for_the_next_run() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     // Also root can't put a file where a folder is.
