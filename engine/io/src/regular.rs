@@ -164,9 +164,9 @@ mod tests {
         assert_eq!(read_if_there(&path).unwrap().unwrap(), b"twelve bytes");
         assert_eq!(read_if_there(&folder.path().join("none")).unwrap(), None);
         assert_eq!(read_text(&path, 12).unwrap(), "twelve bytes");
-        refused(read_up_to(&path, 11), "at most 11 bytes, found 12");
+        refused(read_up_to(&path, 11), "at most 11 B, found 12 B");
         // Files in /proc report a length of 0.
-        refused(read_up_to(Path::new("/proc/self/status"), 11), "at most 11 bytes");
+        refused(read_up_to(Path::new("/proc/self/status"), 11), "at most 11 B");
         fs::write(&path, b"ab\xff").unwrap();
         refused(read_text(&path, 12), "at offset 2: expected text in UTF-8");
         let flags = fcntl_getfl(open(&path).unwrap()).unwrap();
