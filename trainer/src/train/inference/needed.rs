@@ -102,7 +102,7 @@ impl Needed {
         self.edges.len()
     }
 
-    /// A measure of the work: the number of edges to aggregate, and [`STATE_WORK`] for each state to update.
+    /// A measure of the work: the number of edges to aggregate, and 16 for each state to update.
     pub fn work(&self) -> f64 {
         let states: u64 = self.sets[1..].iter().map(|set| set.len()).sum();
         self.edges.iter().sum::<u64>() as f64 + STATE_WORK * states as f64
