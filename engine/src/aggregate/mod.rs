@@ -45,9 +45,7 @@ use self::tile::Tiler;
 pub use self::{
     node_set::NodeSet,
     reduce::{Drawn, GcnSum, Max, Mean, Reduce, Sum},
-    rows::{
-        AggregateRows, Beside, MemoryRows, NodeRows, ScaledRows, ScratchRows, SelectedRows, StoreFeatures, read_each,
-    },
+    rows::{AggregateRows, Beside, NodeRows, ScaledRows, SelectedRows, StateRows, StoreFeatures, read_each},
 };
 
 /// The largest block of sources, in bytes. Larger blocks only leave less memory for the tile.
@@ -146,7 +144,7 @@ impl Aggregation<'_> {
         }
         let bytes = 4 * self.rows.width() as u64 * self.sources.len();
         if bytes <= self.budget.memory / 2 {
-            let mut rows = MemoryRows::new(self.sources.len(), self.rows.width())?;
+            let mut rows = StateRows::new(self.sources.len(), self.rows.width())?;
             read(self.rows, 0..self.sources.len(), rows.values_mut(), self.budget.threads)?;
             let less = Aggregation {
                 budget: Budget {
@@ -156,7 +154,8 @@ impl Aggregation<'_> {
                 rows: &rows,
                 ..*self
             };
-            return in_memory::run(&less, rows.values(), first, reduce, &mut own, progress, sink);
+            let values = rows.in_memory().expect("they are f32");
+            return in_memory::run(&less, values, first, reduce, &mut own, progress, sink);
         }
         self.stream(reduce, first, own, progress, sink)
     }

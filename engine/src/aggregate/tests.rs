@@ -191,7 +191,7 @@ fn one_in_neighbour_is_drawn_with_equal_chances() {
     let nodes = store.manifest().nodes;
     let (sources, _) = whole(&store, &StoreFeatures::open(&store).unwrap());
     // Rows that tell the node.
-    let ids = ScratchRows::create(folder.path(), nodes, 1).unwrap();
+    let mut ids = StateRows::new(nodes, 1).unwrap();
     let numbers: Vec<f32> = (0..nodes).map(|node| node as f32).collect();
     ids.write(0, &numbers).unwrap();
     let drawn = |seed, memory, threads| {
@@ -222,10 +222,8 @@ fn one_in_neighbour_is_drawn_with_equal_chances() {
 fn rows_beside_each_other_are_one() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let (features, numbers) = (
-        StoreFeatures::open(&store).unwrap(),
-        ScratchRows::create(folder.path(), store.manifest().nodes, 2).unwrap(),
-    );
+    let features = StoreFeatures::open(&store).unwrap();
+    let mut numbers = StateRows::new(store.manifest().nodes, 2).unwrap();
     numbers.write(7, &[1.0, 2.0, 3.0, 4.0]).unwrap();
     let mut own = vec![0.0; 3 * DIM];
     features.read(6..9, &mut own).unwrap();
@@ -237,25 +235,34 @@ fn rows_beside_each_other_are_one() {
     }
 }
 
-#[test]
-fn scratch_rows_give_back_what_was_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let rows = ScratchRows::create(folder.path(), 10, 3).unwrap();
-    rows.write(4, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
-    let mut out = vec![9.0; 9];
-    rows.read(4..7, &mut out).unwrap();
-    assert_eq!(out, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 0.0, 0.0]);
-    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the file has no name");
+/// Space in memory, and in a file.
+fn spaces(folder: &Path, rows: u64, width: usize, dtype: FeatureDtype) -> [StateRows; 2] {
+    let mut memory = u64::MAX;
+    let in_memory = StateRows::create(folder, rows, width, dtype, &mut memory).unwrap();
+    assert_eq!(u64::MAX - memory, in_memory.memory());
+    let in_file = StateRows::create(folder, rows, width, dtype, &mut 7).unwrap();
+    assert!(in_memory.memory() > 0 && in_file.memory() == 0);
+    assert_eq!(folder.read_dir().unwrap().count(), 0, "the file has no name");
+    [in_memory, in_file]
 }
 
 #[test]
-fn scratch_rows_of_a_smaller_type_are_rounded_to_it() {
+fn states_are_read_as_they_were_written() {
+    let folder = tempfile::tempdir().unwrap();
+    for mut rows in spaces(folder.path(), 10, 3, FeatureDtype::F32) {
+        rows.write(4, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
+        let mut out = vec![9.0; 9];
+        rows.read(4..7, &mut out).unwrap();
+        assert_eq!(out, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 0.0, 0.0]);
+    }
+}
+
+#[test]
+fn states_of_a_smaller_type_are_rounded_to_it() {
     const NODES: u64 = 9000;
     let folder = tempfile::tempdir().unwrap();
-    let rows = ScratchRows::create_as(folder.path(), NODES, 70, FeatureDtype::Bf16).unwrap();
     // Longer than what is encoded at a time.
     let values: Vec<f32> = (0..NODES * 70).map(|i| (i % 1000) as f32 / 7.0 - 60.0).collect();
-    rows.write(0, &values).unwrap();
     let rounded: Vec<f32> = values
         .iter()
         .map(|value| {
@@ -263,15 +270,18 @@ fn scratch_rows_of_a_smaller_type_are_rounded_to_it() {
             f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
         })
         .collect();
-    let mut out = vec![0.0; values.len()];
-    rows.read(0..NODES, &mut out).unwrap();
-    assert!(out == rounded);
-    let nodes = [NodeId(8999), NodeId(3), NodeId(8999)];
-    rows.read_ahead(&nodes);
-    let mut out = vec![0.0; 3 * 70];
-    rows.read_each(&nodes, &mut out).unwrap();
-    for (row, node) in out.chunks(70).zip(nodes) {
-        assert!(row == &rounded[node.0 as usize * 70..][..70]);
+    for mut rows in spaces(folder.path(), NODES, 70, FeatureDtype::Bf16) {
+        rows.write(0, &values).unwrap();
+        let mut out = vec![0.0; values.len()];
+        rows.read(0..NODES, &mut out).unwrap();
+        assert!(out == rounded && rows.in_memory().is_none());
+        let positions = [8999, 3, 8999];
+        rows.read_ahead(positions);
+        let mut out = vec![0.0; 3 * 70];
+        rows.read_any(positions, &mut out).unwrap();
+        for (row, position) in out.chunks(70).zip(positions) {
+            assert!(row == &rounded[position as usize * 70..][..70]);
+        }
     }
 }
 
@@ -447,7 +457,7 @@ fn rows_here_and_there_are_those_that_are_read_one_by_one() {
     let mut found = vec![0.0; expected.len()];
     read_each(&features, &positions, &mut found, 2).unwrap();
     assert!(found == expected);
-    let mut memory = MemoryRows::new(512, DIM).unwrap();
+    let mut memory = StateRows::new(512, DIM).unwrap();
     features.read(0..512, memory.values_mut()).unwrap();
     found.fill(0.0);
     read_each(&memory, &positions, &mut found, 1).unwrap();

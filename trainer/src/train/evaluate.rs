@@ -58,6 +58,15 @@ pub(super) enum ScoredNodes {
     Apart(Needed, Needed),
 }
 
+/// Memory for an inference, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    /// For states and features while it runs.
+    inference: u64,
+    /// For the historical embeddings, which stay while the next steps train.
+    kept: u64,
+}
+
 impl Evaluation {
     /// The score that decides which evaluation is best: accuracy on the validation nodes, or micro F1 for multi-label tasks.
     pub fn score(&self) -> Option<f64> {
@@ -106,11 +115,11 @@ impl Trainer {
     /// Makes the historical embeddings of halo nodes from the current parameters, if they use any.
     pub(super) fn refresh_historical(&mut self, progress: &dyn Progress) -> Result<()> {
         if self.uses_historical() {
-            let memory = self.make_room();
+            let room = self.make_room();
             // Frees the old files before it writes the new ones.
             (self.historical, self.historical_origin) = (None, None);
             let all = Needed::all(&self.store, self.config.layers);
-            self.historical = self.infer(memory, &all, self.keep(), progress, &mut |_, _| Ok(()))?;
+            self.historical = self.infer(room, &all, self.keep(), progress, &mut |_, _| Ok(()))?;
             self.historical_is_of_now();
         }
         Ok(())
@@ -143,12 +152,12 @@ impl Trainer {
                 ..evaluated?
             });
         }
-        let memory = self.make_room();
+        let room = self.make_room();
         // Frees the old files before it writes the new ones. If the disk is full, the next steps have none.
         (self.historical, self.historical_origin) = (None, None);
         let (val, test) = (self.splits.val().clone(), self.splits.test().clone());
         let all = Needed::all(&self.store, self.config.layers);
-        let (historical, reports) = self.scores(memory, &all, self.keep(), &[&val, &test], ranked, progress)?;
+        let (historical, reports) = self.scores(room, &all, self.keep(), &[&val, &test], ranked, progress)?;
         self.historical = historical;
         self.historical_is_of_now();
         Ok(Evaluation {
@@ -163,12 +172,12 @@ impl Trainer {
     /// As [`Trainer::evaluate`].
     pub fn evaluate_exactly(&mut self, ranked: bool, progress: &dyn Progress) -> Result<Evaluation> {
         let begin = Instant::now();
-        let memory = self.make_room();
+        let room = self.make_room();
         (self.historical, self.historical_origin) = (None, None);
         let (val, test) = (self.splits.val().clone(), self.splits.test().clone());
         let needed = self.needed(&[&val, &test], f64::INFINITY, progress)?;
         let needed = needed.expect("there is no limit");
-        let (_, reports) = self.scores(memory, &needed, Keep::Nothing, &[&val, &test], ranked, progress)?;
+        let (_, reports) = self.scores(room, &needed, Keep::Nothing, &[&val, &test], ranked, progress)?;
         Ok(Evaluation {
             seconds: begin.elapsed().as_secs_f64(),
             ..together(reports)
@@ -187,16 +196,16 @@ impl Trainer {
             ScoredNodes::Sampled => (None, None),
             ScoredNodes::Apart(of_val, of_test) => (Some(of_val), Some(of_test)),
             ScoredNodes::Together(needed) => {
-                let memory = self.make_room();
-                let (_, reports) = self.scores(memory, needed, Keep::Nothing, &[&val, &test], ranked, progress)?;
+                let room = self.make_room();
+                let (_, reports) = self.scores(room, needed, Keep::Nothing, &[&val, &test], ranked, progress)?;
                 return Ok(together(reports));
             }
         };
         let mut scores_of = |split: &RoaringTreemap, needed: Option<&Needed>| match needed {
             None => self.sampled_scores(split, ranked, progress),
             Some(needed) => {
-                let memory = self.make_room();
-                let (_, mut reports) = self.scores(memory, needed, Keep::Nothing, &[split], ranked, progress)?;
+                let room = self.make_room();
+                let (_, mut reports) = self.scores(room, needed, Keep::Nothing, &[split], ranked, progress)?;
                 Ok(reports.remove(0))
             }
         };
@@ -254,23 +263,31 @@ impl Trainer {
         )
     }
 
-    /// Frees memory for inference and returns its budget. A feed that does not hold all features has taken all memory that the
-    /// views leave, so it is closed; the next epoch opens another.
-    fn make_room(&mut self) -> u64 {
+    /// Frees memory for inference. A feed that does not hold all features has taken all memory that the views leave, so it is
+    /// closed; the next epoch opens another, and historical embeddings have to be in files.
+    fn make_room(&mut self) -> Room {
         let memory = self.config.memory.0;
         self.loader.close_feed_on_disk();
-        let held = match self.loader.feed() {
-            Some(_) => self.loader.feature_bytes() * (1 + u64::from(self.aggregates.is_some())),
-            None => 0,
-        };
         let views: u64 = self.loader.parts().iter().map(|part| part.view.bytes()).sum();
-        memory.saturating_sub(views + held).max(memory / 4)
+        let Some(_) = self.loader.feed() else {
+            return Room {
+                inference: memory.saturating_sub(views).max(memory / 4),
+                kept: 0,
+            };
+        };
+        let held = views + self.loader.feature_bytes() * (1 + u64::from(self.aggregates.is_some()));
+        let free = memory.saturating_sub(held);
+        let kept = if self.uses_historical() { free / 2 } else { 0 };
+        Room {
+            inference: (free - kept).max(memory / 4),
+            kept,
+        }
     }
 
     /// Scores the nodes of `splits`, which are among those that are wanted. Also returns the historical embeddings that `keep` asks for.
     fn scores(
         &self,
-        memory: u64,
+        room: Room,
         needed: &Needed,
         keep: Keep,
         splits: &[&RoaringTreemap],
@@ -279,7 +296,7 @@ impl Trainer {
     ) -> Result<(Option<HistoricalFiles>, Vec<ScoreReport>)> {
         let mut scores = SplitScores::new(splits.iter().copied(), self.labels.spec(), ranked);
         let mut nodes = Vec::new();
-        let historical = self.infer(memory, needed, keep, progress, &mut |positions: Range<u64>, logits| {
+        let historical = self.infer(room, needed, keep, progress, &mut |positions: Range<u64>, logits| {
             nodes.clear();
             needed.wanted().nodes_at(positions, &mut nodes);
             scores.add(&nodes, logits, &self.labels)
@@ -290,14 +307,14 @@ impl Trainer {
     /// Computes the logits of the wanted nodes, and the historical embeddings that `keep` asks for.
     fn infer(
         &self,
-        memory: u64,
+        room: Room,
         needed: &Needed,
         keep: Keep,
         progress: &dyn Progress,
         on_logits: &mut OnRows<'_>,
     ) -> Result<Option<HistoricalFiles>> {
         let budget = Budget {
-            memory,
+            memory: room.inference,
             threads: self.config.threads(),
         };
         let features = StoreFeatures::open(&self.store)?;
@@ -311,6 +328,7 @@ impl Trainer {
             features: &features as &dyn NodeRows,
             first_hop: aggregates.as_ref().map(|rows| rows as &dyn NodeRows),
             budget,
+            kept_memory: room.kept,
             scratch: &self.folder,
             device: self.device,
         };

@@ -17,7 +17,7 @@
 //! Each file has one row of bf16 per node and no name, so it is gone when it is closed. Differences are taken to the contribution
 //! of the *rounded* inputs, so the rounding of inputs costs nothing; that of a difference is at most 1/256 of it.
 
-use grappa_engine::aggregate::{NodeRows, ScratchRows};
+use grappa_engine::aggregate::{NodeRows, StateRows};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_run::config::HaloMode;
 use grappa_sampling::sample;
@@ -51,9 +51,9 @@ pub enum Keep {
 #[derive(Debug, Default)]
 pub struct HistoricalFiles {
     /// For layer 1, 2, ...: aggregates or differences of each node, of its neighbour, ...
-    pub(super) layers: Vec<Vec<ScratchRows>>,
+    pub(super) layers: Vec<Vec<StateRows>>,
     /// Inputs of each node's neighbour, of that one's neighbour, ...; empty without neighbours.
-    pub(super) inputs: Vec<ScratchRows>,
+    pub(super) inputs: Vec<StateRows>,
 }
 
 impl HistoricalFiles {
@@ -72,7 +72,7 @@ impl HistoricalFiles {
     ) -> Result<HistoricalEmbeddings> {
         let degrees = nodes.iter().map(|&node| Ok(degrees.of(node)? as f32));
         let degrees = degrees.collect::<Result<Vec<f32>>>()?;
-        let read = |rows: &ScratchRows| Ok(send(rows_of(rows, nodes)?, device));
+        let read = |rows: &StateRows| Ok(send(rows_of(rows, nodes)?, device));
         Ok(HistoricalEmbeddings {
             destinations: send(Tensor::from_slice(destinations), device),
             rows: read(&self.layers[layer - 1][0])?,
@@ -88,7 +88,7 @@ impl HistoricalFiles {
         let differences = below.flat_map(|(below, of)| of.get(1..layer - below).into_iter().flatten());
         let inputs = self.inputs.iter().take(layer);
         let all = inputs.chain(differences).chain(&self.layers[layer - 1][..1]);
-        all.for_each(|rows| rows.read_ahead(nodes));
+        all.for_each(|rows| rows.read_ahead(nodes.iter().map(|node| node.0)));
     }
 
     /// The inputs of neighbours at a layer, read with `read`. `degrees` are the in-degrees of the nodes, rounded by [`as_kept`].
@@ -96,7 +96,7 @@ impl HistoricalFiles {
         &self,
         layer: usize,
         degrees: Tensor,
-        read: impl Fn(&ScratchRows) -> Result<Tensor>,
+        read: impl Fn(&StateRows) -> Result<Tensor>,
     ) -> Result<Neighbour> {
         let below = self.layers[..layer - 1].iter().enumerate();
         let differences = below.map(|(below, of)| of[1..layer - below].iter().map(&read).collect());
@@ -118,10 +118,10 @@ fn nodes_of(minibatch: &sample::Minibatch, places: &[i64]) -> Vec<NodeId> {
     places.iter().map(|&at| minibatch.nodes[at as usize]).collect()
 }
 
-fn rows_of(rows: &ScratchRows, nodes: &[NodeId]) -> Result<Tensor> {
+fn rows_of(rows: &StateRows, nodes: &[NodeId]) -> Result<Tensor> {
     let width = rows.width();
     let mut values = vec![0.0; nodes.len() * width];
-    rows.read_each(nodes, &mut values)?;
+    rows.read_any(nodes.iter().map(|node| node.0), &mut values)?;
     Ok(Tensor::from_slice(&values).view([nodes.len() as i64, width as i64]))
 }
 

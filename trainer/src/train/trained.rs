@@ -197,6 +197,7 @@ impl Trained {
             features: &features,
             first_hop: aggregates.as_ref().map(|rows| rows as &dyn NodeRows),
             budget,
+            kept_memory: 0,
             scratch,
             device: self.device,
         };

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use grappa_engine::aggregate::{Aggregation, Budget, NodeRows, NodeSet, ScratchRows, StoreFeatures};
+use grappa_engine::aggregate::{Aggregation, Budget, NodeRows, NodeSet, StateRows, StoreFeatures};
 use grappa_formats::NodeId;
 use grappa_io::progress::Silent;
 use grappa_run::{
@@ -53,9 +53,9 @@ fn logits(inference: &Inference<'_>, model: &Model, needed: &Needed) -> Vec<f32>
 }
 
 /// The means of the in-neighbours' features of all nodes.
-fn means(store: &Store, features: &StoreFeatures<'_>, folder: &Path) -> ScratchRows {
+fn means(store: &Store, features: &StoreFeatures<'_>) -> StateRows {
     let all = NodeSet::all(NODES);
-    let rows = ScratchRows::create(folder, NODES, features.width()).unwrap();
+    let mut rows = StateRows::new(NODES, features.width()).unwrap();
     let aggregation = Aggregation {
         store,
         sources: &all,
@@ -92,7 +92,7 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
     let features = StoreFeatures::open(&store).unwrap();
-    let means = means(&store, &features, folder.path());
+    let means = means(&store, &features);
     let wanted: Vec<NodeId> = (0..NODES).filter(|node| node % 23 < 2).map(NodeId).collect();
     for layer in MODELS {
         for layers in [1, 2, 3] {
@@ -112,6 +112,7 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                     features: &features,
                     first_hop,
                     budget,
+                    kept_memory: 0,
                     scratch: folder.path(),
                     device: Device::Cpu,
                 };

@@ -54,6 +54,11 @@ fn kept(store: &Store, scratch: &Path, model: &Model, keep: Keep) -> HistoricalF
         features: &features,
         first_hop: Some(&known as &dyn NodeRows),
         budget: BUDGET,
+        // All of it in files, a part of it in memory, or all of it.
+        kept_memory: match keep {
+            Keep::Neighbours { seed } => seed % 3 * 40_000,
+            _ => 0,
+        },
         scratch,
         device: Device::Cpu,
     };

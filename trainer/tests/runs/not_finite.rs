@@ -81,6 +81,7 @@ fn logits_are_nan_where_a_nan_feature_reaches_and_nowhere_else() {
                     memory: 64 << 20,
                     threads: 2,
                 },
+                kept_memory: 0,
                 scratch: folder.path(),
                 device: Device::Cpu,
             };

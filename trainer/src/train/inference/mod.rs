@@ -11,24 +11,22 @@
 //! All neighbours are used and nothing is sampled. So the result is that of the model on the whole graph, and does not depend on
 //! partitions, memory or the number of threads. [`Needed`] has the nodes that each layer computes: those that the wanted results
 //! depend on. States are in memory if they fit, and else in scratch files. Memory then holds one tile and one block of rows at a
-//! time. Historical embeddings of halo nodes ([`HistoricalFiles`]) are in scratch files.
+//! time. The same holds for the historical embeddings of halo nodes ([`HistoricalFiles`]).
 
 mod degrees;
 mod needed;
-mod states;
 
 use std::{borrow::Cow, ops::Range, path::Path, sync::Arc};
 
 use grappa_engine::aggregate::{
-    Aggregation, Beside, Budget, Drawn, NodeRows, NodeSet, OwnRows, Reduce, ScaledRows, ScratchRows, SelectedRows,
+    Aggregation, Beside, Budget, Drawn, NodeRows, NodeSet, OwnRows, Reduce, ScaledRows, SelectedRows, StateRows,
     aggregate, read_each,
 };
-use grappa_formats::NodeId;
+use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::{Progress, check_stopped};
 use grappa_storage::Store;
 use tch::{Device, Kind, Tensor, no_grad};
 
-use self::states::States;
 pub use self::{degrees::Degrees, needed::Needed};
 use super::historical::{HistoricalFiles, KEPT_AS, Keep, as_kept};
 use crate::{
@@ -50,6 +48,8 @@ pub struct Inference<'a> {
     pub first_hop: Option<&'a dyn NodeRows>,
     /// Memory and threads.
     pub budget: Budget,
+    /// Memory in bytes for historical embeddings, besides the budget. Those that do not fit are in scratch files.
+    pub kept_memory: u64,
     /// Folder for scratch files.
     pub scratch: &'a Path,
     /// The device of the model.
@@ -100,11 +100,12 @@ impl Inference<'_> {
         );
         let degrees = Degrees::open(self.store)?;
         let all = NodeSet::all(self.store.manifest().nodes);
-        let mut kept = self.begin_historical(model, &degrees, keep, progress)?;
-        let mut hidden: Option<States> = None;
+        let mut kept_memory = self.kept_memory;
+        let mut kept = self.begin_historical(model, &degrees, keep, &mut kept_memory, progress)?;
+        let mut hidden: Option<StateRows> = None;
         for layer in 0..layers {
             let is_last = layer + 1 == layers;
-            let mut free = self.budget.memory - hidden.as_ref().map_or(0, States::memory).min(self.budget.memory);
+            let mut free = self.budget.memory - hidden.as_ref().map_or(0, StateRows::memory).min(self.budget.memory);
             let pass = LayerPass {
                 inference: self,
                 model,
@@ -116,8 +117,8 @@ impl Inference<'_> {
                 degrees: &degrees,
                 progress,
             };
-            let mut create = |rows, width| -> Result<States> {
-                let states = States::create(self.scratch, rows, width, free / 2)?;
+            let mut create = |rows, width| -> Result<StateRows> {
+                let states = StateRows::create(self.scratch, rows, width, FeatureDtype::F32, &mut (free / 2))?;
                 free -= states.memory();
                 Ok(states)
             };
@@ -133,10 +134,10 @@ impl Inference<'_> {
             };
             let width = reduction.result_width();
             let keeps = keep != Keep::Nothing && layer > 0 && !is_last;
-            let keeps = keeps.then(|| ScratchRows::create_as(self.scratch, all.len(), width, KEPT_AS));
-            let keeps = keeps.transpose()?;
+            let keeps = keeps.then(|| StateRows::create(self.scratch, all.len(), width, KEPT_AS, &mut kept_memory));
+            let mut keeps = keeps.transpose()?;
             let mut take = |positions: Range<u64>, aggregates: Vec<f32>| {
-                if let Some(keeps) = &keeps {
+                if let Some(keeps) = &mut keeps {
                     let state = aggregates.len() / (positions.end - positions.start).max(1) as usize;
                     let aggregates = firsts(&aggregates, state, width);
                     self.keep(&pass, &kept, positions.clone(), &aggregates, keeps)?;
@@ -155,7 +156,7 @@ impl Inference<'_> {
                 None => pass.aggregated(messages, budget, &mut take)?,
             }
             if let Some(keeps) = keeps {
-                let drawn = self.drawn(keeps, layers - 2 - layer, keep, progress)?;
+                let drawn = self.drawn(keeps, layers - 2 - layer, keep, &mut kept_memory, progress)?;
                 kept.layers.push(drawn);
             }
             hidden = out;
@@ -169,6 +170,7 @@ impl Inference<'_> {
         model: &Model,
         degrees: &Degrees,
         keep: Keep,
+        kept_memory: &mut u64,
         progress: &dyn Progress,
     ) -> Result<HistoricalFiles> {
         let mut kept = HistoricalFiles::default();
@@ -177,8 +179,8 @@ impl Inference<'_> {
             assert!(model.has_neighbours(), "the model supports neighbours");
             let first_hop = self.first_hop.expect("aggregates of features");
             let rows = Beside(self.features, first_hop);
-            let first = self.drawn_once(&Beside(&rows, degrees), keep, progress)?;
-            kept.inputs = self.drawn(first, layers - 3, keep, progress)?;
+            let first = self.drawn_once(&Beside(&rows, degrees), keep, kept_memory, progress)?;
+            kept.inputs = self.drawn(first, layers - 3, keep, kept_memory, progress)?;
         }
         Ok(kept)
     }
@@ -190,7 +192,7 @@ impl Inference<'_> {
         kept: &HistoricalFiles,
         nodes: Range<u64>,
         aggregates: &[f32],
-        out: &ScratchRows,
+        out: &mut StateRows,
     ) -> Result<()> {
         if kept.inputs.is_empty() {
             return Ok(out.write(nodes.start, aggregates)?);
@@ -199,7 +201,7 @@ impl Inference<'_> {
             check_stopped(pass.progress)?;
             let range = first..(first + UPDATE_NODES).min(nodes.end);
             let count = (range.end - range.start) as usize;
-            let read = |rows: &ScratchRows| {
+            let read = |rows: &StateRows| {
                 let mut values = vec![0.0; count * rows.width()];
                 rows.read(range.clone(), &mut values)?;
                 let rows = Tensor::from_slice(&values).view([count as i64, rows.width() as i64]);
@@ -218,23 +220,37 @@ impl Inference<'_> {
 
     /// `rows` of all nodes. With [`Keep::Neighbours`] also the rows of their neighbours, of the neighbours of these, and so on,
     /// `times` times.
-    fn drawn(&self, rows: ScratchRows, times: usize, keep: Keep, progress: &dyn Progress) -> Result<Vec<ScratchRows>> {
+    fn drawn(
+        &self,
+        rows: StateRows,
+        times: usize,
+        keep: Keep,
+        kept_memory: &mut u64,
+        progress: &dyn Progress,
+    ) -> Result<Vec<StateRows>> {
         let mut all = vec![rows];
         if let Keep::Neighbours { .. } = keep {
             for last in 0..times {
-                all.push(self.drawn_once(&all[last], keep, progress)?);
+                all.push(self.drawn_once(&all[last], keep, kept_memory, progress)?);
             }
         }
         Ok(all)
     }
 
     /// For each node, the row of its neighbour.
-    fn drawn_once(&self, rows: &dyn NodeRows, keep: Keep, progress: &dyn Progress) -> Result<ScratchRows> {
+    fn drawn_once(
+        &self,
+        rows: &dyn NodeRows,
+        keep: Keep,
+        kept_memory: &mut u64,
+        progress: &dyn Progress,
+    ) -> Result<StateRows> {
         let Keep::Neighbours { seed } = keep else {
             unreachable!("neighbours are kept")
         };
         let width = rows.width();
-        let out = ScratchRows::create_as(self.scratch, self.store.manifest().nodes, width, KEPT_AS)?;
+        let nodes = self.store.manifest().nodes;
+        let mut out = StateRows::create(self.scratch, nodes, width, KEPT_AS, kept_memory)?;
         let sink = &mut |nodes: Range<u64>, states: &mut Vec<f32>| out.write(nodes.start, states);
         aggregate(self.store, rows, &Drawn { width, seed }, 0, self.budget, progress, sink)?;
         Ok(out)
@@ -295,7 +311,7 @@ impl LayerPass<'_> {
     }
 
     /// Aggregates the messages of all in-neighbours. `messages` has space for them if they are not the states themselves.
-    fn aggregated(&self, messages: Option<States>, budget: Budget, take: &mut Take<'_>) -> Result<()> {
+    fn aggregated(&self, messages: Option<StateRows>, budget: Budget, take: &mut Take<'_>) -> Result<()> {
         let selected = SelectedRows {
             rows: self.rows,
             set: self.inputs,
@@ -334,7 +350,7 @@ impl LayerPass<'_> {
     }
 
     /// Computes the messages of all inputs, [`UPDATE_NODES`] at a time.
-    fn messages(&self, states: &dyn NodeRows, mut messages: States) -> Result<States> {
+    fn messages(&self, states: &dyn NodeRows, mut messages: StateRows) -> Result<StateRows> {
         let count = self.inputs.len();
         for first in (0..count).step_by(UPDATE_NODES as usize) {
             check_stopped(self.progress)?;

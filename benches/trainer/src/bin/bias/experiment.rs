@@ -3,7 +3,7 @@
 use std::{fmt, path::Path, sync::Arc};
 
 use anyhow::{Context, Result, ensure};
-use grappa_engine::aggregate::{Budget, Mean, NodeRows, ScratchRows, StoreFeatures, aggregate};
+use grappa_engine::aggregate::{Budget, Mean, NodeRows, StateRows, StoreFeatures, aggregate};
 use grappa_formats::{NodeId, PartitionId};
 use grappa_io::{progress::Silent, read::Choice};
 use grappa_run::{
@@ -104,7 +104,7 @@ impl Experiment {
         let mut rows = vec![0.0; nodes as usize * dim];
         features.read(0..nodes, &mut rows)?;
         let scratch = tempfile::tempdir()?;
-        let mean_rows = ScratchRows::create(scratch.path(), nodes, dim)?;
+        let mut mean_rows = StateRows::new(nodes, dim)?;
         let mut means = Vec::with_capacity(rows.len());
         let reduce = Mean { width: dim };
         aggregate(&store, &features, &reduce, 0, budget, &Silent, &mut |nodes, values| {
@@ -138,6 +138,7 @@ impl Experiment {
                     features: &features,
                     first_hop: Some(&mean_rows),
                     budget,
+                    kept_memory: 0,
                     scratch: scratch.path(),
                     device: Device::Cpu,
                 };

@@ -1,0 +1,216 @@
+//! Rows that are computed: the states of nodes between two layers, and historical embeddings.
+
+use std::{
+    fs::File,
+    num::NonZeroU64,
+    ops::Range,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
+use grappa_io::{Error, Result, arena::Arena, unnamed::unnamed_file};
+use rustix::fs::{Advice, fadvise};
+
+use super::{NodeRows, READ_BYTES, check_room};
+
+/// Rows in memory, or in an unnamed scratch file that disappears when it is dropped. Rows that nobody writes are zeros.
+#[derive(Debug)]
+pub struct StateRows {
+    space: Space,
+    rows: u64,
+    layout: FeatureLayout,
+}
+
+#[derive(Debug)]
+enum Space {
+    Memory(Arena),
+    /// A file, and the folder that contains it, for errors.
+    File(File, PathBuf),
+}
+
+impl StateRows {
+    /// Space for `rows` rows of `width` values, which are rounded to `dtype`. It is in memory if it takes at most `memory` bytes,
+    /// which are then subtracted, and else in a new file in `folder`.
+    ///
+    /// # Errors
+    /// If the system refuses the memory, or the file cannot be created.
+    pub fn create(folder: &Path, rows: u64, width: usize, dtype: FeatureDtype, memory: &mut u64) -> Result<Self> {
+        let bytes = rows.saturating_mul(u64::from(layout(width, dtype).stride));
+        if bytes > *memory {
+            return Self::in_file(folder, rows, width, dtype);
+        }
+        *memory -= bytes;
+        Self::in_memory_as(rows, width, dtype)
+    }
+
+    /// Space in memory for `rows` rows of `width` f32 values.
+    ///
+    /// # Errors
+    /// If the system refuses so much memory.
+    pub fn new(rows: u64, width: usize) -> Result<Self> {
+        Self::in_memory_as(rows, width, FeatureDtype::F32)
+    }
+
+    fn in_memory_as(rows: u64, width: usize, dtype: FeatureDtype) -> Result<Self> {
+        let layout = layout(width, dtype);
+        Ok(Self {
+            space: Space::Memory(Arena::new(rows as usize * layout.stride as usize)?),
+            rows,
+            layout,
+        })
+    }
+
+    /// Space in a new file in `folder` for `rows` rows of `width` values, which are rounded to `dtype`.
+    ///
+    /// # Errors
+    /// If the file cannot be created.
+    pub fn in_file(folder: &Path, rows: u64, width: usize, dtype: FeatureDtype) -> Result<Self> {
+        let file = unnamed_file(folder)?;
+        let layout = layout(width, dtype);
+        file.set_len(rows * u64::from(layout.stride))
+            .map_err(Error::io("make room for a scratch file in", folder))?;
+        Ok(Self {
+            space: Space::File(file, folder.to_owned()),
+            rows,
+            layout,
+        })
+    }
+
+    /// Bytes of memory that the rows take.
+    pub fn memory(&self) -> u64 {
+        match &self.space {
+            Space::Memory(arena) => arena.len() as u64,
+            Space::File(..) => 0,
+        }
+    }
+
+    /// All values, row after row.
+    ///
+    /// # Panics
+    /// If they are not f32 in memory.
+    pub fn values_mut(&mut self) -> &mut [f32] {
+        match &mut self.space {
+            Space::Memory(arena) if self.layout.dtype == FeatureDtype::F32 => arena.values_mut(),
+            _ => panic!("only f32 rows in memory are values"),
+        }
+    }
+
+    /// Writes the rows from position `first` on.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    ///
+    /// # Panics
+    /// If `values` are not whole rows, or more than there is space for.
+    pub fn write(&mut self, first: u64, values: &[f32]) -> Result<()> {
+        let width = self.width();
+        assert!(
+            values.len().is_multiple_of(width) && first + (values.len() / width) as u64 <= self.rows,
+            "{} values from row {first} of {}",
+            values.len(),
+            self.rows
+        );
+        if self.layout.dtype == FeatureDtype::F32 {
+            return self.write_bytes(first, bytemuck::cast_slice(values));
+        }
+        let stride = self.layout.stride as usize;
+        let piece = (READ_BYTES / stride).max(1);
+        let mut bytes = Vec::new();
+        for (values, first) in values.chunks(piece * width).zip((first..).step_by(piece)) {
+            bytes.resize(values.len() / width * stride, 0);
+            self.layout.encode_rows(values, &mut bytes);
+            self.write_bytes(first, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the rows at some positions, in any order, into `out`, whose length is exactly theirs.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read_any(&self, positions: impl IntoIterator<Item = u64>, out: &mut [f32]) -> Result<()> {
+        let mut bytes = vec![0; self.layout.row_bytes()];
+        let mut out = out.chunks_exact_mut(self.width());
+        for (position, out) in positions.into_iter().zip(&mut out) {
+            self.read_bytes(position, &mut bytes)?;
+            self.layout.decode_row(&bytes, out);
+        }
+        assert_eq!(out.count(), 0, "room for the rows");
+        Ok(())
+    }
+
+    /// Asks the system to read the rows at some positions ahead, if they are in a file.
+    pub fn read_ahead(&self, positions: impl IntoIterator<Item = u64>) {
+        let Space::File(file, _) = &self.space else { return };
+        let stride = u64::from(self.layout.stride);
+        for position in positions {
+            // Reading ahead only saves time, so failures do not matter.
+            let _ = fadvise(file, position * stride, NonZeroU64::new(stride), Advice::WillNeed);
+        }
+    }
+
+    fn write_bytes(&mut self, first: u64, bytes: &[u8]) -> Result<()> {
+        let at = first * u64::from(self.layout.stride);
+        match &mut self.space {
+            Space::Memory(arena) => {
+                arena[at as usize..][..bytes.len()].copy_from_slice(bytes);
+                Ok(())
+            }
+            Space::File(file, folder) => file
+                .write_all_at(bytes, at)
+                .map_err(Error::io("write a scratch file in", folder)),
+        }
+    }
+
+    fn read_bytes(&self, first: u64, bytes: &mut [u8]) -> Result<()> {
+        let at = first * u64::from(self.layout.stride);
+        match &self.space {
+            Space::Memory(arena) => {
+                bytes.copy_from_slice(&arena[at as usize..][..bytes.len()]);
+                Ok(())
+            }
+            Space::File(file, folder) => file
+                .read_exact_at(bytes, at)
+                .map_err(Error::io("read a scratch file in", folder)),
+        }
+    }
+}
+
+impl NodeRows for StateRows {
+    fn width(&self) -> usize {
+        self.layout.dim as usize
+    }
+
+    fn read(&self, positions: Range<u64>, out: &mut [f32]) -> Result<()> {
+        check_room(&positions, self.width(), out);
+        if self.layout.dtype == FeatureDtype::F32 {
+            return self.read_bytes(positions.start, bytemuck::cast_slice_mut(out));
+        }
+        let stride = self.layout.stride as usize;
+        let piece = (READ_BYTES / stride).max(1);
+        let mut bytes = Vec::new();
+        for (values, first) in out.chunks_mut(piece * self.width()).zip(positions.step_by(piece)) {
+            bytes.resize(values.len() / self.width() * stride, 0);
+            self.read_bytes(first, &mut bytes)?;
+            self.layout.decode_rows(&bytes, values);
+        }
+        Ok(())
+    }
+
+    fn in_memory(&self) -> Option<&[f32]> {
+        match &self.space {
+            Space::Memory(arena) if self.layout.dtype == FeatureDtype::F32 => Some(arena.values()),
+            _ => None,
+        }
+    }
+}
+
+/// The layout of rows of `width` values. Rows of f32 follow each other without padding, so that they are a matrix.
+fn layout(width: usize, dtype: FeatureDtype) -> FeatureLayout {
+    let mut layout = FeatureLayout::new(dtype, width as u32);
+    if dtype == FeatureDtype::F32 {
+        layout.stride = layout.row_bytes() as u32;
+    }
+    layout
+}
