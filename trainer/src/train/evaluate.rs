@@ -15,7 +15,7 @@ use roaring::RoaringTreemap;
 
 use super::{
     Trainer,
-    historical::{HistoricalFiles, Keep},
+    historical::{HistoricalRows, Keep},
     inference::{Inference, Needed, OnRows},
     split::SplitScores,
 };
@@ -293,7 +293,7 @@ impl Trainer {
         splits: &[&RoaringTreemap],
         ranked: bool,
         progress: &dyn Progress,
-    ) -> Result<(Option<HistoricalFiles>, Vec<ScoreReport>)> {
+    ) -> Result<(Option<HistoricalRows>, Vec<ScoreReport>)> {
         let mut scores = SplitScores::new(splits.iter().copied(), self.labels.spec(), ranked);
         let mut nodes = Vec::new();
         let historical = self.infer(room, needed, keep, progress, &mut |positions: Range<u64>, logits| {
@@ -312,7 +312,7 @@ impl Trainer {
         keep: Keep,
         progress: &dyn Progress,
         on_logits: &mut OnRows<'_>,
-    ) -> Result<Option<HistoricalFiles>> {
+    ) -> Result<Option<HistoricalRows>> {
         let budget = Budget {
             memory: room.inference,
             threads: self.config.threads(),

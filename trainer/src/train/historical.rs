@@ -1,21 +1,22 @@
-//! The historical embeddings of halo nodes: files that exact inference leaves for the following steps.
+//! The historical embeddings of halo nodes: rows that exact inference leaves for the following steps.
 //!
 //! For each node and each layer between the first and the last, exact inference saves the aggregate of its in-neighbours' states.
 //! The first layer's aggregates are pre-aggregated or sampled, and the last layer's are those of seeds, which are not halo nodes.
 //!
 //! With [`Keep::Neighbours`] it also samples one in-neighbour per node. It saves the difference between the aggregate and the
-//! contribution of this neighbour, and the inputs for recomputing the contribution ([`Neighbour`]). With L layers the files are
+//! contribution of this neighbour, and the inputs for recomputing the contribution ([`Neighbour`]). With L layers the rows are
 //!
 //! ```text
-//! inputs       features, aggregates, degree: of the neighbour, of its neighbour, ...    L - 2 files
-//! layer 1      difference: of the node, of its neighbour, of that one's neighbour, ...  L - 2 files
-//! layer 2      the same                                                                 L - 3 files
+//! inputs       features, aggregates, degree: of the neighbour, of its neighbour, ...    L - 2 times
+//! layer 1      difference: of the node, of its neighbour, of that one's neighbour, ...  L - 2 times
+//! layer 2      the same                                                                 L - 3 times
 //! ..
-//! layer L - 2  difference of the node                                                   1 file
+//! layer L - 2  difference of the node                                                   once
 //! ```
 //!
-//! Each file has one row of bf16 per node and no name, so it is gone when it is closed. Differences are taken to the contribution
-//! of the *rounded* inputs, so the rounding of inputs costs nothing; that of a difference is at most 1/256 of it.
+//! Each has one row of bf16 per node. It is in memory if training leaves room there, and else in an unnamed file. Differences are
+//! taken to the contribution of the *rounded* inputs, so the rounding of inputs costs nothing; that of a difference is at most 1/256
+//! of it.
 
 use grappa_engine::aggregate::{NodeRows, StateRows};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
@@ -47,16 +48,16 @@ pub enum Keep {
     },
 }
 
-/// The files of historical embeddings.
+/// Historical embeddings, and what they were made of.
 #[derive(Debug, Default)]
-pub struct HistoricalFiles {
+pub struct HistoricalRows {
     /// For layer 1, 2, ...: aggregates or differences of each node, of its neighbour, ...
     pub(super) layers: Vec<Vec<StateRows>>,
     /// Inputs of each node's neighbour, of that one's neighbour, ...; empty without neighbours.
     pub(super) inputs: Vec<StateRows>,
 }
 
-impl HistoricalFiles {
+impl HistoricalRows {
     /// The historical embeddings of `nodes` at a layer between the first and the last. `destinations` are the places of the nodes
     /// among the destinations of a block.
     ///
@@ -109,7 +110,7 @@ impl HistoricalFiles {
     }
 }
 
-/// In-degrees, rounded like those in the files.
+/// In-degrees, rounded like those that are kept.
 pub(super) fn as_kept(degrees: &[f32]) -> Tensor {
     Tensor::from_slice(degrees).to_kind(Kind::BFloat16).to_kind(Kind::Float)
 }
@@ -171,7 +172,7 @@ impl Trainer {
     /// The historical embeddings of the halo nodes among the destinations of each block.
     pub(super) fn historical_of(
         &self,
-        kept: &HistoricalFiles,
+        kept: &HistoricalRows,
         minibatch: &sample::Minibatch,
     ) -> Result<Vec<Option<HistoricalEmbeddings>>> {
         let layers = self.model.options().layers;

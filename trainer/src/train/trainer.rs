@@ -18,7 +18,7 @@ use super::{
     estimate,
     evaluate::ScoredNodes,
     exchange::{Exchange, InProcess},
-    historical::HistoricalFiles,
+    historical::HistoricalRows,
     inference::Degrees,
     labels::NodeLabels,
     load::DeviceCopy,
@@ -46,7 +46,7 @@ pub struct Trainer {
     pub(super) exchange: Box<dyn Exchange>,
     pub(super) device_copy: DeviceCopy,
     /// The historical embeddings of halo nodes, from the last exact inference.
-    pub(super) historical: Option<HistoricalFiles>,
+    pub(super) historical: Option<HistoricalRows>,
     /// The parameters that they were made with.
     pub(super) historical_origin: Option<HistoricalOrigin>,
     /// The nodes that evaluations compute; none before the first evaluation.

@@ -13,7 +13,7 @@ use grappa_storage::{Store, aggregates::Aggregates};
 use grappa_trainer::{
     nn::Model,
     train::{
-        historical::{HistoricalFiles, Keep},
+        historical::{HistoricalRows, Keep},
         inference::{Degrees, Inference},
     },
 };
@@ -45,7 +45,7 @@ fn model(layer: LayerKind) -> Model {
     Model::new(options, 3, Device::Cpu).unwrap()
 }
 
-fn kept(store: &Store, scratch: &Path, model: &Model, keep: Keep) -> HistoricalFiles {
+fn kept(store: &Store, scratch: &Path, model: &Model, keep: Keep) -> HistoricalRows {
     let features = StoreFeatures::open(store).unwrap();
     let known = Aggregates::open(store, kind(model)).unwrap().unwrap();
     let known = AggregateRows::new(store, known);
@@ -67,7 +67,7 @@ fn kept(store: &Store, scratch: &Path, model: &Model, keep: Keep) -> HistoricalF
 }
 
 /// The aggregates of all nodes at a layer, as history tells them.
-fn aggregates(store: &Store, kept: &HistoricalFiles, layer: usize, model: &Model) -> Tensor {
+fn aggregates(store: &Store, kept: &HistoricalRows, layer: usize, model: &Model) -> Tensor {
     let nodes: Vec<NodeId> = (0..NODES).map(NodeId).collect();
     let places: Vec<i64> = (0..NODES as i64).collect();
     let degrees = Degrees::open(store).unwrap();
@@ -105,10 +105,10 @@ fn history_with_neighbours_is_that_without_until_parameters_change_and_follows_t
         };
         preaggregate(&store, &options, &Silent).unwrap();
         let kept = |keep| kept(&store, folder.path(), &model, keep);
-        let aggregates = |kept: &HistoricalFiles, layer| aggregates(&store, kept, layer, &model);
+        let aggregates = |kept: &HistoricalRows, layer| aggregates(&store, kept, layer, &model);
 
         let before = kept(Keep::Aggregates);
-        let drawn: Vec<HistoricalFiles> = (0..DRAWS).map(|seed| kept(Keep::Neighbours { seed })).collect();
+        let drawn: Vec<HistoricalRows> = (0..DRAWS).map(|seed| kept(Keep::Neighbours { seed })).collect();
         for at in 1..LAYERS - 1 {
             let expected = aggregates(&before, at);
             assert!(largest(&expected) > 0.05, "{layer}");

@@ -11,7 +11,7 @@
 //! All neighbours are used and nothing is sampled. So the result is that of the model on the whole graph, and does not depend on
 //! partitions, memory or the number of threads. [`Needed`] has the nodes that each layer computes: those that the wanted results
 //! depend on. States are in memory if they fit, and else in scratch files. Memory then holds one tile and one block of rows at a
-//! time. The same holds for the historical embeddings of halo nodes ([`HistoricalFiles`]).
+//! time. The same holds for the historical embeddings of halo nodes ([`HistoricalRows`]).
 
 mod degrees;
 mod needed;
@@ -28,7 +28,7 @@ use grappa_storage::Store;
 use tch::{Device, Kind, Tensor, no_grad};
 
 pub use self::{degrees::Degrees, needed::Needed};
-use super::historical::{HistoricalFiles, KEPT_AS, Keep, as_kept};
+use super::historical::{HistoricalRows, KEPT_AS, Keep, as_kept};
 use crate::{
     Result,
     nn::{Aggregate, Model},
@@ -71,7 +71,7 @@ impl Inference<'_> {
         keep: Keep,
         progress: &dyn Progress,
         on_logits: &mut OnRows<'_>,
-    ) -> Result<Option<HistoricalFiles>> {
+    ) -> Result<Option<HistoricalRows>> {
         let needed = Needed::all(self.store, model.options().layers);
         self.run_needed(model, &needed, keep, progress, on_logits)
     }
@@ -91,7 +91,7 @@ impl Inference<'_> {
         keep: Keep,
         progress: &dyn Progress,
         on_rows: &mut OnRows<'_>,
-    ) -> Result<Option<HistoricalFiles>> {
+    ) -> Result<Option<HistoricalRows>> {
         let layers = needed.layers();
         assert!(layers <= model.options().layers, "{layers} layers of fewer");
         assert!(
@@ -172,8 +172,8 @@ impl Inference<'_> {
         keep: Keep,
         kept_memory: &mut u64,
         progress: &dyn Progress,
-    ) -> Result<HistoricalFiles> {
-        let mut kept = HistoricalFiles::default();
+    ) -> Result<HistoricalRows> {
+        let mut kept = HistoricalRows::default();
         let layers = model.options().layers;
         if let (Keep::Neighbours { .. }, 3..) = (keep, layers) {
             assert!(model.has_neighbours(), "the model supports neighbours");
@@ -189,7 +189,7 @@ impl Inference<'_> {
     fn keep(
         &self,
         pass: &LayerPass<'_>,
-        kept: &HistoricalFiles,
+        kept: &HistoricalRows,
         nodes: Range<u64>,
         aggregates: &[f32],
         out: &mut StateRows,

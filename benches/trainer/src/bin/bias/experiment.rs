@@ -22,7 +22,7 @@ use grappa_trainer::{
     train::{
         Trainer,
         correction::coverage,
-        historical::{HistoricalFiles, Keep},
+        historical::{HistoricalRows, Keep},
         inference::{Degrees, Inference},
     },
 };
@@ -81,9 +81,9 @@ pub struct Experiment {
     seeds: Vec<NodeId>,
     train_nodes: u64,
     degrees: Degrees,
-    aggregates: HistoricalFiles,
+    aggregates: HistoricalRows,
     /// One per repartitioning.
-    neighbours_kept: Vec<HistoricalFiles>,
+    neighbours_kept: Vec<HistoricalRows>,
     exact: Tensor,
     _scratch: TempDir,
 }
@@ -295,7 +295,7 @@ impl Experiment {
         &self,
         minibatch: &Minibatch,
         mode: Mode,
-        kept: Option<&HistoricalFiles>,
+        kept: Option<&HistoricalRows>,
         weights: &[Vec<f32>; N],
     ) -> Result<[Tensor; N]> {
         let model = self.trainer.model();
@@ -329,7 +329,7 @@ impl Experiment {
     }
 
     /// The historical embeddings of the halo nodes of each block.
-    fn historical(&self, kept: &HistoricalFiles, minibatch: &Minibatch) -> Result<Vec<Option<HistoricalEmbeddings>>> {
+    fn historical(&self, kept: &HistoricalRows, minibatch: &Minibatch) -> Result<Vec<Option<HistoricalEmbeddings>>> {
         let known = |(hop, block): (usize, &grappa_sampling::sample::Block)| {
             let layer = self.setup.layers - 1 - hop;
             let mut halo = Vec::new();
