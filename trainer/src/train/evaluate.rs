@@ -126,8 +126,8 @@ impl Trainer {
     }
 
     /// Evaluates the model as [`TrainConfig::evaluate`](grappa_run::config::TrainConfig) says. `epoch_edges` are the edges that the
-    /// first epoch sampled, which tell whether `auto` is exact. `improves` says whether a validation score is better than all before; the test nodes
-    /// are scored if it is, or if there is no validation score. `ranked` adds the area under the ROC curve.
+    /// first epoch sampled, which tell whether `auto` is exact. `improves` says whether a validation score is better than all
+    /// before; the test nodes are scored if it is, or if there is no validation score. `ranked` adds the area under the ROC curve.
     ///
     /// # Errors
     /// If files cannot be read or written, or memory is too small.

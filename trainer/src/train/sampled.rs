@@ -8,21 +8,19 @@ use std::sync::Arc;
 
 use grappa_io::progress::{Progress, check_stopped};
 use grappa_run::scores::ScoreReport;
-use grappa_sampling::feed::Batch;
+use grappa_sampling::{feed::Batch, sample::Sampler};
 use roaring::RoaringTreemap;
 use tch::{Tensor, no_grad};
 
 use super::{Trainer, features, split::SplitScores};
 use crate::{
-    Result,
+    Error, Result,
     nn::{Aggregate, Block, Input, Pass, Scaling},
     runtime::send,
 };
 
-/// Larger fanouts reach more nodes, so minibatches have a smaller share of the seeds of training.
-const BATCH_SHARE: usize = 4;
-/// The fewest seeds of a minibatch.
-const BATCH_MIN: usize = 64;
+/// A minibatch has at least this many seeds, unless memory is too small.
+const BATCH_MIN: usize = 16;
 
 impl Trainer {
     /// Scores on the nodes of a split, from sampled neighbours. `ranked` adds the area under the ROC curve.
@@ -35,17 +33,40 @@ impl Trainer {
         ranked: bool,
         progress: &dyn Progress,
     ) -> Result<ScoreReport> {
-        let spec = self.labels.spec();
         if split.is_empty() {
-            return Ok(SplitScores::new([split], spec, ranked).reports().remove(0));
+            return Ok(SplitScores::new([split], self.labels.spec(), ranked)
+                .reports()
+                .remove(0));
         }
         let sampler = Arc::new(self.config.evaluation_sampler(self.aggregates.is_some())?);
-        let batch = (self.config.batch() * self.config.concurrent() as usize / BATCH_SHARE).max(BATCH_MIN);
-        let batches = self.loader.whole_graph_batches(split, sampler, batch, progress)?;
+        // Each sampled hop reaches twice as many nodes as in training, and different seeds share fewer of them. With so many
+        // seeds, a minibatch has at most about as many nodes as one of training, for which the feed has memory.
+        let hops = self.config.layers - usize::from(self.aggregates.is_some());
+        let seeds = self.config.batch() * self.config.concurrent() as usize;
+        let mut batch = (seeds >> (hops + 1).min(usize::BITS as usize - 1)).max(BATCH_MIN);
+        loop {
+            match self.scores_of_batches(split, &sampler, batch, ranked, progress) {
+                Err(Error::Engine(grappa_io::Error::Budget { .. })) if batch > 1 => batch /= 2,
+                scores => return scores,
+            }
+        }
+    }
+
+    fn scores_of_batches(
+        &mut self,
+        split: &RoaringTreemap,
+        sampler: &Arc<Sampler>,
+        batch: usize,
+        ranked: bool,
+        progress: &dyn Progress,
+    ) -> Result<ScoreReport> {
+        let batches = self
+            .loader
+            .whole_graph_batches(split, sampler.clone(), batch, progress)?;
         progress.steps("evaluating", batches.steps());
         // While batches arrive, the trainer is busy with them.
         let mut feed = self.loader.take_feed();
-        let mut scores = SplitScores::new([split], spec, ranked);
+        let mut scores = SplitScores::new([split], self.labels.spec(), ranked);
         let mut score_all = || -> Result<()> {
             for batch in feed.epoch(&batches) {
                 check_stopped(progress)?;
