@@ -11,7 +11,11 @@ use crate::{Input, Target};
 
 pub fn targets() -> Vec<Target> {
     vec![
-        small("recipe", JSON, recipe_seeds, run_recipe),
+        // A generator has tables for each bit of a node's number and for the degrees, 11 MB at most.
+        Target {
+            memory_base: 16 << 20,
+            ..small("recipe", JSON, recipe_seeds, run_recipe)
+        },
         Target {
             repair: repair_journal,
             ..small("journal", JSON, journal_seeds, run_journal)
