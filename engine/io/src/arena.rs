@@ -62,11 +62,13 @@ impl Arena {
     }
 
     /// The bytes as values. Bytes after the last whole value are left out.
+    #[inline]
     pub fn values<T: AnyBitPattern>(&self) -> &[T] {
         bytemuck::cast_slice(&self[..self.len() - self.len() % size_of::<T>()])
     }
 
     /// The bytes as values. Bytes after the last whole value are left out.
+    #[inline]
     pub fn values_mut<T: AnyBitPattern + NoUninit>(&mut self) -> &mut [T] {
         let whole = self.len() - self.len() % size_of::<T>();
         bytemuck::cast_slice_mut(&mut self[..whole])
@@ -76,12 +78,14 @@ impl Arena {
 impl Deref for Arena {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.map[self.bytes.clone()]
     }
 }
 
 impl DerefMut for Arena {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.map[self.bytes.clone()]
     }

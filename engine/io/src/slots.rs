@@ -65,16 +65,19 @@ impl Slots {
     }
 
     /// Number of slots.
+    #[inline]
     pub fn len(&self) -> usize {
         self.length / self.words_per_slot
     }
 
     /// Whether there are no slots.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
     /// Bytes of a slot.
+    #[inline]
     pub fn slot_bytes(&self) -> usize {
         self.words_per_slot * WORD
     }

@@ -43,6 +43,7 @@ impl MappedPayload {
     }
 
     /// Bytes of the mapping.
+    #[inline]
     pub fn bytes(&self) -> u64 {
         self.mapping.len() as u64
     }
@@ -98,6 +99,7 @@ impl MappedPayload {
 
     /// The whole payload, unverified. For decoders whose caller checks each part before it is touched, or has verified
     /// the file.
+    #[inline]
     pub fn unchecked(&self) -> &[u8] {
         &self.mapping
     }
