@@ -61,6 +61,11 @@ impl Error {
         }
     }
 
+    /// Whether the memory budget is too small.
+    pub(crate) fn is_budget(&self) -> bool {
+        matches!(self, Self::Engine(grappa_io::Error::Budget { .. }))
+    }
+
     /// Whether the operation ended because the caller asked it to stop.
     pub fn is_stopped(&self) -> bool {
         matches!(

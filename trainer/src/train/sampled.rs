@@ -14,7 +14,7 @@ use tch::{Tensor, no_grad};
 
 use super::{Trainer, features, split::SplitScores};
 use crate::{
-    Error, Result,
+    Result,
     nn::{Aggregate, Block, Input, Pass, Scaling},
     runtime::send,
 };
@@ -46,7 +46,7 @@ impl Trainer {
         let mut batch = (seeds >> (hops + 1).min(usize::BITS as usize - 1)).max(BATCH_MIN);
         loop {
             match self.scores_of_batches(split, &sampler, batch, ranked, progress) {
-                Err(Error::Engine(grappa_io::Error::Budget { .. })) if batch > 1 => batch /= 2,
+                Err(error) if error.is_budget() && batch > 1 => batch /= 2,
                 scores => return scores,
             }
         }

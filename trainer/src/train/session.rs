@@ -247,14 +247,20 @@ fn final_scores(
             }
         }
     }
-    let evaluated = trainer.evaluate_exactly(true, watcher.progress());
-    if evaluated.as_ref().is_err_and(Error::is_stopped) {
-        return Err(Error::Stopped {
+    match trainer.evaluate_exactly(true, watcher.progress()) {
+        Err(error) if error.is_stopped() => Err(Error::Stopped {
             place: "before the exact evaluation of the best model".into(),
             kept: "all epochs are finished, and the last checkpoint has their result".into(),
-        });
+        }),
+        // The epochs of the run are worth more than this evaluation.
+        Err(error) if error.is_disk_full() || error.is_budget() => {
+            watcher.warn(&format!(
+                "no exact evaluation of the best model: {error}; its scores are those of sampled neighbours"
+            ));
+            Ok(None)
+        }
+        evaluated => evaluated.map(Some),
     }
-    survive_full_disk(watcher, "no exact evaluation of the best model", evaluated)
 }
 
 /// Writes a checkpoint of a run that was asked to stop, and returns the error that says so.
