@@ -5,7 +5,12 @@ use std::{path::Path, sync::Arc};
 use anyhow::{anyhow, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, print_line, printable, signals};
 use grappa_io::progress::Progress;
-use grappa_run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord, percent, summary};
+use grappa_run::{
+    config::{Evaluate, TrainConfig},
+    folder::RunFolder,
+    journal::EpochRecord,
+    percent, summary,
+};
 use grappa_storage::Store;
 use grappa_trainer::{
     runtime,
@@ -144,6 +149,9 @@ fn line(record: &EpochRecord, epochs: u64) -> String {
             line += &format!("  {name} {:.2} %", accuracy * 100.0);
         }
     }
+    if record.evaluated == Some(Evaluate::Sampled) {
+        line += " (sampled)";
+    }
     line += &format!(
         "  {:.2} s  {} edges/s  read {}  sent {}",
         record.seconds,
@@ -161,9 +169,13 @@ impl Summary for Trained {
     fn text(&self) -> String {
         let summary = &self.summary;
         let percent = |part: Option<f64>| part.map_or("-".to_owned(), |part| format!("{:.2} %", part * 100.0));
+        let how = match summary.evaluated {
+            Some(Evaluate::Sampled) => " (sampled neighbors)",
+            _ => "",
+        };
         let best = summary.best_epoch.map_or("-".to_owned(), |epoch| epoch.to_string());
         format!(
-            "{}: test accuracy {} at the best validation {} (epoch {best} of {}), in {:.1} s",
+            "{}: test accuracy {} at the best validation {}{how} (epoch {best} of {}), in {:.1} s",
             printable(&self.folder),
             percent(summary.test_accuracy),
             percent(summary.val_accuracy),

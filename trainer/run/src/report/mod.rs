@@ -106,6 +106,7 @@ impl Report<'_> {
         let tiles = [
             ("test accuracy", part(summary.test_accuracy)),
             ("val accuracy", part(summary.val_accuracy)),
+            ("evaluated", summary.evaluated.map(|how| how.to_string())),
             ("macro F1", of_scores(|scores| scores.macro_f1)),
             ("micro F1", of_scores(|scores| scores.micro_f1)),
             ("ROC-AUC", of_scores(|scores| scores.roc_auc)),
