@@ -1,6 +1,6 @@
 //! Memory, disk space and limits of the machine and the process.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -9,6 +9,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Mapped files count: for a reader of stores, it includes resident pages of the stores.
 pub fn peak_rss_bytes() -> Option<u64> {
     kibibytes(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
+}
+
+/// Time since the start of this process, to 10 ms. `None` if the kernel does not report it.
+pub fn process_age() -> Option<Duration> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program is in parentheses, and may have some itself. The start is the 20th field after it.
+    let start: f64 = stat[stat.rfind(')')? + 1..].split_whitespace().nth(19)?.parse().ok()?;
+    let uptime = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let uptime = uptime.tv_sec as f64 + uptime.tv_nsec as f64 / 1e9;
+    let age = uptime - start / rustix::param::clock_ticks_per_second() as f64;
+    Some(Duration::from_secs_f64(age.max(0.0)))
 }
 
 /// The line `name   12345 kB`; the kernel's kB is 1024 bytes.
@@ -48,6 +59,8 @@ pub fn free_disk_bytes(path: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
@@ -58,6 +71,18 @@ mod tests {
         );
         assert_eq!(kibibytes("VmHWM:\tlots\n", "VmHWM:"), None);
         assert_eq!(kibibytes("", "VmHWM:"), None);
+    }
+
+    #[test]
+    fn a_process_ages() {
+        let (begin, before) = (Instant::now(), process_age().expect("the kernel reports it"));
+        std::thread::sleep(Duration::from_millis(200));
+        let (passed, measured) = (begin.elapsed(), process_age().unwrap() - before);
+        assert!(before < Duration::from_secs(3600), "{before:?}");
+        assert!(
+            measured.abs_diff(passed) < Duration::from_millis(25),
+            "{measured:?} of {passed:?}"
+        );
     }
 
     #[test]

@@ -13,7 +13,6 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_sampling::sample::draw_below;
 use grappa_storage::Chunk;
 
 use super::{Aggregation, OwnRows, Reduce, Sink};
@@ -29,153 +28,148 @@ const AHEAD: usize = 8;
 /// Values in a cache line.
 const LINE_VALUES: usize = 16;
 
-/// Aggregates the rows `values` of all sources.
-pub(super) fn run<R: Reduce>(
-    aggregation: &Aggregation<'_>,
-    values: &[f32],
-    first: u64,
-    reduce: &R,
-    own: &mut Option<&mut OwnRows<'_>>,
-    progress: &dyn Progress,
-    sink: &mut Sink<'_>,
-) -> Result<()> {
-    let (width, own_width) = (reduce.state_width(), reduce.own_width());
-    let chunks = aggregation.open_chunks()?;
-    let node_bytes = 4 * (width + own_width) as u64;
-    let tile_nodes = (aggregation.budget.memory / 4 / node_bytes.max(1)).clamp(1, TILE_NODES);
-    let end = aggregation.destinations.len();
-    let (mut states, mut own_rows, mut nodes) = (Vec::new(), Vec::new(), Vec::new());
-    let mut at = first;
-    while at < end {
-        check_stopped(progress)?;
-        let positions = at..(at + tile_nodes).min(end);
-        at = positions.end;
-        nodes.clear();
-        aggregation.destinations.nodes_at(positions.clone(), &mut nodes);
-        states.resize(nodes.len() * width, 0.0);
-        own_rows.resize(nodes.len() * own_width, 0.0);
-        if let Some(own) = own {
-            own(positions.clone(), &mut own_rows)?;
-        }
-        let edges = tile(aggregation, &chunks, values, reduce, &nodes, &own_rows, &mut states)?;
-        aggregation.release(&chunks, &nodes);
-        check_stopped(progress)?;
-        sink(positions, &mut states)?;
-        progress.advance(0, edges);
-    }
-    Ok(())
+/// An aggregation of rows that are in memory.
+pub(super) struct InMemory<'a, R> {
+    aggregation: &'a Aggregation<'a>,
+    chunks: Vec<Chunk>,
+    /// The rows of all sources, by position.
+    values: &'a [f32],
+    reduce: &'a R,
+    progress: &'a dyn Progress,
 }
 
-/// Aggregates for `nodes`, and returns the number of their edges.
-fn tile<R: Reduce>(
-    aggregation: &Aggregation<'_>,
-    chunks: &[Chunk],
-    values: &[f32],
-    reduce: &R,
-    nodes: &[NodeId],
-    own: &[f32],
-    states: &mut [f32],
-) -> Result<u64> {
-    let (width, own_width) = (reduce.state_width(), reduce.own_width());
-    let groups = nodes
-        .chunks(GROUP_NODES)
-        .zip(states.chunks_mut(GROUP_NODES * width))
-        .enumerate();
-    let groups = Mutex::new((groups, 0));
-    workers::run(aggregation.budget.threads, |worker| {
-        let mut edges = Edges::default();
-        let mut added = 0;
-        while worker.goes_on() {
-            let next = groups.lock().expect("no thread panics").0.next();
-            let Some((number, (nodes, states))) = next else { break };
-            let own = &own[number * GROUP_NODES * own_width..][..nodes.len() * own_width];
-            added += edges.add_group(aggregation, chunks, values, reduce, nodes, own, states)?;
+impl<'a, R: Reduce> InMemory<'a, R> {
+    /// An aggregation of the rows `values` of all sources.
+    pub(super) fn new(
+        aggregation: &'a Aggregation<'a>,
+        values: &'a [f32],
+        reduce: &'a R,
+        progress: &'a dyn Progress,
+    ) -> Result<Self> {
+        Ok(Self {
+            aggregation,
+            chunks: aggregation.open_chunks()?,
+            values,
+            reduce,
+            progress,
+        })
+    }
+
+    /// Aggregates for the destinations from position `first` on, as [`Aggregation::run`] says.
+    pub(super) fn run(&self, first: u64, own: &mut Option<&mut OwnRows<'_>>, sink: &mut Sink<'_>) -> Result<()> {
+        let (width, own_width) = (self.reduce.state_width(), self.reduce.own_width());
+        let node_bytes = 4 * (width + own_width) as u64;
+        let tile_nodes = (self.aggregation.budget.memory / 4 / node_bytes.max(1)).clamp(1, TILE_NODES);
+        let end = self.aggregation.destinations.len();
+        let (mut states, mut own_rows, mut nodes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut at = first;
+        while at < end {
+            let positions = at..(at + tile_nodes).min(end);
+            at = positions.end;
+            nodes.clear();
+            self.aggregation.destinations.nodes_at(positions.clone(), &mut nodes);
+            states.resize(nodes.len() * width, 0.0);
+            own_rows.resize(nodes.len() * own_width, 0.0);
+            if let Some(own) = own {
+                own(positions.clone(), &mut own_rows)?;
+            }
+            let edges = self.tile(&nodes, &own_rows, &mut states)?;
+            self.aggregation.release(&self.chunks, &nodes);
+            sink(positions, &mut states)?;
+            self.progress.advance(0, edges);
         }
-        groups.lock().expect("no thread panics").1 += added;
         Ok(())
-    })?;
-    let (_, edges) = groups.into_inner().expect("no thread panicked");
-    Ok(edges)
+    }
+
+    /// Aggregates for `nodes`, and returns the number of their edges.
+    fn tile(&self, nodes: &[NodeId], own: &[f32], states: &mut [f32]) -> Result<u64> {
+        let (width, own_width) = (self.reduce.state_width(), self.reduce.own_width());
+        let groups = nodes
+            .chunks(GROUP_NODES)
+            .zip(states.chunks_mut(GROUP_NODES * width))
+            .enumerate();
+        let groups = Mutex::new((groups, 0));
+        workers::run(self.aggregation.budget.threads, |worker| {
+            let mut edges = Edges::default();
+            let mut added = 0;
+            while worker.goes_on() {
+                let next = groups.lock().expect("no thread panics").0.next();
+                let Some((number, (nodes, states))) = next else { break };
+                check_stopped(self.progress)?;
+                let own = &own[number * GROUP_NODES * own_width..][..nodes.len() * own_width];
+                added += self.group(&mut edges, nodes, own, states)?;
+            }
+            groups.lock().expect("no thread panics").1 += added;
+            Ok(())
+        })?;
+        let (_, edges) = groups.into_inner().expect("no thread panicked");
+        Ok(edges)
+    }
+
+    /// Aggregates for the nodes of a group, and returns the number of their edges.
+    fn group(&self, edges: &mut Edges, nodes: &[NodeId], own: &[f32], states: &mut [f32]) -> Result<u64> {
+        let (width, own_width) = (self.reduce.state_width(), self.reduce.own_width());
+        for (i, state) in states.chunks_exact_mut(width).enumerate() {
+            self.reduce.begin(&own[i * own_width..][..own_width], state);
+        }
+        let mut degrees = [0; GROUP_NODES];
+        let mut count = 0;
+        let position = |source: u64| self.aggregation.sources.position(NodeId(source));
+        self.aggregation.each_list(&self.chunks, nodes, |destination, row| {
+            degrees[destination] = row.degree();
+            count += row.degree();
+            if row.degree() <= EDGES as u64 {
+                edges.sources.clear();
+                row.decode_into(&mut edges.sources);
+                let listed = edges
+                    .sources
+                    .iter()
+                    .map(|&source| (destination as u32, position(source)));
+                edges.listed.extend(listed);
+            } else {
+                // The list of a hub does not fit the cache.
+                for source in row.iter() {
+                    edges.listed.push((destination as u32, position(source)));
+                    if edges.listed.len() >= EDGES {
+                        self.add(edges, states);
+                    }
+                }
+            }
+            if edges.listed.len() >= EDGES {
+                self.add(edges, states);
+            }
+            Ok(())
+        })?;
+        self.add(edges, states);
+        for (degree, state) in degrees.iter().zip(states.chunks_exact_mut(width)) {
+            self.reduce.finish(*degree, state);
+        }
+        Ok(count)
+    }
+
+    /// Adds the rows of the listed sources, and clears the list.
+    fn add(&self, edges: &mut Edges, states: &mut [f32]) {
+        let (width, state_width) = (self.reduce.source_width(), self.reduce.state_width());
+        for (i, (destination, source)) in edges.listed.iter().enumerate() {
+            if let Some((_, ahead)) = edges.listed.get(i + AHEAD) {
+                let first = *ahead as usize * width;
+                (first..first + width)
+                    .step_by(LINE_VALUES)
+                    .for_each(|at| prefetch(self.values, at));
+            }
+            self.reduce.add(
+                &mut states[*destination as usize * state_width..][..state_width],
+                &self.values[*source as usize * width..][..width],
+            );
+        }
+        edges.listed.clear();
+    }
 }
 
 /// The edges of some destinations: index of the destination in its group, position of the source.
 #[derive(Default)]
 struct Edges {
     listed: Vec<(u32, u64)>,
+    /// The sources of one destination.
     sources: Vec<u64>,
-}
-
-impl Edges {
-    #[expect(clippy::too_many_arguments, reason = "each is another thing")]
-    fn add_group<R: Reduce>(
-        &mut self,
-        aggregation: &Aggregation<'_>,
-        chunks: &[Chunk],
-        values: &[f32],
-        reduce: &R,
-        nodes: &[NodeId],
-        own: &[f32],
-        states: &mut [f32],
-    ) -> Result<u64> {
-        let (width, own_width) = (reduce.state_width(), reduce.own_width());
-        for (i, state) in states.chunks_exact_mut(width).enumerate() {
-            reduce.begin(&own[i * own_width..][..own_width], state);
-        }
-        let mut degrees = [0; GROUP_NODES];
-        let mut count = 0;
-        aggregation.each_list(chunks, nodes, |destination, row| {
-            degrees[destination] = row.degree();
-            count += row.degree();
-            let mut list = |source: u64| {
-                let position = aggregation.sources.position(NodeId(source));
-                self.listed.push((destination as u32, position));
-            };
-            match reduce.draws() {
-                Some(_) if row.is_empty() => {}
-                Some(seed) => list(row.get(draw_below(seed, nodes[destination].0, row.degree()))),
-                None if row.degree() <= EDGES as u64 => {
-                    self.sources.clear();
-                    row.decode_into(&mut self.sources);
-                    self.sources.iter().copied().for_each(list);
-                }
-                // The list of a hub does not fit the cache.
-                None => {
-                    for source in row.iter() {
-                        let position = aggregation.sources.position(NodeId(source));
-                        self.listed.push((destination as u32, position));
-                        if self.listed.len() >= EDGES {
-                            self.add(values, reduce, states);
-                        }
-                    }
-                }
-            }
-            if self.listed.len() >= EDGES {
-                self.add(values, reduce, states);
-            }
-            Ok(())
-        })?;
-        self.add(values, reduce, states);
-        for (degree, state) in degrees.iter().zip(states.chunks_exact_mut(width)) {
-            reduce.finish(*degree, state);
-        }
-        Ok(count)
-    }
-
-    /// Adds the rows of the listed sources.
-    fn add<R: Reduce>(&mut self, values: &[f32], reduce: &R, states: &mut [f32]) {
-        let (width, state_width) = (reduce.source_width(), reduce.state_width());
-        for (i, (destination, source)) in self.listed.iter().enumerate() {
-            if let Some((_, ahead)) = self.listed.get(i + AHEAD) {
-                let first = *ahead as usize * width;
-                (first..first + width)
-                    .step_by(LINE_VALUES)
-                    .for_each(|at| prefetch(values, at));
-            }
-            reduce.add(
-                &mut states[*destination as usize * state_width..][..state_width],
-                &values[*source as usize * width..][..width],
-            );
-        }
-        self.listed.clear();
-    }
 }

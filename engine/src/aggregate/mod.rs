@@ -22,6 +22,7 @@
 //! [`Reduce`] defines a reduction. [`Mean`], [`Sum`], [`GcnSum`] and [`Max`] are here. Reductions with parameters are in the
 //! trainer.
 
+mod draw;
 mod in_memory;
 mod node_set;
 mod reduce;
@@ -41,12 +42,13 @@ use grappa_io::{
 use grappa_storage::{Chunk, Store};
 
 pub(crate) use self::rows::{StoredRows, pieces};
-use self::tile::Tiler;
 pub use self::{
+    draw::DrawnNeighbours,
     node_set::NodeSet,
-    reduce::{Drawn, GcnSum, Max, Mean, Reduce, Sum},
+    reduce::{GcnSum, Max, Mean, Reduce, Sum},
     rows::{AggregateRows, Beside, NodeRows, ScaledRows, SelectedRows, StateRows, StoreFeatures, read_each},
 };
+use self::{in_memory::InMemory, tile::Tiler};
 
 /// The largest block of sources, in bytes. Larger blocks only leave less memory for the tile.
 const BLOCK_BYTES_MAX: u64 = 128 << 20;
@@ -140,7 +142,7 @@ impl Aggregation<'_> {
         }
         progress.stage("aggregating", None);
         if let Some(values) = self.rows.in_memory() {
-            return in_memory::run(self, values, first, reduce, &mut own, progress, sink);
+            return InMemory::new(self, values, reduce, progress)?.run(first, &mut own, sink);
         }
         let bytes = 4 * self.rows.width() as u64 * self.sources.len();
         if bytes <= self.budget.memory / 2 {
@@ -155,7 +157,7 @@ impl Aggregation<'_> {
                 ..*self
             };
             let values = rows.in_memory().expect("they are f32");
-            return in_memory::run(&less, values, first, reduce, &mut own, progress, sink);
+            return InMemory::new(&less, values, reduce, progress)?.run(first, &mut own, sink);
         }
         self.stream(reduce, first, own, progress, sink)
     }

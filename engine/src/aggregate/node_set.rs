@@ -20,7 +20,7 @@ const LINE_NODES: u64 = 64 * LINE_WORDS as u64;
 const PIECE_NODES: u64 = 4096;
 
 /// A set of nodes of a store.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct NodeSet {
     nodes: u64,
     count: u64,
@@ -68,6 +68,69 @@ impl NodeSet {
         }
         let lines = (count < nodes).then_some(lines);
         Self { nodes, count, lines }
+    }
+
+    /// The nodes of the set for which `keep` holds.
+    #[must_use]
+    pub fn select(&self, keep: impl Fn(NodeId) -> bool) -> Self {
+        let mut lines = self.to_lines();
+        for (at, line) in lines.iter_mut().enumerate() {
+            for (word, bits) in line.words.iter_mut().enumerate() {
+                let mut left = *bits;
+                while left != 0 {
+                    let bit = left.trailing_zeros();
+                    left &= left - 1;
+                    if !keep(NodeId(at as u64 * LINE_NODES + 64 * word as u64 + u64::from(bit))) {
+                        *bits &= !(1 << bit);
+                    }
+                }
+            }
+        }
+        Self::counted(self.nodes, lines)
+    }
+
+    /// The nodes that are in this set or in another one of the same graph.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        assert_eq!(self.nodes, other.nodes, "one graph");
+        match &other.lines {
+            _ if self.is_all() => Self::all(self.nodes),
+            None => Self::all(self.nodes),
+            Some(others) => {
+                let mut lines = self.to_lines();
+                for (line, other) in lines.iter_mut().zip(others) {
+                    line.words
+                        .iter_mut()
+                        .zip(other.words)
+                        .for_each(|(word, other)| *word |= other);
+                }
+                Self::counted(self.nodes, lines)
+            }
+        }
+    }
+
+    fn to_lines(&self) -> Vec<Line> {
+        match &self.lines {
+            Some(lines) => lines.clone(),
+            None => {
+                let mut lines = vec![
+                    Line {
+                        before: 0,
+                        words: [u64::MAX; LINE_WORDS]
+                    };
+                    self.nodes.div_ceil(LINE_NODES) as usize
+                ];
+                if let Some(last) = lines.last_mut() {
+                    // The last line has no bits after the last node.
+                    let in_last = (self.nodes - 1) % LINE_NODES + 1;
+                    for (word, bits) in last.words.iter_mut().enumerate() {
+                        let left = in_last.saturating_sub(64 * word as u64);
+                        *bits = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
+                    }
+                }
+                lines
+            }
+        }
     }
 
     /// Memory in bytes that a set of a graph with `nodes` nodes takes.
@@ -256,6 +319,8 @@ fn place(node: u64) -> (usize, usize, u32) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -281,6 +346,31 @@ mod tests {
             set.nodes_at(range.start as u64..range.end as u64, &mut found);
             let found: Vec<u64> = found.into_iter().map(|node| node.0).collect();
             prop_assert_eq!(&found[..], &members[range]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn unions_and_selections_are_those_of_sorted_sets(
+            nodes in 1u64..2000,
+            a in prop::collection::btree_set(0u64..2000, 0..300),
+            b in prop::collection::btree_set(0u64..2000, 0..300),
+            whole in any::<bool>(),
+        ) {
+            let below = |picks: BTreeSet<u64>| -> BTreeSet<u64> { picks.into_iter().filter(|&node| node < nodes).collect() };
+            let a = if whole { (0..nodes).collect() } else { below(a) };
+            let b = below(b);
+            let set = |members: &BTreeSet<u64>| NodeSet::of(nodes, members.iter().map(|&node| NodeId(node)));
+            let members = |set: &NodeSet| -> BTreeSet<u64> {
+                let mut found = Vec::new();
+                set.nodes_at(0..set.len(), &mut found);
+                found.into_iter().map(|node| node.0).collect()
+            };
+            prop_assert_eq!(members(&set(&a).union(&set(&b))), &a | &b);
+            prop_assert_eq!(members(&set(&b).union(&set(&a))), &a | &b);
+            let selected = set(&a).select(|node| !b.contains(&node.0));
+            prop_assert_eq!(members(&selected), &a - &b);
+            prop_assert_eq!(selected.len() as usize, (&a - &b).len());
         }
     }
 

@@ -30,11 +30,6 @@ pub trait Reduce: Sync {
 
     /// Completes the state of a node with `degree` in-edges.
     fn finish(&self, _degree: u64, _state: &mut [f32]) {}
-
-    /// The seed, if only one in-neighbour of each node is added, drawn uniformly.
-    fn draws(&self) -> Option<u64> {
-        None
-    }
 }
 
 /// The sum of the rows.
@@ -65,31 +60,6 @@ pub struct GcnSum {
 pub struct Max {
     /// Values in a row.
     pub width: usize,
-}
-
-/// The row of one in-neighbour, drawn uniformly; zeros for a node without in-edges. The draw depends on the node and the
-/// seed only. So the drawn row of drawn rows is the row of the neighbour's neighbour.
-#[derive(Debug, Clone, Copy)]
-pub struct Drawn {
-    /// Values in a row.
-    pub width: usize,
-    /// The seed of the draws.
-    pub seed: u64,
-}
-
-impl Reduce for Drawn {
-    fn source_width(&self) -> usize {
-        self.width
-    }
-
-    #[inline]
-    fn add(&self, state: &mut [f32], source: &[f32]) {
-        state.copy_from_slice(source);
-    }
-
-    fn draws(&self) -> Option<u64> {
-        Some(self.seed)
-    }
 }
 
 impl Reduce for Sum {

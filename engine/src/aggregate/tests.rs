@@ -194,12 +194,15 @@ fn one_in_neighbour_is_drawn_with_equal_chances() {
     let mut ids = StateRows::new(nodes, 1).unwrap();
     let numbers: Vec<f32> = (0..nodes).map(|node| node as f32).collect();
     ids.write(0, &numbers).unwrap();
-    let drawn = |seed, memory, threads| {
-        let reduce = Drawn { width: 1, seed };
-        aggregated(&store, &ids, &reduce, memory, threads).0
+    let all = NodeSet::all(nodes);
+    let drawn = |seed, threads| {
+        let drawn = DrawnNeighbours::draw(&store, &all, seed, threads, &Silent).unwrap();
+        let mut rows = StateRows::new(nodes, 1).unwrap();
+        drawn.gather(&ids, &all, threads, &mut rows).unwrap();
+        rows.values_mut().to_vec()
     };
-    let draws: Vec<Vec<f32>> = (0..SEEDS as u64).map(|seed| drawn(seed, 1 << 20, 1)).collect();
-    assert!(drawn(3, 1 << 20, 2) == draws[3] && drawn(3, 8000, 3) == draws[3]);
+    let draws: Vec<Vec<f32>> = (0..SEEDS as u64).map(|seed| drawn(seed, 1)).collect();
+    assert!(drawn(3, 2) == draws[3] && drawn(3, 3) == draws[3]);
     for (node, sources) in sources.iter().enumerate() {
         let of_node = || draws.iter().map(|draw| draw[node] as u64);
         if sources.is_empty() {
@@ -216,6 +219,41 @@ fn one_in_neighbour_is_drawn_with_equal_chances() {
             assert!((times - mean).abs() <= bound, "{source} of {node}: {times} of {mean}");
         }
     }
+}
+
+#[test]
+fn draws_of_a_set_are_those_of_the_same_nodes_in_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let nodes = store.manifest().nodes;
+    let features = StoreFeatures::open(&store).unwrap();
+    let rows = |of: &NodeSet, rows: &dyn NodeRows, rows_of: &NodeSet| {
+        let mut out = StateRows::new(of.len(), DIM).unwrap();
+        let drawn = DrawnNeighbours::draw(&store, of, 5, 2, &Silent).unwrap();
+        drawn.gather(rows, rows_of, 2, &mut out).unwrap();
+        (drawn, out)
+    };
+    let all = NodeSet::all(nodes);
+    let (_, mut of_all) = rows(&all, &features, &all);
+    let some = NodeSet::of(nodes, (0..nodes).filter(|node| node % 3 == 1).map(NodeId));
+    let drawn = DrawnNeighbours::draw(&store, &some, 5, 1, &Silent).unwrap();
+    // Rows of the neighbours alone are enough.
+    let neighbours = NodeSet::of(nodes, drawn.nodes());
+    assert!(neighbours.len() < nodes);
+    let selected = SelectedRows {
+        rows: &features,
+        set: &neighbours,
+    };
+    let (_, mut of_some) = rows(&some, &selected, &neighbours);
+    let expected: Vec<f32> = of_all
+        .values_mut()
+        .chunks(DIM)
+        .skip(1)
+        .step_by(3)
+        .flatten()
+        .copied()
+        .collect();
+    assert_eq!(of_some.values_mut(), expected);
 }
 
 #[test]

@@ -9,7 +9,6 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_sampling::sample::draw_below;
 use grappa_storage::Chunk;
 
 use super::{Aggregation, Blocks, OwnRows, Reduce};
@@ -127,10 +126,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             let together = position..(position + LOOK_NODES).min(end);
             self.aggregation.destinations.nodes_at(together, &mut nodes);
             self.aggregation.each_list(&self.chunks, &nodes, |index, row| {
-                let degree = match self.reduce.draws() {
-                    Some(_) => row.degree().min(1),
-                    None => row.degree(),
-                };
+                let degree = row.degree();
                 let row_needs = row_bytes + EDGE_BYTES * degree;
                 is_full |= bytes + row_needs > self.tile_bytes || position - self.next == u64::from(u32::MAX);
                 if is_full {
@@ -206,7 +202,6 @@ impl<'a, R: Reduce> Tiler<'a, R> {
     /// Passes the index, the in-degree and the sources of each destination to `each`.
     fn each_row(&self, positions: Range<u64>, mut each: impl FnMut(u32, u64, &[u64])) -> Result<()> {
         let (mut nodes, mut sources, mut number) = (Vec::new(), Vec::new(), 0);
-        let draws = self.reduce.draws();
         for first in positions.clone().step_by(LOOK_NODES as usize) {
             if self.progress.is_stopped() {
                 return Ok(());
@@ -214,13 +209,9 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             nodes.clear();
             let together = first..(first + LOOK_NODES).min(positions.end);
             self.aggregation.destinations.nodes_at(together, &mut nodes);
-            self.aggregation.each_list(&self.chunks, &nodes, |index, row| {
+            self.aggregation.each_list(&self.chunks, &nodes, |_, row| {
                 sources.clear();
-                match draws {
-                    Some(_) if row.is_empty() => {}
-                    Some(seed) => sources.push(row.get(draw_below(seed, nodes[index].0, row.degree()))),
-                    None => row.decode_into(&mut sources),
-                }
+                row.decode_into(&mut sources);
                 each(number, row.degree(), &sources);
                 number += 1;
                 Ok(())

@@ -354,11 +354,12 @@ fn schedule_help(schedule: Schedule) -> &'static str {
 
 fn halo_help(halo: HaloMode) -> &'static str {
     match halo {
+        HaloMode::Auto => "history if its refreshes take at most a quarter of the work of training, else stop",
         HaloMode::Features => "only the last hop samples them, for their features",
         HaloMode::Stop => "every hop samples them, but never their neighbors",
         HaloMode::None => "never sampled, as if their edges were missing",
         HaloMode::History => {
-            "as stop; deeper layers take their aggregates from the last evaluation (historical embeddings), corrected by \
+            "as stop; deeper layers take their aggregates from the last refresh (historical embeddings), corrected by \
              one freshly computed neighbor. For sage, gcn and gin with pre-aggregated features; else the same as stop"
         }
         HaloMode::Aggregates => "as history, without the correction",

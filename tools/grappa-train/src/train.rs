@@ -1,10 +1,10 @@
 //! `grappa-train STORE`: from a store to a trained model.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{anyhow, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, print_line, printable, signals};
-use grappa_io::progress::Progress;
+use grappa_io::{machine::process_age, progress::Progress};
 use grappa_run::{
     config::{Evaluate, TrainConfig},
     folder::RunFolder,
@@ -117,6 +117,10 @@ fn open_folder(store: &Path, options: &args::Train) -> anyhow::Result<(RunFolder
 impl Watcher for Screen {
     fn progress(&self) -> &dyn Progress {
         &self.bars
+    }
+
+    fn started(&self) -> Duration {
+        process_age().unwrap_or_default()
     }
 
     fn begin(&mut self, epoch: u64, epochs: u64) {

@@ -161,6 +161,7 @@ const LAYERS: [Layer; 10] = [
             "serde_text",
             "names",
             "percent",
+            "stages",
             "checksum_line",
             "model",
             "class_names",
@@ -173,6 +174,7 @@ const LAYERS: [Layer; 10] = [
             "summary",
             "folder",
             "report",
+            "background",
         ],
     },
     Layer {

@@ -224,6 +224,7 @@ mod tests {
     use tempfile::tempdir;
 
     use super::*;
+    use crate::stages::StageSeconds;
 
     fn error(result: Result<RunFolder>) -> String {
         result.expect_err("it fails").to_string()
@@ -289,7 +290,8 @@ mod tests {
         };
         run.write_config(&longer).unwrap();
         assert_eq!(run.config().unwrap().epochs, 99);
-        run.write_summary(&Summary::new(&[], None, &longer, 0.0)).unwrap();
+        run.write_summary(&Summary::new(&[], None, &longer, StageSeconds::default()))
+            .unwrap();
         run.write_report("<html>").unwrap();
         run.checkpoints(2).unwrap();
         run.journal(0, 0).unwrap();

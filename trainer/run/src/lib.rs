@@ -9,13 +9,16 @@
 //! - [`checkpoint`]: the state that a killed run continues from;
 //! - [`journal`]: metrics of each epoch, for programs and TensorBoard;
 //! - [`summary`]: the result of a run, as JSON;
-//! - [`report`]: the result of a run, as a page of HTML.
+//! - [`report`]: the result of a run, as a page of HTML;
+//! - [`stages`]: wall time by stage;
+//! - [`background`]: files that are written while training continues.
 //!
 //! The training loop itself, and everything else that computes with tensors, is in `grappa-trainer`, which depends on this
 //! crate. Nothing here may depend on that one.
 
 #![forbid(unsafe_code)]
 
+pub mod background;
 pub mod checkpoint;
 mod checksum_line;
 pub mod class_names;
@@ -31,6 +34,7 @@ mod percent;
 pub mod report;
 pub mod scores;
 mod serde_text;
+pub mod stages;
 pub mod summary;
 
 pub use self::{

@@ -6,6 +6,7 @@ use super::{
     checkpoint::Best,
     config::{Evaluate, TrainConfig},
     journal::EpochRecord,
+    stages::StageSeconds,
 };
 
 /// The result of a run: `summary.json`, and the output of the program. The names of the fields are the keys. Accuracies are
@@ -22,11 +23,13 @@ pub struct Summary {
     pub best_epoch: Option<u64>,
     /// Finished epochs.
     pub epochs: u64,
-    /// Wall time of the run in seconds, over all processes that worked on it.
+    /// Wall time of the run in seconds, over all processes that worked on it. It begins with the start of the program.
     pub seconds_total: f64,
-    /// Mean wall time of an epoch in seconds, without evaluation; null without epochs.
+    /// That time by stage.
+    pub seconds_by_stage: StageSeconds,
+    /// Mean time of training an epoch in seconds, without evaluation and files; null without epochs.
     pub seconds_per_epoch: Option<f64>,
-    /// Mean over the time of all epochs, without evaluation; null without epochs.
+    /// Sampled edges per second of training, over all epochs; null without epochs.
     pub sampled_edges_per_second: Option<f64>,
     /// Mean bytes that all partitions together sent in a step; null without steps.
     pub bytes_sent_per_step: Option<f64>,
@@ -41,27 +44,25 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The result of a run with these epochs. `best` is its best evaluation, `seconds_total` its wall time.
-    pub fn new(records: &[EpochRecord], best: Option<&Best>, config: &TrainConfig, seconds_total: f64) -> Self {
+    /// The result of a run with these epochs. `best` is its best evaluation, `seconds` its wall time.
+    pub fn new(records: &[EpochRecord], best: Option<&Best>, config: &TrainConfig, seconds: StageSeconds) -> Self {
         let at_best = best.and_then(|best| records.iter().find(|record| record.epoch == best.epoch));
         let last = records.last();
         let at_best = match best {
             Some(_) => at_best,
             None => last,
         };
-        let training: f64 = records
-            .iter()
-            .map(|record| record.seconds - record.seconds_by_stage.evaluate)
-            .sum();
+        let training: f64 = records.iter().map(|record| record.seconds_by_stage.training()).sum();
         let per = |sum: f64, count: f64| (count > 0.0 && sum.is_finite()).then(|| sum / count);
         let sum = |of: fn(&EpochRecord) -> u64| records.iter().map(of).fold(0, u64::saturating_add);
-        Self {
+        let mut summary = Self {
             test_accuracy: at_best.and_then(|record| record.test_accuracy),
             val_accuracy: at_best.and_then(|record| record.val_accuracy),
             evaluated: at_best.and_then(|record| record.evaluated),
             best_epoch: best.map(|best| best.epoch),
             epochs: last.map_or(0, |record| record.epoch),
-            seconds_total,
+            seconds_total: 0.0,
+            seconds_by_stage: StageSeconds::default(),
             seconds_per_epoch: per(training, records.len() as f64),
             sampled_edges_per_second: per(sum(|record| record.sampled_edges) as f64, training),
             bytes_sent_per_step: per(
@@ -72,14 +73,25 @@ impl Summary {
             peak_rss_bytes: records.iter().filter_map(|record| record.peak_rss_bytes).max(),
             generation: last.map_or(0, |record| record.generation),
             config: config.clone(),
-        }
+        };
+        summary.set_seconds(seconds);
+        summary
+    }
+
+    /// Sets the wall time of the run.
+    pub fn set_seconds(&mut self, seconds: StageSeconds) {
+        (self.seconds_total, self.seconds_by_stage) = (seconds.total(), seconds);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::StageSeconds;
+    use crate::stages::Stage;
+
+    fn seconds(stages: &[(Stage, f64)]) -> StageSeconds {
+        stages.iter().copied().collect()
+    }
 
     fn records() -> Vec<EpochRecord> {
         (1..=4)
@@ -89,10 +101,7 @@ mod tests {
                 val_accuracy: Some(0.5 + 0.1 * epoch.min(6 - epoch) as f64),
                 test_accuracy: Some(epoch as f64 / 10.0),
                 seconds: 3.0,
-                seconds_by_stage: StageSeconds {
-                    evaluate: 1.0,
-                    ..StageSeconds::default()
-                },
+                seconds_by_stage: seconds(&[(Stage::Forward, 2.0), (Stage::Evaluate, 1.0)]),
                 sampled_edges: 1000,
                 bytes_read: 1 << 30,
                 bytes_sent: 500,
@@ -111,13 +120,18 @@ mod tests {
             val: 0.8,
             test: Some(0.3),
         };
-        let summary = Summary::new(&records(), Some(&best), &TrainConfig::default(), 20.0);
+        let summary = Summary::new(
+            &records(),
+            Some(&best),
+            &TrainConfig::default(),
+            seconds(&[(Stage::Open, 8.0), (Stage::Forward, 12.0)]),
+        );
         assert_eq!((summary.test_accuracy, summary.val_accuracy), (Some(0.3), Some(0.8)));
         assert_eq!(
             (summary.best_epoch, summary.epochs, summary.generation),
             (Some(3), 4, 7)
         );
-        assert_eq!(summary.seconds_per_epoch, Some(2.0));
+        assert_eq!((summary.seconds_total, summary.seconds_per_epoch), (20.0, Some(2.0)));
         assert_eq!(summary.sampled_edges_per_second, Some(500.0));
         assert_eq!(summary.bytes_sent_per_step, Some(50.0));
         assert_eq!((summary.bytes_read, summary.peak_rss_bytes), (4 << 30, Some(3 << 20)));
@@ -125,14 +139,20 @@ mod tests {
 
     #[test]
     fn a_run_without_epochs_has_a_summary_without_numbers_that_are_none() {
-        let summary = Summary::new(&[], None, &TrainConfig::default(), 0.0);
+        let summary = Summary::new(&[], None, &TrainConfig::default(), StageSeconds::default());
         let json = serde_json::to_value(&summary).unwrap();
         assert!(json["seconds_per_epoch"].is_null() && json["best_epoch"].is_null() && json["epochs"] == 0);
     }
 
     #[test]
     fn the_object_has_the_documented_keys_in_order() {
-        let json = serde_json::to_string(&Summary::new(&records(), None, &TrainConfig::default(), 1.5)).unwrap();
+        let json = serde_json::to_string(&Summary::new(
+            &records(),
+            None,
+            &TrainConfig::default(),
+            StageSeconds::default(),
+        ))
+        .unwrap();
         let keys = [
             "test_accuracy",
             "val_accuracy",
@@ -140,6 +160,7 @@ mod tests {
             "best_epoch",
             "epochs",
             "seconds_total",
+            "seconds_by_stage",
             "seconds_per_epoch",
             "sampled_edges_per_second",
             "bytes_sent_per_step",

@@ -13,10 +13,10 @@
 //! An epoch can stop after any step. [`PartialEpoch`] then has the number of finished steps and the sums of their metrics.
 //! Minibatches are functions of their number, so a resumed epoch takes the remaining steps and reaches the same result.
 
-use std::{collections::VecDeque, sync::Arc, time::Instant};
+use std::{collections::VecDeque, sync::Arc};
 
 use grappa_io::progress::{Progress, check_stopped};
-use grappa_run::{checkpoint::PartialEpoch, journal::StageSeconds, model::Task};
+use grappa_run::{checkpoint::PartialEpoch, model::Task, stages::Stage};
 use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches};
 
 use super::{Trainer, step::BatchSums};
@@ -41,10 +41,6 @@ pub struct EpochStats {
     pub bytes_sent: u64,
     /// Bytes of features that were read.
     pub bytes_read: u64,
-    /// Wall time, without evaluation.
-    pub seconds: f64,
-    /// The wall time that the loop spent on each stage, or waiting for it.
-    pub seconds_by_stage: StageSeconds,
 }
 
 /// Maps a step of an epoch, and its number of steps, to a learning rate.
@@ -85,9 +81,10 @@ impl Trainer {
         rate: RateOfStep<'_>,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let begin = Instant::now();
+        self.clock.enter(Stage::Load);
         check_stopped(progress)?;
         self.open_partitions(epoch / self.config.repartition_every, progress)?;
+        self.refresh_when_due(epoch, progress)?;
         let whole = self.loader.all_batches(epoch);
         let (steps, seeds_per_step) = (whole.steps(), whole.seeds_per_step());
         drop(whole);
@@ -106,9 +103,8 @@ impl Trainer {
             partial: &mut *partial,
         };
         let result = self.steps_of(&mut epoch, &mut feed, progress);
-        add_feed(partial, &before, &feed.stats());
+        self.add_feed(partial, &before, &feed.stats());
         self.loader.return_feed(feed);
-        partial.seconds += begin.elapsed().as_secs_f64();
         result?;
         partial.is_trained = true;
         Ok(())
@@ -126,6 +122,7 @@ impl Trainer {
         let (mut arrived, mut loaded) = (VecDeque::new(), VecDeque::new());
         loop {
             while loaded.len() <= loaded_ahead {
+                self.clock.enter(Stage::Sample);
                 while arrived.len() <= read_ahead
                     && let Some(batch) = source.next()
                 {
@@ -135,18 +132,16 @@ impl Trainer {
                     }
                     arrived.push_back(batch);
                 }
+                self.clock.enter(Stage::Forward);
                 let Some(batch) = arrived.pop_front() else { break };
-                let begin = Instant::now();
                 loaded.push_back(self.load(batch, epoch.batches)?);
-                epoch.partial.seconds_by_stage.forward += begin.elapsed().as_secs_f64();
             }
             let Some(batch) = loaded.pop_front() else { break };
             let (step, minibatch) = (batch.first().step, batch.batch.minibatch());
             let (edges, seeds) = (minibatch.edges() as u64, minibatch.seeds as u64);
-            let sums = self.add_gradient(epoch.number, batch, &mut epoch.partial.seconds_by_stage)?;
-            let begin = Instant::now();
+            let sums = self.add_gradient(epoch.number, batch)?;
+            self.clock.enter(Stage::Exchange);
             self.update(sums.weights, epoch.seeds_per_step, (epoch.rate)(step))?;
-            epoch.partial.seconds_by_stage.exchange += begin.elapsed().as_secs_f64();
             // The metrics of a step count when it is finished, so that a stop leaves only whole steps.
             add_step(epoch.partial, step, seeds, edges, sums);
             progress.advance(1, edges);
@@ -156,6 +151,19 @@ impl Trainer {
             }
         }
         Ok(())
+    }
+
+    /// Adds what the feed read, and divides the time that the loop waited for it.
+    fn add_feed(&mut self, partial: &mut PartialEpoch, before: &FeedStats, after: &FeedStats) {
+        partial.bytes_read += after.bytes_read - before.bytes_read;
+        // The clock was in the stage `Sample` whenever the loop waited.
+        self.clock.enter(Stage::Load);
+        for (stage, stall) in [
+            (Stage::Read, after.stall.read - before.stall.read),
+            (Stage::Assemble, after.stall.assemble - before.stall.assemble),
+        ] {
+            self.clock.shift(Stage::Sample, stage, stall);
+        }
     }
 
     /// Metrics of an epoch, as far as it was trained.
@@ -170,8 +178,6 @@ impl Trainer {
             sampled_edges: partial.sampled_edges,
             bytes_sent: partial.bytes_sent,
             bytes_read: partial.bytes_read,
-            seconds: partial.seconds,
-            seconds_by_stage: partial.seconds_by_stage,
         }
     }
 }
@@ -199,13 +205,4 @@ fn add_step(partial: &mut PartialEpoch, number: u64, seeds: u64, edges: u64, sum
     partial.right += sums.right;
     partial.sampled_edges += edges;
     partial.bytes_sent += sums.bytes_sent;
-}
-
-/// Adds what the feed read and how long the loop waited for it.
-fn add_feed(partial: &mut PartialEpoch, before: &FeedStats, after: &FeedStats) {
-    partial.bytes_read += after.bytes_read - before.bytes_read;
-    let seconds = &mut partial.seconds_by_stage;
-    seconds.sample += after.stall.sample - before.stall.sample;
-    seconds.read += after.stall.read - before.stall.read;
-    seconds.assemble += after.stall.assemble - before.stall.assemble;
 }

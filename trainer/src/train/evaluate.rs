@@ -1,10 +1,9 @@
-//! Evaluation while training, by exact inference or by sampled neighbours. Exact inference also makes the historical embeddings of
-//! halo nodes.
+//! Evaluation while training, by exact inference or by sampled neighbours.
 //!
 //! Only nodes that the scores depend on are computed ([`Needed`]). Test nodes are scored when the validation score improved, because
 //! nothing else needs their score. If the test nodes cost little beside the validation nodes, one inference scores both.
 
-use std::{ops::Range, time::Instant};
+use std::ops::Range;
 
 use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, NodeSet, StoreFeatures};
 use grappa_formats::NodeId;
@@ -12,22 +11,21 @@ use grappa_io::progress::Progress;
 use grappa_run::{config::Evaluate, scores::ScoreReport};
 use grappa_storage::aggregates::Aggregates;
 use roaring::RoaringTreemap;
+use tch::Tensor;
 
 use super::{
     Trainer,
-    historical::{HistoricalRows, Keep},
-    inference::{Inference, Needed, OnRows},
+    historical::HistoricalRows,
+    inference::{Inference, Needed, NeededOptions},
     split::SplitScores,
+    work::SAMPLED_EDGE_WORK,
 };
-use crate::Result;
+use crate::{Result, nn::Model};
 
 /// With `auto`, an exact evaluation may take this share of an epoch.
 const EXACT_SHARE: f64 = 0.25;
 /// An exact evaluation with so little work is always done: it takes some 20 ms.
 const LITTLE_WORK: f64 = 2e6;
-/// An epoch takes as long as aggregating about so many edges for each sampled one: forward and backward passes, sampling, and the
-/// update of the states of few destinations per edge.
-const SAMPLED_EDGE_WORK: f64 = 8.0;
 /// A sampled evaluation takes about this share of the time of training on as many nodes: larger fanouts, but no backward passes.
 const SAMPLED_EVALUATION: f64 = 1.3;
 
@@ -43,8 +41,6 @@ pub struct Evaluation {
     pub test: Option<ScoreReport>,
     /// How the scores were computed: exactly or by sampling.
     pub method: Evaluate,
-    /// Wall time.
-    pub seconds: f64,
 }
 
 /// The nodes to compute for the scores of the validation and of the test nodes.
@@ -60,7 +56,7 @@ pub(super) enum ScoredNodes {
 
 /// Memory for an inference, in bytes.
 #[derive(Debug, Clone, Copy)]
-struct Room {
+pub(super) struct Room {
     /// For states and features while it runs.
     inference: u64,
     /// For the historical embeddings, which stay while the next steps train.
@@ -86,7 +82,6 @@ fn together(reports: Vec<ScoreReport>) -> Evaluation {
         val,
         test: Some(test),
         method: Evaluate::Exact,
-        seconds: 0.0,
     }
 }
 
@@ -107,24 +102,6 @@ fn score(val: &ScoreReport) -> Option<f64> {
 }
 
 impl Trainer {
-    /// Whether halo nodes use historical embeddings.
-    pub(super) fn uses_historical(&self) -> bool {
-        self.keep() != Keep::Nothing
-    }
-
-    /// Makes the historical embeddings of halo nodes from the current parameters, if they use any.
-    pub(super) fn refresh_historical(&mut self, progress: &dyn Progress) -> Result<()> {
-        if self.uses_historical() {
-            let room = self.make_room();
-            // Frees the old files before it writes the new ones.
-            (self.historical, self.historical_origin) = (None, None);
-            let all = Needed::all(&self.store, self.config.layers);
-            self.historical = self.infer(room, &all, self.keep(), progress, &mut |_, _| Ok(()))?;
-            self.historical_is_of_now();
-        }
-        Ok(())
-    }
-
     /// Evaluates the model as [`TrainConfig::evaluate`](grappa_run::config::TrainConfig) says. `epoch_edges` are the edges that the
     /// first epoch sampled, which tell whether `auto` is exact. `improves` says whether a validation score is better than all
     /// before; the test nodes are scored if it is, or if there is no validation score. `ranked` adds the area under the ROC curve.
@@ -138,50 +115,27 @@ impl Trainer {
         improves: &dyn Fn(f64) -> bool,
         progress: &dyn Progress,
     ) -> Result<Evaluation> {
-        let begin = Instant::now();
-        // Historical embeddings take an exact inference of all nodes, which has the scores too.
-        if !self.uses_historical() {
-            let scored = match self.scored_nodes.take() {
-                Some(scored) => scored,
-                None => self.scored_nodes(epoch_edges, progress)?,
-            };
-            let evaluated = self.evaluate_nodes(&scored, ranked, improves, progress);
-            self.scored_nodes = Some(scored);
-            return Ok(Evaluation {
-                seconds: begin.elapsed().as_secs_f64(),
-                ..evaluated?
-            });
-        }
-        let room = self.make_room();
-        // Frees the old files before it writes the new ones. If the disk is full, the next steps have none.
-        (self.historical, self.historical_origin) = (None, None);
-        let (val, test) = (self.splits.val().clone(), self.splits.test().clone());
-        let all = Needed::all(&self.store, self.config.layers);
-        let (historical, reports) = self.scores(room, &all, self.keep(), &[&val, &test], ranked, progress)?;
-        self.historical = historical;
-        self.historical_is_of_now();
-        Ok(Evaluation {
-            seconds: begin.elapsed().as_secs_f64(),
-            ..together(reports)
-        })
+        let scored = match self.scored_nodes.take() {
+            Some(scored) => scored,
+            None => self.scored_nodes(epoch_edges, progress)?,
+        };
+        let evaluated = self.evaluate_nodes(&scored, ranked, improves, progress);
+        self.scored_nodes = Some(scored);
+        evaluated
     }
 
-    /// Evaluates the model exactly, whatever the configuration says, and makes no historical embeddings.
+    /// Evaluates the model exactly, whatever the configuration says. Frees the historical embeddings.
     ///
     /// # Errors
     /// As [`Trainer::evaluate`].
     pub fn evaluate_exactly(&mut self, ranked: bool, progress: &dyn Progress) -> Result<Evaluation> {
-        let begin = Instant::now();
-        let room = self.make_room();
         (self.historical, self.historical_origin) = (None, None);
+        let room = self.make_room(false);
         let (val, test) = (self.splits.val().clone(), self.splits.test().clone());
         let needed = self.needed(&[&val, &test], f64::INFINITY, progress)?;
         let needed = needed.expect("there is no limit");
-        let (_, reports) = self.scores(room, &needed, Keep::Nothing, &[&val, &test], ranked, progress)?;
-        Ok(Evaluation {
-            seconds: begin.elapsed().as_secs_f64(),
-            ..together(reports)
-        })
+        let reports = self.scores(room, &needed, &[&val, &test], ranked, progress)?;
+        Ok(together(reports))
     }
 
     fn evaluate_nodes(
@@ -196,16 +150,16 @@ impl Trainer {
             ScoredNodes::Sampled => (None, None),
             ScoredNodes::Apart(of_val, of_test) => (Some(of_val), Some(of_test)),
             ScoredNodes::Together(needed) => {
-                let room = self.make_room();
-                let (_, reports) = self.scores(room, needed, Keep::Nothing, &[&val, &test], ranked, progress)?;
+                let room = self.make_room(false);
+                let reports = self.scores(room, needed, &[&val, &test], ranked, progress)?;
                 return Ok(together(reports));
             }
         };
         let mut scores_of = |split: &RoaringTreemap, needed: Option<&Needed>| match needed {
             None => self.sampled_scores(split, ranked, progress),
             Some(needed) => {
-                let room = self.make_room();
-                let (_, mut reports) = self.scores(room, needed, Keep::Nothing, &[split], ranked, progress)?;
+                let room = self.make_room(false);
+                let mut reports = self.scores(room, needed, &[split], ranked, progress)?;
                 Ok(reports.remove(0))
             }
         };
@@ -218,7 +172,6 @@ impl Trainer {
             val,
             test,
             method: scored.method(),
-            seconds: 0.0,
         })
     }
 
@@ -252,67 +205,70 @@ impl Trainer {
     /// The nodes that the scores of some splits depend on; none if they are more work than `work_max`.
     fn needed(&self, splits: &[&RoaringTreemap], work_max: f64, progress: &dyn Progress) -> Result<Option<Needed>> {
         let members = splits.iter().flat_map(|split| split.iter()).map(NodeId);
-        Needed::of(
-            &self.store,
-            NodeSet::of(self.store.manifest().nodes, members),
-            self.config.layers,
-            self.aggregates.is_some(),
+        let options = NeededOptions {
+            layers: self.config.layers,
+            knows_first_hop: self.aggregates.is_some(),
+            also: &[],
             work_max,
-            self.config.threads(),
-            progress,
-        )
+            threads: self.config.threads(),
+        };
+        let scored = NodeSet::of(self.store.manifest().nodes, members);
+        Needed::of(&self.store, scored, &options, progress)
     }
 
-    /// Frees memory for inference. A feed that does not hold all features has taken all memory that the views leave, so it is
-    /// closed; the next epoch opens another, and historical embeddings have to be in files.
-    fn make_room(&mut self) -> Room {
+    /// Frees memory for inference, with `keeps` for one that saves historical embeddings. A feed that does not hold all features has
+    /// taken all memory that the views leave, so it is closed; the next epoch opens another, and historical embeddings have to be in
+    /// files.
+    pub(super) fn make_room(&mut self, keeps: bool) -> Room {
         let memory = self.config.memory.0;
         self.loader.close_feed_on_disk();
         let views: u64 = self.loader.parts().iter().map(|part| part.view.bytes()).sum();
-        let Some(_) = self.loader.feed() else {
+        let features = self.loader.feature_bytes() * (1 + u64::from(self.aggregates.is_some()));
+        let held = views + self.historical.as_ref().map_or(0, HistoricalRows::memory);
+        let free = memory.saturating_sub(held);
+        // The first refresh is before the feed opens.
+        if self.loader.feed().is_none() && features > free {
             return Room {
-                inference: memory.saturating_sub(views).max(memory / 4),
+                inference: free.max(memory / 4),
                 kept: 0,
             };
-        };
-        let held = views + self.loader.feature_bytes() * (1 + u64::from(self.aggregates.is_some()));
-        let free = memory.saturating_sub(held);
-        let kept = if self.uses_historical() { free / 2 } else { 0 };
+        }
+        let free = free.saturating_sub(features);
+        let kept = if keeps { free / 2 } else { 0 };
         Room {
             inference: (free - kept).max(memory / 4),
             kept,
         }
     }
 
-    /// Scores the nodes of `splits`, which are among those that are wanted. Also returns the historical embeddings that `keep` asks for.
+    /// Scores the nodes of `splits`, which are among those that are wanted.
     fn scores(
         &self,
         room: Room,
         needed: &Needed,
-        keep: Keep,
         splits: &[&RoaringTreemap],
         ranked: bool,
         progress: &dyn Progress,
-    ) -> Result<(Option<HistoricalRows>, Vec<ScoreReport>)> {
+    ) -> Result<Vec<ScoreReport>> {
         let mut scores = SplitScores::new(splits.iter().copied(), self.labels.spec(), ranked);
         let mut nodes = Vec::new();
-        let historical = self.infer(room, needed, keep, progress, &mut |positions: Range<u64>, logits| {
+        let mut take = |positions: Range<u64>, logits: &Tensor| {
             nodes.clear();
             needed.wanted().nodes_at(positions, &mut nodes);
             scores.add(&nodes, logits, &self.labels)
+        };
+        self.with_inference(room, |inference, model| {
+            inference.run_needed(model, needed, progress, &mut take)
         })?;
-        Ok((historical, scores.reports()))
+        Ok(scores.reports())
     }
 
-    /// Computes the logits of the wanted nodes, and the historical embeddings that `keep` asks for.
-    fn infer(
+    /// Calls `infer` with an inference over the store, and the model.
+    pub(super) fn with_inference<T>(
         &self,
         room: Room,
-        needed: &Needed,
-        keep: Keep,
-        progress: &dyn Progress,
-        on_logits: &mut OnRows<'_>,
-    ) -> Result<Option<HistoricalRows>> {
+        infer: impl FnOnce(&Inference<'_>, &Model) -> Result<T>,
+    ) -> Result<T> {
         let budget = Budget {
             memory: room.inference,
             threads: self.config.threads(),
@@ -332,6 +288,6 @@ impl Trainer {
             scratch: &self.folder,
             device: self.device,
         };
-        inference.run_needed(&self.model, needed, keep, progress, on_logits)
+        infer(&inference, &self.model)
     }
 }

@@ -1,7 +1,8 @@
-//! The historical embeddings of halo nodes: rows that exact inference leaves for the following steps.
+//! The historical embeddings of halo nodes: rows that exact inference leaves for the steps of a super-epoch.
 //!
-//! For each node and each layer between the first and the last, exact inference saves the aggregate of its in-neighbours' states.
+//! For each layer between the first and the last, exact inference saves the aggregate of the in-neighbours' states of halo nodes.
 //! The first layer's aggregates are pre-aggregated or sampled, and the last layer's are those of seeds, which are not halo nodes.
+//! Only halo nodes that steps can reach have rows ([`HistoricalNodes`]).
 //!
 //! With [`Keep::Neighbours`] it also samples one in-neighbour per node. It saves the difference between the aggregate and the
 //! contribution of this neighbour, and the inputs for recomputing the contribution ([`Neighbour`]). With L layers the rows are
@@ -18,13 +19,19 @@
 //! taken to the contribution of the *rounded* inputs, so the rounding of inputs costs nothing; that of a difference is at most 1/256
 //! of it.
 
-use grappa_engine::aggregate::{NodeRows, StateRows};
+use std::sync::Arc;
+
+use grappa_engine::aggregate::{DrawnNeighbours, NodeRows, NodeSet, StateRows, read_each};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
-use grappa_run::config::HaloMode;
+use grappa_io::progress::Progress;
 use grappa_sampling::sample;
+use grappa_storage::Store;
 use tch::{Device, Kind, Tensor};
 
-use super::{Trainer, inference::Degrees, key};
+use super::{
+    Trainer,
+    inference::{Degrees, Needed, NeededOptions},
+};
 use crate::{
     Result,
     nn::{HistoricalEmbeddings, Neighbour},
@@ -48,13 +55,147 @@ pub enum Keep {
     },
 }
 
+/// The nodes that have historical embeddings.
+///
+/// A halo node that is reached in h hops takes part in the layers up to L - 1 - h, counted from 0. So with growing layers fewer halo
+/// nodes have rows. A row of a node's neighbour, of that one's neighbour, and so on, is stored at the node.
+#[derive(Debug)]
+pub struct HistoricalNodes {
+    /// At index m: the nodes with inputs of their m + 1st neighbour, and with the differences of their tth neighbour at layer
+    /// m + 1 - t, for each t.
+    sets: Vec<Arc<NodeSet>>,
+    /// The neighbours of the nodes of each set; empty if none are kept.
+    drawn: Vec<DrawnNeighbours>,
+}
+
+impl HistoricalNodes {
+    /// `reached` has the nodes that are reached in at most one hop, in at most two, and so on: one set less than there are layers
+    /// before the last.
+    ///
+    /// # Errors
+    /// If an adjacency list cannot be read, or progress says to stop.
+    pub fn new(
+        store: &Store,
+        reached: Vec<NodeSet>,
+        keep: Keep,
+        threads: usize,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        // Rows of neighbours are gathered from those of the set before, which therefore has the neighbours, too.
+        let (mut sets, mut drawn) = (Vec::<Arc<NodeSet>>::new(), Vec::<DrawnNeighbours>::new());
+        for set in reached {
+            let set = match drawn.last() {
+                None => set,
+                Some(drawn) => set.union(&NodeSet::of(store.manifest().nodes, drawn.nodes())),
+            };
+            if let Keep::Neighbours { seed } = keep {
+                drawn.push(DrawnNeighbours::draw(store, &set, seed, threads, progress)?);
+            }
+            sets.push(Arc::new(set));
+        }
+        sets.reverse();
+        drawn.reverse();
+        Ok(Self { sets, drawn })
+    }
+
+    /// All nodes of a store, for a model with `layers` layers.
+    ///
+    /// # Errors
+    /// As [`HistoricalNodes::new`].
+    pub fn all(store: &Store, layers: usize, keep: Keep, threads: usize, progress: &dyn Progress) -> Result<Self> {
+        let all = || NodeSet::all(store.manifest().nodes);
+        let reached = (0..layers.saturating_sub(2)).map(|_| all()).collect();
+        Self::new(store, reached, keep, threads, progress)
+    }
+
+    /// What the aggregates of these nodes depend on. None if that is more work than `work_max`.
+    ///
+    /// # Errors
+    /// If an adjacency list cannot be read, or progress says to stop.
+    pub fn needed(
+        &self,
+        store: &Store,
+        knows_first_hop: bool,
+        work_max: f64,
+        threads: usize,
+        progress: &dyn Progress,
+    ) -> Result<Option<Needed>> {
+        let wanted = match self.sets.last() {
+            Some(last) => NodeSet::clone(last),
+            None => NodeSet::of(store.manifest().nodes, []),
+        };
+        let options = NeededOptions {
+            // The last layer of the model saves nothing.
+            layers: self.sets.len() + 1,
+            knows_first_hop,
+            also: &self.sets,
+            work_max,
+            threads,
+        };
+        Needed::of(store, wanted, &options, progress)
+    }
+
+    /// The sets of nodes, from the one of the first layer to the one of the last.
+    pub fn sets(&self) -> &[Arc<NodeSet>] {
+        &self.sets
+    }
+
+    /// The neighbours of the nodes of each set; empty if none are kept.
+    pub(super) fn drawn(&self) -> &[DrawnNeighbours] {
+        &self.drawn
+    }
+}
+
+/// Rows of some nodes.
+#[derive(Debug)]
+pub(super) struct SetRows {
+    pub(super) nodes: Arc<NodeSet>,
+    pub(super) rows: StateRows,
+}
+
+impl SetRows {
+    /// The rows of some nodes of the set, in any order.
+    fn of(&self, nodes: &[NodeId]) -> Result<Tensor> {
+        let mut values = vec![0.0; nodes.len() * self.rows.width()];
+        self.rows.read_any(self.positions(nodes), &mut values)?;
+        Ok(self.tensor(&values))
+    }
+
+    /// The rows of ascending nodes of the set.
+    pub(super) fn of_sorted(&self, nodes: &[NodeId], threads: usize) -> Result<Tensor> {
+        let mut values = vec![0.0; nodes.len() * self.rows.width()];
+        let positions: Vec<u64> = self.positions(nodes).collect();
+        read_each(&self.rows, &positions, &mut values, threads)?;
+        Ok(self.tensor(&values))
+    }
+
+    fn read_ahead(&self, nodes: &[NodeId]) {
+        self.rows.read_ahead(self.positions(nodes));
+    }
+
+    fn positions(&self, nodes: &[NodeId]) -> impl Iterator<Item = u64> {
+        nodes.iter().map(|&node| {
+            assert!(
+                self.nodes.contains(node),
+                "node {} has no historical embeddings",
+                node.0
+            );
+            self.nodes.position(node)
+        })
+    }
+
+    fn tensor(&self, values: &[f32]) -> Tensor {
+        Tensor::from_slice(values).view([-1, self.rows.width() as i64])
+    }
+}
+
 /// Historical embeddings, and what they were made of.
 #[derive(Debug, Default)]
 pub struct HistoricalRows {
     /// For layer 1, 2, ...: aggregates or differences of each node, of its neighbour, ...
-    pub(super) layers: Vec<Vec<StateRows>>,
+    pub(super) layers: Vec<Vec<SetRows>>,
     /// Inputs of each node's neighbour, of that one's neighbour, ...; empty without neighbours.
-    pub(super) inputs: Vec<StateRows>,
+    pub(super) inputs: Vec<SetRows>,
 }
 
 impl HistoricalRows {
@@ -63,6 +204,9 @@ impl HistoricalRows {
     ///
     /// # Errors
     /// If files cannot be read.
+    ///
+    /// # Panics
+    /// If a node has none at this layer.
     pub fn of(
         &self,
         layer: usize,
@@ -73,7 +217,7 @@ impl HistoricalRows {
     ) -> Result<HistoricalEmbeddings> {
         let degrees = nodes.iter().map(|&node| Ok(degrees.of(node)? as f32));
         let degrees = degrees.collect::<Result<Vec<f32>>>()?;
-        let read = |rows: &StateRows| Ok(send(rows_of(rows, nodes)?, device));
+        let read = |rows: &SetRows| Ok(send(rows.of(nodes)?, device));
         Ok(HistoricalEmbeddings {
             destinations: send(Tensor::from_slice(destinations), device),
             rows: read(&self.layers[layer - 1][0])?,
@@ -84,12 +228,18 @@ impl HistoricalRows {
         })
     }
 
+    /// Bytes of memory that the rows take.
+    pub(super) fn memory(&self) -> u64 {
+        let all = self.layers.iter().flatten().chain(&self.inputs);
+        all.map(|rows| rows.rows.memory()).sum()
+    }
+
     fn read_ahead(&self, layer: usize, nodes: &[NodeId]) {
         let below = self.layers[..layer - 1].iter().enumerate();
         let differences = below.flat_map(|(below, of)| of.get(1..layer - below).into_iter().flatten());
         let inputs = self.inputs.iter().take(layer);
         let all = inputs.chain(differences).chain(&self.layers[layer - 1][..1]);
-        all.for_each(|rows| rows.read_ahead(nodes.iter().map(|node| node.0)));
+        all.for_each(|rows| rows.read_ahead(nodes));
     }
 
     /// The inputs of neighbours at a layer, read with `read`. `degrees` are the in-degrees of the nodes, rounded by [`as_kept`].
@@ -97,7 +247,7 @@ impl HistoricalRows {
         &self,
         layer: usize,
         degrees: Tensor,
-        read: impl Fn(&StateRows) -> Result<Tensor>,
+        read: impl Fn(&SetRows) -> Result<Tensor>,
     ) -> Result<Neighbour> {
         let below = self.layers[..layer - 1].iter().enumerate();
         let differences = below.map(|(below, of)| of[1..layer - below].iter().map(&read).collect());
@@ -119,29 +269,7 @@ fn nodes_of(minibatch: &sample::Minibatch, places: &[i64]) -> Vec<NodeId> {
     places.iter().map(|&at| minibatch.nodes[at as usize]).collect()
 }
 
-fn rows_of(rows: &StateRows, nodes: &[NodeId]) -> Result<Tensor> {
-    let width = rows.width();
-    let mut values = vec![0.0; nodes.len() * width];
-    rows.read_any(nodes.iter().map(|node| node.0), &mut values)?;
-    Ok(Tensor::from_slice(&values).view([nodes.len() as i64, width as i64]))
-}
-
 impl Trainer {
-    /// What the following steps need from the next exact inference.
-    pub(super) fn keep(&self) -> Keep {
-        // Only layers between the first and the last have historical embeddings, and only several partitions have halo nodes.
-        let has_use = self.config.partitions > 1 && self.config.layers > 2;
-        match self.config.halo {
-            HaloMode::History if has_use && self.aggregates.is_some() && self.model.has_neighbours() => {
-                Keep::Neighbours {
-                    seed: key([self.config.seed, self.step]),
-                }
-            }
-            HaloMode::History | HaloMode::Aggregates if has_use => Keep::Aggregates,
-            _ => Keep::Nothing,
-        }
-    }
-
     /// Asks the system to read ahead what [`Trainer::historical_of`] will need.
     pub(super) fn read_historical_ahead(&self, minibatch: &sample::Minibatch) {
         let Some(kept) = &self.historical else { return };

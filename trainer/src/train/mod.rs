@@ -30,6 +30,8 @@ pub(crate) mod labels;
 mod load;
 mod optimizer;
 mod partitions;
+mod reach;
+mod refresh;
 mod sampled;
 mod session;
 mod split;
@@ -39,6 +41,7 @@ mod step;
 mod tests;
 pub mod trained;
 mod trainer;
+mod work;
 
 use grappa_formats::random;
 

@@ -2,7 +2,7 @@
 
 use grappa_formats::assignment::Assignment;
 use grappa_io::progress::Progress;
-use grappa_run::folder::ASSIGNMENTS;
+use grappa_run::{folder::ASSIGNMENTS, stages::Stage};
 use grappa_sampling::{
     Seeds,
     partition::{self, RepartitionOptions, assign},
@@ -18,12 +18,13 @@ impl Trainer {
             return Ok(());
         }
         let assignment = self.assignment(super_epoch)?;
-        // Later super-epochs use what the last evaluation left.
-        if self.historical.is_none() && self.super_epoch.is_none() {
-            self.refresh_historical(progress)?;
-        }
+        // The rows of other halo nodes, which the new views need the memory of.
+        (self.historical, self.historical_origin) = (None, None);
         self.loader
             .partition(&assignment, &Seeds::Nodes(self.splits.train().clone()), progress)?;
+        let stage = self.clock.enter(Stage::History);
+        self.refresh_plan = self.plan_refreshes(progress)?;
+        self.clock.enter(stage);
         self.generation = assignment.generation();
         self.super_epoch = Some(super_epoch);
         Ok(())

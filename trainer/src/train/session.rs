@@ -3,19 +3,21 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use grappa_formats::{aggregates::AggregateKind, container::FileKind};
 use grappa_io::{container::ContainerFile, machine::peak_rss_bytes, progress::Progress};
 use grappa_run::{
+    background::{BackgroundWriter, Pages, RunFiles},
     checkpoint::{Best, Checkpoint, Checkpoints, Latest, RunState},
     class_names,
     config::{Evaluate, FirstHop, TrainConfig},
     folder::{RunFolder, class_names_of},
-    journal::{EpochRecord, StageSeconds},
-    report::Report,
+    journal::{EpochRecord, Journal},
     scores::ScoreReport,
+    stages::{Stage, StageClock, StageSeconds},
     summary::Summary,
 };
 use grappa_storage::Store;
@@ -28,11 +30,18 @@ use crate::{Error, Result, runtime};
 const LONG_EVALUATION_SECONDS: f64 = 5.0;
 /// The first evaluation is expected to take that long if the graph has at least as many nodes and edges.
 const LARGE_GRAPH: u64 = 1 << 24;
+/// The summary and the report are written at most so often while a run trains.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Observes a run.
 pub trait Watcher {
     /// Receives the progress of stages. If it says to stop, training ends early; see [`train`].
     fn progress(&self) -> &dyn Progress;
+
+    /// The time since the start of the program when training begins. It counts as wall time of the run.
+    fn started(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// An epoch begins. The first one has the number 1.
     fn begin(&mut self, _epoch: u64, _epochs: u64) {}
@@ -62,7 +71,7 @@ pub fn train(
     watcher: &mut dyn Watcher,
 ) -> Result<Summary> {
     runtime::catch_out_of_memory(
-        "try a smaller --batch or --hidden, smaller --fanouts, or --precision bf16; the last checkpoint is intact",
+        "try a smaller --batch, --concurrent or --hidden, smaller --fanouts, or --precision bf16; the last checkpoint is intact",
         || train_on(store, config, folder, resume, device, watcher),
     )
 }
@@ -75,7 +84,7 @@ fn train_on(
     device: Device,
     watcher: &mut dyn Watcher,
 ) -> Result<Summary> {
-    let begin = Instant::now();
+    let mut clock = StageClock::started(watcher.started());
     let digest = store_digest(&store)?;
     let checkpoints = folder.checkpoints(config.keep)?;
     let latest = match resume {
@@ -83,10 +92,12 @@ fn train_on(
         false => Latest::default(),
     };
     latest.warnings.iter().for_each(|warning| watcher.warn(warning));
+    clock.enter(Stage::Preaggregate);
     let aggregates = first_hop(&store, &config, latest.found.as_ref(), watcher)?;
-    let is_large = store.manifest().nodes + store.manifest().edges >= LARGE_GRAPH;
+    clock.enter(Stage::Open);
     let mut trainer = Trainer::new(store, config.clone(), aggregates, device, folder.path().to_owned())?;
-    trainer.take_warnings().iter().for_each(|warning| watcher.warn(warning));
+    trainer.clock = clock;
+    tell_warnings(&mut trainer, watcher);
     let mut state = RunState {
         config_digest: config.digest(),
         store_digest: digest,
@@ -98,187 +109,329 @@ fn train_on(
     if let Some((path, checkpoint)) = latest.found {
         state = resumed(&mut trainer, &checkpoints, &path, &checkpoint, state, watcher)?;
     }
-    let mut journal = folder.journal(state.epoch, state.step)?;
+    let journal = folder.journal(state.epoch, state.step)?;
     let classes = class_names(folder, &config, state.outputs)?;
-    let name = trainer.store_name();
-    // Scores of the best epoch, or of the best epoch since the run was resumed.
-    let mut best_scores: Option<(ScoreReport, &str)> = None;
-    let seconds_before = state.seconds;
-    let mut saved = Instant::now();
-    let mut evaluation_seconds: Option<f64> = None;
-    while state.epoch < config.epochs && !state.early_stopping.is_over(config.early_stopping) {
-        watcher.begin(state.epoch + 1, config.epochs);
-        // The state of a checkpoint that is written now, possibly in the middle of an epoch.
-        let now = |state: &RunState, trainer: &Trainer| RunState {
-            step: trainer.steps(),
-            generation: trainer.generation(),
-            super_epoch: state.epoch / config.repartition_every,
-            seconds: seconds_before + begin.elapsed().as_secs_f64(),
-            ..state.clone()
+    thread::scope(|scope| {
+        let run = Run {
+            writer: BackgroundWriter::new(scope, folder, &checkpoints),
+            name: trainer.store_name(),
+            before: seconds_before(&state, journal.records()),
+            config,
+            checkpoints: &checkpoints,
+            folder,
+            trainer,
+            state,
+            journal,
+            classes,
+            best_scores: None,
+            evaluation_seconds: None,
+            saved: Instant::now(),
+            shown: None,
         };
-        let rate = |step, steps| state.learning_rate.at(&config, state.epoch, step, steps);
-        let trained = trainer.epoch(state.epoch, &rate, watcher.progress());
-        trainer.take_warnings().iter().for_each(|warning| watcher.warn(warning));
+        run.train(watcher)
+    })
+}
+
+/// A run in progress.
+struct Run<'scope, 'env> {
+    config: TrainConfig,
+    folder: &'env RunFolder,
+    checkpoints: &'env Checkpoints,
+    writer: BackgroundWriter<'scope, 'env>,
+    trainer: Trainer,
+    /// The state after the last finished epoch.
+    state: RunState,
+    journal: Journal,
+    /// The name of the store.
+    name: String,
+    /// Names of the classes.
+    classes: Vec<String>,
+    /// Wall time of the processes that worked on the run before this one.
+    before: StageSeconds,
+    /// Scores of the best epoch, or of the best epoch since the run was resumed, and their split.
+    best_scores: Option<(ScoreReport, &'static str)>,
+    /// Wall time of the last evaluation.
+    evaluation_seconds: Option<f64>,
+    /// The time of the last checkpoint to resume from.
+    saved: Instant,
+    /// The time of the last report.
+    shown: Option<Instant>,
+}
+
+impl Run<'_, '_> {
+    fn train(mut self, watcher: &mut dyn Watcher) -> Result<Summary> {
+        while self.state.epoch < self.config.epochs && !self.is_stopped_early() {
+            self.epoch(watcher)?;
+        }
+        self.finish(watcher)
+    }
+
+    fn is_stopped_early(&self) -> bool {
+        self.state.early_stopping.is_over(self.config.early_stopping)
+    }
+
+    /// Trains an epoch, evaluates it, and starts to write its files.
+    fn epoch(&mut self, watcher: &mut dyn Watcher) -> Result<()> {
+        watcher.begin(self.state.epoch + 1, self.config.epochs);
+        let (learning_rate, epoch) = (self.state.learning_rate, self.state.epoch);
+        let rate = |step, steps| learning_rate.at(&self.config, epoch, step, steps);
+        let trained = self.trainer.epoch(epoch, &rate, watcher.progress());
+        tell_warnings(&mut self.trainer, watcher);
         let stats = match trained {
-            Err(error) if error.is_stopped() => return Err(stopped(&checkpoints, &trainer, &now(&state, &trainer))),
+            Err(error) if error.is_stopped() => return Err(self.stopped(watcher)),
             trained => trained?,
         };
         let last_rate = rate(stats.steps.saturating_sub(1), stats.steps.max(1));
-
-        let is_last = state.epoch + 1 == config.epochs;
-        let evaluation = match is_last || (state.epoch + 1).is_multiple_of(config.eval_every) {
-            true => {
-                if evaluation_seconds.map_or(is_large, |seconds| seconds > LONG_EVALUATION_SECONDS) {
-                    let written = checkpoints.save(&trainer.checkpoint(&now(&state, &trainer), true));
-                    survive(watcher, "no checkpoint", written);
-                    saved = Instant::now();
-                }
-                let improves = |score| state.early_stopping.improves(score);
-                let epoch_edges = journal
-                    .records()
-                    .first()
-                    .map_or(stats.sampled_edges, |first| first.sampled_edges);
-                let evaluated = trainer.evaluate(true, epoch_edges, &improves, watcher.progress());
-                if let Err(error) = &evaluated
-                    && error.is_stopped()
-                {
-                    return Err(stopped(&checkpoints, &trainer, &now(&state, &trainer)));
-                }
-                survive_full_disk(watcher, "no evaluation", evaluated)?
-            }
+        let is_last = epoch + 1 == self.config.epochs;
+        let evaluation = match is_last || (epoch + 1).is_multiple_of(self.config.eval_every) {
+            true => self.evaluate(&stats, watcher)?,
             false => None,
         };
-        evaluation_seconds = evaluation
-            .as_ref()
-            .map(|evaluation| evaluation.seconds)
-            .or(evaluation_seconds);
-        state = now(&state, &trainer);
-        state.epoch += 1;
-        trainer.end_epoch();
+        // The files of the epoch before were written while this one trained.
+        self.wait_for_files(watcher);
+        self.trainer.end_epoch();
+        self.state.epoch += 1;
+        self.update_state();
+        let is_best = evaluation.as_ref().is_some_and(|evaluation| self.observe(evaluation));
+        let record = self.record(&stats, evaluation.as_ref(), last_rate);
+        watcher.epoch(&record, self.config.epochs);
+        self.trainer.clock.enter(Stage::Report);
+        survive(watcher, "no line in metrics.jsonl", self.journal.append(record));
+        self.start_files(is_best);
+        Ok(())
+    }
+
+    /// Evaluates the model. None if the disk is too full.
+    fn evaluate(&mut self, stats: &EpochStats, watcher: &mut dyn Watcher) -> Result<Option<Evaluation>> {
+        let is_long = match self.evaluation_seconds {
+            Some(seconds) => seconds > LONG_EVALUATION_SECONDS,
+            None => self.trainer.graph_size() >= LARGE_GRAPH,
+        };
+        if is_long {
+            self.wait_for_files(watcher);
+            self.start_checkpoint();
+        }
+        self.trainer.clock.enter(Stage::Evaluate);
+        let begin = Instant::now();
+        let records = self.journal.records();
+        let epoch_edges = records.first().map_or(stats.sampled_edges, |first| first.sampled_edges);
+        let improves = |score| self.state.early_stopping.improves(score);
+        let evaluated = self.trainer.evaluate(true, epoch_edges, &improves, watcher.progress());
+        if let Err(error) = &evaluated
+            && error.is_stopped()
+        {
+            return Err(self.stopped(watcher));
+        }
+        let evaluated = survive_full_disk(watcher, "no evaluation", evaluated)?;
+        if evaluated.is_some() {
+            self.evaluation_seconds = Some(begin.elapsed().as_secs_f64());
+        }
+        Ok(evaluated)
+    }
+
+    /// Takes the score of an evaluation of the last finished epoch. Returns whether it is the best one.
+    fn observe(&mut self, evaluation: &Evaluation) -> bool {
         let mut is_best = false;
-        if let Some(score) = evaluation.as_ref().and_then(Evaluation::score) {
-            is_best = state.early_stopping.observe(score);
-            state.learning_rate.observe(&config, score);
+        if let Some(score) = evaluation.score() {
+            is_best = self.state.early_stopping.observe(score);
+            self.state.learning_rate.observe(&self.config, score);
             if is_best {
-                state.best = Some(Best {
-                    epoch: state.epoch,
-                    step: state.step,
+                self.state.best = Some(Best {
+                    epoch: self.state.epoch,
+                    step: self.state.step,
                     val: score,
-                    test: evaluation.as_ref().and_then(Evaluation::test_accuracy),
+                    test: evaluation.test_accuracy(),
                 });
             }
         }
-        let record = record(&state, &stats, evaluation.as_ref(), last_rate);
-        watcher.epoch(&record, config.epochs);
-        survive(watcher, "no line in metrics.jsonl", journal.append(record));
-        let ends = is_last || state.early_stopping.is_over(config.early_stopping);
-        if evaluation.is_some() && (is_best || state.best.is_none()) {
-            best_scores = evaluation.as_ref().map(scored);
+        if is_best || self.state.best.is_none() {
+            self.best_scores = Some(scored(evaluation));
         }
-        let summary = Summary::new(journal.records(), state.best.as_ref(), &config, state.seconds);
-        survive(watcher, "no summary", folder.write_summary(&summary));
-        if evaluation.is_some() {
-            let report = Report {
-                name: &name,
-                records: journal.records(),
-                summary: &summary,
-                scores: best_scores.as_ref().map(|(scores, _)| scores),
-                scored: best_scores.as_ref().map_or("test", |(_, split)| split),
-                classes: &classes,
-                is_finished: ends,
-            };
-            survive(watcher, "no report", folder.write_report(&report.html()));
-        }
+        is_best
+    }
 
-        let by_epochs = config.checkpoint_every > 0 && state.epoch.is_multiple_of(config.checkpoint_every);
-        let by_time =
-            config.checkpoint_minutes > 0.0 && saved.elapsed().as_secs_f64() >= 60.0 * config.checkpoint_minutes;
-        if is_best {
-            let saved = checkpoints.save_best(&trainer.checkpoint(&state, false));
-            survive(watcher, "no checkpoint", saved);
-        }
-        if ends || by_epochs || by_time {
-            let written = checkpoints.save(&trainer.checkpoint(&state, true));
-            survive(watcher, "no checkpoint", written);
-            saved = Instant::now();
+    /// Sets the parts of the state that the trainer and the clock know.
+    fn update_state(&mut self) {
+        self.state.step = self.trainer.steps();
+        self.state.generation = self.trainer.generation();
+        self.state.seconds_by_stage = self.before + self.trainer.clock.seconds();
+        self.state.seconds = self.state.seconds_by_stage.total();
+    }
+
+    /// A checkpoint that has all that a resumed run needs.
+    fn checkpoint(&mut self) -> Checkpoint {
+        self.trainer.clock.enter(Stage::Checkpoint);
+        self.update_state();
+        self.saved = Instant::now();
+        self.trainer.checkpoint(&self.state, true)
+    }
+
+    fn start_checkpoint(&mut self) {
+        let latest = Some(self.checkpoint());
+        self.writer.start(RunFiles {
+            latest,
+            ..RunFiles::default()
+        });
+    }
+
+    /// Starts to write the files of the last finished epoch.
+    fn start_files(&mut self, is_best: bool) {
+        let is_over = self.state.epoch == self.config.epochs || self.is_stopped_early();
+        let every = self.config.checkpoint_every;
+        let by_epochs = every > 0 && self.state.epoch.is_multiple_of(every);
+        let seconds = 60.0 * self.config.checkpoint_minutes;
+        let by_time = seconds > 0.0 && self.saved.elapsed().as_secs_f64() >= seconds;
+        self.trainer.clock.enter(Stage::Checkpoint);
+        let best = is_best.then(|| self.trainer.checkpoint(&self.state, false));
+        let latest = (is_over || by_epochs || by_time).then(|| self.checkpoint());
+        self.trainer.clock.enter(Stage::Report);
+        let is_due = self.shown.is_none_or(|shown| shown.elapsed() >= REPORT_INTERVAL);
+        // At the end of the run they are written once, with its last scores.
+        let pages = (is_due && !is_over).then(|| self.pages(false));
+        self.writer.start(RunFiles { best, latest, pages });
+    }
+
+    fn pages(&mut self, is_finished: bool) -> Pages {
+        self.shown = Some(Instant::now());
+        Pages {
+            name: self.name.clone(),
+            records: self.journal.records().to_vec(),
+            summary: self.summary(),
+            scores: self.best_scores.clone(),
+            classes: self.classes.clone(),
+            is_finished,
         }
     }
-    let mut summary = Summary::new(journal.records(), state.best.as_ref(), &config, state.seconds);
-    let was_sampled = |record: &EpochRecord| record.evaluated == Some(Evaluate::Sampled);
-    if config.evaluate == Evaluate::Auto && journal.records().iter().any(was_sampled) {
-        if let Some(exact) = final_scores(&mut trainer, &checkpoints, state.best.as_ref(), watcher)? {
-            summary.val_accuracy = exact.val.accuracy;
-            summary.test_accuracy = exact.test_accuracy();
-            summary.evaluated = Some(Evaluate::Exact);
-            best_scores = Some(scored(&exact));
+
+    fn summary(&mut self) -> Summary {
+        let seconds = self.before + self.trainer.clock.seconds();
+        Summary::new(self.journal.records(), self.state.best.as_ref(), &self.config, seconds)
+    }
+
+    fn wait_for_files(&mut self, watcher: &mut dyn Watcher) {
+        self.trainer.clock.enter(Stage::Checkpoint);
+        let problems = self.writer.wait();
+        problems.iter().for_each(|problem| watcher.warn(problem));
+    }
+
+    /// The record of the last finished epoch.
+    fn record(&mut self, stats: &EpochStats, evaluation: Option<&Evaluation>, rate: f64) -> EpochRecord {
+        let val = evaluation.map(|evaluation| &evaluation.val);
+        let seconds = self.state.seconds_by_stage - recorded(self.journal.records());
+        EpochRecord {
+            epoch: self.state.epoch,
+            step: self.state.step,
+            loss: stats.loss,
+            train_accuracy: stats.train_accuracy,
+            evaluated: evaluation.map(|evaluation| evaluation.method),
+            val_accuracy: val.and_then(|report| report.accuracy),
+            test_accuracy: evaluation.and_then(Evaluation::test_accuracy),
+            val_macro_f1: val.and_then(|report| report.macro_f1),
+            val_micro_f1: val.and_then(|report| report.micro_f1),
+            val_roc_auc: val.and_then(|report| report.roc_auc),
+            seconds: seconds.total(),
+            seconds_by_stage: seconds,
+            sampled_edges: stats.sampled_edges,
+            sampled_edges_per_second: stats.sampled_edges as f64 / seconds.training().max(1e-9),
+            bytes_read: stats.bytes_read,
+            bytes_sent: stats.bytes_sent,
+            coverage_mean: Some(stats.coverage),
+            learning_rate: rate,
+            generation: self.state.generation,
+            peak_rss_bytes: peak_rss_bytes(),
         }
-        summary.seconds_total = seconds_before + begin.elapsed().as_secs_f64();
-        let report = Report {
-            name: &name,
-            records: journal.records(),
-            summary: &summary,
-            scores: best_scores.as_ref().map(|(scores, _)| scores),
-            scored: best_scores.as_ref().map_or("test", |(_, split)| split),
-            classes: &classes,
-            is_finished: true,
+    }
+
+    /// Evaluates the best model exactly if its scores are sampled ones and may be exact, and writes the summary and the report.
+    fn finish(mut self, watcher: &mut dyn Watcher) -> Result<Summary> {
+        self.wait_for_files(watcher);
+        let was_sampled = |record: &EpochRecord| record.evaluated == Some(Evaluate::Sampled);
+        let exact = match self.config.evaluate {
+            Evaluate::Auto if self.journal.records().iter().any(was_sampled) => self.final_scores(watcher)?,
+            _ => None,
         };
-        survive(watcher, "no report", folder.write_report(&report.html()));
+        self.trainer.clock.enter(Stage::Report);
+        if let Some(exact) = &exact {
+            self.best_scores = Some(scored(exact));
+        }
+        let mut pages = self.pages(true);
+        if let Some(exact) = &exact {
+            pages.summary.val_accuracy = exact.val.accuracy;
+            pages.summary.test_accuracy = exact.test_accuracy();
+            pages.summary.evaluated = Some(Evaluate::Exact);
+        }
+        let mut summary = pages.summary.clone();
+        survive(watcher, "no report", self.folder.write_report(&pages.html()));
+        summary.set_seconds(self.before + self.trainer.clock.seconds());
+        survive(watcher, "no summary", self.folder.write_summary(&summary));
+        Ok(summary)
     }
-    survive(watcher, "no summary", folder.write_summary(&summary));
-    Ok(summary)
-}
 
-/// The exact scores of the best model of a run whose evaluations sampled neighbours. The trainer then has that model. Without a best
-/// model, the scores are those of the last one.
-fn final_scores(
-    trainer: &mut Trainer,
-    checkpoints: &Checkpoints,
-    best: Option<&Best>,
-    watcher: &mut dyn Watcher,
-) -> Result<Option<Evaluation>> {
-    if let Some(best) = best.filter(|best| best.step != trainer.steps()) {
-        match checkpoints.best(u64::MAX)? {
-            Some((path, checkpoint)) if checkpoint.state.step == best.step => {
-                trainer.load_parameters(&path, &checkpoint)?;
-            }
-            _ => {
-                watcher.warn("the best model was not saved, so its scores are those of sampled neighbours");
-                return Ok(None);
+    /// The exact scores of the best model of a run whose evaluations sampled neighbours. The trainer then has that model. Without
+    /// a best model, the scores are those of the last one.
+    fn final_scores(&mut self, watcher: &mut dyn Watcher) -> Result<Option<Evaluation>> {
+        self.trainer.clock.enter(Stage::Evaluate);
+        if let Some(best) = self.state.best.filter(|best| best.step != self.trainer.steps()) {
+            match self.checkpoints.best(u64::MAX)? {
+                Some((path, checkpoint)) if checkpoint.state.step == best.step => {
+                    self.trainer.load_parameters(&path, &checkpoint)?;
+                }
+                _ => {
+                    watcher.warn("the best model was not saved, so its scores are those of sampled neighbours");
+                    return Ok(None);
+                }
             }
         }
-    }
-    match trainer.evaluate_exactly(true, watcher.progress()) {
-        Err(error) if error.is_stopped() => Err(Error::Stopped {
-            place: "before the exact evaluation of the best model".into(),
-            kept: "all epochs are finished, and the last checkpoint has their result".into(),
-        }),
-        // The epochs of the run are worth more than this evaluation.
-        Err(error) if error.is_disk_full() || error.is_budget() => {
-            watcher.warn(&format!(
-                "no exact evaluation of the best model: {error}; its scores are those of sampled neighbours"
-            ));
-            Ok(None)
+        match self.trainer.evaluate_exactly(true, watcher.progress()) {
+            Err(error) if error.is_stopped() => Err(Error::Stopped {
+                place: "before the exact evaluation of the best model".into(),
+                kept: "all epochs are finished, and the last checkpoint has their result".into(),
+            }),
+            // The epochs of the run are worth more than this evaluation.
+            Err(error) if error.is_disk_full() || error.is_budget() => {
+                watcher.warn(&format!(
+                    "no exact evaluation of the best model: {error}; its scores are those of sampled neighbours"
+                ));
+                Ok(None)
+            }
+            evaluated => evaluated.map(Some),
         }
-        evaluated => evaluated.map(Some),
+    }
+
+    /// Writes a checkpoint of a run that was asked to stop, and returns the error that says so.
+    fn stopped(&mut self, watcher: &mut dyn Watcher) -> Error {
+        self.wait_for_files(watcher);
+        let place = match self.trainer.steps_of_epoch() {
+            None | Some(0) => format!("before epoch {}", self.state.epoch + 1),
+            Some(steps) => format!("after step {steps} of epoch {}", self.state.epoch + 1),
+        };
+        let checkpoint = self.checkpoint();
+        let kept = match self.checkpoints.save(&checkpoint) {
+            Ok(_) => "a checkpoint has its state".into(),
+            Err(error) => format!("its state could not be saved ({error}); earlier checkpoints are intact"),
+        };
+        Error::Stopped { place, kept }
     }
 }
 
-/// Writes a checkpoint of a run that was asked to stop, and returns the error that says so.
-fn stopped(checkpoints: &Checkpoints, trainer: &Trainer, state: &RunState) -> Error {
-    let place = match trainer.steps_of_epoch() {
-        None | Some(0) => format!("before epoch {}", state.epoch + 1),
-        Some(steps) => format!("after step {steps} of epoch {}", state.epoch + 1),
-    };
-    match checkpoints.save(&trainer.checkpoint(state, true)) {
-        Ok(_) => Error::Stopped {
-            place,
-            kept: "a checkpoint has its state".into(),
-        },
-        Err(error) => Error::Stopped {
-            place,
-            kept: format!("its state could not be saved ({error}); earlier checkpoints are intact"),
-        },
-    }
+/// Wall time of the processes that worked on a run up to a state. Versions that measured no stages only knew the sum: the rest of
+/// it counts as opening.
+fn seconds_before(state: &RunState, records: &[EpochRecord]) -> StageSeconds {
+    let known = state.seconds_by_stage.max(recorded(records));
+    let unknown = (state.seconds - known.total()).max(0.0);
+    known + [(Stage::Open, unknown)].into_iter().collect()
+}
+
+/// The wall time that records have.
+fn recorded(records: &[EpochRecord]) -> StageSeconds {
+    records
+        .iter()
+        .map(|record| record.seconds_by_stage)
+        .fold(StageSeconds::default(), |sum, seconds| sum + seconds)
+}
+
+fn tell_warnings(trainer: &mut Trainer, watcher: &mut dyn Watcher) {
+    trainer.take_warnings().iter().for_each(|warning| watcher.warn(warning));
 }
 
 /// The scores for the report: those of the test nodes, or of the validation nodes if there are no test nodes.
@@ -365,37 +518,6 @@ fn resumed(
     trainer.restore(path, checkpoint)?;
     trainer.restore_historical(path, checkpoint, watcher.progress())?;
     Ok(state)
-}
-
-/// The record of a finished epoch.
-fn record(state: &RunState, stats: &EpochStats, evaluation: Option<&Evaluation>, rate: f64) -> EpochRecord {
-    let val = evaluation.map(|evaluation| &evaluation.val);
-    let evaluate = evaluation.map_or(0.0, |evaluation| evaluation.seconds);
-    EpochRecord {
-        epoch: state.epoch,
-        step: state.step,
-        loss: stats.loss,
-        train_accuracy: stats.train_accuracy,
-        evaluated: evaluation.map(|evaluation| evaluation.method),
-        val_accuracy: val.and_then(|report| report.accuracy),
-        test_accuracy: evaluation.and_then(Evaluation::test_accuracy),
-        val_macro_f1: val.and_then(|report| report.macro_f1),
-        val_micro_f1: val.and_then(|report| report.micro_f1),
-        val_roc_auc: val.and_then(|report| report.roc_auc),
-        seconds: stats.seconds + evaluate,
-        seconds_by_stage: StageSeconds {
-            evaluate,
-            ..stats.seconds_by_stage
-        },
-        sampled_edges: stats.sampled_edges,
-        sampled_edges_per_second: stats.sampled_edges as f64 / stats.seconds.max(1e-9),
-        bytes_read: stats.bytes_read,
-        bytes_sent: stats.bytes_sent,
-        coverage_mean: Some(stats.coverage),
-        learning_rate: rate,
-        generation: state.generation,
-        peak_rss_bytes: peak_rss_bytes(),
-    }
 }
 
 /// The digest of a store: that of its manifest, which names all other files with theirs.

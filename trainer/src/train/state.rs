@@ -42,7 +42,9 @@ impl Trainer {
         state.counters.insert(MULTI_LABEL.into(), is_multi_label.into());
         let [mean, weight] = self.denominator.parts();
         state.partial = self.partial;
-        let historical = self.historical_origin.as_ref().filter(|from| whole && self.needs(from));
+        // Steps that follow use embeddings of earlier parameters, unless they are refreshed first.
+        let is_used = |from: &&HistoricalOrigin| from.step != self.step && !self.is_refreshed_next(state.epoch);
+        let historical = self.historical_origin.as_ref().filter(|from| whole && is_used(from));
         match historical {
             Some(from) => state.counters.insert(HISTORY_STEP.into(), from.step),
             None => state.counters.remove(HISTORY_STEP),
@@ -61,13 +63,6 @@ impl Trainer {
             },
             historical: historical.map_or_else(Vec::new, |from| from.tensors.clone()),
         }
-    }
-
-    /// Whether a checkpoint needs the parameters that the historical embeddings were made with: if they are not the current ones,
-    /// and steps will use these embeddings before the next evaluation makes new ones.
-    fn needs(&self, from: &HistoricalOrigin) -> bool {
-        let is_evaluated_next = self.partial.is_some_and(|partial| partial.is_trained);
-        from.step != self.step && !is_evaluated_next
     }
 
     /// Notes that the historical embeddings were made with the current parameters.
@@ -91,12 +86,10 @@ impl Trainer {
         checkpoint: &Checkpoint,
         progress: &dyn Progress,
     ) -> Result<()> {
-        if !self.uses_historical() || self.partial.is_some_and(|partial| partial.is_trained) {
-            return Ok(());
-        }
         let Some(&step) = checkpoint.state.counters.get(HISTORY_STEP) else {
-            return self.refresh_historical(progress);
+            return Ok(());
         };
+        self.open_partitions(checkpoint.state.epoch / self.config.repartition_every, progress)?;
         let of_then = |kind: &str| -> Vec<NamedTensor> {
             let stripped = |tensor: &NamedTensor| {
                 let name = tensor.name.strip_prefix(kind)?.strip_prefix('.')?.to_owned();
@@ -108,7 +101,7 @@ impl Trainer {
         self.step = step;
         load(path, self.model.parameters().named(), &of_then("parameters"))?;
         load(path, self.model.parameters().buffers(), &of_then("buffers"))?;
-        self.refresh_historical(progress)?;
+        self.refresh(progress)?;
         self.step = now;
         load(path, self.model.parameters().named(), &checkpoint.parameters)?;
         load(path, self.model.parameters().buffers(), &checkpoint.buffers)

@@ -5,9 +5,7 @@
 //! is the sum of the gradients of the partitions, which is all that an exchange needs. Only a batch norm tells the difference:
 //! its statistics are those of all partitions of the step.
 
-use std::time::Instant;
-
-use grappa_run::{journal::StageSeconds, model::Task};
+use grappa_run::{model::Task, stages::Stage};
 use tch::Kind;
 
 use super::{Trainer, exchange::LossWeights, key, load::Loaded};
@@ -29,12 +27,12 @@ pub(super) struct BatchSums {
 }
 
 impl Trainer {
-    /// Adds the gradient of a batch to the gradients of the parameters. `seconds` is the time of the stages so far.
+    /// Adds the gradient of a batch to the gradients of the parameters.
     ///
     /// # Errors
     /// If the loss is not finite.
-    pub(super) fn add_gradient(&self, epoch: u64, mut batch: Loaded, seconds: &mut StageSeconds) -> Result<BatchSums> {
-        let begin = Instant::now();
+    pub(super) fn add_gradient(&mut self, epoch: u64, mut batch: Loaded) -> Result<BatchSums> {
+        self.clock.enter(Stage::Forward);
         batch.arrive();
         let (first, tensors) = (batch.first(), &batch.tensors);
         let input = match &tensors.rows[..] {
@@ -57,12 +55,9 @@ impl Trainer {
         if !loss.is_finite() {
             return Err(self.not_finite(epoch, &batch));
         }
-        seconds.forward += begin.elapsed().as_secs_f64();
-
-        let begin = Instant::now();
+        self.clock.enter(Stage::Backward);
         let weighted = losses * &tensors.factors;
         weighted.sum(Kind::Float).backward();
-        seconds.backward += begin.elapsed().as_secs_f64();
 
         let right = match self.labels.task() {
             Task::MultiClass => logits

@@ -7,7 +7,6 @@ use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
 use grappa_io::{progress::Silent, size::ByteSize};
 use grappa_run::{
     config::{Auto, Correction, FirstHop, HaloMode, TrainConfig},
-    journal::StageSeconds,
     model::{LayerKind, NormKind},
 };
 use grappa_sampling::{Loader, LoaderOptions};
@@ -85,6 +84,7 @@ fn steps(trainer: &mut Trainer, join_steps: bool) -> Vec<Step> {
     trainer.loader = Loader::new(&trainer.store, options);
     trainer.super_epoch = None;
     trainer.open_partitions(0, &Silent).unwrap();
+    trainer.refresh_when_due(0, &Silent).unwrap();
     let batches = trainer.loader.batches(0, |batches| batches).unwrap();
     let mut feed = trainer.loader.take_feed();
     // Batch norms update them, and what follows them at historical embeddings uses them.
@@ -102,7 +102,7 @@ fn steps(trainer: &mut Trainer, join_steps: bool) -> Vec<Step> {
         if number == STEPS {
             break;
         }
-        let sums = trainer.add_gradient(0, loaded, &mut StageSeconds::default()).unwrap();
+        let sums = trainer.add_gradient(0, loaded).unwrap();
         let parameters = trainer.model.parameters();
         let gradient = parameters.flat_gradient().copy();
         parameters.zero_gradient();
@@ -145,6 +145,7 @@ fn trainer(store: &Arc<Store>, config: &TrainConfig, folder: &Path) -> Trainer {
     std::fs::create_dir_all(&folder).unwrap();
     let mut trainer = Trainer::new(store.clone(), config.clone(), aggregates, Device::Cpu, folder).unwrap();
     trainer.open_partitions(0, &Silent).unwrap();
+    trainer.refresh_when_due(0, &Silent).unwrap();
     no_grad(|| {
         let mut parameters = trainer.model.parameters().flat_values();
         parameters *= 1.1;

@@ -15,8 +15,7 @@ use tch::Device;
 
 use super::{
     first_hop,
-    historical::Keep,
-    inference::{Inference, Needed, OnRows},
+    inference::{Inference, Needed, NeededOptions, OnRows},
     state::{self, MULTI_LABEL, PREAGGREGATED},
 };
 use crate::{Error, Result, nn::Model, runtime::catch_out_of_memory};
@@ -202,17 +201,16 @@ impl Trained {
             device: self.device,
         };
         catch_out_of_memory("free some of the device's memory, or use --device cpu", || {
-            let needed = Needed::of(
-                store,
-                wanted.nodes,
+            let options = NeededOptions {
                 layers,
-                aggregates.is_some(),
-                f64::INFINITY,
-                budget.threads,
-                progress,
-            )?;
+                knows_first_hop: aggregates.is_some(),
+                also: &[],
+                work_max: f64::INFINITY,
+                threads: budget.threads,
+            };
+            let needed = Needed::of(store, wanted.nodes, &options, progress)?;
             let needed = needed.expect("there is no limit");
-            inference.run_needed(&self.model, &needed, Keep::Nothing, progress, on_rows)
+            inference.run_needed(&self.model, &needed, progress, on_rows)
         })?;
         Ok(())
     }

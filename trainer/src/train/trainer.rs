@@ -1,6 +1,6 @@
 //! The trainer: its state, and how it is made.
 
-use std::{num::NonZeroUsize, path::PathBuf, sync::Arc};
+use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
 use grappa_formats::aggregates::AggregateKind;
 use grappa_io::{machine::free_memory_bytes, size::ByteSize};
@@ -8,6 +8,7 @@ use grappa_run::{
     checkpoint::PartialEpoch,
     config::{HaloMode, TrainConfig},
     model::{ModelOptions, Precision},
+    stages::StageClock,
 };
 use grappa_sampling::{Loader, LoaderOptions, feed::OutputDtype, view::Halo};
 use grappa_storage::{Store, no_features};
@@ -23,6 +24,7 @@ use super::{
     labels::NodeLabels,
     load::DeviceCopy,
     optimizer::Optimizer,
+    refresh::RefreshPlan,
     split::Splits,
     state::HistoricalOrigin,
 };
@@ -45,7 +47,9 @@ pub struct Trainer {
     pub(super) denominator: Denominator,
     pub(super) exchange: Box<dyn Exchange>,
     pub(super) device_copy: DeviceCopy,
-    /// The historical embeddings of halo nodes, from the last exact inference.
+    /// When the historical embeddings of the open partitions are refreshed; none if they use none.
+    pub(super) refresh_plan: Option<RefreshPlan>,
+    /// The historical embeddings of halo nodes, from the last refresh.
     pub(super) historical: Option<HistoricalRows>,
     /// The parameters that they were made with.
     pub(super) historical_origin: Option<HistoricalOrigin>,
@@ -62,6 +66,8 @@ pub struct Trainer {
     pub(super) generation: u64,
     /// Optimizer steps that are finished.
     pub(super) step: u64,
+    /// The wall time of the run's stages.
+    pub(super) clock: StageClock,
 }
 
 impl Trainer {
@@ -98,6 +104,7 @@ impl Trainer {
             device_copy,
             denominator: Denominator::default(),
             scored_nodes: None,
+            refresh_plan: None,
             historical: None,
             historical_origin: None,
             partial: None,
@@ -105,6 +112,7 @@ impl Trainer {
             super_epoch: None,
             generation: store.generation(),
             step: 0,
+            clock: StageClock::started(Duration::ZERO),
             store,
             config,
             device,
@@ -126,6 +134,11 @@ impl Trainer {
     pub(super) fn store_name(&self) -> String {
         let stem = self.store.path().file_stem().unwrap_or_default();
         stem.to_string_lossy().into_owned()
+    }
+
+    /// Nodes and edges of the graph.
+    pub(super) fn graph_size(&self) -> u64 {
+        self.store.manifest().nodes + self.store.manifest().edges
     }
 
     /// Optimizer steps that are finished.
@@ -157,7 +170,7 @@ pub(super) fn loader_options(
         seed: config.seed,
         halo: match config.halo {
             HaloMode::Features => Halo::Features,
-            HaloMode::Stop | HaloMode::History | HaloMode::Aggregates => Halo::Stop,
+            HaloMode::Auto | HaloMode::Stop | HaloMode::History | HaloMode::Aggregates => Halo::Stop,
             HaloMode::None => Halo::None,
         },
         memory: config.memory.0,

@@ -16,8 +16,7 @@ use grappa_trainer::{
     predict::predict_nodes,
     train::{
         Trainer,
-        historical::Keep,
-        inference::{Inference, Needed},
+        inference::{Inference, Needed, NeededOptions},
         train,
         trained::Trained,
     },
@@ -45,11 +44,18 @@ fn logits(inference: &Inference<'_>, model: &Model, needed: &Needed) -> Vec<f32>
         found.extend(Vec::<f32>::try_from(rows).unwrap());
         Ok(())
     };
-    let kept = inference
-        .run_needed(model, needed, Keep::Nothing, &Silent, &mut take)
-        .unwrap();
-    assert!(kept.is_none());
+    inference.run_needed(model, needed, &Silent, &mut take).unwrap();
     found
+}
+
+fn needed_options(layers: usize, knows_first_hop: bool, work_max: f64) -> NeededOptions<'static> {
+    NeededOptions {
+        layers,
+        knows_first_hop,
+        also: &[],
+        work_max,
+        threads: 2,
+    }
 }
 
 /// The means of the in-neighbours' features of all nodes.
@@ -123,8 +129,8 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                     .copied()
                     .collect();
                 let set = NodeSet::of(NODES, wanted.iter().copied());
-                let limit = f64::INFINITY;
-                let needed = Needed::of(&store, set, layers, first_hop.is_some(), limit, 2, &Silent).unwrap();
+                let options = needed_options(layers, first_hop.is_some(), f64::INFINITY);
+                let needed = Needed::of(&store, set, &options, &Silent).unwrap();
                 let needed = needed.expect("there is no limit");
                 assert!(layers > 1 || needed.inputs(0).len() < NODES, "fewer nodes are needed");
                 for budget in BUDGETS {
@@ -143,7 +149,7 @@ fn work_beyond_a_limit_is_not_looked_for() {
     let store = store(folder.path(), DENSE);
     let needed = |work_max| {
         let set = NodeSet::of(NODES, [NodeId(3)]);
-        Needed::of(&store, set, 2, false, work_max, 1, &Silent).unwrap()
+        Needed::of(&store, set, &needed_options(2, false, work_max), &Silent).unwrap()
     };
     let work = needed(f64::INFINITY).expect("there is no limit").work();
     assert!(needed(work).is_some() && needed(work - 1.0).is_none() && needed(1.0).is_none());

@@ -140,7 +140,7 @@ fn goes_on(by: By, folder: &Path, why: &str) {
         ..config()
     };
     let mut runs = Vec::new();
-    for full_in in [2, 99] {
+    for full_in in [1, 99] {
         let path = folder.join(format!("{full_in}.run"));
         let run = RunFolder::create(&path, &config).unwrap();
         let mut watcher = Filling {
@@ -169,7 +169,7 @@ fn goes_on(by: By, folder: &Path, why: &str) {
     // The checkpoint of that epoch is missing, and no part of it is left.
     let (with, without) = (steps_of(free), steps_of(full));
     assert_eq!(with.len(), 3);
-    assert_eq!(without, [with[0].clone(), with[2].clone()]);
+    assert_eq!(without, with[1..]);
     // Training has the same result, and the summary and the report are written at the end.
     assert_eq!(summary.val_accuracy, expected.val_accuracy);
     assert!(full.join("summary.json").exists() && full.join("report.html").exists());

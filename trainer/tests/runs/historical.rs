@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use grappa_engine::{
-    aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures},
+    aggregate::{AggregateRows, Budget, NodeRows, NodeSet, StoreFeatures},
     derive::preaggregate::{AggregateOptions, preaggregate},
 };
 use grappa_formats::{NodeId, aggregates::AggregateKind};
@@ -13,7 +13,7 @@ use grappa_storage::{Store, aggregates::Aggregates};
 use grappa_trainer::{
     nn::Model,
     train::{
-        historical::{HistoricalRows, Keep},
+        historical::{HistoricalNodes, HistoricalRows, Keep},
         inference::{Degrees, Inference},
     },
 };
@@ -45,7 +45,12 @@ fn model(layer: LayerKind) -> Model {
     Model::new(options, 3, Device::Cpu).unwrap()
 }
 
-fn kept(store: &Store, scratch: &Path, model: &Model, keep: Keep) -> HistoricalRows {
+fn all(store: &Store, keep: Keep) -> HistoricalNodes {
+    HistoricalNodes::all(store, LAYERS, keep, 1, &Silent).unwrap()
+}
+
+/// The historical embeddings of some nodes.
+fn kept(store: &Store, scratch: &Path, model: &Model, nodes: &HistoricalNodes, memory: u64) -> HistoricalRows {
     let features = StoreFeatures::open(store).unwrap();
     let known = Aggregates::open(store, kind(model)).unwrap().unwrap();
     let known = AggregateRows::new(store, known);
@@ -54,24 +59,20 @@ fn kept(store: &Store, scratch: &Path, model: &Model, keep: Keep) -> HistoricalR
         features: &features,
         first_hop: Some(&known as &dyn NodeRows),
         budget: BUDGET,
-        // All of it in files, a part of it in memory, or all of it.
-        kept_memory: match keep {
-            Keep::Neighbours { seed } => seed % 3 * 40_000,
-            _ => 0,
-        },
+        kept_memory: memory,
         scratch,
         device: Device::Cpu,
     };
-    let kept = inference.run(model, keep, &Silent, &mut |_, _| Ok(()));
-    kept.unwrap().expect("something is kept")
+    let needed = nodes.needed(store, true, f64::INFINITY, 1, &Silent).unwrap();
+    let needed = needed.expect("there is no limit");
+    inference.historical(model, nodes, &needed, &Silent).unwrap()
 }
 
-/// The aggregates of all nodes at a layer, as history tells them.
-fn aggregates(store: &Store, kept: &HistoricalRows, layer: usize, model: &Model) -> Tensor {
-    let nodes: Vec<NodeId> = (0..NODES).map(NodeId).collect();
-    let places: Vec<i64> = (0..NODES as i64).collect();
+/// The aggregates of some nodes at a layer, as history tells them.
+fn aggregates_of(nodes: &[NodeId], store: &Store, kept: &HistoricalRows, layer: usize, model: &Model) -> Tensor {
+    let places: Vec<i64> = (0..nodes.len() as i64).collect();
     let degrees = Degrees::open(store).unwrap();
-    let historical = kept.of(layer, &nodes, &places, &degrees, Device::Cpu).unwrap();
+    let historical = kept.of(layer, nodes, &places, &degrees, Device::Cpu).unwrap();
     no_grad(|| match &historical.neighbour {
         Some(neighbour) => historical.rows + model.neighbour_share(layer, neighbour),
         None => historical.rows,
@@ -104,8 +105,14 @@ fn history_with_neighbours_is_that_without_until_parameters_change_and_follows_t
             replace: false,
         };
         preaggregate(&store, &options, &Silent).unwrap();
-        let kept = |keep| kept(&store, folder.path(), &model, keep);
-        let aggregates = |kept: &HistoricalRows, layer| aggregates(&store, kept, layer, &model);
+        // All of it in files, a part of it in memory, or all of it.
+        let memory = |keep| match keep {
+            Keep::Neighbours { seed } => seed % 3 * 40_000,
+            _ => 0,
+        };
+        let kept = |keep| kept(&store, folder.path(), &model, &all(&store, keep), memory(keep));
+        let nodes: Vec<NodeId> = (0..NODES).map(NodeId).collect();
+        let aggregates = |kept: &HistoricalRows, layer| aggregates_of(&nodes, &store, kept, layer, &model);
 
         let before = kept(Keep::Aggregates);
         let drawn: Vec<HistoricalRows> = (0..DRAWS).map(|seed| kept(Keep::Neighbours { seed })).collect();
@@ -135,5 +142,55 @@ fn history_with_neighbours_is_that_without_until_parameters_change_and_follows_t
         assert!(off < 6.0, "{layer}: {off} standard errors");
         let (left, was) = (largest(&(mean - &expected)), largest(&(old - expected)));
         assert!(left < 0.25 * was, "{layer}: {left} of {was}");
+    }
+}
+
+#[test]
+fn the_history_of_some_nodes_has_the_bits_of_that_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    for layer in [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gin] {
+        let model = model(layer);
+        let options = AggregateOptions {
+            kind: kind(&model),
+            dtype: None,
+            budget: BUDGET,
+            replace: false,
+        };
+        preaggregate(&store, &options, &Silent).unwrap();
+        for keep in [Keep::Aggregates, Keep::Neighbours { seed: 7 }] {
+            let kept = |nodes: &HistoricalNodes| kept(&store, folder.path(), &model, nodes, 0);
+            let whole = kept(&all(&store, keep));
+            // Some nodes are reached in a hop, more in two, still more in three.
+            let reached: Vec<NodeSet> = [97, 29, 5]
+                .map(|every| {
+                    NodeSet::of(
+                        NODES,
+                        (0..NODES)
+                            .filter(|node| node % every == 0 || node % 97 == 0)
+                            .map(NodeId),
+                    )
+                })
+                .into_iter()
+                .scan(NodeSet::of(NODES, []), |all, set| {
+                    *all = all.union(&set);
+                    Some(all.clone())
+                })
+                .collect();
+            let some = HistoricalNodes::new(&store, reached.clone(), keep, 1, &Silent).unwrap();
+            assert!(
+                some.sets().iter().all(|set| set.len() < NODES / 2),
+                "fewer nodes have rows"
+            );
+            let part = kept(&some);
+            for (layer, set) in (1..LAYERS - 1).zip(reached.iter().rev()) {
+                let mut nodes = Vec::new();
+                set.nodes_at(0..set.len(), &mut nodes);
+                // In any order.
+                nodes.reverse();
+                let of = |kept: &HistoricalRows| aggregates_of(&nodes, &store, kept, layer, &model);
+                assert!(of(&part).equal(&of(&whole)), "{keep:?}, layer {layer}");
+            }
+        }
     }
 }

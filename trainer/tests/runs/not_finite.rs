@@ -13,7 +13,7 @@ use grappa_run::{
 use grappa_storage::Store;
 use grappa_trainer::{
     nn::Model,
-    train::{historical::Keep, inference::Inference, train},
+    train::{inference::Inference, train},
 };
 use tch::{Device, Tensor};
 
@@ -95,7 +95,7 @@ fn logits_are_nan_where_a_nan_feature_reaches_and_nowhere_else() {
                 );
                 Ok(())
             };
-            inference.run(&model, Keep::Nothing, &Silent, &mut take).unwrap();
+            inference.run(&model, &Silent, &mut take).unwrap();
             let expected = reached(&store, nan, layers);
             assert!(
                 expected.len() > 1 && expected.len() < NODES as usize,

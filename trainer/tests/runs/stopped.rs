@@ -15,6 +15,7 @@ use grappa_run::{
     config::{HaloMode, TrainConfig},
     folder::RunFolder,
     journal::{EpochRecord, read_records},
+    stages::StageSeconds,
     summary::Summary,
 };
 use grappa_storage::Store;
@@ -86,7 +87,7 @@ fn run(
 fn left(path: &Path) -> (Checkpoint, Vec<String>) {
     let folder = RunFolder::resume(path).unwrap();
     let (_, mut checkpoint) = folder.checkpoints(3).unwrap().latest().unwrap().found.unwrap();
-    checkpoint.state.seconds = 0.0;
+    (checkpoint.state.seconds, checkpoint.state.seconds_by_stage) = (0.0, StageSeconds::default());
     for list in [
         &mut checkpoint.parameters,
         &mut checkpoint.buffers,

@@ -4,14 +4,14 @@
 //! (`parameters.layers.0.lin_l.weight`, `buffers.norms.0.running_mean`, `optimizer.first`). The metadata of its header has
 //!
 //! ```text
-//! grappa.version   "2"
+//! grappa.version   "3"
 //! grappa.state     the state of the run, as JSON: RunState
 //! grappa.digest    XXH3-64 of the state and of every tensor's name, type, shape and bytes; 16 hexadecimal digits
 //! ```
 //!
 //! Historical embeddings of halo nodes may be older than the checkpoint. Then `history.parameters.` and `history.buffers.` are the
 //! tensors of the model that they were made with, from which they are made again. Version 1 has no such tensors, and no
-//! unfinished epochs in its state. It can still be read.
+//! unfinished epochs in its state. Versions 1 and 2 have no wall time by stage. They can still be read.
 //!
 //! A file is written under a temporary name, synced and renamed, and then its folder is synced. So a file with its final name is
 //! complete, unless the disk damaged it; the digest detects that. Files are named after the step:
@@ -41,7 +41,7 @@ pub use self::{
 use crate::{Error, Result};
 
 /// The version of the format that is written, and the newest that can be read.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 const VERSION_KEY: &str = "grappa.version";
 const STATE_KEY: &str = "grappa.state";

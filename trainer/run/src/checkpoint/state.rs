@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, early_stopping::EarlyStopping, journal::StageSeconds, learning_rate::LearningRate};
+use crate::{Error, Result, early_stopping::EarlyStopping, learning_rate::LearningRate, stages::StageSeconds};
 
 /// The state of a run. Together with the tensors of its checkpoint, it is all that a resumed run needs to compute the same as
 /// an uninterrupted one. It has no random generator, because random numbers are functions of the seed, the epoch and the step.
@@ -34,6 +34,9 @@ pub struct RunState {
     pub early_stopping: EarlyStopping,
     /// Wall time of the run in seconds, over all its processes.
     pub seconds: f64,
+    /// That time by stage.
+    #[serde(default)]
+    pub seconds_by_stage: StageSeconds,
     /// Other counters of the training loop, by name.
     pub counters: BTreeMap<String, u64>,
     /// Other averages of the training loop, by name.
@@ -64,10 +67,6 @@ pub struct PartialEpoch {
     pub bytes_sent: u64,
     /// Bytes of features that were read.
     pub bytes_read: u64,
-    /// Wall time, in seconds.
-    pub seconds: f64,
-    /// That time by stage.
-    pub seconds_by_stage: StageSeconds,
 }
 
 /// The evaluation with the highest validation score.

@@ -264,11 +264,11 @@ fn a_newer_version_is_an_error_and_nothing_older_is_taken_instead() {
     let path = checkpoints.save(&checkpoint(20)).unwrap();
     let (tensors, metadata) = read_tensors(&path).unwrap();
     let mut metadata: BTreeMap<String, String> = metadata.into_iter().collect();
-    metadata.insert(VERSION_KEY.to_owned(), "3".to_owned());
+    metadata.insert(VERSION_KEY.to_owned(), "4".to_owned());
     write_tensors(&path, &tensors, &metadata).unwrap();
     let error = checkpoints.latest().unwrap_err().to_string();
     assert!(
-        error.contains("version 3, and this program reads versions up to 2"),
+        error.contains("version 4, and this program reads versions up to 3"),
         "{error}"
     );
 }

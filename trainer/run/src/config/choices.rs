@@ -37,15 +37,17 @@ named_enum! {
 named_enum! {
     /// The treatment of halo nodes: in-neighbours that a partition does not own.
     "halo mode" HaloMode {
+        /// As `history`, if the refreshes take at most a quarter of the work of training; else as `stop`.
+        #[default]
+        Auto = "auto",
         /// The hop furthest from the seeds samples them, for their features. Other hops do not.
         Features = "features",
         /// Every hop samples them. They are not expanded.
         Stop = "stop",
         /// They are never sampled.
         None = "none",
-        /// As `stop`, and deeper layers use their historical embeddings from the last exact inference. If the first hop is
+        /// As `stop`, and deeper layers use their historical embeddings from the last refresh. If the first hop is
         /// pre-aggregated, one in-neighbour of each corrects them for the change of the parameters since.
-        #[default]
         History = "history",
         /// As `history`, without the correction.
         Aggregates = "aggregates",

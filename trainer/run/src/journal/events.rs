@@ -27,7 +27,7 @@ use std::{
 
 use grappa_io::{Error as EngineError, durable};
 
-use super::record::{EpochRecord, StageSeconds};
+use super::record::EpochRecord;
 use crate::Result;
 
 /// An open event file.
@@ -122,8 +122,8 @@ fn scalars(record: &EpochRecord) -> Vec<(String, f64)> {
     let measured = optional
         .into_iter()
         .filter_map(|(tag, value)| Some((tag.to_owned(), value?)));
-    let stages = StageSeconds::NAMES.iter().zip(record.seconds_by_stage.values());
-    let stages = stages.map(|(name, seconds)| (format!("seconds/{name}"), seconds));
+    let stages = record.seconds_by_stage.iter();
+    let stages = stages.map(|(stage, seconds)| (format!("seconds/{}", stage.name()), seconds));
     measured.chain(stages).filter(|(_, value)| value.is_finite()).collect()
 }
 

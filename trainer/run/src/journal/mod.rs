@@ -8,7 +8,7 @@ mod tests;
 
 use std::{path::Path, time::SystemTime};
 
-pub use self::record::{EpochRecord, StageSeconds};
+pub use self::record::EpochRecord;
 use self::{events::EventFile, metrics::Metrics};
 use crate::Result;
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::config::Evaluate;
+use crate::{config::Evaluate, stages::StageSeconds};
 
 /// The metrics of an epoch: a line of `metrics.jsonl`. The names of the fields are its keys. Accuracies are fractions of 1. Null
 /// means that a value was not measured in this epoch, or is not finite.
@@ -30,13 +30,13 @@ pub struct EpochRecord {
     pub val_micro_f1: Option<f64>,
     /// Area under the ROC curve on the validation nodes.
     pub val_roc_auc: Option<f64>,
-    /// Wall time of the epoch in seconds, with its evaluation.
+    /// Wall time since the record before, in seconds, or since the start of the program.
     pub seconds: f64,
-    /// That time by stage.
+    /// That time by stage. The files of an epoch are written while the next one trains, and count there.
     pub seconds_by_stage: StageSeconds,
     /// Sampled edges.
     pub sampled_edges: u64,
-    /// Sampled edges per second of the epoch, without its evaluation.
+    /// Sampled edges per second of training.
     #[serde(with = "nan_as_null")]
     pub sampled_edges_per_second: f64,
     /// Bytes read from files.
@@ -52,46 +52,6 @@ pub struct EpochRecord {
     pub generation: u64,
     /// Peak memory of the process so far, in bytes.
     pub peak_rss_bytes: Option<u64>,
-}
-
-/// Seconds that the training loop spent on each stage of an epoch, or waiting for it. Work in the background does not count.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct StageSeconds {
-    /// Waiting for sampled minibatches.
-    pub sample: f64,
-    /// Waiting for feature rows from the disk.
-    pub read: f64,
-    /// Waiting for feature rows to be copied into minibatches.
-    pub assemble: f64,
-    /// Loading tensors and computing losses.
-    pub forward: f64,
-    /// Computing gradients.
-    pub backward: f64,
-    /// Exchanging gradients and updating the parameters.
-    pub exchange: f64,
-    /// Exact inference and scores.
-    pub evaluate: f64,
-}
-
-impl StageSeconds {
-    /// Names of the stages, in the order of an epoch.
-    pub const NAMES: [&'static str; 7] = [
-        "sample", "read", "assemble", "forward", "backward", "exchange", "evaluate",
-    ];
-
-    /// Seconds of the stages, in the order of [`StageSeconds::NAMES`].
-    pub fn values(&self) -> [f64; 7] {
-        [
-            self.sample,
-            self.read,
-            self.assemble,
-            self.forward,
-            self.backward,
-            self.exchange,
-            self.evaluate,
-        ]
-    }
 }
 
 /// Writes values that are not finite as null, because JSON has neither NaN nor infinity.

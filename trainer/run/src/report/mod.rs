@@ -23,11 +23,7 @@ use self::{
     series::Series,
     tables::Classes,
 };
-use super::{
-    journal::{EpochRecord, StageSeconds},
-    scores::ScoreReport,
-    summary::Summary,
-};
+use super::{journal::EpochRecord, scores::ScoreReport, stages::Stage, summary::Summary};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -76,6 +72,11 @@ impl Report<'_> {
         if let Some(scores) = self.scores {
             html += &self.scored(scores);
         }
+        html += &format!(
+            "<section>\n<h2>Wall time</h2>\n<p class=\"note\">From the start of the program. Files are written while training \
+             continues: their stages are the time that training waited.</p>\n{}</section>\n",
+            tables::stages(&self.summary.seconds_by_stage)
+        );
         html += &format!(
             "<section>\n<h2>Configuration</h2>\n{}</section>\n",
             tables::configuration(config)
@@ -164,15 +165,19 @@ impl Report<'_> {
             best: None,
             empty: "nothing was measured yet",
         };
-        let stages = StageSeconds::NAMES
-            .iter()
-            .zip(["c1", "c2", "c3", "c4", "c5", "c6", "c7"])
-            .enumerate();
-        let stages = stages.map(|(stage, (name, color))| {
-            series(name, color, &move |record: &EpochRecord| {
-                Some(record.seconds_by_stage.values()[stage])
+        let (shown, others) = self.longest_stages();
+        let stages = shown.iter().zip(["c1", "c2", "c3", "c4", "c5", "c6"]);
+        let mut stages: Vec<_> = stages
+            .map(|(&stage, color)| {
+                series(stage.name(), color, &move |record: &EpochRecord| {
+                    Some(record.seconds_by_stage[stage])
+                })
             })
-        });
+            .collect();
+        if !others.is_empty() {
+            let sum = |record: &EpochRecord| Some(others.iter().map(|&stage| record.seconds_by_stage[stage]).sum());
+            stages.push(series("other", "c7", &sum));
+        }
         let mut plots = vec![
             Plot {
                 best: self.summary.best_epoch.map(|epoch| epoch as f64),
@@ -196,13 +201,7 @@ impl Report<'_> {
                 Kind::Lines,
                 vec![series("loss", "loss", &|record| Some(record.loss))],
             ),
-            plot(
-                "plot-time",
-                "Time by stage",
-                Unit::Seconds,
-                Kind::Bars,
-                stages.collect(),
-            ),
+            plot("plot-time", "Time by stage", Unit::Seconds, Kind::Bars, stages),
             Plot {
                 empty: "no coverage was measured",
                 ..plot(
@@ -250,6 +249,28 @@ impl Report<'_> {
             }
         }
         plots.iter().map(Plot::html).collect()
+    }
+
+    /// The stages that took most time, and the others that took any, each in the order of a run.
+    fn longest_stages(&self) -> (Vec<Stage>, Vec<Stage>) {
+        const SHOWN: usize = 6;
+        let total = |stage: Stage| -> f64 {
+            self.records
+                .iter()
+                .map(|record| record.seconds_by_stage[stage])
+                .filter(|seconds| seconds.is_finite())
+                .sum()
+        };
+        let mut stages: Vec<(usize, f64)> = Stage::ALL.into_iter().map(total).enumerate().collect();
+        stages.retain(|(_, seconds)| *seconds > 0.0);
+        stages.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let mut parts = stages.chunks(SHOWN).map(|part| {
+            let mut part: Vec<usize> = part.iter().map(|(stage, _)| *stage).collect();
+            part.sort_unstable();
+            part.into_iter().map(|stage| Stage::ALL[stage]).collect::<Vec<_>>()
+        });
+        let shown = parts.next().unwrap_or_default();
+        (shown, parts.flatten().collect())
     }
 
     fn scored(&self, scores: &ScoreReport) -> String {

@@ -1,7 +1,7 @@
 //! The tables of a report: configuration, classes, confusion.
 
-use super::html::escape;
-use crate::{config::TrainConfig, scores::ScoreReport};
+use super::{html::escape, scale::Unit};
+use crate::{config::TrainConfig, scores::ScoreReport, stages::StageSeconds};
 
 /// Largest number of classes in the confusion matrix.
 const CONFUSION_CLASSES_MAX: usize = 12;
@@ -27,6 +27,28 @@ pub(super) fn configuration(config: &TrainConfig) -> String {
         );
     }
     html + "</dl>\n"
+}
+
+/// The seconds of each stage that took any, and their sum.
+pub(super) fn stages(seconds: &StageSeconds) -> String {
+    let total = seconds.total();
+    let mut html = "<div class=\"scroll\"><table id=\"stages\">\n<thead><tr><th>stage</th><th>time</th><th>share</th></tr></thead>\n\
+                    <tbody>\n"
+        .to_owned();
+    for (stage, seconds) in seconds.iter().filter(|(_, seconds)| *seconds > 0.0) {
+        let part = seconds / total;
+        html += &format!(
+            "<tr><th>{}</th><td>{}</td><td class=\"meter\" style=\"--part:{part:.3}\">{:.1} %</td></tr>\n",
+            stage.name(),
+            Unit::Seconds.format(seconds),
+            part * 100.0
+        );
+    }
+    html += &format!(
+        "<tr><th>all</th><td>{}</td><td></td></tr>\n",
+        Unit::Seconds.format(total)
+    );
+    html + "</tbody></table></div>\n"
 }
 
 /// Classes with their names, largest first.

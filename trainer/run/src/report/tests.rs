@@ -13,6 +13,7 @@ use crate::{
     checkpoint::Best,
     config::TrainConfig,
     scores::{Labels, Scores},
+    stages::StageSeconds,
 };
 
 const PLOTS: [&str; 8] = [
@@ -25,6 +26,14 @@ const PLOTS: [&str; 8] = [
     "plot-edges",
     "plot-rate",
 ];
+
+/// Seconds of the stages from loading to evaluation.
+fn stages(seconds: [f64; 8]) -> StageSeconds {
+    let of_epoch = Stage::ALL
+        .into_iter()
+        .filter(|stage| stage.is_training() || *stage == Stage::Evaluate);
+    of_epoch.zip(seconds).collect()
+}
 
 /// Records of `epochs` epochs. Every second one was evaluated.
 fn records(epochs: u64) -> Vec<EpochRecord> {
@@ -39,15 +48,7 @@ fn records(epochs: u64) -> Vec<EpochRecord> {
             val_accuracy: accuracy(0.8),
             test_accuracy: accuracy(0.79),
             seconds: 1.25,
-            seconds_by_stage: StageSeconds {
-                sample: 0.1,
-                read: 0.2,
-                assemble: 0.05,
-                forward: 0.3,
-                backward: 0.4,
-                exchange: 0.1,
-                evaluate: 0.1,
-            },
+            seconds_by_stage: stages([0.0, 0.1, 0.2, 0.05, 0.3, 0.4, 0.1, 0.1]),
             sampled_edges: 3_000_000,
             sampled_edges_per_second: 2.6e6,
             bytes_read: 180_000_000 + (epoch % 5) * 100_000_000,
@@ -97,7 +98,7 @@ fn page(name: &str, records: &[EpochRecord], scores: Option<&ScoreReport>, class
         partitions: 16,
         ..TrainConfig::default()
     };
-    let summary = Summary::new(records, best.as_ref(), &config, 80.0);
+    let summary = Summary::new(records, best.as_ref(), &config, stages([10.0; 8]));
     let report = Report {
         name,
         records,
@@ -156,7 +157,7 @@ fn values_that_are_not_finite_leave_a_gap() {
         record.learning_rate = odd;
         record.coverage_mean = Some(odd);
         record.sampled_edges_per_second = odd;
-        record.seconds_by_stage.read = odd;
+        record.seconds_by_stage = [(Stage::Read, odd), (Stage::Forward, 0.5)].into_iter().collect();
         record.val_accuracy = Some(odd);
     }
     let html = page("store", &records, None, &[]);
@@ -165,6 +166,37 @@ fn values_that_are_not_finite_leave_a_gap() {
     for wrong in ["NaN", "inf"] {
         assert!(!drawn.contains(wrong), "{wrong}");
     }
+}
+
+#[test]
+fn the_wall_time_is_a_table_of_stages_that_add_up() {
+    let html = page("store", &records(3), None, &[]);
+    let table = &html[html.find("<table id=\"stages\">").unwrap()..];
+    let table = &table[..table.find("</table>").unwrap()];
+    // Eight stages of 10 s each; those that took no time are not listed.
+    assert_eq!(table.matches("12.5 %").count(), 8, "{table}");
+    assert!(
+        table.contains("<th>evaluate</th>") && !table.contains("<th>preaggregate</th>"),
+        "{table}"
+    );
+    assert!(
+        table.contains("<th>all</th><td>1 min 20 s</td>") || table.contains("<th>all</th><td>80"),
+        "{table}"
+    );
+}
+
+#[test]
+fn the_longest_stages_have_colors_of_their_own_and_the_rest_one() {
+    let html = page("store", &records(3), None, &[]);
+    let plot = &html[html.find("<figure id=\"plot-time\">").unwrap()..];
+    let plot = &plot[..plot.find("</figure>").unwrap()];
+    for name in ["sample", "read", "forward", "backward", "other"] {
+        assert!(plot.contains(&format!("</i>{name} <b>")), "{name}: {plot}");
+    }
+    assert!(
+        !plot.contains("</i>assemble") && !plot.contains("</i>checkpoint"),
+        "{plot}"
+    );
 }
 
 #[test]
@@ -204,7 +236,8 @@ fn the_best_epoch_is_marked_and_many_classes_are_cut() {
     assert!(html.contains("best: epoch 50"));
     assert!(html.contains("The 25 largest classes; 15 more are left out."));
     assert!(html.contains("The 12 largest classes; 28 more are left out, so rows need not add up to 100 %."));
-    assert_eq!(html.matches("<tr>").count(), 1 + 25 + 1 + 12);
+    // Classes, confusion, and the eight stages with their sum; a heading each.
+    assert_eq!(html.matches("<tr>").count(), (1 + 25) + (1 + 12) + (1 + 8 + 1));
 }
 
 /// A browser that draws pages without a screen: where Debian's package `chromium` puts it.

@@ -11,24 +11,28 @@
 //! All neighbours are used and nothing is sampled. So the result is that of the model on the whole graph, and does not depend on
 //! partitions, memory or the number of threads. [`Needed`] has the nodes that each layer computes: those that the wanted results
 //! depend on. States are in memory if they fit, and else in scratch files. Memory then holds one tile and one block of rows at a
-//! time. The same holds for the historical embeddings of halo nodes ([`HistoricalRows`]).
+//! time. The same holds for the historical embeddings of halo nodes ([`HistoricalRows`]), which take the same passes.
 
 mod degrees;
+mod keeper;
 mod needed;
 
-use std::{borrow::Cow, ops::Range, path::Path, sync::Arc};
+use std::{ops::Range, path::Path, sync::Arc};
 
 use grappa_engine::aggregate::{
-    Aggregation, Beside, Budget, Drawn, NodeRows, NodeSet, OwnRows, Reduce, ScaledRows, SelectedRows, StateRows,
-    aggregate, read_each,
+    Aggregation, Budget, NodeRows, NodeSet, OwnRows, Reduce, ScaledRows, SelectedRows, StateRows, read_each,
 };
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::{Progress, check_stopped};
 use grappa_storage::Store;
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Device, Kind, Tensor};
 
-pub use self::{degrees::Degrees, needed::Needed};
-use super::historical::{HistoricalRows, KEPT_AS, Keep, as_kept};
+use self::keeper::Keeper;
+pub use self::{
+    degrees::Degrees,
+    needed::{Needed, NeededOptions},
+};
+use super::historical::{HistoricalNodes, HistoricalRows};
 use crate::{
     Result,
     nn::{Aggregate, Model},
@@ -60,20 +64,13 @@ pub struct Inference<'a> {
 pub type OnRows<'a> = dyn FnMut(Range<u64>, &Tensor) -> Result<()> + 'a;
 
 impl Inference<'_> {
-    /// Passes the logits of all nodes to `on_logits`, range after range in the order of nodes. Returns the historical embeddings that
-    /// `keep` asks for.
+    /// Passes the logits of all nodes to `on_logits`, range after range in the order of nodes.
     ///
     /// # Errors
     /// If files cannot be read, scratch files cannot be written, or memory is too small. Also the errors of `on_logits`.
-    pub fn run(
-        &self,
-        model: &Model,
-        keep: Keep,
-        progress: &dyn Progress,
-        on_logits: &mut OnRows<'_>,
-    ) -> Result<Option<HistoricalRows>> {
+    pub fn run(&self, model: &Model, progress: &dyn Progress, on_logits: &mut OnRows<'_>) -> Result<()> {
         let needed = Needed::all(self.store, model.options().layers);
-        self.run_needed(model, &needed, keep, progress, on_logits)
+        self.run_needed(model, &needed, progress, on_logits)
     }
 
     /// Passes the results of the wanted nodes to `on_rows`, range after range: their states after the layers that `needed` is for.
@@ -82,26 +79,52 @@ impl Inference<'_> {
     /// As [`Inference::run`].
     ///
     /// # Panics
-    /// If the model has fewer layers, or something is kept and a layer does not compute all nodes. With [`Keep::Neighbours`], if the
-    /// model does not support it ([`Model::has_neighbours`]), or if there are no pre-aggregated features.
+    /// If the model has fewer layers.
     pub fn run_needed(
         &self,
         model: &Model,
         needed: &Needed,
-        keep: Keep,
         progress: &dyn Progress,
         on_rows: &mut OnRows<'_>,
-    ) -> Result<Option<HistoricalRows>> {
+    ) -> Result<()> {
+        let degrees = Degrees::open(self.store)?;
+        self.run_layers(model, needed, &degrees, progress, &mut Results::States(on_rows))
+    }
+
+    /// The historical embeddings of some nodes. `needed` is [`HistoricalNodes::needed`].
+    ///
+    /// # Errors
+    /// As [`Inference::run`].
+    ///
+    /// # Panics
+    /// If neighbours are kept and the model does not support it ([`Model::has_neighbours`]), or if there are no pre-aggregated
+    /// features then.
+    pub fn historical(
+        &self,
+        model: &Model,
+        nodes: &HistoricalNodes,
+        needed: &Needed,
+        progress: &dyn Progress,
+    ) -> Result<HistoricalRows> {
+        let degrees = Degrees::open(self.store)?;
+        let mut keeper = Keeper::new(self, nodes, &degrees)?;
+        if !nodes.sets().is_empty() {
+            self.run_layers(model, needed, &degrees, progress, &mut Results::Kept(&mut keeper))?;
+        }
+        Ok(keeper.finish())
+    }
+
+    fn run_layers(
+        &self,
+        model: &Model,
+        needed: &Needed,
+        degrees: &Degrees,
+        progress: &dyn Progress,
+        results: &mut Results<'_, '_>,
+    ) -> Result<()> {
         let layers = needed.layers();
         assert!(layers <= model.options().layers, "{layers} layers of fewer");
-        assert!(
-            keep == Keep::Nothing || needed.wanted().is_all(),
-            "what is kept is of all nodes"
-        );
-        let degrees = Degrees::open(self.store)?;
         let all = NodeSet::all(self.store.manifest().nodes);
-        let mut kept_memory = self.kept_memory;
-        let mut kept = self.begin_historical(model, &degrees, keep, &mut kept_memory, progress)?;
         let mut hidden: Option<StateRows> = None;
         for layer in 0..layers {
             let is_last = layer + 1 == layers;
@@ -114,7 +137,7 @@ impl Inference<'_> {
                 rows_of: if layer == 0 { &all } else { needed.inputs(layer) },
                 inputs: needed.inputs(layer),
                 outputs: needed.outputs(layer),
-                degrees: &degrees,
+                degrees,
                 progress,
             };
             let mut create = |rows, width| -> Result<StateRows> {
@@ -132,20 +155,21 @@ impl Inference<'_> {
                 true => None,
                 false => Some(create(pass.outputs.len(), model.width(layer + 1))?),
             };
-            let width = reduction.result_width();
-            let keeps = keep != Keep::Nothing && layer > 0 && !is_last;
-            let keeps = keeps.then(|| StateRows::create(self.scratch, all.len(), width, KEPT_AS, &mut kept_memory));
-            let mut keeps = keeps.transpose()?;
+            if let Results::Kept(keeper) = results {
+                keeper.begin(layer, reduction.result_width())?;
+            }
             let mut take = |positions: Range<u64>, aggregates: Vec<f32>| {
-                if let Some(keeps) = &mut keeps {
-                    let state = aggregates.len() / (positions.end - positions.start).max(1) as usize;
-                    let aggregates = firsts(&aggregates, state, width);
-                    self.keep(&pass, &kept, positions.clone(), &aggregates, keeps)?;
+                if let Results::Kept(keeper) = results {
+                    let state_width = aggregates.len() / (positions.end - positions.start).max(1) as usize;
+                    keeper.take(&pass, positions.clone(), &aggregates, state_width)?;
                 }
-                pass.update(positions, aggregates, &mut |positions, new| match &mut out {
-                    Some(out) => Ok(out.write(positions.start, &values(new))?),
-                    None => on_rows(positions, new),
-                })
+                match (&mut out, &mut *results) {
+                    (Some(out), _) => pass.update(positions, aggregates, &mut |positions, new| {
+                        Ok(out.write(positions.start, &values(new))?)
+                    }),
+                    (None, Results::States(on_rows)) => pass.update(positions, aggregates, *on_rows),
+                    (None, Results::Kept(_)) => Ok(()),
+                }
             };
             let budget = Budget {
                 memory: free,
@@ -155,117 +179,21 @@ impl Inference<'_> {
                 Some(first_hop) => pass.known(first_hop, &mut take)?,
                 None => pass.aggregated(messages, budget, &mut take)?,
             }
-            if let Some(keeps) = keeps {
-                let drawn = self.drawn(keeps, layers - 2 - layer, keep, &mut kept_memory, progress)?;
-                kept.layers.push(drawn);
+            if let Results::Kept(keeper) = results {
+                keeper.end(layer)?;
             }
             hidden = out;
         }
-        Ok((keep != Keep::Nothing).then_some(kept))
-    }
-
-    /// Saves the inputs of neighbours, which are known before the first layer.
-    fn begin_historical(
-        &self,
-        model: &Model,
-        degrees: &Degrees,
-        keep: Keep,
-        kept_memory: &mut u64,
-        progress: &dyn Progress,
-    ) -> Result<HistoricalRows> {
-        let mut kept = HistoricalRows::default();
-        let layers = model.options().layers;
-        if let (Keep::Neighbours { .. }, 3..) = (keep, layers) {
-            assert!(model.has_neighbours(), "the model supports neighbours");
-            let first_hop = self.first_hop.expect("aggregates of features");
-            let rows = Beside(self.features, first_hop);
-            let first = self.drawn_once(&Beside(&rows, degrees), keep, kept_memory, progress)?;
-            kept.inputs = self.drawn(first, layers - 3, keep, kept_memory, progress)?;
-        }
-        Ok(kept)
-    }
-
-    /// Saves the aggregates of a range of nodes at a layer, or their differences to the contributions of neighbours.
-    fn keep(
-        &self,
-        pass: &LayerPass<'_>,
-        kept: &HistoricalRows,
-        nodes: Range<u64>,
-        aggregates: &[f32],
-        out: &mut StateRows,
-    ) -> Result<()> {
-        if kept.inputs.is_empty() {
-            return Ok(out.write(nodes.start, aggregates)?);
-        }
-        for first in nodes.clone().step_by(UPDATE_NODES as usize) {
-            check_stopped(pass.progress)?;
-            let range = first..(first + UPDATE_NODES).min(nodes.end);
-            let count = (range.end - range.start) as usize;
-            let read = |rows: &StateRows| {
-                let mut values = vec![0.0; count * rows.width()];
-                rows.read(range.clone(), &mut values)?;
-                let rows = Tensor::from_slice(&values).view([count as i64, rows.width() as i64]);
-                Ok(rows.to_device(self.device))
-            };
-            let degrees = as_kept(&pass.degrees.of_each(range.clone().map(NodeId))?).to_device(self.device);
-            let neighbour = kept.neighbour(pass.layer, degrees, read)?;
-            let shares = values(&no_grad(|| pass.model.neighbour_share(pass.layer, &neighbour)));
-            let at = (first - nodes.start) as usize * out.width();
-            let aggregates = &aggregates[at..at + shares.len()];
-            let differences: Vec<f32> = aggregates.iter().zip(&shares).map(|(all, share)| all - share).collect();
-            out.write(first, &differences)?;
-        }
         Ok(())
-    }
-
-    /// `rows` of all nodes. With [`Keep::Neighbours`] also the rows of their neighbours, of the neighbours of these, and so on,
-    /// `times` times.
-    fn drawn(
-        &self,
-        rows: StateRows,
-        times: usize,
-        keep: Keep,
-        kept_memory: &mut u64,
-        progress: &dyn Progress,
-    ) -> Result<Vec<StateRows>> {
-        let mut all = vec![rows];
-        if let Keep::Neighbours { .. } = keep {
-            for last in 0..times {
-                all.push(self.drawn_once(&all[last], keep, kept_memory, progress)?);
-            }
-        }
-        Ok(all)
-    }
-
-    /// For each node, the row of its neighbour.
-    fn drawn_once(
-        &self,
-        rows: &dyn NodeRows,
-        keep: Keep,
-        kept_memory: &mut u64,
-        progress: &dyn Progress,
-    ) -> Result<StateRows> {
-        let Keep::Neighbours { seed } = keep else {
-            unreachable!("neighbours are kept")
-        };
-        let width = rows.width();
-        let nodes = self.store.manifest().nodes;
-        let mut out = StateRows::create(self.scratch, nodes, width, KEPT_AS, kept_memory)?;
-        let sink = &mut |nodes: Range<u64>, states: &mut Vec<f32>| out.write(nodes.start, states);
-        aggregate(self.store, rows, &Drawn { width, seed }, 0, self.budget, progress, sink)?;
-        Ok(out)
     }
 }
 
-/// The first `width` values of each row of `state` values.
-fn firsts(rows: &[f32], state: usize, width: usize) -> Cow<'_, [f32]> {
-    if state == width {
-        return Cow::Borrowed(rows);
-    }
-    rows.chunks_exact(state)
-        .flat_map(|row| &row[..width])
-        .copied()
-        .collect()
+/// The results of an inference.
+enum Results<'a, 'b> {
+    /// The states of the wanted nodes.
+    States(&'a mut OnRows<'a>),
+    /// The aggregates of layers.
+    Kept(&'a mut Keeper<'b>),
 }
 
 /// Receives the aggregates of a range of positions among the outputs.

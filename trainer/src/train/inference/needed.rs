@@ -6,11 +6,7 @@ use grappa_engine::aggregate::NodeSet;
 use grappa_io::progress::Progress;
 use grappa_storage::Store;
 
-use crate::Result;
-
-/// Updating a state takes as long as aggregating about so many edges: a product of a row and two square matrices, next to the memory
-/// traffic of a row.
-const STATE_WORK: f64 = 16.0;
+use crate::{Result, train::work::STATE_WORK};
 
 /// The nodes whose states exact inference needs, layer by layer.
 ///
@@ -24,6 +20,21 @@ pub struct Needed {
     edges: Vec<u64>,
 }
 
+/// How [`Needed`] is found.
+#[derive(Debug, Clone, Copy)]
+pub struct NeededOptions<'a> {
+    /// Number of layers that are computed.
+    pub layers: usize,
+    /// Whether the first layer's aggregates are known, so that it takes no in-neighbours.
+    pub knows_first_hop: bool,
+    /// More nodes whose states are needed: at index l, those of the states that layer l + 1 makes.
+    pub also: &'a [Arc<NodeSet>],
+    /// The largest work to look for; see [`Needed::work`].
+    pub work_max: f64,
+    /// Number of threads.
+    pub threads: usize,
+}
+
 impl Needed {
     /// All nodes at each of `layers` layers.
     pub fn all(store: &Store, layers: usize) -> Self {
@@ -34,41 +45,44 @@ impl Needed {
         }
     }
 
-    /// What the results of `wanted` after `layers` layers depend on. If the first layer's aggregates are known, it takes no
-    /// in-neighbours. None if that is more work than `work_max`; see [`Needed::work`]. Then only a part of it was found.
+    /// What the results of `wanted` depend on. None if that is more work than [`NeededOptions::work_max`]. Then only a part of it
+    /// was found.
     ///
     /// # Errors
     /// If an adjacency list cannot be read, or progress says to stop.
     pub fn of(
         store: &Store,
         wanted: NodeSet,
-        layers: usize,
-        knows_first_hop: bool,
-        work_max: f64,
-        threads: usize,
+        options: &NeededOptions<'_>,
         progress: &dyn Progress,
     ) -> Result<Option<Self>> {
+        let threads = options.threads;
         let mut sets = vec![Arc::new(wanted)];
         let mut edges = Vec::new();
         let mut work = 0.0;
-        for layer in (0..layers).rev() {
-            let last = sets.last().expect("there is one");
-            let is_known = layer == 0 && knows_first_hop;
-            work += STATE_WORK * last.len() as f64;
+        for layer in (0..options.layers).rev() {
+            let outputs = sets.last().expect("there is one");
+            let is_known = layer == 0 && options.knows_first_hop;
+            work += STATE_WORK * outputs.len() as f64;
             if !is_known {
-                work += last.edges(store, threads)? as f64;
+                work += outputs.edges(store, threads)? as f64;
             }
-            if work > work_max {
+            if work > options.work_max {
                 return Ok(None);
             }
-            let (set, of_layer) = match is_known {
-                true => (last.clone(), 0),
+            let (inputs, of_layer) = match is_known {
+                true => (outputs.clone(), 0),
                 false => {
-                    let (set, edges) = last.with_in_neighbours(store, threads, progress)?;
-                    (Arc::new(set), edges)
+                    let (inputs, edges) = outputs.with_in_neighbours(store, threads, progress)?;
+                    // Layer `layer - 1` makes these states.
+                    let inputs = match layer.checked_sub(2).and_then(|at| options.also.get(at)) {
+                        Some(also) => inputs.union(also),
+                        None => inputs,
+                    };
+                    (Arc::new(inputs), edges)
                 }
             };
-            sets.push(set);
+            sets.push(inputs);
             edges.push(of_layer);
         }
         sets.reverse();
@@ -106,13 +120,5 @@ impl Needed {
     pub fn work(&self) -> f64 {
         let states: u64 = self.sets[1..].iter().map(|set| set.len()).sum();
         self.edges.iter().sum::<u64>() as f64 + STATE_WORK * states as f64
-    }
-
-    /// The edges that a layer aggregates.
-    ///
-    /// # Panics
-    /// If there is no such layer.
-    pub fn edges(&self, layer: usize) -> u64 {
-        self.edges[layer]
     }
 }

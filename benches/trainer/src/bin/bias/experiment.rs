@@ -22,7 +22,7 @@ use grappa_trainer::{
     train::{
         Trainer,
         correction::coverage,
-        historical::{HistoricalRows, Keep},
+        historical::{HistoricalNodes, HistoricalRows, Keep},
         inference::{Degrees, Inference},
     },
 };
@@ -132,7 +132,7 @@ impl Experiment {
         let (mut known, mut neighbours_kept) = (None, Vec::new());
         for epoch in 0..setup.epochs {
             if epoch + 1 == setup.epochs {
-                // The historical embeddings that the last evaluation would have left.
+                // The historical embeddings of a refresh now.
                 let inference = Inference {
                     store: &store,
                     features: &features,
@@ -142,10 +142,15 @@ impl Experiment {
                     scratch: scratch.path(),
                     device: Device::Cpu,
                 };
-                let infer = |keep| inference.run(trainer.model(), keep, &Silent, &mut |_, _| Ok(()));
-                known = infer(Keep::Aggregates)?;
+                let infer = |keep| -> Result<HistoricalRows> {
+                    let nodes = HistoricalNodes::all(&store, setup.layers, keep, setup.threads, &Silent)?;
+                    let needed = nodes.needed(&store, true, f64::INFINITY, setup.threads, &Silent)?;
+                    let needed = needed.expect("there is no limit");
+                    Ok(inference.historical(trainer.model(), &nodes, &needed, &Silent)?)
+                };
+                known = Some(infer(Keep::Aggregates)?);
                 for seed in 0..setup.repartitions {
-                    neighbours_kept.extend(infer(Keep::Neighbours { seed })?);
+                    neighbours_kept.push(infer(Keep::Neighbours { seed })?);
                 }
             }
             trainer.epoch(epoch, &|_, _| config.lr, &Silent)?;

@@ -1,0 +1,98 @@
+//! One in-neighbour of each node, drawn at random.
+
+use std::sync::Mutex;
+
+use grappa_formats::NodeId;
+use grappa_io::{Error, Result, progress::Progress, workers};
+use grappa_sampling::sample::draw_below;
+use grappa_storage::{Chunk, Store};
+
+use super::{NodeRows, NodeSet, StateRows, read_each};
+
+/// Nodes that a thread takes at a time.
+const PIECE_NODES: usize = 4096;
+/// Rows that are read at once.
+const GATHER_ROWS: usize = 1 << 15;
+
+/// A drawn in-neighbour of each node of a set.
+#[derive(Debug)]
+pub struct DrawnNeighbours {
+    /// By position in the set.
+    neighbours: Vec<Option<NodeId>>,
+}
+
+impl DrawnNeighbours {
+    /// Draws an in-neighbour of each node, uniformly. The draw of a node depends on the node and on `seed` only.
+    ///
+    /// # Errors
+    /// If an adjacency list is damaged, a thread cannot be started, or progress says to stop.
+    pub fn draw(store: &Store, of: &NodeSet, seed: u64, threads: usize, progress: &dyn Progress) -> Result<Self> {
+        let chunks: Vec<Chunk> = store
+            .present_chunks()
+            .map(|chunk| store.chunk(chunk))
+            .collect::<Result<_>>()?;
+        let mut neighbours = vec![None; of.len() as usize];
+        let pieces = Mutex::new(neighbours.chunks_mut(PIECE_NODES).zip((0..).step_by(PIECE_NODES)));
+        workers::run(threads, |worker| {
+            let mut nodes = Vec::new();
+            while worker.goes_on() {
+                let next = pieces.lock().expect("no thread panics").next();
+                let Some((drawn, first)) = next else { break };
+                if progress.is_stopped() {
+                    return Err(Error::Stopped);
+                }
+                nodes.clear();
+                of.nodes_at(first..first + drawn.len() as u64, &mut nodes);
+                for (node, drawn) in nodes.iter().zip(drawn) {
+                    let chunk = store.chunks().chunk_of(*node);
+                    let row = chunks[chunk.0 as usize]
+                        .rows()
+                        .row(node.0 - store.chunks().range(chunk).start)?;
+                    if !row.is_empty() {
+                        *drawn = Some(NodeId(row.get(draw_below(seed, node.0, row.degree()))));
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        // Resident mapped pages count as memory of this process.
+        chunks
+            .iter()
+            .for_each(|chunk| chunk.release_rows(0..chunk.rows().rows()));
+        Ok(Self { neighbours })
+    }
+
+    /// The drawn nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.neighbours.iter().flatten().copied()
+    }
+
+    /// Writes, for each node of the set, the row of its neighbour. `rows` are those of the nodes in `rows_of`, which has all
+    /// neighbours. Nodes without in-neighbours keep their rows of zeros.
+    ///
+    /// # Errors
+    /// If files cannot be read or written.
+    pub fn gather(&self, rows: &dyn NodeRows, rows_of: &NodeSet, threads: usize, out: &mut StateRows) -> Result<()> {
+        let drawn = self.neighbours.iter().zip(0..);
+        let mut sorted: Vec<(u64, u64)> = drawn
+            .filter_map(|(neighbour, to)| Some((rows_of.position((*neighbour)?), to)))
+            .collect();
+        // Rows in files are read in their order.
+        sorted.sort_unstable();
+        let width = rows.width();
+        let (mut values, mut from) = (Vec::new(), Vec::new());
+        for piece in sorted.chunks(GATHER_ROWS) {
+            from.clear();
+            from.extend(piece.iter().map(|(from, _)| *from));
+            from.dedup();
+            values.resize(from.len() * width, 0.0);
+            read_each(rows, &from, &mut values, threads)?;
+            let mut at = 0;
+            for (wanted, to) in piece {
+                at += usize::from(from[at] != *wanted);
+                out.write(*to, &values[at * width..][..width])?;
+            }
+        }
+        Ok(())
+    }
+}

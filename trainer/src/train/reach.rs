@@ -1,0 +1,37 @@
+//! The halo nodes that the steps of a super-epoch can reach.
+
+use grappa_engine::aggregate::NodeSet;
+use grappa_io::progress::Progress;
+use grappa_sampling::feed::Seeded;
+use grappa_storage::Store;
+
+use crate::Result;
+
+/// The halo nodes that minibatches of the partitions can reach in at most one hop, in at most two, and so on, for `hops` hops. A hop
+/// goes along up to `steps` edges, as random walks do. Any in-neighbour may be sampled, and halo nodes are not expanded. A node is in
+/// a set if it is a halo node of any partition.
+///
+/// # Errors
+/// If an adjacency list cannot be read, or progress says to stop.
+pub(super) fn halo_in_reach(
+    store: &Store,
+    partitions: &[Seeded],
+    [hops, steps]: [usize; 2],
+    threads: usize,
+    progress: &dyn Progress,
+) -> Result<Vec<NodeSet>> {
+    let nodes = store.manifest().nodes;
+    let mut halo = vec![NodeSet::of(nodes, []); hops];
+    for partition in partitions {
+        let owned = partition.view.owned();
+        let mut expanded = NodeSet::of(nodes, partition.seeds.iter());
+        for halo in &mut halo {
+            for _ in 0..steps {
+                let (reached, _) = expanded.with_in_neighbours(store, threads, progress)?;
+                *halo = halo.union(&reached.select(|node| !owned.contains(node)));
+                expanded = reached.select(|node| owned.contains(node));
+            }
+        }
+    }
+    Ok(halo)
+}
