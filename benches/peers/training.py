@@ -1,11 +1,12 @@
-"""Peers' training: the same model on the same minibatches' sizes, all in memory.
+"""Peers' training: the same model on the same minibatches' sizes, the graph and its features in memory.
 
-    training.py PEER EDGES FEATURES LABELS SEEDS BATCHES THREADS     prints one JSON object
+    training.py check PEER DEVICE                                                   train on a tiny graph; prints the versions
+    training.py run PEER DEVICE EDGES FEATURES LABELS SEEDS BATCHES THREADS         prints one JSON object
 
-PEER is `dgl`, `graphbolt` or `pyg` (which needs pyg-lib or torch-sparse). EDGES is an array of rows (source, destination), FEATURES one of
-f32, LABELS and SEEDS of int64. The model is three layers of GraphSAGE with means, 128 values wide, dropout 0.5, Adam; fanouts 15, 10, 5
-from the seeds outwards, batches of 1024 seeds in random order. `seconds` are those of BATCHES batches after the first three: sampling,
-gathering, forward, backward, and the step.
+PEER is `dgl`, `graphbolt` or `pyg` (which needs pyg-lib or torch-sparse). DEVICE is `cpu` or `cuda`, where the model is. EDGES is an array of
+rows (source, destination), FEATURES one of f32, LABELS and SEEDS of int64. The model is three layers of GraphSAGE with means, 128 values wide,
+dropout 0.5, Adam; fanouts 15, 10, 5 from the seeds outwards, batches of 1024 seeds in random order. `seconds` are those of BATCHES batches
+after the first three: sampling, gathering, copies to the device, forward, backward, and the step.
 """
 
 import itertools
@@ -39,19 +40,29 @@ def shuffled(seeds):
     return seeds[order].split(BATCH)
 
 
-def run_dgl(indptr, indices, features, labels, seeds):
-    """DGL's own data loader, in this process."""
+def run_dgl(indptr, indices, features, labels, seeds, device):
+    """DGL's own data loader, in this process. For a GPU as in DGL's example: it samples there, and reads the graph and the features in the
+    machine's memory (`use_uva`)."""
     import dgl
 
     # In 32 bits, this DGL crashes at the first layer.
     graph = dgl.graph(("csc", (indptr, indices.long(), [])))
+    loader = {"batch_size": BATCH, "shuffle": True}
     # DGL counts fanouts from the input.
-    sampler = dgl.dataloading.NeighborSampler(FANOUTS[::-1])
-    for nodes, outputs, blocks in dgl.dataloading.DataLoader(graph, seeds, sampler, batch_size=BATCH, shuffle=True):
-        yield blocks, features[nodes], labels[outputs]
+    fanouts = FANOUTS[::-1]
+    if device == "cpu":
+        sampler = dgl.dataloading.NeighborSampler(fanouts)
+        for nodes, outputs, blocks in dgl.dataloading.DataLoader(graph, seeds, sampler, **loader):
+            yield blocks, features[nodes], labels[outputs]
+        return
+    graph.ndata["feat"], graph.ndata["label"] = features, labels
+    sampler = dgl.dataloading.NeighborSampler(fanouts, prefetch_node_feats=["feat"], prefetch_labels=["label"])
+    seeds = seeds.to(device)
+    for _, _, blocks in dgl.dataloading.DataLoader(graph, seeds, sampler, device=device, use_uva=True, **loader):
+        yield blocks, blocks[0].srcdata["feat"], blocks[-1].dstdata["label"]
 
 
-def run_graphbolt(indptr, indices, features, labels, seeds):
+def run_graphbolt(indptr, indices, features, labels, seeds, device):
     """GraphBolt's graph and operators, without its pipeline of threads."""
     import dgl
     import dgl.graphbolt as gb
@@ -63,20 +74,22 @@ def run_graphbolt(indptr, indices, features, labels, seeds):
             sampled = graph.sample_neighbors(nodes, torch.LongTensor([fanout])).sampled_csc
             sources, compacted = gb.unique_and_compact_csc_formats(sampled, nodes)
             csc = ("csc", (compacted.indptr, compacted.indices, torch.tensor([], dtype=torch.int32)))
-            blocks.insert(0, dgl.create_block(csc, num_src_nodes=len(sources), num_dst_nodes=len(nodes)))
+            blocks.insert(0, dgl.create_block(csc, num_src_nodes=len(sources), num_dst_nodes=len(nodes)).to(device))
             nodes = sources
-        yield blocks, torch.index_select(features, 0, nodes), labels[batch.long()]
+        yield blocks, torch.index_select(features, 0, nodes).to(device), labels[batch.long()].to(device)
 
 
-def run_pyg(indptr, indices, features, labels, seeds):
+def run_pyg(indptr, indices, features, labels, seeds, device):
     """PyG's own neighbour loader, in this process."""
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
 
     destinations = torch.repeat_interleave(torch.arange(len(features)), indptr.diff())
     data = Data(x=features, y=labels, edge_index=torch.stack([indices.long(), destinations]))
-    loader = NeighborLoader(data, FANOUTS, input_nodes=seeds, batch_size=BATCH, shuffle=True, is_sorted=True)
+    pinned = {"pin_memory": True} if device == "cuda" else {}
+    loader = NeighborLoader(data, FANOUTS, input_nodes=seeds, batch_size=BATCH, shuffle=True, is_sorted=True, **pinned)
     for batch in loader:
+        batch = batch.to(device, non_blocking=True)
         yield batch.edge_index, batch.x, batch.y[: batch.batch_size]
 
 
@@ -112,17 +125,24 @@ class OfPyg(torch.nn.Module):
         return rows[:BATCH]
 
 
-def main():
-    peer, *files, batches, threads = sys.argv[1:]
-    batches = int(batches)
-    torch.set_num_threads(int(threads))
+PEERS = {"dgl": (run_dgl, OfDgl), "graphbolt": (run_graphbolt, OfDgl), "pyg": (run_pyg, OfPyg)}
+
+
+def now(device):
+    """The time when the device has finished."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def train(peer, device, arrays, batches):
+    """Returns the seconds of the batches and the last loss."""
+    run, model = PEERS[peer]
     torch.manual_seed(1)
-    run, model = {"dgl": (run_dgl, OfDgl), "graphbolt": (run_graphbolt, OfDgl), "pyg": (run_pyg, OfPyg)}[peer]
-    arrays = load(*files)
-    model = model(arrays[2].shape[1], int(arrays[3].max()) + 1)
+    model = model(arrays[2].shape[1], int(arrays[3].max()) + 1).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
     # An epoch has enough batches, or there are several.
-    stream = itertools.chain.from_iterable(run(*arrays) for _ in itertools.count())
+    stream = itertools.chain.from_iterable(run(*arrays, device) for _ in itertools.count())
     begin, loss = None, None
     for index, (blocks, rows, wanted) in enumerate(stream):
         loss = F.cross_entropy(model(blocks, rows)[: len(wanted)], wanted)
@@ -130,11 +150,27 @@ def main():
         loss.backward()
         optimizer.step()
         if index + 1 == WARMUP:
-            begin = time.perf_counter()
+            begin = now(device)
         if index + 1 == WARMUP + batches:
             break
-    seconds = time.perf_counter() - begin
-    print(json.dumps({"batches": batches, "seconds": seconds, "loss": loss.item()}))
+    return now(device) - begin, loss.item()
+
+
+def check(peer, device):
+    ring = torch.tensor([1, 0], dtype=torch.int32)
+    train(peer, device, (torch.tensor([0, 1, 2]), ring, torch.ones(2, 1), torch.tensor([0, 1]), torch.tensor([0, 1])), 1)
+    module = __import__("torch_geometric" if peer == "pyg" else "dgl")
+    print(f"{module.__name__} {module.__version__}, torch {torch.__version__}")
+
+
+def main():
+    task, peer, device, *arguments = sys.argv[1:]
+    if task == "check":
+        return check(peer, device)
+    *files, batches, threads = arguments
+    torch.set_num_threads(int(threads))
+    seconds, loss = train(peer, device, load(*files), int(batches))
+    print(json.dumps({"batches": int(batches), "seconds": seconds, "loss": loss}))
 
 
 main()

@@ -1,19 +1,29 @@
 //! Python peers: their scripts, and whether they can run on this machine.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
+
+use crate::programs;
 
 /// The command that runs a script of `benches/peers` with `threads` threads, without warnings.
 pub fn script(python: &Path, name: &str, threads: usize) -> Command {
     let mut command = Command::new(python);
     command
         .args(["-W", "ignore"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(name))
+        .arg(folder().join(name))
         // Libraries read it when they are loaded, so a script can't set it.
         .env("OMP_NUM_THREADS", threads.to_string());
     command
+}
+
+/// The folder of the scripts.
+fn folder() -> PathBuf {
+    match programs::dist() {
+        Some(dist) => dist.join("share/peers"),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("peers"),
+    }
 }
 
 /// Runs a command that succeeds if a peer is installed. Returns its standard output.

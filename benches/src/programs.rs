@@ -16,12 +16,23 @@ pub fn is_trial() -> bool {
     env::var_os(TRIAL).is_some()
 }
 
+/// Names the folder of an unpacked `cargo xtask dist`, whose programs and peers are used instead of the checkout's.
+const DIST: &str = "GRAPPA_DIST";
+
+/// That folder, if there is one.
+pub fn dist() -> Option<PathBuf> {
+    env::var_os(DIST).map(PathBuf::from)
+}
+
 /// Builds the packages `names` in release mode and returns the folder of their programs. In a trial they exist already,
-/// beside this program.
+/// beside this program; in an unpacked `cargo xtask dist` too.
 ///
 /// # Errors
 /// If this program was not built in release mode, or cargo fails.
 pub fn build(names: &[&str]) -> Result<PathBuf> {
+    if let Some(dist) = dist() {
+        return Ok(dist.join("bin"));
+    }
     if is_trial() {
         return folder();
     }
@@ -73,9 +84,10 @@ pub fn command_line(package: &str) -> Result<String> {
             }
         })
         .collect();
-    let command = format!(
-        "cargo run --release -p {package} --bin {bin} -- {}",
-        arguments.join(" ")
-    );
+    let program = match dist() {
+        Some(_) => format!("libexec/{bin}"),
+        None => format!("cargo run --release -p {package} --bin {bin} --"),
+    };
+    let command = format!("{program} {}", arguments.join(" "));
     Ok(command.trim_end().to_owned())
 }

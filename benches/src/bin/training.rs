@@ -2,12 +2,17 @@
 //!
 //! Two threads; GraphSAGE with means, 3 layers, hidden dimension 128; R-MAT with 128 features per node; fanouts 15, 10, 5; batches
 //! of 1024 seeds. Grappa is measured in the second of two epochs over all seeds, so one-time loading does not count. Peers run 50
-//! batches after three to warm up. Evaluation is not measured.
+//! batches after three to warm up. Evaluation is not measured. With `--device cuda`, models of all contenders are on the GPU; the graph
+//! and its features stay in the machine's memory.
 
-use std::{fmt, path::PathBuf, process::ExitCode};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Result;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use grappa_benches::{
     bench::{self, Bench, Files},
     child,
@@ -18,6 +23,7 @@ use grappa_benches::{
     training::{self, STAGES},
     turns::in_turns,
 };
+use grappa_console::ByteSize;
 
 const BATCH: u64 = 1024;
 const BATCHES: u64 = 50;
@@ -36,6 +42,15 @@ struct Args {
     /// Threads of each contender
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
+    /// Memory budget of Grappa. Everything must fit
+    #[arg(long, default_value = "12GiB")]
+    memory: ByteSize,
+    /// Device of all models
+    #[arg(long, value_enum, default_value_t = Device::Cpu)]
+    device: Device,
+    /// Make the inputs and measure nothing
+    #[arg(long)]
+    prepare: bool,
     /// Only contenders whose name contains this
     #[arg(long, value_name = "PART", default_value = "")]
     only: String,
@@ -45,6 +60,13 @@ struct Args {
     /// A Python with PyG and pyg-lib or torch-sparse; without it PyG is left out
     #[arg(long, value_name = "PYTHON")]
     pyg_python: Option<PathBuf>,
+}
+
+/// A device of models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Device {
+    Cpu,
+    Cuda,
 }
 
 /// A program that trains.
@@ -80,7 +102,7 @@ impl Bench for Args {
     const TITLE: &'static str = "Training in memory";
     const QUESTION: &'static str = "How long do 50 steps of training take, from seeds to changed parameters, everything in memory? Three layers of \
         GraphSAGE-mean, hidden 128, 32 classes, dropout 0.5, Adam, R-MAT of edge factor 16, 128 features of f32, fanouts 15,10,5, batches of \
-        1024, two threads. Medians; contenders take turns.";
+        1024. Medians; contenders take turns.";
 
     fn files(&self) -> &Files {
         &self.files
@@ -93,7 +115,12 @@ impl Bench for Args {
             graph: Labelled::in_folder(&self.files.work, self.scale, &programs)?,
             programs,
         };
-        let contenders: Vec<Contender> = Contender::all(self)
+        if self.prepare {
+            record.discard();
+            return Ok(());
+        }
+        let peers = ["dgl", "graphbolt", "pyg"].map(|peer| (peer, self.check(peer)));
+        let contenders: Vec<Contender> = Contender::all(&peers)
             .into_iter()
             .filter(|contender| contender.to_string().contains(&self.only))
             .collect();
@@ -107,23 +134,58 @@ impl Bench for Args {
         let told = |ran: &Ran| format!("{:.2} s", ran.seconds);
         let runs = in_turns(&contenders, self.runs, |contender| setup.run(*contender), told)?;
         record.add(table(&contenders, &runs));
-        for (peer, python, needs) in [
-            ("DGL and GraphBolt", &self.dgl_python, "--dgl-python"),
-            ("PyG", &self.pyg_python, "--pyg-python"),
-        ] {
-            if python.is_none() {
-                record.add(format_args!(
-                    "Left out: {peer} ({needs}; benches/README.md says how to install them)."
-                ));
+        for (peer, checked) in &peers {
+            match checked {
+                Ok(version) => record.add(format_args!("{}: {version}.", Contender::Peer(peer))),
+                Err(why) => record.add(format_args!("Left out: {}: {why}.", Contender::Peer(peer))),
             }
         }
         record.add(format_args!(
             "Grappa's figures are of the second epoch, over all {} seeds, scaled to {BATCHES} steps. Its stages are the time that the training loop \
-             spent on each or waited for it. \"Over\" is the ratio to the fastest peer. Load {load} before and {} after.",
+             spent on each or waited for it. \"Over\" is the ratio to the fastest peer. Models are on the device `{}`; contenders have {} threads. Load {load} before and {} \
+             after.",
             setup.graph.seed_count,
+            self.device,
+            self.threads,
             machine::load()?
         ));
         Ok(())
+    }
+}
+
+impl Args {
+    fn python(&self, peer: &str) -> Option<&Path> {
+        match peer {
+            "pyg" => self.pyg_python.as_deref(),
+            _ => self.dgl_python.as_deref(),
+        }
+    }
+
+    /// Tries a peer on a tiny graph. Returns its version, or why it can't run, with a remedy.
+    fn check(&self, peer: &str) -> Result<String, String> {
+        let option = if peer == "pyg" { "--pyg-python" } else { "--dgl-python" };
+        let checked = match self.python(peer) {
+            None => Err("no Python with it was given".to_owned()),
+            Some(python) => {
+                let mut command = peers::script(python, "training.py", 1);
+                peers::check(command.args(["check", peer, &self.device.to_string()]))
+            }
+        };
+        match checked {
+            Ok(told) => Ok(told.lines().next_back().unwrap_or_default().to_owned()),
+            Err(why) => Err(format!(
+                "{why}; benches/README.md says how to install it, {option} names its Python"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+        })
     }
 }
 
@@ -153,7 +215,8 @@ fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
 }
 
 impl Contender {
-    fn all(args: &Args) -> Vec<Self> {
+    /// All contenders that can run here.
+    fn all(peers: &[(&'static str, Result<String, String>)]) -> Vec<Self> {
         let ours = |first_hop, precision| Self::Ours { first_hop, precision };
         let mut all = vec![
             ours("sampled", "f32"),
@@ -161,12 +224,8 @@ impl Contender {
             ours("sampled", "bf16"),
             ours("preaggregated", "bf16"),
         ];
-        if args.dgl_python.is_some() {
-            all.extend([Self::Peer("dgl"), Self::Peer("graphbolt")]);
-        }
-        if args.pyg_python.is_some() {
-            all.push(Self::Peer("pyg"));
-        }
+        let able = peers.iter().filter(|(_, checked)| checked.is_ok());
+        all.extend(able.map(|(peer, _)| Self::Peer(peer)));
         all
     }
 }
@@ -192,7 +251,13 @@ impl Setup<'_> {
 
     fn run_ours(&self, first_hop: &str, precision: &str) -> Result<Ran> {
         let mut command = training::sage(&self.programs, &self.graph.store);
-        command.args(["--batch", &BATCH.to_string(), "--memory", "12GiB"]);
+        command.args([
+            "--batch",
+            &BATCH.to_string(),
+            "--memory",
+            &self.args.memory.0.to_string(),
+        ]);
+        command.args(["--device", &self.args.device.to_string()]);
         command.args(["--first-hop", first_hop, "--precision", precision]);
         command.args(["--epochs", "2", "--eval-every", "2"]);
         command.args(["--threads", &self.args.threads.to_string()]);
@@ -208,13 +273,12 @@ impl Setup<'_> {
     }
 
     fn run_peer(&self, peer: &str) -> Result<Ran> {
-        let python = match peer {
-            "pyg" => &self.args.pyg_python,
-            _ => &self.args.dgl_python,
-        };
-        let python = python.as_ref().expect("a peer is a contender only if it has a Python");
+        let python = self
+            .args
+            .python(peer)
+            .expect("a peer is a contender only if it has a Python");
         let mut command = peers::script(python, "training.py", self.args.threads as usize);
-        command.arg(peer);
+        command.args(["run", peer, &self.args.device.to_string()]);
         let graph = &self.graph;
         command.args([&graph.edges, &graph.features, &graph.labels, &graph.seeds]);
         command.args([BATCHES.to_string(), self.args.threads.to_string()]);

@@ -57,6 +57,12 @@ struct Args {
     /// The part of the limit that Grappa is told to use. The rest is for the program itself and cached pages of the graph
     #[arg(long, default_value = "1.2GB")]
     memory: ByteSize,
+    /// Memory budget of runs in memory. Everything must fit
+    #[arg(long, default_value = "8GiB")]
+    in_memory: ByteSize,
+    /// Make the stores and measure nothing
+    #[arg(long)]
+    prepare: bool,
     /// A Python with DGL and GraphBolt; without it they are left out
     #[arg(long, value_name = "PYTHON")]
     peers_python: Option<PathBuf>,
@@ -113,11 +119,15 @@ impl Bench for Args {
             seeds: seeds(self)?,
             limit,
         };
-        let peers = Peer::ALL.map(|peer| peer.check(self.python(peer)));
-        let contenders = setup.contenders(&peers);
         for dtype in ["f32", "f16", "int8"] {
             setup.store(dtype)?;
         }
+        if self.prepare {
+            record.discard();
+            return Ok(());
+        }
+        let peers = Peer::ALL.map(|peer| peer.check(self.python(peer)));
+        let contenders = setup.contenders(&peers);
         let disk = Disk::measure(&largest(&setup.store("f32")?)?)?;
         let told = |run: &Measured| {
             run.number("batches_per_second")
@@ -236,7 +246,8 @@ impl Setup<'_> {
         command.args(["--fanouts", "15,10,5", "--json", "--seeds"]);
         command.arg(&self.seeds);
         if let Contender::Sampling(threads, view) = contender {
-            command.args(["--batch", "1024", "--memory", "8GiB", "--no-features", "--view", view]);
+            command.args(["--batch", "1024", "--memory", &self.args.in_memory.0.to_string()]);
+            command.args(["--no-features", "--view", view]);
             command.args([
                 "--batches",
                 &self.args.batches.to_string(),
@@ -249,7 +260,7 @@ impl Setup<'_> {
         let batches = |batches: u64| ["--batches".to_owned(), batches.to_string()];
         match contender {
             Contender::InMemory => {
-                command.args(["--batch", "1024", "--memory", "8GiB"]);
+                command.args(["--batch", "1024", "--memory", &self.args.in_memory.0.to_string()]);
                 command.args(batches(self.args.batches));
                 return child::run(&mut command);
             }
