@@ -81,7 +81,10 @@ pub fn cuda() -> &'static Cuda {
     static CUDA: OnceLock<Cuda> = OnceLock::new();
     CUDA.get_or_init(|| match shim::load_cuda() {
         Err(reason) => Cuda::Unusable {
-            reason: format!("{reason} (`cargo xtask setup --cuda` installs what libtorch needs for it)"),
+            reason: format!(
+                "{reason} (the installed PyTorch lacks CUDA libraries: `pip install torch==2.11.0` installs all of them; in a checkout, \
+                 `cargo xtask setup --cuda`)"
+            ),
         },
         Ok(()) => match usize::try_from(tch::Cuda::device_count()) {
             Ok(devices @ 1..) => Cuda::Usable { devices },

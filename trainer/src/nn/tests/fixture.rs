@@ -1,6 +1,10 @@
 //! Arrays made by tests/fixtures/make.py.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{
+    collections::HashMap,
+    env,
+    path::{Path, PathBuf},
+};
 
 use grappa_formats::NodeId;
 use grappa_sampling::sample::{self, Minibatch};
@@ -20,9 +24,17 @@ pub(super) struct Graph {
     pub(super) weighted: bool,
 }
 
+/// The folder of the files: of the checkout, or of an unpacked `cargo xtask dist`.
+fn folder() -> PathBuf {
+    match env::var_os("GRAPPA_DIST") {
+        Some(dist) => Path::new(&dist).join("share/fixtures"),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures"),
+    }
+}
+
 impl Fixture {
     pub(super) fn read(name: &str) -> Self {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.safetensors"));
+        let path = folder().join(format!("{name}.safetensors"));
         let arrays: HashMap<String, Tensor> = Tensor::read_safetensors(&path)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
             .into_iter()
