@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use crate::{
     benches,
     command::{BUILD, cargo, run, target_folder},
-    examples, extras, fuzz, lint,
+    dist, examples, extras, fuzz, lint,
     quickstart::{self, Dataset, Profile},
     setup, test,
 };
@@ -39,6 +39,7 @@ pub fn ci(with_tests: bool) -> Result<()> {
     stages.run("benches", benches::benches)?;
     stages.run("examples", examples::examples)?;
     stages.run("quickstart", || quickstart::quickstart(Dataset::Auto, Profile::Dev))?;
+    stages.run("dist", || dist::dist(None, Profile::Dev, true))?;
     stages.run("fuzz", || fuzz::fuzz(None, FUZZ_SECONDS))?;
     if !with_tests {
         println!("{}", stages.shown());

@@ -81,6 +81,42 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(stdout.trim_end().to_owned())
 }
 
+/// An executable that Cargo built.
+pub struct Artifact {
+    /// The name of its target: a crate's name for the test program of a library.
+    pub target: String,
+    /// Whether it is the test program of the target.
+    pub is_test: bool,
+    pub executable: PathBuf,
+}
+
+/// Runs a `cargo build` or `cargo test --no-run` and returns the executables that it built, now or before.
+pub fn artifacts(build: &mut Command) -> Result<Vec<Artifact>> {
+    build.arg("--message-format=json-render-diagnostics");
+    announce(build);
+    let output = build
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| cannot_start(build))?;
+    ensure!(output.status.success(), "`{}` failed ({})", shown(build), output.status);
+    let mut artifacts = Vec::new();
+    for line in output
+        .stdout
+        .split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty())
+    {
+        let message: serde_json::Value = serde_json::from_slice(line).context("Cargo printed no JSON")?;
+        if let (Some(target), Some(executable)) = (message["target"]["name"].as_str(), message["executable"].as_str()) {
+            artifacts.push(Artifact {
+                target: target.to_owned(),
+                is_test: message["profile"]["test"] == true,
+                executable: executable.into(),
+            });
+        }
+    }
+    Ok(artifacts)
+}
+
 fn announce(command: &Command) {
     eprintln!("$ {}", shown(command));
 }

@@ -9,6 +9,7 @@ mod benches;
 mod ci;
 mod command;
 mod data;
+mod dist;
 mod examples;
 mod extras;
 mod fuzz;
@@ -20,7 +21,7 @@ mod setup;
 mod test;
 mod tidy;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -55,6 +56,18 @@ enum Task {
     },
     /// Run each bench once, at a tiny size, to see that it works
     Benches,
+    /// Make a tarball with the programs, the CUDA tests and gpu-check, for machines with PyTorch and without Rust
+    Dist {
+        /// Folder of the tarball [default: target/dist]
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        /// Also unpack it, and try everything in it that needs no GPU
+        #[arg(long)]
+        check: bool,
+        /// Build in the profile of the tests, as CI does to check it
+        #[arg(long)]
+        dev: bool,
+    },
     /// Run the examples of the library
     Examples,
     /// Fuzz parsers and decoders with mutated files
@@ -93,6 +106,10 @@ fn main() -> ExitCode {
         Task::Test => test::test(|_| String::new()),
         Task::Ci { no_tests } => ci::ci(!no_tests),
         Task::Benches => benches::benches(),
+        Task::Dist { out, check, dev } => {
+            let profile = if dev { Profile::Dev } else { Profile::Release };
+            dist::dist(out.as_deref(), profile, check)
+        }
         Task::Examples => examples::build().and_then(|()| examples::examples()),
         Task::Fuzz { target, seconds } => fuzz::fuzz(target.as_deref(), seconds),
         Task::Lint => lint::lint(),

@@ -1,0 +1,270 @@
+//! `cargo xtask dist`: a tarball with the programs, the CUDA tests and two benches, for machines without Rust.
+//!
+//! | in the tarball | |
+//! |---|---|
+//! | `bin` | the programs, and the script `gpu-check` |
+//! | `libexec` | executables that scripts start: what links libtorch, test programs, benches |
+//! | `share` | fixtures of the tests, scripts of the benches' peers, Cora |
+//!
+//! Executables are stripped. Those that link libtorch lose their run path, which is a folder of this machine; `libexec/with-libtorch`
+//! finds libtorch at run time, through Python. glibc and libstdc++ must be at least those whose symbols the executables use. README.md
+//! of the tarball names these versions.
+
+mod check;
+mod elf;
+
+use std::{
+    fs::{self, File},
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use self::elf::Needs;
+use crate::{
+    command::{BUILD, artifacts, cargo, output, program, root, run, target_folder},
+    quickstart::Profile,
+    setup,
+};
+
+/// A tarball of release builds is smaller.
+const BYTES_MAX: u64 = 60 << 20;
+
+/// An executable of the tarball.
+struct Executable {
+    /// Its target in Cargo.
+    target: &'static str,
+    /// Whether it is the target's test program.
+    is_test: bool,
+    /// Its path in the tarball.
+    path: &'static str,
+}
+
+const fn executable(target: &'static str, is_test: bool, path: &'static str) -> Executable {
+    Executable { target, is_test, path }
+}
+
+const EXECUTABLES: [Executable; 9] = [
+    executable("grappa-gen", false, "bin/grappa-gen"),
+    executable("grappa-ingest", false, "bin/grappa-ingest"),
+    executable("grappa-store", false, "bin/grappa-store"),
+    executable("grappa-train", false, "libexec/grappa-train"),
+    executable("feed", false, "libexec/feed"),
+    executable("training", false, "libexec/training"),
+    executable("inputs", false, "libexec/inputs"),
+    executable("grappa_trainer", true, "libexec/test-units"),
+    executable("train", true, "libexec/test-training"),
+];
+
+/// Builds the executables that are no tests.
+const PROGRAMS_BUILD: &[&str] = &[
+    "build",
+    "--release",
+    "--package=grappa-gen",
+    "--package=grappa-ingest",
+    "--package=grappa-store",
+    "--package=grappa-train",
+    "--package=grappa-benches",
+    "--bin=grappa-gen",
+    "--bin=grappa-ingest",
+    "--bin=grappa-store",
+    "--bin=grappa-train",
+    "--bin=feed",
+    "--bin=training",
+    "--bin=inputs",
+];
+
+/// Builds the test programs with the trainer's tests that use CUDA. The second package turns on features that it shares with
+/// programs, so that nothing is compiled twice.
+const TESTS_BUILD: &[&str] = &[
+    "test",
+    "--no-run",
+    "--release",
+    "--package=grappa-trainer",
+    "--package=grappa-console",
+    "--lib",
+    "--test=train",
+];
+
+/// Files of the checkout, or folders of files, and their places in the tarball.
+const FILES: [(&str, &str); 8] = [
+    ("LICENSE", "LICENSE"),
+    ("tools/xtask/dist/grappa-train", "bin/grappa-train"),
+    ("tools/xtask/dist/gpu-check", "bin/gpu-check"),
+    ("tools/xtask/dist/with-libtorch", "libexec/with-libtorch"),
+    ("tools/xtask/dist/find-libtorch.py", "libexec/find-libtorch.py"),
+    ("trainer/tests/fixtures", "share/fixtures"),
+    ("benches/peers", "share/peers"),
+    ("tests/data/cora", "share/cora"),
+];
+
+/// Makes the tarball in the folder `out`, by default `target/dist`. Then tries it if `checked`.
+pub fn dist(out: Option<&Path>, profile: Profile, checked: bool) -> Result<()> {
+    ensure!(
+        cfg!(all(target_arch = "x86_64", target_os = "linux")),
+        "a tarball for x86-64 Linux is made there"
+    );
+    let libtorch = setup::setup(false)?;
+    let work = target_folder().join("dist");
+    let out = out.map_or_else(|| work.clone(), Path::to_owned);
+    fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
+
+    // Nobody takes a tarball of slow executables for the other.
+    let suffix = match profile {
+        Profile::Dev => "-dev",
+        Profile::Release => "",
+    };
+    let name = format!("grappa-{}-x86_64-linux{suffix}", env!("CARGO_PKG_VERSION"));
+    let staged = work.join(&name);
+    match fs::remove_dir_all(&staged) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot remove {}", staged.display()));
+        }
+        _ => {}
+    }
+    let needs = stage_executables(profile, &staged)?;
+    for (from, to) in FILES {
+        copy(&root().join(from), &staged.join(to))?;
+    }
+    let readme = include_str!("../../dist/README.md")
+        .replace("{version}", env!("CARGO_PKG_VERSION"))
+        .replace("{glibc}", &needs.glibc.to_string())
+        .replace("{libstdcxx}", &needs.libstdcxx.to_string());
+    write(&staged.join("README.md"), &readme)?;
+
+    let tarball = pack(&staged, &out)?;
+    let bytes = fs::metadata(&tarball)?.len();
+    println!(
+        "{} ({:.1} MiB; needs glibc {}, libstdc++ GLIBCXX_{})",
+        tarball.display(),
+        bytes as f64 / f64::from(1 << 20),
+        needs.glibc,
+        needs.libstdcxx
+    );
+    ensure!(
+        profile != Profile::Release || bytes < BYTES_MAX,
+        "the tarball has {bytes} bytes, more than {BYTES_MAX}"
+    );
+    if checked {
+        check::check(&tarball, &name, &libtorch)?;
+    }
+    Ok(())
+}
+
+/// Builds the executables and puts them below `staged`: stripped, without run paths. Returns what all of them need.
+fn stage_executables(profile: Profile, staged: &Path) -> Result<Needs> {
+    let built = match profile {
+        Profile::Dev => artifacts(&mut cargo(&BUILD))?,
+        Profile::Release => {
+            let mut built = artifacts(&mut cargo(PROGRAMS_BUILD))?;
+            built.extend(artifacts(&mut cargo(TESTS_BUILD))?);
+            built
+        }
+    };
+    let mut needs = Needs::default();
+    for wanted in &EXECUTABLES {
+        let found = built
+            .iter()
+            .find(|built| built.target == wanted.target && built.is_test == wanted.is_test)
+            .with_context(|| format!("Cargo built no executable of the target `{}`", wanted.target))?;
+        let to = staged.join(wanted.path);
+        make_parent(&to)?;
+        run(program("strip").arg("-o").arg(&to).arg(&found.executable))?;
+        let mut bytes = fs::read(&to).with_context(|| format!("cannot read {}", to.display()))?;
+        elf::clear_run_path(&mut bytes).with_context(|| to.display().to_string())?;
+        needs.add(&elf::needs(&bytes).with_context(|| to.display().to_string())?);
+        fs::write(&to, bytes).with_context(|| format!("cannot write {}", to.display()))?;
+    }
+    Ok(needs)
+}
+
+/// Copies a file, or the files of a folder.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if !from.is_dir() {
+        make_parent(to)?;
+        return fs::copy(from, to)
+            .map(drop)
+            .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()));
+    }
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let entry = entry?;
+        // Python leaves a folder of compiled scripts.
+        if entry.file_type()?.is_file() {
+            copy(&entry.path(), &to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    make_parent(path)?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn make_parent(path: &Path) -> Result<()> {
+    let parent = path.parent().expect("a file is in a folder");
+    fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))
+}
+
+/// Packs the folder `staged` into a tarball in `out`. The same files give the same bytes.
+fn pack(staged: &Path, out: &Path) -> Result<PathBuf> {
+    let (Some(folder), Some(name)) = (staged.parent(), staged.file_name()) else {
+        bail!("{} is not in a folder", staged.display());
+    };
+    let [tarball, partial] = ["tar.gz", "tar.gz.partial"].map(|extension| {
+        let name = name.to_string_lossy();
+        out.join(format!("{name}.{extension}"))
+    });
+    let committed =
+        output(program("git").args(["log", "-1", "--format=%ct"])).context("cannot tell the date of the commit")?;
+    run(program("tar")
+        .args([
+            "--create",
+            "--gzip",
+            "--sort=name",
+            "--owner=0",
+            "--group=0",
+            "--numeric-owner",
+        ])
+        .arg(format!("--mtime=@{committed}"))
+        .arg("--file")
+        .arg(&partial)
+        .arg("--directory")
+        .arg(folder)
+        .arg(name))?;
+    let commit = || -> std::io::Result<()> {
+        File::open(&partial)?.sync_all()?;
+        fs::rename(&partial, &tarball)?;
+        File::open(out)?.sync_all()
+    };
+    commit().with_context(|| format!("cannot write {}", tarball.display()))?;
+    Ok(tarball)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Source files with tests that are skipped without CUDA, and what gpu-check runs them by: the test program, and a filter.
+    const CUDA_TESTS: [(&str, &str, &str); 4] = [
+        ("trainer/src/nn/tests/mod.rs", "test-units", "nn::"),
+        ("trainer/src/runtime.rs", "test-units", "runtime::"),
+        ("trainer/src/shim/cuda.rs", "test-units", "shim::"),
+        ("trainer/tests/train.rs", "test-training", "cuda"),
+    ];
+
+    #[test]
+    fn all_cuda_tests_are_in_the_tarball() {
+        let files = output(program("git").args(["grep", "--files-with-matches", concat!("!(\"CU", "DA: ")])).unwrap();
+        let skipping: Vec<&str> = files.lines().filter(|file| !file.starts_with("tests/skip/")).collect();
+        assert_eq!(skipping, CUDA_TESTS.map(|(file, ..)| file));
+        let script = include_str!("../../dist/gpu-check");
+        let tests = script.lines().find(|line| line.starts_with("TESTS = ")).unwrap();
+        for (_, test_program, filter) in CUDA_TESTS {
+            let filters = tests.split_once(&format!("\"{test_program}\": [")).unwrap().1;
+            let filters = filters.split_once(']').unwrap().0;
+            assert!(filters.contains(&format!("\"{filter}\"")), "{filter} in {tests}");
+        }
+    }
+}
