@@ -123,6 +123,12 @@ impl Watcher for Screen {
         process_age().unwrap_or_default()
     }
 
+    fn tell(&mut self, what: &str) {
+        if self.tells {
+            let _ = print_line(what);
+        }
+    }
+
     fn begin(&mut self, epoch: u64, epochs: u64) {
         self.bars.prefix = format!("epoch {epoch}/{epochs}: ");
     }

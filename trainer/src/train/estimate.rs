@@ -22,11 +22,11 @@ const DOUBT: f64 = 2.0;
 
 /// The expected size of a minibatch, in a graph with random edges.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Expected {
+struct Expected {
     /// Nodes whose features are read.
-    pub(super) nodes: f64,
+    nodes: f64,
     /// Edges of all hops.
-    pub(super) edges: f64,
+    edges: f64,
     /// Lower bound of the activations that layers keep for the backward pass, in bytes.
     bytes: f64,
 }
@@ -43,7 +43,7 @@ pub(super) fn check(
     knows_first_hop: bool,
 ) -> Result<Option<String>> {
     let (nodes, edges) = (store.manifest().nodes as f64, store.manifest().edges as f64);
-    let expected = of_store(store, config, model, train_nodes, knows_first_hop);
+    let expected = expect(nodes, edges, config, model, train_nodes, knows_first_hop);
     // A step computes the minibatches of its partitions together.
     let (partitions, step_bytes) = (config.concurrent(), expected.bytes * f64::from(config.concurrent()));
     let (together, fewer) = match partitions {
@@ -75,18 +75,6 @@ pub(super) fn check(
         )),
         _ => Ok(None),
     }
-}
-
-/// The expected size of a minibatch of a partition.
-pub(super) fn of_store(
-    store: &Store,
-    config: &TrainConfig,
-    model: &ModelOptions,
-    train_nodes: u64,
-    knows_first_hop: bool,
-) -> Expected {
-    let (nodes, edges) = (store.manifest().nodes as f64, store.manifest().edges as f64);
-    expect(nodes, edges, config, model, train_nodes, knows_first_hop)
 }
 
 fn expect(

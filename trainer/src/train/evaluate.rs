@@ -5,8 +5,7 @@
 
 use std::ops::Range;
 
-use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, NodeSet, StoreFeatures};
-use grappa_formats::NodeId;
+use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
 use grappa_io::progress::Progress;
 use grappa_run::{config::Evaluate, scores::ScoreReport};
 use grappa_storage::aggregates::Aggregates;
@@ -16,21 +15,11 @@ use tch::Tensor;
 use super::{
     Trainer,
     historical::HistoricalRows,
-    inference::{Inference, Needed, NeededOptions},
+    inference::{Inference, Needed},
+    scored::ScoredNodes,
     split::SplitScores,
-    work::SAMPLED_EDGE_WORK,
 };
 use crate::{Result, nn::Model};
-
-/// With `auto`, an exact evaluation may take this share of an epoch.
-const EXACT_SHARE: f64 = 0.25;
-/// An exact evaluation with so little work is always done: it takes some 20 ms.
-const LITTLE_WORK: f64 = 2e6;
-/// A sampled evaluation takes about this share of the time of training on as many nodes: larger fanouts, but no backward passes.
-const SAMPLED_EVALUATION: f64 = 1.3;
-
-/// Test nodes are scored with the validation nodes if that costs at most this much as the validation nodes alone.
-const TOGETHER: f64 = 1.3;
 
 /// Scores of an evaluation.
 #[derive(Debug, Clone)]
@@ -43,24 +32,13 @@ pub struct Evaluation {
     pub method: Evaluate,
 }
 
-/// The nodes to compute for the scores of the validation and of the test nodes.
-#[derive(Debug)]
-pub(super) enum ScoredNodes {
-    /// Minibatches of sampled neighbours.
-    Sampled,
-    /// One inference for both.
-    Together(Needed),
-    /// The validation nodes, and the test nodes.
-    Apart(Needed, Needed),
-}
-
 /// Memory for an inference, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
     /// For states and features while it runs.
-    inference: u64,
+    pub(super) inference: u64,
     /// For the historical embeddings, which stay while the next steps train.
-    kept: u64,
+    pub(super) kept: u64,
 }
 
 impl Evaluation {
@@ -85,15 +63,6 @@ fn together(reports: Vec<ScoreReport>) -> Evaluation {
     }
 }
 
-impl ScoredNodes {
-    fn method(&self) -> Evaluate {
-        match self {
-            Self::Sampled => Evaluate::Sampled,
-            Self::Together(_) | Self::Apart(..) => Evaluate::Exact,
-        }
-    }
-}
-
 fn score(val: &ScoreReport) -> Option<f64> {
     match val.confusion {
         Some(_) => val.accuracy,
@@ -102,24 +71,28 @@ fn score(val: &ScoreReport) -> Option<f64> {
 }
 
 impl Trainer {
-    /// Evaluates the model as [`TrainConfig::evaluate`](grappa_run::config::TrainConfig) says. `epoch_edges` are the edges that the
-    /// first epoch sampled, which tell whether `auto` is exact. `improves` says whether a validation score is better than all
-    /// before; the test nodes are scored if it is, or if there is no validation score. `ranked` adds the area under the ROC curve.
+    /// Evaluates the model after `epoch`, as [`Trainer::prepare`] planned. `improves` says whether a validation score is better than
+    /// all before; the test nodes are scored if it is, or if there is no validation score. `ranked` adds the area under the ROC curve.
+    ///
+    /// If the next epoch begins with a refresh of the historical embeddings, the same inference makes them.
     ///
     /// # Errors
     /// If files cannot be read or written, or memory is too small.
     pub fn evaluate(
         &mut self,
         ranked: bool,
-        epoch_edges: u64,
+        epoch: u64,
         improves: &dyn Fn(f64) -> bool,
         progress: &dyn Progress,
     ) -> Result<Evaluation> {
         let scored = match self.scored_nodes.take() {
             Some(scored) => scored,
-            None => self.scored_nodes(epoch_edges, progress)?,
+            None => self.scored_nodes(self.config.evaluate, progress)?,
         };
-        let evaluated = self.evaluate_nodes(&scored, ranked, improves, progress);
+        let evaluated = match &scored {
+            ScoredNodes::Together(_) if self.is_refreshed_with(epoch) => self.evaluate_and_refresh(ranked, progress),
+            _ => self.evaluate_nodes(&scored, ranked, improves, progress),
+        };
         self.scored_nodes = Some(scored);
         evaluated
     }
@@ -132,7 +105,7 @@ impl Trainer {
         (self.historical, self.historical_origin) = (None, None);
         let room = self.make_room(false);
         let (val, test) = (self.splits.val().clone(), self.splits.test().clone());
-        let needed = self.needed(&[&val, &test], f64::INFINITY, progress)?;
+        let needed = self.needed(&[&val, &test], &[], f64::INFINITY, progress)?;
         let needed = needed.expect("there is no limit");
         let reports = self.scores(room, &needed, &[&val, &test], ranked, progress)?;
         Ok(together(reports))
@@ -175,47 +148,6 @@ impl Trainer {
         })
     }
 
-    /// Decides how to evaluate, and finds the nodes to compute.
-    fn scored_nodes(&self, epoch_edges: u64, progress: &dyn Progress) -> Result<ScoredNodes> {
-        let (val, test) = (self.splits.val(), self.splits.test());
-        let work_max = match self.config.evaluate {
-            Evaluate::Sampled => return Ok(ScoredNodes::Sampled),
-            Evaluate::Exact => f64::INFINITY,
-            Evaluate::Auto => {
-                let epoch = SAMPLED_EDGE_WORK * epoch_edges as f64;
-                let scored = if val.is_empty() { test } else { val }.len() as f64;
-                let sampled = epoch * SAMPLED_EVALUATION * scored / self.splits.train().len() as f64;
-                sampled.max(EXACT_SHARE * epoch).max(LITTLE_WORK)
-            }
-        };
-        let both = |work_max| self.needed(&[val, test], work_max, progress);
-        if val.is_empty() || test.is_empty() {
-            return Ok(both(work_max)?.map_or(ScoredNodes::Sampled, ScoredNodes::Together));
-        }
-        let Some(of_val) = self.needed(&[val], work_max, progress)? else {
-            return Ok(ScoredNodes::Sampled);
-        };
-        if let Some(both) = both(work_max.min(TOGETHER * of_val.work()))? {
-            return Ok(ScoredNodes::Together(both));
-        }
-        let of_test = self.needed(&[test], f64::INFINITY, progress)?;
-        Ok(ScoredNodes::Apart(of_val, of_test.expect("there is no limit")))
-    }
-
-    /// The nodes that the scores of some splits depend on; none if they are more work than `work_max`.
-    fn needed(&self, splits: &[&RoaringTreemap], work_max: f64, progress: &dyn Progress) -> Result<Option<Needed>> {
-        let members = splits.iter().flat_map(|split| split.iter()).map(NodeId);
-        let options = NeededOptions {
-            layers: self.config.layers,
-            knows_first_hop: self.aggregates.is_some(),
-            also: &[],
-            work_max,
-            threads: self.config.threads(),
-        };
-        let scored = NodeSet::of(self.store.manifest().nodes, members);
-        Needed::of(&self.store, scored, &options, progress)
-    }
-
     /// Frees memory for inference, with `keeps` for one that saves historical embeddings. A feed that does not hold all features has
     /// taken all memory that the views leave, so it is closed; the next epoch opens another, and historical embeddings have to be in
     /// files.
@@ -241,6 +173,14 @@ impl Trainer {
         }
     }
 
+    /// Exact scores and historical embeddings, from one inference.
+    fn evaluate_and_refresh(&mut self, ranked: bool, progress: &dyn Progress) -> Result<Evaluation> {
+        let (val, test) = (self.splits.val().clone(), self.splits.test().clone());
+        let mut scores = SplitScores::new([&*val, &*test], self.labels.spec(), ranked);
+        self.refresh(Some(&mut scores), progress)?;
+        Ok(together(scores.reports()))
+    }
+
     /// Scores the nodes of `splits`, which are among those that are wanted.
     fn scores(
         &self,
@@ -251,16 +191,26 @@ impl Trainer {
         progress: &dyn Progress,
     ) -> Result<Vec<ScoreReport>> {
         let mut scores = SplitScores::new(splits.iter().copied(), self.labels.spec(), ranked);
-        let mut nodes = Vec::new();
-        let mut take = |positions: Range<u64>, logits: &Tensor| {
-            nodes.clear();
-            needed.wanted().nodes_at(positions, &mut nodes);
-            scores.add(&nodes, logits, &self.labels)
-        };
+        let mut take = self.taking(needed, &mut scores);
         self.with_inference(room, |inference, model| {
             inference.run_needed(model, needed, progress, &mut take)
         })?;
+        drop(take);
         Ok(scores.reports())
+    }
+
+    /// Receives logits of the wanted nodes and adds them to `scores`.
+    pub(super) fn taking<'a>(
+        &'a self,
+        needed: &'a Needed,
+        scores: &'a mut SplitScores<'_>,
+    ) -> impl FnMut(Range<u64>, &Tensor) -> Result<()> + 'a {
+        let mut nodes = Vec::new();
+        move |positions, logits| {
+            nodes.clear();
+            needed.wanted().nodes_at(positions, &mut nodes);
+            scores.add(&nodes, logits, &self.labels)
+        }
     }
 
     /// Calls `infer` with an inference over the store, and the model.

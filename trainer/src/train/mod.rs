@@ -33,6 +33,7 @@ mod partitions;
 mod reach;
 mod refresh;
 mod sampled;
+mod scored;
 mod session;
 mod split;
 mod state;

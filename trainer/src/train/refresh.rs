@@ -7,16 +7,20 @@
 //! Decisions depend on counts of nodes and edges, not on measured time, so a run with the same options and seed gives the same
 //! result on any machine.
 
+use std::sync::Arc;
+
 use grappa_engine::aggregate::NodeSet;
 use grappa_io::progress::Progress;
 use grappa_run::{config::HaloMode, model::LayerKind, stages::Stage};
+use grappa_sampling::{feed::BatchSource, sample::Minibatch};
 
 use super::{
-    Trainer, estimate,
+    Trainer,
     historical::{HistoricalNodes, Keep},
-    inference::Needed,
+    inference::{Needed, OnRows},
     key,
     reach::halo_in_reach,
+    split::SplitScores,
     work::SAMPLED_EDGE_WORK,
 };
 use crate::Result;
@@ -31,6 +35,8 @@ pub(super) struct RefreshPlan {
     reached: Vec<NodeSet>,
     /// What their aggregates depend on.
     needed: Needed,
+    /// What these and the scores of an evaluation depend on, if an inference computed both.
+    with_scores: Option<Needed>,
     /// Epochs between two refreshes.
     interval: u64,
 }
@@ -70,7 +76,7 @@ impl Trainer {
         let hops = [self.config.layers - 2, steps];
         let reached = halo_in_reach(&self.store, self.loader.parts(), hops, threads, progress)?;
         let nodes = HistoricalNodes::new(&self.store, reached.clone(), Keep::Aggregates, threads, progress)?;
-        let epoch = HISTORY_SHARE * self.work_of_epoch();
+        let epoch = HISTORY_SHARE * self.work_of_epoch()?;
         let super_epoch = epoch * self.config.repartition_every as f64;
         let work_max = match self.config.halo {
             HaloMode::Auto => super_epoch,
@@ -92,34 +98,39 @@ impl Trainer {
             reached,
             interval: (interval as u64).clamp(1, self.config.repartition_every),
             needed,
+            with_scores: None,
         }))
     }
 
-    /// The work of training an epoch, in the unit of [`Needed::work`].
-    fn work_of_epoch(&self) -> f64 {
-        let knows_first_hop = self.aggregates.is_some();
-        let options = self.model.options();
-        let expected = estimate::of_store(
-            &self.store,
-            &self.config,
-            options,
-            self.splits.train().len(),
-            knows_first_hop,
-        );
-        let minibatches = self.loader.all_batches(0).steps() * u64::from(self.config.concurrent());
-        SAMPLED_EDGE_WORK * expected.edges.max(expected.nodes) * minibatches as f64
+    /// The work of training an epoch, in the unit of [`Needed::work`]. Counts the edges of the first step of the open partitions.
+    ///
+    /// # Errors
+    /// If an adjacency list cannot be read.
+    pub(super) fn work_of_epoch(&self) -> Result<f64> {
+        let batches = self.loader.all_batches(0);
+        let mut minibatch = Minibatch::default();
+        if batches.batches() > 0 {
+            batches.sample(0, &mut batches.scratch(), &mut minibatch)?;
+        }
+        let work = minibatch.edges().max(minibatch.nodes.len()) as f64;
+        Ok(SAMPLED_EDGE_WORK * work * batches.batches() as f64)
     }
 
     /// Refreshes the historical embeddings if `epoch` begins with that. A resumed epoch has those of its checkpoint.
     pub(super) fn refresh_when_due(&mut self, epoch: u64, progress: &dyn Progress) -> Result<()> {
         let is_begun = self.partial.is_some_and(|partial| partial.steps > 0);
-        let is_due = |plan: &RefreshPlan| !is_begun && plan.is_due(epoch, self.config.repartition_every);
+        // The evaluation of the epoch before may have made them.
+        let is_of_now = self
+            .historical_origin
+            .as_ref()
+            .is_some_and(|from| from.step == self.step);
+        let is_due = |plan: &RefreshPlan| !is_begun && !is_of_now && plan.is_due(epoch, self.config.repartition_every);
         match &self.refresh_plan {
             Some(plan) if is_due(plan) || self.historical.is_none() => {}
             _ => return Ok(()),
         }
         let stage = self.clock.enter(Stage::History);
-        match self.refresh(progress) {
+        match self.refresh(None, progress) {
             Err(error) if error.is_disk_full() => self.warnings.push(format!(
                 "no historical embeddings: {error}; training continues without them until the next epoch"
             )),
@@ -141,38 +152,63 @@ impl Trainer {
         self.super_epoch != Some(next / every) || self.refresh_plan.as_ref().is_none_or(is_due)
     }
 
-    /// Computes the historical embeddings of the open partitions from the current parameters.
-    pub(super) fn refresh(&mut self, progress: &dyn Progress) -> Result<()> {
+    /// Whether the epoch after `epoch` begins with a refresh for the open partitions.
+    pub(super) fn is_refreshed_with(&self, epoch: u64) -> bool {
+        let (next, every) = (epoch + 1, self.config.repartition_every);
+        let is_due = |plan: &RefreshPlan| plan.is_due(next, every);
+        next < self.config.epochs
+            && self.super_epoch == Some(next / every)
+            && self.refresh_plan.as_ref().is_some_and(is_due)
+    }
+
+    /// Computes the historical embeddings of the open partitions from the current parameters, and with them the scores of all splits
+    /// of `scores`, if there are any.
+    pub(super) fn refresh(&mut self, scores: Option<&mut SplitScores<'_>>, progress: &dyn Progress) -> Result<()> {
         // Frees the old rows before it writes the new ones.
         (self.historical, self.historical_origin) = (None, None);
-        let Some(plan) = self.refresh_plan.take() else {
+        let Some(mut plan) = self.refresh_plan.take() else {
             return Ok(());
         };
-        let refreshed = self.refresh_as(&plan, progress);
+        let refreshed = self.refresh_as(&mut plan, scores, progress);
         self.refresh_plan = Some(plan);
         refreshed
     }
 
-    fn refresh_as(&mut self, plan: &RefreshPlan, progress: &dyn Progress) -> Result<()> {
+    fn refresh_as(
+        &mut self,
+        plan: &mut RefreshPlan,
+        scores: Option<&mut SplitScores<'_>>,
+        progress: &dyn Progress,
+    ) -> Result<()> {
         let (keep, threads) = (self.keep(), self.config.threads());
         let nodes = HistoricalNodes::new(&self.store, plan.reached.clone(), keep, threads, progress)?;
-        let are_planned = nodes
-            .sets()
-            .iter()
-            .rev()
-            .zip(&plan.reached)
-            .all(|(set, planned)| set.len() == planned.len());
-        let needed = match are_planned {
-            true => plan.needed.clone(),
-            false => {
-                let needed = nodes.needed(&self.store, self.aggregates.is_some(), f64::INFINITY, threads, progress)?;
+        // With more than three layers there are rows at drawn neighbours.
+        let are_planned = |(set, planned): (&Arc<NodeSet>, &NodeSet)| set.len() == planned.len();
+        let are_planned = nodes.sets().iter().rev().zip(&plan.reached).all(are_planned);
+        let knows_first_hop = self.aggregates.is_some();
+        let needed = match (&scores, &plan.with_scores) {
+            (None, _) if are_planned => plan.needed.clone(),
+            (Some(_), Some(with_scores)) if are_planned => with_scores.clone(),
+            (None, _) => {
+                let needed = nodes.needed(&self.store, knows_first_hop, f64::INFINITY, threads, progress)?;
                 needed.expect("there is no limit")
+            }
+            (Some(_), _) => {
+                let (val, test) = (self.splits.val(), self.splits.test());
+                let needed = self.needed(&[val, test], nodes.sets(), f64::INFINITY, progress)?;
+                let needed = needed.expect("there is no limit");
+                plan.with_scores = are_planned.then(|| needed.clone());
+                needed
             }
         };
         let room = self.make_room(true);
-        self.historical = Some(self.with_inference(room, |inference, model| {
-            inference.historical(model, &nodes, &needed, progress)
-        })?);
+        let mut take = scores.map(|scores| self.taking(&needed, scores));
+        let historical = self.with_inference(room, |inference, model| {
+            let on_logits = take.as_mut().map(|take| take as &mut OnRows<'_>);
+            inference.historical(model, &nodes, &needed, on_logits, progress)
+        })?;
+        drop(take);
+        self.historical = Some(historical);
         self.historical_is_of_now();
         Ok(())
     }

@@ -43,6 +43,9 @@ pub trait Watcher {
         Duration::ZERO
     }
 
+    /// Receives what a run will do, before its first epoch.
+    fn tell(&mut self, _what: &str) {}
+
     /// An epoch begins. The first one has the number 1.
     fn begin(&mut self, _epoch: u64, _epochs: u64) {}
 
@@ -160,10 +163,28 @@ struct Run<'scope, 'env> {
 
 impl Run<'_, '_> {
     fn train(mut self, watcher: &mut dyn Watcher) -> Result<Summary> {
+        self.prepare(watcher)?;
         while self.state.epoch < self.config.epochs && !self.is_stopped_early() {
             self.epoch(watcher)?;
         }
         self.finish(watcher)
+    }
+
+    /// Decides how to evaluate the model, unless all epochs are finished.
+    fn prepare(&mut self, watcher: &mut dyn Watcher) -> Result<()> {
+        if self.state.epoch >= self.config.epochs || self.is_stopped_early() {
+            return Ok(());
+        }
+        let before = self.journal.records().iter().rev().find_map(|record| record.evaluated);
+        let prepared = self.trainer.prepare(self.state.epoch, before, watcher.progress());
+        tell_warnings(&mut self.trainer, watcher);
+        match prepared {
+            Err(error) if error.is_stopped() => Err(self.stopped(watcher)),
+            prepared => {
+                watcher.tell(&prepared?);
+                Ok(())
+            }
+        }
     }
 
     fn is_stopped_early(&self) -> bool {
@@ -184,7 +205,7 @@ impl Run<'_, '_> {
         let last_rate = rate(stats.steps.saturating_sub(1), stats.steps.max(1));
         let is_last = epoch + 1 == self.config.epochs;
         let evaluation = match is_last || (epoch + 1).is_multiple_of(self.config.eval_every) {
-            true => self.evaluate(&stats, watcher)?,
+            true => self.evaluate(watcher)?,
             false => None,
         };
         // The files of the epoch before were written while this one trained.
@@ -202,7 +223,7 @@ impl Run<'_, '_> {
     }
 
     /// Evaluates the model. None if the disk is too full.
-    fn evaluate(&mut self, stats: &EpochStats, watcher: &mut dyn Watcher) -> Result<Option<Evaluation>> {
+    fn evaluate(&mut self, watcher: &mut dyn Watcher) -> Result<Option<Evaluation>> {
         let is_long = match self.evaluation_seconds {
             Some(seconds) => seconds > LONG_EVALUATION_SECONDS,
             None => self.trainer.graph_size() >= LARGE_GRAPH,
@@ -213,10 +234,10 @@ impl Run<'_, '_> {
         }
         self.trainer.clock.enter(Stage::Evaluate);
         let begin = Instant::now();
-        let records = self.journal.records();
-        let epoch_edges = records.first().map_or(stats.sampled_edges, |first| first.sampled_edges);
         let improves = |score| self.state.early_stopping.improves(score);
-        let evaluated = self.trainer.evaluate(true, epoch_edges, &improves, watcher.progress());
+        let evaluated = self
+            .trainer
+            .evaluate(true, self.state.epoch, &improves, watcher.progress());
         if let Err(error) = &evaluated
             && error.is_stopped()
         {

@@ -25,7 +25,7 @@ const DENOMINATOR_WEIGHT: &str = "denominator_weight";
 /// The parameters that the historical embeddings were made with.
 pub(super) struct HistoricalOrigin {
     /// Finished optimizer steps at that time.
-    step: u64,
+    pub(super) step: u64,
     /// The parameters and buffers of the model, as [`Checkpoint::historical`] names them.
     tensors: Vec<NamedTensor>,
 }
@@ -101,7 +101,7 @@ impl Trainer {
         self.step = step;
         load(path, self.model.parameters().named(), &of_then("parameters"))?;
         load(path, self.model.parameters().buffers(), &of_then("buffers"))?;
-        self.refresh(progress)?;
+        self.refresh(None, progress)?;
         self.step = now;
         load(path, self.model.parameters().named(), &checkpoint.parameters)?;
         load(path, self.model.parameters().buffers(), &checkpoint.buffers)

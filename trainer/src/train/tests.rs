@@ -3,10 +3,11 @@
 use std::{path::Path, sync::Arc};
 
 use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
+use grappa_engine::aggregate::NodeRows;
 use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
 use grappa_io::{progress::Silent, size::ByteSize};
 use grappa_run::{
-    config::{Auto, Correction, FirstHop, HaloMode, TrainConfig},
+    config::{Auto, Correction, Evaluate, FirstHop, HaloMode, TrainConfig},
     model::{LayerKind, NormKind},
 };
 use grappa_sampling::{Loader, LoaderOptions};
@@ -14,7 +15,9 @@ use grappa_storage::Store;
 use grappa_synthetic::{BlockModel, Model, Recipe};
 use tch::{Device, Tensor, no_grad};
 
-use super::{Trainer, exchange::LossWeights, first_hop, step::BatchSums, trainer::loader_options};
+use super::{
+    Trainer, exchange::LossWeights, first_hop, historical::HistoricalRows, step::BatchSums, trainer::loader_options,
+};
 
 fn store(folder: &Path) -> Arc<Store> {
     let out = folder.join("graph.grappa");
@@ -234,5 +237,78 @@ fn a_step_of_one_partition_is_its_minibatch_to_the_bit() {
                 assert_eq!(together.sums.loss, separate.sums.loss);
             }
         }
+    }
+}
+
+/// All rows of historical embeddings.
+fn rows_of(historical: &HistoricalRows) -> Vec<Vec<f32>> {
+    let all = historical.layers.iter().flatten().chain(&historical.inputs);
+    all.map(|rows| {
+        let mut values = vec![0.0; rows.nodes.len() as usize * rows.rows.width()];
+        rows.rows.read(0..rows.nodes.len(), &mut values).unwrap();
+        values
+    })
+    .collect()
+}
+
+#[test]
+fn an_evaluation_that_refreshes_has_the_bits_of_an_evaluation_and_a_refresh() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for (layers, halo) in [
+        (3, HaloMode::History),
+        (4, HaloMode::History),
+        (4, HaloMode::Aggregates),
+    ] {
+        let config = TrainConfig {
+            layers,
+            halo,
+            evaluate: Evaluate::Exact,
+            ..config(LayerKind::Sage)
+        };
+        let mut together = trainer(&store, &config, folder.path());
+        together.step = 5;
+        let mut apart = trainer(&store, &config, folder.path());
+        apart.step = 5;
+        assert!(together.is_refreshed_with(0), "{layers} {halo}");
+        // With the rows of the first refresh in place, and once more with what it planned.
+        for _ in 0..2 {
+            let evaluation = together.evaluate(true, 0, &|_| true, &Silent).unwrap();
+            // The last epoch of a super-epoch: no refresh follows for these partitions.
+            let last = config.repartition_every - 1;
+            assert!(!apart.is_refreshed_with(last));
+            let expected = apart.evaluate(true, last, &|_| true, &Silent).unwrap();
+            apart.refresh(None, &Silent).unwrap();
+            assert_eq!(evaluation.val, expected.val);
+            assert_eq!(evaluation.test, expected.test);
+            let [found, expected] = [&together, &apart].map(|trainer| rows_of(trainer.historical.as_ref().unwrap()));
+            assert!(!found.is_empty() && found == expected, "{layers} {halo}");
+            // The next epoch has nothing to refresh.
+            let before = together.historical.as_ref().map(std::ptr::from_ref);
+            together.refresh_when_due(1, &Silent).unwrap();
+            assert_eq!(together.historical.as_ref().map(std::ptr::from_ref), before);
+            assert!(rows_of(together.historical.as_ref().unwrap()) == found);
+        }
+    }
+}
+
+#[test]
+fn only_halo_nodes_that_steps_can_reach_have_historical_embeddings() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for model in [LayerKind::Sage, LayerKind::PinSage] {
+        let config = TrainConfig {
+            layers: 4,
+            halo: HaloMode::History,
+            ..config(model)
+        };
+        let trainer = trainer(&store, &config, folder.path());
+        let historical = trainer.historical.as_ref().unwrap();
+        let sets: Vec<_> = historical.layers.iter().map(|layer| layer[0].nodes.len()).collect();
+        assert!(
+            sets.iter().all(|&nodes| nodes > 0) && sets.is_sorted_by(|a, b| a >= b),
+            "{sets:?}"
+        );
+        assert!(*sets.last().unwrap() < store.manifest().nodes, "{sets:?}");
     }
 }

@@ -17,7 +17,6 @@ use tch::Device;
 use super::{
     correction::Denominator,
     estimate,
-    evaluate::ScoredNodes,
     exchange::{Exchange, InProcess},
     historical::HistoricalRows,
     inference::Degrees,
@@ -25,6 +24,7 @@ use super::{
     load::DeviceCopy,
     optimizer::Optimizer,
     refresh::RefreshPlan,
+    scored::ScoredNodes,
     split::Splits,
     state::HistoricalOrigin,
 };

@@ -167,7 +167,7 @@ fn evaluated(store: &Arc<Store>, folder: &Path, config: &TrainConfig, evaluate: 
     };
     let mut trainer = trainer(store, folder, config.clone());
     trainer.epoch(0, &|_, _| config.lr, &Silent).unwrap();
-    let evaluation = trainer.evaluate(true, 1, &|_| true, &Silent).unwrap();
+    let evaluation = trainer.evaluate(true, 0, &|_| true, &Silent).unwrap();
     assert_eq!(evaluation.method, evaluate);
     let test = evaluation.test.expect("validation improved");
     (evaluation.val.accuracy.unwrap(), test.accuracy.unwrap())

@@ -8,7 +8,11 @@ use std::{
 };
 
 use grappa_io::progress::{Progress, Silent};
-use grappa_run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord};
+use grappa_run::{
+    config::{Evaluate, FirstHop, TrainConfig},
+    folder::RunFolder,
+    journal::{EpochRecord, read_records},
+};
 use grappa_trainer::train::{Watcher, train};
 use tch::Device;
 
@@ -173,4 +177,46 @@ fn goes_on(by: By, folder: &Path, why: &str) {
     // Training has the same result, and the summary and the report are written at the end.
     assert_eq!(summary.val_accuracy, expected.val_accuracy);
     assert!(full.join("summary.json").exists() && full.join("report.html").exists());
+}
+
+#[test]
+fn an_exact_evaluation_that_the_disk_cannot_hold_is_refused_before_the_first_epoch() {
+    let stores = tempfile::tempdir().unwrap();
+    let store = store(stores.path(), DENSE);
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let _disk = match SmallDisk::mount(&disk) {
+        Ok(disk) => disk,
+        Err(why) => grappa_skip::skip!("{why}"),
+    };
+    let config = |evaluate| TrainConfig {
+        // The states of a layer take 12.8 MiB.
+        hidden: 8192,
+        first_hop: FirstHop::Sampled,
+        memory: "8MiB".parse().unwrap(),
+        epochs: 1,
+        evaluate,
+        ..config()
+    };
+    let train = |evaluate, name: &str| {
+        let config = config(evaluate);
+        let run = RunFolder::create(&disk.join(name), &config).unwrap();
+        let mut watcher = Filling {
+            run: disk.join(name),
+            full_in: 99,
+            by: By::Names,
+            planted: Vec::new(),
+            warnings: Vec::new(),
+        };
+        let trained = train(store.clone(), config, &run, false, Device::Cpu, &mut watcher);
+        (trained, read_records(&disk.join(name)).unwrap().len())
+    };
+    let (refused, epochs) = train(Evaluate::Exact, "exact.run");
+    let error = refused.unwrap_err().to_string();
+    assert!(
+        error.contains("an exact evaluation needs") && error.contains("--evaluate sampled"),
+        "{error}"
+    );
+    assert_eq!(epochs, 0);
 }

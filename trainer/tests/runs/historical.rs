@@ -65,7 +65,7 @@ fn kept(store: &Store, scratch: &Path, model: &Model, nodes: &HistoricalNodes, m
     };
     let needed = nodes.needed(store, true, f64::INFINITY, 1, &Silent).unwrap();
     let needed = needed.expect("there is no limit");
-    inference.historical(model, nodes, &needed, &Silent).unwrap()
+    inference.historical(model, nodes, &needed, None, &Silent).unwrap()
 }
 
 /// The aggregates of some nodes at a layer, as history tells them.

@@ -88,10 +88,15 @@ impl Inference<'_> {
         on_rows: &mut OnRows<'_>,
     ) -> Result<()> {
         let degrees = Degrees::open(self.store)?;
-        self.run_layers(model, needed, &degrees, progress, &mut Results::States(on_rows))
+        let results = &mut Results {
+            states: Some(on_rows),
+            kept: None,
+        };
+        self.run_layers(model, needed, &degrees, progress, results)
     }
 
-    /// The historical embeddings of some nodes. `needed` is [`HistoricalNodes::needed`].
+    /// The historical embeddings of some nodes. `needed` is [`HistoricalNodes::needed`]. With `on_logits`, it also has wanted nodes,
+    /// whose logits are passed to it.
     ///
     /// # Errors
     /// As [`Inference::run`].
@@ -104,14 +109,48 @@ impl Inference<'_> {
         model: &Model,
         nodes: &HistoricalNodes,
         needed: &Needed,
+        on_logits: Option<&mut OnRows<'_>>,
         progress: &dyn Progress,
     ) -> Result<HistoricalRows> {
         let degrees = Degrees::open(self.store)?;
         let mut keeper = Keeper::new(self, nodes, &degrees)?;
-        if !nodes.sets().is_empty() {
-            self.run_layers(model, needed, &degrees, progress, &mut Results::Kept(&mut keeper))?;
+        if !nodes.sets().is_empty() || on_logits.is_some() {
+            let results = &mut Results {
+                states: on_logits,
+                kept: Some(&mut keeper),
+            };
+            self.run_layers(model, needed, &degrees, progress, results)?;
         }
         Ok(keeper.finish())
+    }
+
+    /// Bytes of the scratch files that [`Inference::run_needed`] has at a time.
+    pub fn scratch_bytes(&self, model: &Model, needed: &Needed) -> u64 {
+        let memory = self.budget.memory;
+        let (mut hidden_in_memory, mut hidden_in_file, mut most) = (0, 0, 0);
+        for layer in 0..needed.layers() {
+            let mut free = memory.saturating_sub(hidden_in_memory);
+            // As `run_layers` creates them.
+            let mut create = |set: &NodeSet, width: usize| match set.len().saturating_mul(4 * width as u64) {
+                bytes if bytes <= free / 2 => {
+                    free -= bytes;
+                    (bytes, 0)
+                }
+                bytes => (0, bytes),
+            };
+            let is_known = layer == 0 && self.first_hop.is_some();
+            let messages = match !is_known && transforms(model, layer) {
+                true => create(needed.inputs(layer), model.reduction(layer).source_width()),
+                false => (0, 0),
+            };
+            let out = match layer + 1 == needed.layers() {
+                true => (0, 0),
+                false => create(needed.outputs(layer), model.width(layer + 1)),
+            };
+            most = most.max(hidden_in_file + messages.1 + out.1);
+            (hidden_in_memory, hidden_in_file) = out;
+        }
+        most
     }
 
     fn run_layers(
@@ -120,7 +159,7 @@ impl Inference<'_> {
         needed: &Needed,
         degrees: &Degrees,
         progress: &dyn Progress,
-        results: &mut Results<'_, '_>,
+        results: &mut Results<'_, '_, '_>,
     ) -> Result<()> {
         let layers = needed.layers();
         assert!(layers <= model.options().layers, "{layers} layers of fewer");
@@ -147,7 +186,7 @@ impl Inference<'_> {
             };
             let known = self.first_hop.filter(|_| layer == 0);
             let reduction = model.reduction(layer);
-            let messages = match known.is_none() && pass.transforms() {
+            let messages = match known.is_none() && transforms(model, layer) {
                 true => Some(create(pass.inputs.len(), reduction.source_width())?),
                 false => None,
             };
@@ -155,20 +194,20 @@ impl Inference<'_> {
                 true => None,
                 false => Some(create(pass.outputs.len(), model.width(layer + 1))?),
             };
-            if let Results::Kept(keeper) = results {
+            if let Some(keeper) = &mut results.kept {
                 keeper.begin(layer, reduction.result_width())?;
             }
             let mut take = |positions: Range<u64>, aggregates: Vec<f32>| {
-                if let Results::Kept(keeper) = results {
+                if let Some(keeper) = &mut results.kept {
                     let state_width = aggregates.len() / (positions.end - positions.start).max(1) as usize;
                     keeper.take(&pass, positions.clone(), &aggregates, state_width)?;
                 }
-                match (&mut out, &mut *results) {
+                match (&mut out, &mut results.states) {
                     (Some(out), _) => pass.update(positions, aggregates, &mut |positions, new| {
                         Ok(out.write(positions.start, &values(new))?)
                     }),
-                    (None, Results::States(on_rows)) => pass.update(positions, aggregates, *on_rows),
-                    (None, Results::Kept(_)) => Ok(()),
+                    (None, Some(on_rows)) => pass.update(positions, aggregates, *on_rows),
+                    (None, None) => Ok(()),
                 }
             };
             let budget = Budget {
@@ -179,7 +218,7 @@ impl Inference<'_> {
                 Some(first_hop) => pass.known(first_hop, &mut take)?,
                 None => pass.aggregated(messages, budget, &mut take)?,
             }
-            if let Results::Kept(keeper) = results {
+            if let Some(keeper) = &mut results.kept {
                 keeper.end(layer)?;
             }
             hidden = out;
@@ -189,11 +228,19 @@ impl Inference<'_> {
 }
 
 /// The results of an inference.
-enum Results<'a, 'b> {
-    /// The states of the wanted nodes.
-    States(&'a mut OnRows<'a>),
-    /// The aggregates of layers.
-    Kept(&'a mut Keeper<'b>),
+struct Results<'a, 'b, 'c> {
+    /// Receives the states of the wanted nodes.
+    states: Option<&'a mut OnRows<'b>>,
+    /// Receives the aggregates of layers.
+    kept: Option<&'a mut Keeper<'c>>,
+}
+
+/// Whether the messages of a layer are not the states themselves.
+fn transforms(model: &Model, layer: usize) -> bool {
+    matches!(
+        model.aggregate(layer),
+        Aggregate::Gcn | Aggregate::Attention | Aggregate::WeightedMean
+    )
 }
 
 /// Receives the aggregates of a range of positions among the outputs.
@@ -216,14 +263,6 @@ struct LayerPass<'a> {
 }
 
 impl LayerPass<'_> {
-    /// Whether messages are not the states themselves.
-    fn transforms(&self) -> bool {
-        matches!(
-            self.model.aggregate(self.layer),
-            Aggregate::Gcn | Aggregate::Attention | Aggregate::WeightedMean
-        )
-    }
-
     /// Takes the aggregates from `first_hop`, which has rows of all nodes.
     fn known(&self, first_hop: &dyn NodeRows, take: &mut Take<'_>) -> Result<()> {
         let width = first_hop.width();

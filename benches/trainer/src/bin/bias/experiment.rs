@@ -146,7 +146,7 @@ impl Experiment {
                     let nodes = HistoricalNodes::all(&store, setup.layers, keep, setup.threads, &Silent)?;
                     let needed = nodes.needed(&store, true, f64::INFINITY, setup.threads, &Silent)?;
                     let needed = needed.expect("there is no limit");
-                    Ok(inference.historical(trainer.model(), &nodes, &needed, &Silent)?)
+                    Ok(inference.historical(trainer.model(), &nodes, &needed, None, &Silent)?)
                 };
                 known = Some(infer(Keep::Aggregates)?);
                 for seed in 0..setup.repartitions {

@@ -1,0 +1,182 @@
+//! Which nodes an evaluation computes, decided before the first epoch.
+
+use std::sync::Arc;
+
+use grappa_engine::aggregate::NodeSet;
+use grappa_formats::NodeId;
+use grappa_io::{
+    machine::free_disk_bytes,
+    progress::Progress,
+    size::{ByteSize, count},
+};
+use grappa_run::{config::Evaluate, stages::Stage};
+use roaring::RoaringTreemap;
+
+use super::{
+    Trainer,
+    inference::{Needed, NeededOptions},
+};
+use crate::{Error, Result};
+
+/// With `auto`, an exact evaluation may take this share of an epoch.
+const EXACT_SHARE: f64 = 0.25;
+/// An exact evaluation with so little work is always done: it takes some 20 ms.
+const LITTLE_WORK: f64 = 2e6;
+/// A sampled evaluation takes about this share of the time of training on as many nodes: larger fanouts, but no backward passes.
+const SAMPLED_EVALUATION: f64 = 1.3;
+
+/// Test nodes are scored with the validation nodes if that costs at most this much as the validation nodes alone.
+const TOGETHER: f64 = 1.3;
+
+/// The nodes to compute for the scores of the validation and of the test nodes.
+#[derive(Debug)]
+pub(super) enum ScoredNodes {
+    /// Minibatches of sampled neighbours.
+    Sampled,
+    /// One inference for both.
+    Together(Needed),
+    /// The validation nodes, and the test nodes.
+    Apart(Needed, Needed),
+}
+
+impl ScoredNodes {
+    pub(super) fn method(&self) -> Evaluate {
+        match self {
+            Self::Sampled => Evaluate::Sampled,
+            Self::Together(_) | Self::Apart(..) => Evaluate::Exact,
+        }
+    }
+
+    /// What each inference of an evaluation computes.
+    fn all(&self) -> impl Iterator<Item = &Needed> {
+        let (first, second) = match self {
+            Self::Sampled => (None, None),
+            Self::Together(both) => (Some(both), None),
+            Self::Apart(val, test) => (Some(val), Some(test)),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// What each evaluation computes.
+    fn first(&self) -> Option<&Needed> {
+        self.all().next()
+    }
+}
+
+impl Trainer {
+    /// Opens the partitions of an epoch, and decides how to evaluate the model. With `before`, evaluations are as they were before
+    /// the run was resumed. Returns a sentence about the evaluations.
+    ///
+    /// # Errors
+    /// If an exact evaluation needs more disk than is free. Also if files cannot be read, or progress says to stop.
+    pub fn prepare(&mut self, epoch: u64, before: Option<Evaluate>, progress: &dyn Progress) -> Result<String> {
+        self.clock.enter(Stage::Load);
+        self.open_partitions(epoch / self.config.repartition_every, progress)?;
+        self.clock.enter(Stage::Evaluate);
+        let method = before.unwrap_or(self.config.evaluate);
+        let scored = self.scored_nodes(method, progress)?;
+        let told = self.describe(&scored);
+        let scored = match self.check_disk(&scored) {
+            Err(_) if method == Evaluate::Auto => ScoredNodes::Sampled,
+            checked => checked.map(|()| scored)?,
+        };
+        self.scored_nodes = Some(scored);
+        Ok(told)
+    }
+
+    /// Decides how to evaluate, and finds the nodes to compute.
+    pub(super) fn scored_nodes(&mut self, method: Evaluate, progress: &dyn Progress) -> Result<ScoredNodes> {
+        let epoch = self.work_of_epoch()?;
+        let (val, test) = (self.splits.val(), self.splits.test());
+        let work_max = match method {
+            Evaluate::Sampled => return Ok(ScoredNodes::Sampled),
+            Evaluate::Exact => f64::INFINITY,
+            Evaluate::Auto => {
+                let scored = if val.is_empty() { test } else { val }.len() as f64;
+                let sampled = epoch * SAMPLED_EVALUATION * scored / self.splits.train().len() as f64;
+                sampled.max(EXACT_SHARE * epoch).max(LITTLE_WORK)
+            }
+        };
+        let both = |work_max| self.needed(&[val, test], &[], work_max, progress);
+        if val.is_empty() || test.is_empty() {
+            return Ok(both(work_max)?.map_or(ScoredNodes::Sampled, ScoredNodes::Together));
+        }
+        let Some(of_val) = self.needed(&[val], &[], work_max, progress)? else {
+            return Ok(ScoredNodes::Sampled);
+        };
+        if let Some(both) = both(work_max.min(TOGETHER * of_val.work()))? {
+            return Ok(ScoredNodes::Together(both));
+        }
+        let of_test = self.needed(&[test], &[], f64::INFINITY, progress)?;
+        Ok(ScoredNodes::Apart(of_val, of_test.expect("there is no limit")))
+    }
+
+    /// The nodes that the scores of some splits depend on, and the states `also` ([`NeededOptions::also`]); none if they are more work
+    /// than `work_max`.
+    pub(super) fn needed(
+        &self,
+        splits: &[&RoaringTreemap],
+        also: &[Arc<NodeSet>],
+        work_max: f64,
+        progress: &dyn Progress,
+    ) -> Result<Option<Needed>> {
+        let members = splits.iter().flat_map(|split| split.iter()).map(NodeId);
+        let options = NeededOptions {
+            layers: self.config.layers,
+            knows_first_hop: self.aggregates.is_some(),
+            also,
+            work_max,
+            threads: self.config.threads(),
+        };
+        let scored = NodeSet::of(self.store.manifest().nodes, members);
+        Needed::of(&self.store, scored, &options, progress)
+    }
+
+    fn describe(&mut self, scored: &ScoredNodes) -> String {
+        let (val, test) = (self.splits.val().len(), self.splits.test().len());
+        let nodes = format!("{} validation and {} test nodes", count(val), count(test));
+        let Some(needed) = scored.first() else {
+            let last = match self.config.evaluate {
+                Evaluate::Auto => "; the best model is scored exactly at the end",
+                _ => "",
+            };
+            return format!("evaluations sample the neighbors of {nodes}{last}");
+        };
+        let work = match self.work_of_epoch() {
+            Ok(epoch) if epoch > 0.0 => {
+                format!(", about {:.0} % of the work of an epoch", 100.0 * needed.work() / epoch)
+            }
+            _ => String::new(),
+        };
+        let files = match self.scratch_bytes(scored) {
+            0 => String::new(),
+            bytes => format!(", with {} of scratch files", ByteSize(bytes)),
+        };
+        format!("evaluations are exact: {nodes}{work}{files}")
+    }
+
+    /// Bytes of the scratch files of an evaluation.
+    fn scratch_bytes(&mut self, scored: &ScoredNodes) -> u64 {
+        let room = self.make_room(false);
+        let of = |needed: &Needed| {
+            self.with_inference(room, |inference, model| Ok(inference.scratch_bytes(model, needed)))
+                .unwrap_or(0)
+        };
+        scored.all().map(of).max().unwrap_or(0)
+    }
+
+    /// Refuses an evaluation whose scratch files do not fit the disk.
+    fn check_disk(&mut self, scored: &ScoredNodes) -> Result<()> {
+        let bytes = self.scratch_bytes(scored);
+        match free_disk_bytes(&self.folder) {
+            Some(free) if bytes > free => Err(Error::Options(format!(
+                "an exact evaluation needs {} of scratch files, and {} are free in {}: use --evaluate sampled, a larger \
+                 --memory, or a disk with more space for --out",
+                ByteSize(bytes),
+                ByteSize(free),
+                self.folder.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
