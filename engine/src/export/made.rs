@@ -2,13 +2,16 @@
 
 use std::{
     fs::File,
+    io::{BufWriter, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
 use grappa_formats::ChunkSpan;
 use grappa_io::{
-    Error, Result, npy,
+    Error, Result,
+    durable::Temporary,
+    npy,
     progress::{Progress, check_stopped},
     unnamed::unnamed_file,
 };
@@ -22,6 +25,8 @@ use crate::export::{
 
 /// Bytes of rows read at a time.
 const READ_BYTES: usize = 1 << 20;
+/// Rows after which progress is asked whether to stop.
+const STOP_ROWS: usize = 1 << 16;
 
 /// A row of bytes for each node, in an unnamed file that disappears when this is dropped.
 #[derive(Debug)]
@@ -112,6 +117,66 @@ impl MadeRows {
         self.announce(store, progress);
         write_column(store, target, self, &self.folder, budget, progress)?;
         Ok(ordered)
+    }
+
+    /// Returns the rows at some positions, in that order.
+    ///
+    /// # Errors
+    /// If files cannot be read or written, or progress says to stop.
+    pub fn selected(&self, positions: impl Iterator<Item = u64>, progress: &dyn Progress) -> Result<Self> {
+        let selected = Self::create(&self.folder, self.name, self.row_bytes)?;
+        let mut out = BufWriter::with_capacity(READ_BYTES, &selected.file);
+        let mut row = vec![0; self.row_bytes];
+        for (number, position) in positions.enumerate() {
+            if number.is_multiple_of(STOP_ROWS) {
+                check_stopped(progress)?;
+            }
+            self.read(position, &mut row)?;
+            out.write_all(&row)
+                .map_err(Error::io("write a scratch file in", &self.folder))?;
+        }
+        out.flush()
+            .map_err(Error::io("write a scratch file in", &self.folder))?;
+        drop(out);
+        Ok(selected)
+    }
+
+    /// Writes the first `rows` rows to the new file `path`, as they are: a NumPy array as that of [`MadeRows::export`].
+    ///
+    /// # Errors
+    /// If the file exists, or files cannot be read or written.
+    pub fn write_array(
+        &self,
+        path: &Path,
+        rows: u64,
+        (descr, columns): (&str, Option<u64>),
+        progress: &dyn Progress,
+    ) -> Result<Exported> {
+        let temporary = Temporary::create(path)?;
+        let shape: Vec<u64> = [rows].into_iter().chain(columns).collect();
+        let mut bytes = npy::header(descr, &shape).to_vec();
+        let piece = (READ_BYTES / self.row_bytes).max(1) as u64;
+        let mut written = 0;
+        for first in (0..rows).step_by(piece as usize) {
+            check_stopped(progress)?;
+            let start = bytes.len();
+            bytes.resize(start + piece.min(rows - first) as usize * self.row_bytes, 0);
+            self.read(first, &mut bytes[start..])?;
+            temporary
+                .file
+                .write_all_at(&bytes, written)
+                .map_err(Error::io("write", path))?;
+            written += bytes.len() as u64;
+            bytes.clear();
+        }
+        // Without rows there is the header alone.
+        temporary
+            .file
+            .write_all_at(&bytes, written)
+            .map_err(Error::io("write", path))?;
+        written += bytes.len() as u64;
+        temporary.finish()?;
+        Ok(Exported { rows, bytes: written })
     }
 
     fn announce(&self, store: &Store, progress: &dyn Progress) {

@@ -413,7 +413,7 @@ fn precision_help(precision: Precision) -> &'static str {
 
 /// A run, the nodes to predict, and where the predictions go.
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("what").required(true).args(["out", "nodes", "ids"])))]
+#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["out", "nodes", "ids", "split"])))]
 pub struct Predict {
     /// Folder of the run; its parameters are those of the best evaluation
     #[arg(value_name = "RUN")]
@@ -421,17 +421,20 @@ pub struct Predict {
     /// Store with the nodes to predict
     #[arg(value_name = "STORE")]
     pub store: PathBuf,
-    /// Predict all nodes and write the file, one row per node in the order of sorted ids
+    /// Write the file with all nodes, or those of --split, one row per node in the order of sorted ids
     ///
     /// NAME.npy has the class of each node; NAME.parquet has the columns id, class and probability.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Predict the nodes with these ids and print them
-    #[arg(long, value_name = "ID,ID,...", value_delimiter = ',')]
+    #[arg(long, value_name = "ID,ID,...", value_delimiter = ',', conflicts_with_all = ["out", "ids", "split"])]
     pub nodes: Vec<String>,
     /// Predict the nodes whose ids are in a file and print them: text with one id per line, or .npy
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "split"])]
     pub ids: Option<PathBuf>,
+    /// Predict the nodes of a split, such as test, and print them, or write them to --out
+    #[arg(long, value_name = "NAME")]
+    pub split: Option<String>,
     /// Write logits instead of classes (.npy)
     #[arg(long, requires = "out")]
     pub logits: bool,

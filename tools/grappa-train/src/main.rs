@@ -54,6 +54,7 @@ enum Command {
     #[command(after_long_help = "\
 Examples:
   All nodes:  grappa-train predict run web.grappa --out classes.parquet
+  A split:    grappa-train predict run web.grappa --split test --out test.parquet
   A few:      grappa-train predict run web.grappa --nodes apt,bash,vim")]
     Predict(args::Predict),
     /// Export the model of a run to a file for PyTorch Geometric

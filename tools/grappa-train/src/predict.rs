@@ -8,7 +8,7 @@ use grappa_engine::node_list::read_nodes;
 use grappa_formats::{NodeId, manifest::ExternalIds};
 use grappa_storage::{ExternalId, Store};
 use grappa_trainer::{
-    predict::{PredictBudget, Prediction, Values, predict_file, predict_nodes},
+    predict::{FileOptions, PredictBudget, Prediction, Values, predict_file, predict_nodes, split_of},
     runtime,
     train::trained::Trained,
 };
@@ -26,7 +26,7 @@ struct By {
     val: Option<f64>,
 }
 
-/// All nodes, in a file.
+/// All nodes, or those of a split, in a file.
 #[derive(Serialize)]
 struct Written {
     path: String,
@@ -81,7 +81,11 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
             (_, true) => Values::Embeddings,
             _ => Values::Classes,
         };
-        let predicted = predict_file(&trained, &store, out, values, budget, &bars)?;
+        let file = FileOptions {
+            values,
+            split: options.split.as_deref(),
+        };
+        let predicted = predict_file(&trained, &store, out, file, budget, &bars)?;
         drop(bars);
         return console.finish(&Written {
             path: out.display().to_string(),
@@ -92,9 +96,10 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
             model,
         });
     }
-    let nodes = match &options.ids {
-        Some(path) => read_nodes(&store, path)?,
-        None => options
+    let nodes = match (&options.ids, &options.split) {
+        (Some(path), _) => read_nodes(&store, path)?,
+        (None, Some(split)) => split_of(&store, split)?.iter().map(NodeId).collect(),
+        (None, None) => options
             .nodes
             .iter()
             .map(|id| find(&store, id))

@@ -1,4 +1,4 @@
-//! Predictions: the model of a run applied to a store, for all nodes in a file, or for a few of them.
+//! Predictions: the model of a run applied to a store, for all nodes or those of a split in a file, or for a few of them.
 //!
 //! Inference is exact and out of core. It computes nodes in the order of the store, and files are in the order of external ids. So the
 //! rows of nodes go to a scratch file, then to a second one sorted by external id, and from there to the output:
@@ -10,7 +10,10 @@
 //! | `.npy`, embeddings | f32 of `[nodes, hidden]` |
 //! | `.parquet`, classes | columns `id` (int64, or string), `class` (its name, or int64 if classes have no names; null if a logit is NaN), `probability` (f32, of that class) |
 //!
-//! Cost: disk space for two copies of the rows besides the output, and the memory budget.
+//! A file of a split has the rows of its nodes only, in the same order.
+//!
+//! Cost: disk space for two copies of the rows besides the output, and the memory budget. A split takes 32 bytes of memory more for each
+//! of its nodes.
 
 mod parquet;
 
@@ -20,11 +23,13 @@ use grappa_engine::{
     aggregate::{Budget, NodeSet},
     export::{ExportBudget, made::MadeRows},
 };
-use grappa_formats::NodeId;
+use grappa_formats::{DenseId, NodeId};
 use grappa_io::{durable, progress::Progress};
 use grappa_run::{model::Task, scores::largest};
 use grappa_storage::Store;
+use roaring::RoaringTreemap;
 
+use self::parquet::DenseIds;
 use crate::{
     Error, Result,
     train::{
@@ -82,25 +87,44 @@ enum Form {
     Parquet,
 }
 
-/// Predicts all nodes of a store and writes `values` to the new file `out`, a `.npy` or `.parquet` as the [module](self) describes.
+/// What a file of predictions has.
+#[derive(Debug, Clone, Copy)]
+pub struct FileOptions<'a> {
+    /// The values of each node.
+    pub values: Values,
+    /// The split whose nodes are predicted; none: all nodes.
+    pub split: Option<&'a str>,
+}
+
+impl From<Values> for FileOptions<'_> {
+    /// The values of all nodes.
+    fn from(values: Values) -> Self {
+        Self { values, split: None }
+    }
+}
+
+/// Predicts nodes of a store and writes their values to the new file `out`, a `.npy` or `.parquet` as the [module](self) describes.
+/// Computes only what the nodes depend on.
 ///
 /// # Errors
-/// If the model does not fit the store, `out` exists, its ending is unknown or does not fit `values`, files cannot be read or written,
-/// or memory is too small.
-pub fn predict_file(
+/// If the model does not fit the store, the store has no such split, `out` exists, its ending is unknown or does not fit the values,
+/// files cannot be read or written, or memory is too small.
+pub fn predict_file<'a>(
     trained: &Trained,
     store: &Store,
     out: &Path,
-    values: Values,
+    options: impl Into<FileOptions<'a>>,
     budget: PredictBudget,
     progress: &dyn Progress,
 ) -> Result<Predicted> {
+    let FileOptions { values, split } = options.into();
     let form = form(out, values, trained.task())?;
     trained.check_store(store)?;
     if out.exists() {
         let what = format!("{} exists; remove it or choose another name", out.display());
         return Err(Error::Options(what));
     }
+    let split = split.map(|name| split_of(store, name)).transpose()?;
     let folder = durable::parent(out);
     let options = trained.model().options();
     let columns = match values {
@@ -123,14 +147,18 @@ pub fn predict_file(
         threads: budget.threads,
     };
     let mut bytes = Vec::new();
+    let all = store.manifest().nodes;
     let wanted = Wanted {
-        nodes: NodeSet::all(store.manifest().nodes),
+        nodes: match &split {
+            None => NodeSet::all(all),
+            Some(split) => NodeSet::of(all, split.iter().map(NodeId)),
+        },
         output,
     };
-    trained.infer(store, wanted, inference, folder, progress, &mut |nodes, rows| {
+    trained.infer(store, wanted, inference, folder, progress, &mut |positions, rows| {
         bytes.clear();
         encoding.encode(&self::values(rows), columns, &mut bytes);
-        Ok(made.write(nodes.start, &bytes)?)
+        Ok(made.write(positions.start, &bytes)?)
     })?;
     let order = ExportBudget {
         threads: budget.threads,
@@ -142,17 +170,60 @@ pub fn predict_file(
         Encoding::Set => ("|i1", Some(columns)),
         Encoding::Floats => ("<f4", Some(columns)),
         Encoding::ClassAndProbability => {
-            let rows = made.by_dense_id(store, &order, progress)?;
-            let bytes = parquet::write(out, store, &rows, trained.class_names(), progress)?;
-            let nodes = store.manifest().nodes;
-            return Ok(Predicted { nodes, bytes });
+            let (rows, ids) = match &split {
+                None => (made.by_dense_id(store, &order, progress)?, DenseIds::All(all)),
+                Some(split) => {
+                    let (positions, ids) = by_dense_id(store, split)?;
+                    (made.selected(positions.into_iter(), progress)?, DenseIds::Some(ids))
+                }
+            };
+            let bytes = parquet::write(out, store, &rows, &ids, trained.class_names(), progress)?;
+            return Ok(Predicted {
+                nodes: ids.len(),
+                bytes,
+            });
         }
     };
-    let exported = made.export(store, out, array, &order, progress)?;
+    let exported = match &split {
+        None => made.export(store, out, array, &order, progress)?,
+        Some(split) => {
+            let (positions, ids) = by_dense_id(store, split)?;
+            let rows = made.selected(positions.into_iter(), progress)?;
+            rows.write_array(out, ids.len() as u64, array, progress)?
+        }
+    };
     Ok(Predicted {
         nodes: exported.rows,
         bytes: exported.bytes,
     })
+}
+
+/// The nodes of a split.
+///
+/// # Errors
+/// If the store has no such split, or it cannot be read.
+pub fn split_of(store: &Store, name: &str) -> Result<RoaringTreemap> {
+    let names: Vec<&str> = store
+        .manifest()
+        .splits
+        .iter()
+        .map(|split| split.name.as_str())
+        .collect();
+    store.split(name)?.ok_or_else(|| {
+        let has = match names[..] {
+            [] => "it has no splits: name nodes with --nodes or --ids, or leave out --split".to_owned(),
+            _ => format!("it has {}", names.join(", ")),
+        };
+        Error::Options(format!("{} has no split `{name}`; {has}", store.path().display()))
+    })
+}
+
+/// The positions of a split's nodes, and their dense ids, in the order of dense ids.
+fn by_dense_id(store: &Store, split: &RoaringTreemap) -> Result<(Vec<u64>, Vec<DenseId>)> {
+    let id = |(node, position)| Ok((store.ids().dense_id(NodeId(node))?, position));
+    let mut ordered: Vec<(DenseId, u64)> = split.iter().zip(0..).map(id).collect::<Result<_>>()?;
+    ordered.sort_unstable();
+    Ok(ordered.into_iter().map(|(id, position)| (position, id)).unzip())
 }
 
 /// Predicts the given nodes of a store, in their order, and computes only what they depend on. Scratch files are in `scratch`.

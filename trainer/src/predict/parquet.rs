@@ -1,6 +1,6 @@
 //! Predictions as Parquet: id, class, probability.
 
-use std::{borrow::Cow, fs::File, path::Path, sync::Arc};
+use std::{borrow::Cow, fs::File, ops::Range, path::Path, sync::Arc};
 
 use grappa_engine::export::made::MadeRows;
 use grappa_formats::{DenseId, manifest::ExternalIds};
@@ -28,15 +28,39 @@ pub(super) const ROW_BYTES: usize = 12;
 /// Rows of a row group. A whole row group is in memory at once.
 const GROUP_ROWS: u64 = 1 << 17;
 
+/// The dense ids of rows.
+pub(super) enum DenseIds {
+    /// Those of all nodes, of which there are so many.
+    All(u64),
+    Some(Vec<DenseId>),
+}
+
+impl DenseIds {
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::All(nodes) => *nodes,
+            Self::Some(ids) => ids.len() as u64,
+        }
+    }
+
+    fn of(&self, rows: Range<u64>) -> Vec<DenseId> {
+        match self {
+            Self::All(_) => rows.map(DenseId).collect(),
+            Self::Some(ids) => ids[rows.start as usize..rows.end as usize].to_vec(),
+        }
+    }
+}
+
 /// Writes the rows of nodes, in the order of external ids, to the new file `path`. Returns its length in bytes.
 pub(super) fn write(
     path: &Path,
     store: &Store,
     rows: &MadeRows,
+    ids: &DenseIds,
     names: &[String],
     progress: &dyn Progress,
 ) -> Result<u64> {
-    let nodes = store.manifest().nodes;
+    let (all, nodes) = (store.manifest().nodes, ids.len());
     progress.stage("writing Parquet", Some(nodes * ROW_BYTES as u64));
     let temporary = Temporary::create(path)?;
     let failed = |error: ParquetError| {
@@ -46,7 +70,7 @@ pub(super) fn write(
     let id = match store.manifest().ids.external {
         ExternalIds::String => "binary id (STRING)",
         ExternalIds::Dense => "int64 id",
-        ExternalIds::Sparse if nodes > 0 && store.ids().integer_at(DenseId(nodes - 1))? > i64::MAX as u64 => {
+        ExternalIds::Sparse if all > 0 && store.ids().integer_at(DenseId(all - 1))? > i64::MAX as u64 => {
             "int64 id (INTEGER(64,false))"
         }
         ExternalIds::Sparse => "int64 id",
@@ -66,7 +90,14 @@ pub(super) fn write(
         let count = GROUP_ROWS.min(nodes - first);
         bytes.resize(count as usize * ROW_BYTES, 0);
         rows.read(first, &mut bytes)?;
-        write_group(&mut writer, store, first, &bytes, names, &failed)?;
+        write_group(
+            &mut writer,
+            store,
+            &ids.of(first..first + count),
+            &bytes,
+            names,
+            &failed,
+        )?;
         progress.advance(bytes.len() as u64, 0);
         check_stopped(progress)?;
     }
@@ -79,7 +110,7 @@ pub(super) fn write(
 fn write_group(
     writer: &mut SerializedFileWriter<&File>,
     store: &Store,
-    first: u64,
+    ids: &[DenseId],
     bytes: &[u8],
     names: &[String],
     failed: &impl Fn(ParquetError) -> Error,
@@ -90,22 +121,18 @@ fn write_group(
     let classes: Vec<i64> = rows.iter().map(class).collect();
     let known: Vec<i64> = classes.iter().copied().filter(|&class| class >= 0).collect();
     let is_known: Vec<i16> = classes.iter().map(|&class| i16::from(class >= 0)).collect();
-    let dense_ids = first..first + rows.len() as u64;
 
     let mut group = writer.next_row_group().map_err(failed)?;
     let mut column = 0;
     while let Some(mut next) = group.next_column().map_err(failed)? {
         let written = match (column, next.untyped()) {
             (0, ColumnWriter::Int64ColumnWriter(writer)) => {
-                let id = |id| Ok(store.ids().integer_at(DenseId(id))?.cast_signed());
-                let ids: Vec<i64> = dense_ids.clone().map(id).collect::<Result<_>>()?;
+                let id = |id: &DenseId| Ok(store.ids().integer_at(*id)?.cast_signed());
+                let ids: Vec<i64> = ids.iter().map(id).collect::<Result<_>>()?;
                 writer.write_batch(&ids, None, None)
             }
             (0, ColumnWriter::ByteArrayColumnWriter(writer)) => {
-                let ids: Vec<ByteArray> = dense_ids
-                    .clone()
-                    .map(|id| text_id(store, DenseId(id)))
-                    .collect::<Result<_>>()?;
+                let ids: Vec<ByteArray> = ids.iter().map(|&id| text_id(store, id)).collect::<Result<_>>()?;
                 writer.write_batch(&ids, None, None)
             }
             (1, ColumnWriter::Int64ColumnWriter(writer)) => writer.write_batch(&known, Some(&is_known), None),

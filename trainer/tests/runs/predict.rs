@@ -11,7 +11,7 @@ use grappa_io::{npy, progress::Silent};
 use grappa_run::{config::TrainConfig, folder::RunFolder, model::LayerKind};
 use grappa_storage::Store;
 use grappa_trainer::{
-    predict::{Values, predict_file, predict_nodes},
+    predict::{FileOptions, Values, predict_file, predict_nodes},
     train::trained::Trained,
 };
 use parquet::{
@@ -128,9 +128,60 @@ fn predictions_are_those_of_the_best_evaluation_in_every_form() {
             assert!((probability - probabilities[dense]).abs() < 1e-6);
         }
 
+        // A split has the same values, in the order of ids.
+        let mut of_test = dense_ids(&store, "test");
+        of_test.sort_unstable();
+        let of_split = |name: &str, values| {
+            let path = out.join(name);
+            let file = FileOptions {
+                values,
+                split: Some("test"),
+            };
+            let predicted = predict_file(&trained, &store, &path, file, BUDGET, &Silent).unwrap();
+            let length = path.metadata().unwrap().len();
+            assert_eq!((predicted.nodes, predicted.bytes), (of_test.len() as u64, length));
+            path
+        };
+        let found = values::<8>(&of_split("test.npy", Values::Classes));
+        let expected: Vec<_> = of_test.iter().map(|&id| classes[id as usize].to_le_bytes()).collect();
+        assert_eq!(found, expected);
+        let found = values::<4>(&of_split("test-logits.npy", Values::Logits));
+        let rows: Vec<_> = logits.chunks_exact(CLASSES as usize).collect();
+        let expected: Vec<_> = of_test
+            .iter()
+            .flat_map(|&id| rows[id as usize])
+            .map(|value| value.to_le_bytes())
+            .collect();
+        assert_eq!(found, expected);
+        let file = fs::File::open(of_split("test.parquet", Values::Classes)).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+        assert_eq!(rows.len(), of_test.len());
+        for (row, &dense) in rows.into_iter().zip(&of_test) {
+            let columns: BTreeMap<_, _> = row.into_columns().into_iter().collect();
+            let expected = match ids {
+                ExternalIds::String => Field::Str(id(shape, dense)),
+                _ => Field::Long(dense as i64),
+            };
+            assert_eq!(columns["id"], expected);
+            assert_eq!(
+                columns["class"],
+                Field::Str(NAMES[classes[dense as usize] as usize].into())
+            );
+        }
+        let missing = FileOptions {
+            values: Values::Classes,
+            split: Some("holdout"),
+        };
+        let error = predict_file(&trained, &store, &out.join("no.npy"), missing, BUDGET, &Silent).unwrap_err();
+        assert!(
+            error.to_string().contains("no split `holdout`") && error.to_string().contains("train"),
+            "{error}"
+        );
+
         // Nothing is left, and nothing is replaced.
         assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0);
-        assert_eq!(fs::read_dir(&out).unwrap().count(), 4);
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 7);
         let again = out.join("classes.npy");
         let error = predict_file(&trained, &store, &again, Values::Classes, BUDGET, &Silent).unwrap_err();
         assert!(error.to_string().contains("classes.npy exists"), "{error}");
