@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Result,
-    nn::{Aggregate, Block, HistoricalEmbeddings},
+    nn::{Aggregate, Block, HistoricalEmbeddings, Input},
     runtime::send,
     shim::cuda::{CudaMemory, Done, SideStream},
 };
@@ -45,16 +45,35 @@ pub(super) struct Loaded {
 
 /// The tensors of a batch on the device.
 pub(super) struct Tensors {
-    /// Features of the nodes, `[nodes, dim]`, then their aggregates if the first layer takes them.
-    pub rows: Vec<Tensor>,
-    /// In-degrees of the nodes in the whole graph, if the model takes them.
-    pub degrees: Option<Tensor>,
-    pub blocks: Vec<Block>,
+    pub model: ModelTensors,
     pub historical: Vec<Option<HistoricalEmbeddings>>,
     /// Labels of the seeds.
     pub labels: Tensor,
     /// [`Loaded::factors`] on the device.
     pub factors: Tensor,
+}
+
+/// The part of a batch that every forward pass takes, on the device.
+pub(super) struct ModelTensors {
+    /// Features of the nodes, `[nodes, dim]`, then their aggregates if the first layer takes them.
+    pub rows: Vec<Tensor>,
+    /// In-degrees of the nodes in the whole graph, if the model takes them.
+    degrees: Option<Tensor>,
+    pub blocks: Vec<Block>,
+}
+
+impl ModelTensors {
+    /// The input of the first layer.
+    pub fn input(&self) -> Input<'_> {
+        match &self.rows[..] {
+            [own, neighbours] => Input::Aggregated {
+                own,
+                neighbours,
+                degrees: self.degrees.as_ref(),
+            },
+            rows => Input::Features(&rows[0]),
+        }
+    }
 }
 
 impl DeviceCopy {
@@ -116,6 +135,27 @@ impl Trainer {
 
     fn tensors(&self, batch: &Arc<Batch>, factors: &[f32]) -> Result<Tensors> {
         let minibatch = batch.minibatch();
+        let model = self.model_tensors(batch)?;
+        if self.device != Device::Cpu {
+            model.blocks.iter().for_each(Block::send);
+        }
+        Ok(Tensors {
+            model,
+            historical: match &self.historical {
+                Some(kept) => self.historical_of(kept, minibatch)?,
+                None => Vec::new(),
+            },
+            labels: send(self.labels.tensor(&minibatch.nodes[..minibatch.seeds])?, self.device),
+            factors: send(Tensor::from_slice(factors), self.device),
+        })
+    }
+
+    /// The tensors of a batch for a forward pass.
+    ///
+    /// # Errors
+    /// If in-degrees are damaged.
+    pub(super) fn model_tensors(&self, batch: &Arc<Batch>) -> Result<ModelTensors> {
+        let minibatch = batch.minibatch();
         let needs_degrees = self.model.aggregate(0) == Aggregate::Gcn;
         let of_nodes = || minibatch.nodes.iter().map(|&node| self.degrees.of(node)).collect();
         let degrees: Option<Vec<u64>> = needs_degrees.then(of_nodes).transpose()?;
@@ -123,20 +163,10 @@ impl Trainer {
             let degrees: Vec<f32> = degrees.iter().map(|&degree| degree as f32).collect();
             send(Tensor::from_slice(&degrees), self.device)
         });
-        let blocks = Block::of_minibatch(minibatch, degrees.as_deref(), self.device);
-        if self.device != Device::Cpu {
-            blocks.iter().for_each(Block::send);
-        }
-        Ok(Tensors {
+        Ok(ModelTensors {
             rows: features::tensors(batch, self.device),
             degrees: degree_row,
-            blocks,
-            historical: match &self.historical {
-                Some(kept) => self.historical_of(kept, minibatch)?,
-                None => Vec::new(),
-            },
-            labels: send(self.labels.tensor(&minibatch.nodes[..minibatch.seeds])?, self.device),
-            factors: send(Tensor::from_slice(factors), self.device),
+            blocks: Block::of_minibatch(minibatch, degrees.as_deref(), self.device),
         })
     }
 }
@@ -158,10 +188,11 @@ impl Loaded {
 impl Tensors {
     fn all(&self) -> Vec<&Tensor> {
         let historical = self.historical.iter().flatten();
-        self.rows
+        self.model
+            .rows
             .iter()
-            .chain(&self.degrees)
-            .chain(self.blocks.iter().flat_map(Block::sent))
+            .chain(&self.model.degrees)
+            .chain(self.model.blocks.iter().flat_map(Block::sent))
             .chain(historical.flat_map(HistoricalEmbeddings::tensors))
             .chain([&self.labels, &self.factors])
             .collect()

@@ -12,11 +12,10 @@ use grappa_sampling::{feed::Batch, sample::Sampler};
 use roaring::RoaringTreemap;
 use tch::{Tensor, no_grad};
 
-use super::{Trainer, features, split::SplitScores};
+use super::{Trainer, split::SplitScores};
 use crate::{
     Result,
-    nn::{Aggregate, Block, Input, Pass, Scaling},
-    runtime::send,
+    nn::{Pass, Scaling},
 };
 
 /// A minibatch has at least this many seeds, unless memory is too small.
@@ -86,28 +85,11 @@ impl Trainer {
 
     /// The logits of the seeds of a batch over the whole graph.
     fn logits(&self, batch: &Arc<Batch>) -> Result<Tensor> {
-        let minibatch = batch.minibatch();
-        let needs_degrees = self.model.aggregate(0) == Aggregate::Gcn;
-        let of_nodes = || minibatch.nodes.iter().map(|&node| self.degrees.of(node)).collect();
-        let degrees: Option<Vec<u64>> = needs_degrees.then(of_nodes).transpose()?;
-        let degree_row = degrees.as_ref().map(|degrees| {
-            let degrees: Vec<f32> = degrees.iter().map(|&degree| degree as f32).collect();
-            send(Tensor::from_slice(&degrees), self.device)
-        });
-        let blocks = Block::of_minibatch(minibatch, degrees.as_deref(), self.device);
-        let rows = features::tensors(batch, self.device);
-        let input = match &rows[..] {
-            [own, neighbours] => Input::Aggregated {
-                own,
-                neighbours,
-                degrees: degree_row.as_ref(),
-            },
-            rows => Input::Features(&rows[0]),
-        };
+        let tensors = self.model_tensors(batch)?;
         let pass = Pass {
             training: None,
             scaling: Scaling::HorvitzThompson,
         };
-        Ok(self.model.forward(&blocks, input, &[], pass))
+        Ok(self.model.forward(&tensors.blocks, tensors.input(), &[], pass))
     }
 }

@@ -11,7 +11,7 @@ use tch::Kind;
 use super::{Trainer, exchange::LossWeights, key, load::Loaded};
 use crate::{
     Error, Result,
-    nn::{Input, Pass, Scaling, losses},
+    nn::{Pass, Scaling, losses},
 };
 
 /// Sums over the seeds of a batch.
@@ -35,20 +35,14 @@ impl Trainer {
         self.clock.enter(Stage::Forward);
         batch.arrive();
         let (first, tensors) = (batch.first(), &batch.tensors);
-        let input = match &tensors.rows[..] {
-            [own, neighbours] => Input::Aggregated {
-                own,
-                neighbours,
-                degrees: tensors.degrees.as_ref(),
-            },
-            rows => Input::Features(&rows[0]),
-        };
         let pass = Pass {
             // One pass per step, so one of its minibatches names it.
             training: Some(key([self.config.seed, epoch, first.partition.0.into(), first.batch])),
             scaling: Scaling::HorvitzThompson,
         };
-        let logits = self.model.forward(&tensors.blocks, input, &tensors.historical, pass);
+        let logits = self
+            .model
+            .forward(&tensors.model.blocks, tensors.model.input(), &tensors.historical, pass);
         let labels = &tensors.labels;
         let losses = losses(self.labels.task(), &logits, labels);
         let loss = losses.sum(Kind::Double).double_value(&[]);
@@ -83,7 +77,7 @@ impl Trainer {
     /// The error for a loss that is not finite. It names the first node of the batch whose features are not finite; if there
     /// is none, training has diverged.
     fn not_finite(&self, epoch: u64, batch: &Loaded) -> Error {
-        let node = batch.tensors.rows.iter().find_map(|rows| {
+        let node = batch.tensors.model.rows.iter().find_map(|rows| {
             let wrong = rows.isfinite().all_dim(1, false).logical_not().nonzero();
             let index = (wrong.size()[0] > 0).then(|| wrong.int64_value(&[0, 0]) as usize)?;
             Some(self.store.ids().name(batch.batch.minibatch().nodes[index]))
