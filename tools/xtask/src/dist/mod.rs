@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `bin` | the programs, and the script `gpu-check` |
 //! | `libexec` | executables that scripts start: what links libtorch, test programs, benches |
-//! | `share` | fixtures of the tests, scripts of the benches' peers, Cora |
+//! | `share` | fixtures of the tests, scripts of the benches' peers, Cora, licenses of crates |
 //!
 //! Executables are stripped. Those that link libtorch lose their run path, which is a folder of this machine; `libexec/with-libtorch`
 //! finds libtorch at run time, through Python. glibc and libstdc++ must be at least those whose symbols the executables use. README.md
@@ -12,14 +12,15 @@
 
 mod check;
 mod elf;
+mod licenses;
 
 use std::{
     fs::{self, File},
     io::ErrorKind,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use self::elf::Needs;
 use crate::{
@@ -27,6 +28,8 @@ use crate::{
     quickstart::Profile,
     setup,
 };
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A tarball of release builds is smaller.
 const BYTES_MAX: u64 = 60 << 20;
@@ -57,24 +60,6 @@ const EXECUTABLES: [Executable; 9] = [
     executable("train", true, "libexec/test-training"),
 ];
 
-/// Builds the executables that are no tests.
-const PROGRAMS_BUILD: &[&str] = &[
-    "build",
-    "--release",
-    "--package=grappa-gen",
-    "--package=grappa-ingest",
-    "--package=grappa-store",
-    "--package=grappa-train",
-    "--package=grappa-benches",
-    "--bin=grappa-gen",
-    "--bin=grappa-ingest",
-    "--bin=grappa-store",
-    "--bin=grappa-train",
-    "--bin=feed",
-    "--bin=training",
-    "--bin=inputs",
-];
-
 /// Builds the test programs with the trainer's tests that use CUDA. The second package turns on features that it shares with
 /// programs, so that nothing is compiled twice.
 const TESTS_BUILD: &[&str] = &[
@@ -85,6 +70,15 @@ const TESTS_BUILD: &[&str] = &[
     "--package=grappa-console",
     "--lib",
     "--test=train",
+];
+
+/// The packages of the executables.
+const PACKAGES: [&str; 5] = [
+    "grappa-gen",
+    "grappa-ingest",
+    "grappa-store",
+    "grappa-train",
+    "grappa-benches",
 ];
 
 /// Files of the checkout, or folders of files, and their places in the tarball.
@@ -107,7 +101,7 @@ pub fn dist(out: Option<&Path>, profile: Profile, checked: bool) -> Result<()> {
     );
     let libtorch = setup::setup(false)?;
     let work = target_folder().join("dist");
-    let out = out.map_or_else(|| work.clone(), Path::to_owned);
+    let out = path::absolute(out.unwrap_or(&work)).context("the folder of the tarball has no path")?;
     fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
 
     // Nobody takes a tarball of slow executables for the other.
@@ -115,25 +109,9 @@ pub fn dist(out: Option<&Path>, profile: Profile, checked: bool) -> Result<()> {
         Profile::Dev => "-dev",
         Profile::Release => "",
     };
-    let name = format!("grappa-{}-x86_64-linux{suffix}", env!("CARGO_PKG_VERSION"));
-    let staged = work.join(&name);
-    match fs::remove_dir_all(&staged) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("cannot remove {}", staged.display()));
-        }
-        _ => {}
-    }
-    let needs = stage_executables(profile, &staged)?;
-    for (from, to) in FILES {
-        copy(&root().join(from), &staged.join(to))?;
-    }
-    let readme = include_str!("../../dist/README.md")
-        .replace("{version}", env!("CARGO_PKG_VERSION"))
-        .replace("{glibc}", &needs.glibc.to_string())
-        .replace("{libstdcxx}", &needs.libstdcxx.to_string());
-    write(&staged.join("README.md"), &readme)?;
-
-    let tarball = pack(&staged, &out)?;
+    let name = format!("grappa-{VERSION}-x86_64-linux{suffix}");
+    let needs = stage(profile, &work.join(&name))?;
+    let tarball = pack(&work, &name, &out)?;
     let bytes = fs::metadata(&tarball)?.len();
     println!(
         "{} ({:.1} MiB; needs glibc {}, libstdc++ GLIBCXX_{})",
@@ -152,12 +130,37 @@ pub fn dist(out: Option<&Path>, profile: Profile, checked: bool) -> Result<()> {
     Ok(())
 }
 
+/// Makes the folder `staged` with everything that the tarball contains. Returns what the executables need.
+fn stage(profile: Profile, staged: &Path) -> Result<Needs> {
+    match fs::remove_dir_all(staged) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot remove {}", staged.display()));
+        }
+        _ => {}
+    }
+    let needs = stage_executables(profile, staged)?;
+    for (from, to) in FILES {
+        copy(&root().join(from), &staged.join(to))?;
+    }
+    licenses::write_licenses(&PACKAGES, &staged.join("share/licenses"))?;
+    let readme = include_str!("../../dist/README.md")
+        .replace("{version}", VERSION)
+        .replace("{glibc}", &needs.glibc.to_string())
+        .replace("{libstdcxx}", &needs.libstdcxx.to_string());
+    write(&staged.join("README.md"), &readme)?;
+    Ok(needs)
+}
+
 /// Builds the executables and puts them below `staged`: stripped, without run paths. Returns what all of them need.
 fn stage_executables(profile: Profile, staged: &Path) -> Result<Needs> {
     let built = match profile {
         Profile::Dev => artifacts(&mut cargo(&BUILD))?,
         Profile::Release => {
-            let mut built = artifacts(&mut cargo(PROGRAMS_BUILD))?;
+            let mut programs = cargo(&["build", "--release"]);
+            programs.args(PACKAGES.map(|package| format!("--package={package}")));
+            let bins = EXECUTABLES.iter().filter(|executable| !executable.is_test);
+            programs.args(bins.map(|executable| format!("--bin={}", executable.target)));
+            let mut built = artifacts(&mut programs)?;
             built.extend(artifacts(&mut cargo(TESTS_BUILD))?);
             built
         }
@@ -207,15 +210,9 @@ fn make_parent(path: &Path) -> Result<()> {
     fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))
 }
 
-/// Packs the folder `staged` into a tarball in `out`. The same files give the same bytes.
-fn pack(staged: &Path, out: &Path) -> Result<PathBuf> {
-    let (Some(folder), Some(name)) = (staged.parent(), staged.file_name()) else {
-        bail!("{} is not in a folder", staged.display());
-    };
-    let [tarball, partial] = ["tar.gz", "tar.gz.partial"].map(|extension| {
-        let name = name.to_string_lossy();
-        out.join(format!("{name}.{extension}"))
-    });
+/// Packs the folder `name` in `folder` into a tarball in `out`. The same files give the same bytes.
+fn pack(folder: &Path, name: &str, out: &Path) -> Result<PathBuf> {
+    let [tarball, partial] = ["tar.gz", "tar.gz.partial"].map(|extension| out.join(format!("{name}.{extension}")));
     let committed =
         output(program("git").args(["log", "-1", "--format=%ct"])).context("cannot tell the date of the commit")?;
     run(program("tar")
@@ -223,6 +220,7 @@ fn pack(staged: &Path, out: &Path) -> Result<PathBuf> {
             "--create",
             "--gzip",
             "--sort=name",
+            "--mode=u=rwX,go=rX",
             "--owner=0",
             "--group=0",
             "--numeric-owner",
