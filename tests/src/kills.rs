@@ -541,7 +541,9 @@ fn without_times(checkpoint: &[u8]) -> Vec<u8> {
     let state = metadata["grappa.state"].as_str().expect("the state is text");
     let mut state: Value = serde_json::from_str(state).expect("the state is JSON");
     let fields = state.as_object_mut().expect("the state has fields");
-    fields.remove("seconds").expect("the state has a time");
+    for time in ["seconds", "seconds_by_stage"] {
+        fields.remove(time).expect("the state has a time");
+    }
     fields.remove("generation");
     metadata["grappa.state"] = state;
     let mut bytes = header.to_string().into_bytes();
