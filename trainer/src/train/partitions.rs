@@ -17,6 +17,11 @@ impl Trainer {
         if self.super_epoch == Some(super_epoch) {
             return Ok(());
         }
+        // A single partition is the whole graph in every super-epoch.
+        if self.super_epoch.is_some() && self.config.partitions == 1 {
+            self.super_epoch = Some(super_epoch);
+            return Ok(());
+        }
         let assignment = self.assignment(super_epoch)?;
         // The rows of other halo nodes, which the new views need the memory of.
         (self.historical, self.historical_origin) = (None, None);
