@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use grappa_formats::NodeId;
 use grappa_io::{Error, Result, progress::Progress, workers};
 use grappa_sampling::sample::draw_below;
-use grappa_storage::{Chunk, Store};
+use grappa_storage::MappedChunks;
 
 use super::{NodeRows, NodeSet, StateRows, read_each};
 
@@ -26,11 +26,13 @@ impl DrawnNeighbours {
     ///
     /// # Errors
     /// If an adjacency list is damaged, a thread cannot be started, or progress says to stop.
-    pub fn draw(store: &Store, of: &NodeSet, seed: u64, threads: usize, progress: &dyn Progress) -> Result<Self> {
-        let chunks: Vec<Chunk> = store
-            .present_chunks()
-            .map(|chunk| store.chunk(chunk))
-            .collect::<Result<_>>()?;
+    pub fn draw(
+        chunks: &MappedChunks,
+        of: &NodeSet,
+        seed: u64,
+        threads: usize,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
         let mut neighbours = vec![None; of.len() as usize];
         let pieces = Mutex::new(neighbours.chunks_mut(PIECE_NODES).zip((0..).step_by(PIECE_NODES)));
         workers::run(threads, |worker| {
@@ -44,10 +46,9 @@ impl DrawnNeighbours {
                 nodes.clear();
                 of.nodes_at(first..first + drawn.len() as u64, &mut nodes);
                 for (node, drawn) in nodes.iter().zip(drawn) {
-                    let chunk = store.chunks().chunk_of(*node);
-                    let row = chunks[chunk.0 as usize]
-                        .rows()
-                        .row(node.0 - store.chunks().range(chunk).start)?;
+                    let (chunk, row) = chunks.of(*node);
+                    let rows = chunk.rows();
+                    let row = rows.row(row)?;
                     if !row.is_empty() {
                         *drawn = Some(NodeId(row.get(draw_below(seed, node.0, row.degree()))));
                     }

@@ -13,7 +13,6 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_storage::Chunk;
 
 use super::{Aggregation, OwnRows, Reduce, Sink};
 
@@ -31,7 +30,6 @@ const LINE_VALUES: usize = 16;
 /// An aggregation of rows that are in memory.
 pub(super) struct InMemory<'a, R> {
     aggregation: &'a Aggregation<'a>,
-    chunks: Vec<Chunk>,
     /// The rows of all sources, by position.
     values: &'a [f32],
     reduce: &'a R,
@@ -45,14 +43,13 @@ impl<'a, R: Reduce> InMemory<'a, R> {
         values: &'a [f32],
         reduce: &'a R,
         progress: &'a dyn Progress,
-    ) -> Result<Self> {
-        Ok(Self {
+    ) -> Self {
+        Self {
             aggregation,
-            chunks: aggregation.open_chunks()?,
             values,
             reduce,
             progress,
-        })
+        }
     }
 
     /// Aggregates for the destinations from position `first` on, as [`Aggregation::run`] says.
@@ -74,7 +71,7 @@ impl<'a, R: Reduce> InMemory<'a, R> {
                 own(positions.clone(), &mut own_rows)?;
             }
             let edges = self.tile(&nodes, &own_rows, &mut states)?;
-            self.aggregation.release(&self.chunks, &nodes);
+            self.aggregation.release(&nodes);
             sink(positions, &mut states)?;
             self.progress.advance(0, edges);
         }
@@ -115,7 +112,7 @@ impl<'a, R: Reduce> InMemory<'a, R> {
         let mut degrees = [0; GROUP_NODES];
         let mut count = 0;
         let position = |source: u64| self.aggregation.sources.position(NodeId(source));
-        self.aggregation.each_list(&self.chunks, nodes, |destination, row| {
+        self.aggregation.each_list(nodes, |destination, row| {
             degrees[destination] = row.degree();
             count += row.degree();
             if row.degree() <= EDGES as u64 {

@@ -39,7 +39,7 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_storage::{Chunk, Store};
+use grappa_storage::{MappedChunks, Store};
 
 pub(crate) use self::rows::{StoredRows, pieces};
 pub use self::{
@@ -74,6 +74,8 @@ pub type OwnRows<'a> = dyn FnMut(Range<u64>, &mut [f32]) -> Result<()> + 'a;
 pub struct Aggregation<'a> {
     /// The graph.
     pub store: &'a Store,
+    /// Its chunks.
+    pub chunks: &'a MappedChunks,
     /// The nodes that have rows. All in-neighbours of the destinations are among them.
     pub sources: &'a NodeSet,
     /// Their rows, by position in `sources`.
@@ -104,6 +106,7 @@ pub fn aggregate<R: Reduce>(
     let all = NodeSet::all(store.manifest().nodes);
     let aggregation = Aggregation {
         store,
+        chunks: &MappedChunks::open(store)?,
         sources: &all,
         rows,
         destinations: &all,
@@ -142,7 +145,7 @@ impl Aggregation<'_> {
         }
         progress.stage("aggregating", None);
         if let Some(values) = self.rows.in_memory() {
-            return InMemory::new(self, values, reduce, progress)?.run(first, &mut own, sink);
+            return InMemory::new(self, values, reduce, progress).run(first, &mut own, sink);
         }
         let bytes = 4 * self.rows.width() as u64 * self.sources.len();
         if bytes <= self.budget.memory / 2 {
@@ -157,7 +160,7 @@ impl Aggregation<'_> {
                 ..*self
             };
             let values = rows.in_memory().expect("they are f32");
-            return InMemory::new(&less, values, reduce, progress)?.run(first, &mut own, sink);
+            return InMemory::new(&less, values, reduce, progress).run(first, &mut own, sink);
         }
         self.stream(reduce, first, own, progress, sink)
     }
@@ -209,19 +212,9 @@ impl Aggregation<'_> {
         Ok(())
     }
 
-    fn open_chunks(&self) -> Result<Vec<Chunk>> {
-        let chunks = self.store.present_chunks();
-        chunks.map(|chunk| self.store.chunk(chunk)).collect()
-    }
-
     /// Passes the adjacency list of each of some ascending nodes to `each`, with the index of the node.
-    fn each_list<'b>(
-        &self,
-        chunks: &'b [Chunk],
-        nodes: &[NodeId],
-        mut each: impl FnMut(usize, Row<'b>) -> Result<()>,
-    ) -> Result<()> {
-        let map = self.store.chunks();
+    fn each_list(&self, nodes: &[NodeId], mut each: impl FnMut(usize, Row<'_>) -> Result<()>) -> Result<()> {
+        let map = self.chunks.map();
         let mut start = 0;
         while let Some(first) = nodes.get(start) {
             let chunk = map.chunk_of(*first);
@@ -232,7 +225,7 @@ impl Aggregation<'_> {
                 end += 1;
             }
             let rows = first.0 - range.start..nodes[end - 1].0 - range.start + 1;
-            for (index, row) in (start..end).zip(chunks[chunk.0 as usize].rows().range(rows)) {
+            for (index, row) in (start..end).zip(self.chunks[chunk].rows().range(rows)) {
                 each(index, row?)?;
             }
             start = end;
@@ -241,12 +234,12 @@ impl Aggregation<'_> {
     }
 
     /// Releases the pages of the adjacency lists of ascending nodes. Resident mapped pages count as memory of this process.
-    fn release(&self, chunks: &[Chunk], nodes: &[NodeId]) {
+    fn release(&self, nodes: &[NodeId]) {
         let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else {
             return;
         };
-        for (chunk, rows) in pieces(self.store, first.0..last.0 + 1) {
-            chunks[chunk.0 as usize].release_rows(rows);
+        for (chunk, rows) in pieces(self.chunks.map(), first.0..last.0 + 1) {
+            self.chunks[chunk].release_rows(rows);
         }
     }
 }

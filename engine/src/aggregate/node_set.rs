@@ -10,7 +10,7 @@ use std::{
 
 use grappa_formats::NodeId;
 use grappa_io::{Error, Result, progress::Progress, workers};
-use grappa_storage::{Chunk, Store};
+use grappa_storage::MappedChunks;
 
 /// Words of bits in a line.
 const LINE_WORDS: usize = 7;
@@ -217,14 +217,10 @@ impl NodeSet {
     ///
     /// # Errors
     /// If the in-degrees are damaged, or a thread cannot be started.
-    pub fn edges(&self, store: &Store, threads: usize) -> Result<u64> {
+    pub fn edges(&self, chunks: &MappedChunks, threads: usize) -> Result<u64> {
         if self.is_all() {
-            return Ok(store.manifest().edges);
+            return Ok(chunks.edges());
         }
-        let chunks: Vec<Chunk> = store
-            .present_chunks()
-            .map(|chunk| store.chunk(chunk))
-            .collect::<Result<_>>()?;
         let (next, edges) = (AtomicU64::new(0), AtomicU64::new(0));
         workers::run(threads, |worker| {
             let mut nodes = Vec::new();
@@ -237,9 +233,7 @@ impl NodeSet {
                 self.nodes_at(first..(first + PIECE_NODES).min(self.count), &mut nodes);
                 let mut sum = 0;
                 for node in &nodes {
-                    let chunk = store.chunks().chunk_of(*node);
-                    let row = node.0 - store.chunks().range(chunk).start;
-                    sum += chunks[chunk.0 as usize].rows().degree(row)?;
+                    sum += chunks.degree(*node)?;
                 }
                 edges.fetch_add(sum, Ordering::Relaxed);
             }
@@ -252,15 +246,16 @@ impl NodeSet {
     ///
     /// # Errors
     /// If an adjacency list is damaged, a thread cannot be started, or progress says to stop.
-    pub fn with_in_neighbours(&self, store: &Store, threads: usize, progress: &dyn Progress) -> Result<(Self, u64)> {
+    pub fn with_in_neighbours(
+        &self,
+        chunks: &MappedChunks,
+        threads: usize,
+        progress: &dyn Progress,
+    ) -> Result<(Self, u64)> {
         let Some(lines) = &self.lines else {
-            return Ok((Self::all(self.nodes), store.manifest().edges));
+            return Ok((Self::all(self.nodes), chunks.edges()));
         };
         let bits: Vec<AtomicU64> = lines.iter().flat_map(|line| line.words).map(AtomicU64::new).collect();
-        let chunks: Vec<Chunk> = store
-            .present_chunks()
-            .map(|chunk| store.chunk(chunk))
-            .collect::<Result<_>>()?;
         let (next, edges) = (AtomicU64::new(0), AtomicU64::new(0));
         workers::run(threads, |worker| {
             let (mut nodes, mut sources) = (Vec::new(), Vec::new());
@@ -276,10 +271,9 @@ impl NodeSet {
                 self.nodes_at(first..(first + PIECE_NODES).min(self.count), &mut nodes);
                 let mut listed = 0;
                 for node in &nodes {
-                    let chunk = store.chunks().chunk_of(*node);
-                    let row = chunks[chunk.0 as usize]
-                        .rows()
-                        .row(node.0 - store.chunks().range(chunk).start)?;
+                    let (chunk, row) = chunks.of(*node);
+                    let rows = chunk.rows();
+                    let row = rows.row(row)?;
                     sources.clear();
                     row.decode_into(&mut sources);
                     listed += sources.len() as u64;

@@ -196,7 +196,7 @@ fn one_in_neighbour_is_drawn_with_equal_chances() {
     ids.write(0, &numbers).unwrap();
     let all = NodeSet::all(nodes);
     let drawn = |seed, threads| {
-        let drawn = DrawnNeighbours::draw(&store, &all, seed, threads, &Silent).unwrap();
+        let drawn = DrawnNeighbours::draw(&MappedChunks::open(&store).unwrap(), &all, seed, threads, &Silent).unwrap();
         let mut rows = StateRows::new(nodes, 1).unwrap();
         drawn.gather(&ids, &all, threads, &mut rows).unwrap();
         rows.values_mut().to_vec()
@@ -229,14 +229,14 @@ fn draws_of_a_set_are_those_of_the_same_nodes_in_any_other() {
     let features = StoreFeatures::open(&store).unwrap();
     let rows = |of: &NodeSet, rows: &dyn NodeRows, rows_of: &NodeSet| {
         let mut out = StateRows::new(of.len(), DIM).unwrap();
-        let drawn = DrawnNeighbours::draw(&store, of, 5, 2, &Silent).unwrap();
+        let drawn = DrawnNeighbours::draw(&MappedChunks::open(&store).unwrap(), of, 5, 2, &Silent).unwrap();
         drawn.gather(rows, rows_of, 2, &mut out).unwrap();
         (drawn, out)
     };
     let all = NodeSet::all(nodes);
     let (_, mut of_all) = rows(&all, &features, &all);
     let some = NodeSet::of(nodes, (0..nodes).filter(|node| node % 3 == 1).map(NodeId));
-    let drawn = DrawnNeighbours::draw(&store, &some, 5, 1, &Silent).unwrap();
+    let drawn = DrawnNeighbours::draw(&MappedChunks::open(&store).unwrap(), &some, 5, 1, &Silent).unwrap();
     // Rows of the neighbours alone are enough.
     let neighbours = NodeSet::of(nodes, drawn.nodes());
     assert!(neighbours.len() < nodes);
@@ -415,8 +415,9 @@ fn in_neighbours_of_a_set_are_those_of_its_adjacency_lists() {
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
     let (sources, _) = whole(&store, &StoreFeatures::open(&store).unwrap());
     let set = some_nodes(&store);
+    let chunks = MappedChunks::open(&store).unwrap();
     for threads in [1, 3] {
-        let (reached, edges) = set.with_in_neighbours(&store, threads, &Silent).unwrap();
+        let (reached, edges) = set.with_in_neighbours(&chunks, threads, &Silent).unwrap();
         let mut expected: Vec<bool> = (0..sources.len()).map(|node| node % 7 < 2).collect();
         let mut listed = 0;
         for (_, list) in sources.iter().enumerate().filter(|(node, _)| node % 7 < 2) {
@@ -430,7 +431,7 @@ fn in_neighbours_of_a_set_are_those_of_its_adjacency_lists() {
         assert_eq!(edges, listed);
     }
     let all = NodeSet::all(store.manifest().nodes);
-    let (reached, edges) = all.with_in_neighbours(&store, 2, &Silent).unwrap();
+    let (reached, edges) = all.with_in_neighbours(&chunks, 2, &Silent).unwrap();
     assert!(reached.is_all());
     assert_eq!(edges, store.manifest().edges);
 }
@@ -443,7 +444,8 @@ fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
     let mean = Mean { width: DIM };
     let (whole, _) = aggregated(&store, &features, &mean, 1 << 20, 2);
     let destinations = some_nodes(&store);
-    let (sources, _) = destinations.with_in_neighbours(&store, 2, &Silent).unwrap();
+    let chunks = MappedChunks::open(&store).unwrap();
+    let (sources, _) = destinations.with_in_neighbours(&chunks, 2, &Silent).unwrap();
     let mut nodes = Vec::new();
     destinations.nodes_at(0..destinations.len(), &mut nodes);
     let expected: Vec<f32> = nodes
@@ -454,6 +456,7 @@ fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
     for (memory, threads) in [(1 << 20, 1), (1 << 20, 3), (20_000, 2), (9_000, 1)] {
         let aggregation = Aggregation {
             store: &store,
+            chunks: &chunks,
             sources: &sources,
             rows: &SelectedRows {
                 rows: &features,

@@ -9,7 +9,6 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_storage::Chunk;
 
 use super::{Aggregation, Blocks, OwnRows, Reduce};
 
@@ -28,7 +27,6 @@ const LINE_VALUES: usize = 16;
 pub struct Tiler<'a, R> {
     aggregation: &'a Aggregation<'a>,
     reduce: &'a R,
-    chunks: Vec<Chunk>,
     blocks: Blocks,
     threads: usize,
     /// The budget of a tile, in bytes.
@@ -67,7 +65,6 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         Ok(Self {
             aggregation,
             reduce,
-            chunks: aggregation.open_chunks()?,
             blocks,
             threads: aggregation.budget.threads,
             tile_bytes: aggregation.budget.memory.saturating_sub(blocks.bytes()),
@@ -99,7 +96,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                 .destinations
                 .nodes_at(position..position + 1, &mut ends);
         }
-        self.aggregation.release(&self.chunks, &ends);
+        self.aggregation.release(&ends);
         let values = (positions.end - positions.start) as usize * self.reduce.state_width();
         Ok(Some(Tile {
             reduce: self.reduce,
@@ -125,7 +122,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             nodes.clear();
             let together = position..(position + LOOK_NODES).min(end);
             self.aggregation.destinations.nodes_at(together, &mut nodes);
-            self.aggregation.each_list(&self.chunks, &nodes, |index, row| {
+            self.aggregation.each_list(&nodes, |index, row| {
                 let degree = row.degree();
                 let row_needs = row_bytes + EDGE_BYTES * degree;
                 is_full |= bytes + row_needs > self.tile_bytes || position - self.next == u64::from(u32::MAX);
@@ -209,7 +206,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             nodes.clear();
             let together = first..(first + LOOK_NODES).min(positions.end);
             self.aggregation.destinations.nodes_at(together, &mut nodes);
-            self.aggregation.each_list(&self.chunks, &nodes, |_, row| {
+            self.aggregation.each_list(&nodes, |_, row| {
                 sources.clear();
                 row.decode_into(&mut sources);
                 each(number, row.degree(), &sources);

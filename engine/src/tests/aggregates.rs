@@ -1,6 +1,6 @@
 //! Pre-aggregated features: made, interrupted, continued, replaced, damaged.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use grappa_formats::{
     aggregates::AggregateKind,
@@ -8,11 +8,12 @@ use grappa_formats::{
     manifest::{ExternalIds, FeatureDtype},
 };
 use grappa_io::progress::{Progress, Silent};
+use grappa_sampling::Loader;
 use grappa_storage::{Store, aggregates::Aggregates};
 
 use super::sample::{DIM, NODES, Sample};
 use crate::{
-    aggregate::Budget,
+    aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures},
     derive::preaggregate::{AggregateOptions, preaggregate},
     verify::verify,
 };
@@ -84,6 +85,44 @@ fn every_kind_is_what_its_name_says() {
     }
     // The store opens as before.
     Store::open(store.path()).unwrap();
+}
+
+#[test]
+fn rows_in_the_memory_of_a_feed_are_those_in_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(sample(folder.path()));
+    preaggregate(&store, &OPTIONS, &Silent).unwrap();
+    let mut loader = Loader::open(&store)
+        .fanouts([2])
+        .batch(4)
+        .memory(64 << 20)
+        .options(|options| options.aggregates = Some(OPTIONS.kind))
+        .start()
+        .unwrap();
+    loader.batches(0, |batches| batches).unwrap();
+    let feed = loader.feed().unwrap();
+    let aggregates = Aggregates::open(&store, OPTIONS.kind).unwrap().unwrap();
+    let columns: [&dyn NodeRows; 2] = [
+        &StoreFeatures::open(&store).unwrap(),
+        &AggregateRows::new(&store, aggregates),
+    ];
+    for (column, expected) in columns.into_iter().enumerate() {
+        let rows = feed.resident_rows(column).expect("they fit");
+        assert_eq!(rows.width(), expected.width());
+        for nodes in [0..NODES, 3..4, NODES - 5..NODES] {
+            let read = |rows: &dyn NodeRows| {
+                let mut values = vec![0.0; (nodes.end - nodes.start) as usize * rows.width()];
+                rows.read(nodes.clone(), &mut values).unwrap();
+                values
+            };
+            assert_eq!(read(&rows), read(expected), "column {column}, {nodes:?}");
+            if let Some(values) = rows.values() {
+                let range = nodes.start as usize * rows.width()..nodes.end as usize * rows.width();
+                assert_eq!(values[range], read(expected));
+            }
+        }
+    }
+    assert!(feed.resident_rows(2).is_none());
 }
 
 #[test]

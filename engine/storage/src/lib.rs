@@ -1,6 +1,6 @@
 //! Store folders: opens, reads and writes them.
 //!
-//! - [`Store`] is an open store. It maps its [`Chunk`]s one by one.
+//! - [`Store`] is an open store. It maps its [`Chunk`]s one by one; [`MappedChunks`] has all of them.
 //! - [`StoreIds`] maps external ids to nodes and back. [`NodePermutation`] does the step from dense ids to nodes.
 //! - [`Neighbours`] reads the in-neighbours of single nodes.
 //! - [`CheckedAdjacency`] and its siblings read a chunk's files. They compare each block with its checksum before its first
@@ -23,6 +23,7 @@ pub mod feature_rows;
 mod features;
 pub mod files;
 mod ids;
+mod mapped;
 mod neighbours;
 mod open;
 mod permutation;
@@ -32,6 +33,7 @@ pub use checked::{CheckedAdjacency, CheckedFeatures, CheckedLabels, CheckedWeigh
 pub use chunk::{AdjacencyFiles, Chunk, expect_adjacency};
 pub use features::no_features;
 pub use ids::{ExternalId, StoreIds};
+pub use mapped::MappedChunks;
 pub use neighbours::Neighbours;
 pub use open::{Store, read_manifest};
 pub use permutation::{NodePermutation, NodeTable};

@@ -120,6 +120,7 @@ const LAYERS: [Layer; 10] = [
             "ids",
             "open",
             "chunk",
+            "mapped",
             "neighbours",
             "aggregates",
         ],

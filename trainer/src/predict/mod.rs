@@ -17,7 +17,7 @@
 
 mod parquet;
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use grappa_engine::{
     aggregate::{Budget, NodeSet},
@@ -26,7 +26,7 @@ use grappa_engine::{
 use grappa_formats::{DenseId, NodeId};
 use grappa_io::{durable, progress::Progress};
 use grappa_run::{model::Task, scores::largest};
-use grappa_storage::Store;
+use grappa_storage::{MappedChunks, Store};
 use roaring::RoaringTreemap;
 
 use self::parquet::DenseIds;
@@ -244,7 +244,8 @@ pub fn predict_nodes(
     trained.check_store(store)?;
     let count = store.manifest().nodes;
     assert!(nodes.iter().all(|node| node.0 < count), "nodes of {count}");
-    let labels = store.manifest().labels.map(|_| NodeLabels::open(store)).transpose()?;
+    let open_labels = |_| NodeLabels::new(store, Arc::new(MappedChunks::open(store)?));
+    let labels = store.manifest().labels.map(open_labels).transpose()?;
     let columns = trained.model().options().outputs;
     let wanted = Wanted {
         nodes: NodeSet::of(count, nodes.iter().copied()),

@@ -15,11 +15,15 @@ use tch::Tensor;
 use super::{
     Trainer,
     historical::HistoricalRows,
-    inference::{Inference, Needed},
-    scored::ScoredNodes,
+    inference::{FirstInputs, Inference, Needed},
+    scored::{Scored, ScoredNodes},
     split::SplitScores,
 };
 use crate::{Result, nn::Model};
+
+/// Columns of the feed.
+const FEATURES: usize = 0;
+const AGGREGATES: usize = 1;
 
 /// Scores of an evaluation.
 #[derive(Debug, Clone)]
@@ -106,8 +110,11 @@ impl Trainer {
         let room = self.make_room(false);
         let (val, test) = (self.splits.val().clone(), self.splits.test().clone());
         let needed = self.needed(&[&val, &test], &[], f64::INFINITY, progress)?;
-        let needed = needed.expect("there is no limit");
-        let reports = self.scores(room, &needed, &[&val, &test], ranked, progress)?;
+        let once = Scored {
+            needed: needed.expect("there is no limit"),
+            first_inputs: FirstInputs::new(0),
+        };
+        let reports = self.scores(room, &once, &[&val, &test], ranked, progress)?;
         Ok(together(reports))
     }
 
@@ -122,17 +129,17 @@ impl Trainer {
         let (of_val, of_test) = match scored {
             ScoredNodes::Sampled => (None, None),
             ScoredNodes::Apart(of_val, of_test) => (Some(of_val), Some(of_test)),
-            ScoredNodes::Together(needed) => {
+            ScoredNodes::Together(both) => {
                 let room = self.make_room(false);
-                let reports = self.scores(room, needed, &[&val, &test], ranked, progress)?;
+                let reports = self.scores(room, both, &[&val, &test], ranked, progress)?;
                 return Ok(together(reports));
             }
         };
-        let mut scores_of = |split: &RoaringTreemap, needed: Option<&Needed>| match needed {
+        let mut scores_of = |split: &RoaringTreemap, scored: Option<&Scored>| match scored {
             None => self.sampled_scores(split, ranked, progress),
-            Some(needed) => {
+            Some(scored) => {
                 let room = self.make_room(false);
-                let mut reports = self.scores(room, needed, &[split], ranked, progress)?;
+                let mut reports = self.scores(room, scored, &[split], ranked, progress)?;
                 Ok(reports.remove(0))
             }
         };
@@ -185,15 +192,23 @@ impl Trainer {
     fn scores(
         &self,
         room: Room,
-        needed: &Needed,
+        scored: &Scored,
         splits: &[&RoaringTreemap],
         ranked: bool,
         progress: &dyn Progress,
     ) -> Result<Vec<ScoreReport>> {
         let mut scores = SplitScores::new(splits.iter().copied(), self.labels.spec(), ranked);
-        let mut take = self.taking(needed, &mut scores);
+        let mut take = self.taking(&scored.needed, &mut scores);
+        let room = Room {
+            inference: room.inference.saturating_sub(scored.first_inputs.bytes()),
+            ..room
+        };
         self.with_inference(room, |inference, model| {
-            inference.run_needed(model, needed, progress, &mut take)
+            let inference = Inference {
+                first_inputs: Some(&scored.first_inputs),
+                ..inference
+            };
+            inference.run_needed(model, &scored.needed, progress, &mut take)
         })?;
         drop(take);
         Ok(scores.reports())
@@ -217,27 +232,43 @@ impl Trainer {
     pub(super) fn with_inference<T>(
         &self,
         room: Room,
-        infer: impl FnOnce(&Inference<'_>, &Model) -> Result<T>,
+        infer: impl FnOnce(Inference<'_>, &Model) -> Result<T>,
     ) -> Result<T> {
         let budget = Budget {
             memory: room.inference,
             threads: self.config.threads(),
         };
-        let features = StoreFeatures::open(&self.store)?;
-        let aggregates = match self.aggregates {
-            Some(kind) => Aggregates::open(&self.store, kind)?,
-            None => None,
-        };
-        let aggregates = aggregates.map(|aggregates| AggregateRows::new(&self.store, aggregates));
+        let features = self.features()?;
+        let first_hop = self.first_hop_rows()?;
         let inference = Inference {
             store: &self.store,
-            features: &features as &dyn NodeRows,
-            first_hop: aggregates.as_ref().map(|rows| rows as &dyn NodeRows),
+            chunks: &self.chunks,
+            features: &*features,
+            first_hop: first_hop.as_deref(),
+            first_inputs: None,
             budget,
             kept_memory: room.kept,
             scratch: &self.folder,
             device: self.device,
         };
-        infer(&inference, &self.model)
+        infer(inference, &self.model)
+    }
+
+    /// The features of all nodes: those of the feed if it holds them, and else those in files.
+    fn features(&self) -> Result<Box<dyn NodeRows + '_>> {
+        match self.loader.feed().and_then(|feed| feed.resident_rows(FEATURES)) {
+            Some(rows) => Ok(Box::new(rows)),
+            None => Ok(Box::new(StoreFeatures::open(&self.store)?)),
+        }
+    }
+
+    /// The pre-aggregated features of all nodes, if the model takes them.
+    fn first_hop_rows(&self) -> Result<Option<Box<dyn NodeRows + '_>>> {
+        let Some(kind) = self.aggregates else { return Ok(None) };
+        if let Some(rows) = self.loader.feed().and_then(|feed| feed.resident_rows(AGGREGATES)) {
+            return Ok(Some(Box::new(rows)));
+        }
+        let aggregates = Aggregates::open(&self.store, kind)?;
+        Ok(aggregates.map(|aggregates| Box::new(AggregateRows::new(&self.store, aggregates)) as _))
     }
 }

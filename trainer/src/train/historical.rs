@@ -25,7 +25,7 @@ use grappa_engine::aggregate::{DrawnNeighbours, NodeRows, NodeSet, StateRows, re
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::Progress;
 use grappa_sampling::sample;
-use grappa_storage::Store;
+use grappa_storage::MappedChunks;
 use tch::{Device, Kind, Tensor};
 
 use super::{
@@ -75,7 +75,7 @@ impl HistoricalNodes {
     /// # Errors
     /// If an adjacency list cannot be read, or progress says to stop.
     pub fn new(
-        store: &Store,
+        chunks: &MappedChunks,
         reached: Vec<NodeSet>,
         keep: Keep,
         threads: usize,
@@ -86,10 +86,10 @@ impl HistoricalNodes {
         for set in reached {
             let set = match drawn.last() {
                 None => set,
-                Some(drawn) => set.union(&NodeSet::of(store.manifest().nodes, drawn.nodes())),
+                Some(drawn) => set.union(&NodeSet::of(chunks.map().nodes(), drawn.nodes())),
             };
             if let Keep::Neighbours { seed } = keep {
-                drawn.push(DrawnNeighbours::draw(store, &set, seed, threads, progress)?);
+                drawn.push(DrawnNeighbours::draw(chunks, &set, seed, threads, progress)?);
             }
             sets.push(Arc::new(set));
         }
@@ -102,10 +102,16 @@ impl HistoricalNodes {
     ///
     /// # Errors
     /// As [`HistoricalNodes::new`].
-    pub fn all(store: &Store, layers: usize, keep: Keep, threads: usize, progress: &dyn Progress) -> Result<Self> {
-        let all = || NodeSet::all(store.manifest().nodes);
+    pub fn all(
+        chunks: &MappedChunks,
+        layers: usize,
+        keep: Keep,
+        threads: usize,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let all = || NodeSet::all(chunks.map().nodes());
         let reached = (0..layers.saturating_sub(2)).map(|_| all()).collect();
-        Self::new(store, reached, keep, threads, progress)
+        Self::new(chunks, reached, keep, threads, progress)
     }
 
     /// What the aggregates of these nodes depend on. None if that is more work than `work_max`.
@@ -114,7 +120,7 @@ impl HistoricalNodes {
     /// If an adjacency list cannot be read, or progress says to stop.
     pub fn needed(
         &self,
-        store: &Store,
+        chunks: &MappedChunks,
         knows_first_hop: bool,
         work_max: f64,
         threads: usize,
@@ -122,7 +128,7 @@ impl HistoricalNodes {
     ) -> Result<Option<Needed>> {
         let wanted = match self.sets.last() {
             Some(last) => NodeSet::clone(last),
-            None => NodeSet::of(store.manifest().nodes, []),
+            None => NodeSet::of(chunks.map().nodes(), []),
         };
         let options = NeededOptions {
             // The last layer of the model saves nothing.
@@ -132,7 +138,7 @@ impl HistoricalNodes {
             work_max,
             threads,
         };
-        Needed::of(store, wanted, &options, progress)
+        Needed::of(chunks, wanted, &options, progress)
     }
 
     /// The sets of nodes, from the one of the first layer to the one of the last.

@@ -4,29 +4,27 @@ use std::sync::Arc;
 
 use grappa_formats::{
     NodeId,
-    chunks::ChunkMap,
     manifest::{LabelKind, LabelSpec},
 };
 use grappa_run::model::Task;
-use grappa_storage::{Chunk, Store, StoreIds};
+use grappa_storage::{MappedChunks, Store, StoreIds};
 use tch::Tensor;
 
 use crate::{Error, Result};
 
 /// The labels of a store, memory-mapped.
 pub struct NodeLabels {
-    chunks: Vec<Chunk>,
-    map: ChunkMap,
+    chunks: Arc<MappedChunks>,
     ids: Arc<StoreIds>,
     spec: LabelSpec,
 }
 
 impl NodeLabels {
-    /// Maps the labels of all nodes.
+    /// The labels of all nodes, in the `chunks` of `store`.
     ///
     /// # Errors
     /// If the store has no labels, or is a slice.
-    pub fn open(store: &Store) -> Result<Self> {
+    pub fn new(store: &Store, chunks: Arc<MappedChunks>) -> Result<Self> {
         let no = |what: &str| Err(Error::Options(format!("{}: {what}", store.path().display())));
         let Some(spec) = store.manifest().labels else {
             return no("nodes have no labels to learn; ingest them with --labels");
@@ -35,11 +33,7 @@ impl NodeLabels {
             return no("the store is a slice of its graph, and training takes a whole one");
         }
         Ok(Self {
-            chunks: store
-                .present_chunks()
-                .map(|chunk| store.chunk(chunk))
-                .collect::<grappa_io::Result<_>>()?,
-            map: store.chunks().clone(),
+            chunks,
             ids: store.ids().clone(),
             spec,
         })
@@ -60,25 +54,20 @@ impl NodeLabels {
 
     /// The class of a node; -1 if it has no label.
     pub fn class(&self, node: NodeId) -> Result<i64> {
-        let (chunk, row) = self.place(node);
+        let (chunk, row) = self.chunks.of(node);
         let labels = chunk.labels().expect("the manifest has labels");
         Ok(labels.single(row)?.map_or(-1, i64::from))
     }
 
     /// For each class a byte, 1 if the node is in it; none if the node has no label.
     pub fn set(&self, node: NodeId) -> Result<Option<Vec<u8>>> {
-        let (chunk, row) = self.place(node);
+        let (chunk, row) = self.chunks.of(node);
         let set = chunk.labels().expect("the manifest has labels").multi(row)?;
         Ok(set.map(|set| {
             let mut row = vec![0; self.spec.classes as usize];
             set.iter().for_each(|class| row[class as usize] = 1);
             row
         }))
-    }
-
-    fn place(&self, node: NodeId) -> (&Chunk, u64) {
-        let chunk = self.map.chunk_of(node);
-        (&self.chunks[chunk.0 as usize], node.0 - self.map.range(chunk).start)
     }
 
     /// The labels of nodes, as [`losses`](crate::nn::losses) takes them.

@@ -3,7 +3,7 @@
 use grappa_engine::aggregate::NodeSet;
 use grappa_io::progress::Progress;
 use grappa_sampling::feed::Seeded;
-use grappa_storage::Store;
+use grappa_storage::MappedChunks;
 
 use crate::Result;
 
@@ -14,20 +14,20 @@ use crate::Result;
 /// # Errors
 /// If an adjacency list cannot be read, or progress says to stop.
 pub(super) fn halo_in_reach(
-    store: &Store,
+    chunks: &MappedChunks,
     partitions: &[Seeded],
     [hops, steps]: [usize; 2],
     threads: usize,
     progress: &dyn Progress,
 ) -> Result<Vec<NodeSet>> {
-    let nodes = store.manifest().nodes;
+    let nodes = chunks.map().nodes();
     let mut halo = vec![NodeSet::of(nodes, []); hops];
     for partition in partitions {
         let owned = partition.view.owned();
         let mut expanded = NodeSet::of(nodes, partition.seeds.iter());
         for halo in &mut halo {
             for _ in 0..steps {
-                let (reached, _) = expanded.with_in_neighbours(store, threads, progress)?;
+                let (reached, _) = expanded.with_in_neighbours(chunks, threads, progress)?;
                 *halo = halo.union(&reached.select(|node| !owned.contains(node)));
                 expanded = reached.select(|node| owned.contains(node));
             }

@@ -74,15 +74,15 @@ impl Trainer {
             _ => 1,
         };
         let hops = [self.config.layers - 2, steps];
-        let reached = halo_in_reach(&self.store, self.loader.parts(), hops, threads, progress)?;
-        let nodes = HistoricalNodes::new(&self.store, reached.clone(), Keep::Aggregates, threads, progress)?;
+        let reached = halo_in_reach(&self.chunks, self.loader.parts(), hops, threads, progress)?;
+        let nodes = HistoricalNodes::new(&self.chunks, reached.clone(), Keep::Aggregates, threads, progress)?;
         let epoch = HISTORY_SHARE * self.work_of_epoch()?;
         let super_epoch = epoch * self.config.repartition_every as f64;
         let work_max = match self.config.halo {
             HaloMode::Auto => super_epoch,
             _ => f64::INFINITY,
         };
-        let Some(needed) = nodes.needed(&self.store, self.aggregates.is_some(), work_max, threads, progress)? else {
+        let Some(needed) = nodes.needed(&self.chunks, self.aggregates.is_some(), work_max, threads, progress)? else {
             if self.super_epoch.is_none() {
                 self.warnings.push(format!(
                     "nodes outside of a partition have no historical embeddings, because refreshing them would take more than \
@@ -181,7 +181,7 @@ impl Trainer {
         progress: &dyn Progress,
     ) -> Result<()> {
         let (keep, threads) = (self.keep(), self.config.threads());
-        let nodes = HistoricalNodes::new(&self.store, plan.reached.clone(), keep, threads, progress)?;
+        let nodes = HistoricalNodes::new(&self.chunks, plan.reached.clone(), keep, threads, progress)?;
         // With more than three layers there are rows at drawn neighbours.
         let are_planned = |(set, planned): (&Arc<NodeSet>, &NodeSet)| set.len() == planned.len();
         let are_planned = nodes.sets().iter().rev().zip(&plan.reached).all(are_planned);
@@ -190,7 +190,7 @@ impl Trainer {
             (None, _) if are_planned => plan.needed.clone(),
             (Some(_), Some(with_scores)) if are_planned => with_scores.clone(),
             (None, _) => {
-                let needed = nodes.needed(&self.store, knows_first_hop, f64::INFINITY, threads, progress)?;
+                let needed = nodes.needed(&self.chunks, knows_first_hop, f64::INFINITY, threads, progress)?;
                 needed.expect("there is no limit")
             }
             (Some(_), _) => {

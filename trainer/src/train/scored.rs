@@ -14,7 +14,7 @@ use roaring::RoaringTreemap;
 
 use super::{
     Trainer,
-    inference::{Needed, NeededOptions},
+    inference::{FirstInputs, Needed, NeededOptions},
 };
 use crate::{Error, Result};
 
@@ -28,15 +28,25 @@ const SAMPLED_EVALUATION: f64 = 1.3;
 /// Test nodes are scored with the validation nodes if that costs at most this much as the validation nodes alone.
 const TOGETHER: f64 = 1.3;
 
+/// The inputs of the first layer stay in memory if they take at most this share of it.
+const FIRST_INPUTS_SHARE: u64 = 32;
+
 /// The nodes to compute for the scores of the validation and of the test nodes.
 #[derive(Debug)]
 pub(super) enum ScoredNodes {
     /// Minibatches of sampled neighbours.
     Sampled,
     /// One inference for both.
-    Together(Needed),
+    Together(Scored),
     /// The validation nodes, and the test nodes.
-    Apart(Needed, Needed),
+    Apart(Scored, Scored),
+}
+
+/// The nodes to compute for some scores, and what stays from one evaluation to the next.
+#[derive(Debug)]
+pub(super) struct Scored {
+    pub(super) needed: Needed,
+    pub(super) first_inputs: FirstInputs,
 }
 
 impl ScoredNodes {
@@ -54,7 +64,7 @@ impl ScoredNodes {
             Self::Together(both) => (Some(both), None),
             Self::Apart(val, test) => (Some(val), Some(test)),
         };
-        first.into_iter().chain(second)
+        first.into_iter().chain(second).map(|scored| &scored.needed)
     }
 
     /// What each evaluation computes.
@@ -97,18 +107,24 @@ impl Trainer {
                 sampled.max(EXACT_SHARE * epoch).max(LITTLE_WORK)
             }
         };
+        let bytes_max = self.config.memory.0 / FIRST_INPUTS_SHARE;
+        let scored = |needed| Scored {
+            needed,
+            first_inputs: FirstInputs::new(bytes_max),
+        };
         let both = |work_max| self.needed(&[val, test], &[], work_max, progress);
         if val.is_empty() || test.is_empty() {
-            return Ok(both(work_max)?.map_or(ScoredNodes::Sampled, ScoredNodes::Together));
+            return Ok(both(work_max)?.map_or(ScoredNodes::Sampled, |both| ScoredNodes::Together(scored(both))));
         }
         let Some(of_val) = self.needed(&[val], &[], work_max, progress)? else {
             return Ok(ScoredNodes::Sampled);
         };
         if let Some(both) = both(work_max.min(TOGETHER * of_val.work()))? {
-            return Ok(ScoredNodes::Together(both));
+            return Ok(ScoredNodes::Together(scored(both)));
         }
         let of_test = self.needed(&[test], &[], f64::INFINITY, progress)?;
-        Ok(ScoredNodes::Apart(of_val, of_test.expect("there is no limit")))
+        let of_test = of_test.expect("there is no limit");
+        Ok(ScoredNodes::Apart(scored(of_val), scored(of_test)))
     }
 
     /// The nodes that the scores of some splits depend on, and the states `also` ([`NeededOptions::also`]); none if they are more work
@@ -129,7 +145,7 @@ impl Trainer {
             threads: self.config.threads(),
         };
         let scored = NodeSet::of(self.store.manifest().nodes, members);
-        Needed::of(&self.store, scored, &options, progress)
+        Needed::of(&self.chunks, scored, &options, progress)
     }
 
     fn describe(&mut self, scored: &ScoredNodes) -> String {

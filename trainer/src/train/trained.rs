@@ -1,6 +1,9 @@
 //! The trained model of a run, for predictions and export.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, NodeSet, StoreFeatures};
 use grappa_formats::manifest::LabelKind;
@@ -10,7 +13,7 @@ use grappa_run::{
     class_names, folder,
     model::Task,
 };
-use grappa_storage::Store;
+use grappa_storage::{MappedChunks, Store};
 use tch::Device;
 
 use super::{
@@ -185,6 +188,7 @@ impl Trained {
                 "a model with one layer has no embeddings, which are the input of the last layer: choose logits".into(),
             ));
         }
+        let chunks = Arc::new(MappedChunks::open(store)?);
         let features = StoreFeatures::open(store)?;
         let aggregates = match self.state.counters.get(PREAGGREGATED) {
             Some(1) => first_hop::known(store, self.model.options().layer)?,
@@ -193,8 +197,10 @@ impl Trained {
         let aggregates = aggregates.map(|aggregates| AggregateRows::new(store, aggregates));
         let inference = Inference {
             store,
+            chunks: &chunks,
             features: &features,
             first_hop: aggregates.as_ref().map(|rows| rows as &dyn NodeRows),
+            first_inputs: None,
             budget,
             kept_memory: 0,
             scratch,
@@ -208,7 +214,7 @@ impl Trained {
                 work_max: f64::INFINITY,
                 threads: budget.threads,
             };
-            let needed = Needed::of(store, wanted.nodes, &options, progress)?;
+            let needed = Needed::of(&chunks, wanted.nodes, &options, progress)?;
             let needed = needed.expect("there is no limit");
             inference.run_needed(&self.model, &needed, progress, on_rows)
         })?;

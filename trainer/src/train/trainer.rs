@@ -11,7 +11,7 @@ use grappa_run::{
     stages::StageClock,
 };
 use grappa_sampling::{Loader, LoaderOptions, feed::OutputDtype, view::Halo};
-use grappa_storage::{Store, no_features};
+use grappa_storage::{MappedChunks, Store, no_features};
 use tch::Device;
 
 use super::{
@@ -37,6 +37,7 @@ pub struct Trainer {
     pub(super) device: Device,
     /// The folder for scratch files and for the assignments of chunks to partitions.
     pub(super) folder: PathBuf,
+    pub(super) chunks: Arc<MappedChunks>,
     pub(super) labels: NodeLabels,
     pub(super) degrees: Degrees,
     pub(super) splits: Splits,
@@ -84,7 +85,8 @@ impl Trainer {
         folder: PathBuf,
     ) -> Result<Self> {
         config.check()?;
-        let labels = NodeLabels::open(&store)?;
+        let chunks = Arc::new(MappedChunks::open(&store)?);
+        let labels = NodeLabels::new(&store, chunks.clone())?;
         let manifest = store.manifest();
         let Some(features) = &manifest.features else {
             return Err(no_features(store.path()).into());
@@ -98,7 +100,7 @@ impl Trainer {
         let device_copy = DeviceCopy::new(device);
         let optimizer = Optimizer::new(&config, &model.parameters().flat_values());
         Ok(Self {
-            degrees: Degrees::open(&store)?,
+            degrees: Degrees::new(chunks.clone()),
             exchange: Box::new(InProcess),
             loader: Loader::new(&store, loader_options(&config, aggregates, &device_copy)?),
             device_copy,
@@ -114,6 +116,7 @@ impl Trainer {
             step: 0,
             clock: StageClock::started(Duration::ZERO),
             store,
+            chunks,
             config,
             device,
             folder,

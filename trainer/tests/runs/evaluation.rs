@@ -10,13 +10,13 @@ use grappa_run::{
     folder::RunFolder,
     model::LayerKind,
 };
-use grappa_storage::Store;
+use grappa_storage::{MappedChunks, Store};
 use grappa_trainer::{
     nn::Model,
     predict::predict_nodes,
     train::{
         Trainer,
-        inference::{Inference, Needed, NeededOptions},
+        inference::{FirstInputs, Inference, Needed, NeededOptions},
         train,
         trained::Trained,
     },
@@ -64,6 +64,7 @@ fn means(store: &Store, features: &StoreFeatures<'_>) -> StateRows {
     let mut rows = StateRows::new(NODES, features.width()).unwrap();
     let aggregation = Aggregation {
         store,
+        chunks: &MappedChunks::open(store).unwrap(),
         sources: &all,
         rows: features,
         destinations: &all,
@@ -97,6 +98,7 @@ const BUDGETS: [Budget; 3] = [
 fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
+    let chunks = Arc::new(MappedChunks::open(&store).unwrap());
     let features = StoreFeatures::open(&store).unwrap();
     let means = means(&store, &features);
     let wanted: Vec<NodeId> = (0..NODES).filter(|node| node % 23 < 2).map(NodeId).collect();
@@ -113,16 +115,19 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                 if first_hop.is_some() && layer != LayerKind::Sage {
                     continue;
                 }
-                let inference = |budget| Inference {
+                let first_inputs = FirstInputs::new(64 << 20);
+                let inference = |budget, first_inputs| Inference {
                     store: &store,
+                    chunks: &chunks,
                     features: &features,
                     first_hop,
+                    first_inputs,
                     budget,
                     kept_memory: 0,
                     scratch: folder.path(),
                     device: Device::Cpu,
                 };
-                let whole = logits(&inference(BUDGETS[0]), &model, &Needed::all(&store, layers));
+                let whole = logits(&inference(BUDGETS[0], None), &model, &Needed::all(&store, layers));
                 let expected: Vec<f32> = wanted
                     .iter()
                     .flat_map(|node| &whole[node.0 as usize * CLASSES as usize..][..CLASSES as usize])
@@ -130,14 +135,18 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                     .collect();
                 let set = NodeSet::of(NODES, wanted.iter().copied());
                 let options = needed_options(layers, first_hop.is_some(), f64::INFINITY);
-                let needed = Needed::of(&store, set, &options, &Silent).unwrap();
+                let needed = Needed::of(&chunks, set, &options, &Silent).unwrap();
                 let needed = needed.expect("there is no limit");
                 assert!(layers > 1 || needed.inputs(0).len() < NODES, "fewer nodes are needed");
-                for budget in BUDGETS {
-                    let found = logits(&inference(budget), &model, &needed);
+                // The second inference that keeps inputs takes those of the first.
+                let runs = BUDGETS.map(|budget| (budget, None));
+                for (budget, kept) in runs.into_iter().chain([(BUDGETS[0], Some(&first_inputs)); 2]) {
+                    let found = logits(&inference(budget, kept), &model, &needed);
                     let name = format!("{layer}, {layers} layers, {budget:?}, {}", first_hop.is_some());
                     assert!(found == expected, "{name}: {found:?} {expected:?}");
                 }
+                let has_parameters = matches!(layer, LayerKind::Gat | LayerKind::Gatv2 | LayerKind::PinSage);
+                assert_eq!(first_inputs.bytes() > 0, !has_parameters, "{layer}");
             }
         }
     }
@@ -147,9 +156,10 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
 fn work_beyond_a_limit_is_not_looked_for() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
+    let chunks = MappedChunks::open(&store).unwrap();
     let needed = |work_max| {
         let set = NodeSet::of(NODES, [NodeId(3)]);
-        Needed::of(&store, set, &needed_options(2, false, work_max), &Silent).unwrap()
+        Needed::of(&chunks, set, &needed_options(2, false, work_max), &Silent).unwrap()
     };
     let work = needed(f64::INFINITY).expect("there is no limit").work();
     assert!(needed(work).is_some() && needed(work - 1.0).is_none() && needed(1.0).is_none());

@@ -1,6 +1,6 @@
 //! History of halo nodes that follows the parameters.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use grappa_engine::{
     aggregate::{AggregateRows, Budget, NodeRows, NodeSet, StoreFeatures},
@@ -9,7 +9,7 @@ use grappa_engine::{
 use grappa_formats::{NodeId, aggregates::AggregateKind};
 use grappa_io::progress::Silent;
 use grappa_run::model::{LayerKind, ModelOptions, NormKind, Precision};
-use grappa_storage::{Store, aggregates::Aggregates};
+use grappa_storage::{MappedChunks, Store, aggregates::Aggregates};
 use grappa_trainer::{
     nn::Model,
     train::{
@@ -45,8 +45,12 @@ fn model(layer: LayerKind) -> Model {
     Model::new(options, 3, Device::Cpu).unwrap()
 }
 
+fn chunks(store: &Store) -> Arc<MappedChunks> {
+    Arc::new(MappedChunks::open(store).unwrap())
+}
+
 fn all(store: &Store, keep: Keep) -> HistoricalNodes {
-    HistoricalNodes::all(store, LAYERS, keep, 1, &Silent).unwrap()
+    HistoricalNodes::all(&chunks(store), LAYERS, keep, 1, &Silent).unwrap()
 }
 
 /// The historical embeddings of some nodes.
@@ -54,16 +58,19 @@ fn kept(store: &Store, scratch: &Path, model: &Model, nodes: &HistoricalNodes, m
     let features = StoreFeatures::open(store).unwrap();
     let known = Aggregates::open(store, kind(model)).unwrap().unwrap();
     let known = AggregateRows::new(store, known);
+    let chunks = chunks(store);
     let inference = Inference {
         store,
+        chunks: &chunks,
         features: &features,
         first_hop: Some(&known as &dyn NodeRows),
+        first_inputs: None,
         budget: BUDGET,
         kept_memory: memory,
         scratch,
         device: Device::Cpu,
     };
-    let needed = nodes.needed(store, true, f64::INFINITY, 1, &Silent).unwrap();
+    let needed = nodes.needed(&chunks, true, f64::INFINITY, 1, &Silent).unwrap();
     let needed = needed.expect("there is no limit");
     inference.historical(model, nodes, &needed, None, &Silent).unwrap()
 }
@@ -71,7 +78,7 @@ fn kept(store: &Store, scratch: &Path, model: &Model, nodes: &HistoricalNodes, m
 /// The aggregates of some nodes at a layer, as history tells them.
 fn aggregates_of(nodes: &[NodeId], store: &Store, kept: &HistoricalRows, layer: usize, model: &Model) -> Tensor {
     let places: Vec<i64> = (0..nodes.len() as i64).collect();
-    let degrees = Degrees::open(store).unwrap();
+    let degrees = Degrees::new(chunks(store));
     let historical = kept.of(layer, nodes, &places, &degrees, Device::Cpu).unwrap();
     no_grad(|| match &historical.neighbour {
         Some(neighbour) => historical.rows + model.neighbour_share(layer, neighbour),
@@ -177,7 +184,7 @@ fn the_history_of_some_nodes_has_the_bits_of_that_of_all() {
                     Some(all.clone())
                 })
                 .collect();
-            let some = HistoricalNodes::new(&store, reached.clone(), keep, 1, &Silent).unwrap();
+            let some = HistoricalNodes::new(&chunks(&store), reached.clone(), keep, 1, &Silent).unwrap();
             assert!(
                 some.sets().iter().all(|set| set.len() < NODES / 2),
                 "fewer nodes have rows"

@@ -10,7 +10,7 @@ use grappa_run::{
     folder::RunFolder,
     model::LayerKind,
 };
-use grappa_storage::Store;
+use grappa_storage::{MappedChunks, Store};
 use grappa_trainer::{
     nn::Model,
     train::{inference::Inference, train},
@@ -73,10 +73,13 @@ fn logits_are_nan_where_a_nan_feature_reaches_and_nowhere_else() {
             let options = config.model_options(DENSE.dim as usize, CLASSES as usize);
             let model = Model::new(options, 3, Device::Cpu).unwrap();
             let features = StoreFeatures::open(&store).unwrap();
+            let chunks = Arc::new(MappedChunks::open(&store).unwrap());
             let inference = Inference {
                 store: &store,
+                chunks: &chunks,
                 features: &features,
                 first_hop: None,
+                first_inputs: None,
                 budget: Budget {
                     memory: 64 << 20,
                     threads: 2,

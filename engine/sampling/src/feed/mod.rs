@@ -56,19 +56,21 @@ use std::sync::Arc;
 
 use grappa_io::{Result, read::ReadEngine};
 
+use self::{
+    access::RowAccess,
+    budget::FeedBudget,
+    pipeline::{Core, Threads},
+    pool::PoolGeometry,
+    rows::RowFormat,
+};
 pub use self::{
     batch::Batch,
     buffer::FeatureBuffer,
     options::{FeedOptions, OutputDtype, RegisterMemory, Registration},
     partitions::{BatchPlace, EpochOptions, PartitionBatches, Seeded},
+    resident::ResidentRows,
     source::BatchSource,
     stats::{FeedStats, Stall},
-};
-use self::{
-    budget::FeedBudget,
-    pipeline::{Core, Threads},
-    pool::PoolGeometry,
-    rows::RowFormat,
 };
 
 /// Delivers minibatches with features, epoch after epoch.
@@ -107,6 +109,14 @@ impl Feed {
     /// Whether the rows of all owned chunks are resident.
     pub fn is_resident(&self) -> bool {
         self.budget.resident
+    }
+
+    /// The rows of all nodes in memory, if the feed has them: features (column 0) or pre-aggregated features (column 1).
+    pub fn resident_rows(&self, column: usize) -> Option<ResidentRows> {
+        match &self.core.access {
+            RowAccess::Stored(rows) => ResidentRows::of(rows, column),
+            RowAccess::None | RowAccess::Generated(_) => None,
+        }
     }
 
     /// The number of slots of the pool.

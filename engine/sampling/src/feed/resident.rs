@@ -1,9 +1,12 @@
 //! Feature rows of whole chunks in memory. A row is found by arithmetic.
 
-use grappa_formats::{ChunkId, NodeId, features::FeatureLayout};
+use std::{ops::Range, sync::Arc};
+
+use grappa_formats::{ChunkId, NodeId, features::FeatureLayout, manifest::FeatureDtype};
 use grappa_io::{Result, arena::Arena, prefetch::prefetch, read::ReadEngine};
 
 use super::{
+    access::StoredRows,
     files::RowFiles,
     reader::{PayloadRead, read_whole},
 };
@@ -85,5 +88,65 @@ impl Resident {
         for line in 0..lines {
             prefetch(&self.rows, offset + 64 * line);
         }
+    }
+}
+
+/// The rows of all nodes in one column of a feed, in memory. They stay as long as this exists, also if the feed is closed.
+#[derive(Debug, Clone)]
+pub struct ResidentRows {
+    rows: Arc<StoredRows>,
+    layout: FeatureLayout,
+    /// The place of the column among all rows.
+    bytes: Range<usize>,
+}
+
+impl ResidentRows {
+    /// A column of `rows`, if it has the rows of all nodes. Then they follow each other, because chunks are loaded in order.
+    pub(super) fn of(rows: &Arc<StoredRows>, column: usize) -> Option<Self> {
+        let (chunks, resident) = (rows.files.chunks(), rows.resident.as_ref()?);
+        let layout = rows.files.layouts().nth(column)?;
+        let mut at = resident.offset(column, ChunkId(0), NodeId(0))?;
+        let start = at;
+        for chunk in (0..chunks.chunks()).map(ChunkId) {
+            let first = NodeId(chunks.range(chunk).start);
+            if resident.offset(column, chunk, first)? != at {
+                return None;
+            }
+            at += chunks.len(chunk) as usize * layout.stride as usize;
+        }
+        Some(Self {
+            rows: rows.clone(),
+            layout,
+            bytes: start..at,
+        })
+    }
+
+    /// Values in a row.
+    pub fn width(&self) -> usize {
+        self.layout.dim as usize
+    }
+
+    /// Decodes the rows of a range of nodes.
+    ///
+    /// # Panics
+    /// If `out` is not as long as the rows, or there are no such nodes.
+    pub fn read(&self, nodes: Range<u64>, out: &mut [f32]) {
+        let (stride, row_bytes) = (self.layout.stride as usize, self.layout.row_bytes());
+        let rows = self.bytes()[nodes.start as usize * stride..nodes.end as usize * stride].chunks_exact(stride);
+        assert_eq!(out.len(), rows.len() * self.width(), "room for the rows");
+        for (row, out) in rows.zip(out.chunks_exact_mut(self.width())) {
+            self.layout.decode_row(&row[..row_bytes], out);
+        }
+    }
+
+    /// All values row by row, if they are stored as f32 without gaps.
+    pub fn values(&self) -> Option<&[f32]> {
+        let is_matrix =
+            self.layout.dtype == FeatureDtype::F32 && self.layout.stride as usize == self.layout.row_bytes();
+        is_matrix.then(|| bytemuck::cast_slice(self.bytes()))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.rows.resident.as_ref().expect("rows stay resident").rows[self.bytes.clone()]
     }
 }

@@ -5,9 +5,9 @@ mod stored;
 
 use std::{ops::Range, thread};
 
-use grappa_formats::{ChunkId, NodeId};
+use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap};
 use grappa_io::{Result, workers};
-use grappa_storage::{Chunk, Store};
+use grappa_storage::{MappedChunks, Store};
 
 pub(crate) use self::stored::StoredRows;
 pub use self::{
@@ -135,18 +135,16 @@ fn check_room(nodes: &Range<u64>, width: usize, out: &[f32]) {
 /// 1609.02907, eq. 2) is this factor, a sum, and the same factor again.
 pub struct ScaledRows<'a> {
     rows: &'a dyn NodeRows,
-    store: &'a Store,
-    chunks: Vec<Chunk>,
+    chunks: MappedChunks,
 }
 
 impl<'a> ScaledRows<'a> {
     /// Scales `rows` by the degrees of the nodes of `store`.
     pub fn new(rows: &'a dyn NodeRows, store: &'a Store) -> Result<Self> {
-        let chunks = store
-            .present_chunks()
-            .map(|chunk| store.chunk(chunk))
-            .collect::<Result<_>>()?;
-        Ok(Self { rows, store, chunks })
+        Ok(Self {
+            rows,
+            chunks: MappedChunks::open(store)?,
+        })
     }
 
     /// The factor of a node with `degree` in-edges.
@@ -163,8 +161,8 @@ impl NodeRows for ScaledRows<'_> {
     fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
         self.rows.read(nodes.clone(), out)?;
         let mut values = out.chunks_exact_mut(self.width());
-        for (chunk, rows) in pieces(self.store, nodes) {
-            for (row, values) in self.chunks[chunk.0 as usize].rows().range(rows).zip(&mut values) {
+        for (chunk, rows) in pieces(self.chunks.map(), nodes) {
+            for (row, values) in self.chunks[chunk].rows().range(rows).zip(&mut values) {
                 let factor = Self::factor(row?.degree());
                 values.iter_mut().for_each(|value| *value *= factor);
             }
@@ -204,12 +202,12 @@ impl NodeRows for Beside<'_> {
 }
 
 /// Cuts a range of nodes at the boundaries of chunks: each chunk, and the range of rows in it.
-pub(crate) fn pieces(store: &Store, nodes: Range<u64>) -> impl Iterator<Item = (ChunkId, Range<u64>)> + '_ {
+pub(crate) fn pieces(map: &ChunkMap, nodes: Range<u64>) -> impl Iterator<Item = (ChunkId, Range<u64>)> + '_ {
     let mut at = nodes.start;
     std::iter::from_fn(move || {
         (at < nodes.end).then(|| {
-            let chunk = store.chunks().chunk_of(NodeId(at));
-            let range = store.chunks().range(chunk);
+            let chunk = map.chunk_of(NodeId(at));
+            let range = map.range(chunk);
             let end = range.end.min(nodes.end);
             let rows = at - range.start..end - range.start;
             at = end;

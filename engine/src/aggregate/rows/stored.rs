@@ -1,4 +1,4 @@
-//! The features of a store, and its pre-aggregated features.
+//! The features of a store, and its pre-aggregated features, in files or in the memory of a feed.
 
 use std::ops::Range;
 
@@ -8,6 +8,7 @@ use grappa_formats::{
     manifest::FeatureSource,
 };
 use grappa_io::{Error, Position, Result, container::ClosedFile};
+use grappa_sampling::feed::ResidentRows;
 use grappa_storage::{Store, aggregates::Aggregates, files, no_features};
 use grappa_synthetic::{Features, Generator, Recipe};
 
@@ -49,7 +50,7 @@ impl NodeRows for StoredRows<'_> {
         let (stride, width) = (self.layout.stride as usize, self.width());
         let piece = (READ_BYTES / stride).max(1);
         let mut bytes = Vec::new();
-        for (chunk, rows) in pieces(self.store, nodes) {
+        for (chunk, rows) in pieces(self.store.chunks(), nodes) {
             let file = self.files[chunk.0 as usize].open()?;
             for first in rows.clone().step_by(piece) {
                 let count = piece.min((rows.end - first) as usize);
@@ -148,5 +149,20 @@ impl NodeRows for StoreFeatures<'_> {
             }
             Source::Stored(rows) => rows.read(nodes, out),
         }
+    }
+}
+
+impl NodeRows for ResidentRows {
+    fn width(&self) -> usize {
+        self.width()
+    }
+
+    fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
+        self.read(nodes, out);
+        Ok(())
+    }
+
+    fn in_memory(&self) -> Option<&[f32]> {
+        self.values()
     }
 }

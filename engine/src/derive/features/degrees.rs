@@ -131,7 +131,7 @@ fn write(
     let width = if out_degrees.is_some() { 2 * WIDTH } else { WIDTH };
     let mut values = vec![0.0; ENCODE_ROWS * width];
     let mut node = nodes.start;
-    for (chunk, rows) in pieces(store, nodes.clone()) {
+    for (chunk, rows) in pieces(store.chunks(), nodes.clone()) {
         let chunk = store.chunk_in_order(chunk)?;
         let chunk_rows = chunk.rows();
         for start in rows.clone().step_by(ENCODE_ROWS) {

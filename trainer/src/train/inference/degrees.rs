@@ -1,34 +1,23 @@
 //! The in-degrees of nodes.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use grappa_engine::aggregate::NodeRows;
-use grappa_formats::{NodeId, chunks::ChunkMap};
-use grappa_storage::{Chunk, Store};
-
-use crate::Result;
+use grappa_formats::NodeId;
+use grappa_storage::MappedChunks;
 
 /// The in-degrees of all nodes, memory-mapped.
-pub struct Degrees {
-    chunks: Vec<Chunk>,
-    map: ChunkMap,
-}
+pub struct Degrees(Arc<MappedChunks>);
 
 impl Degrees {
-    /// Maps the in-degrees of a store.
-    pub fn open(store: &Store) -> Result<Self> {
-        let chunks = store.present_chunks().map(|chunk| store.chunk(chunk));
-        Ok(Self {
-            chunks: chunks.collect::<grappa_io::Result<_>>()?,
-            map: store.chunks().clone(),
-        })
+    /// The in-degrees in some chunks.
+    pub fn new(chunks: Arc<MappedChunks>) -> Self {
+        Self(chunks)
     }
 
     /// The in-degree of a node.
     pub fn of(&self, node: NodeId) -> grappa_io::Result<u64> {
-        let chunk = self.map.chunk_of(node);
-        let rows = self.chunks[chunk.0 as usize].rows();
-        rows.degree(node.0 - self.map.range(chunk).start)
+        self.0.degree(node)
     }
 
     /// The in-degrees of some nodes, as tensors take them.

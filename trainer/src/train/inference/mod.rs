@@ -14,6 +14,7 @@
 //! time. The same holds for the historical embeddings of halo nodes ([`HistoricalRows`]), which take the same passes.
 
 mod degrees;
+mod first_inputs;
 mod keeper;
 mod needed;
 
@@ -24,14 +25,15 @@ use grappa_engine::aggregate::{
 };
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::{Progress, check_stopped};
-use grappa_storage::Store;
+use grappa_storage::{MappedChunks, Store};
 use tch::{Device, Kind, Tensor};
 
-use self::keeper::Keeper;
 pub use self::{
     degrees::Degrees,
+    first_inputs::FirstInputs,
     needed::{Needed, NeededOptions},
 };
+use self::{first_inputs::UpdateInputs, keeper::Keeper};
 use super::historical::{HistoricalNodes, HistoricalRows};
 use crate::{
     Result,
@@ -46,10 +48,14 @@ const UPDATE_NODES: u64 = 1 << 15;
 pub struct Inference<'a> {
     /// The graph.
     pub store: &'a Store,
+    /// Its chunks.
+    pub chunks: &'a Arc<MappedChunks>,
     /// Its features.
     pub features: &'a dyn NodeRows,
     /// Pre-aggregated features for the first layer, if the model takes them. Their type limits their precision.
     pub first_hop: Option<&'a dyn NodeRows>,
+    /// Memory for the inputs of the first layer, if more inferences of the same nodes follow.
+    pub first_inputs: Option<&'a FirstInputs>,
     /// Memory and threads.
     pub budget: Budget,
     /// Memory in bytes for historical embeddings, besides the budget. Those that do not fit are in scratch files.
@@ -87,7 +93,7 @@ impl Inference<'_> {
         progress: &dyn Progress,
         on_rows: &mut OnRows<'_>,
     ) -> Result<()> {
-        let degrees = Degrees::open(self.store)?;
+        let degrees = Degrees::new(self.chunks.clone());
         let results = &mut Results {
             states: Some(on_rows),
             kept: None,
@@ -112,7 +118,7 @@ impl Inference<'_> {
         on_logits: Option<&mut OnRows<'_>>,
         progress: &dyn Progress,
     ) -> Result<HistoricalRows> {
-        let degrees = Degrees::open(self.store)?;
+        let degrees = Degrees::new(self.chunks.clone());
         let mut keeper = Keeper::new(self, nodes, &degrees)?;
         if !nodes.sets().is_empty() || on_logits.is_some() {
             let results = &mut Results {
@@ -186,7 +192,9 @@ impl Inference<'_> {
             };
             let known = self.first_hop.filter(|_| layer == 0);
             let reduction = model.reduction(layer);
-            let messages = match known.is_none() && transforms(model, layer) {
+            let kept_inputs = self.first_inputs.filter(|_| pass.has_fixed_inputs());
+            let ready = kept_inputs.and_then(FirstInputs::get);
+            let messages = match known.is_none() && ready.is_none() && transforms(model, layer) {
                 true => Some(create(pass.inputs.len(), reduction.source_width())?),
                 false => None,
             };
@@ -197,26 +205,35 @@ impl Inference<'_> {
             if let Some(keeper) = &mut results.kept {
                 keeper.begin(layer, reduction.result_width())?;
             }
+            let input_values = pass.outputs.len() * (pass.rows.width() + reduction.result_width()) as u64;
+            let mut inputs = kept_inputs
+                .filter(|kept| kept.holds(4 * input_values))
+                .map(|_| Vec::new());
             let mut take = |positions: Range<u64>, aggregates: Vec<f32>| {
                 if let Some(keeper) = &mut results.kept {
                     let state_width = aggregates.len() / (positions.end - positions.start).max(1) as usize;
                     keeper.take(&pass, positions.clone(), &aggregates, state_width)?;
                 }
-                match (&mut out, &mut results.states) {
-                    (Some(out), _) => pass.update(positions, aggregates, &mut |positions, new| {
-                        Ok(out.write(positions.start, &values(new))?)
-                    }),
-                    (None, Some(on_rows)) => pass.update(positions, aggregates, *on_rows),
-                    (None, None) => Ok(()),
+                match results.of_updates(&mut out) {
+                    Some(mut on_new) => pass.update(positions, aggregates, inputs.as_mut(), &mut on_new),
+                    None => Ok(()),
                 }
             };
             let budget = Budget {
                 memory: free,
                 ..self.budget
             };
-            match known {
-                Some(first_hop) => pass.known(first_hop, &mut take)?,
-                None => pass.aggregated(messages, budget, &mut take)?,
+            match (ready, known) {
+                (Some(ready), _) => {
+                    if let Some(mut on_new) = results.of_updates(&mut out) {
+                        pass.update_again(ready, &mut on_new)?;
+                    }
+                }
+                (None, Some(first_hop)) => pass.known(first_hop, &mut take)?,
+                (None, None) => pass.aggregated(messages, budget, &mut take)?,
+            }
+            if let (Some(kept), Some(inputs)) = (kept_inputs, inputs.filter(|_| ready.is_none())) {
+                kept.set(inputs);
             }
             if let Some(keeper) = &mut results.kept {
                 keeper.end(layer)?;
@@ -233,6 +250,20 @@ struct Results<'a, 'b, 'c> {
     states: Option<&'a mut OnRows<'b>>,
     /// Receives the aggregates of layers.
     kept: Option<&'a mut Keeper<'c>>,
+}
+
+impl Results<'_, '_, '_> {
+    /// Receives the new states of a layer, if they are of use. `out` has space for those of all layers but the last.
+    fn of_updates(&mut self, out: &mut Option<StateRows>) -> Option<impl FnMut(Range<u64>, &Tensor) -> Result<()>> {
+        let mut on_rows = self.states.as_deref_mut();
+        (out.is_some() || on_rows.is_some()).then_some(move |positions: Range<u64>, new: &Tensor| {
+            match (out.as_mut(), &mut on_rows) {
+                (Some(out), _) => Ok(out.write(positions.start, &values(new))?),
+                (None, Some(on_rows)) => on_rows(positions, new),
+                (None, None) => Ok(()),
+            }
+        })
+    }
 }
 
 /// Whether the messages of a layer are not the states themselves.
@@ -263,6 +294,15 @@ struct LayerPass<'a> {
 }
 
 impl LayerPass<'_> {
+    /// Whether the inputs of updates do not depend on parameters.
+    fn has_fixed_inputs(&self) -> bool {
+        let of_parameters = matches!(
+            self.model.aggregate(self.layer),
+            Aggregate::Attention | Aggregate::WeightedMean
+        );
+        self.layer == 0 && !of_parameters
+    }
+
     /// Takes the aggregates from `first_hop`, which has rows of all nodes.
     fn known(&self, first_hop: &dyn NodeRows, take: &mut Take<'_>) -> Result<()> {
         let width = first_hop.width();
@@ -283,11 +323,17 @@ impl LayerPass<'_> {
             rows: self.rows,
             set: self.inputs,
         };
-        let states: &dyn NodeRows = if self.layer == 0 { &selected } else { self.rows };
+        let (states, sources): (&dyn NodeRows, _) = match self.layer {
+            // Features that are in memory need not be copied.
+            0 if messages.is_none() && self.rows.in_memory().is_some() => (self.rows, self.rows_of),
+            0 => (&selected, self.inputs),
+            _ => (self.rows, self.inputs),
+        };
         let messages = messages.map(|space| self.messages(states, space)).transpose()?;
         let aggregation = Aggregation {
             store: self.inference.store,
-            sources: self.inputs,
+            chunks: self.inference.chunks,
+            sources,
             rows: messages.as_ref().map_or(states, |messages| messages),
             destinations: self.outputs,
             budget,
@@ -341,11 +387,12 @@ impl LayerPass<'_> {
         Ok(messages)
     }
 
-    /// Updates a range of outputs from their aggregates, [`UPDATE_NODES`] at a time.
+    /// Updates a range of outputs from their aggregates, [`UPDATE_NODES`] at a time. The inputs are added to `inputs`.
     fn update(
         &self,
         positions: Range<u64>,
         aggregates: Vec<f32>,
+        mut inputs: Option<&mut Vec<UpdateInputs>>,
         on_new: &mut dyn FnMut(Range<u64>, &Tensor) -> Result<()>,
     ) -> Result<()> {
         let count = positions.end - positions.start;
@@ -362,14 +409,38 @@ impl LayerPass<'_> {
                 _ => None,
             };
             let (at, length) = ((first - positions.start) as i64, (range.end - range.start) as i64);
-            let aggregated = aggregates.narrow(0, at, length).to_device(self.inference.device);
-            let own = self.own(range.clone())?;
-            on_new(
-                range,
-                &self.model.update(self.layer, &own, &aggregated, degrees.as_ref()),
-            )?;
+            let part = UpdateInputs {
+                own: self.own(range.clone())?,
+                aggregated: aggregates.narrow(0, at, length).to_device(self.inference.device),
+                positions: range,
+                degrees,
+            };
+            on_new(part.positions.clone(), &self.updated(&part))?;
+            if let Some(inputs) = &mut inputs {
+                inputs.push(part);
+            }
         }
         Ok(())
+    }
+
+    /// Updates outputs from the inputs that an earlier inference left.
+    fn update_again(&self, inputs: &[UpdateInputs], on_new: &mut OnRows<'_>) -> Result<()> {
+        for part in inputs {
+            check_stopped(self.progress)?;
+            on_new(part.positions.clone(), &self.updated(part))?;
+        }
+        Ok(())
+    }
+
+    /// The new states of some outputs.
+    fn updated(&self, inputs: &UpdateInputs) -> Tensor {
+        let UpdateInputs {
+            own,
+            aggregated,
+            degrees,
+            ..
+        } = inputs;
+        self.model.update(self.layer, own, aggregated, degrees.as_ref())
     }
 
     /// The outputs at some positions.

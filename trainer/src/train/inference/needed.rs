@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use grappa_engine::aggregate::NodeSet;
 use grappa_io::progress::Progress;
-use grappa_storage::Store;
+use grappa_storage::{MappedChunks, Store};
 
 use crate::{Result, train::work::STATE_WORK};
 
@@ -51,7 +51,7 @@ impl Needed {
     /// # Errors
     /// If an adjacency list cannot be read, or progress says to stop.
     pub fn of(
-        store: &Store,
+        chunks: &MappedChunks,
         wanted: NodeSet,
         options: &NeededOptions<'_>,
         progress: &dyn Progress,
@@ -65,7 +65,7 @@ impl Needed {
             let is_known = layer == 0 && options.knows_first_hop;
             work += STATE_WORK * outputs.len() as f64;
             if !is_known {
-                work += outputs.edges(store, threads)? as f64;
+                work += outputs.edges(chunks, threads)? as f64;
             }
             if work > options.work_max {
                 return Ok(None);
@@ -73,7 +73,7 @@ impl Needed {
             let (inputs, of_layer) = match is_known {
                 true => (outputs.clone(), 0),
                 false => {
-                    let (inputs, edges) = outputs.with_in_neighbours(store, threads, progress)?;
+                    let (inputs, edges) = outputs.with_in_neighbours(chunks, threads, progress)?;
                     // Layer `layer - 1` makes these states.
                     let inputs = match layer.checked_sub(2).and_then(|at| options.also.get(at)) {
                         Some(also) => inputs.union(also),

@@ -15,7 +15,7 @@ use grappa_sampling::{
     sample::{BatchKey, Fanouts, Minibatch, Sampler, Scratch},
     view::{Halo, PartitionView, ViewKind, ViewOptions},
 };
-use grappa_storage::Store;
+use grappa_storage::{MappedChunks, Store};
 use grappa_trainer::{
     nn::{Block, HistoricalEmbeddings, Input, Pass, losses},
     runtime,
@@ -129,22 +129,25 @@ impl Experiment {
             Device::Cpu,
             scratch.path().to_owned(),
         )?;
+        let chunks = Arc::new(MappedChunks::open(&store)?);
         let (mut known, mut neighbours_kept) = (None, Vec::new());
         for epoch in 0..setup.epochs {
             if epoch + 1 == setup.epochs {
                 // The historical embeddings of a refresh now.
                 let inference = Inference {
                     store: &store,
+                    chunks: &chunks,
                     features: &features,
                     first_hop: Some(&mean_rows),
+                    first_inputs: None,
                     budget,
                     kept_memory: 0,
                     scratch: scratch.path(),
                     device: Device::Cpu,
                 };
                 let infer = |keep| -> Result<HistoricalRows> {
-                    let nodes = HistoricalNodes::all(&store, setup.layers, keep, setup.threads, &Silent)?;
-                    let needed = nodes.needed(&store, true, f64::INFINITY, setup.threads, &Silent)?;
+                    let nodes = HistoricalNodes::all(&chunks, setup.layers, keep, setup.threads, &Silent)?;
+                    let needed = nodes.needed(&chunks, true, f64::INFINITY, setup.threads, &Silent)?;
                     let needed = needed.expect("there is no limit");
                     Ok(inference.historical(trainer.model(), &nodes, &needed, None, &Silent)?)
                 };
@@ -160,7 +163,7 @@ impl Experiment {
             neighbours: Tensor::from_slice(&means).view(shape),
             labels,
             train_nodes: train.len(),
-            degrees: Degrees::open(&store)?,
+            degrees: Degrees::new(chunks),
             aggregates: known.expect("there is an epoch"),
             neighbours_kept,
             exact: Tensor::new(),

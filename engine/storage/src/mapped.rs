@@ -1,0 +1,88 @@
+//! The mapped files of all chunks.
+
+use std::ops::Index;
+
+use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap};
+use grappa_io::Result;
+
+use crate::{Chunk, Store};
+
+/// All chunks that a store has, mapped for random access.
+///
+/// Mapping takes some 100 us per chunk, and a block is checked only the first time that it is used, so whoever reads a store
+/// repeatedly keeps this. Mapped pages that were read count as memory of the process until they are released
+/// ([`Chunk::release_rows`]).
+#[derive(Debug)]
+pub struct MappedChunks {
+    /// By number; none for chunks that the store does not have.
+    chunks: Vec<Option<Chunk>>,
+    map: ChunkMap,
+    edges: u64,
+}
+
+impl MappedChunks {
+    /// Maps all chunks of a store, or those that a slice has.
+    ///
+    /// # Errors
+    /// If a file cannot be opened.
+    pub fn open(store: &Store) -> Result<Self> {
+        let map = store.chunks().clone();
+        let mut chunks: Vec<_> = (0..map.chunks()).map(|_| None).collect();
+        for chunk in store.present_chunks() {
+            chunks[chunk.0 as usize] = Some(store.chunk(chunk)?);
+        }
+        Ok(Self {
+            chunks,
+            map,
+            edges: store.manifest().edges,
+        })
+    }
+
+    /// The nodes of each chunk.
+    pub fn map(&self) -> &ChunkMap {
+        &self.map
+    }
+
+    /// Number of edges of the graph.
+    pub fn edges(&self) -> u64 {
+        self.edges
+    }
+
+    /// The chunk of a node, and the node's row in it.
+    ///
+    /// # Panics
+    /// If the store is a slice without this chunk.
+    #[inline]
+    pub fn of(&self, node: NodeId) -> (&Chunk, u64) {
+        let chunk = self.map.chunk_of(node);
+        (&self[chunk], node.0 - self.map.range(chunk).start)
+    }
+
+    /// The in-degree of a node.
+    ///
+    /// # Errors
+    /// If the in-degrees are damaged.
+    ///
+    /// # Panics
+    /// As [`MappedChunks::of`].
+    pub fn degree(&self, node: NodeId) -> Result<u64> {
+        let (chunk, row) = self.of(node);
+        chunk.rows().degree(row)
+    }
+
+    /// The chunks that the store has.
+    pub fn iter(&self) -> impl Iterator<Item = &Chunk> {
+        self.chunks.iter().flatten()
+    }
+}
+
+impl Index<ChunkId> for MappedChunks {
+    type Output = Chunk;
+
+    /// # Panics
+    /// If the store is a slice without this chunk.
+    #[inline]
+    fn index(&self, chunk: ChunkId) -> &Chunk {
+        self.chunks[chunk.0 as usize].as_ref().expect("the store has the chunk")
+    }
+}
