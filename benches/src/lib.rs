@@ -22,3 +22,4 @@ pub mod stats;
 pub mod stores;
 pub mod training;
 pub mod turns;
+pub mod watch;

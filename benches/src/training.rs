@@ -67,17 +67,17 @@ pub fn train(mut command: Command, out: &Path, limit: Option<&MemoryLimit>) -> R
     })
 }
 
-/// Adds pre-aggregated features (means) to a store, unless it has them. `programs` contains grappa-store.
+/// Adds pre-aggregated features to a store, unless it has them. `programs` contains grappa-store.
 ///
 /// # Errors
 /// If the store can't be opened, or grappa-store fails.
-pub fn preaggregate(programs: &Path, store: &Path) -> Result<()> {
-    if Aggregates::open(&Store::open(store)?, AggregateKind::Mean)?.is_some() {
+pub fn preaggregate(programs: &Path, store: &Path, kind: AggregateKind) -> Result<()> {
+    if Aggregates::open(&Store::open(store)?, kind)?.is_some() {
         return Ok(());
     }
     let mut command = Command::new(programs.join("grappa-store"));
     command.arg("preaggregate").arg(store);
-    child::run(command.args(["--kind", "mean", "--memory", "4GiB", "--quiet"])).map(drop)
+    child::run(command.args(["--kind", &kind.to_string(), "--memory", "4GiB", "--quiet"])).map(drop)
 }
 
 /// The last epoch in `metrics.jsonl` of a run: seconds without evaluation, and the line.

@@ -22,6 +22,7 @@ use grappa_benches::{
     turns::in_turns,
 };
 use grappa_console::ByteSize;
+use grappa_formats::aggregates::AggregateKind;
 
 /// Seeds of a step, of all its partitions together.
 const SEEDS_PER_STEP: u32 = 1024;
@@ -94,7 +95,7 @@ impl Bench for Args {
             .iter()
             .any(|contender| contender.first_hop == "preaggregated")
         {
-            training::preaggregate(&programs, &graph.store)?;
+            training::preaggregate(&programs, &graph.store, AggregateKind::Mean)?;
         }
         let disk = Disk::measure(&graph.features)?;
         let load = machine::load()?;

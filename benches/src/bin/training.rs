@@ -24,6 +24,7 @@ use grappa_benches::{
     turns::in_turns,
 };
 use grappa_console::ByteSize;
+use grappa_formats::aggregates::AggregateKind;
 
 const BATCH: u64 = 1024;
 const BATCHES: u64 = 50;
@@ -128,7 +129,7 @@ impl Bench for Args {
             .iter()
             .any(|contender| contender.to_string().contains("preaggregated"))
         {
-            training::preaggregate(&setup.programs, &setup.graph.store)?;
+            training::preaggregate(&setup.programs, &setup.graph.store, AggregateKind::Mean)?;
         }
         let load = machine::load()?;
         let told = |ran: &Ran| format!("{:.2} s", ran.seconds);

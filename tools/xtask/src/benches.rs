@@ -15,7 +15,7 @@ use crate::{
 const TRIAL: &str = "GRAPPA_BENCH_TRIAL";
 
 /// Each program with the options of a short run. WORK is a folder for its files.
-const PROGRAMS: [(&str, &str); 16] = [
+const PROGRAMS: [(&str, &str); 17] = [
     ("inputs", "npy 8 4 WORK"),
     ("ingest", "--scale 10 --runs 1 --work WORK"),
     ("memory", "--scales 10 --dim 4 --memory 64MiB --work WORK"),
@@ -32,6 +32,10 @@ const PROGRAMS: [(&str, &str); 16] = [
     ("flips", "--flips 4 --work WORK"),
     ("faults", "pairs --pairs 2 --apart 0.5"),
     ("faults", "kills --random 1 --every 25"),
+    (
+        "time_to_accuracy",
+        "--datasets cora,rmat,sbm --scale 12 --limit 1GiB --epochs 2 --turns 1 --work WORK",
+    ),
     ("training", "--scale 12 --runs 1 --work WORK"),
     (
         "out_of_core",

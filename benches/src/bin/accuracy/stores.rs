@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::Result;
 use grappa_benches::{child, training};
+use grappa_formats::aggregates::AggregateKind;
 
 use crate::grid::Dataset;
 
@@ -34,7 +35,7 @@ impl Stores<'_> {
             self.ingest(&data, &store)?;
         }
         if wants_first_hop {
-            training::preaggregate(self.programs, &store)?;
+            training::preaggregate(self.programs, &store, AggregateKind::Mean)?;
         }
         Ok(Some(store))
     }

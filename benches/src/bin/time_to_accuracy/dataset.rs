@@ -1,0 +1,306 @@
+//! The graphs, how they are trained on, and their files: a store for Grappa, arrays for peers.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{BufReader, BufWriter, Read, Write},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use grappa_benches::{
+    child, folder,
+    inputs::{EDGE_FACTOR, Input, SEED},
+    peers,
+};
+use grappa_formats::{aggregates::AggregateKind, random::GOLDEN};
+use grappa_io::npy;
+
+/// Values in a feature row of generated graphs.
+const DIM: usize = 128;
+/// Classes of generated graphs.
+const CLASSES: usize = 16;
+
+/// A graph with labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Dataset {
+    /// Papers and their subjects; it comes with the project
+    Cora,
+    /// Debian's packages and their sections
+    DebianBookworm,
+    /// Words and their topics
+    Wordnet,
+    /// Products that are bought together, and their categories
+    AmazonComputers,
+    /// R-MAT; the class of a node is the index of the largest of its first 16 features
+    Rmat,
+    /// A stochastic block model with 16 classes
+    Sbm,
+}
+
+/// How a model is trained on a graph.
+#[derive(Debug, Clone, Copy)]
+pub struct Task {
+    pub model: &'static str,
+    pub layers: usize,
+    pub hidden: usize,
+    /// Seeds outwards. Empty: the whole graph in each step.
+    pub fanouts: &'static [i64],
+    pub lr: f64,
+    pub epochs: u32,
+    /// The validation accuracy to reach.
+    pub target: f64,
+}
+
+impl Task {
+    /// The pre-aggregated features that its model takes.
+    pub fn aggregates(self) -> AggregateKind {
+        match self.model {
+            "gcn" => AggregateKind::Gcn,
+            _ => AggregateKind::Mean,
+        }
+    }
+}
+
+impl Dataset {
+    /// How the bench trains on it.
+    pub fn task(self) -> Task {
+        let minibatches = Task {
+            model: "sage",
+            layers: 2,
+            hidden: 128,
+            fanouts: &[15, 10],
+            lr: 0.003,
+            epochs: 30,
+            target: 0.0,
+        };
+        match self {
+            Self::Cora => Task {
+                model: "gcn",
+                hidden: 64,
+                fanouts: &[],
+                epochs: 200,
+                target: 0.77,
+                ..minibatches
+            },
+            Self::DebianBookworm => Task {
+                target: 0.75,
+                ..minibatches
+            },
+            Self::Wordnet => Task {
+                target: 0.60,
+                ..minibatches
+            },
+            Self::AmazonComputers => Task {
+                target: 0.90,
+                ..minibatches
+            },
+            Self::Rmat | Self::Sbm => Task {
+                layers: 3,
+                fanouts: &[15, 10, 5],
+                epochs: 3,
+                target: 0.75,
+                ..minibatches
+            },
+        }
+    }
+
+    /// The name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cora => "cora",
+            Self::DebianBookworm => "debian-bookworm",
+            Self::Wordnet => "wordnet",
+            Self::AmazonComputers => "amazon-computers",
+            Self::Rmat => "rmat",
+            Self::Sbm => "sbm",
+        }
+    }
+
+    /// Whether it is made by grappa-gen, of any size.
+    pub fn is_generated(self) -> bool {
+        matches!(self, Self::Rmat | Self::Sbm)
+    }
+}
+
+impl fmt::Display for Dataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Where graphs come from and go to.
+pub struct Graphs<'a> {
+    pub programs: &'a Path,
+    pub work: &'a Path,
+    /// The folder with the files of the datasets.
+    pub data: &'a Path,
+    /// Generated graphs have 2^scale nodes.
+    pub scale: u32,
+}
+
+impl Graphs<'_> {
+    /// The store of a dataset, which is made if it does not exist. None if its files are missing.
+    pub fn store(&self, dataset: Dataset) -> Result<Option<PathBuf>> {
+        let store = self.work.join(format!("{}.grappa", self.stem(dataset)));
+        if store.exists() {
+            return Ok(Some(store));
+        }
+        let data = self.data.join(dataset.name());
+        let command = match dataset {
+            Dataset::Cora => self.ingest_cora(),
+            Dataset::Rmat => self.ingest_rmat()?,
+            Dataset::Sbm => self.generate_sbm(),
+            _ if !data.exists() => return Ok(None),
+            _ => self.ingest(&data),
+        };
+        eprintln!("making {}", store.display());
+        let mut command = command;
+        child::run(command.args(["--quiet", "--out"]).arg(&store))?;
+        Ok(Some(store))
+    }
+
+    /// The folder with the arrays of a store, for peers. `python` has NumPy.
+    pub fn arrays(&self, dataset: Dataset, store: &Path, python: &Path) -> Result<PathBuf> {
+        let arrays = self.work.join(format!("{}.arrays", self.stem(dataset)));
+        if arrays.exists() {
+            return Ok(arrays);
+        }
+        eprintln!("making {}", arrays.display());
+        let partial = arrays.with_extension("partial");
+        folder::remove(&partial)?;
+        fs::create_dir(&partial).with_context(|| format!("cannot create {}", partial.display()))?;
+        let mut export = Command::new(self.programs.join("grappa-store"));
+        export.arg("export").arg(store).arg("--quiet");
+        for name in ["edges", "features", "labels"] {
+            export.arg(format!("--{name}")).arg(partial.join(format!("{name}.npy")));
+        }
+        for name in ["train", "val", "test"] {
+            export.args(["--split", name]).arg(partial.join(format!("{name}.npy")));
+        }
+        child::run(&mut export)?;
+        child::run(
+            peers::script(python, "time_to_accuracy.py", 1)
+                .arg("prepare")
+                .arg(&partial),
+        )?;
+        fs::rename(&partial, &arrays).with_context(|| format!("cannot rename {}", partial.display()))?;
+        Ok(arrays)
+    }
+
+    fn stem(&self, dataset: Dataset) -> String {
+        match dataset.is_generated() {
+            true => format!("{dataset}-{}", self.scale),
+            false => format!("accuracy-of-{dataset}"),
+        }
+    }
+
+    fn program(&self, name: &str) -> Command {
+        Command::new(self.programs.join(name))
+    }
+
+    /// `grappa-ingest` for a folder of arrays.
+    fn ingest(&self, data: &Path) -> Command {
+        let mut ingest = self.program("grappa-ingest");
+        ingest.args(["--undirected", "--dedup", "--self-loops", "drop", "--chunks", "64"]);
+        for name in ["edges", "features", "labels", "train", "val", "test"] {
+            ingest.arg(format!("--{name}")).arg(data.join(format!("{name}.npy")));
+        }
+        ingest
+    }
+
+    fn ingest_cora(&self) -> Command {
+        let cora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/cora");
+        let mut ingest = self.program("grappa-ingest");
+        ingest.args(["--undirected", "--dedup", "--self-loops", "drop"]);
+        for (name, file) in [
+            ("edges", "edges.tsv"),
+            ("features", "features.npz"),
+            ("labels", "labels.npy"),
+            ("train", "train.npy"),
+            ("val", "val.npy"),
+            ("test", "test.npy"),
+        ] {
+            ingest.arg(format!("--{name}")).arg(cora.join(file));
+        }
+        ingest
+    }
+
+    fn generate_sbm(&self) -> Command {
+        let mut generate = self.program("grappa-gen");
+        generate.args(["sbm", "--scale", &self.scale.to_string()]);
+        generate.args(["--classes", &CLASSES.to_string()]);
+        generate.args(["--feature-dim", &DIM.to_string(), "--seed", &SEED.to_string()]);
+        generate.args(["--edge-factor", &EDGE_FACTOR.to_string()]);
+        generate
+    }
+
+    /// An R-MAT graph. 5 % of the nodes are to train on, 0.2 % to validate and 0.4 % to test.
+    fn ingest_rmat(&self) -> Result<Command> {
+        let nodes = 1u64 << self.scale;
+        let edges = Input::Npy.in_folder(self.work, self.scale, 0)?.path;
+        let features = Input::Features.in_folder(self.work, self.scale, DIM)?.path;
+        let path = |name: &str| self.work.join(format!("rmat-{}.of-features.{name}.npy", self.scale));
+        let labels = path("labels");
+        let classes = classes(&features, nodes)?;
+        write(&labels, &classes)?;
+        // An odd factor permutes the ids, so no node occurs twice.
+        let node = |i: u64| (i.wrapping_mul(GOLDEN).wrapping_add(SEED) % nodes) as i64;
+        let (train, val, test) = (nodes / 20, nodes / 512, nodes / 256);
+        let mut ingest = self.program("grappa-ingest");
+        ingest.args(["--nodes", &nodes.to_string(), "--chunks", "64", "--memory", "2GiB"]);
+        for (name, file) in [("edges", &edges), ("features", &features), ("labels", &labels)] {
+            ingest.arg(format!("--{name}")).arg(file);
+        }
+        let splits = [
+            ("train", 0..train),
+            ("val", train..train + val),
+            ("test", train + val..train + val + test),
+        ];
+        for (name, range) in splits {
+            let file = path(name);
+            write(&file, &range.map(node).collect::<Vec<_>>())?;
+            ingest.arg(format!("--{name}")).arg(file);
+        }
+        Ok(ingest)
+    }
+}
+
+/// For each node, the index of the largest of its first [`CLASSES`] features.
+fn classes(features: &Path, nodes: u64) -> Result<Vec<i64>> {
+    let read = || -> std::io::Result<Vec<i64>> {
+        let mut file = BufReader::with_capacity(1 << 20, File::open(features)?);
+        file.read_exact(&mut [0; npy::HEADER_BYTES])?;
+        let mut row = [0; 4 * DIM];
+        let mut classes = Vec::new();
+        for _ in 0..nodes {
+            file.read_exact(&mut row)?;
+            let values = row
+                .chunks_exact(4)
+                .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("4 bytes")));
+            let (largest, _) = values
+                .take(CLASSES)
+                .enumerate()
+                .max_by(|(_, a), (_, b)| a.total_cmp(b))
+                .expect("a row has features");
+            classes.push(largest as i64);
+        }
+        Ok(classes)
+    };
+    read().with_context(|| format!("cannot read {}", features.display()))
+}
+
+/// Writes an array of int64.
+fn write(path: &Path, values: &[i64]) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        let mut out = BufWriter::new(File::create(path)?);
+        out.write_all(&npy::header("<i8", &[values.len() as u64]))?;
+        for value in values {
+            out.write_all(&value.to_le_bytes())?;
+        }
+        out.flush()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
