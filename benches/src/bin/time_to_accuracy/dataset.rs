@@ -81,6 +81,7 @@ impl Dataset {
                 model: "gcn",
                 hidden: 64,
                 fanouts: &[],
+                lr: 0.01,
                 epochs: 200,
                 target: 0.77,
                 ..minibatches
