@@ -8,7 +8,11 @@ mod export;
 mod predict;
 mod train;
 
-use std::{panic, process::ExitCode};
+use std::{
+    io::{self, Write},
+    panic,
+    process::ExitCode,
+};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use grappa_trainer::runtime;
@@ -82,18 +86,24 @@ fn main() -> ExitCode {
             }
         }));
         let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
-        let console = cli.console.open();
-        match cli.command {
-            None => match &cli.train.store {
-                Some(store) => train::run(store, &cli.train, &console),
-                None => unreachable!("without a command, a store is required"),
-            },
-            Some(Command::Predict(options)) => predict::run(&options, &console),
-            Some(Command::Export(options)) => export::run(&options, &console),
-            Some(Command::Env) => console.answer(&env::Environment::probe()),
-            Some(Command::Config(sources)) => console.answer(&args::Shown(sources.configuration()?)),
-        }
+        run(cli)?;
+        io::stdout().flush()?;
+        runtime::exit()
     })
+}
+
+fn run(cli: Cli) -> anyhow::Result<()> {
+    let console = cli.console.open();
+    match cli.command {
+        None => match &cli.train.store {
+            Some(store) => train::run(store, &cli.train, &console),
+            None => unreachable!("without a command, a store is required"),
+        },
+        Some(Command::Predict(options)) => predict::run(&options, &console),
+        Some(Command::Export(options)) => export::run(&options, &console),
+        Some(Command::Env) => console.answer(&env::Environment::probe()),
+        Some(Command::Config(sources)) => console.answer(&args::Shown(sources.configuration()?)),
+    }
 }
 
 #[cfg(test)]
