@@ -7,6 +7,7 @@ mod env;
 mod export;
 mod predict;
 mod train;
+mod values;
 
 use std::{
     io::{self, Write},
