@@ -74,8 +74,8 @@ impl ScoredNodes {
 }
 
 impl Trainer {
-    /// Opens the partitions of an epoch, and decides how to evaluate the model. With `before`, evaluations are as they were before
-    /// the run was resumed. Returns a sentence about the evaluations.
+    /// Opens the partitions of an epoch, and decides how to evaluate the model. `before` is how the run was evaluated before it was
+    /// resumed: `auto` keeps to that. Returns a sentence about the evaluations.
     ///
     /// # Errors
     /// If an exact evaluation needs more disk than is free. Also if files cannot be read, or progress says to stop.
@@ -83,13 +83,14 @@ impl Trainer {
         self.clock.enter(Stage::Load);
         self.open_partitions(epoch / self.config.repartition_every, progress)?;
         self.clock.enter(Stage::Evaluate);
-        let method = before.unwrap_or(self.config.evaluate);
+        let is_auto = self.config.evaluate == Evaluate::Auto;
+        let method = before.filter(|_| is_auto).unwrap_or(self.config.evaluate);
         let scored = self.scored_nodes(method, progress)?;
-        let told = self.describe(&scored);
         let scored = match self.check_disk(&scored) {
-            Err(_) if method == Evaluate::Auto => ScoredNodes::Sampled,
+            Err(_) if is_auto => ScoredNodes::Sampled,
             checked => checked.map(|()| scored)?,
         };
+        let told = self.describe(&scored);
         self.scored_nodes = Some(scored);
         Ok(told)
     }
