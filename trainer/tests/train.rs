@@ -327,7 +327,10 @@ fn every_kind_of_layer_is_trained_in_partitions_with_a_history() {
         let (summary, watched) = run(&store, &config, &run_folder, false);
         let accuracy = summary.test_accuracy.expect("there are nodes to test on");
         assert!(accuracy > least, "{model}: {accuracy}");
-        assert!(watched.warnings.is_empty(), "{model}: {:?}", watched.warnings);
+        // Two for each model whose first hop cannot be pre-aggregated.
+        let is_aggregated = matches!(model, LayerKind::Sage | LayerKind::Gcn | LayerKind::Gin);
+        let expected = if is_aggregated { 0 } else { 2 };
+        assert_eq!(watched.warnings.len(), expected, "{model}: {:?}", watched.warnings);
     }
 }
 

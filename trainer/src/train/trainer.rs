@@ -95,7 +95,7 @@ impl Trainer {
         check_memory(&model)?;
         let splits = Splits::open(&store)?;
         let size = estimate::check(&store, &config, &model, splits.train().len(), aggregates.is_some())?;
-        let warnings = size.into_iter().chain(config.without_effect()).collect();
+        let warnings = size.into_iter().chain(config.warnings()).collect();
         let model = Model::new(model, config.seed, device)?;
         let device_copy = DeviceCopy::new(device);
         let optimizer = Optimizer::new(&config, &model.parameters().flat_values());

@@ -466,7 +466,7 @@ fn devices_are_read_as_they_are_written() {
 
 #[test]
 fn options_without_effect_are_warned_about() {
-    let warnings = |config: TrainConfig| config.without_effect();
+    let warnings = |config: TrainConfig| config.warnings();
     let config = |partitions, layers| TrainConfig {
         partitions,
         layers,
@@ -499,5 +499,27 @@ fn options_without_effect_are_warned_about() {
         );
         assert!(warnings(sampled(4, HaloMode::Stop)).is_empty());
         assert!(warnings(sampled(1, HaloMode::History)).is_empty());
+    }
+
+    for (model, layers, same) in [
+        (LayerKind::Gat, 2, "--halo stop"),
+        (LayerKind::SageMax, 3, "--halo aggregates"),
+    ] {
+        let attention = |partitions, halo| TrainConfig {
+            model,
+            halo,
+            ..config(partitions, layers)
+        };
+        let found = warnings(attention(4, HaloMode::Auto));
+        assert!(
+            found.len() == 1 && found[0].contains(model.name()) && found[0].contains("--partitions 1"),
+            "{found:?}"
+        );
+        let found = warnings(attention(4, HaloMode::History));
+        assert!(
+            found.len() == 2 && found[1].ends_with(&format!("choose {same}")),
+            "{found:?}"
+        );
+        assert!(warnings(attention(1, HaloMode::History)).is_empty());
     }
 }
