@@ -193,7 +193,7 @@ impl Graphs<'_> {
 
     fn stem(&self, dataset: Dataset) -> String {
         match dataset.is_generated() {
-            true => format!("{dataset}-{}", self.scale),
+            true => format!("accuracy-of-{dataset}-{}", self.scale),
             false => format!("accuracy-of-{dataset}"),
         }
     }
