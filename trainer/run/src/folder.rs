@@ -45,8 +45,19 @@ pub const CHECKPOINTS: &str = "checkpoints";
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    /// Holds the lock. The kernel releases it when the process ends, for whatever reason.
-    _lock: Option<File>,
+    _lock: Option<FolderLock>,
+}
+
+/// Holds the lock of a folder. The kernel releases it when the process ends, for whatever reason.
+#[derive(Debug)]
+struct FolderLock(File);
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child that another thread has just forked holds it open until it executes a program.
+        // If this fails, the lock is released when the child does.
+        let _ = self.0.unlock();
+    }
 }
 
 impl RunFolder {
@@ -206,10 +217,10 @@ fn numbered(store: &Path, number: u64) -> PathBuf {
 }
 
 /// Locks a folder for this process. None if the file system has no locks.
-fn lock(path: &Path) -> Result<Option<File>> {
+fn lock(path: &Path) -> Result<Option<FolderLock>> {
     let folder = File::open(path).map_err(EngineError::io("open", path))?;
     match folder.try_lock() {
-        Ok(()) => Ok(Some(folder)),
+        Ok(()) => Ok(Some(FolderLock(folder))),
         Err(TryLockError::WouldBlock) => {
             let what = "another process is working on this run: wait for it, or choose another folder with --out";
             Err(Error::run_file(path, what))
