@@ -119,6 +119,7 @@ fn train_on(
             writer: BackgroundWriter::new(scope, folder, &checkpoints),
             name: trainer.store_name(),
             before: seconds_before(&state, journal.records()),
+            recorded: recorded(journal.records()),
             config,
             checkpoints: &checkpoints,
             folder,
@@ -151,6 +152,8 @@ struct Run<'scope, 'env> {
     classes: Vec<String>,
     /// Wall time of the processes that worked on the run before this one.
     before: StageSeconds,
+    /// The wall time that the records have.
+    recorded: StageSeconds,
     /// Scores of the best epoch, or of the best epoch since the run was resumed, and their split.
     best_scores: Option<(ScoreReport, &'static str)>,
     /// Wall time of the last evaluation.
@@ -338,7 +341,8 @@ impl Run<'_, '_> {
     /// The record of the last finished epoch.
     fn record(&mut self, stats: &EpochStats, evaluation: Option<&Evaluation>, rate: f64) -> EpochRecord {
         let val = evaluation.map(|evaluation| &evaluation.val);
-        let seconds = self.state.seconds_by_stage - recorded(self.journal.records());
+        let seconds = self.state.seconds_by_stage - self.recorded;
+        self.recorded = self.state.seconds_by_stage;
         EpochRecord {
             epoch: self.state.epoch,
             step: self.state.step,

@@ -6,6 +6,7 @@ use grappa_io::progress::Progress;
 use grappa_run::{
     checkpoint::{Checkpoint, NamedTensor, RunState},
     model::Task,
+    stages::Stage,
 };
 use tch::{Kind, Tensor, no_grad};
 
@@ -89,7 +90,9 @@ impl Trainer {
         let Some(&step) = checkpoint.state.counters.get(HISTORY_STEP) else {
             return Ok(());
         };
+        let stage = self.clock.enter(Stage::Load);
         self.open_partitions(checkpoint.state.epoch / self.config.repartition_every, progress)?;
+        self.clock.enter(Stage::History);
         let of_then = |kind: &str| -> Vec<NamedTensor> {
             let stripped = |tensor: &NamedTensor| {
                 let name = tensor.name.strip_prefix(kind)?.strip_prefix('.')?.to_owned();
@@ -102,6 +105,7 @@ impl Trainer {
         load(path, self.model.parameters().named(), &of_then("parameters"))?;
         load(path, self.model.parameters().buffers(), &of_then("buffers"))?;
         self.refresh(None, progress)?;
+        self.clock.enter(stage);
         self.step = now;
         load(path, self.model.parameters().named(), &checkpoint.parameters)?;
         load(path, self.model.parameters().buffers(), &checkpoint.buffers)

@@ -91,8 +91,9 @@ fn fill(run: &Path) -> PathBuf {
 struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
-    /// Mounts it at a folder. An error says why mounting is refused.
+    /// Mounts it at a new folder. An error says why mounting is refused.
     fn mount(path: &'a Path) -> Result<Self, String> {
+        fs::create_dir(path).unwrap();
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(path);
         match command.output() {
@@ -126,7 +127,6 @@ fn training_goes_on_with_a_warning_without_files_that_cannot_be_written() {
 fn training_goes_on_with_a_warning_on_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");
-    fs::create_dir(&disk).unwrap();
     let _disk = match SmallDisk::mount(&disk) {
         Ok(disk) => disk,
         Err(why) => grappa_skip::skip!("{why}"),
@@ -185,7 +185,6 @@ fn an_exact_evaluation_that_the_disk_cannot_hold_is_refused_before_the_first_epo
     let store = store(stores.path(), DENSE);
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");
-    fs::create_dir(&disk).unwrap();
     let _disk = match SmallDisk::mount(&disk) {
         Ok(disk) => disk,
         Err(why) => grappa_skip::skip!("{why}"),

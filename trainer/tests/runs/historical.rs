@@ -49,6 +49,17 @@ fn chunks(store: &Store) -> Arc<MappedChunks> {
     Arc::new(MappedChunks::open(store).unwrap())
 }
 
+/// Makes the aggregates that the model's first layer takes.
+fn preaggregate_for(model: &Model, store: &Store) {
+    let options = AggregateOptions {
+        kind: kind(model),
+        dtype: None,
+        budget: BUDGET,
+        replace: false,
+    };
+    preaggregate(store, &options, &Silent).unwrap();
+}
+
 fn all(store: &Store, keep: Keep) -> HistoricalNodes {
     HistoricalNodes::all(&chunks(store), LAYERS, keep, 1, &Silent).unwrap()
 }
@@ -105,13 +116,7 @@ fn history_with_neighbours_is_that_without_until_parameters_change_and_follows_t
     let store = store(folder.path(), DENSE);
     for layer in [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gin] {
         let model = model(layer);
-        let options = AggregateOptions {
-            kind: kind(&model),
-            dtype: None,
-            budget: BUDGET,
-            replace: false,
-        };
-        preaggregate(&store, &options, &Silent).unwrap();
+        preaggregate_for(&model, &store);
         // All of it in files, a part of it in memory, or all of it.
         let memory = |keep| match keep {
             Keep::Neighbours { seed } => seed % 3 * 40_000,
@@ -158,13 +163,7 @@ fn the_history_of_some_nodes_has_the_bits_of_that_of_all() {
     let store = store(folder.path(), DENSE);
     for layer in [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gin] {
         let model = model(layer);
-        let options = AggregateOptions {
-            kind: kind(&model),
-            dtype: None,
-            budget: BUDGET,
-            replace: false,
-        };
-        preaggregate(&store, &options, &Silent).unwrap();
+        preaggregate_for(&model, &store);
         for keep in [Keep::Aggregates, Keep::Neighbours { seed: 7 }] {
             let kept = |nodes: &HistoricalNodes| kept(&store, folder.path(), &model, nodes, 0);
             let whole = kept(&all(&store, keep));
