@@ -5,41 +5,29 @@
 
 use std::{
     fs::{self, File},
-    io::IoSliceMut,
-    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result};
-use rustix::{
-    fs::Advice,
-    io::{Errno, ReadWriteFlags},
-};
-
-/// Pages that are probed in a file, to find out whether it is cached.
-const PROBES: u64 = 32;
+use grappa_io::map::{Access, Mapping};
+use rustix::fs::Advice;
 
 /// Writes back dirty pages, so that the next run does not wait for them, then drops `files` from the cache. Returns
-/// whether that worked for a sample of pages.
+/// whether that worked: whether at most one page in ten is still cached.
 ///
 /// # Errors
-/// If a file can't be opened.
+/// If a file can't be opened or mapped.
 pub fn forget(files: &[PathBuf]) -> Result<bool> {
     rustix::fs::sync();
-    let opened = files
-        .iter()
-        .map(|path| File::open(path).with_context(|| format!("cannot open {}", path.display())))
-        .collect::<Result<Vec<_>>>()?;
-    forget_opened(&opened)?;
-    if all_cold(&opened)? {
-        // Probing read a few pages.
-        forget_opened(&opened)?;
+    for path in files {
+        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).context("cannot drop a file from the page cache")?;
+    }
+    if all_cold(files)? {
         return Ok(true);
     }
     drop_all();
-    let cold = all_cold(&opened)?;
-    forget_opened(&opened)?;
-    Ok(cold)
+    all_cold(files)
 }
 
 /// Drops the whole page cache, folders and inodes. Returns whether that was permitted: it needs root.
@@ -69,40 +57,14 @@ pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn forget_opened(files: &[File]) -> Result<()> {
-    for file in files {
-        rustix::fs::fadvise(file, 0, None, Advice::DontNeed).context("cannot drop a file from the page cache")?;
+fn all_cold(files: &[PathBuf]) -> Result<bool> {
+    let (mut bytes, mut cached) = (0, 0);
+    for path in files {
+        let mapping = Mapping::new(&File::open(path)?, path, Access::Random)?;
+        bytes += mapping.len();
+        cached += mapping.cached_pages()? * rustix::param::page_size();
     }
-    Ok(())
-}
-
-/// Whether at most one in ten probed pages is cached.
-fn all_cold(files: &[File]) -> Result<bool> {
-    let (mut looked_at, mut cached) = (0, 0);
-    for file in files {
-        let bytes = file.metadata()?.len();
-        let step = (bytes / PROBES).max(4096);
-        // From the end, because a read starts a read-ahead of the following pages.
-        for offset in (0..bytes.div_ceil(step)).rev().map(|probe| probe * step) {
-            looked_at += 1;
-            cached += u64::from(is_cached(file, offset)?);
-        }
-    }
-    Ok(cached * 10 <= looked_at)
-}
-
-fn is_cached(file: &File, offset: u64) -> Result<bool> {
-    let mut byte = [0];
-    match rustix::io::preadv2(file, &mut [IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT) {
-        Ok(_) => Ok(true),
-        Err(Errno::AGAIN) => Ok(false),
-        // The file system can't tell: count the page as cached, so that the record says so.
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-            file.read_at(&mut byte, offset)?;
-            Ok(true)
-        }
-        Err(error) => Err(error).context("cannot look at the page cache"),
-    }
+    Ok(cached <= bytes / 10)
 }
 
 #[cfg(test)]
@@ -118,9 +80,8 @@ mod tests {
         let path = folder.path().join("file");
         fs::write(&path, vec![1; 8 << 20]).unwrap();
         fs::read(&path).unwrap();
-        assert!(!all_cold(&[File::open(&path).unwrap()]).unwrap());
-        // A file system in memory drops nothing, and `forget` says so. Probing can start a read-ahead, so pages are
-        // dropped again before a second probe.
+        assert!(!all_cold(std::slice::from_ref(&path)).unwrap());
+        // A file system in memory drops nothing, and `forget` says so.
         let in_memory = rustix::fs::statfs(&path).unwrap().f_type == TMPFS;
         assert_eq!(forget(std::slice::from_ref(&path)).unwrap(), !in_memory);
     }

@@ -249,6 +249,12 @@ fn limited(kibibytes: u64, command: &Command) -> Command {
     shell
 }
 
+/// What ends a process that has no memory for a thread that has begun.
+const NO_MEMORY_FOR_A_THREAD: [&str; 2] = [
+    "Fatal glibc error: failed to register TLS destructor: out of memory",
+    "failed to allocate an alternative stack: Cannot allocate memory",
+];
+
 /// Runs a command under limits from too small to start to ample. Each run must succeed, or fail with one line.
 #[track_caller]
 fn under_limits(what: &str, command: impl Fn(&Path) -> Command, folder: &TempDir) {
@@ -263,12 +269,12 @@ fn under_limits(what: &str, command: impl Fn(&Path) -> Command, folder: &TempDir
             // The loader or the kernel could not load the program.
             Some(127) | Some(126) => {}
             None if ran.stderr.is_empty() && mebibytes <= 16 => {}
-            // glibc has no way to refuse the few bytes that a new thread's destructors take, and says so in a line.
-            None if ran
-                .stderr
-                .starts_with("Fatal glibc error: failed to register TLS destructor: out of memory") =>
+            // glibc and Rust's runtime cannot refuse the few bytes that a new thread takes, and say so.
+            _ if NO_MEMORY_FOR_A_THREAD
+                .iter()
+                .any(|message| ran.stderr.contains(message)) =>
             {
-                refused += 1;
+                refused += 1
             }
             _ => {
                 ran.failure(&[]);

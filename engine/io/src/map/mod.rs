@@ -11,6 +11,7 @@ mod table;
 
 use std::{
     fs::File,
+    io,
     ops::{Deref, Range},
     path::{Path, PathBuf},
 };
@@ -113,6 +114,19 @@ impl Mapping {
         }
     }
 
+    /// Number of the mapping's pages that are in the page cache. To ask reads nothing.
+    pub fn cached_pages(&self) -> Result<usize> {
+        let mut pages = vec![0u8; self.map.len().div_ceil(rustix::param::page_size())];
+        // SAFETY: the range is that of the mapping, and `pages` has a byte for each of its pages.
+        let failed = unsafe { libc::mincore(self.map.as_ptr().cast_mut().cast(), self.map.len(), pages.as_mut_ptr()) };
+        if failed != 0 {
+            return Err(Error::io("ask what is cached of", &self.path)(
+                io::Error::last_os_error(),
+            ));
+        }
+        Ok(pages.iter().filter(|&page| page & 1 == 1).count())
+    }
+
     /// Releases the memory of all pages.
     pub fn release_all(&self) {
         self.release(0..self.map.len());
@@ -157,15 +171,6 @@ mod tests {
         }
     }
 
-    /// Number of the mapping's pages that are in the page cache.
-    fn cached_pages(mapping: &Mapping) -> usize {
-        let mut pages = vec![0u8; mapping.len().div_ceil(4096)];
-        // SAFETY: the range is that of the mapping, and `pages` has a byte for each page.
-        let failed = unsafe { libc::mincore(mapping.as_ptr().cast_mut().cast(), mapping.len(), pages.as_mut_ptr()) };
-        assert_eq!(failed, 0);
-        pages.iter().filter(|page| **page & 1 == 1).count()
-    }
-
     #[test]
     fn read_ahead_fills_the_page_cache_and_takes_no_memory_of_the_process() {
         const BYTES: usize = 8 << 20;
@@ -177,11 +182,11 @@ mod tests {
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let mapping = Mapping::new(&file, &path, Access::Random).unwrap();
         // On a file system in memory, all pages are cached from the start.
-        let before = cached_pages(&mapping);
+        let before = mapping.cached_pages().unwrap();
         mapping.read_ahead();
         let begin = std::time::Instant::now();
-        while cached_pages(&mapping) < BYTES / 4096 {
-            assert!(begin.elapsed().as_secs() < 30, "{} pages", cached_pages(&mapping));
+        while mapping.cached_pages().unwrap() < BYTES / 4096 {
+            assert!(begin.elapsed().as_secs() < 30, "{:?} pages", mapping.cached_pages());
             std::thread::yield_now();
         }
         assert!(before == 0 || before == BYTES / 4096, "{before} pages before");
