@@ -17,7 +17,7 @@ use grappa_run::{
     config::{Auto, Correction, FirstHop, HaloMode, TrainConfig},
     folder::RunFolder,
     journal::EpochRecord,
-    model::LayerKind,
+    model::{LayerKind, NormKind},
     summary::Summary,
 };
 use grappa_storage::Store;
@@ -144,6 +144,13 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
         ("stop, node", parted(HaloMode::Stop, Correction::Node)),
         ("none", parted(HaloMode::None, Correction::None)),
         (
+            "neighbors",
+            TrainConfig {
+                model: LayerKind::Gatv2,
+                ..parted(HaloMode::Auto, Correction::None)
+            },
+        ),
+        (
             "history",
             TrainConfig {
                 layers: 4,
@@ -187,6 +194,47 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
         );
         for file in ["config.toml", "metrics.jsonl", "summary.json", "report.html"] {
             assert!(path.join(file).exists(), "{name}: {file}");
+        }
+    }
+}
+
+#[test]
+fn partitions_with_all_neighbours_of_halo_nodes_learn_what_the_whole_graph_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for model in [
+        LayerKind::Gat,
+        LayerKind::Gatv2,
+        LayerKind::SageMax,
+        LayerKind::Sage,
+        LayerKind::Gcn,
+        LayerKind::Gin,
+    ] {
+        let losses = |partitions: u32| {
+            let config = TrainConfig {
+                model,
+                partitions,
+                first_hop: FirstHop::Sampled,
+                halo: HaloMode::Neighbours,
+                halo_neighbors: 1000,
+                fanouts: Auto::Value("-1,-1,-1".parse().unwrap()),
+                layers: 3,
+                batch: Auto::Value(NonZeroUsize::new(3000).unwrap()),
+                norm: Auto::Value(NormKind::None),
+                dropout: 0.0,
+                lr: 0.003,
+                ..config()
+            };
+            let run_folder = RunFolder::create(&folder.path().join(format!("{model}-{partitions}")), &config).unwrap();
+            let (_, watched) = run(&store, &config, &run_folder, false);
+            watched.records.iter().map(|record| record.loss).collect::<Vec<f64>>()
+        };
+        let (whole, parts) = (losses(1), losses(4));
+        for (whole, part) in whole.iter().zip(&parts) {
+            assert!(
+                (whole - part).abs() <= 1e-4 * whole.abs(),
+                "{model}: {whole} and {part}"
+            );
         }
     }
 }

@@ -12,9 +12,12 @@
 #![forbid(unsafe_code)]
 
 pub mod feed;
+mod halo_neighbours;
 mod loader;
+mod node_set;
 pub mod partition;
 pub mod sample;
 pub mod view;
 
 pub use loader::{Loader, LoaderBuilder, LoaderOptions, Seeds};
+pub use node_set::NodeSet;

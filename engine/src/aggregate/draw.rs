@@ -4,10 +4,10 @@ use std::sync::Mutex;
 
 use grappa_formats::NodeId;
 use grappa_io::{Error, Result, progress::Progress, workers};
-use grappa_sampling::sample::draw_below;
+use grappa_sampling::{NodeSet, sample::draw_below};
 use grappa_storage::MappedChunks;
 
-use super::{NodeRows, NodeSet, StateRows, read_each};
+use super::{NodeRows, StateRows, read_each};
 
 /// Nodes that a thread takes at a time.
 const PIECE_NODES: usize = 4096;

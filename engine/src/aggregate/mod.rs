@@ -24,7 +24,6 @@
 
 mod draw;
 mod in_memory;
-mod node_set;
 mod reduce;
 mod rows;
 #[cfg(test)]
@@ -39,12 +38,12 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
+use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
 
 pub(crate) use self::rows::{StoredRows, pieces};
 pub use self::{
     draw::DrawnNeighbours,
-    node_set::NodeSet,
     reduce::{GcnSum, Max, Mean, Reduce, Sum},
     rows::{AggregateRows, Beside, NodeRows, ScaledRows, SelectedRows, StateRows, StoreFeatures, read_each},
 };

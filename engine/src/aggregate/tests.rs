@@ -8,6 +8,7 @@ use grappa_formats::{
     manifest::{EdgeOptions, FeatureDtype, FeatureSource},
 };
 use grappa_io::progress::Silent;
+use grappa_sampling::NodeSet;
 use grappa_synthetic::{Model, Recipe, Rmat};
 
 use super::*;

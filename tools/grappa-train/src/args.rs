@@ -215,6 +215,9 @@ struct Options {
         value_parser = possible(named(HaloMode::ALL, HaloMode::name, halo_help))
     )]
     halo: Option<String>,
+    /// In-neighbors of each halo node with --halo neighbors, at most; drawn again at each repartitioning
+    #[arg(long, help_heading = PARTITIONS, value_name = "NUMBER")]
+    halo_neighbors: Option<u32>,
     /// Loss weights by coverage, the share of its neighborhood that a seed sees in its partition
     #[arg(
         long,
@@ -457,6 +460,7 @@ mod tests {
             ("repartition-every", "1"),
             ("halo", "stop"),
             ("correction", "node"),
+            ("halo-neighbors", "7"),
             ("shrinkage", "0.3"),
             ("first-hop", "sampled"),
             ("memory", "512MiB"),

@@ -59,9 +59,14 @@ pub fn schedule_help(schedule: Schedule) -> &'static str {
 
 pub fn halo_help(halo: HaloMode) -> &'static str {
     match halo {
-        HaloMode::Auto => "history if its refreshes take at most a quarter of the work of training, else stop",
+        HaloMode::Auto => {
+            "neighbors if the first hop is sampled; else history, or stop if its refreshes would take over a quarter of the work"
+        }
         HaloMode::Features => "only the last hop samples them, for their features",
         HaloMode::Stop => "every hop samples them, but never their neighbors",
+        HaloMode::Neighbours => {
+            "every hop samples them, and they have sampled neighbors of their own (--halo-neighbors)"
+        }
         HaloMode::None => "never sampled, as if their edges were missing",
         HaloMode::History => {
             "as stop; deeper layers take their aggregates from the last refresh (historical embeddings), corrected by \

@@ -139,7 +139,15 @@ const LAYERS: [Layer; 10] = [
     Layer {
         folder: "engine/sampling",
         dependencies: &["grappa-formats", "grappa-io", "grappa-storage", "grappa-synthetic"],
-        modules: &["partition", "view", "sample", "feed", "loader"],
+        modules: &[
+            "node_set",
+            "partition",
+            "view",
+            "sample",
+            "halo_neighbours",
+            "feed",
+            "loader",
+        ],
     },
     Layer {
         folder: "engine",

@@ -20,12 +20,13 @@ mod parquet;
 use std::{path::Path, sync::Arc};
 
 use grappa_engine::{
-    aggregate::{Budget, NodeSet},
+    aggregate::Budget,
     export::{ExportBudget, made::MadeRows},
 };
 use grappa_formats::{DenseId, NodeId};
 use grappa_io::{durable, progress::Progress};
 use grappa_run::{model::Task, scores::largest};
+use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
 use roaring::RoaringTreemap;
 

@@ -21,10 +21,10 @@
 
 use std::sync::Arc;
 
-use grappa_engine::aggregate::{DrawnNeighbours, NodeRows, NodeSet, StateRows, read_each};
+use grappa_engine::aggregate::{DrawnNeighbours, NodeRows, StateRows, read_each};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::Progress;
-use grappa_sampling::sample;
+use grappa_sampling::{NodeSet, sample};
 use grappa_storage::MappedChunks;
 use tch::{Device, Kind, Tensor};
 

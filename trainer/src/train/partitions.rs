@@ -2,10 +2,11 @@
 
 use grappa_formats::assignment::Assignment;
 use grappa_io::progress::Progress;
-use grappa_run::{folder::ASSIGNMENTS, stages::Stage};
+use grappa_run::{config::HaloMode, folder::ASSIGNMENTS, stages::Stage};
 use grappa_sampling::{
     Seeds,
     partition::{self, RepartitionOptions, assign},
+    view::Halo,
 };
 
 use super::Trainer;
@@ -25,14 +26,33 @@ impl Trainer {
         let assignment = self.assignment(super_epoch)?;
         // The rows of other halo nodes, which the new views need the memory of.
         (self.historical, self.historical_origin) = (None, None);
-        self.loader
-            .partition(&assignment, &Seeds::Nodes(self.splits.train().clone()), progress)?;
+        self.open_views(&assignment, progress)?;
         let stage = self.clock.enter(Stage::History);
         self.refresh_plan = self.plan_refreshes(progress)?;
         self.clock.enter(stage);
         self.generation = assignment.generation();
         self.super_epoch = Some(super_epoch);
         Ok(())
+    }
+
+    fn open_views(&mut self, assignment: &Assignment, progress: &dyn Progress) -> Result<()> {
+        let seeds = Seeds::Nodes(self.splits.train().clone());
+        match self.loader.partition(assignment, &seeds, progress) {
+            Err(error @ grappa_io::Error::Budget { .. }) if self.may_stop_at_halo() => {
+                self.loader.set_halo(Halo::Stop);
+                self.loader.partition(assignment, &seeds, progress)?;
+                self.warnings.push(format!(
+                    "nodes of other partitions have no neighbors, so accuracy can be several points lower: {error}"
+                ));
+                Ok(())
+            }
+            opened => Ok(opened?),
+        }
+    }
+
+    /// Whether sampled in-neighbours of halo nodes are a choice of the program that it can take back.
+    fn may_stop_at_halo(&self) -> bool {
+        self.config.halo == HaloMode::Auto && self.loader.halo() == Halo::Neighbours
     }
 
     /// The assignment of a super-epoch, a function of the configuration and the store.

@@ -1,8 +1,7 @@
 //! The halo nodes that the steps of a super-epoch can reach.
 
-use grappa_engine::aggregate::NodeSet;
 use grappa_io::progress::Progress;
-use grappa_sampling::feed::Seeded;
+use grappa_sampling::{NodeSet, feed::Seeded};
 use grappa_storage::MappedChunks;
 
 use crate::Result;

@@ -9,10 +9,9 @@
 
 use std::sync::Arc;
 
-use grappa_engine::aggregate::NodeSet;
 use grappa_io::progress::Progress;
 use grappa_run::{config::HaloMode, model::LayerKind, stages::Stage};
-use grappa_sampling::{feed::BatchSource, sample::Minibatch};
+use grappa_sampling::{NodeSet, feed::BatchSource, sample::Minibatch};
 
 use super::{
     Trainer,
@@ -54,7 +53,7 @@ impl Trainer {
         // Only layers between the first and the last have historical embeddings, and only several partitions have halo nodes.
         let has_use = self.config.partitions > 1 && self.config.layers > 2;
         let corrects = self.aggregates.is_some() && self.model.has_neighbours();
-        match self.config.halo {
+        match self.config.halo(self.aggregates.is_some()) {
             HaloMode::Auto | HaloMode::History if has_use && corrects => Keep::Neighbours {
                 seed: key([self.config.seed, self.step]),
             },

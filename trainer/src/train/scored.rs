@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use grappa_engine::aggregate::NodeSet;
 use grappa_formats::NodeId;
 use grappa_io::{
     machine::free_disk_bytes,
@@ -10,6 +9,7 @@ use grappa_io::{
     size::{ByteSize, count},
 };
 use grappa_run::{config::Evaluate, stages::Stage};
+use grappa_sampling::NodeSet;
 use roaring::RoaringTreemap;
 
 use super::{

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, NodeSet, StoreFeatures};
+use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
 use grappa_formats::manifest::LabelKind;
 use grappa_io::progress::Progress;
 use grappa_run::{
@@ -13,6 +13,7 @@ use grappa_run::{
     class_names, folder,
     model::Task,
 };
+use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
 use tch::Device;
 

@@ -95,7 +95,7 @@ impl Trainer {
         check_memory(&model)?;
         let splits = Splits::open(&store)?;
         let size = estimate::check(&store, &config, &model, splits.train().len(), aggregates.is_some())?;
-        let warnings = size.into_iter().chain(config.warnings()).collect();
+        let warnings = size.into_iter().chain(config.warnings(aggregates.is_some())).collect();
         let model = Model::new(model, config.seed, device)?;
         let device_copy = DeviceCopy::new(device);
         let optimizer = Optimizer::new(&config, &model.parameters().flat_values());
@@ -171,11 +171,13 @@ pub(super) fn loader_options(
         concurrent: Some(config.concurrent() as usize),
         join_steps: true,
         seed: config.seed,
-        halo: match config.halo {
+        halo: match config.halo(aggregates.is_some()) {
             HaloMode::Features => Halo::Features,
             HaloMode::Auto | HaloMode::Stop | HaloMode::History | HaloMode::Aggregates => Halo::Stop,
+            HaloMode::Neighbours => Halo::Neighbours,
             HaloMode::None => Halo::None,
         },
+        halo_neighbours: config.halo_neighbors,
         memory: config.memory.0,
         threads: config.threads(),
         aggregates,

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use grappa_engine::aggregate::{Aggregation, Budget, NodeRows, NodeSet, StateRows, StoreFeatures};
+use grappa_engine::aggregate::{Aggregation, Budget, NodeRows, StateRows, StoreFeatures};
 use grappa_formats::NodeId;
 use grappa_io::progress::Silent;
 use grappa_run::{
@@ -10,6 +10,7 @@ use grappa_run::{
     folder::RunFolder,
     model::LayerKind,
 };
+use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
 use grappa_trainer::{
     nn::Model,

@@ -3,12 +3,13 @@
 use std::{path::Path, sync::Arc};
 
 use grappa_engine::{
-    aggregate::{AggregateRows, Budget, NodeRows, NodeSet, StoreFeatures},
+    aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures},
     derive::preaggregate::{AggregateOptions, preaggregate},
 };
 use grappa_formats::{NodeId, aggregates::AggregateKind};
 use grappa_io::progress::Silent;
 use grappa_run::model::{LayerKind, ModelOptions, NormKind, Precision};
+use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store, aggregates::Aggregates};
 use grappa_trainer::{
     nn::Model,

@@ -15,12 +15,12 @@ mod options;
 
 use std::sync::Arc;
 
-use grappa_formats::{ChunkId, PartitionId, assignment::Assignment};
+use grappa_formats::{ChunkId, PartitionId, assignment::Assignment, random};
 use grappa_io::{
     Error, Result,
     progress::{Progress, Silent},
 };
-use grappa_storage::Store;
+use grappa_storage::{MappedChunks, Store};
 use roaring::RoaringTreemap;
 
 pub use self::{
@@ -29,9 +29,10 @@ pub use self::{
 };
 use crate::{
     feed::{Epoch, EpochOptions, Feed, FeedOptions, FeedStats, PartitionBatches, Seeded},
+    halo_neighbours::HaloNeighbours,
     partition::{Owned, SeedNodes},
     sample::Sampler,
-    view::{PartitionView, ViewKind, ViewOptions},
+    view::{Halo, HaloLists, PartitionView, ViewKind, ViewOptions},
 };
 
 /// Samples minibatches and delivers them with features, epoch after epoch.
@@ -40,7 +41,7 @@ use crate::{
 /// use std::{path::Path, sync::Arc};
 ///
 /// use grappa_sampling::Loader;
-/// use grappa_storage::Store;
+/// use grappa_storage::{MappedChunks, Store};
 ///
 /// let store = Arc::new(Store::open(Path::new("graph.grappa"))?);
 /// let mut loader = Loader::open(&store).fanouts([15, 10, 5]).batch(1024).memory(4 << 30).start()?;
@@ -57,10 +58,15 @@ pub struct Loader {
     store: Arc<Store>,
     options: LoaderOptions,
     parts: Vec<Seeded>,
+    /// The sampled in-neighbours of halo nodes, with [`Halo::Neighbours`].
+    halo_lists: Option<Arc<HaloLists>>,
     /// A mapped view of the whole graph, for [`Loader::whole_graph_batches`] of several partitions.
     whole: Option<Arc<PartitionView>>,
     feed: Option<Feed>,
 }
+
+/// The sampled in-neighbours of halo nodes may take 1/LISTS_SHARE of the memory.
+const LISTS_SHARE: u64 = 4;
 
 impl Loader {
     /// A builder with default options. [`LoaderBuilder::start`] opens the loader.
@@ -74,6 +80,7 @@ impl Loader {
             store: store.clone(),
             options,
             parts: Vec::new(),
+            halo_lists: None,
             whole: None,
             feed: None,
         }
@@ -85,6 +92,7 @@ impl Loader {
     /// If the store lacks the split, there are no seeds, the memory is too small, or `progress` asks to stop.
     pub fn partition(&mut self, assignment: &Assignment, seeds: &Seeds, progress: &dyn Progress) -> Result<()> {
         self.parts.clear();
+        self.halo_lists = None;
         self.parts = self.views(assignment, seeds, self.options.view, progress)?;
         Ok(())
     }
@@ -181,6 +189,16 @@ impl Loader {
         Ok(self.deliver(&batches))
     }
 
+    /// How sources are treated that a partition does not own.
+    pub fn halo(&self) -> Halo {
+        self.options.halo
+    }
+
+    /// Changes how sources are treated that a partition does not own, from the next call of [`Loader::partition`].
+    pub fn set_halo(&mut self, halo: Halo) {
+        self.options.halo = halo;
+    }
+
     /// The open partitions, each with its view and its seeds.
     pub fn parts(&self) -> &[Seeded] {
         &self.parts
@@ -239,7 +257,7 @@ impl Loader {
     }
 
     fn views(
-        &self,
+        &mut self,
         assignment: &Assignment,
         seeds: &Seeds,
         kind: ViewKind,
@@ -250,7 +268,7 @@ impl Loader {
             Seeds::Nodes(nodes) => Some(nodes.clone()),
             Seeds::Split(name) => Some(Arc::new(self.split(name)?)),
         };
-        let owned = (0..assignment.partitions())
+        let owned: Vec<_> = (0..assignment.partitions())
             .map(|partition| Owned::of(assignment, self.store.chunks(), PartitionId(partition)))
             .collect();
         let seeds_of = |owned: &Owned| -> SeedNodes {
@@ -259,25 +277,55 @@ impl Loader {
                 Some(nodes) => owned.seeds(nodes),
             }
         };
-        let views = PartitionView::open_all(
-            &self.store,
-            owned,
-            self.feature_bytes(),
-            &self.view_options(kind),
-            progress,
-        )?;
-        let seeded = |view: Arc<PartitionView>| Seeded {
-            seeds: seeds_of(view.owned()).into(),
-            view,
-        };
-        let parts: Vec<_> = views.into_iter().map(seeded).collect();
-        if parts.iter().all(|part| part.seeds.is_empty()) {
+        let seeds: Vec<SeedNodes> = owned.iter().map(seeds_of).collect();
+        if seeds.iter().all(SeedNodes::is_empty) {
             return Err(Error::conflict(
                 "there are no seeds: the split is empty, or none of its nodes is in a chunk of the store",
                 "name another split, or the nodes",
             ));
         }
-        Ok(parts)
+        if self.options.halo == Halo::Neighbours && owned.len() > 1 {
+            let partitions: Vec<_> = owned.iter().zip(&seeds).collect();
+            self.halo_lists = Some(Arc::new(self.draw_halo_lists(assignment, &partitions, progress)?));
+        }
+        let options = self.view_options(kind);
+        let views = PartitionView::open_all(&self.store, owned, self.feature_bytes(), &options, progress)?;
+        let parts = views.into_iter().zip(seeds);
+        Ok(parts
+            .map(|(view, seeds)| Seeded {
+                view,
+                seeds: seeds.into(),
+            })
+            .collect())
+    }
+
+    fn draw_halo_lists(
+        &self,
+        assignment: &Assignment,
+        partitions: &[(&Owned, &SeedNodes)],
+        progress: &dyn Progress,
+    ) -> Result<HaloLists> {
+        if self.options.sampler.needs_edge_weights() {
+            return Err(Error::conflict(
+                "sampled in-neighbors of halo nodes have no edge weights",
+                "choose another halo mode, or sample uniformly",
+            ));
+        }
+        let chunks = MappedChunks::open(&self.store)?;
+        let neighbours = HaloNeighbours {
+            chunks: &chunks,
+            per_node: self.options.halo_neighbours,
+            hops: self.options.sampler.edges_from_seeds(),
+            seed: random::combine(random::hash(self.options.seed), assignment.generation()),
+            memory: self.options.memory / LISTS_SHARE,
+            threads: self.options.threads,
+        };
+        neighbours.draw(partitions, progress)
+    }
+
+    /// Bytes of the sampled in-neighbours of halo nodes.
+    fn halo_bytes(&self) -> u64 {
+        self.halo_lists.as_ref().map_or(0, |lists| lists.bytes())
     }
 
     fn split(&self, name: &str) -> Result<RoaringTreemap> {
@@ -293,9 +341,10 @@ impl Loader {
     fn view_options(&self, kind: ViewKind) -> ViewOptions {
         ViewOptions {
             halo: self.options.halo,
+            halo_lists: self.halo_lists.clone(),
             edge_weights: self.options.sampler.needs_edge_weights(),
             kind,
-            memory: self.options.memory,
+            memory: self.options.memory.saturating_sub(self.halo_bytes()),
             threads: self.options.threads,
             engine: self.options.read_engine,
         }
@@ -321,6 +370,7 @@ impl Loader {
 
     fn open_feed(&self, batches: &Arc<PartitionBatches>) -> Result<Feed> {
         let views: u64 = self.parts.iter().map(|part| part.view.bytes()).sum();
+        let views = views + self.halo_bytes();
         let chunks: Vec<ChunkId> = self.store.present_chunks().collect();
         let options = FeedOptions {
             memory_bytes: self.options.memory.saturating_sub(views),

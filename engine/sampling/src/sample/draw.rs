@@ -11,7 +11,7 @@
 //!
 //! The time is proportional to k (to k log k in the last case) and does not depend on d.
 
-use super::random::Draws;
+use super::random::{self, Draws};
 
 /// The largest k that is sorted by counting.
 const COUNTED_MAX: usize = 16;
@@ -39,6 +39,22 @@ impl DrawScratch {
             + weight_sums.capacity() * size_of::<f64>()
             + times.capacity() * size_of::<(f64, u64)>();
         bytes as u64
+    }
+}
+
+/// Draws positions of adjacency lists one list at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Draw {
+    scratch: DrawScratch,
+    positions: Vec<u64>,
+}
+
+impl Draw {
+    /// `k` different positions below `d`, ascending; `k < d`. They depend on `key`.
+    pub(crate) fn positions(&mut self, key: u64, d: u64, k: u32) -> &[u64] {
+        self.positions.clear();
+        without_replacement(&mut random::draws(key), d, k, &mut self.scratch, &mut self.positions);
+        &self.positions
     }
 }
 

@@ -41,10 +41,11 @@ mod random;
 mod relabel;
 mod sampler;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod walks;
 mod weighted;
 
+pub(crate) use draw::Draw;
 pub use fanouts::Fanouts;
 pub use minibatch::{Block, Minibatch};
 pub use random::BatchKey;

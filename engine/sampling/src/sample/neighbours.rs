@@ -83,11 +83,7 @@ impl NeighbourHop<'_> {
             block.visible.push(degrees.visible);
             block.global.push(degrees.global);
             block.halo.push(degrees.halo);
-            let pool = if self.draws_halo {
-                degrees.global
-            } else {
-                degrees.visible
-            };
+            let pool = degrees.pool(self.draws_halo);
             let draws = self.key.draws((first + index) as u64);
             let drawn = if self.by_weight {
                 group.read_edge_weights(index, pool)?;

@@ -55,6 +55,11 @@ pub fn draw_below(seed: u64, number: u64, end: u64) -> u64 {
     HopKey(random::hash(seed)).draws(number).below(end)
 }
 
+/// The random numbers that follow from a key.
+pub(super) fn draws(key: u64) -> Draws {
+    HopKey(random::hash(key)).draws(0)
+}
+
 /// The key of the draws of a hop.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HopKey(u64);

@@ -75,6 +75,14 @@ impl Sampler {
         })
     }
 
+    /// How many edges away from a seed nodes are expanded, plus one.
+    pub(crate) fn edges_from_seeds(&self) -> usize {
+        match &self.method {
+            Method::Neighbours { fanouts, .. } => fanouts.hops(),
+            Method::Walks(walks) => walks.hops * walks.steps as usize,
+        }
+    }
+
     /// The number of hops. A minibatch has one block per hop.
     pub fn hops(&self) -> usize {
         match &self.method {
@@ -137,6 +145,9 @@ impl Sampler {
             ViewLists::PartitionWide(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
             ViewLists::MappedWhole(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
             ViewLists::MappedPartition(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
+            ViewLists::HaloNarrow(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
+            ViewLists::HaloWide(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
+            ViewLists::HaloMapped(lists) => self.sample_lists(view, lists, key, relabel, scratch, out),
         }
     }
 

@@ -185,11 +185,7 @@ impl WalkHop<'_> {
         group.locate(walks.iter().map(|walk| walk.at))?;
         for (index, walk) in walks.iter_mut().enumerate() {
             let degrees = group.degrees(index);
-            let pool = if self.draws_halo {
-                degrees.global
-            } else {
-                degrees.visible
-            };
+            let pool = degrees.pool(self.draws_halo);
             let positions = &mut group.scratch.positions;
             let start = positions.len();
             if pool > 0 {

@@ -4,6 +4,7 @@ use grappa_formats::NodeId;
 use grappa_io::Result;
 
 use super::{
+    halo_lists::WithHalo,
     mapped::{MappedPartition, MappedWhole},
     memory::{PartitionCsr, WholeCsr},
 };
@@ -86,6 +87,17 @@ pub(crate) enum Positions<'a> {
     Listed(&'a [u64]),
 }
 
+impl Positions<'_> {
+    /// Calls `each` for each position.
+    #[inline(always)]
+    pub(crate) fn for_each(self, each: impl FnMut(u64)) {
+        match self {
+            Self::First(count) => (0..count).for_each(each),
+            Self::Listed(positions) => positions.iter().copied().for_each(each),
+        }
+    }
+}
+
 /// In-degrees of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Degrees {
@@ -93,17 +105,26 @@ pub(crate) struct Degrees {
     pub visible: u64,
     /// All sources.
     pub global: u64,
-    /// Whether the view does not own the node. Both degrees are then 0.
+    /// Sources that a hop draws from if it may draw halo nodes: all, unless the list is a sample.
+    pub listed: u64,
+    /// Whether the view has no list of the node, because it is a halo node. The degrees are then 0.
     pub halo: bool,
 }
 
 impl Degrees {
-    /// The degrees of a node that is not owned.
+    /// The degrees of a node without a list.
     pub(crate) const HALO: Self = Self {
         visible: 0,
         global: 0,
+        listed: 0,
         halo: true,
     };
+
+    /// The number of positions that are drawn from.
+    #[inline(always)]
+    pub(crate) fn pool(&self, draws_halo: bool) -> u64 {
+        if draws_halo { self.listed } else { self.visible }
+    }
 }
 
 /// The adjacency lists of a view. Each variant is a type of its own, so that samplers are compiled for each.
@@ -120,4 +141,10 @@ pub(crate) enum ViewLists<'a> {
     MappedWhole(MappedWhole<'a>),
     /// A partition, mapped.
     MappedPartition(MappedPartition<'a>),
+    /// A partition with lists of halo nodes, in memory, with 32-bit sources.
+    HaloNarrow(WithHalo<'a, PartitionCsr<'a, u32>>),
+    /// A partition with lists of halo nodes, in memory, with 64-bit sources.
+    HaloWide(WithHalo<'a, PartitionCsr<'a, u64>>),
+    /// A partition with lists of halo nodes, mapped.
+    HaloMapped(WithHalo<'a, MappedPartition<'a>>),
 }

@@ -15,19 +15,23 @@ pub enum Halo {
     /// edges in the blocks that follow.
     #[default]
     Stop,
+    /// Every hop draws from all in-neighbours, and halo nodes have sampled in-neighbours of their own, drawn again at each
+    /// repartition.
+    Neighbours,
     /// Every hop draws from owned in-neighbours only.
     None,
 }
 
 impl Halo {
     /// All modes.
-    pub const ALL: [Self; 3] = [Self::Features, Self::Stop, Self::None];
+    pub const ALL: [Self; 4] = [Self::Features, Self::Stop, Self::Neighbours, Self::None];
 
     /// The name in options and output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Features => "features",
             Self::Stop => "stop",
+            Self::Neighbours => "neighbors",
             Self::None => "none",
         }
     }
@@ -36,7 +40,7 @@ impl Halo {
     pub(crate) fn is_drawn(self, hop: usize, hops: usize) -> bool {
         match self {
             Self::Features => hop + 1 == hops,
-            Self::Stop => true,
+            Self::Stop | Self::Neighbours => true,
             Self::None => false,
         }
     }
@@ -56,7 +60,7 @@ impl FromStr for Halo {
         found.ok_or_else(|| Error::UnknownName {
             kind: "halo mode",
             name: name.to_owned(),
-            known: "features, stop and none",
+            known: "features, stop, neighbors and none",
         })
     }
 }

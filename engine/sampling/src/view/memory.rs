@@ -187,6 +187,7 @@ impl<S: Source> AdjacencyLists for WholeCsr<'_, S> {
         Degrees {
             visible: degree,
             global: degree,
+            listed: degree,
             halo: false,
         }
     }
@@ -246,6 +247,7 @@ impl<S: Source> AdjacencyLists for PartitionCsr<'_, S> {
             degrees: Degrees {
                 visible,
                 global,
+                listed: global,
                 halo: false,
             },
         }

@@ -16,6 +16,7 @@
 pub(crate) mod adjacency;
 mod edge_filter;
 mod halo;
+mod halo_lists;
 mod kind;
 mod load;
 mod mapped;
@@ -33,14 +34,16 @@ use grappa_io::{
 };
 use grappa_storage::{Store, StoreIds};
 
+pub(crate) use self::halo_lists::HaloListsBuilder;
 use self::{
     adjacency::ViewLists,
     edge_filter::EdgeFilter,
+    halo_lists::WithHalo,
     mapped::{Mapped, MappedMemory},
     memory::Csr,
     stream::open_engine,
 };
-pub use self::{halo::Halo, kind::ViewKind};
+pub use self::{halo::Halo, halo_lists::HaloLists, kind::ViewKind};
 use crate::partition::Owned;
 
 /// Sources take 32 bits in graphs of at most this many nodes.
@@ -54,6 +57,8 @@ const LISTS_SHARE: u64 = 4;
 pub struct ViewOptions {
     /// How sources are treated that the partition does not own.
     pub halo: Halo,
+    /// The adjacency lists of halo nodes, with [`Halo::Neighbours`].
+    pub halo_lists: Option<Arc<HaloLists>>,
     /// Whether the view has edge weights. Samplers that draw by weight need them.
     pub edge_weights: bool,
     /// Where the adjacency lists are.
@@ -74,6 +79,7 @@ pub struct PartitionView {
     ids: Arc<StoreIds>,
     owned: Owned,
     halo: Halo,
+    halo_lists: Option<Arc<HaloLists>>,
     edge_weights: bool,
     bytes: u64,
     lists: Storage,
@@ -132,6 +138,7 @@ impl PartitionView {
             ids: store.ids().clone(),
             owned,
             halo: options.halo,
+            halo_lists: options.halo_lists.clone(),
             edge_weights: options.edge_weights,
             bytes: match &lists {
                 Storage::Mapped(mapped) => mapped.bytes(),
@@ -220,6 +227,11 @@ impl PartitionView {
         self.halo
     }
 
+    /// The adjacency lists of halo nodes, if they have any.
+    pub fn halo_lists(&self) -> Option<&Arc<HaloLists>> {
+        self.halo_lists.as_ref()
+    }
+
     /// Whether the view has edge weights.
     pub fn has_edge_weights(&self) -> bool {
         self.edge_weights
@@ -241,6 +253,13 @@ impl PartitionView {
     pub(crate) fn lists(&self) -> ViewLists<'_> {
         let owned = &self.owned;
         let keeps_halo = self.halo != Halo::None;
+        if let (Some(halo), false) = (&self.halo_lists, owned.nodes() == self.nodes) {
+            return match &self.lists {
+                Storage::Narrow(csr) => ViewLists::HaloNarrow(WithHalo::new(owned, csr.partition(owned, true), halo)),
+                Storage::Wide(csr) => ViewLists::HaloWide(WithHalo::new(owned, csr.partition(owned, true), halo)),
+                Storage::Mapped(mapped) => ViewLists::HaloMapped(WithHalo::new(owned, mapped.partition(owned), halo)),
+            };
+        }
         match (&self.lists, owned.nodes() == self.nodes) {
             (Storage::Narrow(csr), true) => ViewLists::WholeNarrow(csr.whole()),
             (Storage::Wide(csr), true) => ViewLists::WholeWide(csr.whole()),

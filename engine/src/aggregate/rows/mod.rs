@@ -7,6 +7,7 @@ use std::{ops::Range, thread};
 
 use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap};
 use grappa_io::{Result, workers};
+use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
 
 pub(crate) use self::stored::StoredRows;
@@ -14,7 +15,6 @@ pub use self::{
     states::StateRows,
     stored::{AggregateRows, StoreFeatures},
 };
-use super::NodeSet;
 
 /// Bytes of stored rows that are read at a time before they are decoded.
 const READ_BYTES: usize = 1 << 20;

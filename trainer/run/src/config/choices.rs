@@ -37,13 +37,16 @@ named_enum! {
 named_enum! {
     /// The treatment of halo nodes: in-neighbours that a partition does not own.
     "halo mode" HaloMode {
-        /// As `history`, if the refreshes take at most a quarter of the work of training; else as `stop`.
+        /// As `neighbors` if the first hop is sampled. Otherwise as `history`, if the refreshes take at most a quarter of the work
+        /// of training, and else as `stop`.
         #[default]
         Auto = "auto",
         /// The hop furthest from the seeds samples them, for their features. Other hops do not.
         Features = "features",
         /// Every hop samples them. They are not expanded.
         Stop = "stop",
+        /// Every hop samples them, and each has sampled in-neighbours of its own, drawn again when the graph is repartitioned.
+        Neighbours = "neighbors",
         /// They are never sampled.
         None = "none",
         /// As `stop`, and deeper layers use their historical embeddings from the last refresh. If the first hop is

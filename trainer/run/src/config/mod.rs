@@ -108,6 +108,8 @@ pub struct TrainConfig {
     pub repartition_every: u64,
     /// Treatment of halo nodes.
     pub halo: HaloMode,
+    /// In-neighbours that each halo node has at most, with [`HaloMode::Neighbours`].
+    pub halo_neighbors: u32,
     /// Loss weights by coverage.
     pub correction: Correction,
     /// Strength λ of the correction, in [0, 1]: a loss weight w becomes (1 - λ) + λ w.
@@ -192,6 +194,7 @@ impl Default for TrainConfig {
             schedule: Schedule::Sweep,
             repartition_every: 5,
             halo: HaloMode::default(),
+            halo_neighbors: 10,
             correction: Correction::default(),
             shrinkage: 1.0,
             first_hop: FirstHop::default(),
@@ -355,8 +358,9 @@ impl TrainConfig {
 
     /// Warnings about options that have no effect because of other options, and about what costs accuracy.
     ///
-    /// They are not errors, because a comparison of several configurations may well contain such a combination.
-    pub fn warnings(&self) -> Vec<String> {
+    /// They are not errors, because a comparison of several configurations may well contain such a combination. `knows_first_hop` is
+    /// true if the first hop is pre-aggregated.
+    pub fn warnings(&self, knows_first_hop: bool) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.partitions == 1 {
             if self.correction != Correction::None {
@@ -368,38 +372,38 @@ impl TrainConfig {
             }
             return warnings;
         }
-        if self.aggregates_learned_values() {
-            warnings.push(format!(
-                "{} in partitions misses part of the neighborhoods, because it aggregates learned values, which cannot be \
-                 pre-aggregated: its accuracy may be some points lower than on the whole graph (gat and gatv2: 4.5 points in 16 \
-                 partitions); use --partitions 1 if the graph allows it",
-                self.model
-            ));
+        if self.layers == 1 {
+            return warnings;
         }
-        let is_sampled = self.first_hop == FirstHop::Sampled || self.aggregates_learned_values();
-        if self.halo == HaloMode::History && is_sampled && self.layers > 1 {
-            let same = match self.layers {
-                2 => HaloMode::Stop,
-                _ => HaloMode::Aggregates,
-            };
-            let (with, instead) = match self.first_hop {
-                FirstHop::Sampled => ("--first-hop sampled".to_owned(), "leave out --first-hop sampled, or "),
-                _ => (format!("--model {}", self.model), ""),
-            };
-            warnings.push(format!(
-                "--halo history needs a pre-aggregated first hop: with {with} and {} layers it is the same as --halo {same}; \
-                 {instead}choose --halo {same}",
-                self.layers
-            ));
+        match self.halo {
+            HaloMode::Neighbours if knows_first_hop && self.layers == 2 => warnings.push(
+                "--halo neighbors has no effect with 2 layers and a pre-aggregated first hop, which is exact for halo nodes".into(),
+            ),
+            HaloMode::History if !knows_first_hop => warnings.push(format!(
+                "--halo history needs a pre-aggregated first hop, and the first hop is sampled: it is the same as --halo {}; leave \
+                 out --halo, or use --halo neighbors",
+                if self.layers == 2 { HaloMode::Stop } else { HaloMode::Aggregates },
+            )),
+            HaloMode::Features | HaloMode::Stop | HaloMode::None | HaloMode::Aggregates if !knows_first_hop => {
+                warnings.push(format!(
+                    "with --halo {} and a sampled first hop, nodes of other partitions have no neighbors: accuracy can be several \
+                     points lower; leave out --halo, or use --halo neighbors",
+                    self.halo
+                ));
+            }
+            _ => {}
         }
         warnings
     }
 
-    /// Whether the first layer aggregates values that training changes, so that its aggregates cannot be computed once.
-    fn aggregates_learned_values(&self) -> bool {
-        match self.model {
-            LayerKind::Gat | LayerKind::Gatv2 | LayerKind::SageMax | LayerKind::PinSage => true,
-            LayerKind::Sage | LayerKind::Gcn | LayerKind::Gin => false,
+    /// What `halo` does in this run, which knows the first hop if its features are pre-aggregated.
+    ///
+    /// Layers that aggregate sampled features, or values that training changes, take sampled in-neighbours of halo nodes. Others
+    /// know the first hop of halo nodes, and take historical embeddings for the hops between.
+    pub fn halo(&self, knows_first_hop: bool) -> HaloMode {
+        match self.halo {
+            HaloMode::Auto if !knows_first_hop => HaloMode::Neighbours,
+            halo => halo,
         }
     }
 
@@ -420,6 +424,7 @@ impl TrainConfig {
             ("partitions", u64::from(self.partitions)),
             ("concurrent", u64::from(self.concurrent())),
             ("repartition-every", self.repartition_every),
+            ("halo-neighbors", u64::from(self.halo_neighbors)),
             ("eval-every", self.eval_every),
             ("keep", self.keep as u64),
             ("memory", self.memory.0),

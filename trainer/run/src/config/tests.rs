@@ -65,6 +65,7 @@ fn everything() -> TrainConfig {
         schedule: Schedule::Shuffle,
         repartition_every: 1,
         halo: HaloMode::Stop,
+        halo_neighbors: 7,
         correction: Correction::Node,
         shrinkage: 0.3,
         first_hop: FirstHop::Sampled,
@@ -466,7 +467,7 @@ fn devices_are_read_as_they_are_written() {
 
 #[test]
 fn options_without_effect_are_warned_about() {
-    let warnings = |config: TrainConfig| config.warnings();
+    let warnings = |config: TrainConfig| config.warnings(true);
     let config = |partitions, layers| TrainConfig {
         partitions,
         layers,
@@ -486,40 +487,28 @@ fn options_without_effect_are_warned_about() {
     );
     assert!(warnings(correction(4)).is_empty());
 
+    let halo = |partitions, layers, halo| TrainConfig {
+        halo,
+        ..config(partitions, layers)
+    };
     for (layers, same) in [(2, "--halo stop"), (3, "--halo aggregates")] {
-        let sampled = |partitions, halo| TrainConfig {
-            first_hop: FirstHop::Sampled,
-            halo,
-            ..config(partitions, layers)
-        };
-        let found = warnings(sampled(4, HaloMode::History));
-        assert!(
-            found.len() == 1 && found[0].contains("--first-hop sampled") && found[0].contains(same),
-            "{found:?}"
-        );
-        assert!(warnings(sampled(4, HaloMode::Stop)).is_empty());
-        assert!(warnings(sampled(1, HaloMode::History)).is_empty());
+        let found = halo(4, layers, HaloMode::History).warnings(false);
+        assert!(found.len() == 1 && found[0].contains(same), "{found:?}");
+        assert!(halo(4, layers, HaloMode::History).warnings(true).is_empty());
+        assert!(halo(1, layers, HaloMode::History).warnings(false).is_empty());
+        for mode in [HaloMode::Features, HaloMode::Stop, HaloMode::None, HaloMode::Aggregates] {
+            let found = halo(4, layers, mode).warnings(false);
+            assert!(found.len() == 1 && found[0].contains("--halo neighbors"), "{found:?}");
+            assert!(halo(4, layers, mode).warnings(true).is_empty());
+            // A single layer has nothing to expand.
+            assert!(halo(4, 1, mode).warnings(false).is_empty());
+        }
+        assert!(halo(4, layers, HaloMode::Auto).warnings(false).is_empty());
+        assert_eq!(halo(4, layers, HaloMode::Auto).halo(false), HaloMode::Neighbours);
+        assert_eq!(halo(4, layers, HaloMode::Auto).halo(true), HaloMode::Auto);
+        assert_eq!(halo(4, layers, HaloMode::Stop).halo(false), HaloMode::Stop);
     }
-
-    for (model, layers, same) in [
-        (LayerKind::Gat, 2, "--halo stop"),
-        (LayerKind::SageMax, 3, "--halo aggregates"),
-    ] {
-        let attention = |partitions, halo| TrainConfig {
-            model,
-            halo,
-            ..config(partitions, layers)
-        };
-        let found = warnings(attention(4, HaloMode::Auto));
-        assert!(
-            found.len() == 1 && found[0].contains(model.name()) && found[0].contains("--partitions 1"),
-            "{found:?}"
-        );
-        let found = warnings(attention(4, HaloMode::History));
-        assert!(
-            found.len() == 2 && found[1].ends_with(&format!("choose {same}")),
-            "{found:?}"
-        );
-        assert!(warnings(attention(1, HaloMode::History)).is_empty());
-    }
+    let neighbours = |layers, knows_first_hop| halo(4, layers, HaloMode::Neighbours).warnings(knows_first_hop);
+    assert!(neighbours(2, true)[0].contains("no effect with 2 layers"));
+    assert!(neighbours(3, true).is_empty() && neighbours(2, false).is_empty());
 }

@@ -2,9 +2,10 @@
 
 use std::{ops::Range, sync::Arc};
 
-use grappa_engine::aggregate::{Beside, NodeRows, NodeSet, StateRows};
+use grappa_engine::aggregate::{Beside, NodeRows, StateRows};
 use grappa_formats::NodeId;
 use grappa_io::progress::check_stopped;
+use grappa_sampling::NodeSet;
 use tch::no_grad;
 
 use super::{Inference, LayerPass, UPDATE_NODES, values};

@@ -21,10 +21,11 @@ mod needed;
 use std::{ops::Range, path::Path, sync::Arc};
 
 use grappa_engine::aggregate::{
-    Aggregation, Budget, NodeRows, NodeSet, OwnRows, Reduce, ScaledRows, SelectedRows, StateRows, read_each,
+    Aggregation, Budget, NodeRows, OwnRows, Reduce, ScaledRows, SelectedRows, StateRows, read_each,
 };
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::{Progress, check_stopped};
+use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
 use tch::{Device, Kind, Tensor};
 

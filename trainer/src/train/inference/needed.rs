@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use grappa_engine::aggregate::NodeSet;
 use grappa_io::progress::Progress;
+use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
 
 use crate::{Result, train::work::STATE_WORK};

@@ -274,6 +274,7 @@ impl Experiment {
     fn view(&self, owned: Owned, mode: Mode) -> Result<PartitionView> {
         let options = ViewOptions {
             halo: mode.halo,
+            halo_lists: None,
             edge_weights: false,
             kind: ViewKind::Memory,
             memory: MEMORY_BYTES,

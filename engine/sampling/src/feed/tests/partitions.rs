@@ -14,6 +14,7 @@ use crate::{
 fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Seeded> {
     let options = ViewOptions {
         halo: Halo::Stop,
+        halo_lists: None,
         edge_weights: false,
         kind: ViewKind::Memory,
         memory: 64 << 20,

@@ -35,6 +35,7 @@ fn samplers() -> [Sampler; 3] {
 fn sampled(store: &Store, owned: &Owned, way: (ViewKind, Choice)) -> Result<Vec<Minibatch>> {
     let options = ViewOptions {
         halo: Halo::Stop,
+        halo_lists: None,
         edge_weights: true,
         kind: way.0,
         memory: u64::MAX,

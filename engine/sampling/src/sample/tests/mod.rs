@@ -6,7 +6,7 @@ mod kinds;
 mod naive;
 mod neighbours;
 mod partitions;
-pub(super) mod statistics;
+pub(crate) mod statistics;
 mod walks;
 mod weighted;
 

@@ -18,7 +18,7 @@ pub fn all_neighbours(graph: &Graph, owned: &Owned, halo: Halo, seeds: &[NodeId]
     for hop in 0..hops {
         let draws_halo = match halo {
             Halo::Features => hop == hops - 1,
-            Halo::Stop => true,
+            Halo::Stop | Halo::Neighbours => true,
             Halo::None => false,
         };
         let mut block = Block {

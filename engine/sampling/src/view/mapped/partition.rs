@@ -167,6 +167,7 @@ impl AdjacencyLists for MappedPartition<'_> {
         Degrees {
             visible: place.visible,
             global: list.degree(),
+            listed: list.degree(),
             halo: false,
         }
     }

@@ -62,6 +62,7 @@ impl AdjacencyLists for MappedWhole<'_> {
         Degrees {
             visible: degree,
             global: degree,
+            listed: degree,
             halo: false,
         }
     }

@@ -51,6 +51,7 @@ fn load(
         ids: store.ids().clone(),
         owned: owned.clone(),
         halo: Halo::Stop,
+        halo_lists: None,
         edge_weights,
         bytes: Csr::<u32>::bytes(&filter),
         lists: Storage::Narrow(Csr::load(&filter, threads, open, &Silent)?),
@@ -195,6 +196,7 @@ fn loading_stops_before_any_piece() {
     let open = |stop_at, threads| {
         let options = ViewOptions {
             halo: Halo::Stop,
+            halo_lists: None,
             edge_weights: false,
             kind: ViewKind::Memory,
             memory: u64::MAX,

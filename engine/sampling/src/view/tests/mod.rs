@@ -34,6 +34,7 @@ pub fn any_engine(files: Arc<[ReadFile]>) -> Result<Box<dyn ReadEngine>> {
 pub fn view(store: &Store, owned: Owned, halo: Halo, edge_weights: bool, kind: ViewKind) -> Result<PartitionView> {
     let options = ViewOptions {
         halo,
+        halo_lists: None,
         edge_weights,
         kind,
         memory: u64::MAX,
@@ -92,6 +93,9 @@ pub fn all_lists(view: &PartitionView) -> Vec<ViewList> {
         ViewLists::PartitionWide(lists) => all(lists, view),
         ViewLists::MappedWhole(lists) => all(lists, view),
         ViewLists::MappedPartition(lists) => all(lists, view),
+        ViewLists::HaloNarrow(lists) => all(lists, view),
+        ViewLists::HaloWide(lists) => all(lists, view),
+        ViewLists::HaloMapped(lists) => all(lists, view),
     }
 }
 
@@ -100,11 +104,7 @@ fn read_list<A: AdjacencyLists>(lists: &A, node: NodeId, view: &PartitionView) -
     let mut state = A::GroupState::default();
     let mut place = lists.locate(lists.head(node));
     let degrees = lists.degrees(&mut place, &mut state);
-    let count = if view.halo() == Halo::None {
-        degrees.visible
-    } else {
-        degrees.global
-    };
+    let count = degrees.pool(view.halo() != Halo::None);
     let (mut sources, mut one_by_one, mut edge_weights) = (Vec::new(), Vec::new(), Vec::new());
     lists.prefetch_sources(&place, Positions::First(count));
     lists.sources_at(&place, &mut state, Positions::First(count), &mut sources);
@@ -138,6 +138,7 @@ pub fn expected_lists(graph: &Graph, owned: &Owned, halo: Halo, edge_weights: bo
         let degrees = Degrees {
             visible: edges.len() as u64,
             global: list.len() as u64,
+            listed: list.len() as u64,
             halo: false,
         };
         if halo != Halo::None {
@@ -245,6 +246,7 @@ fn any_number_of_threads_decodes_the_same_lists() {
 fn in_memory(memory: u64) -> ViewOptions {
     ViewOptions {
         halo: Halo::Stop,
+        halo_lists: None,
         edge_weights: false,
         kind: ViewKind::Memory,
         memory,
@@ -362,7 +364,7 @@ fn names_of_options_parse_as_they_are_displayed() {
             .parse::<Halo>()
             .unwrap_err()
             .to_string()
-            .contains("features, stop and none")
+            .contains("features, stop, neighbors and none")
     );
     assert!(
         "disk"

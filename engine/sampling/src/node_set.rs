@@ -9,7 +9,7 @@ use std::{
 };
 
 use grappa_formats::NodeId;
-use grappa_io::{Error, Result, progress::Progress, workers};
+use grappa_io::{Error, Result, prefetch::prefetch, progress::Progress, workers};
 use grappa_storage::MappedChunks;
 
 /// Words of bits in a line.
@@ -133,6 +133,11 @@ impl NodeSet {
         }
     }
 
+    /// Number of nodes of the graph.
+    pub fn universe(&self) -> u64 {
+        self.nodes
+    }
+
     /// Memory in bytes that a set of a graph with `nodes` nodes takes.
     pub fn bytes_of(nodes: u64) -> u64 {
         nodes.div_ceil(LINE_NODES) * size_of::<Line>() as u64
@@ -161,6 +166,24 @@ impl NodeSet {
                 let (line, word, bit) = place(node.0);
                 lines.get(line).is_some_and(|line| line.words[word] >> bit & 1 == 1)
             }
+        }
+    }
+
+    /// Prefetches what [`NodeSet::contains`] and [`NodeSet::position`] read.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, node: NodeId) {
+        if let Some(lines) = &self.lines {
+            prefetch(lines, place(node.0).0);
+        }
+    }
+
+    /// Calls `each` for the nodes of the set, ascending.
+    pub fn for_each(&self, mut each: impl FnMut(NodeId)) {
+        let mut nodes = Vec::new();
+        for first in (0..self.count).step_by(PIECE_NODES as usize) {
+            nodes.clear();
+            self.nodes_at(first..(first + PIECE_NODES).min(self.count), &mut nodes);
+            nodes.iter().copied().for_each(&mut each);
         }
     }
 

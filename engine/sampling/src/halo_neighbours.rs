@@ -1,0 +1,358 @@
+//! Samples in-neighbours of the halo nodes that minibatches can reach.
+//!
+//! A partition has the features of halo nodes but not their in-edges. With sampled in-neighbours it can expand them: each has up to
+//! a few in-neighbours, drawn uniformly, and the partition has the features of these. They are drawn again at each repartition. In
+//! expectation, minibatches are those of the whole graph; within a super-epoch, a halo node has the same few in-neighbours.
+
+use std::sync::Mutex;
+
+use grappa_formats::random;
+use grappa_io::{Error, Result, progress::Progress, workers};
+use grappa_storage::MappedChunks;
+
+use crate::{
+    NodeSet,
+    partition::{Owned, SeedNodes},
+    sample::Draw,
+    view::{HaloLists, HaloListsBuilder},
+};
+
+/// Nodes whose in-neighbours a thread draws at a time.
+const PIECE_NODES: u64 = 4096;
+
+/// Which in-neighbours are drawn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HaloNeighbours<'a> {
+    pub chunks: &'a MappedChunks,
+    /// The maximum number of in-neighbours of a node.
+    pub per_node: u32,
+    /// How many edges away from seeds nodes are expanded.
+    pub hops: usize,
+    pub seed: u64,
+    pub memory: u64,
+    pub threads: usize,
+}
+
+impl HaloNeighbours<'_> {
+    /// Draws in-neighbours of all halo nodes that minibatches of `partitions` may expand.
+    ///
+    /// # Errors
+    /// If the lists need more memory than allowed, an adjacency list cannot be read, or progress says to stop.
+    pub(crate) fn draw(&self, partitions: &[(&Owned, &SeedNodes)], progress: &dyn Progress) -> Result<HaloLists> {
+        let nodes = self.chunks.map().nodes();
+        let mut lists = self.lists_of(NodeSet::of(nodes, []), progress)?;
+        let reached_first = |(_, seeds): &(&Owned, &SeedNodes)| NodeSet::of(nodes, seeds.iter());
+        let mut reached: Vec<NodeSet> = partitions.iter().map(reached_first).collect();
+        for _ in 1..self.hops {
+            let mut halo = lists.nodes().clone();
+            for (reached, (owned, _)) in reached.iter_mut().zip(partitions) {
+                let expanded = reached.select(|node| owned.contains(node));
+                let (with_neighbours, _) = expanded.with_in_neighbours(self.chunks, self.threads, progress)?;
+                let outside = reached.select(|node| !owned.contains(node));
+                let mut sampled = Vec::new();
+                outside.for_each(|node| sampled.extend(lists.sources(node)));
+                *reached = reached.union(&with_neighbours).union(&NodeSet::of(nodes, sampled));
+                halo = halo.union(&reached.select(|node| !owned.contains(node)));
+            }
+            lists = self.lists_of(halo, progress)?;
+        }
+        Ok(lists)
+    }
+
+    /// In-neighbours of each node of a set. Those of a node depend on the node and the seed only.
+    fn lists_of(&self, nodes: NodeSet, progress: &dyn Progress) -> Result<HaloLists> {
+        let bytes = HaloLists::bytes_max(&nodes, self.per_node);
+        if bytes > self.memory {
+            return Err(Error::Budget {
+                what: "the sampled in-neighbors of halo nodes".into(),
+                given: self.memory,
+                least: bytes,
+                remedy: "or sample fewer in-neighbors, or choose another halo mode",
+            });
+        }
+        let pieces = nodes.len().div_ceil(PIECE_NODES);
+        let drawn: Vec<_> = (0..pieces).map(|_| Mutex::new(None)).collect();
+        let next = std::sync::atomic::AtomicU64::new(0);
+        workers::run(self.threads, |worker| {
+            let mut draw = Draw::default();
+            while worker.goes_on() {
+                let piece = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                if piece >= pieces {
+                    break;
+                }
+                if progress.is_stopped() {
+                    return Err(Error::Stopped);
+                }
+                let range = piece * PIECE_NODES..((piece + 1) * PIECE_NODES).min(nodes.len());
+                *drawn[piece as usize].lock().expect("no thread panics") = Some(self.piece(&nodes, range, &mut draw)?);
+            }
+            Ok(())
+        })?;
+        // Resident mapped pages count as memory of this process.
+        self.chunks
+            .iter()
+            .for_each(|chunk| chunk.release_rows(0..chunk.rows().rows()));
+        let mut builder = HaloListsBuilder::new(nodes, self.per_node)?;
+        for piece in drawn {
+            let piece = piece
+                .into_inner()
+                .expect("no thread panics")
+                .expect("all pieces are drawn");
+            let mut sources = &piece.sources[..];
+            for (degree, count) in piece.lists {
+                let (own, others) = sources.split_at(count as usize);
+                builder.push(degree, own);
+                sources = others;
+            }
+        }
+        Ok(builder.finish())
+    }
+
+    fn piece(&self, nodes: &NodeSet, range: std::ops::Range<u64>, draw: &mut Draw) -> Result<Piece> {
+        let mut members = Vec::new();
+        nodes.nodes_at(range, &mut members);
+        let mut piece = Piece::default();
+        for &node in &members {
+            let (chunk, row) = self.chunks.of(node);
+            let rows = chunk.rows();
+            let row = rows.row(row)?;
+            let degree = row.degree();
+            let before = piece.sources.len();
+            if degree <= u64::from(self.per_node) {
+                row.decode_into(&mut piece.sources);
+            } else {
+                let key = random::combine(random::hash(self.seed), node.0);
+                row.get_many(draw.positions(key, degree, self.per_node), &mut piece.sources);
+            }
+            piece.lists.push((degree, (piece.sources.len() - before) as u32));
+        }
+        Ok(piece)
+    }
+}
+
+/// The lists of some nodes.
+#[derive(Debug, Default)]
+struct Piece {
+    /// The in-degree of each node, and the number of its drawn in-neighbours.
+    lists: Vec<(u64, u32)>,
+    sources: Vec<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, sync::Arc};
+
+    use grappa_formats::NodeId;
+    use grappa_io::progress::Silent;
+    use grappa_storage::Store;
+
+    use super::*;
+    use crate::{
+        Loader, LoaderOptions, Seeds,
+        feed::BatchSource,
+        partition::{RepartitionOptions, Schedule, assign},
+        sample::{Minibatch, RandomWalks, Sampler, tests::statistics::assert_uniform},
+        view::{
+            Halo, ViewKind,
+            tests::graph::{Graph, TestStore},
+        },
+    };
+
+    const PARTITIONS: u32 = 3;
+
+    fn options(sampler: Sampler) -> LoaderOptions {
+        LoaderOptions {
+            batch: 64,
+            features: false,
+            halo: Halo::Neighbours,
+            memory: 256 << 20,
+            threads: 2,
+            ..LoaderOptions::new(sampler)
+        }
+    }
+
+    fn shared(store: &TestStore) -> Arc<Store> {
+        Arc::new(Store::open(store.store.path()).unwrap())
+    }
+
+    /// A loader whose partitions are open.
+    fn opened(store: &Arc<Store>, options: LoaderOptions, partitions: u32, super_epoch: u64) -> Result<Loader> {
+        let repartition = RepartitionOptions {
+            partitions,
+            schedule: Schedule::Shuffle,
+            seed: 5,
+            super_epoch: Some(super_epoch),
+        };
+        let assignment = assign(store.path(), store.manifest(), &repartition, super_epoch + 1)?;
+        let mut loader = Loader::new(store, options);
+        loader.partition(&assignment, &Seeds::All, &Silent)?;
+        Ok(loader)
+    }
+
+    fn minibatches(loader: &Loader) -> Vec<Minibatch> {
+        let batches = loader.all_batches(0);
+        let mut scratch = batches.scratch();
+        let sampled = (0..batches.batches()).map(|index| {
+            let mut minibatch = Minibatch::default();
+            batches.sample(index, &mut scratch, &mut minibatch).unwrap();
+            minibatch
+        });
+        sampled.collect()
+    }
+
+    /// The edges of each hop of each seed, as pairs of nodes with their multiplicity.
+    fn edges(minibatch: &Minibatch) -> Vec<Vec<(NodeId, NodeId)>> {
+        let of = |block: &crate::sample::Block| {
+            let to = |destination: usize| {
+                let sources = &block.indices[block.edges_of(destination)];
+                let pair = move |&source: &u32| (minibatch.nodes[destination], minibatch.nodes[source as usize]);
+                sources.iter().map(pair)
+            };
+            let mut edges: Vec<_> = (0..block.destinations).flat_map(to).collect();
+            edges.sort_unstable();
+            edges
+        };
+        minibatch.blocks.iter().map(of).collect()
+    }
+
+    #[test]
+    fn with_all_in_neighbours_minibatches_are_those_of_the_whole_graph() {
+        let graph = Graph::mixed(600);
+        let kept = graph.store(9);
+        let store = shared(&kept);
+        for hops in ["-1", "-1,-1", "-1,-1,-1"] {
+            for view in [ViewKind::Memory, ViewKind::Mapped] {
+                let options = LoaderOptions {
+                    halo_neighbours: 10_000,
+                    view,
+                    ..options(Sampler::uniform(hops.parse().unwrap(), false))
+                };
+                let loader = opened(&store, options, PARTITIONS, 0).unwrap();
+                let mut seeds = 0;
+                for minibatch in minibatches(&loader) {
+                    assert!(minibatch.blocks.iter().all(|block| !block.halo.contains(&true)));
+                    seeds += minibatch.seeds;
+                    // From the definition, hop by hop.
+                    let mut reached: BTreeSet<NodeId> = minibatch.nodes[..minibatch.seeds].iter().copied().collect();
+                    for (hop, found) in edges(&minibatch).into_iter().enumerate() {
+                        let to = |node: &NodeId| {
+                            let node = *node;
+                            graph.sources(node.0).map(move |source| (node, NodeId(source)))
+                        };
+                        let mut expected: Vec<_> = reached.iter().flat_map(to).collect();
+                        expected.sort_unstable();
+                        assert!(found == expected, "hop {hop} of {hops}, {view:?}");
+                        reached.extend(expected.iter().map(|(_, source)| *source));
+                        let block = &minibatch.blocks[hop];
+                        let degree = |&node: &NodeId| graph.sources(node.0).count() as u64;
+                        let degrees: Vec<_> = minibatch.nodes[..block.destinations].iter().map(degree).collect();
+                        assert_eq!(block.global, degrees);
+                    }
+                }
+                assert_eq!(seeds, 600);
+            }
+        }
+    }
+
+    #[test]
+    fn a_halo_node_has_a_few_of_its_in_neighbours_and_others_after_a_repartition() {
+        let graph = Graph::mixed(600);
+        let kept = graph.store(9);
+        let store = shared(&kept);
+        let drawn = |threads, super_epoch| {
+            let options = LoaderOptions {
+                halo_neighbours: 4,
+                threads,
+                ..options(Sampler::uniform("5,5,5".parse().unwrap(), false))
+            };
+            let loader = opened(&store, options, PARTITIONS, super_epoch).unwrap();
+            loader.parts()[0].view.halo_lists().unwrap().clone()
+        };
+        let first = drawn(1, 0);
+        let (mut nodes, mut differ) = (0, 0);
+        let (again, later) = (drawn(3, 0), drawn(1, 1));
+        first.nodes().for_each(|node| {
+            let of = |lists: &HaloLists| lists.sources(node).map(|source| source.0).collect::<Vec<_>>();
+            let (drawn, all) = (of(&first), graph.sources(node.0).collect::<Vec<_>>());
+            assert_eq!(drawn.len(), all.len().min(4));
+            let mut left = all.iter();
+            assert!(
+                drawn.iter().all(|source| left.any(|other| other == source)),
+                "{drawn:?} of {all:?}"
+            );
+            assert_eq!(drawn, of(&again), "for any number of threads");
+            nodes += 1;
+            differ += u64::from(all.len() > 8 && later.nodes().contains(node) && drawn != of(&later));
+        });
+        assert!(nodes > 100 && differ > 50, "{differ} of {nodes}");
+    }
+
+    #[test]
+    fn every_in_neighbour_is_equally_likely() {
+        let graph = Graph::new(60, |node| if node == 0 { (8..48).collect() } else { vec![] });
+        let store = graph.store(4);
+        let chunks = MappedChunks::open(&store.store).unwrap();
+        let mut counts = vec![0; 40];
+        for seed in 0..4000 {
+            let neighbours = HaloNeighbours {
+                chunks: &chunks,
+                per_node: 3,
+                hops: 2,
+                seed,
+                memory: u64::MAX,
+                threads: 1,
+            };
+            let lists = neighbours
+                .lists_of(NodeSet::of(60, [NodeId(0), NodeId(1)]), &Silent)
+                .unwrap();
+            assert_eq!(lists.sources(NodeId(1)).count(), 0);
+            lists
+                .sources(NodeId(0))
+                .for_each(|source| counts[source.0 as usize - 8] += 1);
+        }
+        assert_uniform(&counts, "3 of 40");
+    }
+
+    #[test]
+    fn random_walks_go_on_at_halo_nodes() {
+        // A ring, so that a walk of many steps leaves any partition.
+        let graph = Graph::new(300, |node| vec![(node + 1) % 300]);
+        let kept = graph.store(9);
+        let store = shared(&kept);
+        let walks = RandomWalks {
+            hops: 2,
+            walks: 1,
+            steps: 40,
+            termination: 0.0,
+            neighbours: 1000,
+        };
+        let loader = opened(&store, options(Sampler::random_walks(walks).unwrap()), PARTITIONS, 0).unwrap();
+        for minibatch in minibatches(&loader) {
+            for block in &minibatch.blocks {
+                assert!((0..block.destinations).all(|destination| block.edges_of(destination).len() == 40));
+            }
+        }
+    }
+
+    #[test]
+    fn weights_and_too_little_memory_are_refused() {
+        let kept = Graph::mixed(600).store(9);
+        let store = shared(&kept);
+        let refused = |options, partitions| {
+            opened(&store, options, partitions, 0)
+                .map(|_| ())
+                .unwrap_err()
+                .to_string()
+        };
+        let by_weight = Sampler::by_weight("5,5".parse().unwrap(), false);
+        assert!(refused(options(by_weight), PARTITIONS).contains("no edge weights"));
+        let small = LoaderOptions {
+            memory: 16 << 10,
+            ..options(Sampler::uniform("5,5".parse().unwrap(), false))
+        };
+        let error = refused(small.clone(), PARTITIONS);
+        assert!(error.contains("in-neighbors of halo nodes"), "{error}");
+        // One partition has no halo nodes, so nothing is drawn.
+        opened(&store, small, 1, 0).unwrap();
+    }
+}

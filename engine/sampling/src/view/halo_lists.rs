@@ -1,0 +1,293 @@
+//! Adjacency lists of halo nodes, each a sample of the node's in-neighbours.
+//!
+//! ```text
+//! heads     one per node: where its list starts, and the node's in-degree; then where the last list ends
+//! low       the lower 32 bits of each source
+//! high      the upper 8 bits, in graphs of more than 2^32 nodes
+//! ```
+
+use grappa_formats::NodeId;
+use grappa_io::{Error, Result, prefetch::prefetch, size::ByteSize};
+
+use super::{
+    NARROW_NODES_MAX,
+    adjacency::{AdjacencyLists, Degrees, Positions},
+};
+use crate::{NodeSet, partition::Owned};
+
+/// Sampled in-neighbours of halo nodes. Partitions that a process trains together share them.
+#[derive(Debug)]
+pub struct HaloLists {
+    nodes: NodeSet,
+    heads: Vec<Head>,
+    low: Vec<u32>,
+    high: Vec<u8>,
+}
+
+/// Where a list starts, and the in-degree of its node.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    start: u64,
+    degree: u64,
+}
+
+impl HaloLists {
+    /// Bytes of memory of at most `per_node` in-neighbours of each node of a set.
+    pub(crate) fn bytes_max(nodes: &NodeSet, per_node: u32) -> u64 {
+        let source = if nodes.universe() > NARROW_NODES_MAX { 5 } else { 4 };
+        let lists = (nodes.len() + 1).saturating_mul(size_of::<Head>() as u64 + source * u64::from(per_node));
+        lists.saturating_add(NodeSet::bytes_of(nodes.universe()))
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> u64 {
+        let lists = self.heads.len() * size_of::<Head>() + 4 * self.low.len() + self.high.len();
+        lists as u64 + NodeSet::bytes_of(self.nodes.universe())
+    }
+
+    /// The nodes that have lists.
+    pub fn nodes(&self) -> &NodeSet {
+        &self.nodes
+    }
+
+    /// The sampled in-neighbours of a node, ascending; none if it has no list.
+    pub fn sources(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        let range = match self.nodes.contains(node) {
+            true => {
+                let at = self.nodes.position(node) as usize;
+                self.heads[at].start as usize..self.heads[at + 1].start as usize
+            }
+            false => 0..0,
+        };
+        range.map(|at| self.source(at))
+    }
+
+    #[inline(always)]
+    fn source(&self, at: usize) -> NodeId {
+        let high = self.high.get(at).copied().unwrap_or(0);
+        NodeId(u64::from(high) << 32 | u64::from(self.low[at]))
+    }
+
+    /// The position in [`HaloLists::heads`] of a node that has a list.
+    #[inline(always)]
+    fn position(&self, node: NodeId) -> Option<usize> {
+        self.nodes.contains(node).then(|| self.nodes.position(node) as usize)
+    }
+}
+
+/// Appends lists in the order of their nodes.
+#[derive(Debug)]
+pub(crate) struct HaloListsBuilder {
+    lists: HaloLists,
+}
+
+impl HaloListsBuilder {
+    /// No lists yet, of at most `per_node` in-neighbours.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub(crate) fn new(nodes: NodeSet, per_node: u32) -> Result<Self> {
+        let bytes = HaloLists::bytes_max(&nodes, per_node);
+        let mut heads = Vec::new();
+        heads
+            .try_reserve_exact(nodes.len() as usize + 1)
+            .map_err(|_| no_memory(bytes))?;
+        Ok(Self {
+            lists: HaloLists {
+                nodes,
+                heads,
+                low: Vec::new(),
+                high: Vec::new(),
+            },
+        })
+    }
+
+    /// Appends the list of the next node.
+    pub(crate) fn push(&mut self, degree: u64, sources: &[u64]) {
+        let HaloLists {
+            nodes,
+            heads,
+            low,
+            high,
+        } = &mut self.lists;
+        heads.push(Head {
+            start: low.len() as u64,
+            degree,
+        });
+        low.extend(sources.iter().map(|&source| source as u32));
+        if nodes.universe() > NARROW_NODES_MAX {
+            high.extend(sources.iter().map(|source| (source >> 32) as u8));
+        }
+    }
+
+    /// The lists of all nodes.
+    pub(crate) fn finish(mut self) -> HaloLists {
+        assert_eq!(
+            self.lists.heads.len() as u64,
+            self.lists.nodes.len(),
+            "one list for each node"
+        );
+        self.push(0, &[]);
+        self.lists.low.shrink_to_fit();
+        self.lists.high.shrink_to_fit();
+        self.lists
+    }
+}
+
+fn no_memory(bytes: u64) -> Error {
+    Error::limit(
+        format!("the sampled in-neighbors of halo nodes take up to {}", ByteSize(bytes)),
+        "the free memory",
+        "sample fewer of them, or choose another halo mode",
+    )
+}
+
+/// The adjacency lists of owned nodes, and the sampled ones of halo nodes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WithHalo<'a, A> {
+    pub owned: &'a Owned,
+    pub lists: A,
+    pub halo: &'a HaloLists,
+}
+
+/// Where the place of a list is stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum HeadOf<H> {
+    Owned(H),
+    Halo(NodeId),
+}
+
+/// Where a list is stored.
+#[derive(Debug)]
+pub(crate) enum PlaceOf<P> {
+    Owned(P),
+    Halo { start: usize, degrees: Degrees },
+}
+
+impl<'a, A> WithHalo<'a, A> {
+    pub(super) fn new(owned: &'a Owned, lists: A, halo: &'a HaloLists) -> Self {
+        Self { owned, lists, halo }
+    }
+}
+
+impl<A: AdjacencyLists> AdjacencyLists for WithHalo<'_, A> {
+    type Head = HeadOf<A::Head>;
+    type Place = PlaceOf<A::Place>;
+    type GroupState = A::GroupState;
+
+    #[inline(always)]
+    fn keep_memory(&self) {
+        self.lists.keep_memory();
+    }
+
+    #[inline(always)]
+    fn clear(state: &mut A::GroupState) {
+        A::clear(state);
+    }
+
+    #[inline(always)]
+    fn head(&self, node: NodeId) -> Self::Head {
+        if self.owned.contains(node) {
+            return HeadOf::Owned(self.lists.head(node));
+        }
+        self.halo.nodes.prefetch(node);
+        HeadOf::Halo(node)
+    }
+
+    #[inline(always)]
+    fn prefetch_head(&self, head: Self::Head) {
+        match head {
+            HeadOf::Owned(head) => self.lists.prefetch_head(head),
+            HeadOf::Halo(node) => {
+                if let Some(position) = self.halo.position(node) {
+                    prefetch(&self.halo.heads, position);
+                    prefetch(&self.halo.heads, position + 1);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn locate(&self, head: Self::Head) -> Self::Place {
+        let node = match head {
+            HeadOf::Owned(head) => return PlaceOf::Owned(self.lists.locate(head)),
+            HeadOf::Halo(node) => node,
+        };
+        let Some(position) = self.halo.position(node) else {
+            return PlaceOf::Halo {
+                start: 0,
+                degrees: Degrees::HALO,
+            };
+        };
+        let (head, next) = (self.halo.heads[position], self.halo.heads[position + 1]);
+        PlaceOf::Halo {
+            start: head.start as usize,
+            degrees: Degrees {
+                // A sample stands for all in-neighbours.
+                visible: head.degree,
+                global: head.degree,
+                listed: next.start - head.start,
+                halo: false,
+            },
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_list(&self, place: &Self::Place) {
+        if let PlaceOf::Owned(place) = place {
+            self.lists.prefetch_list(place);
+        }
+    }
+
+    #[inline(always)]
+    fn take_damage(&self) -> Result<()> {
+        self.lists.take_damage()
+    }
+
+    #[inline(always)]
+    fn degrees(&self, place: &mut Self::Place, state: &mut A::GroupState) -> Degrees {
+        match place {
+            PlaceOf::Owned(place) => self.lists.degrees(place, state),
+            PlaceOf::Halo { degrees, .. } => *degrees,
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_sources(&self, place: &Self::Place, positions: Positions<'_>) {
+        match place {
+            PlaceOf::Owned(place) => self.lists.prefetch_sources(place, positions),
+            PlaceOf::Halo { start, .. } => {
+                positions.for_each(|position| prefetch(&self.halo.low, start + position as usize));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn sources_at(
+        &self,
+        place: &Self::Place,
+        state: &mut A::GroupState,
+        positions: Positions<'_>,
+        sources: &mut Vec<NodeId>,
+    ) {
+        match place {
+            PlaceOf::Owned(place) => self.lists.sources_at(place, state, positions, sources),
+            PlaceOf::Halo { start, .. } => {
+                positions.for_each(|position| sources.push(self.halo.source(start + position as usize)));
+            }
+        }
+    }
+
+    fn edge_weights(
+        &self,
+        place: &Self::Place,
+        state: &A::GroupState,
+        count: u64,
+        edge_weights: &mut Vec<f32>,
+    ) -> Result<()> {
+        match place {
+            PlaceOf::Owned(place) => self.lists.edge_weights(place, state, count, edge_weights),
+            PlaceOf::Halo { .. } => unreachable!("views with sampled in-neighbours have no edge weights"),
+        }
+    }
+}
