@@ -14,7 +14,7 @@ use crate::{
     NodeSet,
     partition::{Owned, SeedNodes},
     sample::Draw,
-    view::{HaloLists, HaloListsBuilder},
+    view::{Given, HaloLists, HaloListsBuilder},
 };
 
 /// Nodes whose in-neighbours a thread draws at a time.
@@ -56,7 +56,20 @@ impl HaloNeighbours<'_> {
             }
             lists = self.lists_of(halo, progress)?;
         }
-        Ok(lists)
+        let mut given = Given::default();
+        for (reached, (owned, _)) in reached.iter().zip(partitions) {
+            let mut sources = Vec::new();
+            reached.for_each(|node| {
+                if !owned.contains(node) {
+                    given.listed += 1;
+                    sources.extend(lists.sources(node));
+                }
+            });
+            given.listed += sources.len() as u64;
+            sources.retain(|&source| !owned.contains(source));
+            given.rows += NodeSet::of(nodes, sources).len();
+        }
+        Ok(lists.with_given(given))
     }
 
     /// In-neighbours of each node of a set. Those of a node depend on the node and the seed only.
@@ -285,6 +298,10 @@ mod tests {
             differ += u64::from(all.len() > 8 && later.nodes().contains(node) && drawn != of(&later));
         });
         assert!(nodes > 100 && differ > 50, "{differ} of {nodes}");
+        let given = first.given();
+        // Three partitions, each without a third of the nodes, and up to 4 in-neighbours of each of these.
+        assert!(given.listed > nodes && given.listed <= 3 * 400 * 5, "{given:?}");
+        assert!(given.rows > 0 && given.rows <= 3 * 400, "{given:?}");
     }
 
     #[test]

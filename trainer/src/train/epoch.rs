@@ -39,6 +39,8 @@ pub struct EpochStats {
     pub sampled_edges: u64,
     /// Bytes that partitions gave to the exchange.
     pub bytes_sent: u64,
+    /// Bytes about halo nodes that partitions got before the epoch.
+    pub halo_bytes: u64,
     /// Bytes of features that were read.
     pub bytes_read: u64,
 }
@@ -85,6 +87,11 @@ impl Trainer {
         check_stopped(progress)?;
         self.open_partitions(epoch / self.config.repartition_every, progress)?;
         self.refresh_when_due(epoch, progress)?;
+        // An epoch that is continued after a stop had them before.
+        let halo_bytes = std::mem::take(&mut self.halo_bytes);
+        if partial.steps == 0 {
+            partial.halo_bytes = halo_bytes;
+        }
         let whole = self.loader.all_batches(epoch);
         let (steps, seeds_per_step) = (whole.steps(), whole.seeds_per_step());
         drop(whole);
@@ -177,6 +184,7 @@ impl Trainer {
             seeds: partial.seeds,
             sampled_edges: partial.sampled_edges,
             bytes_sent: partial.bytes_sent,
+            halo_bytes: partial.halo_bytes,
             bytes_read: partial.bytes_read,
         }
     }

@@ -234,6 +234,19 @@ impl HistoricalRows {
         })
     }
 
+    /// Bytes of the rows that partitions get: a partition gets those of its own halo nodes in reach. `of_partitions` has the
+    /// numbers of these nodes, summed over the partitions, for one hop, two, ...
+    pub(super) fn bytes_of_partitions(&self, nodes: &HistoricalNodes, of_partitions: &[u64]) -> u64 {
+        let bytes = |rows: &SetRows| {
+            let own = nodes.sets().iter().rev().zip(of_partitions);
+            let own = own
+                .filter(|(set, _)| Arc::ptr_eq(set, &rows.nodes))
+                .map(|(_, nodes)| nodes);
+            own.sum::<u64>() * u64::from(KEPT_AS.row_bytes(rows.rows.width() as u32))
+        };
+        self.layers.iter().flatten().chain(&self.inputs).map(bytes).sum()
+    }
+
     /// Bytes of memory that the rows take.
     pub(super) fn memory(&self) -> u64 {
         let all = self.layers.iter().flatten().chain(&self.inputs);

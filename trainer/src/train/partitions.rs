@@ -27,6 +27,7 @@ impl Trainer {
         // The rows of other halo nodes, which the new views need the memory of.
         (self.historical, self.historical_origin) = (None, None);
         self.open_views(&assignment, progress)?;
+        self.halo_bytes += self.bytes_of_halo_lists();
         let stage = self.clock.enter(Stage::History);
         self.refresh_plan = self.plan_refreshes(progress)?;
         self.clock.enter(stage);
@@ -48,6 +49,17 @@ impl Trainer {
             }
             opened => Ok(opened?),
         }
+    }
+
+    /// Bytes of the sampled in-neighbours that partitions got: lists of node ids, and the features of in-neighbours.
+    fn bytes_of_halo_lists(&self) -> u64 {
+        /// A node id on disk has 40 bits.
+        const ID_BYTES: u64 = 5;
+        let Some(lists) = self.loader.parts().first().and_then(|part| part.view.halo_lists()) else {
+            return 0;
+        };
+        let row_bytes = self.loader.feature_bytes() / self.store.manifest().nodes.max(1);
+        lists.given().listed * ID_BYTES + lists.given().rows * row_bytes
     }
 
     /// Whether sampled in-neighbours of halo nodes are a choice of the program that it can take back.

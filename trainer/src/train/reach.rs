@@ -8,7 +8,7 @@ use crate::Result;
 
 /// The halo nodes that minibatches of the partitions can reach in at most one hop, in at most two, and so on, for `hops` hops. A hop
 /// goes along up to `steps` edges, as random walks do. Any in-neighbour may be sampled, and halo nodes are not expanded. A node is in
-/// a set if it is a halo node of any partition.
+/// a set if it is a halo node of any partition. Also returns the sizes of the partitions' own sets, summed.
 ///
 /// # Errors
 /// If an adjacency list cannot be read, or progress says to stop.
@@ -18,19 +18,23 @@ pub(super) fn halo_in_reach(
     [hops, steps]: [usize; 2],
     threads: usize,
     progress: &dyn Progress,
-) -> Result<Vec<NodeSet>> {
+) -> Result<(Vec<NodeSet>, Vec<u64>)> {
     let nodes = chunks.map().nodes();
     let mut halo = vec![NodeSet::of(nodes, []); hops];
+    let mut of_partitions = vec![0; hops];
     for partition in partitions {
         let owned = partition.view.owned();
         let mut expanded = NodeSet::of(nodes, partition.seeds.iter());
-        for halo in &mut halo {
+        let mut own = NodeSet::of(nodes, []);
+        for (halo, of_partitions) in halo.iter_mut().zip(&mut of_partitions) {
             for _ in 0..steps {
                 let (reached, _) = expanded.with_in_neighbours(chunks, threads, progress)?;
-                *halo = halo.union(&reached.select(|node| !owned.contains(node)));
+                own = own.union(&reached.select(|node| !owned.contains(node)));
                 expanded = reached.select(|node| owned.contains(node));
             }
+            *halo = halo.union(&own);
+            *of_partitions += own.len();
         }
     }
-    Ok(halo)
+    Ok((halo, of_partitions))
 }

@@ -32,6 +32,8 @@ const HISTORY_SHARE: f64 = 0.25;
 pub(super) struct RefreshPlan {
     /// The halo nodes in reach of one hop, of two, ...
     reached: Vec<NodeSet>,
+    /// The number of each partition's own ones, summed.
+    of_partitions: Vec<u64>,
     /// What their aggregates depend on.
     needed: Needed,
     /// What these and the scores of an evaluation depend on, if an inference computed both.
@@ -73,7 +75,7 @@ impl Trainer {
             _ => 1,
         };
         let hops = [self.config.layers - 2, steps];
-        let reached = halo_in_reach(&self.chunks, self.loader.parts(), hops, threads, progress)?;
+        let (reached, of_partitions) = halo_in_reach(&self.chunks, self.loader.parts(), hops, threads, progress)?;
         let nodes = HistoricalNodes::new(&self.chunks, reached.clone(), Keep::Aggregates, threads, progress)?;
         let epoch = HISTORY_SHARE * self.work_of_epoch()?;
         let super_epoch = epoch * self.config.repartition_every as f64;
@@ -95,6 +97,7 @@ impl Trainer {
         let interval = (needed.work() / epoch).ceil();
         Ok(Some(RefreshPlan {
             reached,
+            of_partitions,
             interval: (interval as u64).clamp(1, self.config.repartition_every),
             needed,
             with_scores: None,
@@ -207,6 +210,7 @@ impl Trainer {
             inference.historical(model, &nodes, &needed, on_logits, progress)
         })?;
         drop(take);
+        self.halo_bytes += historical.bytes_of_partitions(&nodes, &plan.of_partitions);
         self.historical = Some(historical);
         self.historical_is_of_now();
         Ok(())

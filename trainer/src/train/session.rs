@@ -360,6 +360,7 @@ impl Run<'_, '_> {
             sampled_edges_per_second: stats.sampled_edges as f64 / seconds.training().max(1e-9),
             bytes_read: stats.bytes_read,
             bytes_sent: stats.bytes_sent,
+            halo_bytes: stats.halo_bytes,
             coverage_mean: Some(stats.coverage),
             learning_rate: rate,
             generation: self.state.generation,

@@ -54,6 +54,8 @@ pub struct Trainer {
     pub(super) historical: Option<HistoricalRows>,
     /// The parameters that they were made with.
     pub(super) historical_origin: Option<HistoricalOrigin>,
+    /// Bytes about halo nodes that the partitions got since the last epoch began.
+    pub(super) halo_bytes: u64,
     /// The nodes that evaluations compute; none before the first evaluation.
     pub(super) scored_nodes: Option<ScoredNodes>,
     /// The epoch in progress, if there is one.
@@ -109,6 +111,7 @@ impl Trainer {
             refresh_plan: None,
             historical: None,
             historical_origin: None,
+            halo_bytes: 0,
             partial: None,
             warnings,
             super_epoch: None,

@@ -9,13 +9,7 @@ use grappa_io::{
     progress::{Progress, Silent},
     size::ByteSize,
 };
-use grappa_run::{
-    config::{HaloMode, TrainConfig},
-    folder::RunFolder,
-    journal::EpochRecord,
-    model::LayerKind,
-    summary::Summary,
-};
+use grappa_run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord, model::LayerKind, summary::Summary};
 use grappa_storage::Store;
 use grappa_trainer::{
     predict::PredictBudget,
@@ -189,7 +183,6 @@ pub fn config() -> TrainConfig {
         lr: 0.05,
         batch: "16".parse().unwrap(),
         partitions: 2,
-        halo: HaloMode::Stop,
         memory: ByteSize(256 << 20),
         ..TrainConfig::default()
     }

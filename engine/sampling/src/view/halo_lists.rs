@@ -22,6 +22,16 @@ pub struct HaloLists {
     heads: Vec<Head>,
     low: Vec<u32>,
     high: Vec<u8>,
+    given: Given,
+}
+
+/// What partitions get with lists, summed over them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Given {
+    /// Nodes in lists, and nodes that have lists.
+    pub listed: u64,
+    /// Different in-neighbours of each partition that it does not own. It needs their features.
+    pub rows: u64,
 }
 
 /// Where a list starts, and the in-degree of its node.
@@ -43,6 +53,11 @@ impl HaloLists {
     pub fn bytes(&self) -> u64 {
         let lists = self.heads.len() * size_of::<Head>() + 4 * self.low.len() + self.high.len();
         lists as u64 + NodeSet::bytes_of(self.nodes.universe())
+    }
+
+    /// What the partitions get with these lists.
+    pub fn given(&self) -> Given {
+        self.given
     }
 
     /// The nodes that have lists.
@@ -75,6 +90,13 @@ impl HaloLists {
     }
 }
 
+impl HaloLists {
+    /// Sets what the partitions get.
+    pub(crate) fn with_given(self, given: Given) -> Self {
+        Self { given, ..self }
+    }
+}
+
 /// Appends lists in the order of their nodes.
 #[derive(Debug)]
 pub(crate) struct HaloListsBuilder {
@@ -98,6 +120,7 @@ impl HaloListsBuilder {
                 heads,
                 low: Vec::new(),
                 high: Vec::new(),
+                given: Given::default(),
             },
         })
     }
@@ -109,6 +132,7 @@ impl HaloListsBuilder {
             heads,
             low,
             high,
+            ..
         } = &mut self.lists;
         heads.push(Head {
             start: low.len() as u64,

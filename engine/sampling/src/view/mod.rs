@@ -43,7 +43,11 @@ use self::{
     memory::Csr,
     stream::open_engine,
 };
-pub use self::{halo::Halo, halo_lists::HaloLists, kind::ViewKind};
+pub use self::{
+    halo::Halo,
+    halo_lists::{Given, HaloLists},
+    kind::ViewKind,
+};
 use crate::partition::Owned;
 
 /// Sources take 32 bits in graphs of at most this many nodes.

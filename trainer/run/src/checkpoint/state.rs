@@ -65,6 +65,9 @@ pub struct PartialEpoch {
     pub sampled_edges: u64,
     /// Bytes that partitions gave to the exchange.
     pub bytes_sent: u64,
+    /// Bytes about halo nodes that partitions got before the epoch.
+    #[serde(default)]
+    pub halo_bytes: u64,
     /// Bytes of features that were read.
     pub bytes_read: u64,
 }

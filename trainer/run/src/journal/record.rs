@@ -43,6 +43,9 @@ pub struct EpochRecord {
     pub bytes_read: u64,
     /// Bytes that partitions sent to each other.
     pub bytes_sent: u64,
+    /// Bytes about halo nodes that partitions got before the epoch, when they changed or embeddings were refreshed: historical
+    /// embeddings, or sampled in-neighbours with their features.
+    pub halo_bytes: u64,
     /// Mean coverage of the epoch's seeds: the fraction of its neighbourhood that a seed sees in its partition.
     pub coverage_mean: Option<f64>,
     /// Learning rate of the last step.
