@@ -203,6 +203,7 @@ fn options(precision: Precision, layers: usize, inputs: i64, outputs: i64) -> Mo
         norm: NormKind::None,
         residual: false,
         precision,
+        ..ModelOptions::default()
     }
 }
 
@@ -311,7 +312,7 @@ fn steps(minibatch: &Minibatch) {
                     ..Pass::default()
                 };
                 let logits = model.forward(&blocks, input, &[], pass);
-                let loss = losses(Task::MultiClass, &logits, &labels).mean(Kind::Float);
+                let loss = losses(Task::MultiClass, &logits, &labels, 0.0).mean(Kind::Float);
                 let forward = start.elapsed();
                 loss.backward();
                 let backward = start.elapsed();

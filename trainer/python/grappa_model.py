@@ -36,7 +36,10 @@ class PinSAGEConv(nn.Module):
         return z / torch.where(length == 0, torch.ones_like(length), length)
 
 
-def convolution(layer, inputs, outputs, heads, last):
+ACTIVATIONS = {"relu": nn.ReLU, "elu": nn.ELU, "gelu": nn.GELU, "leaky-relu": nn.LeakyReLU, "prelu": nn.PReLU}
+
+
+def convolution(layer, inputs, outputs, heads, dropout, last):
     match layer:
         case "sage":
             return pyg.SAGEConv(inputs, outputs)
@@ -50,39 +53,57 @@ def convolution(layer, inputs, outputs, heads, last):
         case "gat" | "gatv2":
             conv = pyg.GATConv if layer == "gat" else pyg.GATv2Conv
             # Heads share the hidden values; those of the last layer are averaged.
-            return conv(inputs, outputs if last else outputs // heads, heads=heads, concat=not last)
+            return conv(inputs, outputs if last else outputs // heads, heads=heads, concat=not last, dropout=dropout)
         case "pinsage":
             return PinSAGEConv(inputs, outputs)
     raise ValueError(f"no layer is called {layer}")
 
 
 class Model(nn.Module):
-    """Each layer but the last is followed by the residual, the norm, relu and dropout; the last makes the logits."""
+    """Each layer but the last is followed by the residual, the norm, the activation and dropout; the last makes the logits. Features
+    are normalized first."""
 
     def __init__(self, options):
         super().__init__()
-        self.dropout = options["dropout"]
+        self.dropout, self.input_dropout = options["dropout"], options["input_dropout"]
+        self.features = options["features"]
+        if self.features == "standard":
+            self.register_buffer("feature_mean", torch.zeros(options["inputs"]))
+            self.register_buffer("feature_deviation", torch.ones(options["inputs"]))
         self.residual = options["residual"]
         pinsage = options["layer"] == "pinsage"
         norm = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}[options["norm"]]
         self.layers, self.norms, self.residuals = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
+        self.activations = nn.ModuleList()
         for i in range(options["layers"]):
             last = i == options["layers"] - 1
             inputs = options["inputs"] if i == 0 else options["hidden"]
             outputs = options["outputs"] if last and not pinsage else options["hidden"]
-            self.layers.append(convolution(options["layer"], inputs, outputs, options["heads"], last))
+            heads = (options["last_heads"] if last else None) or options["heads"]
+            self.layers.append(convolution(options["layer"], inputs, outputs, heads, options["attention_dropout"], last))
             if not last:
+                self.activations.append(ACTIVATIONS[options["activation"]]())
                 self.norms.append(norm(outputs))
                 project = self.residual and inputs != outputs
                 self.residuals.append(nn.Linear(inputs, outputs, bias=False) if project else nn.Identity())
         self.head = nn.Linear(options["hidden"], options["outputs"]) if pinsage else nn.Identity()
 
+    def normalized(self, x):
+        match self.features:
+            case "row":
+                sums = x.abs().sum(1, keepdim=True)
+                return x / torch.where(sums > 0, sums, torch.ones_like(sums))
+            case "standard":
+                return (x - self.feature_mean) / self.feature_deviation
+        return x
+
     def forward(self, x, edge_index):
-        for conv, norm, residual in zip(self.layers, self.norms, self.residuals):
+        x = nn.functional.dropout(self.normalized(x), self.input_dropout, self.training)
+        for conv, norm, residual, activation in zip(self.layers, self.norms, self.residuals, self.activations):
             out = conv(x, edge_index)
             if self.residual:
                 out = out + residual(x)
-            x = nn.functional.dropout(norm(out).relu(), self.dropout, self.training)
+            x = nn.functional.dropout(activation(norm(out)), self.dropout, self.training)
         return self.head(self.layers[-1](x, edge_index))
 
 

@@ -13,11 +13,15 @@
 //! | gatv2 | `GATv2Conv` | `lin_l.weight`, `lin_r.weight` `[o, i]`, `lin_l.bias`, `lin_r.bias` `[o]`, `att` `[1, h, o/h]`, `bias` `[o]` |
 //! | pinsage | - | `Q.weight` `[o, i]`, `Q.bias` `[o]`, `W.weight` `[o, o + i]`, `W.bias` `[o]`; once, `head.weight` `[classes, hidden]`, `head.bias` |
 //!
-//! In the last layer of gat and gatv2, weights and biases of `lin` have h times as many rows. Between the layers N and N + 1 there are
+//! In the last layer of gat and gatv2, h is `last_heads` if the options have it, and weights and biases of `lin` have h times as many
+//! rows. Between the layers N and N + 1 there are
 //!
 //! - `norms.N.weight` and `norms.N.bias` `[hidden]` of `BatchNorm1d` or `LayerNorm`; for `BatchNorm1d` also `running_mean` and
 //!   `running_var` `[hidden]`, and `num_batches_tracked`, which is always 0;
-//! - `residuals.N.weight` `[hidden, i]` of a `Linear` without bias, if there are residual connections and i is not `hidden`.
+//! - `residuals.N.weight` `[hidden, i]` of a `Linear` without bias, if there are residual connections and i is not `hidden`;
+//! - `activations.N.weight` `[1]` of `PReLU`.
+//!
+//! Before the first layer there are `feature_mean` and `feature_deviation` `[i]`, if features are standardized.
 //!
 //! All values are f32. The metadata of the file has, as JSON: `model`, the [`ModelOptions`](grappa_run::model::ModelOptions); `task`, `multi-class`
 //! or `multi-label`; `class_names`, a list, which is empty if classes have no names.

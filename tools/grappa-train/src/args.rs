@@ -10,16 +10,18 @@ use grappa_console::{ByteSize, Summary};
 use grappa_run::{
     Result,
     config::{
-        Auto, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Optimizer, ReadEngine, TrainConfig,
+        Auto, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Optimizer, PerLayer, Preset,
+        ReadEngine, TrainConfig,
     },
-    model::{LayerKind, NormKind, Precision},
+    model::{Activation, FeatureNorm, LayerKind, NormKind, Precision},
 };
 use grappa_sampling::{partition::Schedule, sample::Fanouts};
 use serde::Serialize;
 
 use crate::values::{
-    LAYERS, NORMS, checked, correction_help, evaluate_help, explained, first_hop_help, halo_help, lr_schedule_help,
-    named, optimizer_help, possible, precision_help, read_engine_help, schedule_help,
+    LAYERS, NORMS, activation_help, checked, correction_help, evaluate_help, explained, feature_norm_help,
+    first_hop_help, halo_help, lr_schedule_help, named, optimizer_help, possible, precision_help, read_engine_help,
+    schedule_help,
 };
 
 /// The store, and how to train on it.
@@ -41,6 +43,16 @@ pub struct Train {
 /// Where options come from: a file, and flags that override it.
 #[derive(Debug, Args)]
 pub struct Sources {
+    /// Options of a published setting; --config and flags override them
+    ///
+    /// A preset fits the graph that it was made for. `grappa-train config --preset NAME` prints its options.
+    #[arg(
+        long,
+        help_heading = RUN,
+        value_name = "NAME",
+        value_parser = possible(Preset::ALL.iter().map(|preset| (preset.name, preset.help)))
+    )]
+    preset: Option<String>,
     /// TOML file with options, named like the flags; flags override it
     ///
     /// `grappa-train config` prints such a file, and the folder of each run contains one.
@@ -51,14 +63,19 @@ pub struct Sources {
 }
 
 impl Sources {
+    /// The preset that the user chose.
+    pub fn preset(&self) -> Result<Option<&'static Preset>> {
+        self.preset.as_deref().map(Preset::named).transpose()
+    }
+
     /// The configuration of a new run.
     pub fn configuration(&self) -> Result<TrainConfig> {
-        TrainConfig::layered(self.config.as_deref(), &self.options)
+        TrainConfig::layered(self.preset()?, self.config.as_deref(), &self.options)
     }
 
     /// The configuration of a resumed run that was started with `before`.
     pub fn resumed(&self, before: &TrainConfig) -> Result<TrainConfig> {
-        before.resumed(self.config.as_deref(), &self.options)
+        before.resumed(self.preset()?, self.config.as_deref(), &self.options)
     }
 }
 
@@ -78,9 +95,34 @@ struct Options {
     /// Number of attention heads, for gat and gatv2; must divide --hidden
     #[arg(long, help_heading = MODEL, value_name = "N")]
     heads: Option<usize>,
+    /// Number of attention heads in the last layer, which are averaged, for gat and gatv2; auto: as --heads
+    #[arg(long, help_heading = MODEL, value_name = "N", value_parser = checked::<Auto<NonZeroUsize>>)]
+    last_heads: Option<String>,
     /// Dropout probability after each layer but the last
     #[arg(long, help_heading = MODEL, value_name = "P")]
     dropout: Option<f64>,
+    /// Dropout probability of features; above 0, the first hop is sampled
+    #[arg(long, help_heading = MODEL, value_name = "P")]
+    input_dropout: Option<f64>,
+    /// Dropout probability of attention weights, for gat and gatv2
+    #[arg(long, help_heading = MODEL, value_name = "P")]
+    attention_dropout: Option<f64>,
+    /// Nonlinearity after each layer but the last
+    #[arg(
+        long,
+        help_heading = MODEL,
+        value_name = "NAME",
+        value_parser = possible(named(Activation::ALL, Activation::name, activation_help))
+    )]
+    activation: Option<String>,
+    /// Normalization of features before the first layer; if any, the first hop is sampled
+    #[arg(
+        long,
+        help_heading = MODEL,
+        value_name = "HOW",
+        value_parser = possible(named(FeatureNorm::ALL, FeatureNorm::name, feature_norm_help))
+    )]
+    normalize_features: Option<String>,
     /// Normalization after each layer but the last
     #[arg(long, help_heading = MODEL, value_name = "NORM", value_parser = explained::<Auto<NormKind>>(NORMS))]
     norm: Option<String>,
@@ -180,9 +222,12 @@ struct Options {
     /// Smallest learning rate of all schedules
     #[arg(long, help_heading = OPTIMIZER, value_name = "RATE")]
     lr_min: Option<f64>,
-    /// Weight decay
-    #[arg(long, help_heading = OPTIMIZER, value_name = "DECAY")]
-    weight_decay: Option<f64>,
+    /// Weight decay; one number, or one for each layer, such as 0.0005,0
+    #[arg(long, help_heading = OPTIMIZER, value_name = "DECAY", value_parser = checked::<PerLayer>)]
+    weight_decay: Option<String>,
+    /// Label smoothing: the part of each target that is spread evenly over all classes, from 0 to below 1
+    #[arg(long, help_heading = OPTIMIZER, value_name = "S")]
+    label_smoothing: Option<f64>,
     /// Momentum, for --optimizer sgd
     #[arg(long, help_heading = OPTIMIZER, value_name = "M")]
     momentum: Option<f64>,
@@ -415,7 +460,7 @@ mod tests {
         let mut flags: Vec<&str> = command
             .get_arguments()
             .filter_map(|arg| arg.get_long())
-            .filter(|flag| !["config", "help"].contains(flag))
+            .filter(|flag| !["preset", "config", "help"].contains(flag))
             .collect();
         flags.sort();
         assert_eq!(flags, TrainConfig::options());
@@ -429,11 +474,16 @@ mod tests {
     #[test]
     fn every_flag_sets_its_key() {
         let given = [
-            ("model", "gin"),
+            ("model", "gat"),
             ("layers", "3"),
             ("hidden", "256"),
             ("heads", "8"),
+            ("last-heads", "2"),
             ("dropout", "0.25"),
+            ("input-dropout", "0.125"),
+            ("attention-dropout", "0.5"),
+            ("activation", "gelu"),
+            ("normalize-features", "standard"),
             ("norm", "layer"),
             ("residual", "true"),
             ("fanouts", "-1,10,5"),
@@ -450,7 +500,8 @@ mod tests {
             ("lr-patience", "2"),
             ("lr-min", "0.01"),
             ("optimizer", "sgd"),
-            ("weight-decay", "0.5"),
+            ("weight-decay", "0.5,0,0.25"),
+            ("label-smoothing", "0.1"),
             ("momentum", "0.9"),
             ("clip", "2.5"),
             ("epochs", "7"),
@@ -512,6 +563,17 @@ mod tests {
     }
 
     #[test]
+    fn a_preset_sets_its_options_and_an_unknown_one_names_the_known() {
+        let config = parse(&["--preset", "pyg-cora-gcn", "--hidden", "32"]).unwrap();
+        assert_eq!((config.hidden, config.input_dropout), (32, 0.5));
+        let error = parse(&["--preset", "pyg-cora-gnc"]).unwrap_err();
+        assert!(
+            error.contains("pyg-cora-gcn") && error.contains("pyg-cora-gat"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn wrong_values_say_what_would_be_right() {
         for (args, expected) in [
             (
@@ -523,6 +585,8 @@ mod tests {
             (["--batch", "0"], "neither `auto` nor a value"),
             (["--device", "tpu"], "use auto, cpu, cuda or cuda:N"),
             (["--dropout", "1"], "dropout is 1; it must be from 0 to below 1"),
+            (["--weight-decay", "0.1,x"], "value 2 of the list is `x`"),
+            (["--last-heads", "0"], "neither `auto` nor a value"),
             (["--layers", "0"], "layers is 0"),
             (["--epochs", "18446744073709551615"], "impossible value"),
         ] {
@@ -544,6 +608,9 @@ mod tests {
                 assert!(value.get_help().is_some(), "--{option} {}", value.get_name());
                 let parsed = parse(&[&format!("--{option}={}", value.get_name())]);
                 let parsed = parsed.unwrap_or_else(|error| panic!("--{option}: {error}"));
+                if option == "preset" {
+                    continue;
+                }
                 let set = parsed.table()[option].to_string();
                 assert_eq!(set.trim_matches('"'), value.get_name(), "--{option}");
             }

@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, print_line, printable, signals};
 use grappa_io::{machine::process_age, progress::Progress};
 use grappa_run::{
-    config::{Evaluate, TrainConfig},
+    config::{Evaluate, Preset, TrainConfig},
     folder::RunFolder,
     journal::EpochRecord,
     percent, summary,
@@ -62,6 +62,9 @@ struct Trained {
 
 pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
     let store = Arc::new(Store::open(path)?);
+    if let Some(preset) = options.sources.preset()? {
+        check_preset(preset, &store)?;
+    }
     let (folder, config) = open_folder(path, options)?;
     let device = runtime::device(config.device)?;
     runtime::set_threads(config.threads());
@@ -89,6 +92,15 @@ pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Res
         summary,
         folder: folder.path().display().to_string(),
     })
+}
+
+/// Refuses a preset for another graph. A store without features or labels is refused later.
+fn check_preset(preset: &Preset, store: &Store) -> grappa_run::Result<()> {
+    let manifest = store.manifest();
+    match (&manifest.features, manifest.labels) {
+        (Some(features), Some(labels)) => preset.check_store(features.dim.into(), labels.classes.into()),
+        _ => Ok(()),
+    }
 }
 
 /// The folder of the new or resumed run, and its configuration.

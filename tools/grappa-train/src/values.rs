@@ -8,7 +8,7 @@ use clap::{
 };
 use grappa_run::{
     config::{Correction, Evaluate, FirstHop, HaloMode, LrSchedule, Optimizer, ReadEngine},
-    model::Precision,
+    model::{Activation, FeatureNorm, Precision},
 };
 use grappa_sampling::partition::Schedule;
 
@@ -31,6 +31,27 @@ pub const NORMS: [(&str, &str); 4] = [
     ("batch", "batch normalization (BatchNorm1d)"),
     ("layer", "layer normalization (LayerNorm)"),
 ];
+
+pub fn activation_help(activation: Activation) -> &'static str {
+    match activation {
+        Activation::Relu => "ReLU",
+        Activation::Elu => "ELU",
+        Activation::Gelu => "GELU",
+        Activation::LeakyRelu => "leaky ReLU with slope 0.01",
+        Activation::Prelu => "PReLU: leaky ReLU with a learned slope per layer, which starts at 0.25",
+    }
+}
+
+pub fn feature_norm_help(norm: FeatureNorm) -> &'static str {
+    match norm {
+        FeatureNorm::None => "as they are in the store",
+        FeatureNorm::Row => "divide the features of a node by the sum of their magnitudes",
+        FeatureNorm::Standard => {
+            "mean 0 and variance 1 for each feature over all nodes of the store; predictions on another store use the same \
+             means and variances"
+        }
+    }
+}
 
 pub fn optimizer_help(optimizer: Optimizer) -> &'static str {
     match optimizer {

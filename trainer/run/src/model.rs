@@ -39,6 +39,37 @@ named_enum! {
 }
 
 named_enum! {
+    /// The nonlinearity after each layer but the last. Each is PyTorch's with its default arguments.
+    "activation" Activation {
+        /// max(x, 0).
+        #[default]
+        Relu = "relu",
+        /// x, or e^x - 1 below 0 (Clevert, Unterthiner, Hochreiter, 2016).
+        Elu = "elu",
+        /// x times the normal distribution function of x (Hendrycks, Gimpel, 2016).
+        Gelu = "gelu",
+        /// x, or 0.01 x below 0.
+        LeakyRelu = "leaky-relu",
+        /// x, or a x below 0, with a learned number a per layer that starts at 0.25 (He et al., 2015).
+        Prelu = "prelu",
+    }
+}
+
+named_enum! {
+    /// The normalization of features before the first layer.
+    "normalization of features" FeatureNorm {
+        /// None.
+        #[default]
+        None = "none",
+        /// The values of a node are divided by the sum of their magnitudes. For features that are not negative, as words are, this
+        /// is PyTorch Geometric's NormalizeFeatures.
+        Row = "row",
+        /// Each column gets mean 0 and variance 1 over all nodes of the store (scikit-learn's StandardScaler).
+        Standard = "standard",
+    }
+}
+
+named_enum! {
     /// The type of numbers that a model computes with.
     "precision" Precision {
         /// f32.
@@ -46,6 +77,13 @@ named_enum! {
         F32 = "f32",
         /// bf16 for activations and products; f32 for parameters, their gradients, sums, norms and losses.
         Bf16 = "bf16",
+    }
+}
+
+impl LayerKind {
+    /// Whether layers of this kind have attention heads.
+    pub fn attends(self) -> bool {
+        matches!(self, Self::Gat | Self::Gatv2)
     }
 }
 
@@ -60,7 +98,7 @@ pub enum Task {
 }
 
 /// The shape of a model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelOptions {
     /// The kind of layers.
@@ -75,8 +113,23 @@ pub struct ModelOptions {
     pub outputs: usize,
     /// Attention heads of GAT and GATv2, which share the hidden dimension. Other layers have none.
     pub heads: usize,
+    /// Attention heads of the last layer, which are averaged. None: as many as `heads`.
+    #[serde(default)]
+    pub last_heads: Option<usize>,
     /// Probability that dropout sets a value between layers to 0, in training.
     pub dropout: f64,
+    /// Probability that dropout sets a feature to 0, in training.
+    #[serde(default)]
+    pub input_dropout: f64,
+    /// Probability that dropout sets an attention weight to 0, in training.
+    #[serde(default)]
+    pub attention_dropout: f64,
+    /// The nonlinearity between layers.
+    #[serde(default)]
+    pub activation: Activation,
+    /// The normalization of features.
+    #[serde(default)]
+    pub features: FeatureNorm,
     /// The normalization between layers.
     pub norm: NormKind,
     /// Whether each layer but the last adds its input to its output, projected where widths differ.
@@ -86,6 +139,14 @@ pub struct ModelOptions {
 }
 
 impl ModelOptions {
+    /// Attention heads of a layer.
+    pub fn heads_of(&self, layer: usize) -> usize {
+        match self.last_heads {
+            Some(heads) if layer + 1 == self.layers => heads,
+            _ => self.heads,
+        }
+    }
+
     /// A lower bound of the number of parameters: one matrix per layer.
     pub fn parameters_min(&self) -> u64 {
         let widths = std::iter::once(self.inputs)
@@ -101,7 +162,7 @@ impl ModelOptions {
     /// Checks that a model of this shape can exist.
     ///
     /// # Errors
-    /// [`Error::Model`] if a size is 0, the dropout is not in [0, 1), or the heads do not divide the hidden dimension.
+    /// [`Error::Model`] if a size is 0, a dropout is not in [0, 1), or the heads do not divide the hidden dimension.
     pub fn check(&self) -> Result<()> {
         let sizes = [
             ("layers", self.layers),
@@ -112,11 +173,18 @@ impl ModelOptions {
         if let Some((what, _)) = sizes.iter().find(|(_, size)| *size == 0) {
             return Err(Error::Model(format!("0 {what}; at least 1 is needed")));
         }
-        if !(0.0..1.0).contains(&self.dropout) {
-            return Err(Error::Model(format!("dropout {} is not in [0, 1)", self.dropout)));
+        let dropouts = [
+            ("dropout", self.dropout),
+            ("input dropout", self.input_dropout),
+            ("attention dropout", self.attention_dropout),
+        ];
+        if let Some((what, value)) = dropouts.iter().find(|(_, value)| !(0.0..1.0).contains(value)) {
+            return Err(Error::Model(format!("{what} {value} is not in [0, 1)")));
         }
-        let attention = matches!(self.layer, LayerKind::Gat | LayerKind::Gatv2);
-        if attention && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
+        if self.layer.attends() && self.last_heads == Some(0) {
+            return Err(Error::Model("0 heads of the last layer; at least 1 is needed".into()));
+        }
+        if self.layer.attends() && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
             return Err(Error::Model(format!(
                 "{} heads do not divide the hidden dimension, {}",
                 self.heads, self.hidden
@@ -142,7 +210,7 @@ mod tests {
             dropout: 0.5,
             norm: NormKind::Batch,
             residual: true,
-            precision: Precision::F32,
+            ..ModelOptions::default()
         };
         let refused = |options: ModelOptions| options.check().expect_err("no such model").to_string();
         let sage = || options(LayerKind::Sage);
@@ -150,6 +218,16 @@ mod tests {
         assert!(refused(ModelOptions { hidden: 0, ..sage() }).contains("0 hidden dimensions"));
         assert!(refused(ModelOptions { layers: 0, ..sage() }).contains("0 layers"));
         assert!(refused(ModelOptions { dropout: 1.0, ..sage() }).contains("dropout 1"));
+        let input = ModelOptions {
+            input_dropout: 1.5,
+            ..sage()
+        };
+        assert!(refused(input).contains("input dropout 1.5"));
+        let last = ModelOptions {
+            last_heads: Some(0),
+            ..options(LayerKind::Gatv2)
+        };
+        assert!(refused(last).contains("0 heads of the last layer"));
         let heads = ModelOptions {
             heads: 3,
             ..options(LayerKind::Gat)
@@ -168,6 +246,12 @@ mod tests {
         for norm in NormKind::ALL {
             assert_eq!(norm.to_string().parse::<NormKind>().ok(), Some(*norm));
             assert_eq!(serde_json::to_string(&norm).expect("JSON"), format!("\"{norm}\""));
+        }
+        for activation in Activation::ALL {
+            assert_eq!(activation.to_string().parse::<Activation>().ok(), Some(*activation));
+        }
+        for norm in FeatureNorm::ALL {
+            assert_eq!(norm.to_string().parse::<FeatureNorm>().ok(), Some(*norm));
         }
         assert!("sages".parse::<LayerKind>().is_err());
         assert!("Batch".parse::<NormKind>().is_err());

@@ -9,7 +9,11 @@ use std::sync::Arc;
 
 use tch::{Device, Kind, Tensor};
 
-use super::{aggregate::Backend, graph::Block};
+use super::{
+    aggregate::Backend,
+    graph::Block,
+    linear::{Dropout, Epilogue, apply},
+};
 use crate::{
     kernels::attention::{self as kernels, Edges, Pairs, SLOPE},
     shim,
@@ -82,9 +86,15 @@ fn pairs(inputs: &[Tensor; 3]) -> Pairs<'_> {
 }
 
 /// For each destination and head, the sum of its sources' rows `[sources, width]`, weighted by the softmax of the logits
-/// `[edges, heads]`.
-pub(crate) fn attend(backend: Backend, block: &Block, rows: &Tensor, logits: &Tensor) -> Tensor {
-    let weights = softmax(backend, block, logits);
+/// `[edges, heads]`. The dropout is that of the weights.
+pub(crate) fn attend(
+    backend: Backend,
+    block: &Block,
+    rows: &Tensor,
+    logits: &Tensor,
+    dropout: Option<Dropout>,
+) -> Tensor {
+    let weights = apply(&softmax(backend, block, logits), Epilogue { relu: false, dropout });
     weighted_sum(backend, block, rows, &weights)
 }
 

@@ -9,8 +9,10 @@
 //! On a processor, the expensive operations are our own loops (`crate::kernels`). On other devices all operations are
 //! libtorch's. On a processor, our loops give the same bits for any number of threads.
 
+mod activation;
 mod aggregate;
 mod attention;
+mod features;
 mod file;
 mod graph;
 mod layers;

@@ -1,11 +1,14 @@
 //! Models: stacks of layers.
 
+use grappa_engine::aggregate::NodeRows;
 use grappa_formats::random;
-use grappa_run::model::{LayerKind, ModelOptions, NormKind, Precision};
+use grappa_run::model::{FeatureNorm, LayerKind, ModelOptions, NormKind, Precision};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{
+    activation::Activation,
     aggregate::{Aggregate, HistoricalEmbeddings, Scaling},
+    features::{Normalization, NormalizedRows},
     graph::Block,
     layers::{Gat, Gatv2, Gcn, Gin, Layer, PinSage, Sage},
     linear::{Dropout, Epilogue, apply, float, linear},
@@ -15,12 +18,17 @@ use super::{
 };
 use crate::Result;
 
+/// The places of dropouts that do not follow a layer; see [`dropout`]. That of layer N's attention is N after the first.
+const INPUT_DROPOUT: u64 = 1 << 33;
+const ATTENTION_DROPOUT: u64 = 1 << 34;
+
 /// The input of the first layer.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
-    /// Features of the last block's sources, `[sources, inputs]`.
+    /// Features of the last block's sources, `[sources, inputs]`, as the store has them.
     Features(&'a Tensor),
-    /// Features and their aggregates (pre-aggregated features). The first layer then has no block.
+    /// Features and their aggregates (pre-aggregated features). The first layer then has no block. The model must not normalize
+    /// features, and has no dropout of them.
     Aggregated {
         /// Features of the last block's sources, `[nodes, inputs]`.
         own: &'a Tensor,
@@ -42,18 +50,21 @@ pub struct Pass {
 
 /// A stack of graph convolutions.
 ///
-/// Each layer but the last is `dropout(relu(norm(convolution + residual)))`. The last is the convolution alone, and its result are
-/// the logits.
+/// Each layer but the last is `dropout(activation(norm(convolution + residual)))`. The last is the convolution alone, and its result
+/// are the logits. The first takes `dropout(normalized features)`.
 ///
-/// Parameters have the names of a PyTorch module with three `ModuleList`s: `layers` with PyTorch Geometric's convolutions, `norms`
-/// with BatchNorm1d or LayerNorm, and `residuals` with Linear without bias, or Identity where widths agree. Examples are
-/// `layers.0.lin_l.weight`, `norms.0.weight` and `residuals.0.weight`. PinSAGE has one more Linear for the logits, `head`.
+/// Parameters have the names of a PyTorch module with four `ModuleList`s: `layers` with PyTorch Geometric's convolutions, `norms`
+/// with BatchNorm1d or LayerNorm, `residuals` with Linear without bias, or Identity where widths agree, and `activations`, where only
+/// PReLU has a parameter. Examples are `layers.0.lin_l.weight`, `norms.0.weight` and `residuals.0.weight`. PinSAGE has one more Linear
+/// for the logits, `head`. Standardized features have the buffers `feature_mean` and `feature_deviation`.
 #[derive(Debug)]
 pub struct Model {
     options: ModelOptions,
+    features: Normalization,
     layers: Vec<Box<dyn Layer>>,
     norms: Vec<Option<Norm>>,
     residuals: Vec<Residual>,
+    activations: Vec<Activation>,
     /// Weight and bias of the linear layer after PinSAGE's last convolution, whose result cannot be logits.
     head: Option<(Tensor, Tensor)>,
     parameters: Parameters,
@@ -81,6 +92,8 @@ impl Model {
         let mut layers = Vec::new();
         let mut norms = Vec::new();
         let mut residuals = Vec::new();
+        let mut activations = Vec::new();
+        let features = Normalization::new(&mut builder, options.features, size(options.inputs));
         for index in 0..options.layers {
             let inputs = size(if index == 0 { options.inputs } else { options.hidden });
             let outputs = size(if index == last && !has_head {
@@ -89,7 +102,7 @@ impl Model {
                 options.hidden
             });
             layers.push(builder.scope(&format!("layers.{index}"), |builder| {
-                layer(&options, builder, inputs, outputs, index == last)
+                layer(&options, builder, inputs, outputs, index)
             }));
             let inner = index < last;
             norms.push(builder.scope(&format!("norms.{index}"), |builder| {
@@ -103,6 +116,10 @@ impl Model {
                 }),
             });
         }
+        for index in 0..last {
+            let scope = format!("activations.{index}");
+            activations.push(builder.scope(&scope, |builder| Activation::new(builder, options.activation)));
+        }
         let head = has_head.then(|| {
             let (inputs, outputs) = (size(options.hidden), size(options.outputs));
             let start = Start::linear(inputs);
@@ -115,9 +132,11 @@ impl Model {
         });
         Ok(Self {
             options,
+            features,
             layers,
             norms,
             residuals,
+            activations,
             head,
             parameters: builder.finish(),
         })
@@ -133,18 +152,33 @@ impl Model {
         &self.parameters
     }
 
+    /// The mean and the standard deviation of each feature, f32 of `[inputs]`, if the model standardizes features.
+    pub(crate) fn feature_moments(&self) -> Option<(&Tensor, &Tensor)> {
+        match &self.features {
+            Normalization::Standard { mean, deviation } => Some((mean, deviation)),
+            Normalization::None | Normalization::Row => None,
+        }
+    }
+
+    /// Features as the first layer takes them; none if it takes those of the store. [`Model::forward`] normalizes by itself.
+    pub(crate) fn normalized<'a>(&self, features: &'a dyn NodeRows) -> Option<NormalizedRows<'a>> {
+        self.features.of_rows(features)
+    }
+
     /// The aggregation of a layer.
     pub fn aggregate(&self, layer: usize) -> Aggregate {
         self.layers[layer].aggregate()
     }
 
-    /// Whether the first layer aggregates the features themselves, so that the aggregates can be computed before training:
+    /// Whether the first layer aggregates the features of the store, so that the aggregates can be computed before training:
     /// [`Input::Aggregated`].
     pub fn takes_aggregated_input(&self) -> bool {
-        matches!(
-            self.aggregate(0),
-            Aggregate::Mean | Aggregate::Sum | Aggregate::Gcn | Aggregate::Max
-        )
+        let takes_stored = self.options.features == FeatureNorm::None && self.options.input_dropout == 0.0;
+        takes_stored
+            && matches!(
+                self.aggregate(0),
+                Aggregate::Mean | Aggregate::Sum | Aggregate::Gcn | Aggregate::Max
+            )
     }
 
     /// Logits of the seeds, f32 of `[seeds, outputs]`.
@@ -171,7 +205,9 @@ impl Model {
         let (mut hidden, first) = match input {
             Input::Features(rows) => {
                 assert_eq!(blocks.len(), count, "a block for each layer");
-                (rows.to_kind(kind), 0)
+                let rows = self.features.apply(rows).to_kind(kind);
+                let dropout = dropout(self.options.input_dropout, pass.training, INPUT_DROPOUT);
+                (apply(&rows, Epilogue { relu: false, dropout }), 0)
             }
             Input::Aggregated {
                 own,
@@ -181,7 +217,7 @@ impl Model {
                 assert_eq!(blocks.len() + 1, count, "a block for each layer but the first");
                 assert!(
                     self.takes_aggregated_input(),
-                    "the first layer's aggregation needs gradients"
+                    "the first layer takes the features of neighbours, not their aggregates"
                 );
                 (
                     self.step(0, &own.to_kind(kind), &neighbours.to_kind(kind), degrees, pass.training),
@@ -194,7 +230,12 @@ impl Model {
             let block = &blocks[hop];
             let followed = historical(hop).and_then(|historical| self.follow(layer, historical, pass.training));
             let historical = followed.as_ref().or(historical(hop));
-            let (own, aggregated) = self.layers[layer].neighbours(block, &hidden, pass.scaling, historical);
+            let dropout = dropout(
+                self.options.attention_dropout,
+                pass.training,
+                ATTENTION_DROPOUT + layer as u64,
+            );
+            let (own, aggregated) = self.layers[layer].neighbours(block, &hidden, pass.scaling, historical, dropout);
             let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
             hidden = self.step(layer, &own, &aggregated, degrees.as_ref(), pass.training);
         }
@@ -269,17 +310,14 @@ impl Model {
                 Some((weight, bias)) => linear(&[(&result, weight)], Some(bias), Epilogue::NONE),
             };
         }
-        let dropped = training.filter(|_| self.options.dropout > 0.0);
+        let activation = &self.activations[layer];
         let epilogue = Epilogue {
             relu: true,
-            dropout: dropped.map(|seed| Dropout {
-                probability: self.options.dropout,
-                key: random::combine(seed, random::mix(layer as u64)),
-            }),
+            dropout: dropout(self.options.dropout, training, layer as u64),
         };
-        match (&self.residuals[layer], &self.norms[layer]) {
-            (Residual::None, None) => convolution.update(own, aggregated, degrees, epilogue),
-            (residual, norm) => {
+        match (&self.residuals[layer], &self.norms[layer], activation.is_relu()) {
+            (Residual::None, None, true) => convolution.update(own, aggregated, degrees, epilogue),
+            (residual, norm, _) => {
                 let mut sum = convolution.update(own, aggregated, degrees, Epilogue::NONE);
                 match residual {
                     Residual::None => {}
@@ -290,14 +328,23 @@ impl Model {
                     None => sum,
                     Some(norm) => norm.apply(&sum, training.is_some()),
                 };
-                apply(&normal, epilogue)
+                activation.apply(&normal, epilogue)
             }
         }
     }
 }
 
-fn layer(options: &ModelOptions, builder: &mut Builder, inputs: i64, outputs: i64, last: bool) -> Box<dyn Layer> {
-    let heads = options.heads as i64;
+/// The dropout of a pass, if it has one. `place` tells the masks of a pass apart: that after layer N has place N.
+fn dropout(probability: f64, training: Option<u64>, place: u64) -> Option<Dropout> {
+    training.filter(|_| probability > 0.0).map(|seed| Dropout {
+        probability,
+        key: random::combine(seed, random::mix(place)),
+    })
+}
+
+fn layer(options: &ModelOptions, builder: &mut Builder, inputs: i64, outputs: i64, index: usize) -> Box<dyn Layer> {
+    let heads = options.heads_of(index) as i64;
+    let last = index + 1 == options.layers;
     match options.layer {
         LayerKind::Sage => Box::new(Sage::new(builder, Aggregate::Mean, inputs, outputs)),
         LayerKind::SageMax => Box::new(Sage::new(builder, Aggregate::Max, inputs, outputs)),

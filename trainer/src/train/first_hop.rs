@@ -40,6 +40,7 @@ pub fn choose(
     }
     let is_wanted = match config.first_hop {
         FirstHop::Sampled => return Ok(None),
+        FirstHop::Auto if config.sampled_first_hop_for().is_some() => return Ok(None),
         FirstHop::Auto => false,
         FirstHop::Preaggregated => true,
     };

@@ -36,6 +36,7 @@ mod sampled;
 mod scored;
 mod session;
 mod split;
+mod standardize;
 mod state;
 mod step;
 #[cfg(test)]

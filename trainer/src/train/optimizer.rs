@@ -3,6 +3,8 @@
 use grappa_run::config::{Optimizer as Kind, TrainConfig};
 use tch::{Tensor, no_grad};
 
+use crate::nn::Parameters;
+
 /// The defaults of PyTorch (Kingma and Ba: "Adam", arXiv 1412.6980).
 const BETAS: (f64, f64) = (0.9, 0.999);
 const EPSILON: f64 = 1e-8;
@@ -11,7 +13,7 @@ const EPSILON: f64 = 1e-8;
 #[derive(Debug)]
 pub struct Optimizer {
     kind: Kind,
-    weight_decay: f64,
+    decay: Decay,
     momentum: f64,
     steps: u64,
     /// Moments, zero at first: the running mean of the gradient (or its momentum), and that of its square.
@@ -21,10 +23,11 @@ pub struct Optimizer {
 
 impl Optimizer {
     /// An optimizer without steps.
-    pub fn new(config: &TrainConfig, values: &Tensor) -> Self {
+    pub fn new(config: &TrainConfig, parameters: &Parameters) -> Self {
+        let values = parameters.flat_values();
         Self {
             kind: config.optimizer,
-            weight_decay: config.weight_decay,
+            decay: Decay::new(config, parameters),
             momentum: config.momentum,
             steps: 0,
             first: values.zeros_like(),
@@ -58,8 +61,8 @@ impl Optimizer {
 
     fn sgd(&mut self, values: &Tensor, gradient: &Tensor, rate: f64) {
         let (mut values, mut gradient) = (values.shallow_clone(), gradient.shallow_clone());
-        if self.weight_decay > 0.0 {
-            gradient += values.shallow_clone() * self.weight_decay;
+        if let Some(decayed) = self.decay.of(&values) {
+            gradient += decayed;
         }
         if self.momentum > 0.0 {
             self.first *= self.momentum;
@@ -71,10 +74,10 @@ impl Optimizer {
 
     fn adam(&mut self, values: &Tensor, gradient: &Tensor, rate: f64) {
         let (mut values, mut gradient) = (values.shallow_clone(), gradient.shallow_clone());
-        if self.weight_decay > 0.0 {
+        if let Some(decayed) = self.decay.of(&values) {
             match self.kind {
-                Kind::AdamW => values *= 1.0 - rate * self.weight_decay,
-                _ => gradient += values.shallow_clone() * self.weight_decay,
+                Kind::AdamW => values -= decayed * rate,
+                _ => gradient += decayed,
             }
         }
         let (beta1, beta2) = BETAS;
@@ -87,4 +90,46 @@ impl Optimizer {
         let deviation = self.second.sqrt() / correct(beta2).sqrt() + EPSILON;
         let _ = values.addcdiv_(&(self.first.shallow_clone() * (-rate / correct(beta1))), &deviation);
     }
+}
+
+/// Weight decay.
+#[derive(Debug)]
+enum Decay {
+    None,
+    /// The same for all parameters.
+    Uniform(f64),
+    /// Of each parameter, f32 of `[parameters]`.
+    Each(Tensor),
+}
+
+impl Decay {
+    fn new(config: &TrainConfig, parameters: &Parameters) -> Self {
+        match config.weight_decay.uniform() {
+            Some(0.0) => Self::None,
+            Some(decay) => Self::Uniform(decay),
+            None => {
+                let part = |(name, tensor): &(String, Tensor)| {
+                    let decay = config.weight_decay.of(layer_of(name, config.layers));
+                    tensor.detach().full_like(decay).view([-1])
+                };
+                let parts: Vec<Tensor> = parameters.named().iter().map(part).collect();
+                Self::Each(Tensor::cat(&parts, 0))
+            }
+        }
+    }
+
+    /// The values times their decay; none if there is no decay.
+    fn of(&self, values: &Tensor) -> Option<Tensor> {
+        match self {
+            Self::None => None,
+            Self::Uniform(decay) => Some(values * *decay),
+            Self::Each(decays) => Some(values * decays),
+        }
+    }
+}
+
+/// The layer that a parameter belongs to: the number in its name, as in `norms.0.weight`. What follows all layers belongs to the last.
+fn layer_of(name: &str, layers: usize) -> usize {
+    let number = name.split('.').nth(1).and_then(|part| part.parse().ok());
+    number.unwrap_or(layers - 1)
 }

@@ -109,8 +109,11 @@ fn train_on(
         generation: trainer.generation(),
         ..RunState::default()
     };
-    if let Some((path, checkpoint)) = latest.found {
-        state = resumed(&mut trainer, &checkpoints, &path, &checkpoint, state, watcher)?;
+    match latest.found {
+        Some((path, checkpoint)) => {
+            state = resumed(&mut trainer, &checkpoints, &path, &checkpoint, state, watcher)?;
+        }
+        None => trainer.measure_features(watcher.progress())?,
     }
     let journal = folder.journal(state.epoch, state.step)?;
     let classes = class_names(folder, &config, state.outputs)?;

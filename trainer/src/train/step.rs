@@ -44,7 +44,7 @@ impl Trainer {
             .model
             .forward(&tensors.model.blocks, tensors.model.input(), &tensors.historical, pass);
         let labels = &tensors.labels;
-        let losses = losses(self.labels.task(), &logits, labels);
+        let losses = losses(self.labels.task(), &logits, labels, self.config.label_smoothing);
         let loss = losses.sum(Kind::Double).double_value(&[]);
         if !loss.is_finite() {
             return Err(self.not_finite(epoch, &batch));

@@ -7,7 +7,7 @@ use grappa_io::{machine::free_memory_bytes, size::ByteSize};
 use grappa_run::{
     checkpoint::PartialEpoch,
     config::{HaloMode, TrainConfig},
-    model::{ModelOptions, Precision},
+    model::{ModelOptions, Precision, Task},
     stages::StageClock,
 };
 use grappa_sampling::{Loader, LoaderOptions, feed::OutputDtype, view::Halo};
@@ -93,6 +93,12 @@ impl Trainer {
         let Some(features) = &manifest.features else {
             return Err(no_features(store.path()).into());
         };
+        if config.label_smoothing > 0.0 && labels.task() == Task::MultiLabel {
+            return Err(Error::Options(format!(
+                "label-smoothing is {}, and the nodes of the store have sets of labels: leave it out",
+                config.label_smoothing
+            )));
+        }
         let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
         check_memory(&model)?;
         let splits = Splits::open(&store)?;
@@ -100,7 +106,7 @@ impl Trainer {
         let warnings = size.into_iter().chain(config.warnings(aggregates.is_some())).collect();
         let model = Model::new(model, config.seed, device)?;
         let device_copy = DeviceCopy::new(device);
-        let optimizer = Optimizer::new(&config, &model.parameters().flat_values());
+        let optimizer = Optimizer::new(&config, model.parameters());
         Ok(Self {
             degrees: Degrees::new(chunks.clone()),
             exchange: Box::new(InProcess),

@@ -8,7 +8,7 @@ use grappa_io::progress::Silent;
 use grappa_run::{
     config::{Auto, Evaluate, FirstHop, TrainConfig},
     folder::RunFolder,
-    model::LayerKind,
+    model::{FeatureNorm, LayerKind},
 };
 use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
@@ -177,6 +177,7 @@ fn evaluated(store: &Arc<Store>, folder: &Path, config: &TrainConfig, evaluate: 
         ..config.clone()
     };
     let mut trainer = trainer(store, folder, config.clone());
+    trainer.measure_features(&Silent).unwrap();
     trainer.epoch(0, &|_, _| config.lr, &Silent).unwrap();
     let evaluation = trainer.evaluate(true, 0, &|_| true, &Silent).unwrap();
     assert_eq!(evaluation.method, evaluate);
@@ -189,10 +190,16 @@ fn sampling_all_neighbours_scores_as_exact_evaluation_does() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
     for model in [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gat] {
-        for partitions in [1, 3] {
+        for (partitions, normalize_features) in [
+            (1, FeatureNorm::None),
+            (3, FeatureNorm::None),
+            (1, FeatureNorm::Row),
+            (3, FeatureNorm::Standard),
+        ] {
             let config = TrainConfig {
                 model,
                 partitions,
+                normalize_features,
                 fanouts: Auto::Value("-1,-1".parse().unwrap()),
                 layers: 2,
                 halo: grappa_run::config::HaloMode::Stop,
@@ -201,7 +208,7 @@ fn sampling_all_neighbours_scores_as_exact_evaluation_does() {
             };
             let [exact, sampled] =
                 [Evaluate::Exact, Evaluate::Sampled].map(|how| evaluated(&store, folder.path(), &config, how));
-            assert_eq!(exact, sampled, "{model}, {partitions} partitions");
+            assert_eq!(exact, sampled, "{model}, {partitions} partitions, {normalize_features}");
         }
     }
 }

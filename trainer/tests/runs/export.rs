@@ -15,7 +15,7 @@ use grappa_io::progress::Silent;
 use grappa_run::{
     checkpoint::read_tensors,
     config::{Auto, FirstHop, TrainConfig},
-    model::{LayerKind, NormKind},
+    model::{Activation, FeatureNorm, LayerKind, NormKind},
 };
 use grappa_trainer::{
     export::export,
@@ -99,6 +99,51 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
             ..config()
         };
         agrees(&python, &folder.path().join(model.to_string()), DENSE, config);
+    }
+    let published = [
+        TrainConfig {
+            model: LayerKind::Gat,
+            heads: 4,
+            last_heads: "1".parse().unwrap(),
+            input_dropout: 0.3,
+            attention_dropout: 0.3,
+            activation: Activation::Elu,
+            normalize_features: FeatureNorm::Row,
+            ..config()
+        },
+        TrainConfig {
+            model: LayerKind::Gcn,
+            activation: Activation::Prelu,
+            normalize_features: FeatureNorm::Standard,
+            weight_decay: "0.001,0".parse().unwrap(),
+            label_smoothing: 0.1,
+            ..config()
+        },
+        TrainConfig {
+            model: LayerKind::Sage,
+            activation: Activation::Gelu,
+            partitions: 4,
+            input_dropout: 0.2,
+            normalize_features: FeatureNorm::Standard,
+            ..config()
+        },
+        TrainConfig {
+            model: LayerKind::Gatv2,
+            heads: 2,
+            last_heads: "3".parse().unwrap(),
+            activation: Activation::LeakyRelu,
+            ..config()
+        },
+    ];
+    for config in published {
+        let name = format!("published {}", config.model);
+        let config = TrainConfig {
+            first_hop: FirstHop::Sampled,
+            epochs: 4,
+            lr: 0.01,
+            ..config
+        };
+        agrees(&python, &folder.path().join(name), DENSE, config);
     }
     for norm in [NormKind::Batch, NormKind::Layer] {
         let config = TrainConfig {

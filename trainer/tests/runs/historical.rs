@@ -8,7 +8,7 @@ use grappa_engine::{
 };
 use grappa_formats::{NodeId, aggregates::AggregateKind};
 use grappa_io::progress::Silent;
-use grappa_run::model::{LayerKind, ModelOptions, NormKind, Precision};
+use grappa_run::model::{LayerKind, ModelOptions, NormKind};
 use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store, aggregates::Aggregates};
 use grappa_trainer::{
@@ -41,7 +41,7 @@ fn model(layer: LayerKind) -> Model {
         dropout: 0.0,
         norm: NormKind::None,
         residual: false,
-        precision: Precision::F32,
+        ..ModelOptions::default()
     };
     Model::new(options, 3, Device::Cpu).unwrap()
 }

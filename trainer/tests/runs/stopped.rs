@@ -15,6 +15,7 @@ use grappa_run::{
     config::{HaloMode, TrainConfig},
     folder::RunFolder,
     journal::{EpochRecord, read_records},
+    model::{Activation, FeatureNorm, LayerKind},
     stages::StageSeconds,
     summary::Summary,
 };
@@ -146,6 +147,24 @@ fn everything() -> TrainConfig {
     }
 }
 
+/// The options of published settings that have state or draw random numbers.
+fn published() -> TrainConfig {
+    TrainConfig {
+        model: LayerKind::Gat,
+        last_heads: "1".parse().unwrap(),
+        activation: Activation::Prelu,
+        input_dropout: 0.3,
+        attention_dropout: 0.3,
+        normalize_features: FeatureNorm::Standard,
+        weight_decay: "0.001,0".parse().unwrap(),
+        label_smoothing: 0.1,
+        partitions: 1,
+        epochs: 4,
+        batch: "32".parse().unwrap(),
+        ..config()
+    }
+}
+
 #[test]
 fn a_run_stopped_at_any_moment_resumes_to_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
@@ -184,17 +203,23 @@ fn a_run_stopped_at_any_moment_resumes_to_the_same_bits() {
 fn a_run_stopped_again_and_again_ends_with_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
-    let config = everything();
-    let path = folder.path().join("straight.run");
+    for (name, config) in [("everything", everything()), ("published", published())] {
+        stopped_again_and_again(&store, &folder.path().join(name), &config);
+    }
+}
+
+fn stopped_again_and_again(store: &Arc<Store>, folder: &Path, config: &TrainConfig) {
+    fs::create_dir(folder).unwrap();
+    let path = folder.join("straight.run");
     let mut straight = Stopping::at(u64::MAX);
-    run(&store, &config, &path, false, &mut straight).unwrap();
+    run(store, config, &path, false, &mut straight).unwrap();
     let asked = straight.asked.into_inner();
 
-    let stopped = folder.path().join("stopped.run");
+    let stopped = folder.join("stopped.run");
     let mut stops = 0;
     while let Err(error) = run(
-        &store,
-        &config,
+        store,
+        config,
         &stopped,
         stops > 0,
         &mut Stopping::at(asked / 5 + 7 * stops),

@@ -1,4 +1,4 @@
-//! The layers of a configuration: defaults, then a file, then flags.
+//! The layers of a configuration: defaults, then a preset, then a file, then flags.
 
 use std::{ops::Range, path::Path};
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use toml::{Table, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::TrainConfig;
+use super::{Preset, TrainConfig};
 use crate::{Error, Result, checksum_line, names};
 
 /// The options that a resumed run may change. They affect neither the results up to the checkpoint nor the meaning of its
@@ -33,28 +33,28 @@ pub const MAY_CHANGE: [&str; 14] = [
 ];
 
 impl TrainConfig {
-    /// The configuration of a new run: the file overrides the defaults, and the flags override the file. `flags` serializes to a
-    /// map of the options that the user gave.
+    /// The configuration of a new run: the preset overrides the defaults, the file overrides the preset, and the flags override the
+    /// file. `flags` serializes to a map of the options that the user gave.
     ///
     /// # Errors
     /// If the file cannot be read, has an unknown key or a wrong value, or if options contradict each other.
     ///
     /// # Panics
     /// If `flags` has an unknown key.
-    pub fn layered(file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
-        Self::default().overlaid(file, flags)
+    pub fn layered(preset: Option<&Preset>, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
+        Self::default().overlaid(preset, file, flags)
     }
 
-    /// The configuration of a resumed run: `self` is what the run was started with, the file overrides it, and the flags override
-    /// the file.
+    /// The configuration of a resumed run: `self` is what the run was started with; the preset, the file and the flags override it in
+    /// this order.
     ///
     /// # Errors
     /// As [`TrainConfig::layered`]. Also if an option differs that must not; the message names it with both values.
     ///
     /// # Panics
     /// If `flags` has an unknown key.
-    pub fn resumed(&self, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
-        let wanted = self.overlaid(file, flags)?;
+    pub fn resumed(&self, preset: Option<&Preset>, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
+        let wanted = self.overlaid(preset, file, flags)?;
         let changed = differences(&self.table(), &wanted.table());
         match changed
             .iter()
@@ -119,8 +119,9 @@ impl TrainConfig {
         Table::try_from(self).expect("a configuration is a table")
     }
 
-    fn overlaid(&self, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
+    fn overlaid(&self, preset: Option<&Preset>, file: Option<&Path>, flags: &impl Serialize) -> Result<Self> {
         let mut table = self.table();
+        table.extend(preset.map(Preset::options).unwrap_or_default());
         if let Some(file) = file {
             let (_, given) = parse(file, &read_text(file)?)?;
             table.extend(given);

@@ -2,15 +2,18 @@
 //!
 //! `grappa-train --help` describes the options for users. Here only the types, units and ranges are documented.
 //!
-//! A configuration is made in layers: defaults, then a file (`--config`), then flags. It is saved in the run's folder and
-//! reads back to the same values. A resumed run starts from that file instead of the defaults. It may change options that do
+//! A configuration is made in layers: defaults, then a preset (`--preset`), then a file (`--config`), then flags. It is saved in
+//! the run's folder and reads back to the same values. A resumed run starts from that file instead of the defaults. It may change options that do
 //! not affect what was already computed ([`MAY_CHANGE`]).
 //!
 //! An option that depends on others can be `auto`. Methods of the same name resolve it: [`TrainConfig::fanouts`],
 //! [`TrainConfig::batch`] and so on. Options that depend on the store or the machine are resolved elsewhere.
 
 mod choices;
+mod effects;
 mod layers;
+mod per_layer;
+mod preset;
 #[cfg(test)]
 mod tests;
 
@@ -26,10 +29,12 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     choices::{Auto, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Optimizer, ReadEngine},
     layers::MAY_CHANGE,
+    per_layer::PerLayer,
+    preset::Preset,
 };
 use crate::{
     Error, Result,
-    model::{LayerKind, ModelOptions, NormKind, Precision},
+    model::{Activation, FeatureNorm, LayerKind, ModelOptions, NormKind, Precision},
     serde_text,
 };
 
@@ -45,8 +50,19 @@ pub struct TrainConfig {
     pub hidden: usize,
     /// Number of attention heads of GAT and GATv2. It must divide `hidden`.
     pub heads: usize,
+    /// Number of attention heads of the last layer, which are averaged. `auto` is `heads`.
+    #[serde(with = "serde_text")]
+    pub last_heads: Auto<NonZeroUsize>,
     /// Dropout probability after each layer but the last, in [0, 1).
     pub dropout: f64,
+    /// Dropout probability of features, in [0, 1).
+    pub input_dropout: f64,
+    /// Dropout probability of attention weights, in [0, 1).
+    pub attention_dropout: f64,
+    /// The nonlinearity after each layer but the last.
+    pub activation: Activation,
+    /// The normalization of features before the first layer.
+    pub normalize_features: FeatureNorm,
     /// Normalization after each layer but the last. See [`TrainConfig::norm`].
     #[serde(with = "serde_text")]
     pub norm: Auto<NormKind>,
@@ -87,8 +103,11 @@ pub struct TrainConfig {
     pub lr_min: f64,
     /// Optimizer.
     pub optimizer: Optimizer,
-    /// Weight decay, 0 or more.
-    pub weight_decay: f64,
+    /// Weight decay, 0 or more: one value, or one for each layer.
+    #[serde(with = "serde_text")]
+    pub weight_decay: PerLayer,
+    /// Label smoothing, in [0, 1): this part of each target is spread evenly over all classes.
+    pub label_smoothing: f64,
     /// Momentum of SGD, in [0, 1).
     pub momentum: f64,
     /// Largest Euclidean norm of a step's gradient. Larger gradients are scaled down. 0: no clipping.
@@ -167,7 +186,12 @@ impl Default for TrainConfig {
             layers: 2,
             hidden: 128,
             heads: 4,
+            last_heads: Auto::Auto,
             dropout: 0.5,
+            input_dropout: 0.0,
+            attention_dropout: 0.0,
+            activation: Activation::default(),
+            normalize_features: FeatureNorm::default(),
             norm: Auto::Auto,
             residual: false,
             fanouts: Auto::Auto,
@@ -185,7 +209,8 @@ impl Default for TrainConfig {
             lr_patience: 5,
             lr_min: 0.0,
             optimizer: Optimizer::default(),
-            weight_decay: 0.0,
+            weight_decay: PerLayer::default(),
+            label_smoothing: 0.0,
             momentum: 0.0,
             clip: 0.0,
             epochs: 50,
@@ -240,7 +265,12 @@ impl TrainConfig {
             hidden: self.hidden,
             outputs,
             heads: self.heads,
+            last_heads: self.last_heads.value().map(NonZeroUsize::get),
             dropout: self.dropout,
+            input_dropout: self.input_dropout,
+            attention_dropout: self.attention_dropout,
+            activation: self.activation,
+            features: self.normalize_features,
             norm: self.norm(),
             residual: self.residual,
             precision: self.precision,
@@ -361,7 +391,7 @@ impl TrainConfig {
     /// They are not errors, because a comparison of several configurations may well contain such a combination. `knows_first_hop` is
     /// true if the first hop is pre-aggregated.
     pub fn warnings(&self, knows_first_hop: bool) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let mut warnings = self.without_effect();
         if self.partitions == 1 {
             if self.correction != Correction::None {
                 warnings.push(format!(
@@ -447,24 +477,17 @@ impl TrainConfig {
         }
         // Written so that NaN is in no range.
         let ranges = [
-            (
-                "dropout",
-                self.dropout,
-                (0.0..1.0).contains(&self.dropout),
-                "from 0 to below 1",
-            ),
+            below_one("dropout", self.dropout),
+            below_one("input-dropout", self.input_dropout),
+            below_one("attention-dropout", self.attention_dropout),
+            below_one("label-smoothing", self.label_smoothing),
             (
                 "walk-termination",
                 self.walk_termination,
                 (0.0..=1.0).contains(&self.walk_termination),
                 "from 0 to 1",
             ),
-            (
-                "momentum",
-                self.momentum,
-                (0.0..1.0).contains(&self.momentum),
-                "from 0 to below 1",
-            ),
+            below_one("momentum", self.momentum),
             (
                 "shrinkage",
                 self.shrinkage,
@@ -485,7 +508,6 @@ impl TrainConfig {
                 "from 0 to lr",
             ),
             not_negative("warmup", self.warmup),
-            not_negative("weight-decay", self.weight_decay),
             not_negative("clip", self.clip),
             not_negative("checkpoint-minutes", self.checkpoint_minutes),
         ];
@@ -494,7 +516,8 @@ impl TrainConfig {
         }
         if self.full_graph && (self.fanouts != Auto::Auto || self.batch != Auto::Auto) {
             return no(
-                "full-graph takes all neighbours of all training nodes: leave out fanouts and batch, or full-graph"
+                "full-graph takes all neighbours of all training nodes: leave out fanouts and batch, or set \
+                 full-graph to false"
                     .into(),
             );
         }
@@ -514,8 +537,7 @@ impl TrainConfig {
             ));
         }
         self.sampler(false)?;
-        let attends = matches!(self.model, LayerKind::Gat | LayerKind::Gatv2);
-        if attends && !self.hidden.is_multiple_of(self.heads) {
+        if self.model.attends() && !self.hidden.is_multiple_of(self.heads) {
             return no(format!(
                 "heads is {}, which does not divide hidden, {}: the heads share the hidden dimension evenly",
                 self.heads, self.hidden
@@ -527,8 +549,13 @@ impl TrainConfig {
                 self.momentum, self.optimizer
             ));
         }
-        Ok(())
+        self.check_model_options()
     }
+}
+
+/// An entry of the table of ranges.
+fn below_one(option: &'static str, value: f64) -> (&'static str, f64, bool, &'static str) {
+    (option, value, (0.0..1.0).contains(&value), "from 0 to below 1")
 }
 
 /// An entry of the table of ranges.

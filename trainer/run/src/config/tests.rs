@@ -25,7 +25,7 @@ fn layered(file: &str, flags: &BTreeMap<String, Value>) -> Result<TrainConfig> {
     let folder = tempdir().unwrap();
     let path = folder.path().join("RUN.toml");
     fs::write(&path, file).unwrap();
-    TrainConfig::layered(Some(&path), flags)
+    TrainConfig::layered(None, Some(&path), flags)
 }
 
 fn error(file: &str) -> String {
@@ -35,11 +35,16 @@ fn error(file: &str) -> String {
 /// No option has its default value, except the one of [`whole_views`].
 fn everything() -> TrainConfig {
     TrainConfig {
-        model: LayerKind::Gin,
+        model: LayerKind::Gat,
         layers: 3,
         hidden: 256,
         heads: 8,
+        last_heads: Auto::Value(NonZeroUsize::new(2).unwrap()),
         dropout: 0.25,
+        input_dropout: 0.125,
+        attention_dropout: 0.5,
+        activation: Activation::Gelu,
+        normalize_features: FeatureNorm::Standard,
         norm: Auto::Value(NormKind::Layer),
         residual: true,
         fanouts: Auto::Value("20,-1,5".parse().unwrap()),
@@ -56,7 +61,8 @@ fn everything() -> TrainConfig {
         lr_patience: 2,
         lr_min: 1e-7,
         optimizer: Optimizer::Sgd,
-        weight_decay: 5e-4,
+        weight_decay: "0.0005,0,0.1".parse().unwrap(),
+        label_smoothing: 0.1,
         momentum: 0.9,
         clip: 1.0,
         epochs: 7,
@@ -100,7 +106,7 @@ fn whole_views() -> TrainConfig {
 
 #[test]
 fn defaults_are_sound_and_resolve_to_what_the_paper_and_pyg_use() {
-    let config = TrainConfig::layered(None, &none()).unwrap();
+    let config = TrainConfig::layered(None, None, &none()).unwrap();
     assert_eq!(config, TrainConfig::default());
     assert_eq!(config.fanouts().to_string(), "15,10");
     assert_eq!((config.batch(), config.concurrent()), (1024, 1));
@@ -193,6 +199,8 @@ fn a_configuration_reads_back_to_itself_but_for_the_folder_it_is_in() {
         "fanouts = \"20,-1,5\"",
         "memory = \"1500000001\"",
         "seed = \"18446744073709551615\"",
+        "weight-decay = \"0.0005,0,0.1\"",
+        "last-heads = 2",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in {text}");
     }
@@ -256,7 +264,7 @@ fn a_wrong_value_is_named_with_its_line_and_what_would_be_right() {
             "{file}: {text}"
         );
     }
-    let missing = TrainConfig::layered(Some(&PathBuf::from("no/such.toml")), &none())
+    let missing = TrainConfig::layered(None, Some(&PathBuf::from("no/such.toml")), &none())
         .unwrap_err()
         .to_string();
     assert!(missing.contains("cannot open no/such.toml"), "{missing}");
@@ -291,6 +299,30 @@ fn values_out_of_range_and_contradictions_say_what_would_do() {
             "concurrent is 5, and there are 4 partition(s)",
         ),
         ("momentum = 0.9", "the optimizer adam has none: use `--optimizer sgd`"),
+        ("input-dropout = 1", "input-dropout is 1; it must be from 0 to below 1"),
+        ("label-smoothing = -0.1", "label-smoothing is -0.1"),
+        ("weight-decay = -1", "weight-decay is -1; it must be 0 or more"),
+        ("weight-decay = [0.1, nan]", "weight-decay is NaN"),
+        (
+            "weight-decay = '0.1,0,0'",
+            "weight-decay 0.1,0,0 is for 3 layers, and the model has 2",
+        ),
+        (
+            "attention-dropout = 0.6",
+            "attention-dropout is 0.6, and the model sage has no attention",
+        ),
+        (
+            "model = 'gcn'\nlast-heads = 1",
+            "last-heads is 1, and the model gcn has no attention",
+        ),
+        (
+            "first-hop = 'preaggregated'\ninput-dropout = 0.5",
+            "--input-dropout 0.5 needs the features of neighbours, and `--first-hop preaggregated` has only their sums",
+        ),
+        (
+            "first-hop = 'preaggregated'\nnormalize-features = 'row'",
+            "--normalize-features row needs the features of neighbours",
+        ),
     ] {
         let text = error(file);
         assert!(text.contains(expected), "{file}: {text}");
@@ -299,7 +331,7 @@ fn values_out_of_range_and_contradictions_say_what_would_do() {
 
 #[test]
 fn a_flag_too_large_for_a_file_is_an_error() {
-    let error = TrainConfig::layered(None, &BTreeMap::from([("epochs", u64::MAX)]))
+    let error = TrainConfig::layered(None, None, &BTreeMap::from([("epochs", u64::MAX)]))
         .unwrap_err()
         .to_string();
     assert!(error.contains("option") || error.contains("range"), "{error}");
@@ -308,10 +340,10 @@ fn a_flag_too_large_for_a_file_is_an_error() {
 #[test]
 fn a_resumed_run_goes_on_as_it_was_configured() {
     let run = everything();
-    assert_eq!(run.resumed(None, &none()).unwrap(), run);
+    assert_eq!(run.resumed(None, None, &none()).unwrap(), run);
     // Repeating an option is no change.
     assert_eq!(
-        run.resumed(None, &flags([("hidden", 256.into()), ("lr", 0.1.into())]))
+        run.resumed(None, None, &flags([("hidden", 256.into()), ("lr", 0.1.into())]))
             .unwrap(),
         run
     );
@@ -326,7 +358,7 @@ fn a_resumed_run_may_change_what_changes_nothing_that_was_computed() {
             assert!(["class-names", "out"].contains(&option), "{option}");
             continue;
         };
-        let changed = run.resumed(None, &flags([(option, value.clone())])).unwrap();
+        let changed = run.resumed(None, None, &flags([(option, value.clone())])).unwrap();
         assert_eq!(changed.table().get(option), Some(value));
         assert_eq!(changed.digest(), run.digest(), "{option}");
     }
@@ -349,7 +381,7 @@ fn options_that_define_the_parameters_must_not_change() {
         assert!(!MAY_CHANGE.contains(&option), "{option}");
     }
     let error = TrainConfig::default()
-        .resumed(None, &flags([("seed", 2.into())]))
+        .resumed(None, None, &flags([("seed", 2.into())]))
         .unwrap_err();
     assert!(
         error.to_string().contains("has seed 1, and seed 2 was given"),
@@ -377,7 +409,7 @@ fn changed_options_are_reported_with_both_values() {
         }
         others += 1;
         let error = run
-            .resumed(None, &flags([(option, value.clone())]))
+            .resumed(None, None, &flags([(option, value.clone())]))
             .unwrap_err()
             .to_string();
         let expected = format!("has {option} {}, and {option} {value} was given", run.table()[option]);
@@ -410,7 +442,7 @@ fn the_digest_differs_with_every_option_that_must_not_change() {
 #[test]
 #[should_panic(expected = "unknown option colour")]
 fn a_flag_that_is_no_option_is_a_mistake() {
-    drop(TrainConfig::layered(None, &flags([("colour", "red".into())])));
+    drop(TrainConfig::layered(None, None, &flags([("colour", "red".into())])));
 }
 
 #[test]
@@ -425,7 +457,7 @@ fn names_of_choices_read_back() {
 #[test]
 fn a_configuration_is_a_small_regular_file() {
     let folder = tempdir().unwrap();
-    let error = |path: &Path| TrainConfig::layered(Some(path), &none()).unwrap_err().to_string();
+    let error = |path: &Path| TrainConfig::layered(None, Some(path), &none()).unwrap_err().to_string();
     assert!(error(Path::new("/dev/zero")).contains("/dev/zero: this is a device"));
     let path = folder.path().join("RUN.toml");
     fs::write(&path, "# long\n".repeat(1 << 18)).unwrap();
@@ -475,6 +507,12 @@ fn options_without_effect_are_warned_about() {
     };
     assert_eq!(warnings(config(1, 3)), Vec::<String>::new());
     assert_eq!(warnings(config(4, 3)), Vec::<String>::new());
+    let elu = |layers| TrainConfig {
+        activation: Activation::Elu,
+        ..config(1, layers)
+    };
+    assert!(warnings(elu(2)).is_empty());
+    assert!(warnings(elu(1))[0].starts_with("--activation elu has no effect with --layers 1"));
 
     let correction = |partitions| TrainConfig {
         correction: Correction::Node,

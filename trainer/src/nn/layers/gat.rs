@@ -7,7 +7,7 @@ use crate::nn::{
     aggregate::{Aggregate, Backend, HistoricalEmbeddings, Scaling, with_historical},
     attention::{attend, sum_logits},
     graph::Block,
-    linear::{Epilogue, float, linear},
+    linear::{Dropout, Epilogue, float, linear},
     parameters::{Builder, Start},
     reduction::{Attention, Reduction},
 };
@@ -60,6 +60,7 @@ impl Layer for Gat {
         sources: &Tensor,
         _scaling: Scaling,
         historical: Option<&HistoricalEmbeddings>,
+        dropout: Option<Dropout>,
     ) -> (Tensor, Tensor) {
         let transformed = self.transformed(sources);
         let looped = block.with_own();
@@ -70,7 +71,7 @@ impl Layer for Gat {
             &self.scores(&transformed, &self.source_attention),
             &self.scores(&own, &self.destination_attention),
         );
-        let aggregated = attend(Backend::Fastest, looped, &transformed, &logits);
+        let aggregated = attend(Backend::Fastest, looped, &transformed, &logits, dropout);
         (own_states, with_historical(aggregated, historical))
     }
 

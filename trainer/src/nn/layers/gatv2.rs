@@ -7,7 +7,7 @@ use crate::nn::{
     aggregate::{Aggregate, Backend, HistoricalEmbeddings, Scaling, with_historical},
     attention::{attend, pair_logits},
     graph::Block,
-    linear::{Epilogue, float, linear},
+    linear::{Dropout, Epilogue, float, linear},
     parameters::{Builder, Start},
     reduction::{Attention, Reduction},
 };
@@ -72,6 +72,7 @@ impl Layer for Gatv2 {
         sources: &Tensor,
         _scaling: Scaling,
         historical: Option<&HistoricalEmbeddings>,
+        dropout: Option<Dropout>,
     ) -> (Tensor, Tensor) {
         let looped = block.with_own();
         let own_states = sources.narrow(0, 0, block.destinations() as i64);
@@ -86,7 +87,7 @@ impl Layer for Gatv2 {
             &attention,
             self.heads.count,
         );
-        let aggregated = attend(Backend::Fastest, looped, &transformed, &logits);
+        let aggregated = attend(Backend::Fastest, looped, &transformed, &logits, dropout);
         (own_states, with_historical(aggregated, historical))
     }
 

@@ -20,7 +20,7 @@ pub(crate) use self::{gat::Gat, gatv2::Gatv2, gcn::Gcn, gin::Gin, pinsage::PinSa
 use super::{
     aggregate::{Aggregate, Backend, HistoricalEmbeddings, Scaling, own_and_aggregate},
     graph::Block,
-    linear::Epilogue,
+    linear::{Dropout, Epilogue},
     reduction::Reduction,
 };
 
@@ -41,13 +41,14 @@ pub(crate) trait Layer: fmt::Debug + Send {
     }
 
     /// Returns the hidden states of the destinations of a block, `[destinations, inputs]`, and the aggregates of their neighbours'
-    /// messages, `[destinations, width]`, from the hidden states of its sources.
+    /// messages, `[destinations, width]`, from the hidden states of its sources. `dropout` is that of attention weights.
     fn neighbours(
         &self,
         block: &Block,
         sources: &Tensor,
         scaling: Scaling,
         historical: Option<&HistoricalEmbeddings>,
+        _dropout: Option<Dropout>,
     ) -> (Tensor, Tensor) {
         own_and_aggregate(Backend::Fastest, block, self.aggregate(), scaling, sources, historical)
     }

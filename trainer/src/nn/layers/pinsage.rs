@@ -8,7 +8,7 @@ use super::Layer;
 use crate::nn::{
     aggregate::{Aggregate, HistoricalEmbeddings, Scaling, aggregate},
     graph::Block,
-    linear::{Epilogue, apply, float, linear},
+    linear::{Dropout, Epilogue, apply, float, linear},
     parameters::{Builder, Start},
     reduction::Reduction,
 };
@@ -65,6 +65,7 @@ impl Layer for PinSage {
         sources: &Tensor,
         scaling: Scaling,
         historical: Option<&HistoricalEmbeddings>,
+        _dropout: Option<Dropout>,
     ) -> (Tensor, Tensor) {
         let own = sources.narrow(0, 0, block.destinations() as i64);
         (

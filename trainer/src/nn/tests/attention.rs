@@ -7,6 +7,7 @@ use crate::nn::{
     Block,
     aggregate::Backend,
     attention::{attend, pair_logits},
+    linear::Dropout,
 };
 
 /// Sizes of a block: destinations, sources, heads and values per head.
@@ -22,7 +23,7 @@ fn attention_of(backend: Backend, block: &Block, sizes: Sizes, change: fn(&Tenso
     let own = leaf(2, &[destinations as i64, width]);
     let attention = leaf(3, &[width]);
     let logits = pair_logits(backend, looped, &rows, &own, &attention, heads);
-    let result = attend(backend, looped, &rows, &logits);
+    let result = attend(backend, looped, &rows, &logits, None);
     (&result * random(4, &[destinations as i64, width]))
         .sum(Kind::Float)
         .backward();
@@ -44,6 +45,28 @@ fn loops_equal_operators_forward_and_backward() {
             assert_close(actual, expected, 1e-5, &format!("{i} of {sizes:?}"));
         }
     }
+}
+
+#[test]
+fn dropout_of_attention_weights_drops_sources_by_head_and_keeps_the_expectation() {
+    let (destinations, sources, heads, head_width) = (300, 2000, 4, 8);
+    let block = Block::new(&some_block(destinations, sources), Device::Cpu);
+    let looped = block.with_own();
+    let ones = Tensor::ones([sources as i64, heads * head_width], (Kind::Float, Device::Cpu));
+    let logits = Tensor::zeros([looped.edges() as i64, heads], (Kind::Float, Device::Cpu));
+    let run = |backend, key| {
+        let dropout = Dropout { probability: 0.6, key };
+        attend(backend, looped, &ones, &logits, Some(dropout))
+    };
+    let dropped = run(Backend::Fastest, 1);
+    assert_close(&dropped, &run(Backend::Operators, 1), 1e-6, "operators");
+    assert_ne!(dropped, run(Backend::Fastest, 2));
+    // Without dropout the weights of a destination and head add up to 1.
+    assert!((dropped.mean(Kind::Float).double_value(&[]) - 1.0).abs() < 0.05);
+    let by_head = dropped.view([destinations as i64, heads, head_width]);
+    let within = (&by_head - by_head.narrow(2, 0, 1)).abs().max().double_value(&[]);
+    let across = (&by_head - by_head.narrow(1, 0, 1)).abs().max().double_value(&[]);
+    assert!(within == 0.0 && across > 0.1, "{within} {across}");
 }
 
 #[test]
@@ -70,6 +93,7 @@ fn large_logits_do_not_overflow() {
             looped,
             &Tensor::ones([50, 4], (Kind::Float, Device::Cpu)),
             &logits,
+            None,
         );
         // Weights add up to 1.
         assert_close(

@@ -1,7 +1,7 @@
 //! Models on blocks equal PyTorch Geometric's on whole graphs, values and gradients.
 
 use grappa_engine::aggregate::Reduce;
-use grappa_run::model::{ModelOptions, NormKind, Precision};
+use grappa_run::model::{ModelOptions, NormKind};
 use tch::{Device, Kind, Tensor};
 
 use super::{
@@ -32,7 +32,7 @@ fn model(name: &str, fixture: &Fixture, device: Device) -> Model {
             _ => NormKind::None,
         },
         residual: rest.contains("residual"),
-        precision: Precision::F32,
+        ..ModelOptions::default()
     };
     let model = Model::new(options, 1, device).expect("a model");
     fixture.load(&model);

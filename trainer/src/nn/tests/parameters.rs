@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use grappa_run::model::{LayerKind, ModelOptions, NormKind, Precision};
+use grappa_run::model::{LayerKind, ModelOptions, NormKind};
 use tch::{Device, Kind, Tensor};
 
 use super::{assert_close, devices, random};
@@ -22,7 +22,7 @@ pub(super) fn options(layer: LayerKind) -> ModelOptions {
         dropout: 0.5,
         norm: NormKind::Batch,
         residual: true,
-        precision: Precision::F32,
+        ..ModelOptions::default()
     }
 }
 

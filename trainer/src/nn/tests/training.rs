@@ -1,6 +1,6 @@
 //! Models learn, alike every time; history stands in for what is out of reach; losses are those by hand.
 
-use grappa_run::model::{LayerKind, ModelOptions, NormKind, Precision, Task};
+use grappa_run::model::{Activation, LayerKind, ModelOptions, NormKind, Precision, Task};
 use grappa_sampling::sample::Minibatch;
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -36,7 +36,7 @@ fn train(options: ModelOptions, device: Device, seed: u64, steps: u64) -> (Model
             scaling: Scaling::HorvitzThompson,
         };
         let logits = model.forward(&blocks, Input::Features(&x), &[], pass);
-        let loss = nn::losses(Task::MultiClass, &logits, &labels).mean(Kind::Float);
+        let loss = nn::losses(Task::MultiClass, &logits, &labels, 0.0).mean(Kind::Float);
         loss.backward();
         losses.push(loss.double_value(&[]));
         no_grad(|| {
@@ -108,6 +108,66 @@ fn training_twice_gives_the_same_bits_and_the_seed_of_a_step_matters() {
 }
 
 #[test]
+fn dropout_of_features_and_attention_is_of_the_step_and_only_in_training() {
+    let (fixture, minibatch) = minibatch();
+    let blocks = fixture.graph.blocks(&minibatch, Device::Cpu);
+    let x = random(9, &[minibatch.nodes.len() as i64, 5]);
+    for (input_dropout, attention_dropout) in [(0.5, 0.0), (0.0, 0.5)] {
+        let options = ModelOptions {
+            dropout: 0.0,
+            norm: NormKind::None,
+            input_dropout,
+            attention_dropout,
+            ..options(LayerKind::Gat)
+        };
+        let plain = ModelOptions {
+            input_dropout: 0.0,
+            attention_dropout: 0.0,
+            ..options.clone()
+        };
+        let run = |options: &ModelOptions, training| {
+            let model = Model::new(options.clone(), 1, Device::Cpu).expect("a model");
+            let pass = Pass {
+                training,
+                ..Pass::default()
+            };
+            model.forward(&blocks, Input::Features(&x), &[], pass)
+        };
+        assert_eq!(run(&options, None), run(&plain, None));
+        assert_eq!(run(&options, Some(1)), run(&options, Some(1)));
+        assert_ne!(run(&options, Some(1)), run(&options, Some(2)));
+        assert_ne!(run(&options, Some(1)), run(&plain, Some(1)));
+    }
+}
+
+#[test]
+fn every_activation_trains_on_every_device_and_with_either_precision() {
+    for device in devices() {
+        for &activation in Activation::ALL {
+            for precision in [Precision::F32, Precision::Bf16] {
+                let options = ModelOptions {
+                    activation,
+                    precision,
+                    hidden: 32,
+                    dropout: 0.1,
+                    ..options(LayerKind::Sage)
+                };
+                let (model, losses) = train(options, device, 1, 60);
+                let what = format!("{activation}, {precision:?}, {device:?}: {losses:?}");
+                assert!(losses[50..].iter().sum::<f64>() / 10.0 < 0.95 * losses[0], "{what}");
+                let slope = model
+                    .parameters()
+                    .named()
+                    .iter()
+                    .find(|(name, _)| name == "activations.0.weight");
+                assert_eq!(slope.is_some(), activation == Activation::Prelu);
+                assert!(slope.is_none_or(|(_, slope)| (slope.double_value(&[0]) - 0.25).abs() > 1e-3));
+            }
+        }
+    }
+}
+
+#[test]
 fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
     let fixture = Fixture::read("sage-3");
     for &kind in LayerKind::ALL {
@@ -173,14 +233,18 @@ fn losses_are_those_by_hand_and_not_reduced() {
             .to_device(device);
         let classes = Tensor::from_slice(&[1i64, 0]).to_device(device);
         let expected = [2f32.ln(), (1.0 + (-2f32).exp()).ln()];
-        let losses = nn::losses(Task::MultiClass, &logits, &classes);
+        let losses = nn::losses(Task::MultiClass, &logits, &classes, 0.0);
         assert_close(&losses, &Tensor::from_slice(&expected), 1e-6, "cross-entropy");
+        // A tenth of the targets is halved between the two classes.
+        let smooth = [2f32.ln(), 0.95 * expected[1] + 0.05 * (expected[1] + 2.0)];
+        let losses = nn::losses(Task::MultiClass, &logits, &classes, 0.1);
+        assert_close(&losses, &Tensor::from_slice(&smooth), 1e-6, "smoothed cross-entropy");
 
         let labels = Tensor::from_slice(&[1.0f32, 0.0, 0.0, 1.0])
             .view([2, 2])
             .to_device(device);
         let expected = [2f32.ln(), ((1.0 + 2f32.exp()).ln() + 2f32.ln()) / 2.0];
-        let losses = nn::losses(Task::MultiLabel, &logits, &labels);
+        let losses = nn::losses(Task::MultiLabel, &logits, &labels, 0.0);
         assert_close(&losses, &Tensor::from_slice(&expected), 1e-6, "binary cross-entropy");
     }
 }

@@ -171,6 +171,8 @@ impl Inference<'_> {
         let layers = needed.layers();
         assert!(layers <= model.options().layers, "{layers} layers of fewer");
         let all = NodeSet::all(self.store.manifest().nodes);
+        let normalized = model.normalized(self.features);
+        let features = normalized.as_ref().map_or(self.features, |rows| rows);
         let mut hidden: Option<StateRows> = None;
         for layer in 0..layers {
             let is_last = layer + 1 == layers;
@@ -179,7 +181,7 @@ impl Inference<'_> {
                 inference: self,
                 model,
                 layer,
-                rows: hidden.as_ref().map_or(self.features, |states| states),
+                rows: hidden.as_ref().map_or(features, |states| states),
                 rows_of: if layer == 0 { &all } else { needed.inputs(layer) },
                 inputs: needed.inputs(layer),
                 outputs: needed.outputs(layer),

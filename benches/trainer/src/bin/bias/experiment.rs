@@ -327,7 +327,7 @@ impl Experiment {
         };
         let logits = model.forward(&blocks, input, &historical, Pass::default());
         let wanted = self.labels.index_select(0, &ids.narrow(0, 0, minibatch.seeds as i64));
-        let losses = losses(Task::MultiClass, &logits, &wanted);
+        let losses = losses(Task::MultiClass, &logits, &wanted, 0.0);
         let parameters: Vec<&Tensor> = model.parameters().named().iter().map(|(_, tensor)| tensor).collect();
         let gradients = weights.each_ref().map(|weights| {
             let loss = (&losses * Tensor::from_slice(weights)).sum(Kind::Float);

@@ -1,0 +1,76 @@
+//! Options of the model that contradict each other, or that have no effect.
+
+use super::{Auto, FirstHop, TrainConfig};
+use crate::{
+    Error, Result,
+    model::{Activation, FeatureNorm},
+};
+
+impl TrainConfig {
+    /// The option that the first hop must be sampled for, as the user gives it. Pre-aggregated features are those of the store:
+    /// neither a dropout of single features nor a normalization of rows can be applied to their sums.
+    pub fn sampled_first_hop_for(&self) -> Option<String> {
+        if self.input_dropout > 0.0 {
+            return Some(format!("--input-dropout {}", self.input_dropout));
+        }
+        match self.normalize_features {
+            FeatureNorm::None => None,
+            norm => Some(format!("--normalize-features {norm}")),
+        }
+    }
+
+    /// Checks the options of the model and its parameters against each other.
+    pub(super) fn check_model_options(&self) -> Result<()> {
+        let no = |what: String| Err(Error::Options(what));
+        let attention = [
+            (
+                "attention-dropout",
+                self.attention_dropout.to_string(),
+                self.attention_dropout > 0.0,
+            ),
+            ("last-heads", self.last_heads.to_string(), self.last_heads != Auto::Auto),
+        ];
+        if let Some((option, value, _)) = attention.iter().find(|(_, _, is_given)| *is_given)
+            && !self.model.attends()
+        {
+            return no(format!(
+                "{option} is {value}, and the model {} has no attention: use `--model gat` or gatv2, or leave {option} out",
+                self.model
+            ));
+        }
+        let decay = &self.weight_decay;
+        if let Some(value) = decay
+            .values()
+            .iter()
+            .find(|value| !(**value >= 0.0 && value.is_finite()))
+        {
+            return no(format!("weight-decay is {value}; it must be 0 or more"));
+        }
+        if ![1, self.layers].contains(&decay.values().len()) {
+            return no(format!(
+                "weight-decay {decay} is for {} layers, and the model has {}: give one number, or one for each layer",
+                decay.values().len(),
+                self.layers
+            ));
+        }
+        match (self.first_hop, self.sampled_first_hop_for()) {
+            (FirstHop::Preaggregated, Some(option)) => no(format!(
+                "{option} needs the features of neighbours, and `--first-hop preaggregated` has only their sums: leave one of them \
+                 out"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Warnings about options of the model that have no effect.
+    pub(super) fn without_effect(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.activation != Activation::Relu && self.layers == 1 {
+            warnings.push(format!(
+                "--activation {} has no effect with --layers 1: no layer follows the first",
+                self.activation
+            ));
+        }
+        warnings
+    }
+}

@@ -1,0 +1,121 @@
+//! The mean and the standard deviation of each feature, for models that standardize features.
+//!
+//! One pass over the features of all nodes, before the first step. The sums are of differences to the first row, so that columns
+//! with a small deviation around a large mean lose no digits.
+
+use grappa_engine::aggregate::{NodeRows, StoreFeatures};
+use grappa_io::progress::{Progress, check_stopped};
+use tch::{Tensor, no_grad};
+
+use super::Trainer;
+use crate::{Error, Result};
+
+/// Memory for the rows that are read at once.
+const READ_BYTES: usize = 8 << 20;
+
+impl Trainer {
+    /// Gives the model the means and deviations of the store's features, if it standardizes them. A column with a single value has
+    /// deviation 1.
+    ///
+    /// # Errors
+    /// If features cannot be read, or a value is not finite.
+    pub fn measure_features(&mut self, progress: &dyn Progress) -> Result<()> {
+        let Some((mean, deviation)) = self.model.feature_moments() else {
+            return Ok(());
+        };
+        let features = StoreFeatures::open(&self.store)?;
+        let moments = moments(&features, self.store.manifest().nodes, progress)?;
+        if let Some(column) = moments
+            .mean
+            .iter()
+            .chain(&moments.deviation)
+            .position(|value| !value.is_finite())
+        {
+            return Err(Error::Options(format!(
+                "--normalize-features standard: feature {} has values that are not finite; ingest without --allow-nan to get a list \
+                 of all such nodes",
+                column % moments.mean.len()
+            )));
+        }
+        no_grad(|| {
+            mean.shallow_clone().copy_(&Tensor::from_slice(&moments.mean));
+            deviation.shallow_clone().copy_(&Tensor::from_slice(&moments.deviation));
+        });
+        Ok(())
+    }
+}
+
+struct Moments {
+    mean: Vec<f32>,
+    deviation: Vec<f32>,
+}
+
+fn moments(features: &dyn NodeRows, nodes: u64, progress: &dyn Progress) -> Result<Moments> {
+    let width = features.width();
+    let rows_max = (READ_BYTES / 4 / width).max(1) as u64;
+    let (mut sums, mut squares) = (vec![0.0f64; width], vec![0.0f64; width]);
+    let (mut first, mut rows) = (Vec::new(), Vec::new());
+    for start in (0..nodes).step_by(rows_max as usize) {
+        check_stopped(progress)?;
+        let range = start..(start + rows_max).min(nodes);
+        rows.resize((range.end - range.start) as usize * width, 0.0);
+        features.read(range, &mut rows)?;
+        if first.is_empty() {
+            first = rows[..width].to_vec();
+        }
+        for row in rows.chunks_exact(width) {
+            for (column, (value, first)) in row.iter().zip(&first).enumerate() {
+                let difference = f64::from(*value) - f64::from(*first);
+                sums[column] += difference;
+                squares[column] += difference * difference;
+            }
+        }
+    }
+    let count = nodes as f64;
+    let mean = |(sum, first): (&f64, &f32)| (f64::from(*first) + sum / count) as f32;
+    let deviation = |(sum, square): (&f64, &f64)| {
+        let variance = (square / count - (sum / count).powi(2)).max(0.0);
+        // NaN stays.
+        if variance == 0.0 { 1.0 } else { variance.sqrt() as f32 }
+    };
+    Ok(Moments {
+        mean: sums.iter().zip(&first).map(mean).collect(),
+        deviation: sums.iter().zip(&squares).map(deviation).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use grappa_io::progress::Silent;
+
+    use super::*;
+
+    struct Rows(Vec<[f32; 3]>);
+
+    impl NodeRows for Rows {
+        fn width(&self) -> usize {
+            3
+        }
+
+        fn read(&self, positions: Range<u64>, out: &mut [f32]) -> grappa_io::Result<()> {
+            let rows = &self.0[positions.start as usize..positions.end as usize];
+            out.copy_from_slice(rows.as_flattened());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn moments_are_those_of_the_population_and_a_constant_column_has_deviation_one() {
+        let rows = Rows(vec![[1.0, 5.0, 1e6], [3.0, 5.0, 1e6 + 1.0], [5.0, 5.0, 1e6 + 2.0]]);
+        let Moments { mean, deviation } = moments(&rows, 3, &Silent).unwrap();
+        assert_eq!(mean, [3.0, 5.0, 1e6 + 1.0]);
+        let expected = [(8.0f32 / 3.0).sqrt(), 1.0, (2.0f32 / 3.0).sqrt()];
+        for (actual, expected) in deviation.iter().zip(expected) {
+            assert!((actual - expected).abs() < 1e-6, "{deviation:?}");
+        }
+        let nan = Rows(vec![[1.0, f32::NAN, 0.0], [1.0, 2.0, 3.0]]);
+        assert!(moments(&nan, 2, &Silent).unwrap().mean[1].is_nan());
+    }
+}
