@@ -15,13 +15,20 @@ pub enum Dataset {
     Wordnet,
     /// Products that are bought together, and their categories
     AmazonComputers,
+    /// Authors and their fields
+    CoauthorCs,
     /// Papers and their subjects: small, to try the bench
     Cora,
 }
 
 impl Dataset {
     /// The datasets of the record.
-    pub const RECORDED: [Self; 3] = [Self::DebianBookworm, Self::Wordnet, Self::AmazonComputers];
+    pub const RECORDED: [Self; 4] = [
+        Self::DebianBookworm,
+        Self::Wordnet,
+        Self::AmazonComputers,
+        Self::CoauthorCs,
+    ];
 
     /// The name of its folder.
     pub fn name(self) -> &'static str {
@@ -29,11 +36,20 @@ impl Dataset {
             Self::DebianBookworm => "debian-bookworm",
             Self::Wordnet => "wordnet",
             Self::AmazonComputers => "amazon-computers",
+            Self::CoauthorCs => "coauthor-cs",
             Self::Cora => "cora",
         }
     }
 
-    /// PyG's test accuracy in % with `layers` layers, if it was measured.
+    /// The file with its features.
+    pub fn features(self) -> &'static str {
+        match self {
+            Self::CoauthorCs => "features_csr.npz",
+            _ => "features.npy",
+        }
+    }
+
+    /// PyG's test accuracy of SAGE in % with `layers` layers, if it was measured.
     pub fn of_pyg(self, layers: usize) -> Option<f64> {
         match (self, layers) {
             (Self::DebianBookworm, 2) => Some(76.3),
@@ -51,9 +67,15 @@ impl fmt::Display for Dataset {
     }
 }
 
+/// The model of the first records, which do not name it.
+const SAGE: &str = "sage";
+
 /// Lists of options. All combinations are run. Options of partitions apply only if there are several.
 #[derive(Debug, Args)]
 pub struct Lists {
+    /// Values of grappa-train's `--model`
+    #[arg(long, value_delimiter = ',', default_values = [SAGE])]
+    models: Vec<String>,
     /// Numbers of layers
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=8), default_values_t = [2, 3, 4])]
     layers: Vec<u32>,
@@ -89,6 +111,8 @@ pub struct Lists {
 /// Settings of the training.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Variant {
+    #[serde(default = "sage")]
+    pub model: String,
     pub partitions: u32,
     pub first_hop: String,
     /// Empty without partitions, like all fields after it.
@@ -97,6 +121,10 @@ pub struct Variant {
     pub schedule: String,
     pub repartition_every: u32,
     pub also: String,
+}
+
+fn sage() -> String {
+    SAGE.to_owned()
 }
 
 /// A run of grappa-train.
@@ -132,66 +160,89 @@ impl Lists {
 
     fn variants(&self) -> Vec<Variant> {
         let mut variants = Vec::new();
-        for &partitions in &self.partitions {
-            for first_hop in &self.first_hop {
-                if partitions == 1 {
-                    variants.push(Variant {
-                        partitions,
-                        first_hop: first_hop.clone(),
-                        halo: String::new(),
-                        correction: String::new(),
-                        schedule: String::new(),
-                        repartition_every: 0,
-                        also: String::new(),
-                    });
-                    continue;
-                }
-                for halo in &self.halo {
-                    for correction in &self.correction {
-                        for schedule in &self.schedule {
-                            for &repartition_every in &self.repartition_every {
-                                variants.push(Variant {
-                                    partitions,
-                                    first_hop: first_hop.clone(),
-                                    halo: halo.clone(),
-                                    correction: correction.clone(),
-                                    schedule: schedule.clone(),
-                                    // Fixed partitions have no rate of change.
-                                    repartition_every: if schedule == "fixed" { 0 } else { repartition_every },
-                                    also: self.also.clone(),
-                                });
-                            }
-                        }
-                    }
-                }
+        for model in &self.models {
+            for &partitions in &self.partitions {
+                self.add_variants(model, partitions, &mut variants);
             }
         }
         variants.dedup();
         variants
     }
+
+    fn add_variants(&self, model: &str, partitions: u32, variants: &mut Vec<Variant>) {
+        for first_hop in &self.first_hop {
+            if partitions == 1 {
+                variants.push(Variant {
+                    model: model.to_owned(),
+                    partitions,
+                    first_hop: first_hop.clone(),
+                    halo: String::new(),
+                    correction: String::new(),
+                    schedule: String::new(),
+                    repartition_every: 0,
+                    also: String::new(),
+                });
+                continue;
+            }
+            for halo in &self.halo {
+                for correction in &self.correction {
+                    for schedule in &self.schedule {
+                        for &repartition_every in &self.repartition_every {
+                            variants.push(Variant {
+                                model: model.to_owned(),
+                                partitions,
+                                first_hop: first_hop.clone(),
+                                halo: halo.clone(),
+                                correction: correction.clone(),
+                                schedule: schedule.clone(),
+                                // Fixed partitions have no rate of change.
+                                repartition_every: if schedule == "fixed" { 0 } else { repartition_every },
+                                also: self.also.clone(),
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 impl Variant {
     /// The position in a table: variants with more information about the graph are further down, unknown ones last.
-    pub fn rank(&self) -> (u32, [usize; 4], &str) {
+    pub fn rank(&self) -> (&str, u32, [usize; 4], &str) {
         let place = |names: &[&str], name: &str| names.iter().position(|known| *known == name).unwrap_or(names.len());
         let places = [
             place(&["", "fixed", "sweep", "shuffle"], &self.schedule),
-            place(&["sampled", "preaggregated"], &self.first_hop),
-            place(&["", "none", "features", "stop", "aggregates", "history"], &self.halo),
+            place(&["sampled", "preaggregated", "auto"], &self.first_hop),
+            place(
+                &[
+                    "",
+                    "none",
+                    "features",
+                    "stop",
+                    "neighbors",
+                    "aggregates",
+                    "history",
+                    "auto",
+                ],
+                &self.halo,
+            ),
             place(&["", "none", "batch", "node"], &self.correction),
         ];
-        (self.partitions, places, &self.also)
+        (&self.model, self.partitions, places, &self.also)
     }
 
-    /// Whether it is the reference of all others: no partitions and a sampled first hop.
+    /// Whether it is the reference of its model: no partitions, and the first hop is not pre-aggregated on purpose.
     pub fn is_reference(&self) -> bool {
-        self.partitions == 1 && self.first_hop == "sampled"
+        self.partitions == 1 && self.first_hop != "preaggregated"
     }
 }
 
 impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.model != SAGE {
+            write!(f, "{}, ", self.model)?;
+        }
         if self.partitions == 1 {
             return write!(f, "unpartitioned, first hop {}", self.first_hop);
         }
@@ -222,7 +273,7 @@ impl Run {
             .take(self.layers as usize)
             .collect();
         let mut options: Vec<String> = [
-            ("--model", "sage".to_owned()),
+            ("--model", variant.model.clone()),
             ("--layers", self.layers.to_string()),
             ("--hidden", "128".to_owned()),
             ("--fanouts", fanouts.join(",")),

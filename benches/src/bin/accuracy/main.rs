@@ -7,6 +7,7 @@
 //! ```text
 //! accuracy --work DIR                                              halo modes x first hops, sweep, without correction
 //! accuracy --work DIR --schedule fixed --halo stop,history         adds the contribution of repartitioning
+//! accuracy --work DIR --models gat,gin --first-hop auto --halo auto  other models, with the defaults of partitions
 //! accuracy --work DIR --halo history --correction batch,node       adds the contribution of loss weights
 //! ```
 
@@ -75,7 +76,7 @@ fn main() -> ExitCode {
 impl Bench for Args {
     const TITLE: &'static str = "Accuracy";
     const QUESTION: &'static str = "Which test accuracy does training in partitions reach that exchange nothing but gradients, next to the same \
-        model trained on the whole graph, and what does each part contribute? GraphSAGE-mean, hidden 128, fanouts 15,10(,5)(,5), 1024 \
+        model trained on the whole graph, and what does each part contribute? Models as named (else GraphSAGE-mean), hidden 128, fanouts 15,10(,5)(,5), 1024 \
         seeds a step (64 for each of 16 partitions), Adam 0.003, dropout 0.5, undirected graphs; test accuracy, in %, at the best \
         validation, by exact inference: mean ± standard deviation over seeds (number of seeds), and the difference to unpartitioned \
         training with a sampled first hop.";

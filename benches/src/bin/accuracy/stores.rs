@@ -32,7 +32,7 @@ impl Stores<'_> {
             if !data.exists() {
                 return Ok(None);
             }
-            self.ingest(&data, &store)?;
+            self.ingest(dataset, &data, &store)?;
         }
         if wants_first_hop {
             training::preaggregate(self.programs, &store, AggregateKind::Mean)?;
@@ -40,11 +40,12 @@ impl Stores<'_> {
         Ok(Some(store))
     }
 
-    fn ingest(&self, data: &Path, store: &Path) -> Result<()> {
+    fn ingest(&self, dataset: Dataset, data: &Path, store: &Path) -> Result<()> {
         let mut ingest = Command::new(self.programs.join("grappa-ingest"));
         ingest.args(["--undirected", "--dedup", "--self-loops", "drop"]);
         ingest.args(["--chunks", "64", "--quiet"]);
-        for name in ["edges", "features", "labels", "train", "val", "test"] {
+        ingest.arg("--features").arg(data.join(dataset.features()));
+        for name in ["edges", "labels", "train", "val", "test"] {
             ingest.arg(format!("--{name}")).arg(data.join(format!("{name}.npy")));
         }
         child::run(ingest.arg("--out").arg(store)).map(drop)

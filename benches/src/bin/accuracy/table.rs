@@ -35,7 +35,7 @@ pub fn of(state: &State, dataset: Dataset) -> Table {
             .of_pyg(*layers as usize)
             .map_or("-".to_owned(), |value| format!("{value:.1}"))
     };
-    table.row(std::iter::once("PyG, unpartitioned".to_owned()).chain(layers.iter().map(of_pyg)));
+    table.row(std::iter::once("PyG, SAGE, unpartitioned".to_owned()).chain(layers.iter().map(of_pyg)));
     let mut rows: Vec<_> = cells.iter().collect();
     rows.sort_by_key(|((variant, epochs), _)| (*epochs, variant.rank()));
     for ((variant, epochs), row) in rows {
@@ -46,7 +46,7 @@ pub fn of(state: &State, dataset: Dataset) -> Table {
         let reference = |layers: &u32| {
             let mut all = cells
                 .iter()
-                .filter(|((variant, of), _)| variant.is_reference() && of == epochs);
+                .filter(|((of, times), _)| of.is_reference() && of.model == variant.model && times == epochs);
             all.find_map(|(_, row)| row.get(layers)).map(|values| mean(values))
         };
         let cell = |layers: &u32| {
@@ -114,7 +114,7 @@ mod tests {
         }
         let text = of(&state, Dataset::Wordnet).to_string();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[2], "| PyG, unpartitioned | 61.4 | - |");
+        assert_eq!(lines[2], "| PyG, SAGE, unpartitioned | 61.4 | - |");
         assert_eq!(
             lines[3],
             "| unpartitioned, first hop sampled | 63.50 ± 0.71 (2) | 63.50 ± 0.71 (2) |"
