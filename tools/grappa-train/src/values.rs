@@ -80,9 +80,7 @@ pub fn schedule_help(schedule: Schedule) -> &'static str {
 
 pub fn halo_help(halo: HaloMode) -> &'static str {
     match halo {
-        HaloMode::Auto => {
-            "neighbors if the first hop is sampled; else history, or stop if its refreshes would take over a quarter of the work"
-        }
+        HaloMode::Auto => "history if its refreshes take at most a quarter of the work of training, else neighbors",
         HaloMode::Features => "only the last hop samples them, for their features",
         HaloMode::Stop => "every hop samples them, but never their neighbors",
         HaloMode::Neighbours => {

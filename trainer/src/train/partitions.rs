@@ -6,7 +6,6 @@ use grappa_run::{config::HaloMode, folder::ASSIGNMENTS, stages::Stage};
 use grappa_sampling::{
     Seeds,
     partition::{self, RepartitionOptions, assign},
-    view::Halo,
 };
 
 use super::Trainer;
@@ -26,28 +25,34 @@ impl Trainer {
         let assignment = self.assignment(super_epoch)?;
         // The rows of other halo nodes, which the new views need the memory of.
         (self.historical, self.historical_origin) = (None, None);
-        self.open_views(&assignment, progress)?;
-        self.halo_bytes += self.bytes_of_halo_lists();
+        self.loader
+            .partition(&assignment, &Seeds::Nodes(self.splits.train().clone()), progress)?;
         let stage = self.clock.enter(Stage::History);
         self.refresh_plan = self.plan_refreshes(progress)?;
+        self.expand_halo_nodes(&assignment, progress)?;
+        self.halo_bytes += self.bytes_of_halo_lists();
         self.clock.enter(stage);
         self.generation = assignment.generation();
         self.super_epoch = Some(super_epoch);
         Ok(())
     }
 
-    fn open_views(&mut self, assignment: &Assignment, progress: &dyn Progress) -> Result<()> {
-        let seeds = Seeds::Nodes(self.splits.train().clone());
-        match self.loader.partition(assignment, &seeds, progress) {
-            Err(error @ grappa_io::Error::Budget { .. }) if self.may_stop_at_halo() => {
-                self.loader.set_halo(Halo::Stop);
-                self.loader.partition(assignment, &seeds, progress)?;
-                self.warnings.push(format!(
-                    "nodes of other partitions have no neighbors, so accuracy can be several points lower: {error}"
-                ));
+    /// With `--halo auto`, gives halo nodes sampled in-neighbours if historical embeddings cannot be used or cost too much.
+    fn expand_halo_nodes(&mut self, assignment: &Assignment, progress: &dyn Progress) -> Result<()> {
+        let is_left = self.config.halo == HaloMode::Auto && self.config.partitions > 1 && self.refresh_plan.is_none();
+        if !is_left {
+            return Ok(());
+        }
+        match self.loader.sample_halo_neighbours(assignment.generation(), progress) {
+            Err(error @ grappa_io::Error::Budget { .. }) => {
+                if self.super_epoch.is_none() {
+                    self.warnings.push(format!(
+                        "nodes of other partitions have no neighbors, so accuracy can be several points lower: {error}"
+                    ));
+                }
                 Ok(())
             }
-            opened => Ok(opened?),
+            sampled => Ok(sampled?),
         }
     }
 
@@ -60,11 +65,6 @@ impl Trainer {
         };
         let row_bytes = self.loader.feature_bytes() / self.store.manifest().nodes.max(1);
         lists.given().listed * ID_BYTES + lists.given().rows * row_bytes
-    }
-
-    /// Whether sampled in-neighbours of halo nodes are a choice of the program that it can take back.
-    fn may_stop_at_halo(&self) -> bool {
-        self.config.halo == HaloMode::Auto && self.loader.halo() == Halo::Neighbours
     }
 
     /// The assignment of a super-epoch, a function of the configuration and the store.

@@ -55,7 +55,9 @@ impl Trainer {
         // Only layers between the first and the last have historical embeddings, and only several partitions have halo nodes.
         let has_use = self.config.partitions > 1 && self.config.layers > 2;
         let corrects = self.aggregates.is_some() && self.model.has_neighbours();
-        match self.config.halo(self.aggregates.is_some()) {
+        match self.config.halo {
+            // Sampled in-neighbours do more.
+            HaloMode::Auto if self.aggregates.is_none() => Keep::Nothing,
             HaloMode::Auto | HaloMode::History if has_use && corrects => Keep::Neighbours {
                 seed: key([self.config.seed, self.step]),
             },
@@ -84,14 +86,6 @@ impl Trainer {
             _ => f64::INFINITY,
         };
         let Some(needed) = nodes.needed(&self.chunks, self.aggregates.is_some(), work_max, threads, progress)? else {
-            if self.super_epoch.is_none() {
-                self.warnings.push(format!(
-                    "nodes outside of a partition have no historical embeddings, because refreshing them would take more than \
-                     {:.0} % of the time of training: accuracy may be some points lower; use --halo history, or a larger \
-                     --repartition-every",
-                    100.0 * HISTORY_SHARE
-                ));
-            }
             return Ok(None);
         };
         let interval = (needed.work() / epoch).ceil();

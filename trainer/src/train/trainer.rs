@@ -180,7 +180,7 @@ pub(super) fn loader_options(
         concurrent: Some(config.concurrent() as usize),
         join_steps: true,
         seed: config.seed,
-        halo: match config.halo(aggregates.is_some()) {
+        halo: match config.halo {
             HaloMode::Features => Halo::Features,
             HaloMode::Auto | HaloMode::Stop | HaloMode::History | HaloMode::Aggregates => Halo::Stop,
             HaloMode::Neighbours => Halo::Neighbours,

@@ -189,14 +189,28 @@ impl Loader {
         Ok(self.deliver(&batches))
     }
 
-    /// How sources are treated that a partition does not own.
-    pub fn halo(&self) -> Halo {
-        self.options.halo
-    }
-
-    /// Changes how sources are treated that a partition does not own, from the next call of [`Loader::partition`].
-    pub fn set_halo(&mut self, halo: Halo) {
-        self.options.halo = halo;
+    /// Gives the halo nodes of the open partitions sampled in-neighbours, as [`Halo::Neighbours`] does. `generation` is that of the
+    /// assignment. To be called before the first batch of these partitions.
+    ///
+    /// # Errors
+    /// If the lists need more memory than allowed, an adjacency list cannot be read, or `progress` asks to stop.
+    pub fn sample_halo_neighbours(&mut self, generation: u64, progress: &dyn Progress) -> Result<()> {
+        if self.options.sampler.edges_from_seeds() == 1 {
+            // Only seeds are expanded.
+            return Ok(());
+        }
+        let partitions: Vec<_> = self
+            .parts
+            .iter()
+            .map(|part| (part.view.owned(), &*part.seeds))
+            .collect();
+        let lists = Arc::new(self.draw_halo_lists(generation, &partitions, progress)?);
+        for part in &mut self.parts {
+            let view = Arc::get_mut(&mut part.view).expect("no batch has the view yet");
+            view.set_halo_lists(lists.clone());
+        }
+        self.halo_lists = Some(lists);
+        Ok(())
     }
 
     /// The open partitions, each with its view and its seeds.
@@ -286,7 +300,11 @@ impl Loader {
         }
         if self.options.halo == Halo::Neighbours && owned.len() > 1 {
             let partitions: Vec<_> = owned.iter().zip(&seeds).collect();
-            self.halo_lists = Some(Arc::new(self.draw_halo_lists(assignment, &partitions, progress)?));
+            self.halo_lists = Some(Arc::new(self.draw_halo_lists(
+                assignment.generation(),
+                &partitions,
+                progress,
+            )?));
         }
         let options = self.view_options(kind);
         let views = PartitionView::open_all(&self.store, owned, self.feature_bytes(), &options, progress)?;
@@ -301,7 +319,7 @@ impl Loader {
 
     fn draw_halo_lists(
         &self,
-        assignment: &Assignment,
+        generation: u64,
         partitions: &[(&Owned, &SeedNodes)],
         progress: &dyn Progress,
     ) -> Result<HaloLists> {
@@ -316,7 +334,7 @@ impl Loader {
             chunks: &chunks,
             per_node: self.options.halo_neighbours,
             hops: self.options.sampler.edges_from_seeds(),
-            seed: random::combine(random::hash(self.options.seed), assignment.generation()),
+            seed: random::combine(random::hash(self.options.seed), generation),
             memory: self.options.memory / LISTS_SHARE,
             threads: self.options.threads,
         };

@@ -236,6 +236,10 @@ impl PartitionView {
         self.halo_lists.as_ref()
     }
 
+    pub(crate) fn set_halo_lists(&mut self, lists: Arc<HaloLists>) {
+        self.halo_lists = Some(lists);
+    }
+
     /// Whether the view has edge weights.
     pub fn has_edge_weights(&self) -> bool {
         self.edge_weights

@@ -37,8 +37,8 @@ named_enum! {
 named_enum! {
     /// The treatment of halo nodes: in-neighbours that a partition does not own.
     "halo mode" HaloMode {
-        /// As `neighbors` if the first hop is sampled. Otherwise as `history`, if the refreshes take at most a quarter of the work
-        /// of training, and else as `stop`.
+        /// As `history`, if the first hop is pre-aggregated and the refreshes take at most a quarter of the work of training; else as
+        /// `neighbors`.
         #[default]
         Auto = "auto",
         /// The hop furthest from the seeds samples them, for their features. Other hops do not.

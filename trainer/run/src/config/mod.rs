@@ -426,17 +426,6 @@ impl TrainConfig {
         warnings
     }
 
-    /// What `halo` does in this run, which knows the first hop if its features are pre-aggregated.
-    ///
-    /// Layers that aggregate sampled features, or values that training changes, take sampled in-neighbours of halo nodes. Others
-    /// know the first hop of halo nodes, and take historical embeddings for the hops between.
-    pub fn halo(&self, knows_first_hop: bool) -> HaloMode {
-        match self.halo {
-            HaloMode::Auto if !knows_first_hop => HaloMode::Neighbours,
-            halo => halo,
-        }
-    }
-
     /// Checks all that can be checked without a store and a machine: ranges, and options against each other.
     ///
     /// # Errors

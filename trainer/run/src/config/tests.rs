@@ -542,9 +542,6 @@ fn options_without_effect_are_warned_about() {
             assert!(halo(4, 1, mode).warnings(false).is_empty());
         }
         assert!(halo(4, layers, HaloMode::Auto).warnings(false).is_empty());
-        assert_eq!(halo(4, layers, HaloMode::Auto).halo(false), HaloMode::Neighbours);
-        assert_eq!(halo(4, layers, HaloMode::Auto).halo(true), HaloMode::Auto);
-        assert_eq!(halo(4, layers, HaloMode::Stop).halo(false), HaloMode::Stop);
     }
     let neighbours = |layers, knows_first_hop| halo(4, layers, HaloMode::Neighbours).warnings(knows_first_hop);
     assert!(neighbours(2, true)[0].contains("no effect with 2 layers"));
