@@ -52,6 +52,8 @@ pub struct Info {
     pub labels: Option<&'static str>,
     /// Nodes in each split.
     pub splits: SplitsInfo,
+    /// How the splits were drawn, such as `60/20/20, seed 0, stratified`, if ingest drew them.
+    pub random_split: Option<String>,
     /// Generation of the assignment of edge buckets to partitions.
     pub generation: u64,
     /// Number of partitions in it.
@@ -181,6 +183,7 @@ pub fn info(store: &Store, threads: usize, progress: &dyn Progress) -> Result<In
             val: split("val"),
             test: split("test"),
         },
+        random_split: manifest.random_split().map(str::to_owned),
         generation: store.generation(),
         partitions: store.assignment().partitions(),
         schedule: store.assignment().schedule().to_owned(),

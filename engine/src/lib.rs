@@ -44,7 +44,7 @@ pub mod plan;
 mod tests;
 pub mod verify;
 
-pub use grappa_build::ingest::{IngestOptions, SplitFile, Summary as IngestSummary, ingest};
+pub use grappa_build::ingest::{IngestOptions, RandomSplit, Shares, SplitFile, Summary as IngestSummary, ingest};
 pub use grappa_formats::{ChunkId, NodeId, PartitionId};
 pub use grappa_io::{
     Error, Result,

@@ -22,7 +22,10 @@
 
 use std::ops::RangeInclusive;
 
-use grappa_build::ingest::plan::{IngestBudget, SpillPlan, check_buckets, chunk_map};
+use grappa_build::ingest::{
+    RandomSplit, Shares,
+    plan::{IngestBudget, SpillPlan, check_buckets, chunk_map},
+};
 use grappa_formats::{
     NODES_MAX,
     chunks::ChunkMap,
@@ -31,6 +34,7 @@ use grappa_formats::{
     labels::LabelsMeta,
     manifest::{FeatureDtype, LabelKind, LabelSpec},
     rows::{LINE_BYTES, LINE_ROWS, PADDING_BYTES, RowsMeta, elias_fano_bits},
+    splits::META_BYTES as SPLIT_META_BYTES,
     weights::{ANCHOR_ROWS, WeightsMeta},
 };
 use grappa_io::{Error, Result, sort::bits_for};
@@ -68,6 +72,8 @@ pub struct PlanOptions {
     pub features: Option<(u32, FeatureDtype)>,
     /// Number of classes, if each node has one label.
     pub classes: Option<u32>,
+    /// The shares of a random split, if there is one.
+    pub split: Option<Shares>,
     /// Whether edges have weights.
     pub weighted: bool,
     /// The number of chunks, if the user chooses one.
@@ -172,6 +178,8 @@ pub struct PlannedBytes {
     pub features: u64,
     /// Labels.
     pub labels: u64,
+    /// Splits.
+    pub splits: u64,
     /// Manifest and assignment.
     pub other: u64,
     /// The sum.
@@ -225,6 +233,14 @@ pub fn plan(options: &PlanOptions) -> Result<Plan> {
     }
     if options.classes == Some(0) {
         return Err(Error::out_of_range("the number of classes", "at least 1", 0));
+    }
+    if options.split.is_some() && RandomSplit::memory(options.nodes) > options.memory {
+        return Err(Error::Budget {
+            what: format!("a split of {} nodes", options.nodes),
+            given: options.memory,
+            least: RandomSplit::memory(options.nodes),
+            remedy: "raise --memory, or omit --split",
+        });
     }
     let chunks = chunk_map(options.nodes, options.chunks)?;
     check_buckets(&chunks, u64::from(chunks.chunks()))?;
@@ -296,9 +312,32 @@ fn bytes(options: &PlanOptions, chunks: &ChunkMap, layout: Option<FeatureLayout>
         bytes.labels = files * file_bytes(FileKind::LABELS, LabelsMeta::BYTES, rows * u64::from(spec.row_bytes()));
         names += 1;
     }
+    if let Some(shares) = options.split {
+        bytes.splits = shares
+            .fractions()
+            .into_iter()
+            .map(|share| split_bytes(nodes, share))
+            .sum();
+    }
     bytes.other = 512 + files * (8 * files + CHUNK_ENTRY_BYTES + names * FILE_ENTRY_BYTES);
-    bytes.total = bytes.edges + bytes.degrees + bytes.weights + bytes.features + bytes.labels + bytes.other;
+    bytes.total =
+        bytes.edges + bytes.degrees + bytes.weights + bytes.features + bytes.labels + bytes.splits + bytes.other;
     bytes
+}
+
+/// Length of the file of a split that has this share of the nodes, at random.
+fn split_bytes(nodes: u64, share: f64) -> u64 {
+    if share == 0.0 {
+        return 0;
+    }
+    // A container of the bitmap has 2^16 nodes: one bit for each, or two bytes for each in the split.
+    let of_container = |nodes: f64| match nodes * share > 4096.0 {
+        true => 8192.0,
+        false => 2.0 * nodes * share,
+    };
+    let (full, rest) = (nodes >> 16, nodes % (1 << 16));
+    let payload = full as f64 * (of_container(65536.0) + 8.0) + of_container(rest as f64) + 8.0;
+    file_bytes(FileKind::SPLIT, SPLIT_META_BYTES, payload as u64)
 }
 
 /// Length of a container file.
@@ -454,6 +493,7 @@ mod tests {
             degrees: Degrees::Rmat,
             features: None,
             classes: None,
+            split: None,
             weighted: false,
             chunks: None,
             memory: 2 << 30,
@@ -529,13 +569,20 @@ mod tests {
             let with_all = PlanOptions {
                 features: Some((100, FeatureDtype::Int8)),
                 classes: Some(70_000),
+                split: Some("60/20/20".parse().unwrap()),
                 weighted: true,
-                memory: 64 << 30,
+                memory: 1 << 40,
                 ..options(nodes, edges)
             };
             let plan = plan(&with_all).unwrap();
             let bytes = plan.bytes;
-            let parts = bytes.edges + bytes.degrees + bytes.weights + bytes.features + bytes.labels + bytes.other;
+            let parts = bytes.edges
+                + bytes.degrees
+                + bytes.weights
+                + bytes.features
+                + bytes.labels
+                + bytes.splits
+                + bytes.other;
             assert_eq!(parts, bytes.total);
             assert!(bytes.features >= nodes * 104 && bytes.labels >= nodes * 4, "{bytes:?}");
         }

@@ -21,8 +21,8 @@ pub use crate::{
 /// The contents of the manifest: everything about a store except the contents of its chunks.
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The program and version that wrote the store, such as `grappa-ingest 0.1.0`. If features were added later, also the
-    /// program that added them.
+    /// The program and version that wrote the store, such as `grappa-ingest 0.1.0`. If it drew the splits, also how. If
+    /// features were added later, also the program that added them.
     pub writer: String,
     /// Number of nodes of the graph, N. Includes the nodes of chunks that are not present.
     pub nodes: u64,
@@ -167,6 +167,11 @@ pub struct FileEntry {
 }
 
 impl Manifest {
+    /// How the splits were drawn at random, such as `60/20/20, seed 0, stratified`. None if they were given.
+    pub fn random_split(&self) -> Option<&str> {
+        self.writer.split("; ").find_map(|part| part.strip_prefix("split: "))
+    }
+
     /// Encodes the file `manifest`.
     pub fn encode(&self) -> Vec<u8> {
         let payload = rkyv::to_bytes::<rancor::Error>(self).expect("a manifest is plain data, which always archives");

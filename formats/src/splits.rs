@@ -18,7 +18,8 @@ use crate::{
     container::{self, FileKind},
 };
 
-const META_BYTES: usize = 24;
+/// Length of the meta.
+pub const META_BYTES: usize = 24;
 const NAME_BYTES: usize = 8;
 
 /// Encodes the file `splits/<name>.roaring` of a graph with `nodes` nodes. Returns its bytes and its digest.

@@ -1,6 +1,6 @@
 //! The node permutation: dense id -> node, and back.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use grappa_formats::{
     DenseId, NodeId,
@@ -40,6 +40,14 @@ impl NodeTable {
         NodeId(entry(self.nodes[id.0 as usize]))
     }
 
+    fn dense_ids(&self, nodes: Range<u64>, ids: &mut Vec<u64>) -> Result<()> {
+        let mut bytes = vec![[0; ENTRY_BYTES]; (nodes.end - nodes.start) as usize];
+        let at = self.nodes.len() as u64 + nodes.start;
+        self.file.read_at(bytes.as_flattened_mut(), at * ENTRY_BYTES as u64)?;
+        ids.extend(bytes.into_iter().map(entry));
+        Ok(())
+    }
+
     fn dense_id(&self, node: NodeId) -> Result<DenseId> {
         let mut bytes = [0; ENTRY_BYTES];
         let at = self.nodes.len() as u64 + node.0;
@@ -69,6 +77,17 @@ impl NodePermutation {
             Self::Feistel(feistel) => DenseId(feistel.inverse(node.0)),
             Self::Table(table) => table.dense_id(node)?,
         })
+    }
+
+    /// Replaces the contents of `ids` with the dense ids of a range of nodes. For a table, they are read together.
+    pub fn dense_ids(&self, nodes: Range<u64>, ids: &mut Vec<u64>) -> Result<()> {
+        ids.clear();
+        match self {
+            Self::Identity => ids.extend(nodes),
+            Self::Feistel(feistel) => ids.extend(nodes.map(|node| feistel.inverse(node))),
+            Self::Table(table) => table.dense_ids(nodes, ids)?,
+        }
+        Ok(())
     }
 
     /// Replaces each dense id by its node, in place: `ids` holds dense ids before the call and nodes after it.

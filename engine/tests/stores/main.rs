@@ -4,3 +4,4 @@ mod common;
 mod generate;
 mod ids;
 mod ingest;
+mod split;

@@ -14,4 +14,5 @@ mod real;
 mod repartition;
 mod sample;
 mod signals;
+mod split;
 mod store;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use grappa_build::ingest::{Assign, IngestOptions, SplitFile};
+use grappa_build::ingest::{Assign, IngestOptions, RandomSplit, Shares, SplitFile};
 use grappa_console::ByteSize;
 use grappa_formats::manifest::{EdgeOptions, ExternalIds, FeatureDtype, SelfLoops};
 use grappa_input::{
@@ -16,6 +16,10 @@ Examples:
   A list of edges, with everything that training needs:
     grappa-ingest --edges edges.tsv.gz --undirected --dedup --features features.npy --labels labels.npy \\
         --train train.npy --val val.npy --test test.npy --out web.grappa
+
+  The same with a random split of each class:
+    grappa-ingest --edges edges.tsv.gz --undirected --dedup --features features.npy --labels labels.npy \\
+        --split 60/20/20 --stratify --out web.grappa
 
   Edges between named nodes, several files, within 512 MiB of memory:
     grappa-ingest --edges part-*.csv --ids string --memory 512MiB --out web.grappa
@@ -97,6 +101,18 @@ pub struct Args {
     /// Ids of the test nodes
     #[arg(long, help_heading = NODES, value_name = "FILE")]
     test: Option<PathBuf>,
+    /// Split the nodes at random: percent for train, val and test, such as 60/20/20
+    ///
+    /// If there are labels, only labelled nodes are split. The split depends on the ids, the labels, the shares and
+    /// --split-seed only.
+    #[arg(long, help_heading = NODES, value_name = "TRAIN/VAL/TEST", conflicts_with_all = ["train", "val", "test"])]
+    split: Option<Shares>,
+    /// Seed of --split
+    #[arg(long, help_heading = NODES, value_name = "N", default_value_t = 0, requires = "split")]
+    split_seed: u64,
+    /// Split the nodes of each class in the shares of --split
+    #[arg(long, help_heading = NODES, requires = "split")]
+    stratify: bool,
 
     /// Add the reverse of each edge
     #[arg(long, help_heading = CHANGES)]
@@ -255,6 +271,11 @@ impl Args {
             allow_nan: self.allow_nan,
             labels: files.labels,
             splits,
+            random_split: self.split.map(|shares| RandomSplit {
+                shares,
+                seed: self.split_seed,
+                stratify: self.stratify,
+            }),
             edge_options: EdgeOptions {
                 undirected: self.undirected,
                 dedup: self.dedup,

@@ -7,6 +7,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use grappa_console::{ByteSize, ByteSizeError};
+use grappa_engine::Shares;
 use grappa_formats::{aggregates::AggregateKind, features::DIM_MAX, manifest::FeatureDtype};
 use grappa_io::read::Choice;
 use grappa_sampling::{
@@ -412,6 +413,9 @@ pub struct Plan {
     /// Number of classes [default: no labels]
     #[arg(long, help_heading = GRAPH, value_name = "K")]
     pub classes: Option<u32>,
+    /// Shares of a random split, as for grappa-ingest [default: no split]
+    #[arg(long, help_heading = GRAPH, value_name = "TRAIN/VAL/TEST")]
+    pub split: Option<Shares>,
     /// Edges have weights
     #[arg(long, help_heading = GRAPH)]
     pub weighted: bool,

@@ -89,7 +89,11 @@ impl Summary for Shown {
             .filter_map(|(name, nodes)| nodes.map(|nodes| format!("{name} {nodes}")))
             .collect();
         if !splits.is_empty() {
-            table.row("splits", splits.join(", "));
+            let drawn = match &info.random_split {
+                Some(split) => format!(" (random, {})", printable(split)),
+                None => String::new(),
+            };
+            table.row("splits", splits.join(", ") + &drawn);
         }
         table.row(
             "partitions",

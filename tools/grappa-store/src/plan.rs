@@ -48,6 +48,7 @@ pub fn run(options: &args::Plan, console: &Console) -> anyhow::Result<()> {
         },
         features: options.dim.map(|dim| (dim, options.dtype.into())),
         classes: options.classes,
+        split: options.split,
         weighted: options.weighted,
         chunks: options.chunks,
         memory: options.memory.0,
@@ -85,6 +86,7 @@ impl Summary for Planned {
             ("weights", bytes.weights),
             ("features", bytes.features),
             ("labels", bytes.labels),
+            ("splits", bytes.splits),
             ("other", bytes.other),
             ("total", bytes.total),
         ]);

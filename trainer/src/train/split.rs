@@ -28,7 +28,7 @@ impl Splits {
         let splits = Self([split("train")?, split("val")?, split("test")?]);
         if splits.train().is_empty() {
             return Err(Error::Options(format!(
-                "{}: there are no nodes to train on; ingest them with --train",
+                "{}: there are no nodes to train on; ingest them with --train, or with --split 60/20/20",
                 store.path().display()
             )));
         }

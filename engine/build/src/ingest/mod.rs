@@ -4,8 +4,10 @@
 //! open all input files, so that most mistakes are found before anything is written    options, nodes
 //! number of nodes; for sparse and string ids, a sorted dictionary of them             dense_ids; dictionary, runs
 //! node permutation and chunks                                                         node_ids, permutation
-//! splits                                                                              splits
-//! labels, features: spill by shard, then write in node order                          nodes, columns
+//! splits, if files give them                                                          splits
+//! labels: spill by shard, then write in node order                                    nodes, columns
+//! random splits                                                                       random_split
+//! features, in the same way as labels                                                 nodes, columns
 //! edges                                                                               edges
 //!     join on disk, if the ids do not fit in memory                                       edges::join
 //!     pass 1: parse, map ids, append each edge to the spill file of its destination       edges::spill_pass
@@ -34,13 +36,19 @@ mod nodes;
 mod options;
 mod permutation;
 pub mod plan;
+mod random_split;
 mod rejects;
 mod runs;
 pub mod spill;
 mod splits;
 mod state;
+mod stored_labels;
+mod training_classes;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
 
 use grappa_formats::{
     ChunkId, NODES_MAX,
@@ -48,7 +56,12 @@ use grappa_formats::{
     manifest::{ExternalIds, Manifest},
 };
 use grappa_input::EdgeSource;
-use grappa_io::{Error, Result, container::WrittenFile, progress::Progress};
+use grappa_io::{
+    Error, Result,
+    container::WrittenFile,
+    progress::{Progress, check_stopped},
+    workers,
+};
 use grappa_storage::writer::StoreFolder;
 
 use self::{
@@ -59,9 +72,11 @@ use self::{
     plan::IngestBudget,
     rejects::RejectsFolder,
     state::{ChunkDone, Scan, Stage, State},
+    stored_labels::StoredLabels,
 };
 pub use self::{
     options::{Assign, IngestOptions, Summary},
+    random_split::{RandomSplit, Shares},
     splits::SplitFile,
 };
 
@@ -89,6 +104,7 @@ pub fn ingest(options: &IngestOptions, progress: &dyn Progress) -> Result<Summar
         reserved: 0,
     };
     let node_files = NodeFiles::open(options)?;
+    node_files.check_split(options)?;
     let nodes = options
         .nodes
         .or_else(|| node_files.rows().filter(|_| options.ids == ExternalIds::Dense));
@@ -155,12 +171,24 @@ impl Run<'_> {
         if !self.options.splits.is_empty() && ids.table_memory() <= self.budget.memory / 2 {
             ids.load()?;
         }
-        let (splits, split_files) = self.splits(&ids, scan.nodes)?;
+        let mut splits = self.splits(&ids, scan.nodes)?;
         ids.unload();
         let labels = match node_files.labels {
             Some(source) => Some(self.labels(&state, &chunks, &ids, LabelInput::new(source, scan.nodes)?)?),
             None => None,
         };
+        let stored_labels = labels.map(|spec| StoredLabels {
+            store: self.folder.path().to_owned(),
+            spec,
+        });
+        if let Some(split) = self.options.random_split {
+            splits = self.random_split(split, &chunks, ids.permutation(), stored_labels.as_ref())?;
+        }
+        if let Some(labels) = &stored_labels
+            && splits.0.iter().any(|split| split.name == "train")
+        {
+            self.check_training_classes(&chunks, labels)?;
+        }
         let features = match node_files.features {
             Some(matrix) => {
                 let (dtype, allow_nan) = (self.options.feature_dtype, self.options.allow_nan);
@@ -171,10 +199,10 @@ impl Run<'_> {
         };
         let edges = self.edges(&state, scan, &chunks, &mut ids, &rejects)?;
         let input = self.input_stage(&state);
-        let mut files = [state.files(), split_files].concat();
+        let mut files = [state.files(), splits.1].concat();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let manifest = Manifest {
-            writer: self.options.writer.clone(),
+            writer: self.writer(),
             nodes: scan.nodes,
             edges: edges.chunks.values().map(|chunk| chunk.edges).sum(),
             chunk_starts: chunks.starts().to_vec(),
@@ -182,7 +210,7 @@ impl Run<'_> {
             ids: id_spec,
             features,
             labels,
-            splits,
+            splits: splits.0,
             weighted: self.source.weighted(),
             edge_options: self.options.edge_options,
             edges_read: input.counts().read,
@@ -195,6 +223,15 @@ impl Run<'_> {
         }
         let bytes_on_disk = self.folder.commit(&manifest)?;
         Ok(Summary::of(&manifest, bytes_on_disk, self.options))
+    }
+
+    /// The program, and the options of a random split.
+    fn writer(&self) -> String {
+        let program = &self.options.writer;
+        match &self.options.random_split {
+            Some(split) => format!("{program}; split: {}", split.describe()),
+            None => program.clone(),
+        }
     }
 
     /// The number of nodes, and the number of edges or an estimate of it.
@@ -247,5 +284,24 @@ impl Run<'_> {
                 after(chunk)
             },
         )
+    }
+    /// Calls `visit` for each chunk, on all threads, with a value of its own for each call, and joins these values.
+    fn sum_chunks<T: Send>(
+        &self,
+        chunks: &ChunkMap,
+        new: impl Fn() -> T + Sync,
+        visit: impl Fn(ChunkId, &mut T) -> Result<()> + Sync,
+        join: impl Fn(&mut T, T) + Sync,
+    ) -> Result<T> {
+        let all: Vec<_> = (0..chunks.chunks()).map(ChunkId).collect();
+        let sum = Mutex::new(new());
+        workers::for_each(self.options.threads, &all, |chunk| {
+            check_stopped(self.progress)?;
+            let mut part = new();
+            visit(chunk, &mut part)?;
+            join(&mut sum.lock().unwrap_or_else(PoisonError::into_inner), part);
+            Ok(())
+        })?;
+        Ok(sum.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }

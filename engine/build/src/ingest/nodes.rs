@@ -6,10 +6,10 @@ use grappa_formats::{
     container::FileKind,
     features::FeaturesMeta,
     labels::LabelsMeta,
-    manifest::{FeatureSpec, FileEntry, LabelSpec, SplitEntry},
+    manifest::{FeatureSpec, FileEntry, LabelKind, LabelSpec, SplitEntry},
 };
 use grappa_input::{LabelSource, MatrixSource};
-use grappa_io::{Result, memory::MemoryGate};
+use grappa_io::{Error, Result, memory::MemoryGate};
 
 use crate::{
     ids::IdMap,
@@ -45,6 +45,38 @@ impl NodeFiles {
             features,
             labels: options.labels.as_deref().map(LabelSource::open).transpose()?,
         })
+    }
+
+    /// Fails if the options of a random split contradict the files.
+    pub fn check_split(&self, options: &IngestOptions) -> Result<()> {
+        let Some(split) = options.random_split else {
+            return Ok(());
+        };
+        if let Some(file) = options.splits.first() {
+            return Err(Error::conflict(
+                format!(
+                    "--split {} contradicts the file of the {} nodes, {}",
+                    split.shares,
+                    file.name,
+                    file.path.display()
+                ),
+                "omit one of them",
+            ));
+        }
+        match &self.labels {
+            None if split.stratify => Err(Error::conflict(
+                "--stratify needs labels",
+                "give --labels, or omit --stratify",
+            )),
+            Some(labels) if split.stratify && labels.kind() == LabelKind::Multi => Err(Error::conflict(
+                format!(
+                    "--stratify needs one class per node, but the labels in {} are sets of classes",
+                    labels.path().display()
+                ),
+                "omit --stratify",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The number of rows, which is the number of nodes, if it is known before the files are read.

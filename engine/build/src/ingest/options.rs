@@ -13,7 +13,7 @@ use grappa_input::{EdgeFormat, EdgeSource, EdgeSourceOptions, IdKind, IdLimit, O
 use grappa_io::{Error, Result};
 use grappa_storage::writer::with_suffix;
 
-use crate::ingest::splits::SplitFile;
+use crate::ingest::{random_split::RandomSplit, splits::SplitFile};
 
 /// Options of [`ingest`](super::ingest).
 #[derive(Debug, Clone)]
@@ -42,6 +42,8 @@ pub struct IngestOptions {
     pub labels: Option<PathBuf>,
     /// Files with the ids of each split.
     pub splits: Vec<SplitFile>,
+    /// How to draw the splits, instead of files.
+    pub random_split: Option<RandomSplit>,
     /// The number of chunks. None chooses by the number of nodes.
     pub chunks: Option<u32>,
     /// The node permutation.
@@ -79,6 +81,7 @@ impl IngestOptions {
             allow_nan: false,
             labels: None,
             splits: Vec::new(),
+            random_split: None,
             chunks: None,
             assign: Assign::Random,
             seed: 0,
@@ -220,6 +223,12 @@ pub(super) fn fingerprint(options: &IngestOptions) -> Result<BTreeMap<String, St
     add("--feature-dtype", format!("{:?}", options.feature_dtype));
     add("--allow-nan", options.allow_nan.to_string());
     add("edge options", format!("{:?}", options.edge_options));
+    add(
+        "--split",
+        options
+            .random_split
+            .map_or_else(|| "None".to_owned(), |split| split.describe()),
+    );
     add("--chunks", format!("{:?}", options.chunks));
     add("--assign", format!("{:?}", options.assign));
     add("--seed", options.seed.to_string());

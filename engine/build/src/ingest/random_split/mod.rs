@@ -1,0 +1,305 @@
+//! Random splits: exact shares of the nodes, or of the nodes of each class, without a list of nodes in memory.
+//!
+//! Each node has a *key*, a pseudo-random function of the seed and its dense id. No two nodes have the same key. Nodes with
+//! small keys are training nodes, those with large keys are test nodes. So a split is three sets of nodes between two
+//! *cuts*, and drawing it means to find the keys at two ranks:
+//!
+//! ```text
+//! count the nodes of each class
+//! while a cut is not known: each cut has a range of keys that it lies in, at first all keys
+//!     for each node: count its key in a histogram of the range of each cut of its class
+//!     for each cut: go on with the part of the range that its rank lies in
+//! for each split: collect the nodes between its cuts
+//! ```
+//!
+//! This is a radix selection. Two rounds suffice for a histogram of 2^16 counts and 10^9 nodes. Without classes, all nodes
+//! are in one.
+//!
+//! The split depends on dense ids, labels, shares and seed only: not on the node permutation or the chunks.
+//!
+//! Cost: a pass over the labels and permutation per round and per split. Memory: the histograms, of at most 1/4 of the
+//! budget, and the set of one split with its encoding, 3 bits per node.
+
+mod cut;
+mod shares;
+
+use std::ops::Range;
+
+use grappa_formats::{
+    ChunkId,
+    chunks::ChunkMap,
+    manifest::{FileEntry, SplitEntry},
+    random::{combine, draw_at},
+    splits,
+};
+use grappa_io::{Error, Result};
+use grappa_storage::NodePermutation;
+use roaring::RoaringTreemap;
+
+use self::cut::Cut;
+pub use self::shares::Shares;
+use crate::ingest::{
+    Run,
+    stored_labels::{Label, StoredLabels},
+};
+
+/// The splits, in the order of the manifest and of the shares.
+const SPLITS: [&str; 3] = ["train", "val", "test"];
+/// Separates the keys from other draws with the same seed.
+const PURPOSE: u64 = u64::from_be_bytes(*b"split\0\0\0");
+/// Nodes whose dense ids are looked up together.
+const BLOCK_NODES: u64 = 4096;
+/// The most bits of a key that one round tells.
+const ROUND_BITS_MAX: u32 = 16;
+/// Bytes of memory per bit of a split's bitmap: the set, its encoding, and the encoding in a file buffer.
+const SPLIT_COST: u64 = 3;
+
+/// How to split nodes at random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RandomSplit {
+    /// The share of each split. If there are labels, of the labelled nodes.
+    pub shares: Shares,
+    /// Seed of the draw.
+    pub seed: u64,
+    /// Whether each class is split in these shares. Otherwise all nodes together are.
+    pub stratify: bool,
+}
+
+impl RandomSplit {
+    /// Bytes of memory that a split of a graph with `nodes` nodes takes, without its histograms.
+    pub fn memory(nodes: u64) -> u64 {
+        nodes.div_ceil(8) * SPLIT_COST
+    }
+
+    /// The split as the manifest's `writer` records it.
+    pub fn describe(&self) -> String {
+        let stratified = if self.stratify { ", stratified" } else { "" };
+        format!("{}, seed {}{stratified}", self.shares, self.seed)
+    }
+}
+
+/// The nodes to split.
+struct Population<'a> {
+    split: RandomSplit,
+    chunks: &'a ChunkMap,
+    permutation: &'a NodePermutation,
+    /// If there are any, only labelled nodes are split.
+    labels: Option<&'a StoredLabels>,
+    key: u64,
+}
+
+impl Population<'_> {
+    /// The number of classes that are split separately.
+    fn classes(&self) -> usize {
+        match self.labels {
+            Some(labels) if self.split.stratify => labels.spec.classes as usize,
+            _ => 1,
+        }
+    }
+
+    /// Calls `each` with the node, class and key of each node of a chunk that is split.
+    fn for_each(&self, chunk: ChunkId, mut each: impl FnMut(u64, usize, u64)) -> Result<()> {
+        let range = self.chunks.range(chunk);
+        let mut keys = Keys::new(self, range.clone());
+        let Some(labels) = self.labels else {
+            return range.into_iter().try_for_each(|node| {
+                each(node, 0, keys.of(node)?);
+                Ok(())
+            });
+        };
+        labels.for_each(chunk, |row, label| {
+            let class = match label {
+                Label::Single(class) if self.split.stratify => class as usize,
+                _ => 0,
+            };
+            let node = range.start + row;
+            each(node, class, keys.of(node)?);
+            Ok(())
+        })
+    }
+}
+
+/// The keys of ascending nodes.
+struct Keys<'a> {
+    population: &'a Population<'a>,
+    end: u64,
+    block: Range<u64>,
+    dense_ids: Vec<u64>,
+}
+
+impl<'a> Keys<'a> {
+    fn new(population: &'a Population<'a>, nodes: Range<u64>) -> Self {
+        Self {
+            population,
+            end: nodes.end,
+            block: nodes.start..nodes.start,
+            dense_ids: Vec::new(),
+        }
+    }
+
+    fn of(&mut self, node: u64) -> Result<u64> {
+        if !self.block.contains(&node) {
+            self.block = node..(node + BLOCK_NODES).min(self.end);
+            self.population
+                .permutation
+                .dense_ids(self.block.clone(), &mut self.dense_ids)?;
+        }
+        let id = self.dense_ids[(node - self.block.start) as usize];
+        Ok(draw_at(self.population.key, id))
+    }
+}
+
+impl Run<'_> {
+    /// Draws the splits and writes a file with the nodes of each.
+    pub(super) fn random_split(
+        &self,
+        split: RandomSplit,
+        chunks: &ChunkMap,
+        permutation: &NodePermutation,
+        labels: Option<&StoredLabels>,
+    ) -> Result<(Vec<SplitEntry>, Vec<FileEntry>)> {
+        let memory = RandomSplit::memory(chunks.nodes());
+        if memory > self.budget.memory {
+            return Err(self.too_little(format!("a split of {} nodes", chunks.nodes()), memory));
+        }
+        self.progress.stage("drawing the split", None);
+        let population = Population {
+            split,
+            chunks,
+            permutation,
+            labels,
+            key: combine(PURPOSE, split.seed),
+        };
+        let sizes = self.class_sizes(&population)?;
+        let cuts = self.cuts(&population, &sizes)?;
+        self.folder.folder("splits")?;
+        let (mut entries, mut files) = (Vec::new(), Vec::new());
+        for (index, name) in SPLITS.into_iter().enumerate() {
+            if split.shares.fractions()[index] == 0.0 {
+                continue;
+            }
+            let set = self.split_set(&population, |class, key| {
+                cuts[2 * class..][..2].iter().filter(|cut| cut.is_at_most(key)).count() == index
+            })?;
+            if set.is_empty() {
+                let nodes: u64 = sizes.iter().sum();
+                return Err(Error::conflict(
+                    format!("a split of {nodes} nodes into {} leaves none for {name}", split.shares),
+                    match name {
+                        "train" => "give it a larger share",
+                        _ => "give it a larger share, or 0",
+                    },
+                ));
+            }
+            let path = format!("splits/{name}.roaring");
+            let encoded = splits::encode(name, chunks.nodes(), &set);
+            files.push(self.folder.write_file(&path, encoded)?);
+            entries.push(SplitEntry {
+                name: name.to_owned(),
+                nodes: set.len(),
+            });
+        }
+        Ok((entries, files))
+    }
+
+    /// The number of nodes of each class.
+    fn class_sizes(&self, population: &Population<'_>) -> Result<Vec<u64>> {
+        if population.labels.is_none() {
+            return Ok(vec![population.chunks.nodes()]);
+        }
+        self.sum_chunks(
+            population.chunks,
+            || vec![0; population.classes()],
+            |chunk, sizes| population.for_each(chunk, |_, class, _| sizes[class] += 1),
+            |sum, part| add_counts(sum, part),
+        )
+    }
+
+    /// The two cuts of each class: those of class c are at 2 c and 2 c + 1.
+    fn cuts(&self, population: &Population<'_>, sizes: &[u64]) -> Result<Vec<Cut>> {
+        let shares = population.split.shares;
+        let of_class = |&size: &u64| {
+            let [train, val, _] = shares.of(size);
+            [Cut::above(train), Cut::above(train + val)]
+        };
+        let mut cuts: Vec<_> = sizes.iter().flat_map(of_class).collect();
+        loop {
+            let open: Vec<_> = (0..cuts.len())
+                .filter(|&cut| matches!(cuts[cut], Cut::Within { .. }))
+                .collect();
+            if open.is_empty() {
+                return Ok(cuts);
+            }
+            let round_bits = self.round_bits(open.len() as u64, sizes.iter().sum())?;
+            // The place of each open cut's histogram.
+            let mut places = vec![None; cuts.len()];
+            for (place, &cut) in open.iter().enumerate() {
+                places[cut] = Some(place << round_bits);
+            }
+            let counts = self.sum_chunks(
+                population.chunks,
+                || vec![0; open.len() << round_bits],
+                |chunk, counts| {
+                    population.for_each(chunk, |_, class, key| {
+                        for cut in [2 * class, 2 * class + 1] {
+                            if let (Some(place), Some(digit)) = (places[cut], cuts[cut].digit(key, round_bits)) {
+                                counts[place + digit] += 1;
+                            }
+                        }
+                    })
+                },
+                |sum, part| add_counts(sum, part),
+            )?;
+            for (histogram, cut) in counts.chunks_exact(1 << round_bits).zip(open) {
+                cuts[cut].narrow(histogram);
+            }
+        }
+    }
+
+    /// The bits of keys that a round tells for each of `open` cuts: as many as the memory permits, but not more counts than
+    /// nodes.
+    fn round_bits(&self, open: u64, nodes: u64) -> Result<u32> {
+        // One histogram per thread, and their sum.
+        let count_bytes = (self.options.threads as u64 + 1) * 8;
+        let counts_max = self.budget.memory / 4 / count_bytes;
+        if counts_max < 2 * open {
+            let what = format!("a split of {} classes", open / 2);
+            return Err(self.too_little(what, 2 * open * count_bytes * 4));
+        }
+        let counts = counts_max.min(nodes) / open;
+        Ok(counts.checked_ilog2().unwrap_or(0).clamp(1, ROUND_BITS_MAX))
+    }
+
+    fn too_little(&self, what: String, least: u64) -> Error {
+        Error::Budget {
+            what,
+            given: self.budget.memory * self.budget.share,
+            least: least * self.budget.share,
+            remedy: "raise --memory, or omit --split",
+        }
+    }
+
+    /// The nodes that `is_in` admits by class and key.
+    fn split_set(
+        &self,
+        population: &Population<'_>,
+        is_in: impl Fn(usize, u64) -> bool + Sync,
+    ) -> Result<RoaringTreemap> {
+        self.sum_chunks(
+            population.chunks,
+            RoaringTreemap::new,
+            |chunk, set| {
+                population.for_each(chunk, |node, class, key| {
+                    if is_in(class, key) {
+                        set.insert(node);
+                    }
+                })
+            },
+            |set, part| *set |= part,
+        )
+    }
+}
+
+fn add_counts(sum: &mut [u64], part: Vec<u64>) {
+    sum.iter_mut().zip(part).for_each(|(sum, count)| *sum += count);
+}

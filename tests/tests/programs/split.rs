@@ -1,0 +1,181 @@
+//! Random splits: `grappa-ingest --split`, what `info` and `plan` say about it, and options that contradict it.
+
+use std::{fs, path::PathBuf};
+
+use grappa_tests::{
+    files::names_in,
+    program::{self, Ran, command, run},
+};
+use tempfile::TempDir;
+
+/// 200 nodes of two large classes, and a class with one node.
+struct Bench {
+    folder: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let bench = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        let edges: String = (0..200).map(|node| format!("{node} {}\n", (node + 1) % 200)).collect();
+        let label = |node| if node == 17 { 2 } else { node % 2 };
+        let labels: String = (0..200).map(|node| format!("{}\n", label(node))).collect();
+        let sets: String = (0..200)
+            .map(|node| format!("{} {} 0\n", node % 2, node % 3 / 2))
+            .collect();
+        fs::write(bench.at("edges.tsv"), edges).unwrap();
+        fs::write(bench.at("labels.txt"), labels).unwrap();
+        fs::write(bench.at("sets.txt"), sets).unwrap();
+        fs::write(bench.at("ids.txt"), "1\n2\n").unwrap();
+        fs::create_dir(bench.at("stores")).unwrap();
+        bench
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn ingest(&self, arguments: &[&str]) -> Ran {
+        let mut command = program::ingest(&self.at("edges.tsv"), &self.at("stores/out.grappa"));
+        run(command.current_dir(self.folder.path()).args(arguments))
+    }
+
+    fn made(&self, arguments: &[&str]) -> Ran {
+        let _ = fs::remove_dir_all(self.at("stores/out.grappa"));
+        self.ingest(arguments).success()
+    }
+
+    fn info(&self) -> Ran {
+        run(command("grappa-store")
+            .args(["info", "--json"])
+            .arg(self.at("stores/out.grappa")))
+        .success()
+    }
+}
+
+#[test]
+fn info_shows_the_split_and_how_it_was_drawn() {
+    let bench = Bench::new();
+    bench.made(&["--split", "60/20/20"]);
+    let info = bench.info().json();
+    assert_eq!(info["splits"], serde_json::json!({"train": 120, "val": 40, "test": 40}));
+    assert_eq!(info["random_split"], "60/20/20, seed 0");
+    bench.made(&[
+        "--labels",
+        "labels.txt",
+        "--split",
+        "50/25/25",
+        "--split-seed",
+        "9",
+        "--stratify",
+    ]);
+    assert_eq!(bench.info().json()["random_split"], "50/25/25, seed 9, stratified");
+    let text = run(command("grappa-store").arg("info").arg(bench.at("stores/out.grappa"))).success();
+    assert!(
+        text.stdout.contains("(random, 50/25/25, seed 9, stratified)"),
+        "{}",
+        text.stdout
+    );
+    bench.made(&["--train", "ids.txt"]);
+    assert!(bench.info().json()["random_split"].is_null());
+}
+
+#[test]
+fn a_class_without_training_nodes_is_a_warning() {
+    let bench = Bench::new();
+    let labels = ["--labels", "labels.txt"];
+    for (arguments, parts) in [
+        (
+            &["--split", "40/30/30", "--stratify"][..],
+            ["class 2", "give train a larger share"],
+        ),
+        (&["--train", "ids.txt"], ["class 2", "--train"]),
+    ] {
+        let ran = bench.made(&[&labels[..], arguments].concat());
+        let warning = ran
+            .stderr
+            .lines()
+            .find(|line| line.contains("no training node"))
+            .unwrap_or_else(|| panic!("{}", ran.stderr));
+        assert!(parts.iter().all(|part| warning.contains(part)), "{warning}");
+    }
+    let ran = bench.made(&[&labels[..], &["--split", "60/20/20", "--stratify"]].concat());
+    assert!(!ran.stderr.contains("no training node"), "{}", ran.stderr);
+    // In sets of classes, the third class has no node at all. That is not the split's doing.
+    let ran = bench.made(&["--labels", "sets.txt", "--split", "60/20/20"]);
+    assert!(!ran.stderr.contains("no training node"), "{}", ran.stderr);
+}
+
+#[test]
+fn contradictions_name_both_options_and_the_remedy() {
+    let bench = Bench::new();
+    for file in ["--train", "--val", "--test"] {
+        bench
+            .ingest(&["--split", "60/20/20", file, "ids.txt"])
+            .misuse(&["--split", file]);
+    }
+    bench
+        .ingest(&["--split", "60/20/30"])
+        .misuse(&["--split", "add up to 110 percent", "give 60/20/20"]);
+    bench
+        .ingest(&["--split", "0.6/0.2/0.2"])
+        .misuse(&["add up to 1 percent", "give 60/20/20"]);
+    bench
+        .ingest(&["--split", "60"])
+        .misuse(&["TRAIN/VAL/TEST in percent, such as 60/20/20"]);
+    bench.ingest(&["--stratify"]).misuse(&["--split"]);
+    bench.ingest(&["--split-seed", "3"]).misuse(&["--split"]);
+    bench
+        .ingest(&["--split", "60/20/20", "--stratify"])
+        .failure(&["--stratify needs labels", "--labels"]);
+    bench
+        .ingest(&["--split", "60/20/20", "--stratify", "--labels", "sets.txt"])
+        .failure(&["one class per node", "sets.txt", "omit --stratify"]);
+    bench
+        .ingest(&["--split", "0.1/49.9/50"])
+        .failure(&["200 nodes into 0.1/49.9/50 leaves none for train", "a larger share"]);
+    assert_eq!(names_in(&bench.at("stores")), [""; 0]);
+}
+
+#[test]
+fn a_dataset_that_has_a_split_is_not_split_again() {
+    let bench = Bench::new();
+    let ogb = bench.at("ogb");
+    for folder in ["raw", "split/random"] {
+        fs::create_dir_all(ogb.join(folder)).unwrap();
+    }
+    fs::write(ogb.join("raw/edge.csv"), "0,1\n1,2\n2,0\n").unwrap();
+    fs::write(ogb.join("raw/num-node-list.csv"), "3\n").unwrap();
+    let ingest = || {
+        let mut ingest = command("grappa-ingest");
+        ingest
+            .args(["--split", "40/30/30", "--out"])
+            .arg(bench.at("stores/ogb.grappa"))
+            .arg("--ogb")
+            .arg(&ogb);
+        run(&mut ingest)
+    };
+    for name in ["train", "valid", "test"] {
+        fs::write(ogb.join(format!("split/random/{name}.csv")), "1\n").unwrap();
+    }
+    ingest().failure(&["--split 40/30/30", "train.csv", "omit one"]);
+}
+
+/// The plan of a split must be within 5 % of its files.
+#[test]
+fn a_plan_counts_the_split() {
+    let bench = Bench::new();
+    for (nodes, shares) in [("100000", "60/20/20"), ("300000", "1/1/98")] {
+        bench.made(&["--nodes", nodes, "--split", shares]);
+        let made = bench.info().json()["bytes"]["splits"].as_f64().unwrap();
+        let plan = ["plan", "--json", "--nodes", nodes, "--edges", "200", "--split", shares];
+        let plan = run(command("grappa-store").args(plan)).success().json();
+        let planned = plan["bytes"]["splits"].as_f64().unwrap();
+        assert!((planned - made).abs() <= made / 20.0, "{planned} planned, {made} made");
+    }
+    let plan = [
+        "plan", "--nodes", "1G", "--edges", "200", "--memory", "300MiB", "--split", "60/20/20",
+    ];
+    run(command("grappa-store").args(plan)).failure(&["a split of 1000000000 nodes", "at least 358 MiB"]);
+}
