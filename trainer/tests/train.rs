@@ -320,6 +320,8 @@ fn with_memory_for_a_part_of_the_features_the_same_is_learned() {
     });
     let [(whole, resident), (part, pooled)] = &runs;
     assert!(whole == part, "parameters differ");
+    let losses = |records: &[EpochRecord]| records.iter().map(|record| record.val_loss).collect::<Vec<_>>();
+    assert!(resident[0].val_loss.is_some() && losses(resident) == losses(pooled));
     // Inference takes the place of what was read, so each epoch reads.
     assert_eq!(resident[2].bytes_read, 0);
     assert!(pooled.iter().all(|record| record.bytes_read > 0), "{pooled:?}");

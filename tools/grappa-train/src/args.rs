@@ -10,7 +10,7 @@ use grappa_console::{ByteSize, Summary};
 use grappa_run::{
     Result,
     config::{
-        Auto, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Optimizer, PerLayer, Preset,
+        Auto, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor, Optimizer, PerLayer, Preset,
         ReadEngine, TrainConfig,
     },
     model::{Activation, FeatureNorm, LayerKind, NormKind, Precision},
@@ -20,8 +20,8 @@ use serde::Serialize;
 
 use crate::values::{
     LAYERS, NORMS, activation_help, checked, correction_help, evaluate_help, explained, feature_norm_help,
-    first_hop_help, halo_help, lr_schedule_help, named, optimizer_help, possible, precision_help, read_engine_help,
-    schedule_help,
+    first_hop_help, halo_help, lr_schedule_help, monitor_help, named, optimizer_help, possible, precision_help,
+    read_engine_help, schedule_help,
 };
 
 /// The store, and how to train on it.
@@ -329,6 +329,14 @@ struct Options {
     /// Epochs between two evaluations; the last epoch is always evaluated
     #[arg(long, help_heading = RUN, value_name = "EPOCHS")]
     eval_every: Option<u64>,
+    /// What decides which epoch is the best; --early-stopping and --lr-schedule plateau follow it
+    #[arg(
+        long,
+        help_heading = RUN,
+        value_name = "WHAT",
+        value_parser = possible(named(Monitor::ALL, Monitor::name, monitor_help))
+    )]
+    monitor: Option<String>,
     /// Evaluations without improvement before training ends; 0: never
     #[arg(long, help_heading = RUN, value_name = "N")]
     early_stopping: Option<u64>,
@@ -523,6 +531,7 @@ mod tests {
             ("device", "cuda:1"),
             ("evaluate", "exact"),
             ("eval-every", "2"),
+            ("monitor", "loss"),
             ("early-stopping", "10"),
             ("checkpoint-every", "0"),
             ("checkpoint-minutes", "0.5"),

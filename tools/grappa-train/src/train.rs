@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail};
 use grappa_console::{Bars, ByteSize, Console, Summary, count, print_line, printable, signals};
 use grappa_io::{machine::process_age, progress::Progress};
 use grappa_run::{
-    config::{Evaluate, Preset, TrainConfig},
+    config::{Evaluate, Monitor, Preset, TrainConfig},
     folder::RunFolder,
     journal::EpochRecord,
     percent, summary,
@@ -161,6 +161,9 @@ impl Watcher for Screen {
 fn line(record: &EpochRecord, epochs: u64) -> String {
     let width = epochs.to_string().len();
     let mut line = format!("epoch {:width$}/{epochs}  loss {:.4}", record.epoch, record.loss);
+    if let Some(loss) = record.val_loss {
+        line += &format!("  val loss {loss:.4}");
+    }
     let accuracies = [
         ("train", record.train_accuracy),
         ("val", record.val_accuracy),
@@ -195,12 +198,15 @@ impl Summary for Trained {
             Some(Evaluate::Sampled) => " (sampled neighbors)",
             _ => "",
         };
+        let val = match (summary.config.monitor, summary.val_loss) {
+            (Monitor::Loss, Some(loss)) => format!("loss {loss:.4}"),
+            _ => percent(summary.val_accuracy),
+        };
         let best = summary.best_epoch.map_or("-".to_owned(), |epoch| epoch.to_string());
         format!(
-            "{}: test accuracy {} at the best validation {}{how} (epoch {best} of {}), in {:.1} s",
+            "{}: test accuracy {} at the best validation {val}{how} (epoch {best} of {}), in {:.1} s",
             printable(&self.folder),
             percent(summary.test_accuracy),
-            percent(summary.val_accuracy),
             summary.epochs,
             summary.seconds_total
         )

@@ -7,7 +7,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use grappa_run::{
-    config::{Correction, Evaluate, FirstHop, HaloMode, LrSchedule, Optimizer, ReadEngine},
+    config::{Correction, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor, Optimizer, ReadEngine},
     model::{Activation, FeatureNorm, Precision},
 };
 use grappa_sampling::partition::Schedule;
@@ -111,6 +111,13 @@ pub fn first_hop_help(first_hop: FirstHop) -> &'static str {
         }
         FirstHop::Sampled => "the sampled neighbors, in each minibatch",
         FirstHop::Preaggregated => "all neighbors, aggregated once and stored with the graph; for sage, gcn and gin",
+    }
+}
+
+pub fn monitor_help(monitor: Monitor) -> &'static str {
+    match monitor {
+        Monitor::Score => "validation accuracy; micro F1 if nodes have sets of labels",
+        Monitor::Loss => "validation loss",
     }
 }
 

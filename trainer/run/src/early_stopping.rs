@@ -1,4 +1,4 @@
-//! Early stopping: the end of a run whose validation score does not improve.
+//! Early stopping: the end of a run whose validation score, or loss, does not improve. A loss is observed as its negative.
 
 use serde::{Deserialize, Serialize};
 

@@ -17,7 +17,9 @@ pub struct Summary {
     pub test_accuracy: Option<f64>,
     /// Accuracy on the validation nodes.
     pub val_accuracy: Option<f64>,
-    /// How these accuracies were computed: `exact` or `sampled`; null without evaluation.
+    /// Mean loss of the validation nodes.
+    pub val_loss: Option<f64>,
+    /// How these scores were computed: `exact` or `sampled`; null without evaluation.
     pub evaluated: Option<Evaluate>,
     /// The epoch with the best validation score, counted from 1; null without evaluation.
     pub best_epoch: Option<u64>,
@@ -58,6 +60,7 @@ impl Summary {
         let mut summary = Self {
             test_accuracy: at_best.and_then(|record| record.test_accuracy),
             val_accuracy: at_best.and_then(|record| record.val_accuracy),
+            val_loss: at_best.and_then(|record| record.val_loss),
             evaluated: at_best.and_then(|record| record.evaluated),
             best_epoch: best.map(|best| best.epoch),
             epochs: last.map_or(0, |record| record.epoch),
@@ -156,6 +159,7 @@ mod tests {
         let keys = [
             "test_accuracy",
             "val_accuracy",
+            "val_loss",
             "evaluated",
             "best_epoch",
             "epochs",

@@ -7,7 +7,10 @@ use std::ops::Range;
 
 use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
 use grappa_io::progress::Progress;
-use grappa_run::{config::Evaluate, scores::ScoreReport};
+use grappa_run::{
+    config::{Evaluate, Monitor},
+    scores::ScoreReport,
+};
 use grappa_storage::aggregates::Aggregates;
 use roaring::RoaringTreemap;
 use tch::Tensor;
@@ -46,9 +49,10 @@ pub(super) struct Room {
 }
 
 impl Evaluation {
-    /// The score that decides which evaluation is best: accuracy on the validation nodes, or micro F1 for multi-label tasks.
-    pub fn score(&self) -> Option<f64> {
-        score(&self.val)
+    /// The number that decides which evaluation is best, higher is better: accuracy on the validation nodes, micro F1 for
+    /// multi-label tasks, or the negative loss. None without validation nodes.
+    pub fn score(&self, monitor: Monitor) -> Option<f64> {
+        score(&self.val, monitor)
     }
 
     /// Accuracy on the test nodes, if they were scored.
@@ -67,10 +71,12 @@ fn together(reports: Vec<ScoreReport>) -> Evaluation {
     }
 }
 
-fn score(val: &ScoreReport) -> Option<f64> {
-    match val.confusion {
-        Some(_) => val.accuracy,
-        None => val.micro_f1.or(val.accuracy),
+fn score(val: &ScoreReport, monitor: Monitor) -> Option<f64> {
+    match (monitor, &val.confusion) {
+        // A loss that is not finite is never the best.
+        (Monitor::Loss, _) => (val.nodes > 0).then(|| -val.loss.unwrap_or(f64::NAN)),
+        (Monitor::Score, Some(_)) => val.accuracy,
+        (Monitor::Score, None) => val.micro_f1.or(val.accuracy),
     }
 }
 
@@ -135,6 +141,7 @@ impl Trainer {
                 return Ok(together(reports));
             }
         };
+        let monitor = self.config.monitor;
         let mut scores_of = |split: &RoaringTreemap, scored: Option<&Scored>| match scored {
             None => self.sampled_scores(split, ranked, progress),
             Some(scored) => {
@@ -144,7 +151,7 @@ impl Trainer {
             }
         };
         let val = scores_of(&val, of_val)?;
-        let test = match score(&val).is_none_or(improves) {
+        let test = match score(&val, monitor).is_none_or(improves) {
             true => Some(scores_of(&test, of_test)?),
             false => None,
         };

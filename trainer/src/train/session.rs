@@ -259,7 +259,7 @@ impl Run<'_, '_> {
     /// Takes the score of an evaluation of the last finished epoch. Returns whether it is the best one.
     fn observe(&mut self, evaluation: &Evaluation) -> bool {
         let mut is_best = false;
-        if let Some(score) = evaluation.score() {
+        if let Some(score) = evaluation.score(self.config.monitor) {
             is_best = self.state.early_stopping.observe(score);
             self.state.learning_rate.observe(&self.config, score);
             if is_best {
@@ -352,6 +352,7 @@ impl Run<'_, '_> {
             loss: stats.loss,
             train_accuracy: stats.train_accuracy,
             evaluated: evaluation.map(|evaluation| evaluation.method),
+            val_loss: val.and_then(|report| report.loss),
             val_accuracy: val.and_then(|report| report.accuracy),
             test_accuracy: evaluation.and_then(Evaluation::test_accuracy),
             val_macro_f1: val.and_then(|report| report.macro_f1),
@@ -386,6 +387,7 @@ impl Run<'_, '_> {
         let mut pages = self.pages(true);
         if let Some(exact) = &exact {
             pages.summary.val_accuracy = exact.val.accuracy;
+            pages.summary.val_loss = exact.val.loss;
             pages.summary.test_accuracy = exact.test_accuracy();
             pages.summary.evaluated = Some(Evaluate::Exact);
         }

@@ -11,4 +11,5 @@ mod read_only;
 mod stopped;
 mod stores;
 mod unlabelled;
+mod val_loss;
 mod warnings;

@@ -72,14 +72,14 @@ pub struct PartialEpoch {
     pub bytes_read: u64,
 }
 
-/// The evaluation with the highest validation score.
+/// The best evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Best {
     /// Epochs that were finished at that time.
     pub epoch: u64,
     /// Optimizer steps that were finished at that time.
     pub step: u64,
-    /// Score on the validation nodes.
+    /// What the run monitors, higher is better: the score on the validation nodes, or their negative loss.
     pub val: f64,
     /// Score on the test nodes, if there are any.
     pub test: Option<f64>,

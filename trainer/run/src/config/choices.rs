@@ -98,6 +98,17 @@ named_enum! {
 }
 
 named_enum! {
+    /// What decides which epoch is the best. Early stopping and the schedule `plateau` follow it.
+    "thing to monitor" Monitor {
+        /// The validation score: accuracy, or micro F1 for sets of labels. Higher is better.
+        #[default]
+        Score = "score",
+        /// The validation loss. Lower is better.
+        Loss = "loss",
+    }
+}
+
+named_enum! {
     /// How files are read.
     "read engine" ReadEngine {
         /// io_uring, or a pool of threads where the kernel refuses it.

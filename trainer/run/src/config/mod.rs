@@ -27,7 +27,9 @@ use grappa_sampling::{
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    choices::{Auto, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Optimizer, ReadEngine},
+    choices::{
+        Auto, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor, Optimizer, ReadEngine,
+    },
     layers::MAY_CHANGE,
     per_layer::PerLayer,
     preset::Preset,
@@ -161,7 +163,9 @@ pub struct TrainConfig {
     pub evaluate: Evaluate,
     /// Epochs between two evaluations. The last epoch is always evaluated.
     pub eval_every: u64,
-    /// Evaluations without a better validation score after which the run ends. 0: it does not end early.
+    /// What decides which epoch is the best.
+    pub monitor: Monitor,
+    /// Evaluations without a better one after which the run ends. 0: it does not end early.
     pub early_stopping: u64,
     /// Epochs between two checkpoints. 0: only by time, and at the end.
     pub checkpoint_every: u64,
@@ -232,6 +236,7 @@ impl Default for TrainConfig {
             device: DeviceChoice::default(),
             evaluate: Evaluate::default(),
             eval_every: 1,
+            monitor: Monitor::default(),
             early_stopping: 0,
             checkpoint_every: 5,
             checkpoint_minutes: 10.0,

@@ -84,6 +84,7 @@ fn everything() -> TrainConfig {
         device: DeviceChoice::Cuda(1),
         evaluate: Evaluate::Exact,
         eval_every: 2,
+        monitor: Monitor::Loss,
         early_stopping: 10,
         checkpoint_every: 0,
         checkpoint_minutes: 0.5,

@@ -103,6 +103,7 @@ impl EventFile {
 fn scalars(record: &EpochRecord) -> Vec<(String, f64)> {
     let optional = [
         ("loss/train", Some(record.loss)),
+        ("loss/val", record.val_loss),
         ("accuracy/train", record.train_accuracy),
         ("accuracy/val", record.val_accuracy),
         ("accuracy/test", record.test_accuracy),
@@ -298,6 +299,7 @@ mod tests {
             step: 400,
             loss: f64::NAN,
             val_accuracy: Some(0.75),
+            val_loss: Some(1.25),
             bytes_read: 1 << 40,
             ..EpochRecord::default()
         };
@@ -326,7 +328,7 @@ mod tests {
             })
             .collect();
         let value = |tag: &str| scalars.iter().find(|(found, _)| found == tag).map(|(_, value)| *value);
-        assert_eq!(value("accuracy/val"), Some(0.75));
+        assert_eq!((value("accuracy/val"), value("loss/val")), (Some(0.75), Some(1.25)));
         assert_eq!(value("bytes/read"), Some((1_u64 << 40) as f32));
         assert_eq!(value("seconds/backward"), Some(0.0));
         // Not measured, and no number.

@@ -20,6 +20,8 @@ pub struct EpochRecord {
     pub train_accuracy: Option<f64>,
     /// How the model was evaluated: `exact` or `sampled`.
     pub evaluated: Option<Evaluate>,
+    /// Mean loss of the validation nodes, without weights and label smoothing.
+    pub val_loss: Option<f64>,
     /// Accuracy on the validation nodes.
     pub val_accuracy: Option<f64>,
     /// Accuracy on the test nodes. It is computed when the validation score improved, or when it costs little.

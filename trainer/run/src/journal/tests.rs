@@ -60,6 +60,7 @@ fn a_line_is_an_object_with_the_documented_keys() {
         "test_accuracy",
         "train_accuracy",
         "val_accuracy",
+        "val_loss",
         "val_macro_f1",
         "val_micro_f1",
         "val_roc_auc",

@@ -107,6 +107,7 @@ impl Report<'_> {
         let tiles = [
             ("test accuracy", part(summary.test_accuracy)),
             ("val accuracy", part(summary.val_accuracy)),
+            ("val loss", summary.val_loss.map(|loss| Unit::Number.format(loss))),
             ("evaluated", summary.evaluated.map(|how| how.to_string())),
             ("macro F1", of_scores(|scores| scores.macro_f1)),
             ("micro F1", of_scores(|scores| scores.micro_f1)),
@@ -199,7 +200,10 @@ impl Report<'_> {
                 "Loss",
                 Unit::Number,
                 Kind::Lines,
-                vec![series("loss", "loss", &|record| Some(record.loss))],
+                vec![
+                    series("train", "loss", &|record| Some(record.loss)),
+                    series("val", "val", &|record| record.val_loss),
+                ],
             ),
             plot("plot-time", "Time by stage", Unit::Seconds, Kind::Bars, stages),
             Plot {
@@ -243,7 +247,7 @@ impl Report<'_> {
         ];
         // A store without test nodes has no test curve.
         for plot in &mut plots {
-            if plot.id == "plot-accuracy" {
+            if ["plot-accuracy", "plot-loss"].contains(&plot.id) {
                 plot.series
                     .retain(|series| series.values.iter().any(|value| value.is_finite()));
             }

@@ -44,6 +44,7 @@ fn records(epochs: u64) -> Vec<EpochRecord> {
             epoch,
             step: epoch * 28,
             loss: 0.6 + 3.0 / epoch as f64,
+            val_loss: is_evaluated.then_some(0.7 + 3.0 / epoch as f64),
             train_accuracy: accuracy(0.9),
             val_accuracy: accuracy(0.8),
             test_accuracy: accuracy(0.79),

@@ -1,20 +1,21 @@
-//! Scores of predictions: accuracy, F1, ROC-AUC, confusion matrix.
+//! Scores of predictions: accuracy, loss, F1, ROC-AUC, confusion matrix.
 //!
-//! [`Scores`] takes logits and labels in batches. The result does not depend on the batches or their order, because counts are
-//! integers and nothing is approximated. Definitions are those of scikit-learn, and the tests compare with it. The fields say what
+//! [`Scores`] takes logits and labels in batches. The result does not depend on the batches or their order, because counts and
+//! the sum of losses are integers. Definitions are those of scikit-learn, and the tests compare with it. The fields say what
 //! happens where a score is undefined, for example for a class without nodes.
 //!
-//! Cost: a few operations per logit, counts per class, and a matrix of classes by classes up to [`CONFUSION_CLASSES_MAX`]
+//! Cost: an exponential and a few operations per logit, counts per class, and a matrix of classes by classes up to [`CONFUSION_CLASSES_MAX`]
 //! classes. ROC-AUC takes 4 bytes per labelled node (binary) or per logit (multi-label), which are sorted at the end.
 
 mod auc;
+mod loss;
 #[cfg(test)]
 mod tests;
 
 use grappa_formats::manifest::{LabelKind, LabelSpec};
 use serde::{Deserialize, Serialize};
 
-use self::auc::Ranking;
+use self::{auc::Ranking, loss::LossSum};
 
 /// The largest number of classes with a confusion matrix.
 pub const CONFUSION_CLASSES_MAX: u32 = 1024;
@@ -39,6 +40,7 @@ pub struct Scores {
     right: u64,
     /// Labelled nodes without prediction, because a logit is NaN.
     undecided: u64,
+    losses: LossSum,
     counts: Vec<ClassCounts>,
     /// Row: the class. Column: the prediction. Empty if there is no confusion matrix.
     confusion: Vec<u64>,
@@ -73,6 +75,7 @@ impl Scores {
             nodes: 0,
             right: 0,
             undecided: 0,
+            losses: LossSum::default(),
             counts: vec![ClassCounts::default(); classes],
             confusion: vec![0; if is_square { classes * classes } else { 0 }],
             rankings: vec![Ranking::default(); rankings],
@@ -115,6 +118,7 @@ impl Scores {
     fn add_class(&mut self, logits: &[f32], label: usize) {
         assert!(label < self.counts.len(), "class {label} of {}", self.counts.len());
         self.nodes += 1;
+        self.losses.add(loss::of_class(logits, label));
         self.counts[label].support += 1;
         match largest(logits) {
             None => self.undecided += 1,
@@ -135,6 +139,7 @@ impl Scores {
 
     fn add_set(&mut self, logits: &[f32], set: &[u8]) {
         self.nodes += 1;
+        self.losses.add(loss::of_set(logits, |class| bit(set, class)));
         let is_undecided = logits.iter().any(|logit| logit.is_nan());
         self.undecided += u64::from(is_undecided);
         let mut is_right = !is_undecided;
@@ -161,6 +166,7 @@ impl Scores {
         self.nodes += other.nodes;
         self.right += other.right;
         self.undecided += other.undecided;
+        self.losses.merge(other.losses);
         for (mine, its) in self.counts.iter_mut().zip(other.counts) {
             mine.support += its.support;
             mine.predicted += its.predicted;
@@ -201,6 +207,7 @@ impl Scores {
             nodes: self.nodes,
             undecided: self.undecided,
             accuracy: self.accuracy(),
+            loss: self.losses.mean(self.nodes),
             macro_f1: mean(&counted),
             micro_f1: (self.nodes > 0).then(|| micro.f1()),
             roc_auc: mean(&areas.into_iter().flatten().collect::<Vec<_>>()),
@@ -222,6 +229,9 @@ pub struct ScoreReport {
     pub undecided: u64,
     /// Fraction of the labelled nodes whose prediction is right: the class, or the whole set. None without nodes.
     pub accuracy: Option<f64>,
+    /// Mean loss of the nodes, without weights and label smoothing: the cross-entropy of the class; for sets, the mean binary
+    /// cross-entropy of the classes. None without nodes, or if a loss is not finite.
+    pub loss: Option<f64>,
     /// Mean F1 of the classes. In multi-class tasks, a class without nodes and predictions does not count; in multi-label tasks
     /// its F1 is 0. None if no class counts.
     pub macro_f1: Option<f64>,

@@ -5,7 +5,7 @@
 """
 
 import numpy as np
-from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, precision_score, recall_score, roc_auc_score
+from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, log_loss, precision_score, recall_score, roc_auc_score
 
 MASK = 2**64 - 1
 
@@ -66,13 +66,21 @@ def show(name, labels, predicted, **more):
         print(f"  {key}", value)
 
 
+def softmax(logits):
+    e = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
 labels, logits = single(1, 400, 6, 4)  # classes 4 and 5 have no nodes
 predicted = logits.argmax(1)
-show("six classes", labels, predicted, confusion=confusion_matrix(labels, predicted, labels=range(6)).tolist())
+loss = log_loss(labels, softmax(logits), labels=range(6))
+show("six classes", labels, predicted, loss=repr(loss), confusion=confusion_matrix(labels, predicted, labels=range(6)).tolist())
 
 labels, logits = single(2, 300, 2, 2)
 show("two classes", labels, logits.argmax(1), roc_auc=repr(roc_auc_score(labels, logits[:, 1] - logits[:, 0])))
 
 labels, logits = sets(3, 200, 9)
 both = [c for c in range(9) if 0 < labels[:, c].sum() < len(labels)]
-show("sets of nine", labels, (logits > 0).astype(int), roc_auc=repr(roc_auc_score(labels[:, both], logits[:, both], average="macro")))
+sigmoid = 1 / (1 + np.exp(-logits.astype(np.float64)))
+loss = np.mean([log_loss(labels[:, c], sigmoid[:, c], labels=[0, 1]) for c in range(9)])
+show("sets of nine", labels, (logits > 0).astype(int), loss=repr(loss), roc_auc=repr(roc_auc_score(labels[:, both], logits[:, both], average="macro")))

@@ -83,6 +83,12 @@ fn assert_close(actual: Option<f64>, expected: f64) {
     assert!((actual - expected).abs() < 1e-14, "{actual} instead of {expected}");
 }
 
+/// Exponentials are computed in f32.
+fn assert_loss(actual: Option<f64>, expected: f64) {
+    let actual = actual.expect("it is defined");
+    assert!((actual - expected).abs() < 1e-6, "{actual} instead of {expected}");
+}
+
 fn assert_all_close(actual: impl Iterator<Item = f64>, expected: &[f64]) {
     let actual: Vec<f64> = actual.collect();
     assert_eq!(actual.len(), expected.len());
@@ -98,6 +104,7 @@ fn several_classes_score_as_in_scikit_learn() {
     let report = report(single_spec(6), &logits, Labels::Classes(&labels));
     assert_eq!((report.nodes, report.undecided, report.roc_auc), (314, 0, None));
     assert_close(report.accuracy, 0.42038216560509556);
+    assert_loss(report.loss, 1.584784217604736);
     assert_close(report.macro_f1, 0.30987190008056525);
     assert_close(report.micro_f1, 0.42038216560509556);
     let classes = || report.per_class.iter();
@@ -161,6 +168,7 @@ fn sets_score_as_in_scikit_learn() {
     let report = report(multi_spec(9), &logits, Labels::Sets(&labels));
     assert_eq!((report.nodes, report.confusion), (159, None));
     assert_close(report.accuracy, 0.018867924528301886);
+    assert_loss(report.loss, 0.6222271927646683);
     assert_close(report.macro_f1, 0.47424716217799046);
     assert_close(report.micro_f1, 0.5086705202312138);
     assert_close(report.roc_auc, 0.7241143516205026);
@@ -294,6 +302,20 @@ fn a_node_with_a_logit_that_is_no_number_is_wrong_and_counted() {
     assert_eq!((multi.nodes, multi.undecided, multi.accuracy), (2, 1, Some(0.5)));
     // Of class 0 there are none inside, of class 1 none outside.
     assert_eq!(multi.roc_auc, None);
+}
+
+#[test]
+fn a_loss_that_is_not_finite_is_none_and_a_large_one_is_exact() {
+    let of = |logits: &[f32]| report(single_spec(2), logits, Labels::Classes(&[0])).loss;
+    assert_eq!(of(&[-1e4, 1e4]), Some(2e4));
+    assert_eq!(of(&[80.0, -80.0]), Some(0.0));
+    assert_eq!((of(&[f32::MIN, f32::MAX]), of(&[f32::NAN, 0.0])), (None, None));
+    assert_eq!(of(&[f32::NEG_INFINITY, 0.0]), None);
+    let mut set = Vec::new();
+    multi_spec(2).encode_multi(Some(&[0]), &mut set);
+    let of = |logits: &[f32]| report(multi_spec(2), logits, Labels::Sets(&set)).loss;
+    assert_eq!(of(&[-1e4, 1e4]), Some(1e4));
+    assert_eq!((of(&[1e4, -1e4]), of(&[f32::NAN, 0.0])), (Some(0.0), None));
 }
 
 #[test]

@@ -1,0 +1,164 @@
+//! The validation loss: the same as that of libtorch, however the model is evaluated, and the choice of the best epoch by it.
+
+use std::{path::Path, sync::Arc};
+
+use grappa_engine::aggregate::Budget;
+use grappa_formats::NodeId;
+use grappa_io::progress::Silent;
+use grappa_run::{
+    config::{Auto, Evaluate, FirstHop, HaloMode, Monitor, TrainConfig},
+    folder::RunFolder,
+    journal::{EpochRecord, read_records},
+    model::Task,
+    summary::Summary,
+};
+use grappa_sampling::NodeSet;
+use grappa_storage::{MappedChunks, Store};
+use grappa_trainer::{
+    nn::losses,
+    train::{
+        train,
+        trained::{Output, Trained, Wanted},
+    },
+};
+use tch::{Device, Kind, Tensor};
+
+use crate::stores::{CLASSES, DENSE, Shape, Unseen, config, store};
+
+fn run(store: &Arc<Store>, folder: &Path, config: &TrainConfig) -> (Summary, Vec<EpochRecord>) {
+    let run = RunFolder::create(folder, config).unwrap();
+    let summary = train(store.clone(), config.clone(), &run, false, Device::Cpu, &mut Unseen).unwrap();
+    (summary, read_records(folder).unwrap())
+}
+
+/// The mean of the losses that libtorch computes from the logits of the best model.
+fn loss_of_libtorch(store: &Store, run: &Path) -> f64 {
+    let trained = Trained::open(run, Device::Cpu).unwrap();
+    let nodes: Vec<NodeId> = store.split("val").unwrap().unwrap().iter().map(NodeId).collect();
+    let wanted = Wanted {
+        nodes: NodeSet::of(store.manifest().nodes, nodes.iter().copied()),
+        output: Output::Logits,
+    };
+    let budget = Budget {
+        memory: 64 << 20,
+        threads: 2,
+    };
+    let mut parts = Vec::new();
+    let mut take = |_: std::ops::Range<u64>, logits: &Tensor| {
+        parts.push(logits.copy());
+        Ok(())
+    };
+    trained.infer(store, wanted, budget, run, &Silent, &mut take).unwrap();
+    let logits = Tensor::cat(&parts, 0);
+    let chunks = MappedChunks::open(store).unwrap();
+    let labels = match trained.task() {
+        Task::MultiClass => {
+            let class = |node: &NodeId| {
+                let (chunk, row) = chunks.of(*node);
+                i64::from(chunk.labels().unwrap().single(row).unwrap().unwrap())
+            };
+            Tensor::from_slice(&nodes.iter().map(class).collect::<Vec<i64>>())
+        }
+        Task::MultiLabel => {
+            let set = |node: &NodeId| {
+                let (chunk, row) = chunks.of(*node);
+                let set = chunk.labels().unwrap().multi(row).unwrap().unwrap();
+                (0..CLASSES as u32)
+                    .map(|class| i64::from(set.contains(class)))
+                    .collect::<Vec<i64>>()
+            };
+            Tensor::from_slice(&nodes.iter().flat_map(set).collect::<Vec<i64>>()).view([-1, CLASSES as i64])
+        }
+    };
+    losses(trained.task(), &logits, &labels, 0.0)
+        .mean(Kind::Double)
+        .double_value(&[])
+}
+
+#[test]
+fn every_evaluation_has_the_loss_of_libtorch() {
+    let folder = tempfile::tempdir().unwrap();
+    let sets = Shape { sets: true, ..DENSE };
+    let base = TrainConfig {
+        epochs: 1,
+        evaluate: Evaluate::Exact,
+        ..config()
+    };
+    for (shape, kind) in [(DENSE, "classes"), (sets, "sets")] {
+        let at = folder.path().join(kind);
+        std::fs::create_dir(&at).unwrap();
+        let store = store(&at, shape);
+        let ways = [
+            ("exactly", base.clone()),
+            (
+                "with all neighbors sampled",
+                TrainConfig {
+                    evaluate: Evaluate::Sampled,
+                    layers: 2,
+                    fanouts: Auto::Value("-1,-1".parse().unwrap()),
+                    first_hop: FirstHop::Sampled,
+                    halo: HaloMode::Auto,
+                    ..base.clone()
+                },
+            ),
+            (
+                "with a refresh of the history",
+                TrainConfig {
+                    layers: 3,
+                    fanouts: Auto::Auto,
+                    partitions: 3,
+                    halo: HaloMode::History,
+                    repartition_every: 1,
+                    ..base.clone()
+                },
+            ),
+        ];
+        for (way, config) in ways {
+            let path = at.join(way);
+            let (summary, records) = run(&store, &path, &config);
+            let expected = loss_of_libtorch(&store, &path);
+            let loss = summary.val_loss.expect("there are validation nodes");
+            assert!(
+                (loss - expected).abs() < 1e-5 * expected,
+                "{kind} {way}: {loss} {expected}"
+            );
+            assert_eq!(records[0].val_loss, Some(loss));
+        }
+    }
+}
+
+#[test]
+fn the_best_epoch_and_the_end_follow_the_loss_if_it_is_monitored() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    // With such a learning rate the loss goes up and down.
+    let config = TrainConfig {
+        epochs: 40,
+        lr: 0.3,
+        monitor: Monitor::Loss,
+        early_stopping: 4,
+        ..config()
+    };
+    let (summary, records) = run(&store, &folder.path().join("loss.run"), &config);
+    let losses: Vec<f64> = records.iter().map(|record| record.val_loss.unwrap()).collect();
+    let best = (0..losses.len())
+        .min_by(|&a, &b| losses[a].total_cmp(&losses[b]))
+        .unwrap();
+    assert_eq!(
+        (summary.best_epoch, summary.val_loss),
+        (Some(best as u64 + 1), Some(losses[best]))
+    );
+    assert_eq!((records.len(), records.len() < 40), (best + 1 + 4, true), "{losses:?}");
+
+    let config = TrainConfig {
+        monitor: Monitor::Score,
+        ..config
+    };
+    let (summary, records) = run(&store, &folder.path().join("score.run"), &config);
+    let best = summary.best_epoch.unwrap() as usize - 1;
+    assert!(
+        records
+            .iter()
+            .all(|record| record.val_accuracy <= records[best].val_accuracy)
+    );
+}
