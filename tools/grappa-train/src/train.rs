@@ -135,6 +135,15 @@ impl Watcher for Screen {
         process_age().unwrap_or_default()
     }
 
+    fn command(&self) -> String {
+        let given = std::env::args_os()
+            .skip(1)
+            .map(|word| word.to_string_lossy().into_owned());
+        let words: Vec<String> = std::iter::once("grappa-train".to_owned()).chain(given).collect();
+        // No word has a zero byte, because the system passes them as C strings.
+        shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
+    }
+
     fn tell(&mut self, what: &str) {
         if self.tells {
             let _ = print_line(what);

@@ -182,6 +182,7 @@ const LAYERS: [Layer; 10] = [
             "checkpoint",
             "summary",
             "folder",
+            "facts",
             "report",
             "background",
         ],

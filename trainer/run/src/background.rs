@@ -8,6 +8,7 @@ use std::{
 use crate::{
     Result,
     checkpoint::{Checkpoint, Checkpoints},
+    facts::RunFacts,
     folder::RunFolder,
     journal::EpochRecord,
     report::Report,
@@ -40,6 +41,8 @@ pub struct Pages {
     pub scores: Option<(ScoreReport, &'static str)>,
     /// As [`Report::classes`].
     pub classes: Vec<String>,
+    /// As [`Report::facts`].
+    pub facts: RunFacts,
     /// As [`Report::is_finished`].
     pub is_finished: bool,
 }
@@ -116,6 +119,7 @@ impl Pages {
             scores: self.scores.as_ref().map(|(scores, _)| scores),
             scored: self.scores.as_ref().map_or("test", |(_, split)| split),
             classes: &self.classes,
+            facts: &self.facts,
             is_finished: self.is_finished,
         };
         report.html()

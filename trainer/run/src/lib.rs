@@ -9,6 +9,7 @@
 //! - [`checkpoint`]: the state that a killed run continues from;
 //! - [`journal`]: metrics of each epoch, for programs and TensorBoard;
 //! - [`summary`]: the result of a run, as JSON;
+//! - [`facts`]: the dataset, the machine and the command of a run, for its report;
 //! - [`report`]: the result of a run, as a page of HTML;
 //! - [`stages`]: wall time by stage;
 //! - [`background`]: files that are written while training continues.
@@ -25,6 +26,7 @@ pub mod class_names;
 pub mod config;
 pub mod early_stopping;
 mod error;
+pub mod facts;
 pub mod folder;
 pub mod journal;
 pub mod learning_rate;

@@ -22,6 +22,7 @@ mod epoch;
 mod estimate;
 mod evaluate;
 pub mod exchange;
+mod facts;
 mod features;
 pub mod first_hop;
 pub mod historical;

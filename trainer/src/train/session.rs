@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use grappa_formats::{aggregates::AggregateKind, container::FileKind};
@@ -41,6 +41,11 @@ pub trait Watcher {
     /// The time since the start of the program when training begins. It counts as wall time of the run.
     fn started(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// The command line of the process, for the report.
+    fn command(&self) -> String {
+        String::new()
     }
 
     /// Receives what a run will do, before its first epoch.
@@ -88,6 +93,7 @@ fn train_on(
     watcher: &mut dyn Watcher,
 ) -> Result<Summary> {
     let mut clock = StageClock::started(watcher.started());
+    let process = (watcher.command(), SystemTime::now() - watcher.started());
     let digest = store_digest(&store)?;
     let checkpoints = folder.checkpoints(config.keep)?;
     let latest = match resume {
@@ -121,6 +127,7 @@ fn train_on(
         let run = Run {
             writer: BackgroundWriter::new(scope, folder, &checkpoints),
             name: trainer.store_name(),
+            process,
             before: seconds_before(&state, journal.records()),
             recorded: recorded(journal.records()),
             config,
@@ -151,6 +158,8 @@ struct Run<'scope, 'env> {
     journal: Journal,
     /// The name of the store.
     name: String,
+    /// The command line of this process, and the time when it started.
+    process: (String, SystemTime),
     /// Names of the classes.
     classes: Vec<String>,
     /// Wall time of the processes that worked on the run before this one.
@@ -326,6 +335,7 @@ impl Run<'_, '_> {
             summary: self.summary(),
             scores: self.best_scores.clone(),
             classes: self.classes.clone(),
+            facts: self.trainer.facts(&self.process.0, self.process.1),
             is_finished,
         }
     }

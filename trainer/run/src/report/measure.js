@@ -4,11 +4,11 @@ window.addEventListener("load", () => {
     const page = frame.contentDocument;
     const width = frame.contentWindow.innerWidth;
     const box = (element) => element.getBoundingClientRect();
-    // What scrolls by itself may be wider than the page. Text must fit its own box.
+    // Tables fit too: nothing is cut off or has to be scrolled sideways. Text must fit its own box.
     const outside = [...page.querySelectorAll("main *")]
-      .filter((element) => !element.closest(".scroll, script") && box(element).width > 0)
+      .filter((element) => !element.closest("script") && box(element).width > 0)
       .filter((element) => box(element).left < 0 || box(element).right > width)
-      .concat([...page.querySelectorAll(".tiles b, .tiles span")].filter((text) => text.scrollWidth > text.clientWidth))
+      .concat([...page.querySelectorAll(".tiles b, .tiles span, th, td, dd, .rows, .scroll")].filter((text) => text.scrollWidth > text.clientWidth))
       .map((element) => `${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}`);
     const plots = {};
     for (const figure of page.querySelectorAll("figure")) {
@@ -23,8 +23,15 @@ window.addEventListener("load", () => {
     area.dispatchEvent(new PointerEvent("pointermove", { clientX: box(area).left, clientY: box(area).top + 5 }));
     const pointed = when.textContent;
     area.dispatchEvent(new PointerEvent("pointerleave"));
+    const search = page.querySelector("#search");
+    let found = null;
+    if (search) {
+      search.value = "CLASS-17-";
+      search.dispatchEvent(new frame.contentWindow.Event("input"));
+      found = [...page.querySelectorAll("#classes tbody tr")].filter((row) => box(row).height > 0).length;
+    }
     return {
-      width, scrollWidth: page.documentElement.scrollWidth, outside, plots,
+      found, width, scrollWidth: page.documentElement.scrollWidth, outside, plots,
       columns: tops.filter((top) => top === tops[0]).length, pointed, left: when.textContent,
     };
   });

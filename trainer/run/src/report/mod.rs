@@ -23,7 +23,7 @@ use self::{
     series::Series,
     tables::Classes,
 };
-use super::{journal::EpochRecord, scores::ScoreReport, stages::Stage, summary::Summary};
+use super::{facts::RunFacts, journal::EpochRecord, scores::ScoreReport, stages::Stage, summary::Summary};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -44,6 +44,8 @@ pub struct Report<'a> {
     pub scored: &'a str,
     /// Names of classes. Classes without a name are shown by number.
     pub classes: &'a [String],
+    /// Facts about the store, the process and the options.
+    pub facts: &'a RunFacts,
     /// Whether the run is finished.
     pub is_finished: bool,
 }
@@ -68,7 +70,7 @@ impl Report<'_> {
             status = self.status(),
         );
         html += &self.tiles();
-        html += &format!("<div class=\"plots\">\n{}</div>\n", self.plots());
+        html += &self.plots();
         if let Some(scores) = self.scores {
             html += &self.scored(scores);
         }
@@ -77,9 +79,17 @@ impl Report<'_> {
              continues: their stages are the time that training waited.</p>\n{}</section>\n",
             tables::stages(&self.summary.seconds_by_stage)
         );
+        html += "<div class=\"tables\">\n";
+        for (heading, facts) in [("Dataset", &self.facts.dataset), ("Run", &self.facts.process)] {
+            if !facts.is_empty() {
+                html += &format!("<section>\n<h2>{heading}</h2>\n{}</section>\n", tables::facts(facts));
+            }
+        }
+        html += "</div>\n";
         html += &format!(
-            "<section>\n<h2>Configuration</h2>\n{}</section>\n",
-            tables::configuration(config)
+            "<section>\n<h2>Configuration</h2>\n<p class=\"note\">Options that differ from their defaults are bold. An \
+             arrow shows what auto became.</p>\n{}</section>\n",
+            tables::configuration(config, &self.facts.chosen)
         );
         html += &format!("</main>\n<footer>grappa-train {}</footer>\n", env!("CARGO_PKG_VERSION"));
         html += &format!("<script>\n{SCRIPT}</script>\n</body>\n</html>\n");
@@ -125,7 +135,10 @@ impl Report<'_> {
             ),
             (
                 "sent per step",
-                summary.bytes_sent_per_step.map(|bytes| Unit::Bytes.format(bytes)),
+                summary
+                    .bytes_sent_per_step
+                    .filter(|_| summary.config.partitions > 1)
+                    .map(|bytes| Unit::Bytes.format(bytes)),
             ),
             (
                 "read in total",
@@ -164,7 +177,7 @@ impl Report<'_> {
             epochs: &epochs,
             series,
             best: None,
-            empty: "nothing was measured yet",
+            empty: "no epoch is finished",
         };
         let (shown, others) = self.longest_stages();
         let stages = shown.iter().zip(["c1", "c2", "c3", "c4", "c5", "c6"]);
@@ -207,29 +220,39 @@ impl Report<'_> {
             ),
             plot("plot-time", "Time by stage", Unit::Seconds, Kind::Bars, stages),
             Plot {
-                empty: "no coverage was measured",
+                empty: "one partition sees every neighborhood whole",
                 ..plot(
                     "plot-coverage",
                     "Coverage of seeds",
                     Unit::Part,
                     Kind::LinesFromZero,
-                    vec![series("coverage", "c3", &|record| record.coverage_mean)],
+                    vec![series("coverage", "c3", &|record| {
+                        record.coverage_mean.filter(|_| self.summary.config.partitions > 1)
+                    })],
                 )
             },
-            plot(
-                "plot-read",
-                "Read from files",
-                Unit::Bytes,
-                Kind::Bars,
-                vec![series("read", "c2", &|record| Some(record.bytes_read as f64))],
-            ),
-            plot(
-                "plot-sent",
-                "Sent between partitions",
-                Unit::Bytes,
-                Kind::Bars,
-                vec![series("sent", "c6", &|record| Some(record.bytes_sent as f64))],
-            ),
+            Plot {
+                empty: "everything is in memory",
+                ..plot(
+                    "plot-read",
+                    "Read from files",
+                    Unit::Bytes,
+                    Kind::Bars,
+                    vec![series("read", "c2", &|record| Some(record.bytes_read as f64))],
+                )
+            },
+            Plot {
+                empty: "there is one partition",
+                ..plot(
+                    "plot-sent",
+                    "Sent between partitions",
+                    Unit::Bytes,
+                    Kind::Bars,
+                    vec![series("sent", "c6", &|record| {
+                        Some(record.bytes_sent as f64).filter(|_| self.summary.config.partitions > 1)
+                    })],
+                )
+            },
             plot(
                 "plot-edges",
                 "Sampled edges",
@@ -252,7 +275,20 @@ impl Report<'_> {
                     .retain(|series| series.values.iter().any(|value| value.is_finite()));
             }
         }
-        plots.iter().map(Plot::html).collect()
+        if self.records.is_empty() {
+            return "<p class=\"note\">No epoch is finished yet.</p>\n".to_owned();
+        }
+        let (drawn, empty): (Vec<_>, Vec<_>) = plots.iter().partition(|plot| plot.has_values());
+        let figures: String = drawn.into_iter().map(Plot::html).collect();
+        let mut html = format!("<div class=\"plots\">\n{figures}</div>\n");
+        if !empty.is_empty() {
+            let reasons: Vec<_> = empty
+                .iter()
+                .map(|plot| format!("{} ({})", plot.title, plot.empty))
+                .collect();
+            html += &format!("<p class=\"note\" id=\"empty\">No chart: {}.</p>\n", reasons.join(", "));
+        }
+        html
     }
 
     /// The stages that took most time, and the others that took any, each in the order of a run.

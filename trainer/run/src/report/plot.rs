@@ -36,22 +36,25 @@ pub(super) struct Plot<'a> {
     pub series: Vec<Series>,
     /// An epoch to mark.
     pub best: Option<f64>,
-    /// The text if no value was measured.
+    /// Why there may be no value.
     pub empty: &'static str,
 }
 
 impl Plot<'_> {
+    /// Whether there is anything to draw: a value, and for bars one that is not 0.
+    pub(super) fn has_values(&self) -> bool {
+        let is_bar = self.kind == Kind::Bars;
+        let mut values = self.series.iter().flat_map(|series| &series.values);
+        values.any(|value| value.is_finite() && !(is_bar && *value == 0.0)) && self.axis().is_some()
+    }
+
     /// A `<figure>`.
+    ///
+    /// # Panics
+    /// If there is nothing to draw.
     pub(super) fn html(&self) -> String {
-        let body = match self.axis() {
-            Some(axis) => self.body(&axis),
-            None => format!(
-                "<figcaption><h3>{}</h3></figcaption>\n<p class=\"empty\">{}</p>\n",
-                escape(self.title),
-                escape(self.empty)
-            ),
-        };
-        format!("<figure id=\"{}\">\n{body}</figure>\n", self.id)
+        let axis = self.axis().expect("there are values");
+        format!("<figure id=\"{}\">\n{}</figure>\n", self.id, self.body(&axis))
     }
 
     fn axis(&self) -> Option<Axis> {

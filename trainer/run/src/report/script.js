@@ -27,3 +27,15 @@ for (const figure of document.querySelectorAll("figure")) {
     mark.hidden = true;
   });
 }
+
+// Shows the classes whose name contains the text in the field.
+const search = document.querySelector("#search");
+if (search) {
+  search.hidden = false;
+  search.addEventListener("input", () => {
+    const text = search.value.trim().toLowerCase();
+    for (const row of document.querySelectorAll("#classes tbody tr")) {
+      row.hidden = !row.cells[0].textContent.toLowerCase().includes(text);
+    }
+  });
+}

@@ -1,16 +1,33 @@
 //! The tables of a report: configuration, classes, confusion.
 
+use std::collections::BTreeMap;
+
 use super::{html::escape, scale::Unit};
-use crate::{config::TrainConfig, scores::ScoreReport, stages::StageSeconds};
+use crate::{config::TrainConfig, facts::Fact, scores::ScoreReport, stages::StageSeconds};
 
 /// Largest number of classes in the confusion matrix.
 const CONFUSION_CLASSES_MAX: usize = 12;
 
-/// Largest number of classes in the table of classes.
-const CLASSES_MAX: usize = 25;
+/// With more classes, their numbers are too wide for a column of the confusion matrix.
+const CLASS_NUMBERS_MAX: usize = 100;
 
-/// All options. Those that differ from their defaults are highlighted.
-pub(super) fn configuration(config: &TrainConfig) -> String {
+/// Largest number of classes in the table of classes: some two megabytes.
+const CLASSES_MAX: usize = 10_000;
+
+/// From this number of classes on, the table has a field for searching.
+const SEARCH_MIN: usize = 10;
+
+/// Names and values.
+pub(super) fn facts(facts: &[Fact]) -> String {
+    let mut html = "<dl class=\"facts\">\n".to_owned();
+    for (name, value) in facts {
+        html += &format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value));
+    }
+    html + "</dl>\n"
+}
+
+/// All options. Those that differ from their defaults are highlighted. `chosen` is what options became that are `auto`.
+pub(super) fn configuration(config: &TrainConfig, chosen: &BTreeMap<&'static str, String>) -> String {
     let defaults = TrainConfig::default().table();
     let mut html = "<dl class=\"options\">\n".to_owned();
     for (option, value) in config.table() {
@@ -19,7 +36,10 @@ pub(super) fn configuration(config: &TrainConfig) -> String {
         } else {
             " class=\"changed\""
         };
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let mut text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        if let Some(chosen) = chosen.get(option.as_str()) {
+            text += &format!(" \u{2192} {chosen}");
+        }
         html += &format!(
             "<div{class}><dt>{}</dt><dd>{}</dd></div>\n",
             escape(&option),
@@ -72,16 +92,22 @@ impl<'a> Classes<'a> {
             .map_or_else(|| class.to_string(), |name| escape(name))
     }
 
-    /// Precision, recall and F1 of the largest classes.
+    /// Precision, recall and F1 of the classes.
     pub(super) fn table(&self) -> String {
-        let mut html =
-            "<div class=\"scroll\"><table id=\"classes\">\n<thead><tr><th>class</th><th>nodes</th><th>F1</th>\
-                        <th>precision</th><th>recall</th></tr></thead>\n<tbody>\n"
-                .to_owned();
+        let mut html = String::new();
+        if self.order.len() >= SEARCH_MIN {
+            html += &format!(
+                "<p class=\"note\"><input id=\"search\" type=\"search\" placeholder=\"Search {} classes\" \
+                 aria-label=\"Search classes\" hidden/></p>\n",
+                self.order.len()
+            );
+        }
+        html += "<div class=\"rows\"><table id=\"classes\">\n<thead><tr><th>class</th><th>nodes</th><th>F1</th>\
+                 <th>precision</th><th>recall</th></tr></thead>\n<tbody>\n";
         for &class in self.order.iter().take(CLASSES_MAX) {
             let score = &self.scores.per_class[class];
             html += &format!(
-                "<tr><th title=\"{name}\">{name}</th><td>{}</td><td class=\"meter\" style=\"--part:{:.3}\">{:.1}</td>\
+                "<tr><th>{name}</th><td>{}</td><td class=\"meter\" style=\"--part:{:.3}\">{:.1}</td>\
                  <td>{:.1}</td><td>{:.1}</td></tr>\n",
                 score.support,
                 score.f1,
@@ -99,13 +125,21 @@ impl<'a> Classes<'a> {
     pub(super) fn confusion(&self) -> Option<String> {
         let matrix = self.scores.confusion.as_ref()?;
         let shown: Vec<usize> = self.order.iter().copied().take(CONFUSION_CLASSES_MAX).collect();
-        let mut html = "<div class=\"scroll\"><table id=\"confusion\">\n<thead><tr><th></th>".to_owned();
-        for &class in &shown {
-            html += &format!("<th title=\"{name}\"><span>{name}</span></th>", name = self.name(class));
+        let mut html = "<table id=\"confusion\">\n<thead><tr><th></th>".to_owned();
+        // Columns are narrow, so they have numbers: of the rows, or of the classes if these have no names.
+        let are_named = !self.names.is_empty() || self.order.len() > CLASS_NUMBERS_MAX;
+        for (row, &class) in (1..).zip(&shown) {
+            let number = if are_named { row } else { class };
+            html += &format!("<th title=\"{}\">{number}</th>", self.name(class));
         }
         html += "</tr></thead>\n<tbody>\n";
-        for &class in &shown {
-            html += &format!("<tr><th title=\"{name}\">{name}</th>", name = self.name(class));
+        for (row, &class) in (1..).zip(&shown) {
+            let number = if are_named {
+                format!("<i>{row}</i> ")
+            } else {
+                String::new()
+            };
+            html += &format!("<tr><th>{number}{}</th>", self.name(class));
             let row = &matrix[class];
             let nodes = row.iter().sum::<u64>().max(1) as f64;
             for &predicted in &shown {
@@ -126,7 +160,7 @@ impl<'a> Classes<'a> {
             }
             html += "</tr>\n";
         }
-        html += "</tbody></table></div>\n";
+        html += "</tbody></table>\n";
         Some(html + &self.left_out(CONFUSION_CLASSES_MAX, ", so rows need not add up to 100 %"))
     }
 

@@ -12,6 +12,7 @@ use super::*;
 use crate::{
     checkpoint::Best,
     config::TrainConfig,
+    facts::RunFacts,
     scores::{Labels, Scores},
     stages::StageSeconds,
 };
@@ -86,7 +87,34 @@ fn names(classes: u32) -> Vec<String> {
         .collect()
 }
 
+fn facts() -> RunFacts {
+    RunFacts {
+        dataset: vec![
+            ("nodes", "63.4 K".to_owned()),
+            ("random split", "60/20/20, seed 0".to_owned()),
+        ],
+        process: vec![
+            ("host", "worker-17".to_owned()),
+            (
+                "command",
+                "grappa-train a-store-with-a-name-that-is-long.grappa --model gat --out <runs>/a".to_owned(),
+            ),
+        ],
+        chosen: [("fanouts", "15,10".to_owned())].into_iter().collect(),
+    }
+}
+
 fn page(name: &str, records: &[EpochRecord], scores: Option<&ScoreReport>, classes: &[String]) -> String {
+    page_of(name, records, scores, classes, 16)
+}
+
+fn page_of(
+    name: &str,
+    records: &[EpochRecord],
+    scores: Option<&ScoreReport>,
+    classes: &[String],
+    partitions: u32,
+) -> String {
     let best = records.iter().rev().find_map(|record| {
         Some(Best {
             epoch: record.epoch,
@@ -96,7 +124,7 @@ fn page(name: &str, records: &[EpochRecord], scores: Option<&ScoreReport>, class
         })
     });
     let config = TrainConfig {
-        partitions: 16,
+        partitions,
         ..TrainConfig::default()
     };
     let summary = Summary::new(records, best.as_ref(), &config, stages([10.0; 8]));
@@ -107,6 +135,7 @@ fn page(name: &str, records: &[EpochRecord], scores: Option<&ScoreReport>, class
         scores,
         scored: "test",
         classes,
+        facts: &facts(),
         is_finished: true,
     };
     report.html()
@@ -141,7 +170,11 @@ fn a_page_is_whole_for_any_number_of_epochs() {
             assert_well_formed(&html);
             for plot in PLOTS {
                 let expected = format!("<figure id=\"{plot}\">");
-                assert_eq!(html.matches(&expected).count(), 1, "{plot} of {epochs} epochs");
+                assert_eq!(
+                    html.matches(&expected).count(),
+                    epochs.min(1) as usize,
+                    "{plot} of {epochs} epochs"
+                );
             }
             assert!(html.len() < 300_000, "{} bytes for {epochs} epochs", html.len());
             assert_eq!(html.matches("<svg").count(), if epochs == 0 { 0 } else { PLOTS.len() });
@@ -201,16 +234,39 @@ fn the_longest_stages_have_colors_of_their_own_and_the_rest_one() {
 }
 
 #[test]
-fn missing_measurements_are_stated_and_not_drawn() {
+fn a_chart_without_values_is_stated_and_not_drawn() {
     let mut records = records(5);
     for record in &mut records {
-        record.coverage_mean = None;
-        record.train_accuracy = None;
+        (record.train_accuracy, record.bytes_read) = (None, 0);
     }
-    let html = page("store", &records, None, &[]);
-    assert!(html.contains("no coverage was measured"));
+    let html = page_of("store", &records, None, &[], 1);
+    assert!(html.contains(
+        "No chart: Coverage of seeds (one partition sees every neighborhood whole), Read from files (everything is in memory), \
+         Sent between partitions (there is one partition)."
+    ));
+    for plot in ["plot-coverage", "plot-read", "plot-sent"] {
+        assert!(!html.contains(&format!("<figure id=\"{plot}\">")), "{plot}");
+    }
     assert!(!html.contains("<i class=\"train\">") && html.contains("<i class=\"val\">"));
-    assert!(page("store", &[], None, &[]).contains("no evaluation yet"));
+    for record in &mut records {
+        (record.val_accuracy, record.test_accuracy) = (None, None);
+    }
+    assert!(page("store", &records, None, &[]).contains("No chart: Accuracy (no evaluation yet)"));
+    assert!(page("store", &[], None, &[]).contains("No epoch is finished yet."));
+}
+
+#[test]
+fn facts_and_what_auto_became_are_shown_as_text() {
+    let html = page("store", &records(2), None, &[]);
+    assert_well_formed(&html);
+    for part in [
+        "<dt>random split</dt><dd>60/20/20, seed 0</dd>",
+        "<dt>host</dt><dd>worker-17</dd>",
+        "--model gat --out &lt;runs&gt;/a</dd>",
+        "<dt>fanouts</dt><dd>auto \u{2192} 15,10</dd>",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
 }
 
 #[test]
@@ -232,13 +288,14 @@ fn nothing_is_fetched_from_elsewhere() {
 }
 
 #[test]
-fn the_best_epoch_is_marked_and_many_classes_are_cut() {
+fn the_best_epoch_is_marked_and_the_table_has_all_classes() {
     let html = page("store", &records(50), Some(&scores(40)), &names(40));
-    assert!(html.contains("best: epoch 50"));
-    assert!(html.contains("The 25 largest classes; 15 more are left out."));
+    assert!(html.contains("best: epoch 50") && html.contains("Search 40 classes"));
     assert!(html.contains("The 12 largest classes; 28 more are left out, so rows need not add up to 100 %."));
     // Classes, confusion, and the eight stages with their sum; a heading each.
-    assert_eq!(html.matches("<tr>").count(), (1 + 25) + (1 + 12) + (1 + 8 + 1));
+    assert_eq!(html.matches("<tr>").count(), (1 + 40) + (1 + 12) + (1 + 8 + 1));
+    let few = page("store", &records(1), Some(&scores(3)), &names(3));
+    assert!(!few.contains("id=\"search\""));
 }
 
 /// A browser that draws pages without a screen: where Debian's package `chromium` puts it.
@@ -347,6 +404,8 @@ fn a_browser_draws_every_plot_and_nothing_is_wider_than_a_phone() {
                 "{pointed} of {epochs}"
             );
             assert_eq!(frame["left"], format!("epoch {epochs}"));
+            let found = if classes >= 10 { Value::from(1) } else { Value::Null };
+            assert_eq!(frame["found"], found, "{classes} classes");
         }
         // On a phone plots are below each other, on a desktop side by side.
         assert_eq!(
