@@ -179,6 +179,9 @@ struct Run<'scope, 'env> {
 impl Run<'_, '_> {
     fn train(mut self, watcher: &mut dyn Watcher) -> Result<Summary> {
         self.prepare(watcher)?;
+        let chosen = self.trainer.facts(&self.process.0, self.process.1).chosen;
+        let started = self.journal.start(&self.config, &chosen);
+        survive(watcher, "no options in the event file", started);
         while self.state.epoch < self.config.epochs && !self.is_stopped_early() {
             self.epoch(watcher)?;
         }
@@ -402,6 +405,7 @@ impl Run<'_, '_> {
             pages.summary.evaluated = Some(Evaluate::Exact);
         }
         let mut summary = pages.summary.clone();
+        survive(watcher, "no end in the event file", self.journal.finish());
         survive(watcher, "no report", self.folder.write_report(&pages.html()));
         summary.set_seconds(self.before + self.trainer.clock.seconds());
         survive(watcher, "no summary", self.folder.write_summary(&summary));

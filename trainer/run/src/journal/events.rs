@@ -90,6 +90,14 @@ impl EventFile {
         self.write(&event)
     }
 
+    /// Adds a summary at step 0. `fill` receives the time in seconds, too.
+    pub(super) fn summary(&mut self, now: SystemTime, fill: impl FnOnce(&mut Message, f64)) -> Result<()> {
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let seconds = since.as_secs_f64();
+        let event = event(seconds, 0, |event| event.message(5, |summary| fill(summary, seconds)));
+        self.write(&event)
+    }
+
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         durable::kill_point("append to", &self.path);
         self.file
@@ -147,20 +155,23 @@ fn event(wall_time: f64, step: u64, fill: impl FnOnce(&mut Message)) -> Vec<u8> 
 
 /// A message in the wire format of Protocol Buffers.
 #[derive(Debug, Default)]
-struct Message(Vec<u8>);
+pub(super) struct Message(Vec<u8>);
 
 impl Message {
-    fn varint(&mut self, field: u32, value: u64) {
+    /// A field with a whole number or a bool.
+    pub(super) fn varint(&mut self, field: u32, value: u64) {
         self.tag(field, 0);
         self.raw_varint(value);
     }
 
-    fn double(&mut self, field: u32, value: f64) {
+    /// A field with a double.
+    pub(super) fn double(&mut self, field: u32, value: f64) {
         self.tag(field, 1);
         self.0.extend(value.to_le_bytes());
     }
 
-    fn bytes(&mut self, field: u32, value: &[u8]) {
+    /// A field with bytes or a string.
+    pub(super) fn bytes(&mut self, field: u32, value: &[u8]) {
         self.tag(field, 2);
         self.raw_varint(value.len() as u64);
         self.0.extend(value);
@@ -171,7 +182,8 @@ impl Message {
         self.0.extend(value.to_le_bytes());
     }
 
-    fn message(&mut self, field: u32, fill: impl FnOnce(&mut Self)) {
+    /// A field with a message.
+    pub(super) fn message(&mut self, field: u32, fill: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         fill(&mut inner);
         self.bytes(field, &inner.0);
@@ -225,6 +237,7 @@ mod tests {
     use tempfile::tempdir;
 
     use super::*;
+    use crate::{config::TrainConfig, journal::hparams};
 
     /// RFC 3720, B.4, and the check value of the Rocksoft catalogue.
     #[test]
@@ -333,6 +346,55 @@ mod tests {
         assert_eq!(value("seconds/backward"), Some(0.0));
         // Not measured, and no number.
         assert_eq!((value("accuracy/test"), value("loss/train")), (None, None));
+    }
+
+    /// The contents of the nested fields on a path of field numbers.
+    fn nested(bytes: &[u8], path: &[u64]) -> Vec<Vec<u8>> {
+        let [first, rest @ ..] = path else {
+            return vec![bytes.to_vec()];
+        };
+        let found = fields(bytes).into_iter().filter(|(field, _)| field == first);
+        found.flat_map(|(_, content)| nested(&content, rest)).collect()
+    }
+
+    #[test]
+    fn options_are_hyperparameters_and_auto_is_what_it_became() {
+        let folder = tempdir().unwrap();
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(7);
+        let mut events = EventFile::create(folder.path(), 0, now).unwrap();
+        let config = TrainConfig {
+            lr: 0.25,
+            residual: true,
+            out: Some("a/b".into()),
+            ..TrainConfig::default()
+        };
+        let chosen = [("fanouts", "15,10".to_owned())].into_iter().collect();
+        let start = |summary: &mut Message, seconds| hparams::start(summary, &config, &chosen, seconds);
+        events.summary(now, start).unwrap();
+        events.summary(now, hparams::end).unwrap();
+
+        let records = records(&fs::read(&events.path).unwrap());
+        let (start, end) = (&records[2], &records[3]);
+        assert_eq!(nested(start, &[5, 1, 1]), [b"_hparams_/session_start_info"]);
+        assert_eq!(nested(start, &[5, 1, 9, 1, 1]), [b"hparams"]);
+        let start = nested(start, &[5, 1, 9, 1, 2, 3]).remove(0);
+        assert_eq!(nested(&start, &[5]), [7f64.to_le_bytes()]);
+        let option = |name: &str| {
+            let entries = nested(&start, &[1]);
+            let entry = entries.iter().find(|entry| nested(entry, &[1]) == [name.as_bytes()])?;
+            Some(fields(&nested(entry, &[2])[0]).remove(0))
+        };
+        assert_eq!(option("lr"), Some((2, 0.25f64.to_le_bytes().to_vec())));
+        assert_eq!(option("layers"), Some((2, 2f64.to_le_bytes().to_vec())));
+        assert_eq!(option("residual"), Some((4, 1u64.to_le_bytes().to_vec())));
+        assert_eq!(option("model"), Some((3, b"sage".to_vec())));
+        assert_eq!(option("fanouts"), Some((3, b"15,10".to_vec())));
+        assert_eq!((option("out"), option("norm")), (None, Some((3, b"auto".to_vec()))));
+        let end = nested(end, &[5, 1, 9, 1, 2, 4]).remove(0);
+        assert_eq!(
+            fields(&end),
+            [(1, 1u64.to_le_bytes().to_vec()), (2, 7f64.to_le_bytes().to_vec())]
+        );
     }
 
     #[test]

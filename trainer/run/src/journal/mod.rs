@@ -1,16 +1,17 @@
 //! The metrics of each epoch: `metrics.jsonl` for programs, event files for TensorBoard.
 
 mod events;
+mod hparams;
 mod metrics;
 mod record;
 #[cfg(test)]
 mod tests;
 
-use std::{path::Path, time::SystemTime};
+use std::{collections::BTreeMap, path::Path, time::SystemTime};
 
 pub use self::record::EpochRecord;
 use self::{events::EventFile, metrics::Metrics};
-use crate::Result;
+use crate::{Result, config::TrainConfig};
 
 /// The file with one line per epoch.
 pub const METRICS: &str = "metrics.jsonl";
@@ -37,6 +38,25 @@ impl Journal {
             events,
             records,
         })
+    }
+
+    /// Adds the options of the run for TensorBoard's plugin HParams. Options that are `auto` have their value in `chosen`, if it
+    /// is there.
+    ///
+    /// # Errors
+    /// If the event file cannot be written to.
+    pub fn start(&mut self, config: &TrainConfig, chosen: &BTreeMap<&'static str, String>) -> Result<()> {
+        self.events.summary(SystemTime::now(), |summary, seconds| {
+            hparams::start(summary, config, chosen, seconds)
+        })
+    }
+
+    /// Adds that the run is finished, for the same plugin.
+    ///
+    /// # Errors
+    /// If the event file cannot be written to.
+    pub fn finish(&mut self) -> Result<()> {
+        self.events.summary(SystemTime::now(), hparams::end)
     }
 
     /// Adds the record of an epoch. When this returns, other processes can read it.
