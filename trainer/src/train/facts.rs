@@ -8,7 +8,7 @@ use grappa_run::{
     config::{Auto, DeviceChoice, Evaluate, FirstHop, HaloMode},
     facts::{Fact, RunFacts},
 };
-use grappa_sampling::view::Halo;
+use grappa_sampling::feed::Seeded;
 use tch::Device;
 use time::OffsetDateTime;
 
@@ -67,10 +67,11 @@ impl Trainer {
             config.first_hop == FirstHop::Auto,
             Some(first_hop.to_string()),
         );
-        let halo = match (&self.refresh_plan, self.loader.halo()) {
-            (_, Halo::Neighbours) => HaloMode::Neighbours,
-            (Some(_), _) => HaloMode::History,
-            (None, _) => HaloMode::Stop,
+        let has_lists = |part: &Seeded| part.view.halo_lists().is_some();
+        let halo = match &self.refresh_plan {
+            Some(_) => HaloMode::History,
+            None if self.loader.parts().iter().any(has_lists) => HaloMode::Neighbours,
+            None => HaloMode::Stop,
         };
         let has_halo = config.halo == HaloMode::Auto && config.partitions > 1 && self.super_epoch.is_some();
         add("halo", has_halo, Some(halo.to_string()));
