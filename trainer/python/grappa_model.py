@@ -71,14 +71,17 @@ class Model(nn.Module):
             self.register_buffer("feature_mean", torch.zeros(options["inputs"]))
             self.register_buffer("feature_deviation", torch.ones(options["inputs"]))
         self.residual = options["residual"]
-        pinsage = options["layer"] == "pinsage"
+        self.jump, layers = options["jumping_knowledge"], options["layers"]
+        # With jumping knowledge, the last layer is like the others, and a linear layer follows.
+        inner = layers if self.jump != "none" else layers - 1
+        has_head = options["layer"] == "pinsage" or self.jump != "none"
         norm = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}[options["norm"]]
         self.layers, self.norms, self.residuals = nn.ModuleList(), nn.ModuleList(), nn.ModuleList()
         self.activations = nn.ModuleList()
-        for i in range(options["layers"]):
-            last = i == options["layers"] - 1
+        for i in range(layers):
+            last = i >= inner
             inputs = options["inputs"] if i == 0 else options["hidden"]
-            outputs = options["outputs"] if last and not pinsage else options["hidden"]
+            outputs = options["outputs"] if last and not has_head else options["hidden"]
             heads = (options["last_heads"] if last else None) or options["heads"]
             self.layers.append(convolution(options["layer"], inputs, outputs, heads, options["attention_dropout"], last))
             if not last:
@@ -86,7 +89,8 @@ class Model(nn.Module):
                 self.norms.append(norm(outputs))
                 project = self.residual and inputs != outputs
                 self.residuals.append(nn.Linear(inputs, outputs, bias=False) if project else nn.Identity())
-        self.head = nn.Linear(options["hidden"], options["outputs"]) if pinsage else nn.Identity()
+        width = options["hidden"] * (layers if self.jump == "cat" else 1)
+        self.head = nn.Linear(width, options["outputs"]) if has_head else nn.Identity()
 
     def normalized(self, x):
         match self.features:
@@ -99,11 +103,15 @@ class Model(nn.Module):
 
     def forward(self, x, edge_index):
         x = nn.functional.dropout(self.normalized(x), self.input_dropout, self.training)
+        states = []
         for conv, norm, residual, activation in zip(self.layers, self.norms, self.residuals, self.activations):
             out = conv(x, edge_index)
             if self.residual:
                 out = out + residual(x)
             x = nn.functional.dropout(activation(norm(out)), self.dropout, self.training)
+            states.append(x)
+        if self.jump != "none":
+            return self.head(torch.cat(states, 1) if self.jump == "cat" else torch.stack(states).max(0).values)
         return self.head(self.layers[-1](x, edge_index))
 
 

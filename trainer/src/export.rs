@@ -11,7 +11,7 @@
 //! | gin | `GINConv`, `train_eps=True` | `eps` `[1]`, `nn.0.weight` `[o, i]`, `nn.0.bias` `[o]`, `nn.2.weight` `[o, o]`, `nn.2.bias` `[o]` |
 //! | gat | `GATConv` | `lin.weight` `[o, i]`, `att_src` and `att_dst` `[1, h, o/h]`, `bias` `[o]` |
 //! | gatv2 | `GATv2Conv` | `lin_l.weight`, `lin_r.weight` `[o, i]`, `lin_l.bias`, `lin_r.bias` `[o]`, `att` `[1, h, o/h]`, `bias` `[o]` |
-//! | pinsage | - | `Q.weight` `[o, i]`, `Q.bias` `[o]`, `W.weight` `[o, o + i]`, `W.bias` `[o]`; once, `head.weight` `[classes, hidden]`, `head.bias` |
+//! | pinsage | - | `Q.weight` `[o, i]`, `Q.bias` `[o]`, `W.weight` `[o, o + i]`, `W.bias` `[o]`; once, `head.weight` `[classes, hidden]`, `head.bias` `[classes]` |
 //!
 //! In the last layer of gat and gatv2, h is `last_heads` if the options have it, and weights and biases of `lin` have h times as many
 //! rows. Between the layers N and N + 1 there are
@@ -20,6 +20,9 @@
 //!   `running_var` `[hidden]`, and `num_batches_tracked`, which is always 0;
 //! - `residuals.N.weight` `[hidden, i]` of a `Linear` without bias, if there are residual connections and i is not `hidden`;
 //! - `activations.N.weight` `[1]` of `PReLU`.
+//!
+//! With jumping knowledge, all layers have o = `hidden`, and `head.weight` `[classes, hidden]` and `head.bias` `[classes]` follow; for
+//! `cat` it is `[classes, layers * hidden]`.
 //!
 //! Before the first layer there are `feature_mean` and `feature_deviation` `[i]`, if features are standardized.
 //!

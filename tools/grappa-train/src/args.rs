@@ -13,15 +13,15 @@ use grappa_run::{
         Auto, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor, Optimizer, PerLayer, Preset,
         ReadEngine, TrainConfig,
     },
-    model::{Activation, FeatureNorm, LayerKind, NormKind, Precision},
+    model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision},
 };
 use grappa_sampling::{partition::Schedule, sample::Fanouts};
 use serde::Serialize;
 
 use crate::values::{
     LAYERS, NORMS, activation_help, checked, correction_help, evaluate_help, explained, feature_norm_help,
-    first_hop_help, halo_help, lr_schedule_help, monitor_help, named, optimizer_help, possible, precision_help,
-    read_engine_help, schedule_help,
+    first_hop_help, halo_help, jumping_knowledge_help, lr_schedule_help, monitor_help, named, optimizer_help, possible,
+    precision_help, read_engine_help, schedule_help,
 };
 
 /// The store, and how to train on it.
@@ -136,6 +136,14 @@ struct Options {
         default_missing_value = "true"
     )]
     residual: Option<bool>,
+    /// How the states of all layers make the logits (jumping knowledge)
+    #[arg(
+        long,
+        help_heading = MODEL,
+        value_name = "HOW",
+        value_parser = possible(named(JumpingKnowledge::ALL, JumpingKnowledge::name, jumping_knowledge_help))
+    )]
+    jumping_knowledge: Option<String>,
 
     /// Neighbors to sample per node and layer, from the seeds outwards, such as 15,10,5; -1 takes all
     ///
@@ -486,7 +494,7 @@ mod tests {
             ("layers", "3"),
             ("hidden", "256"),
             ("heads", "8"),
-            ("last-heads", "2"),
+            ("jumping-knowledge", "max"),
             ("dropout", "0.25"),
             ("input-dropout", "0.125"),
             ("attention-dropout", "0.5"),
@@ -545,7 +553,10 @@ mod tests {
         // Not with the others, because it excludes the options of sampling.
         let full_graph = parse(&["--full-graph"]).unwrap().table();
         assert_eq!(full_graph["full-graph"].as_bool(), Some(true));
-        assert_eq!(table.len(), given.len() + 1);
+        // Nor this one, because it excludes jumping knowledge.
+        let last_heads = parse(&["--model=gat", "--last-heads=2"]).unwrap().table();
+        assert_eq!(last_heads["last-heads"].as_integer(), Some(2));
+        assert_eq!(table.len(), given.len() + 2);
         for (option, value) in given {
             let set = &table[option];
             assert_eq!(

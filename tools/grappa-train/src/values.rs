@@ -8,7 +8,7 @@ use clap::{
 };
 use grappa_run::{
     config::{Correction, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor, Optimizer, ReadEngine},
-    model::{Activation, FeatureNorm, Precision},
+    model::{Activation, FeatureNorm, JumpingKnowledge, Precision},
 };
 use grappa_sampling::partition::Schedule;
 
@@ -50,6 +50,14 @@ pub fn feature_norm_help(norm: FeatureNorm) -> &'static str {
             "mean 0 and variance 1 for each feature over all nodes of the store; predictions on another store use the same \
              means and variances"
         }
+    }
+}
+
+pub fn jumping_knowledge_help(jump: JumpingKnowledge) -> &'static str {
+    match jump {
+        JumpingKnowledge::None => "the last layer makes them",
+        JumpingKnowledge::Max => "a linear layer on the largest state of all layers, value by value",
+        JumpingKnowledge::Cat => "a linear layer on the states of all layers, concatenated",
     }
 }
 

@@ -56,6 +56,20 @@ named_enum! {
 }
 
 named_enum! {
+    /// How the states of all layers make the logits (Xu et al.: "Representation Learning on Graphs with Jumping Knowledge Networks",
+    /// 2018). As in PyTorch Geometric's models, every layer then has the hidden dimension, and a linear layer follows.
+    "jumping knowledge" JumpingKnowledge {
+        /// The last layer alone makes the logits.
+        #[default]
+        None = "none",
+        /// From the largest state of all layers, value by value.
+        Max = "max",
+        /// From the states of all layers side by side.
+        Cat = "cat",
+    }
+}
+
+named_enum! {
     /// The normalization of features before the first layer.
     "normalization of features" FeatureNorm {
         /// None.
@@ -134,6 +148,9 @@ pub struct ModelOptions {
     pub norm: NormKind,
     /// Whether each layer but the last adds its input to its output, projected where widths differ.
     pub residual: bool,
+    /// How the states of all layers make the logits.
+    #[serde(default)]
+    pub jumping_knowledge: JumpingKnowledge,
     /// The type of numbers to compute with.
     pub precision: Precision,
 }
@@ -249,6 +266,9 @@ mod tests {
         }
         for activation in Activation::ALL {
             assert_eq!(activation.to_string().parse::<Activation>().ok(), Some(*activation));
+        }
+        for jump in JumpingKnowledge::ALL {
+            assert_eq!(jump.to_string().parse::<JumpingKnowledge>().ok(), Some(*jump));
         }
         for norm in FeatureNorm::ALL {
             assert_eq!(norm.to_string().parse::<FeatureNorm>().ok(), Some(*norm));

@@ -15,6 +15,7 @@ mod attention;
 mod features;
 mod file;
 mod graph;
+mod jump;
 mod layers;
 mod linear;
 mod loss;

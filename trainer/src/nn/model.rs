@@ -2,7 +2,7 @@
 
 use grappa_engine::aggregate::NodeRows;
 use grappa_formats::random;
-use grappa_run::model::{FeatureNorm, LayerKind, ModelOptions, NormKind, Precision};
+use grappa_run::model::{FeatureNorm, JumpingKnowledge, LayerKind, ModelOptions, NormKind, Precision};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{
@@ -10,6 +10,7 @@ use super::{
     aggregate::{Aggregate, HistoricalEmbeddings, Scaling},
     features::{Normalization, NormalizedRows},
     graph::Block,
+    jump::Jump,
     layers::{Gat, Gatv2, Gcn, Gin, Layer, PinSage, Sage},
     linear::{Dropout, Epilogue, apply, float, linear},
     norm::Norm,
@@ -56,7 +57,8 @@ pub struct Pass {
 /// Parameters have the names of a PyTorch module with four `ModuleList`s: `layers` with PyTorch Geometric's convolutions, `norms`
 /// with BatchNorm1d or LayerNorm, `residuals` with Linear without bias, or Identity where widths agree, and `activations`, where only
 /// PReLU has a parameter. Examples are `layers.0.lin_l.weight`, `norms.0.weight` and `residuals.0.weight`. PinSAGE has one more Linear
-/// for the logits, `head`. Standardized features have the buffers `feature_mean` and `feature_deviation`.
+/// for the logits, `head`. With jumping knowledge every layer is like the first ones, and `head` is the linear layer after them.
+/// Standardized features have the buffers `feature_mean` and `feature_deviation`.
 #[derive(Debug)]
 pub struct Model {
     options: ModelOptions,
@@ -67,6 +69,7 @@ pub struct Model {
     activations: Vec<Activation>,
     /// Weight and bias of the linear layer after PinSAGE's last convolution, whose result cannot be logits.
     head: Option<(Tensor, Tensor)>,
+    jump: Option<Jump>,
     parameters: Parameters,
 }
 
@@ -88,7 +91,10 @@ impl Model {
         let size = |count: usize| count as i64;
         let last = options.layers - 1;
         // PinSAGE's rows are not negative and have length 1, so they cannot be logits.
-        let has_head = options.layer == LayerKind::PinSage;
+        let jumps = options.jumping_knowledge != JumpingKnowledge::None;
+        let has_head = options.layer == LayerKind::PinSage && !jumps;
+        // The layers that norm, nonlinearity and dropout follow.
+        let inner_layers = if jumps { options.layers } else { last };
         let mut layers = Vec::new();
         let mut norms = Vec::new();
         let mut residuals = Vec::new();
@@ -96,7 +102,7 @@ impl Model {
         let features = Normalization::new(&mut builder, options.features, size(options.inputs));
         for index in 0..options.layers {
             let inputs = size(if index == 0 { options.inputs } else { options.hidden });
-            let outputs = size(if index == last && !has_head {
+            let outputs = size(if index == last && !has_head && !jumps {
                 options.outputs
             } else {
                 options.hidden
@@ -104,7 +110,7 @@ impl Model {
             layers.push(builder.scope(&format!("layers.{index}"), |builder| {
                 layer(&options, builder, inputs, outputs, index)
             }));
-            let inner = index < last;
+            let inner = index < inner_layers;
             norms.push(builder.scope(&format!("norms.{index}"), |builder| {
                 Norm::new(builder, if inner { options.norm } else { NormKind::None }, outputs)
             }));
@@ -116,7 +122,7 @@ impl Model {
                 }),
             });
         }
-        for index in 0..last {
+        for index in 0..inner_layers {
             let scope = format!("activations.{index}");
             activations.push(builder.scope(&scope, |builder| Activation::new(builder, options.activation)));
         }
@@ -130,6 +136,7 @@ impl Model {
                 )
             })
         });
+        let jump = builder.scope("head", |builder| Jump::new(builder, &options));
         Ok(Self {
             options,
             features,
@@ -138,6 +145,7 @@ impl Model {
             residuals,
             activations,
             head,
+            jump,
             parameters: builder.finish(),
         })
     }
@@ -201,7 +209,9 @@ impl Model {
             "historical embeddings are per block"
         );
         let historical = |hop: usize| historical.get(hop).and_then(Option::as_ref);
+        let seeds = blocks.first().map(|block| block.destinations() as i64);
         let kind = self.kind();
+        let mut jumping = self.jump.as_ref().map(|jump| Jumping { jump, carried: None });
         let (mut hidden, first) = match input {
             Input::Features(rows) => {
                 assert_eq!(blocks.len(), count, "a block for each layer");
@@ -225,6 +235,15 @@ impl Model {
                 )
             }
         };
+        // Rows of seeds are the first.
+        let mut after = |layer: usize, hidden: &Tensor| {
+            if let Some(jumping) = &mut jumping {
+                jumping.carry(layer, &hidden.narrow(0, 0, seeds.unwrap_or(hidden.size()[0])));
+            }
+        };
+        if first == 1 {
+            after(0, &hidden);
+        }
         for layer in first..count {
             let hop = count - 1 - layer;
             let block = &blocks[hop];
@@ -238,8 +257,12 @@ impl Model {
             let (own, aggregated) = self.layers[layer].neighbours(block, &hidden, pass.scaling, historical, dropout);
             let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
             hidden = self.step(layer, &own, &aggregated, degrees.as_ref(), pass.training);
+            after(layer, &hidden);
         }
-        float(&hidden)
+        match jumping {
+            None => float(&hidden),
+            Some(jumping) => jumping.logits(),
+        }
     }
 
     /// The messages of nodes at a layer, f32 of `[nodes, source width of the reduction]`. `rows` are the nodes' states at its input,
@@ -247,7 +270,7 @@ impl Model {
     pub fn messages(&self, layer: usize, rows: &Tensor, degrees: Option<&Tensor>) -> Tensor {
         let convolution = &self.layers[layer];
         no_grad(|| {
-            let messages = float(&convolution.messages(&rows.to_kind(self.kind())));
+            let messages = float(&convolution.messages(&self.state(layer, rows).to_kind(self.kind())));
             match convolution.aggregate() {
                 Aggregate::Gcn => {
                     let degrees = degrees.expect("GCN's messages need the in-degrees of nodes");
@@ -261,17 +284,17 @@ impl Model {
     /// The destinations' own rows for attention, f32 of `[nodes, own width of the reduction]`, from their states at a layer's input.
     /// None if the layer has no attention.
     pub fn queries(&self, layer: usize, rows: &Tensor) -> Option<Tensor> {
-        no_grad(|| self.layers[layer].queries(&rows.to_kind(self.kind())))
+        no_grad(|| self.layers[layer].queries(&self.state(layer, rows).to_kind(self.kind())))
     }
 
     /// The aggregation of a layer over all in-neighbours. For PinSAGE, whose neighbourhoods in training are those of random walks, all
     /// in-neighbours have the same weight here.
     pub fn reduction(&self, layer: usize) -> Reduction {
-        self.layers[layer].reduction(self.width(layer))
+        self.layers[layer].reduction(self.state_width(layer))
     }
 
-    /// Width of the states at a layer's input.
-    pub fn width(&self, layer: usize) -> usize {
+    /// Width of the states at a layer's input, without what is carried for jumping knowledge.
+    pub fn state_width(&self, layer: usize) -> usize {
         if layer == 0 {
             self.options.inputs
         } else {
@@ -279,13 +302,37 @@ impl Model {
         }
     }
 
-    /// The new states of nodes, or the logits at the last layer. `own` are their states, `[nodes, width]`; `aggregated` are the
+    /// Width of the rows at a layer's input: the states, then what is carried for jumping knowledge.
+    pub fn width(&self, layer: usize) -> usize {
+        let carried = self.jump.as_ref().filter(|_| layer > 0).map_or(0, Jump::width);
+        self.state_width(layer) + carried
+    }
+
+    /// The states in the rows at a layer's input.
+    pub fn state(&self, layer: usize, rows: &Tensor) -> Tensor {
+        rows.narrow(1, 0, self.state_width(layer) as i64)
+    }
+
+    /// The new rows of nodes, or the logits at the last layer. `own` are their rows, `[nodes, width]`; `aggregated` are the
     /// states of the reduction, or the first values of these; `degrees` are their in-degrees, f32 of `[nodes]`, for GCN. Without
     /// dropout and gradients.
     pub fn update(&self, layer: usize, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>) -> Tensor {
         let kind = self.kind();
         let aggregated = aggregated.narrow(1, 0, self.reduction(layer).result_width() as i64);
-        no_grad(|| float(&self.step(layer, &own.to_kind(kind), &aggregated.to_kind(kind), degrees, None)))
+        no_grad(|| {
+            let state = self.state(layer, own).to_kind(kind);
+            let new = self.step(layer, &state, &aggregated.to_kind(kind), degrees, None);
+            let Some(jump) = &self.jump else {
+                return float(&new);
+            };
+            let (from, width) = (self.state_width(layer) as i64, jump.width() as i64);
+            let carried = (layer > 0).then(|| own.narrow(1, from, width));
+            let carried = jump.carry(layer, &new, carried.as_ref());
+            match layer + 1 == self.layers.len() {
+                true => float(&jump.logits(&carried)),
+                false => Tensor::cat(&[float(&new), carried], 1),
+            }
+        })
     }
 
     /// The type of activations.
@@ -303,7 +350,7 @@ impl Model {
         training: Option<u64>,
     ) -> Tensor {
         let convolution = &self.layers[layer];
-        if layer == self.layers.len() - 1 {
+        if layer == self.layers.len() - 1 && self.jump.is_none() {
             let result = convolution.update(own, aggregated, degrees, Epilogue::NONE);
             return match &self.head {
                 None => result,
@@ -334,6 +381,22 @@ impl Model {
     }
 }
 
+/// The rows that are carried through a pass.
+struct Jumping<'a> {
+    jump: &'a Jump,
+    carried: Option<Tensor>,
+}
+
+impl Jumping<'_> {
+    fn carry(&mut self, layer: usize, states: &Tensor) {
+        self.carried = Some(self.jump.carry(layer, states, self.carried.as_ref()));
+    }
+
+    fn logits(self) -> Tensor {
+        float(&self.jump.logits(&self.carried.expect("a model has layers")))
+    }
+}
+
 /// The dropout of a pass, if it has one. `place` tells the masks of a pass apart: that after layer N has place N.
 fn dropout(probability: f64, training: Option<u64>, place: u64) -> Option<Dropout> {
     training.filter(|_| probability > 0.0).map(|seed| Dropout {
@@ -344,7 +407,7 @@ fn dropout(probability: f64, training: Option<u64>, place: u64) -> Option<Dropou
 
 fn layer(options: &ModelOptions, builder: &mut Builder, inputs: i64, outputs: i64, index: usize) -> Box<dyn Layer> {
     let heads = options.heads_of(index) as i64;
-    let last = index + 1 == options.layers;
+    let last = index + 1 == options.layers && options.jumping_knowledge == JumpingKnowledge::None;
     match options.layer {
         LayerKind::Sage => Box::new(Sage::new(builder, Aggregate::Mean, inputs, outputs)),
         LayerKind::SageMax => Box::new(Sage::new(builder, Aggregate::Max, inputs, outputs)),

@@ -15,7 +15,7 @@ use grappa_run::{
 };
 use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
-use tch::Device;
+use tch::{Device, Tensor};
 
 use super::{
     first_hop,
@@ -217,7 +217,11 @@ impl Trained {
             };
             let needed = Needed::of(&chunks, wanted.nodes, &options, progress)?;
             let needed = needed.expect("there is no limit");
-            inference.run_needed(&self.model, &needed, progress, on_rows)
+            let mut on_states = |positions, rows: &Tensor| match wanted.output {
+                Output::Logits => on_rows(positions, rows),
+                Output::Embeddings => on_rows(positions, &self.model.state(layers, rows)),
+            };
+            inference.run_needed(&self.model, &needed, progress, &mut on_states)
         })?;
         Ok(())
     }

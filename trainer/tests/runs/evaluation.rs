@@ -8,7 +8,7 @@ use grappa_io::progress::Silent;
 use grappa_run::{
     config::{Auto, Evaluate, FirstHop, TrainConfig},
     folder::RunFolder,
-    model::{FeatureNorm, LayerKind},
+    model::{FeatureNorm, JumpingKnowledge, LayerKind},
 };
 use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
@@ -190,16 +190,17 @@ fn sampling_all_neighbours_scores_as_exact_evaluation_does() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
     for model in [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gat] {
-        for (partitions, normalize_features) in [
-            (1, FeatureNorm::None),
-            (3, FeatureNorm::None),
-            (1, FeatureNorm::Row),
-            (3, FeatureNorm::Standard),
+        for (partitions, normalize_features, jumping_knowledge) in [
+            (1, FeatureNorm::None, JumpingKnowledge::None),
+            (3, FeatureNorm::None, JumpingKnowledge::None),
+            (1, FeatureNorm::Row, JumpingKnowledge::Max),
+            (3, FeatureNorm::Standard, JumpingKnowledge::Cat),
         ] {
             let config = TrainConfig {
                 model,
                 partitions,
                 normalize_features,
+                jumping_knowledge,
                 fanouts: Auto::Value("-1,-1".parse().unwrap()),
                 layers: 2,
                 halo: grappa_run::config::HaloMode::Stop,

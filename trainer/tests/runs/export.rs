@@ -15,7 +15,7 @@ use grappa_io::progress::Silent;
 use grappa_run::{
     checkpoint::read_tensors,
     config::{Auto, FirstHop, TrainConfig},
-    model::{Activation, FeatureNorm, LayerKind, NormKind},
+    model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind, NormKind},
 };
 use grappa_trainer::{
     export::export,
@@ -132,6 +132,20 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
             heads: 2,
             last_heads: "3".parse().unwrap(),
             activation: Activation::LeakyRelu,
+            ..config()
+        },
+        TrainConfig {
+            model: LayerKind::Gin,
+            layers: 3,
+            jumping_knowledge: JumpingKnowledge::Cat,
+            ..config()
+        },
+        TrainConfig {
+            model: LayerKind::SageMax,
+            layers: 3,
+            jumping_knowledge: JumpingKnowledge::Max,
+            norm: "layer".parse().unwrap(),
+            residual: true,
             ..config()
         },
     ];

@@ -3,7 +3,7 @@
 use super::{Auto, FirstHop, TrainConfig};
 use crate::{
     Error, Result,
-    model::{Activation, FeatureNorm},
+    model::{Activation, FeatureNorm, JumpingKnowledge},
 };
 
 impl TrainConfig {
@@ -38,6 +38,12 @@ impl TrainConfig {
                 self.model
             ));
         }
+        if self.jumping_knowledge != JumpingKnowledge::None && self.last_heads != Auto::Auto {
+            return no(format!(
+                "last-heads is {}, and jumping-knowledge is {}, with which the last layer is like the others: leave one of them out",
+                self.last_heads, self.jumping_knowledge
+            ));
+        }
         let decay = &self.weight_decay;
         if let Some(value) = decay
             .values()
@@ -65,7 +71,8 @@ impl TrainConfig {
     /// Warnings about options of the model that have no effect.
     pub(super) fn without_effect(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if self.activation != Activation::Relu && self.layers == 1 {
+        let is_last_alone = self.jumping_knowledge == JumpingKnowledge::None;
+        if self.activation != Activation::Relu && self.layers == 1 && is_last_alone {
             warnings.push(format!(
                 "--activation {} has no effect with --layers 1: no layer follows the first",
                 self.activation

@@ -36,7 +36,7 @@ pub use self::{
 };
 use crate::{
     Error, Result,
-    model::{Activation, FeatureNorm, LayerKind, ModelOptions, NormKind, Precision},
+    model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind, ModelOptions, NormKind, Precision},
     serde_text,
 };
 
@@ -70,6 +70,8 @@ pub struct TrainConfig {
     pub norm: Auto<NormKind>,
     /// Whether each layer but the last adds its input to its output.
     pub residual: bool,
+    /// How the states of all layers make the logits.
+    pub jumping_knowledge: JumpingKnowledge,
 
     /// Neighbours to sample per node, one number per layer, from the seeds outwards; -1 takes all. See
     /// [`TrainConfig::fanouts`].
@@ -198,6 +200,7 @@ impl Default for TrainConfig {
             normalize_features: FeatureNorm::default(),
             norm: Auto::Auto,
             residual: false,
+            jumping_knowledge: JumpingKnowledge::default(),
             fanouts: Auto::Auto,
             replace: false,
             walks: 50,
@@ -278,6 +281,7 @@ impl TrainConfig {
             features: self.normalize_features,
             norm: self.norm(),
             residual: self.residual,
+            jumping_knowledge: self.jumping_knowledge,
             precision: self.precision,
         }
     }

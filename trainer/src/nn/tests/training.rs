@@ -1,6 +1,6 @@
 //! Models learn, alike every time; history stands in for what is out of reach; losses are those by hand.
 
-use grappa_run::model::{Activation, LayerKind, ModelOptions, NormKind, Precision, Task};
+use grappa_run::model::{Activation, JumpingKnowledge, LayerKind, ModelOptions, NormKind, Precision, Task};
 use grappa_sampling::sample::Minibatch;
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -137,6 +137,30 @@ fn dropout_of_features_and_attention_is_of_the_step_and_only_in_training() {
         assert_eq!(run(&options, Some(1)), run(&options, Some(1)));
         assert_ne!(run(&options, Some(1)), run(&options, Some(2)));
         assert_ne!(run(&options, Some(1)), run(&plain, Some(1)));
+    }
+}
+
+#[test]
+fn jumping_knowledge_trains_with_every_kind_of_layer() {
+    for &kind in LayerKind::ALL {
+        for &jumping_knowledge in &JumpingKnowledge::ALL[1..] {
+            let options = ModelOptions {
+                jumping_knowledge,
+                hidden: 32,
+                dropout: 0.1,
+                ..options(kind)
+            };
+            let (model, losses) = train(options, Device::Cpu, 1, 60);
+            let what = format!("{kind}, {jumping_knowledge}: {losses:?}");
+            assert!(losses[50..].iter().sum::<f64>() / 10.0 < 0.95 * losses[0], "{what}");
+            let (name, weight) = &model.parameters().named()[model.parameters().named().len() - 2];
+            let inputs = if jumping_knowledge == JumpingKnowledge::Cat {
+                64
+            } else {
+                32
+            };
+            assert_eq!((name.as_str(), weight.size()), ("head.weight", vec![3, inputs]));
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 //! depend on. States are in memory if they fit, and else in scratch files. Memory then holds one tile and one block of rows at a
 //! time. The same holds for the historical embeddings of halo nodes ([`HistoricalRows`]), which take the same passes.
 
+mod columns;
 mod degrees;
 mod first_inputs;
 mod keeper;
@@ -29,12 +30,12 @@ use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
 use tch::{Device, Kind, Tensor};
 
+use self::{columns::FirstColumns, first_inputs::UpdateInputs, keeper::Keeper};
 pub use self::{
     degrees::Degrees,
     first_inputs::FirstInputs,
     needed::{Needed, NeededOptions},
 };
-use self::{first_inputs::UpdateInputs, keeper::Keeper};
 use super::historical::{HistoricalNodes, HistoricalRows};
 use crate::{
     Result,
@@ -333,11 +334,12 @@ impl LayerPass<'_> {
             _ => (self.rows, self.inputs),
         };
         let messages = messages.map(|space| self.messages(states, space)).transpose()?;
+        let states = &FirstColumns::of(states, self.model.state_width(self.layer));
         let aggregation = Aggregation {
             store: self.inference.store,
             chunks: self.inference.chunks,
             sources,
-            rows: messages.as_ref().map_or(states, |messages| messages),
+            rows: messages.as_ref().map_or(states as &dyn NodeRows, |messages| messages),
             destinations: self.outputs,
             budget,
         };
@@ -372,7 +374,7 @@ impl LayerPass<'_> {
             check_stopped(self.progress)?;
             let positions = first..(first + UPDATE_NODES).min(count);
             let places: Vec<u64> = positions.clone().collect();
-            let rows = self.read(states, &places)?;
+            let rows = self.model.state(self.layer, &self.read(states, &places)?);
             let new = match self.model.aggregate(self.layer) {
                 Aggregate::Gcn => {
                     let mut nodes = Vec::new();

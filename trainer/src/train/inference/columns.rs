@@ -1,0 +1,45 @@
+//! The first columns of rows.
+
+use std::ops::Range;
+
+use grappa_engine::aggregate::NodeRows;
+
+/// The first `width` values of each row. With jumping knowledge they are the states, which neighbours aggregate; the others are
+/// carried along.
+pub(super) struct FirstColumns<'a> {
+    rows: &'a dyn NodeRows,
+    width: usize,
+}
+
+impl<'a> FirstColumns<'a> {
+    pub(super) fn of(rows: &'a dyn NodeRows, width: usize) -> Self {
+        Self { rows, width }
+    }
+
+    fn is_all(&self) -> bool {
+        self.width == self.rows.width()
+    }
+}
+
+impl NodeRows for FirstColumns<'_> {
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn read(&self, positions: Range<u64>, out: &mut [f32]) -> grappa_io::Result<()> {
+        if self.is_all() {
+            return self.rows.read(positions, out);
+        }
+        let mut rows = vec![0.0; out.len() / self.width * self.rows.width()];
+        self.rows.read(positions, &mut rows)?;
+        let columns = rows.chunks_exact(self.rows.width()).map(|row| &row[..self.width]);
+        out.chunks_exact_mut(self.width)
+            .zip(columns)
+            .for_each(|(out, columns)| out.copy_from_slice(columns));
+        Ok(())
+    }
+
+    fn in_memory(&self) -> Option<&[f32]> {
+        self.rows.in_memory().filter(|_| self.is_all())
+    }
+}
