@@ -4,7 +4,13 @@
 //! a few in-neighbours, drawn uniformly, and the partition has the features of these. They are drawn again at each repartition. In
 //! expectation, minibatches are those of the whole graph; within a super-epoch, a halo node has the same few in-neighbours.
 
-use std::sync::Mutex;
+use std::{
+    ops::Range,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use grappa_formats::random;
 use grappa_io::{Error, Result, progress::Progress, workers};
@@ -14,7 +20,7 @@ use crate::{
     NodeSet,
     partition::{Owned, SeedNodes},
     sample::Draw,
-    view::{Given, HaloLists, HaloListsBuilder},
+    view::{Given, HaloLists, HaloPiece},
 };
 
 /// Nodes whose in-neighbours a thread draws at a time.
@@ -29,6 +35,7 @@ pub(crate) struct HaloNeighbours<'a> {
     /// How many edges away from seeds nodes are expanded.
     pub hops: usize,
     pub seed: u64,
+    /// The maximum number of bytes of the lists, and of the sets of nodes that are needed to find them.
     pub memory: u64,
     pub threads: usize,
 }
@@ -40,6 +47,7 @@ impl HaloNeighbours<'_> {
     /// If the lists need more memory than allowed, an adjacency list cannot be read, or progress says to stop.
     pub(crate) fn draw(&self, partitions: &[(&Owned, &SeedNodes)], progress: &dyn Progress) -> Result<HaloLists> {
         let nodes = self.chunks.map().nodes();
+        self.check_memory(NodeSet::bytes_of(nodes).saturating_mul(partitions.len() as u64))?;
         let mut lists = self.lists_of(NodeSet::of(nodes, []), progress)?;
         let reached_first = |(_, seeds): &(&Owned, &SeedNodes)| NodeSet::of(nodes, seeds.iter());
         let mut reached: Vec<NodeSet> = partitions.iter().map(reached_first).collect();
@@ -49,47 +57,45 @@ impl HaloNeighbours<'_> {
                 let expanded = reached.select(|node| owned.contains(node));
                 let (with_neighbours, _) = expanded.with_in_neighbours(self.chunks, self.threads, progress)?;
                 let outside = reached.select(|node| !owned.contains(node));
-                let mut sampled = Vec::new();
-                outside.for_each(|node| sampled.extend(lists.sources(node)));
-                *reached = reached.union(&with_neighbours).union(&NodeSet::of(nodes, sampled));
+                let sampled = NodeSet::of(nodes, outside.iter().flat_map(|node| lists.sources(node)));
+                *reached = reached.union(&with_neighbours).union(&sampled);
                 halo = halo.union(&reached.select(|node| !owned.contains(node)));
             }
             lists = self.lists_of(halo, progress)?;
         }
         let mut given = Given::default();
         for (reached, (owned, _)) in reached.iter().zip(partitions) {
-            let mut sources = Vec::new();
-            reached.for_each(|node| {
-                if !owned.contains(node) {
-                    given.listed += 1;
-                    sources.extend(lists.sources(node));
-                }
-            });
-            given.listed += sources.len() as u64;
-            sources.retain(|&source| !owned.contains(source));
-            given.rows += NodeSet::of(nodes, sources).len();
+            let outside = reached.select(|node| !owned.contains(node));
+            let sources = || outside.iter().flat_map(|node| lists.sources(node));
+            given.listed += outside.len() + sources().count() as u64;
+            given.rows += NodeSet::of(nodes, sources().filter(|&source| !owned.contains(source))).len();
         }
         Ok(lists.with_given(given))
     }
 
+    fn check_memory(&self, bytes: u64) -> Result<()> {
+        if bytes <= self.memory {
+            return Ok(());
+        }
+        Err(Error::Budget {
+            what: "the sampled in-neighbors of halo nodes".into(),
+            given: self.memory,
+            least: bytes,
+            remedy: "or sample fewer in-neighbors, or choose another halo mode",
+        })
+    }
+
     /// In-neighbours of each node of a set. Those of a node depend on the node and the seed only.
     fn lists_of(&self, nodes: NodeSet, progress: &dyn Progress) -> Result<HaloLists> {
-        let bytes = HaloLists::bytes_max(&nodes, self.per_node);
-        if bytes > self.memory {
-            return Err(Error::Budget {
-                what: "the sampled in-neighbors of halo nodes".into(),
-                given: self.memory,
-                least: bytes,
-                remedy: "or sample fewer in-neighbors, or choose another halo mode",
-            });
-        }
+        // They are collected in pieces first.
+        self.check_memory(HaloLists::bytes_max(&nodes, self.per_node).saturating_mul(2))?;
         let pieces = nodes.len().div_ceil(PIECE_NODES);
         let drawn: Vec<_> = (0..pieces).map(|_| Mutex::new(None)).collect();
-        let next = std::sync::atomic::AtomicU64::new(0);
+        let next = AtomicU64::new(0);
         workers::run(self.threads, |worker| {
             let mut draw = Draw::default();
             while worker.goes_on() {
-                let piece = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let piece = next.fetch_add(1, Ordering::Relaxed);
                 if piece >= pieces {
                     break;
                 }
@@ -105,50 +111,33 @@ impl HaloNeighbours<'_> {
         self.chunks
             .iter()
             .for_each(|chunk| chunk.release_rows(0..chunk.rows().rows()));
-        let mut builder = HaloListsBuilder::new(nodes, self.per_node)?;
-        for piece in drawn {
-            let piece = piece
-                .into_inner()
-                .expect("no thread panics")
-                .expect("all pieces are drawn");
-            let mut sources = &piece.sources[..];
-            for (degree, count) in piece.lists {
-                let (own, others) = sources.split_at(count as usize);
-                builder.push(degree, own);
-                sources = others;
-            }
-        }
-        Ok(builder.finish())
+        let drawn = drawn
+            .into_iter()
+            .map(|piece| piece.into_inner().expect("no thread panics"));
+        let drawn: Vec<HaloPiece> = drawn.map(|piece| piece.expect("all pieces are drawn")).collect();
+        Ok(HaloLists::of(nodes, drawn))
     }
 
-    fn piece(&self, nodes: &NodeSet, range: std::ops::Range<u64>, draw: &mut Draw) -> Result<Piece> {
+    fn piece(&self, nodes: &NodeSet, range: Range<u64>, draw: &mut Draw) -> Result<HaloPiece> {
         let mut members = Vec::new();
         nodes.nodes_at(range, &mut members);
-        let mut piece = Piece::default();
+        let (mut piece, mut sources) = (HaloPiece::new(nodes), Vec::new());
         for &node in &members {
             let (chunk, row) = self.chunks.of(node);
             let rows = chunk.rows();
             let row = rows.row(row)?;
             let degree = row.degree();
-            let before = piece.sources.len();
+            sources.clear();
             if degree <= u64::from(self.per_node) {
-                row.decode_into(&mut piece.sources);
+                row.decode_into(&mut sources);
             } else {
                 let key = random::combine(random::hash(self.seed), node.0);
-                row.get_many(draw.positions(key, degree, self.per_node), &mut piece.sources);
+                row.get_many(draw.positions(key, degree, self.per_node), &mut sources);
             }
-            piece.lists.push((degree, (piece.sources.len() - before) as u32));
+            piece.push(degree, &sources);
         }
         Ok(piece)
     }
-}
-
-/// The lists of some nodes.
-#[derive(Debug, Default)]
-struct Piece {
-    /// The in-degree of each node, and the number of its drawn in-neighbours.
-    lists: Vec<(u64, u32)>,
-    sources: Vec<u64>,
 }
 
 #[cfg(test)]
@@ -284,7 +273,7 @@ mod tests {
         let first = drawn(1, 0);
         let (mut nodes, mut differ) = (0, 0);
         let (again, later) = (drawn(3, 0), drawn(1, 1));
-        first.nodes().for_each(|node| {
+        for node in first.nodes().iter() {
             let of = |lists: &HaloLists| lists.sources(node).map(|source| source.0).collect::<Vec<_>>();
             let (drawn, all) = (of(&first), graph.sources(node.0).collect::<Vec<_>>());
             assert_eq!(drawn.len(), all.len().min(4));
@@ -296,7 +285,7 @@ mod tests {
             assert_eq!(drawn, of(&again), "for any number of threads");
             nodes += 1;
             differ += u64::from(all.len() > 8 && later.nodes().contains(node) && drawn != of(&later));
-        });
+        }
         assert!(nodes > 100 && differ > 50, "{differ} of {nodes}");
         let given = first.given();
         // Three partitions, each without a third of the nodes, and up to 4 in-neighbours of each of these.

@@ -177,14 +177,17 @@ impl NodeSet {
         }
     }
 
-    /// Calls `each` for the nodes of the set, ascending.
-    pub fn for_each(&self, mut each: impl FnMut(NodeId)) {
-        let mut nodes = Vec::new();
-        for first in (0..self.count).step_by(PIECE_NODES as usize) {
+    /// The nodes of the set, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let (mut nodes, mut next) = (Vec::new(), 0);
+        let pieces = std::iter::from_fn(move || {
+            let piece = next..(next + PIECE_NODES).min(self.count);
+            next = piece.end;
             nodes.clear();
-            self.nodes_at(first..(first + PIECE_NODES).min(self.count), &mut nodes);
-            nodes.iter().copied().for_each(&mut each);
-        }
+            self.nodes_at(piece.clone(), &mut nodes);
+            (!piece.is_empty()).then(|| nodes.clone())
+        });
+        pieces.flatten()
     }
 
     /// The position of a node of the set. For other nodes, the position that the next larger one has.

@@ -7,7 +7,7 @@
 //! ```
 
 use grappa_formats::NodeId;
-use grappa_io::{Error, Result, prefetch::prefetch, size::ByteSize};
+use grappa_io::{Result, prefetch::prefetch};
 
 use super::{
     NARROW_NODES_MAX,
@@ -91,79 +91,71 @@ impl HaloLists {
 }
 
 impl HaloLists {
+    /// The lists of all nodes of a set, in pieces, in the order of their nodes.
+    pub(crate) fn of(nodes: NodeSet, pieces: Vec<HaloPiece>) -> Self {
+        let total = pieces.iter().map(|piece| piece.low.len()).sum();
+        let mut lists = Self {
+            heads: Vec::with_capacity(nodes.len() as usize + 1),
+            low: Vec::with_capacity(total),
+            high: Vec::new(),
+            given: Given::default(),
+            nodes,
+        };
+        for piece in pieces {
+            let before = lists.low.len() as u64;
+            let heads = piece.heads.iter().map(|head| Head {
+                start: before + head.start,
+                ..*head
+            });
+            lists.heads.extend(heads);
+            lists.low.extend_from_slice(&piece.low);
+            lists.high.extend_from_slice(&piece.high);
+        }
+        assert_eq!(lists.heads.len() as u64, lists.nodes.len(), "one list for each node");
+        lists.heads.push(Head {
+            start: lists.low.len() as u64,
+            degree: 0,
+        });
+        lists
+    }
+
     /// Sets what the partitions get.
     pub(crate) fn with_given(self, given: Given) -> Self {
         Self { given, ..self }
     }
 }
 
-/// Appends lists in the order of their nodes.
+/// The lists of some nodes, one after another.
 #[derive(Debug)]
-pub(crate) struct HaloListsBuilder {
-    lists: HaloLists,
+pub(crate) struct HaloPiece {
+    is_wide: bool,
+    heads: Vec<Head>,
+    low: Vec<u32>,
+    high: Vec<u8>,
 }
 
-impl HaloListsBuilder {
-    /// No lists yet, of at most `per_node` in-neighbours.
-    ///
-    /// # Errors
-    /// If there is no memory.
-    pub(crate) fn new(nodes: NodeSet, per_node: u32) -> Result<Self> {
-        let bytes = HaloLists::bytes_max(&nodes, per_node);
-        let mut heads = Vec::new();
-        heads
-            .try_reserve_exact(nodes.len() as usize + 1)
-            .map_err(|_| no_memory(bytes))?;
-        Ok(Self {
-            lists: HaloLists {
-                nodes,
-                heads,
-                low: Vec::new(),
-                high: Vec::new(),
-                given: Given::default(),
-            },
-        })
-    }
-
-    /// Appends the list of the next node.
-    pub(crate) fn push(&mut self, degree: u64, sources: &[u64]) {
-        let HaloLists {
-            nodes,
-            heads,
-            low,
-            high,
-            ..
-        } = &mut self.lists;
-        heads.push(Head {
-            start: low.len() as u64,
-            degree,
-        });
-        low.extend(sources.iter().map(|&source| source as u32));
-        if nodes.universe() > NARROW_NODES_MAX {
-            high.extend(sources.iter().map(|source| (source >> 32) as u8));
+impl HaloPiece {
+    /// No lists of nodes of a set yet.
+    pub(crate) fn new(of: &NodeSet) -> Self {
+        Self {
+            is_wide: of.universe() > NARROW_NODES_MAX,
+            heads: Vec::new(),
+            low: Vec::new(),
+            high: Vec::new(),
         }
     }
 
-    /// The lists of all nodes.
-    pub(crate) fn finish(mut self) -> HaloLists {
-        assert_eq!(
-            self.lists.heads.len() as u64,
-            self.lists.nodes.len(),
-            "one list for each node"
-        );
-        self.push(0, &[]);
-        self.lists.low.shrink_to_fit();
-        self.lists.high.shrink_to_fit();
-        self.lists
+    /// Appends the list of a node with some in-degree.
+    pub(crate) fn push(&mut self, degree: u64, sources: &[u64]) {
+        self.heads.push(Head {
+            start: self.low.len() as u64,
+            degree,
+        });
+        self.low.extend(sources.iter().map(|&source| source as u32));
+        if self.is_wide {
+            self.high.extend(sources.iter().map(|source| (source >> 32) as u8));
+        }
     }
-}
-
-fn no_memory(bytes: u64) -> Error {
-    Error::limit(
-        format!("the sampled in-neighbors of halo nodes take up to {}", ByteSize(bytes)),
-        "the free memory",
-        "sample fewer of them, or choose another halo mode",
-    )
 }
 
 /// The adjacency lists of owned nodes, and the sampled ones of halo nodes.
@@ -313,5 +305,29 @@ impl<A: AdjacencyLists> AdjacencyLists for WithHalo<'_, A> {
             PlaceOf::Owned(place) => self.lists.edge_weights(place, state, count, edge_weights),
             PlaceOf::Halo { .. } => unreachable!("views with sampled in-neighbours have no edge weights"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_of_40_bits_come_back_from_any_pieces() {
+        let nodes = NodeSet::of(1000, [3, 500, 501, 999].map(NodeId));
+        let mut pieces = [HaloPiece::new(&nodes), HaloPiece::new(&nodes)];
+        // As in a graph of so many nodes, whose set would take a gigabyte.
+        pieces.iter_mut().for_each(|piece| piece.is_wide = true);
+        let far = (1 << 40) - 1;
+        pieces[0].push(7, &[1, 1 << 32, far]);
+        pieces[0].push(0, &[]);
+        pieces[1].push(1, &[far - 1]);
+        pieces[1].push(2, &[5, 5]);
+        let lists = HaloLists::of(nodes, pieces.into());
+        let of = |node| lists.sources(NodeId(node)).map(|source| source.0).collect::<Vec<_>>();
+        assert_eq!(of(3), [1, 1 << 32, far]);
+        assert_eq!((of(500), of(501), of(999)), (vec![], vec![far - 1], vec![5, 5]));
+        assert!(of(4).is_empty(), "it has no list");
+        assert!(lists.bytes() > 0 && lists.bytes() <= HaloLists::bytes_max(lists.nodes(), 5));
     }
 }

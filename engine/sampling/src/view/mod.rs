@@ -34,7 +34,7 @@ use grappa_io::{
 };
 use grappa_storage::{Store, StoreIds};
 
-pub(crate) use self::halo_lists::HaloListsBuilder;
+pub(crate) use self::halo_lists::HaloPiece;
 use self::{
     adjacency::ViewLists,
     edge_filter::EdgeFilter,
