@@ -157,9 +157,12 @@ pub struct Sample {
         value_parser = parse_seeds
     )]
     pub seeds: Seeds,
-    /// Number of partitions to sample from, all of them in each step [default: those of the store]
+    /// Number of partitions to sample from [default: those of the store]
     #[arg(long, help_heading = SAMPLING, value_name = "K")]
     pub partitions: Option<u32>,
+    /// Number of partitions that take part in a step [default: all]
+    #[arg(long, help_heading = SAMPLING, value_name = "Q")]
+    pub concurrent: Option<NonZeroUsize>,
     /// Treatment of halo nodes: in-neighbors that the partition does not own
     #[arg(
         long,
@@ -318,8 +321,9 @@ fn halo_help(halo: Halo) -> &'static str {
 
 fn view_help(view: ViewKind) -> &'static str {
     match view {
-        ViewKind::Auto => "in memory if they fit, else mapped",
+        ViewKind::Auto => "in memory if they fit, else in-turn, else mapped",
         ViewKind::Memory => "decoded in memory: fastest, takes about 4 bytes per edge",
+        ViewKind::InTurn => "in memory, for the partitions of this step and of the next ones (with --concurrent)",
         ViewKind::Mapped => "in the files, decoded when they are sampled",
     }
 }

@@ -1,6 +1,6 @@
 //! `grappa-store sample`: minibatches without a model, to measure disk and processors.
 
-use std::{sync::Arc, time::Instant};
+use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
 use anyhow::{Context, bail};
 use grappa_console::{ByteSize, Console, Summary, count, peak_rss_bytes};
@@ -86,6 +86,7 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
         &store,
         LoaderOptions {
             batch: options.batch.get(),
+            concurrent: options.concurrent.map(NonZeroUsize::get),
             seed: options.seed,
             halo: options.halo,
             view: options.view,

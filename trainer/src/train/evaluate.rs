@@ -168,7 +168,7 @@ impl Trainer {
     pub(super) fn make_room(&mut self, keeps: bool) -> Room {
         let memory = self.config.memory.0;
         self.loader.close_feed_on_disk();
-        let views: u64 = self.loader.parts().iter().map(|part| part.view.bytes()).sum();
+        let views = self.loader.adjacency_bytes();
         let features = self.loader.feature_bytes() * (1 + u64::from(self.aggregates.is_some()));
         let held = views + self.historical.as_ref().map_or(0, HistoricalRows::memory);
         let free = memory.saturating_sub(held);

@@ -68,11 +68,12 @@ impl MinibatchDemand {
 
     /// [`measure`](Self::measure) that keeps about `kept_nodes` of the sampled nodes.
     fn measure_keeping(source: &impl BatchSource, kept_nodes: usize) -> Result<Self> {
-        let batches = source.batches();
         let mut demand = Self {
-            batches,
+            batches: source.batches(),
             ..Self::default()
         };
+        let from = source.probes();
+        let batches = from.end - from.start;
         let (mut scratch, mut minibatch) = (source.scratch(), Minibatch::default());
         let (mut probes, mut nodes) = (0, 0);
         let (mut kept, mut kept_share) = (Vec::new(), 1);
@@ -84,7 +85,7 @@ impl MinibatchDemand {
                 true => probe,
                 false => Self::spread(probe, batches),
             };
-            source.sample(batch, &mut scratch, &mut minibatch)?;
+            source.sample(from.start + batch, &mut scratch, &mut minibatch)?;
             demand.cover(&minibatch);
             if probe == 0 {
                 let expected = Self::PROBE_NODES.max(Self::PROBES as usize * minibatch.nodes.len());

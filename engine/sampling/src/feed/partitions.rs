@@ -2,21 +2,21 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use grappa_formats::{NodeId, PartitionId, permutation::Feistel};
+use grappa_formats::{NodeId, PartitionId, permutation::Feistel, random};
 use grappa_io::Result;
 
 use super::{demand::minibatch_bytes, source::BatchSource};
 use crate::{
     partition::SeedNodes,
     sample::{BatchKey, Minibatch, Sampler, Scratch},
-    view::PartitionView,
+    view::{Turns, ViewSource},
 };
 
 /// A partition with its seed nodes.
 #[derive(Debug, Clone)]
 pub struct Seeded {
     /// The adjacency lists that the partition sees.
-    pub view: Arc<PartitionView>,
+    pub view: ViewSource,
     /// Distinct nodes that the partition owns.
     pub seeds: Arc<SeedNodes>,
 }
@@ -64,8 +64,8 @@ pub struct EpochScratch {
 
 /// The batches of an epoch, in training order.
 ///
-/// The partitions form groups of `concurrent` partitions. The first group trains until all its partitions have used all
-/// their seeds, then the next group does. In each step, every partition of the group has one minibatch
+/// The partitions form groups of `concurrent` partitions. A group trains until all its partitions have used all their
+/// seeds, then the next group does. If seeds are shuffled, so are the groups. In each step, every partition of the group has one minibatch
 /// (none, if it has fewer seeds than there are steps). A batch is one minibatch, or all minibatches of a step if
 /// [`EpochOptions::join_steps`] is set. Both have the same seeds and random draws.
 ///
@@ -93,10 +93,15 @@ impl PartitionBatches {
     pub fn new(parts: Vec<Seeded>, options: EpochOptions) -> Self {
         assert!(options.batch > 0 && options.concurrent > 0, "{options:?}");
         let batches = |part: &Seeded| part.seeds.len().div_ceil(options.batch as u64);
-        let (mut places, mut steps_of_partition) = (Vec::new(), Vec::new());
-        let (mut first_step, mut first_partition) = (0, 0);
-        for group in parts.chunks(options.concurrent) {
-            let steps = group.iter().map(batches).max().unwrap_or(0);
+        let groups: Vec<&[Seeded]> = parts.chunks(options.concurrent).collect();
+        let steps: Vec<u64> = groups
+            .iter()
+            .map(|group| group.iter().map(batches).max().unwrap_or(0))
+            .collect();
+        let (mut places, mut first_step) = (Vec::new(), 0);
+        for number in order(groups.len(), &options) {
+            let (group, steps) = (groups[number], steps[number]);
+            let first_partition = (number * options.concurrent) as u32;
             for batch in 0..steps {
                 for (partition, part) in (first_partition..).zip(group) {
                     if !seeds_of_batch(part.seeds.len(), batch, steps).is_empty() {
@@ -108,10 +113,9 @@ impl PartitionBatches {
                     }
                 }
             }
-            steps_of_partition.extend(group.iter().map(|_| steps));
             first_step += steps;
-            first_partition += group.len() as u32;
         }
+        let steps_of_partition = (0..parts.len()).map(|part| steps[part / options.concurrent]).collect();
         let nodes_max = parts.iter().map(|part| part.view.nodes()).max().unwrap_or(0);
         Self {
             parts,
@@ -190,8 +194,29 @@ impl PartitionBatches {
         out: &mut Minibatch,
     ) -> Result<()> {
         self.seeds(place, seeds);
-        let view = &self.parts[place.partition.0 as usize].view;
-        self.options.sampler.sample(view, seeds, self.key(place), sampler, out)
+        let view = self.parts[place.partition.0 as usize].view.get()?;
+        self.options.sampler.sample(&view, seeds, self.key(place), sampler, out)
+    }
+
+    /// The group that a batch is of.
+    fn group(&self, index: u64) -> usize {
+        self.places(index)[0].partition.0 as usize / self.options.concurrent
+    }
+
+    /// The groups of the batches, in order, each with the number of its batches.
+    fn groups(&self) -> Vec<(usize, u64)> {
+        let groups = (0..self.batches()).map(|index| self.group(index));
+        let chunks = groups.collect::<Vec<_>>();
+        let chunks = chunks.chunk_by(|a, b| a == b);
+        chunks.map(|group| (group[0], group.len() as u64)).collect()
+    }
+
+    /// The views of the partitions, if these are in memory in turn.
+    fn turns(&self) -> Option<&Arc<Turns>> {
+        match &self.parts.first()?.view {
+            ViewSource::InTurn(turns, _) => Some(turns),
+            ViewSource::Open(_) => None,
+        }
     }
 
     fn key(&self, place: BatchPlace) -> BatchKey {
@@ -202,6 +227,15 @@ impl PartitionBatches {
             batch: place.batch,
         }
     }
+}
+
+/// The order of groups in an epoch.
+fn order(groups: usize, options: &EpochOptions) -> Vec<usize> {
+    let groups = groups as u64;
+    let of_epoch = random::combine(random::hash(options.seed), options.epoch);
+    let shuffle = Feistel::new(groups, of_epoch);
+    let group = |at| if options.shuffle { shuffle.forward(at) } else { at };
+    (0..groups).map(|at| group(at) as usize).collect()
 }
 
 /// The first minibatch of each batch, then the number of minibatches.
@@ -255,6 +289,38 @@ impl BatchSource for PartitionBatches {
 
     fn scratch(&self) -> Self::Scratch {
         Self::Scratch::default()
+    }
+
+    fn probes(&self) -> Range<u64> {
+        match self.turns() {
+            // Other groups would have to be loaded.
+            Some(_) => 0..self.groups().first().map_or(0, |&(_, batches)| batches),
+            None => 0..self.batches(),
+        }
+    }
+
+    fn begin(&self) {
+        if let Some(turns) = self.turns() {
+            turns.begin(self.groups());
+        }
+    }
+
+    fn sampled(&self, index: u64) {
+        if let Some(turns) = self.turns() {
+            turns.sampled(self.group(index));
+        }
+    }
+
+    fn stop(&self) {
+        if let Some(turns) = self.turns() {
+            turns.stop();
+        }
+    }
+
+    fn end(&self) {
+        if let Some(turns) = self.turns() {
+            turns.end();
+        }
     }
 
     fn scratch_bytes(&self, scratch: &Self::Scratch, nodes: usize) -> u64 {

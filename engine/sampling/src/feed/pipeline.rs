@@ -44,6 +44,23 @@ pub(super) struct Threads {
     core: Arc<Core>,
     workers: Vec<JoinHandle<()>>,
     reader: Option<JoinHandle<Box<dyn ReadEngine>>>,
+    source: Arc<dyn EpochEnd>,
+}
+
+/// The part of a [`BatchSource`] that ends an epoch.
+trait EpochEnd: Send + Sync {
+    fn stop(&self);
+    fn end(&self);
+}
+
+impl<S: BatchSource> EpochEnd for S {
+    fn stop(&self) {
+        BatchSource::stop(self);
+    }
+
+    fn end(&self) {
+        BatchSource::end(self);
+    }
 }
 
 impl Threads {
@@ -56,6 +73,7 @@ impl Threads {
     ) -> Self {
         core.stop.store(false, Ordering::Relaxed);
         core.lock().begin(source.batches());
+        source.begin();
         let spawn = |name: &str| thread::Builder::new().name(name.to_owned());
         // If a thread cannot be started, the consumer gets the error instead of the first batch.
         let failed = |source| core.fail(Error::Thread { source });
@@ -73,6 +91,7 @@ impl Threads {
             core: core.clone(),
             workers: (0..workers).filter_map(start_worker).collect(),
             reader: engine.and_then(start_reader),
+            source: source.clone(),
         }
     }
 
@@ -120,10 +139,12 @@ impl Threads {
         self.core.stop.store(true, Ordering::Relaxed);
         self.core.lock().stop();
         self.core.changed.notify_all();
+        self.source.stop();
         let mut panic = None;
         for worker in self.workers.drain(..) {
             panic = panic.or(worker.join().err());
         }
+        self.source.end();
         let engine = match self.reader.take().map(JoinHandle::join) {
             Some(Ok(engine)) => Some(engine),
             Some(Err(reader)) => {

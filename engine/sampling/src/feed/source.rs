@@ -1,5 +1,7 @@
 //! The interface to the code that samples minibatches.
 
+use std::ops::Range;
+
 use grappa_io::Result;
 
 use crate::sample::Minibatch;
@@ -32,4 +34,21 @@ pub trait BatchSource: Send + Sync + 'static {
 
     /// Samples minibatch `index` into `out`, and replaces its previous content.
     fn sample(&self, index: u64, scratch: &mut Self::Scratch, out: &mut Minibatch) -> Result<()>;
+
+    /// The minibatches that stand for the others when their size is measured.
+    fn probes(&self) -> Range<u64> {
+        0..self.batches()
+    }
+
+    /// An epoch begins: threads will sample each minibatch once, in order.
+    fn begin(&self) {}
+
+    /// The epoch does not ask for minibatch `index` again.
+    fn sampled(&self, _index: u64) {}
+
+    /// The epoch ends, perhaps early. A call of [`sample`](Self::sample) that would wait for long fails from now on.
+    fn stop(&self) {}
+
+    /// The threads of the epoch have ended.
+    fn end(&self) {}
 }

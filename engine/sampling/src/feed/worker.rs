@@ -76,6 +76,7 @@ impl Core {
         batch: &mut InFlightBatch,
     ) -> Result<()> {
         source.sample(index, &mut scratch.scratch, &mut batch.minibatch)?;
+        source.sampled(index);
         scratch.grow_to(source.scratch_bytes(&scratch.scratch, batch.minibatch.nodes.len()))?;
         batch.slots.clear();
         let bytes = minibatch_bytes(&batch.minibatch);

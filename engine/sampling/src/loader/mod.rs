@@ -8,19 +8,21 @@
 //! ```
 //!
 //! With [`ViewKind::Auto`] the adjacency lists are in memory if they and the features fit, or if they take at most a
-//! quarter of the budget. If the rest is then too small for the feed, the lists are mapped instead.
+//! quarter of the budget. If not, and if only some partitions take part in a step, the lists of these and of the next ones
+//! are in memory if they take at most half of the budget. Else, or if the rest is then too small for the feed, the lists
+//! are mapped.
 
 mod builder;
+mod open;
 mod options;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
-use grappa_formats::{ChunkId, PartitionId, assignment::Assignment, random};
-use grappa_io::{
-    Error, Result,
-    progress::{Progress, Silent},
-};
-use grappa_storage::{MappedChunks, Store};
+use grappa_formats::{ChunkId, PartitionId, assignment::Assignment};
+use grappa_io::{Error, Result, progress::Progress};
+use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
 pub use self::{
@@ -29,10 +31,9 @@ pub use self::{
 };
 use crate::{
     feed::{Epoch, EpochOptions, Feed, FeedOptions, FeedStats, PartitionBatches, Seeded},
-    halo_neighbours::HaloNeighbours,
-    partition::{Owned, SeedNodes},
+    partition::Owned,
     sample::Sampler,
-    view::{Halo, HaloLists, PartitionView, ViewKind, ViewOptions},
+    view::{HaloLists, PartitionView, ViewKind, ViewSource},
 };
 
 /// Samples minibatches and delivers them with features, epoch after epoch.
@@ -65,9 +66,6 @@ pub struct Loader {
     feed: Option<Feed>,
 }
 
-/// The sampled in-neighbours of halo nodes may take 1/LISTS_SHARE of the memory.
-const LISTS_SHARE: u64 = 4;
-
 impl Loader {
     /// A builder with default options. [`LoaderBuilder::start`] opens the loader.
     pub fn open(store: &Arc<Store>) -> LoaderBuilder {
@@ -93,7 +91,7 @@ impl Loader {
     pub fn partition(&mut self, assignment: &Assignment, seeds: &Seeds, progress: &dyn Progress) -> Result<()> {
         self.parts.clear();
         self.halo_lists = None;
-        self.parts = self.views(assignment, seeds, self.options.view, progress)?;
+        self.parts = self.views(assignment, seeds, progress)?;
         Ok(())
     }
 
@@ -140,7 +138,7 @@ impl Loader {
         progress: &dyn Progress,
     ) -> Result<Arc<PartitionBatches>> {
         let view = match (&self.parts[..], &self.whole) {
-            ([part], _) => part.view.clone(),
+            ([part], _) => part.view.get()?,
             (_, Some(whole)) => whole.clone(),
             (_, None) => {
                 let chunks = self.store.chunks();
@@ -154,7 +152,7 @@ impl Loader {
         };
         let seeded = Seeded {
             seeds: view.owned().seeds(seeds).into(),
-            view,
+            view: ViewSource::Open(view),
         };
         let options = EpochOptions {
             sampler,
@@ -189,33 +187,18 @@ impl Loader {
         Ok(self.deliver(&batches))
     }
 
-    /// Gives the halo nodes of the open partitions sampled in-neighbours, as [`Halo::Neighbours`] does. `generation` is that of the
-    /// assignment. To be called before the first batch of these partitions.
-    ///
-    /// # Errors
-    /// If the lists need more memory than allowed, an adjacency list cannot be read, or `progress` asks to stop.
-    pub fn sample_halo_neighbours(&mut self, generation: u64, progress: &dyn Progress) -> Result<()> {
-        if self.options.sampler.edges_from_seeds() == 1 {
-            // Only seeds are expanded.
-            return Ok(());
-        }
-        let partitions: Vec<_> = self
-            .parts
-            .iter()
-            .map(|part| (part.view.owned(), &*part.seeds))
-            .collect();
-        let lists = Arc::new(self.draw_halo_lists(generation, &partitions, progress)?);
-        for part in &mut self.parts {
-            let view = Arc::get_mut(&mut part.view).expect("no batch has the view yet");
-            view.set_halo_lists(lists.clone());
-        }
-        self.halo_lists = Some(lists);
-        Ok(())
-    }
-
     /// The open partitions, each with its view and its seeds.
     pub fn parts(&self) -> &[Seeded] {
         &self.parts
+    }
+
+    /// Bytes of memory that the adjacency lists of the partitions take at most, and the lists of halo nodes.
+    pub fn adjacency_bytes(&self) -> u64 {
+        let views: u64 = match self.parts.first().map(|part| &part.view) {
+            Some(ViewSource::InTurn(turns, _)) => turns.bytes(),
+            _ => self.open_views().map(|view| view.bytes()).sum(),
+        };
+        views + self.halo_lists.as_ref().map_or(0, |lists| lists.bytes())
     }
 
     /// The feed, if it is open.
@@ -261,7 +244,7 @@ impl Loader {
         let options = EpochOptions {
             sampler: self.options.sampler.clone(),
             batch: self.options.batch,
-            concurrent: self.options.concurrent.unwrap_or(self.parts.len()).max(1),
+            concurrent: self.concurrent(self.parts.len()),
             join_steps: self.options.join_steps,
             seed: self.options.seed,
             epoch,
@@ -270,130 +253,13 @@ impl Loader {
         PartitionBatches::new(self.parts.clone(), options)
     }
 
-    fn views(
-        &mut self,
-        assignment: &Assignment,
-        seeds: &Seeds,
-        kind: ViewKind,
-        progress: &dyn Progress,
-    ) -> Result<Vec<Seeded>> {
-        let split = match seeds {
-            Seeds::All => None,
-            Seeds::Nodes(nodes) => Some(nodes.clone()),
-            Seeds::Split(name) => Some(Arc::new(self.split(name)?)),
-        };
-        let owned: Vec<_> = (0..assignment.partitions())
-            .map(|partition| Owned::of(assignment, self.store.chunks(), PartitionId(partition)))
-            .collect();
-        let seeds_of = |owned: &Owned| -> SeedNodes {
-            match &split {
-                None => owned.all_seeds(),
-                Some(nodes) => owned.seeds(nodes),
-            }
-        };
-        let seeds: Vec<SeedNodes> = owned.iter().map(seeds_of).collect();
-        if seeds.iter().all(SeedNodes::is_empty) {
-            return Err(Error::conflict(
-                "there are no seeds: the split is empty, or none of its nodes is in a chunk of the store",
-                "name another split, or the nodes",
-            ));
-        }
-        if self.options.halo == Halo::Neighbours && owned.len() > 1 {
-            let partitions: Vec<_> = owned.iter().zip(&seeds).collect();
-            self.halo_lists = Some(Arc::new(self.draw_halo_lists(
-                assignment.generation(),
-                &partitions,
-                progress,
-            )?));
-        }
-        let options = self.view_options(kind);
-        let views = PartitionView::open_all(&self.store, owned, self.feature_bytes(), &options, progress)?;
-        let parts = views.into_iter().zip(seeds);
-        Ok(parts
-            .map(|(view, seeds)| Seeded {
-                view,
-                seeds: seeds.into(),
-            })
-            .collect())
-    }
-
-    fn draw_halo_lists(
-        &self,
-        generation: u64,
-        partitions: &[(&Owned, &SeedNodes)],
-        progress: &dyn Progress,
-    ) -> Result<HaloLists> {
-        if self.options.sampler.needs_edge_weights() {
-            return Err(Error::conflict(
-                "sampled in-neighbors of halo nodes have no edge weights",
-                "choose another halo mode, or sample uniformly",
-            ));
-        }
-        let chunks = MappedChunks::open(&self.store)?;
-        let neighbours = HaloNeighbours {
-            chunks: &chunks,
-            per_node: self.options.halo_neighbours,
-            hops: self.options.sampler.edges_from_seeds(),
-            seed: random::combine(random::hash(self.options.seed), generation),
-            memory: self.options.memory / LISTS_SHARE,
-            threads: self.options.threads,
-        };
-        neighbours.draw(partitions, progress)
-    }
-
-    /// Bytes of the sampled in-neighbours of halo nodes.
-    fn halo_bytes(&self) -> u64 {
-        self.halo_lists.as_ref().map_or(0, |lists| lists.bytes())
-    }
-
-    fn split(&self, name: &str) -> Result<RoaringTreemap> {
-        self.store.split(name)?.ok_or_else(|| {
-            Error::missing(
-                format!("split `{name}`"),
-                self.store.path(),
-                "sample from all nodes, or name the nodes",
-            )
-        })
-    }
-
-    fn view_options(&self, kind: ViewKind) -> ViewOptions {
-        ViewOptions {
-            halo: self.options.halo,
-            halo_lists: self.halo_lists.clone(),
-            edge_weights: self.options.sampler.needs_edge_weights(),
-            kind,
-            memory: self.options.memory.saturating_sub(self.halo_bytes()),
-            threads: self.options.threads,
-            engine: self.options.read_engine,
-        }
-    }
-
-    /// Whether adjacency lists are in memory and the options allow to map them.
-    fn may_map(&self) -> bool {
-        self.options.view == ViewKind::Auto && self.parts.iter().any(|part| part.view.kind() == ViewKind::Memory)
-    }
-
-    /// Maps the adjacency lists instead of holding them in memory. The seeds stay the same.
-    fn map_views(&mut self) -> Result<()> {
-        let (owned, seeds): (Vec<_>, Vec<_>) = std::mem::take(&mut self.parts)
-            .into_iter()
-            .map(|part| (part.view.owned().clone(), part.seeds))
-            .unzip();
-        let options = self.view_options(ViewKind::Mapped);
-        let views = PartitionView::open_all(&self.store, owned, self.feature_bytes(), &options, &Silent)?;
-        let parts = views.into_iter().zip(seeds);
-        self.parts = parts.map(|(view, seeds)| Seeded { view, seeds }).collect();
-        Ok(())
-    }
-
     fn open_feed(&self, batches: &Arc<PartitionBatches>) -> Result<Feed> {
-        let views: u64 = self.parts.iter().map(|part| part.view.bytes()).sum();
-        let views = views + self.halo_bytes();
+        let views = self.adjacency_bytes();
         let chunks: Vec<ChunkId> = self.store.present_chunks().collect();
         let options = FeedOptions {
             memory_bytes: self.options.memory.saturating_sub(views),
             adjacency_bytes: views,
-            mapped_adjacency_bytes: self.parts.iter().map(|part| part.view.mapped_bytes()).sum(),
+            mapped_adjacency_bytes: self.open_views().map(|view| view.mapped_bytes()).sum(),
             output: self.options.output,
             features: self.options.features,
             aggregates: self.options.aggregates,

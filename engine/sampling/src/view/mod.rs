@@ -24,6 +24,7 @@ mod memory;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
+mod turns;
 
 use std::sync::Arc;
 
@@ -47,6 +48,7 @@ pub use self::{
     halo::Halo,
     halo_lists::{Given, HaloLists},
     kind::ViewKind,
+    turns::{Turns, ViewSource},
 };
 use crate::partition::Owned;
 
@@ -125,8 +127,10 @@ impl PartitionView {
         let bytes = bytes_in_memory(&filter);
         let in_memory = match options.kind {
             ViewKind::Auto => bytes <= options.memory,
-            ViewKind::Memory if bytes > options.memory => return Err(too_small(options.memory, bytes)),
-            ViewKind::Memory => true,
+            ViewKind::Memory | ViewKind::InTurn if bytes > options.memory => {
+                return Err(too_small(options.memory, bytes));
+            }
+            ViewKind::Memory | ViewKind::InTurn => true,
             ViewKind::Mapped => false,
         };
         let open_engine = |files| open_engine(options.engine, files);
@@ -152,7 +156,7 @@ impl PartitionView {
         })
     }
 
-    /// Opens the views of several partitions. They share [`ViewOptions::memory`] with features of `feature_bytes`.
+    /// Opens the views of several partitions, all at once. They share [`ViewOptions::memory`] with features of `feature_bytes`.
     ///
     /// With [`ViewKind::Auto`] the adjacency lists are in memory if they and the features fit, or if they take at most
     /// a quarter of the budget. Mapped lists share a quarter.
@@ -170,11 +174,10 @@ impl PartitionView {
         let bytes = |owned| Self::bytes_in_memory(store, owned, options.halo, options.edge_weights);
         let bytes: u64 = owned.iter().map(bytes).sum();
         let kind = match options.kind {
-            ViewKind::Auto if bytes.saturating_add(feature_bytes) <= memory || bytes <= memory / LISTS_SHARE => {
-                ViewKind::Memory
-            }
+            ViewKind::Auto if fits(bytes, feature_bytes, memory) => ViewKind::Memory,
             ViewKind::Auto => ViewKind::Mapped,
-            ViewKind::Memory if bytes > memory => return Err(too_small(memory, bytes)),
+            ViewKind::Memory | ViewKind::InTurn if bytes > memory => return Err(too_small(memory, bytes)),
+            ViewKind::InTurn => ViewKind::Memory,
             kind => kind,
         };
         let options = ViewOptions {
@@ -277,6 +280,11 @@ impl PartitionView {
             (Storage::Mapped(mapped), false) => ViewLists::MappedPartition(mapped.partition(owned)),
         }
     }
+}
+
+/// Whether [`ViewKind::Auto`] holds adjacency lists of `bytes` in memory, next to features of `feature_bytes`.
+pub(crate) fn fits(bytes: u64, feature_bytes: u64, memory: u64) -> bool {
+    bytes.saturating_add(feature_bytes) <= memory || bytes <= memory / LISTS_SHARE
 }
 
 /// Asks the system to read the mapped files of `views` ahead if they take at most half of `memory` together. Reading

@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     partition::Owned,
     sample::{Fanouts, Sampler},
-    view::{Halo, PartitionView, ViewKind, ViewOptions},
+    view::{Halo, PartitionView, ViewKind, ViewOptions, ViewSource},
 };
 
 fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Seeded> {
@@ -24,7 +24,7 @@ fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Seeded> {
     let whole = Owned::whole(store.chunks());
     let view = Arc::new(PartitionView::open(store, whole, &options).unwrap());
     let part = |seeds: &&[u64]| Seeded {
-        view: view.clone(),
+        view: ViewSource::Open(view.clone()),
         seeds: Arc::new(seeds.iter().copied().map(NodeId).collect::<Vec<_>>().into()),
     };
     seeds.iter().map(part).collect()

@@ -371,7 +371,7 @@ fn names_of_options_parse_as_they_are_displayed() {
             .parse::<ViewKind>()
             .unwrap_err()
             .to_string()
-            .contains("auto, memory and mapped")
+            .contains("auto, memory, in-turn and mapped")
     );
 }
 

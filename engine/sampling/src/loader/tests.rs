@@ -1,0 +1,186 @@
+//! Views that are in memory in turn.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use grappa_formats::NodeId;
+use grappa_io::progress::Silent;
+use grappa_storage::files;
+
+use super::*;
+use crate::{
+    feed::BatchSource,
+    partition::{RepartitionOptions, Schedule, assign},
+    sample::Minibatch,
+    view::tests::graph::{Graph, TestStore},
+};
+
+const PARTITIONS: u32 = 6;
+
+fn opened(store: &TestStore, options: LoaderOptions) -> Loader {
+    let store = Arc::new(Store::open(store.store.path()).unwrap());
+    let repartition = RepartitionOptions {
+        partitions: PARTITIONS,
+        schedule: Schedule::Shuffle,
+        seed: 5,
+        super_epoch: Some(0),
+    };
+    let assignment = assign(store.path(), store.manifest(), &repartition, 1).unwrap();
+    let mut loader = Loader::new(&store, options);
+    loader.partition(&assignment, &Seeds::All, &Silent).unwrap();
+    loader
+}
+
+fn options(view: ViewKind, concurrent: usize, threads: usize) -> LoaderOptions {
+    LoaderOptions {
+        batch: 16,
+        concurrent: Some(concurrent),
+        features: false,
+        halo: crate::view::Halo::Stop,
+        memory: 256 << 20,
+        threads,
+        view,
+        ..LoaderOptions::new(Sampler::uniform("4,3".parse().unwrap(), false))
+    }
+}
+
+/// The groups of the loader whose views are in memory or being loaded.
+fn groups_in_memory(loader: &Loader) -> usize {
+    match &loader.parts()[0].view {
+        ViewSource::InTurn(turns, _) => turns.groups_in_memory(),
+        ViewSource::Open(_) => panic!("all views are open"),
+    }
+}
+
+fn sampled(minibatch: &Minibatch) -> (Vec<NodeId>, Vec<Vec<u32>>) {
+    let indices = minibatch.blocks.iter().map(|block| block.indices.clone());
+    (minibatch.nodes.clone(), indices.collect())
+}
+
+#[test]
+fn minibatches_do_not_depend_on_whether_views_are_in_memory_in_turn() {
+    let store = Graph::mixed(1000).store(24);
+    for (concurrent, threads) in [(1, 1), (1, 4), (2, 3), (4, 2), (5, 8)] {
+        let mut all = opened(&store, options(ViewKind::Memory, concurrent, threads));
+        let mut in_turn = opened(&store, options(ViewKind::InTurn, concurrent, threads));
+        for epoch in 0..4 {
+            let of = |loader: &mut Loader| -> Vec<_> {
+                let batches = loader.epoch(epoch).unwrap();
+                batches.map(|batch| sampled(batch.unwrap().minibatch())).collect()
+            };
+            let (expected, found) = (of(&mut all), of(&mut in_turn));
+            assert!(
+                found == expected,
+                "epoch {epoch}, {concurrent} at a time, {threads} threads"
+            );
+            assert!(groups_in_memory(&in_turn) <= 1);
+        }
+    }
+}
+
+#[test]
+fn two_groups_are_in_memory_at_most() {
+    let store = Graph::mixed(1000).store(24);
+    for threads in [1, 4] {
+        let mut loader = opened(&store, options(ViewKind::InTurn, 1, threads));
+        let turns = match &loader.parts()[0].view {
+            ViewSource::InTurn(turns, _) => turns.clone(),
+            ViewSource::Open(_) => panic!("all views are open"),
+        };
+        assert!(loader.adjacency_bytes() < opened(&store, options(ViewKind::Memory, 1, 1)).adjacency_bytes() / 2);
+        for batch in loader.epoch(0).unwrap() {
+            batch.unwrap();
+            assert!(turns.groups_in_memory() <= 2);
+        }
+    }
+}
+
+#[test]
+fn groups_are_visited_in_another_order_in_each_epoch_unless_nothing_is_shuffled() {
+    let store = Graph::mixed(1000).store(24);
+    let orders = |shuffle| {
+        let options = LoaderOptions {
+            shuffle,
+            ..options(ViewKind::InTurn, 1, 1)
+        };
+        let loader = opened(&store, options);
+        let order = move |epoch| {
+            let batches = loader.all_batches(epoch);
+            let mut order: Vec<u32> = (0..batches.batches())
+                .map(|index| batches.places(index)[0].partition.0)
+                .collect();
+            order.dedup();
+            order
+        };
+        let mut orders: BTreeMap<Vec<u32>, u64> = BTreeMap::new();
+        for epoch in 0..20 {
+            let order = order(epoch);
+            assert_eq!(order.len(), PARTITIONS as usize, "each group has one turn");
+            *orders.entry(order).or_default() += 1;
+        }
+        orders.len()
+    };
+    assert!(orders(true) > 10);
+    assert_eq!(orders(false), 1);
+}
+
+#[test]
+fn an_epoch_that_ends_early_does_not_wait_and_the_next_one_is_complete() {
+    let store = Graph::mixed(1000).store(24);
+    let mut loader = opened(&store, options(ViewKind::InTurn, 1, 4));
+    for taken in 0..30 {
+        let mut epoch = loader.epoch(taken as u64).unwrap();
+        for _ in 0..taken {
+            epoch.next().unwrap().unwrap();
+        }
+        if taken % 3 == 0 {
+            // Workers are ahead by now, and wait for views or for the consumer.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    let batches = loader.all_batches(0).batches();
+    assert_eq!(
+        loader.epoch(0).unwrap().filter(|batch| batch.is_ok()).count() as u64,
+        batches
+    );
+}
+
+#[test]
+fn damage_in_a_later_group_is_an_error_when_its_turn_comes() {
+    let store = Graph::mixed(3000).store(12);
+    let mut loader = opened(&store, options(ViewKind::InTurn, 1, 2));
+    let batches = loader.all_batches(0);
+    let last = batches.places(batches.batches() - 1)[0].partition;
+    let chunk = loader.parts()[last.0 as usize].view.owned().chunks().next().unwrap();
+    let path = store.store.path().join(files::of_chunk(chunk, "edges"));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let results: Vec<_> = loader
+        .epoch(0)
+        .unwrap()
+        .map(|batch| batch.map(drop).map_err(|error| error.to_string()))
+        .collect();
+    let error = results.last().unwrap().as_ref().unwrap_err();
+    assert!(error.contains(&files::of_chunk(chunk, "edges")), "{error}");
+    assert!(results.len() > 1, "the groups before are delivered");
+}
+
+#[test]
+fn memory_decides_how_views_are_held_if_some_partitions_take_part_in_a_step() {
+    let store = Graph::mixed(20_000).store(24);
+    let kind = |memory, concurrent| {
+        let options = LoaderOptions {
+            memory,
+            ..options(ViewKind::Auto, concurrent, 1)
+        };
+        opened(&store, options).parts()[0].view.kind()
+    };
+    let all = opened(&store, options(ViewKind::Memory, 1, 1)).adjacency_bytes();
+    let two = opened(&store, options(ViewKind::InTurn, 1, 1)).adjacency_bytes();
+    assert_eq!(kind(all, 1), ViewKind::Memory);
+    assert_eq!(kind(all - 1, 1), ViewKind::InTurn);
+    assert_eq!(kind(2 * two, 1), ViewKind::InTurn);
+    assert_eq!(kind(2 * two - 1, 1), ViewKind::Mapped);
+    assert_eq!(kind(all - 1, 6), ViewKind::Mapped);
+}

@@ -1,0 +1,348 @@
+//! Views that are in memory in turn: those of one group of partitions, and those of the next group, which are loaded meanwhile.
+//!
+//! ```text
+//! group 1   sampled from  freed
+//! group 2   loading       sampled from  freed
+//! group 3                 loading       sampled from
+//! ```
+//!
+//! So a graph whose adjacency lists exceed memory is read sequentially once an epoch, and not by page faults.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+
+use grappa_io::{Error, Result, progress::Progress};
+use grappa_storage::Store;
+
+use super::{HaloLists, PartitionView, ViewKind, ViewOptions};
+use crate::partition::Owned;
+
+/// The number of groups that are in memory: one is sampled from, one is loaded.
+const GROUPS_IN_MEMORY: usize = 2;
+
+/// The views of all partitions, in groups of which at most two are in memory.
+#[derive(Debug)]
+pub struct Turns {
+    store: Arc<Store>,
+    /// The partitions, group after group.
+    partitions: Vec<Owned>,
+    /// Number of partitions of a group.
+    concurrent: usize,
+    options: ViewOptions,
+    /// The adjacency lists of halo nodes, if they have any.
+    halo_lists: OnceLock<Arc<HaloLists>>,
+    state: Mutex<State>,
+    /// Notified when a group was loaded, or nobody loads it any more.
+    changed: Condvar,
+    /// The epoch ends early, so loading is in vain.
+    stopped: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    groups: BTreeMap<usize, Group>,
+    /// The groups of the epoch that are not finished, in order, and the number of their batches that were not sampled.
+    queue: Vec<(usize, u64)>,
+    /// The thread that loads the next group.
+    loader: Option<JoinHandle<()>>,
+}
+
+/// A group in memory.
+#[derive(Debug)]
+enum Group {
+    Loading,
+    Open(Vec<Arc<PartitionView>>),
+}
+
+impl Turns {
+    /// Opens no view yet. `partitions` form groups of `concurrent` partitions.
+    ///
+    /// # Panics
+    /// If `concurrent` is 0.
+    pub fn new(store: &Arc<Store>, partitions: Vec<Owned>, concurrent: usize, options: ViewOptions) -> Self {
+        assert!(concurrent > 0, "a group has partitions");
+        Self {
+            store: store.clone(),
+            partitions,
+            concurrent,
+            halo_lists: options.halo_lists.clone().map(OnceLock::from).unwrap_or_default(),
+            options: ViewOptions {
+                kind: ViewKind::Memory,
+                ..options
+            },
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Bytes of memory that the views take at most: those of the two largest groups. Computed from the manifest alone.
+    pub fn bytes_of(store: &Store, partitions: &[Owned], concurrent: usize, options: &ViewOptions) -> u64 {
+        let bytes = |owned| PartitionView::bytes_in_memory(store, owned, options.halo, options.edge_weights);
+        let mut groups: Vec<u64> = partitions
+            .chunks(concurrent)
+            .map(|group| group.iter().map(bytes).sum())
+            .collect();
+        groups.sort_unstable_by(|a, b| b.cmp(a));
+        groups.iter().take(GROUPS_IN_MEMORY).sum()
+    }
+
+    /// [`Turns::bytes_of`] for these partitions.
+    pub fn bytes(&self) -> u64 {
+        Self::bytes_of(&self.store, &self.partitions, self.concurrent, &self.options)
+    }
+
+    /// The number of groups that are in memory or being loaded.
+    #[cfg(test)]
+    pub(crate) fn groups_in_memory(&self) -> usize {
+        self.lock().groups.len()
+    }
+
+    /// The nodes that a partition owns.
+    pub fn owned(&self, partition: usize) -> &Owned {
+        &self.partitions[partition]
+    }
+
+    /// Number of nodes of the graph.
+    pub fn nodes(&self) -> u64 {
+        self.store.manifest().nodes
+    }
+
+    /// The adjacency lists of halo nodes, if they have any.
+    pub fn halo_lists(&self) -> Option<&Arc<HaloLists>> {
+        self.halo_lists.get()
+    }
+
+    /// Gives halo nodes adjacency lists, unless they have some. To be called before the first epoch.
+    pub fn set_halo_lists(&self, lists: Arc<HaloLists>) {
+        // A group that was opened to measure has none.
+        self.lock().groups.clear();
+        self.halo_lists.get_or_init(|| lists);
+    }
+
+    /// An epoch begins. `order` has its groups, in order, each with the number of its batches.
+    pub fn begin(&self, order: Vec<(usize, u64)>) {
+        self.lock().queue = order;
+    }
+
+    /// A batch of a group was sampled. After the last one its views are freed.
+    pub fn sampled(self: &Arc<Self>, group: usize) {
+        let mut state = self.lock();
+        let Some(at) = state.position(group) else { return };
+        let (_, left) = &mut state.queue[at];
+        *left -= 1;
+        if *left == 0 {
+            state.queue.remove(at);
+            // The last one stays: the next epoch may begin with it.
+            if !state.queue.is_empty() {
+                state.groups.remove(&group);
+                self.load_ahead(&mut state);
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    /// The epoch ends early. Wakes the threads that wait for views.
+    pub fn stop(&self) {
+        let _state = self.lock();
+        self.stopped.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// The epoch has ended: waits until nothing is loaded.
+    pub fn end(&self) {
+        let loader = {
+            let mut state = self.lock();
+            state.queue.clear();
+            state.loader.take()
+        };
+        if let Some(loader) = loader {
+            // A panic while it loaded is found again by the thread that needs the views.
+            let _ = loader.join();
+        }
+        self.stopped.store(false, Ordering::Relaxed);
+    }
+
+    /// The view of a partition. Waits until its group is in memory, and loads it if nobody does.
+    ///
+    /// # Errors
+    /// If an adjacency list cannot be read, or the epoch was stopped.
+    pub fn view(self: &Arc<Self>, partition: usize) -> Result<Arc<PartitionView>> {
+        let wanted = partition / self.concurrent;
+        let mut state = self.lock();
+        loop {
+            if self.stopped.load(Ordering::Relaxed) {
+                return Err(Error::Stopped);
+            }
+            // Workers that are ahead of others wait, so that no third group is in memory.
+            let is_early = state.position(wanted).is_some_and(|at| at >= GROUPS_IN_MEMORY);
+            match state.groups.get(&wanted) {
+                Some(Group::Open(views)) => {
+                    let view = views[partition % self.concurrent].clone();
+                    self.load_ahead(&mut state);
+                    return Ok(view);
+                }
+                None if !is_early => {
+                    state.make_room(wanted);
+                    state.groups.insert(wanted, Group::Loading);
+                    drop(state);
+                    self.load(wanted)?;
+                    state = self.lock();
+                }
+                Some(Group::Loading) | None => {
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    /// Starts to load the second group of the queue. The first one is loaded by the thread that samples from it.
+    fn load_ahead(self: &Arc<Self>, state: &mut State) {
+        let Some(&(next, _)) = state.queue.get(1) else { return };
+        if state.groups.contains_key(&next) {
+            return;
+        }
+        state.make_room(next);
+        let turns = self.clone();
+        let load = move || {
+            // The thread that needs the views meets the error again.
+            if let Err(error) = turns.load(next) {
+                tracing::debug!(%error, group = next, "could not load views ahead");
+            }
+        };
+        let spawned = thread::Builder::new().name("view-loader".to_owned()).spawn(load);
+        // Without a thread, the views are loaded when they are needed.
+        if let Ok(thread) = spawned {
+            state.groups.insert(next, Group::Loading);
+            state.loader = Some(thread);
+        }
+    }
+
+    /// Loads a group that is marked as being loaded. If that fails, the mark is removed.
+    fn load(&self, group: usize) -> Result<()> {
+        let begin = Instant::now();
+        let unmark = Unmark { turns: self, group };
+        let first = group * self.concurrent;
+        let partitions = &self.partitions[first..(first + self.concurrent).min(self.partitions.len())];
+        let progress = UntilStopped(&self.stopped);
+        let options = ViewOptions {
+            halo_lists: self.halo_lists.get().cloned(),
+            ..self.options.clone()
+        };
+        let views = PartitionView::open_all(&self.store, partitions.to_vec(), 0, &options, &progress)?;
+        tracing::debug!(group, seconds = begin.elapsed().as_secs_f64(), "loaded views");
+        mem::forget(unmark);
+        self.lock().groups.insert(group, Group::Open(views));
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The place of a group in the queue.
+    fn position(&self, group: usize) -> Option<usize> {
+        self.queue.iter().position(|&(queued, _)| queued == group)
+    }
+
+    /// Frees the groups that are not needed now or next, to load `wanted`.
+    fn make_room(&mut self, wanted: usize) {
+        let Self { queue, groups, .. } = self;
+        let soon = &queue[..queue.len().min(GROUPS_IN_MEMORY)];
+        groups.retain(|&group, state| {
+            let is_soon = group == wanted || soon.iter().any(|&(queued, _)| queued == group);
+            is_soon || matches!(state, Group::Loading)
+        });
+    }
+}
+
+/// Removes the mark of a group that could not be loaded.
+struct Unmark<'a> {
+    turns: &'a Turns,
+    group: usize,
+}
+
+impl Drop for Unmark<'_> {
+    fn drop(&mut self) {
+        self.turns.lock().groups.remove(&self.group);
+        self.turns.changed.notify_all();
+    }
+}
+
+/// Stops loading when the epoch ends early.
+struct UntilStopped<'a>(&'a AtomicBool);
+
+impl Progress for UntilStopped<'_> {
+    fn stage(&self, _name: &str, _bytes: Option<u64>) {}
+
+    fn advance(&self, _bytes: u64, _edges: u64) {}
+
+    fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The view of a partition: open, or in memory when its turn comes.
+#[derive(Debug, Clone)]
+pub enum ViewSource {
+    /// An open view.
+    Open(Arc<PartitionView>),
+    /// The view of a partition of [`Turns`], which is given by its number.
+    InTurn(Arc<Turns>, usize),
+}
+
+impl ViewSource {
+    /// The view. If its turn has not come, waits until it is loaded.
+    ///
+    /// # Errors
+    /// As [`Turns::view`].
+    pub fn get(&self) -> Result<Arc<PartitionView>> {
+        match self {
+            Self::Open(view) => Ok(view.clone()),
+            Self::InTurn(turns, partition) => turns.view(*partition),
+        }
+    }
+
+    /// The nodes that can be expanded.
+    pub fn owned(&self) -> &Owned {
+        match self {
+            Self::Open(view) => view.owned(),
+            Self::InTurn(turns, partition) => turns.owned(*partition),
+        }
+    }
+
+    /// Number of nodes of the graph, owned or not.
+    pub fn nodes(&self) -> u64 {
+        match self {
+            Self::Open(view) => view.nodes(),
+            Self::InTurn(turns, _) => turns.nodes(),
+        }
+    }
+
+    /// The adjacency lists of halo nodes, if they have any.
+    pub fn halo_lists(&self) -> Option<&Arc<HaloLists>> {
+        match self {
+            Self::Open(view) => view.halo_lists(),
+            Self::InTurn(turns, _) => turns.halo_lists(),
+        }
+    }
+
+    /// Where the adjacency lists are: [`ViewKind::Memory`], [`ViewKind::InTurn`] or [`ViewKind::Mapped`].
+    pub fn kind(&self) -> ViewKind {
+        match self {
+            Self::Open(view) => view.kind(),
+            Self::InTurn(..) => ViewKind::InTurn,
+        }
+    }
+}
