@@ -196,6 +196,12 @@ struct Options {
     /// Number of epochs
     #[arg(long, help_heading = OPTIMIZER, value_name = "N")]
     epochs: Option<u64>,
+    /// Steps of an epoch, at most; 0: as many as use all training nodes
+    ///
+    /// Each epoch draws the training nodes of its steps anew. Evaluations, checkpoints, repartitioning and learning rate schedules
+    /// count these shorter epochs.
+    #[arg(long, help_heading = OPTIMIZER, value_name = "N")]
+    steps_per_epoch: Option<u64>,
     /// Optimizer
     #[arg(
         long,
@@ -521,6 +527,7 @@ mod tests {
             ("momentum", "0.9"),
             ("clip", "2.5"),
             ("epochs", "7"),
+            ("steps-per-epoch", "200"),
             ("partitions", "16"),
             ("concurrent", "4"),
             ("schedule", "shuffle"),

@@ -11,7 +11,11 @@ use std::sync::Arc;
 
 use grappa_io::progress::Progress;
 use grappa_run::{config::HaloMode, model::LayerKind, stages::Stage};
-use grappa_sampling::{NodeSet, feed::BatchSource, sample::Minibatch};
+use grappa_sampling::{
+    NodeSet,
+    feed::{BatchSource, PartitionBatches},
+    sample::Minibatch,
+};
 
 use super::{
     Trainer,
@@ -103,7 +107,11 @@ impl Trainer {
     /// # Errors
     /// If an adjacency list cannot be read.
     pub(super) fn work_of_epoch(&self) -> Result<f64> {
-        let batches = self.loader.all_batches(0);
+        self.work_of(&self.loader.all_batches(0))
+    }
+
+    /// The work of training on the minibatches of an epoch.
+    pub(super) fn work_of(&self, batches: &PartitionBatches) -> Result<f64> {
         let mut minibatch = Minibatch::default();
         if batches.batches() > 0 {
             batches.sample(0, &mut batches.scratch(), &mut minibatch)?;

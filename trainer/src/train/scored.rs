@@ -82,6 +82,7 @@ impl Trainer {
     pub fn prepare(&mut self, epoch: u64, before: Option<Evaluate>, progress: &dyn Progress) -> Result<String> {
         self.clock.enter(Stage::Load);
         self.open_partitions(epoch / self.config.repartition_every, progress)?;
+        self.warn_of_short_epochs(epoch);
         self.clock.enter(Stage::Evaluate);
         let is_auto = self.config.evaluate == Evaluate::Auto;
         let method = before.filter(|_| is_auto).unwrap_or(self.config.evaluate);
@@ -95,16 +96,28 @@ impl Trainer {
         Ok(told)
     }
 
+    /// Warns if an epoch has fewer steps than the user asked for.
+    fn warn_of_short_epochs(&mut self, epoch: u64) {
+        let (wanted, steps) = (self.config.steps_per_epoch, self.loader.all_batches(epoch).steps());
+        if steps < wanted {
+            self.warnings.push(format!(
+                "--steps-per-epoch {wanted} has no effect: {steps} step(s) use all training nodes, and an epoch ends then; for \
+                 shorter epochs give a smaller number"
+            ));
+        }
+    }
+
     /// Decides how to evaluate, and finds the nodes to compute.
     pub(super) fn scored_nodes(&mut self, method: Evaluate, progress: &dyn Progress) -> Result<ScoredNodes> {
-        let epoch = self.work_of_epoch()?;
+        let batches = self.loader.all_batches(0);
+        let epoch = self.work_of(&batches)?;
         let (val, test) = (self.splits.val(), self.splits.test());
         let work_max = match method {
             Evaluate::Sampled => return Ok(ScoredNodes::Sampled),
             Evaluate::Exact => f64::INFINITY,
             Evaluate::Auto => {
                 let scored = if val.is_empty() { test } else { val }.len() as f64;
-                let sampled = epoch * SAMPLED_EVALUATION * scored / self.splits.train().len() as f64;
+                let sampled = epoch * SAMPLED_EVALUATION * scored / batches.seeds_of_all().max(1) as f64;
                 sampled.max(EXACT_SHARE * epoch).max(LITTLE_WORK)
             }
         };

@@ -179,6 +179,7 @@ pub(super) fn loader_options(
         batch: config.batch(),
         concurrent: Some(config.concurrent() as usize),
         join_steps: true,
+        steps_max: (config.steps_per_epoch > 0).then_some(config.steps_per_epoch),
         seed: config.seed,
         halo: match config.halo {
             HaloMode::Features => Halo::Features,

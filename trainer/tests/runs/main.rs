@@ -9,6 +9,7 @@ mod not_finite;
 mod parity;
 mod predict;
 mod read_only;
+mod short_epochs;
 mod stopped;
 mod stores;
 mod unlabelled;

@@ -165,6 +165,15 @@ fn published() -> TrainConfig {
     }
 }
 
+/// Epochs that use a part of the training nodes, from partitions that train one after another.
+fn short_epochs() -> TrainConfig {
+    TrainConfig {
+        steps_per_epoch: 5,
+        concurrent: "1".parse().unwrap(),
+        ..everything()
+    }
+}
+
 #[test]
 fn a_run_stopped_at_any_moment_resumes_to_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
@@ -203,7 +212,11 @@ fn a_run_stopped_at_any_moment_resumes_to_the_same_bits() {
 fn a_run_stopped_again_and_again_ends_with_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
-    for (name, config) in [("everything", everything()), ("published", published())] {
+    for (name, config) in [
+        ("everything", everything()),
+        ("published", published()),
+        ("short epochs", short_epochs()),
+    ] {
         stopped_again_and_again(&store, &folder.path().join(name), &config);
     }
 }

@@ -38,6 +38,8 @@ pub struct EpochOptions {
     pub epoch: u64,
     /// Whether to shuffle the seeds, differently in each epoch. If not, they are in ascending order.
     pub shuffle: bool,
+    /// The maximum number of steps; none for as many as use all seeds.
+    pub steps_max: Option<u64>,
 }
 
 /// The step and partition of a minibatch.
@@ -72,6 +74,9 @@ pub struct EpochScratch {
 /// A group has as many steps as its largest partition needs. Each partition divides its seeds evenly among these steps,
 /// so no partition runs out of batches. It also means that no step has only a few seeds. Gradients of few seeds are
 /// mostly noise, and optimizers that divide by the size of gradients, such as Adam, take full steps along it.
+///
+/// With [`EpochOptions::steps_max`], each group takes its share of the steps, the first ones of the same division. If seeds are
+/// shuffled, these are other seeds in each epoch.
 #[derive(Debug)]
 pub struct PartitionBatches {
     parts: Vec<Seeded>,
@@ -98,11 +103,12 @@ impl PartitionBatches {
             .iter()
             .map(|group| group.iter().map(batches).max().unwrap_or(0))
             .collect();
+        let taken = shares(&steps, &options);
         let (mut places, mut first_step) = (Vec::new(), 0);
         for number in order(groups.len(), &options) {
-            let (group, steps) = (groups[number], steps[number]);
+            let (group, steps, taken) = (groups[number], steps[number], taken[number]);
             let first_partition = (number * options.concurrent) as u32;
-            for batch in 0..steps {
+            for batch in 0..taken {
                 for (partition, part) in (first_partition..).zip(group) {
                     if !seeds_of_batch(part.seeds.len(), batch, steps).is_empty() {
                         places.push(BatchPlace {
@@ -113,7 +119,7 @@ impl PartitionBatches {
                     }
                 }
             }
-            first_step += steps;
+            first_step += taken;
         }
         let steps_of_partition = (0..parts.len()).map(|part| steps[part / options.concurrent]).collect();
         let nodes_max = parts.iter().map(|part| part.view.nodes()).max().unwrap_or(0);
@@ -127,10 +133,14 @@ impl PartitionBatches {
         }
     }
 
+    /// Number of seeds of all minibatches.
+    pub fn seeds_of_all(&self) -> u64 {
+        self.places.iter().map(|&place| self.seeds_of(place) as u64).sum()
+    }
+
     /// Average number of seeds per step.
     pub fn seeds_per_step(&self) -> f64 {
-        let seeds: u64 = self.parts.iter().map(|part| part.seeds.len()).sum();
-        seeds as f64 / self.steps().max(1) as f64
+        self.seeds_of_all() as f64 / self.steps().max(1) as f64
     }
 
     /// Keeps only the first `batches` batches.
@@ -232,10 +242,34 @@ impl PartitionBatches {
 /// The order of groups in an epoch.
 fn order(groups: usize, options: &EpochOptions) -> Vec<usize> {
     let groups = groups as u64;
-    let of_epoch = random::combine(random::hash(options.seed), options.epoch);
-    let shuffle = Feistel::new(groups, of_epoch);
+    let shuffle = Feistel::new(groups, of_epoch(options));
     let group = |at| if options.shuffle { shuffle.forward(at) } else { at };
     (0..groups).map(|at| group(at) as usize).collect()
+}
+
+/// The number of steps that each group takes in an epoch: all of `steps`, or its share of `steps_max`. The epoch decides which groups
+/// get the remainders.
+fn shares(steps: &[u64], options: &EpochOptions) -> Vec<u64> {
+    let all: u64 = steps.iter().sum();
+    let wanted = match options.steps_max {
+        Some(wanted) if wanted < all => u128::from(wanted),
+        _ => return steps.to_vec(),
+    };
+    let offset = u128::from(random::hash(of_epoch(options)) % all);
+    let mut before: u64 = 0;
+    // Products may exceed 64 bits.
+    let share_until = |end: u64| ((wanted * u128::from(end) + offset) / u128::from(all)) as u64;
+    let share = |&of_group: &u64| {
+        let begin = before;
+        before += of_group;
+        share_until(before) - share_until(begin)
+    };
+    steps.iter().map(share).collect()
+}
+
+/// A random number of the run and the epoch.
+fn of_epoch(options: &EpochOptions) -> u64 {
+    random::combine(random::hash(options.seed), options.epoch)
 }
 
 /// The first minibatch of each batch, then the number of minibatches.

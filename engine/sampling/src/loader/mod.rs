@@ -162,6 +162,7 @@ impl Loader {
             epoch: 0,
             shuffle: false,
             join_steps: false,
+            steps_max: None,
         };
         let batches = Arc::new(PartitionBatches::new(vec![seeded], options));
         if self.feed.is_none() {
@@ -249,6 +250,7 @@ impl Loader {
             seed: self.options.seed,
             epoch,
             shuffle: self.options.shuffle,
+            steps_max: self.options.steps_max,
         };
         PartitionBatches::new(self.parts.clone(), options)
     }

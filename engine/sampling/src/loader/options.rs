@@ -46,6 +46,8 @@ pub struct LoaderOptions {
     pub seed: u64,
     /// Whether each epoch visits the seeds in a new random order.
     pub shuffle: bool,
+    /// The maximum number of steps of an epoch; none for as many as use all seeds.
+    pub steps_max: Option<u64>,
     /// How sources are treated that a partition does not own.
     pub halo: Halo,
     /// With [`Halo::Neighbours`], the maximum number of in-neighbours of a halo node.
@@ -80,6 +82,7 @@ impl LoaderOptions {
             join_steps: false,
             seed: 1,
             shuffle: true,
+            steps_max: None,
             halo: Halo::default(),
             halo_neighbours: DEFAULT_HALO_NEIGHBOURS,
             view: ViewKind::Auto,

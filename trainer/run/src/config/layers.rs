@@ -32,6 +32,9 @@ pub const MAY_CHANGE: [&str; 14] = [
     "out",
 ];
 
+/// Options that checkpoints exist without. Their defaults do not count in [`TrainConfig::digest`], so that these runs can be resumed.
+const ADDED: [&str; 1] = ["steps-per-epoch"];
+
 impl TrainConfig {
     /// The configuration of a new run: the preset overrides the defaults, the file overrides the preset, and the flags override the
     /// file. `flags` serializes to a map of the options that the user gave.
@@ -110,6 +113,12 @@ impl TrainConfig {
     pub fn digest(&self) -> u64 {
         let mut table = self.table();
         table.retain(|option, _| !MAY_CHANGE.contains(&option));
+        let default = Self::default().table();
+        for option in ADDED {
+            if table.get(option) == default.get(option) {
+                table.remove(option);
+            }
+        }
         // A table is sorted by keys.
         xxh3_64(table.to_string().as_bytes())
     }

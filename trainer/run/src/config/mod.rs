@@ -118,6 +118,8 @@ pub struct TrainConfig {
     pub clip: f64,
     /// Number of epochs.
     pub epochs: u64,
+    /// Steps of an epoch, at most. 0: as many as use all training nodes.
+    pub steps_per_epoch: u64,
 
     /// K: number of partitions.
     pub partitions: u32,
@@ -221,6 +223,7 @@ impl Default for TrainConfig {
             momentum: 0.0,
             clip: 0.0,
             epochs: 50,
+            steps_per_epoch: 0,
             partitions: 1,
             concurrent: Auto::Auto,
             schedule: Schedule::Sweep,

@@ -53,6 +53,7 @@ fn options_of(batch: usize, concurrent: usize, shuffle: bool) -> EpochOptions {
         seed: 1,
         epoch: 0,
         shuffle,
+        steps_max: None,
     }
 }
 
@@ -92,6 +93,94 @@ fn seeds_are_divided_evenly_among_the_steps_of_a_group() {
     }
     assert_eq!(batches(&parts, 10, 4, false).first(3).batches(), 3);
     assert_eq!(batches(&parts[3..], 10, 1, false).steps(), 0);
+}
+
+/// The seeds of each minibatch, with its place.
+fn seeds(batches: &PartitionBatches) -> Vec<(BatchPlace, Vec<u64>)> {
+    let mut scratch = batches.scratch();
+    let of = |index| {
+        let mut minibatch = Minibatch::default();
+        batches.sample(index, &mut scratch, &mut minibatch).unwrap();
+        let seeds = minibatch.nodes[..minibatch.seeds].iter().map(|node| node.0);
+        (batches.places(index)[0], seeds.collect())
+    };
+    (0..batches.batches()).map(of).collect()
+}
+
+#[test]
+fn an_epoch_of_few_steps_takes_other_seeds_each_time_from_all_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored(folder.path(), FeatureDtype::F32, 4);
+    let (many, some, few): (Vec<u64>, Vec<u64>, Vec<u64>) =
+        ((0..200).collect(), (200..300).collect(), (300..310).collect());
+    let parts = parts(&store, &[&many, &some, &few]);
+    let epoch = |steps_max, epoch, concurrent| {
+        let options = EpochOptions {
+            steps_max,
+            epoch,
+            ..options_of(10, concurrent, true)
+        };
+        PartitionBatches::new(parts.clone(), options)
+    };
+    // Groups of 20, 10 and 1 steps, or of 20 and 1.
+    for (concurrent, all) in [(1, 31), (2, 21)] {
+        let whole = epoch(None, 0, concurrent);
+        assert_eq!(whole.steps(), all);
+        for steps in 0..=all {
+            let batches = epoch(Some(steps), 0, concurrent);
+            assert_eq!(batches.steps(), steps);
+            let (taken, offered) = (seeds(&batches), seeds(&whole));
+            // The minibatches of the whole epoch, as far as each group gets, with consecutive steps.
+            assert!(taken.iter().all(|(place, seeds)| {
+                let same =
+                    |(other, _): &&(BatchPlace, _)| (other.partition, other.batch) == (place.partition, place.batch);
+                offered.iter().find(same).is_some_and(|(_, expected)| expected == seeds)
+            }));
+            assert!(
+                taken
+                    .iter()
+                    .map(|(place, _)| place.step)
+                    .is_sorted_by(|a, b| b - a <= 1)
+            );
+            let seeds: usize = taken.iter().map(|(_, seeds)| seeds.len()).sum();
+            assert_eq!(batches.seeds_of_all(), seeds as u64);
+            let groups: BTreeSet<u32> = taken
+                .iter()
+                .map(|(place, _)| place.partition.0 / concurrent as u32)
+                .collect();
+            assert!(
+                steps < 10 || concurrent > 1 || groups.len() >= 2,
+                "{steps} steps of {groups:?}"
+            );
+            // A resumed epoch has the remaining steps.
+            let rest = epoch(Some(steps), 0, concurrent).from_step(steps / 2);
+            assert_eq!(
+                rest.batches(),
+                taken.iter().filter(|(place, _)| place.step >= steps / 2).count() as u64
+            );
+        }
+        assert_eq!(seeds(&epoch(Some(1000), 0, concurrent)), seeds(&whole));
+    }
+    // In the long run every seed is as likely as any other.
+    let mut counts = vec![0_u64; 310];
+    const EPOCHS: u64 = 400;
+    for number in 0..EPOCHS {
+        let drawn = seeds(&epoch(Some(4), number, 1));
+        drawn
+            .iter()
+            .flat_map(|(_, seeds)| seeds)
+            .for_each(|&seed| counts[seed as usize] += 1);
+    }
+    assert_eq!(counts.iter().sum::<u64>(), EPOCHS * 40);
+    let mean = (EPOCHS * 40) as f64 / 310.0;
+    let (least, most) = (
+        *counts.iter().min().unwrap() as f64,
+        *counts.iter().max().unwrap() as f64,
+    );
+    assert!(
+        least > 0.4 * mean && most < 1.8 * mean,
+        "{least} to {most}, and {mean} on average"
+    );
 }
 
 #[test]
