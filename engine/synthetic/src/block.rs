@@ -5,6 +5,7 @@ use grappa_io::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    patterns::{check_homophily, check_noise},
     poisson::{MEAN_MAX, Poisson},
     random::{Purpose, Source, Stream},
 };
@@ -60,13 +61,7 @@ impl BlockModel {
                 self.classes,
             ));
         }
-        if !(0.0..=1.0).contains(&self.homophily) {
-            return Err(Error::out_of_range(
-                "homophily",
-                "a probability from 0 to 1",
-                self.homophily,
-            ));
-        }
+        check_homophily(self.homophily)?;
         if !(1.0..2.0).contains(&self.degree_growth) {
             return Err(Error::out_of_range(
                 "degree growth",
@@ -74,9 +69,7 @@ impl BlockModel {
                 self.degree_growth,
             ));
         }
-        if !(0.0..=1e6).contains(&self.noise) {
-            return Err(Error::out_of_range("feature noise", "0 to 1000000", self.noise));
-        }
+        check_noise(self.noise)?;
         let largest = self.means().into_iter().fold(0.0, f64::max);
         if largest > MEAN_MAX {
             return Err(Error::limit(

@@ -1,7 +1,8 @@
 //! Procedural features: values that are computed when they are read, and take no disk space.
 
 use super::{
-    Model,
+    Model, Rmat,
+    patterns::PatternClasses,
     random::{Purpose, Source},
 };
 
@@ -11,12 +12,12 @@ use super::{
 /// `index`. Then feature `i` of label l is
 ///
 /// ```text
-/// rmat, er:  g(Feature, l, i)
-/// sbm:       (g(ClassMean, class of l, i) + noise * g(Feature, l, i)) / sqrt(1 + noise^2)
+/// without classes:  g(Feature, l, i)
+/// with classes:     (g(ClassMean, class of l, i) + noise * g(Feature, l, i)) / sqrt(1 + noise^2)
 /// ```
 ///
 /// All steps are in f32. The two factors are computed in f64 and rounded once. So all features have mean 0 and variance 1,
-/// and those of rmat and er carry no information. `g` is the sum of the four 16-bit parts of the number, minus the mean
+/// and those without classes carry no information. `g` is the sum of the four 16-bit parts of the number, minus the mean
 /// 131070, divided by the standard deviation. Its distribution is bell-shaped, without values beyond 3.47.
 ///
 /// A value costs one 64-bit hash. One thread computes 4 GB/s of f32.
@@ -37,24 +38,43 @@ pub struct Features {
     noise_factor: f32,
     /// The mean of each class, `dim` values each, already multiplied by its factor.
     class_means: Vec<f32>,
-    classes: u64,
+    class_of: ClassOf,
+}
+
+/// The class of a label.
+#[derive(Debug, Clone)]
+enum ClassOf {
+    /// The remainder of a division by the number of classes.
+    Remainder(u64),
+    Pattern(PatternClasses),
 }
 
 impl Features {
     pub(super) fn new(model: &Model, seed: u64, dim: usize) -> Self {
         let noise = Source::new(seed, Purpose::Feature);
-        let Model::Sbm(block) = model else {
-            return Self {
-                dim,
-                noise,
-                noise_factor: 1.0,
-                class_means: vec![0.0; dim],
-                classes: 1,
-            };
+        let (count, spread, class_of) = match model {
+            Model::Sbm(block) => (block.classes, block.noise, ClassOf::Remainder(block.classes.into())),
+            Model::Rmat(Rmat {
+                classes: Some(classes),
+                scale,
+                ..
+            }) => {
+                let class_of = PatternClasses::new(classes.count, *scale, seed);
+                (classes.count, classes.noise, ClassOf::Pattern(class_of))
+            }
+            Model::Rmat(_) | Model::Er(_) => {
+                return Self {
+                    dim,
+                    noise,
+                    noise_factor: 1.0,
+                    class_means: vec![0.0; dim],
+                    class_of: ClassOf::Remainder(1),
+                };
+            }
         };
-        let scale = 1.0 / (1.0 + block.noise * block.noise).sqrt();
+        let scale = 1.0 / (1.0 + spread * spread).sqrt();
         let means = Source::new(seed, Purpose::ClassMean);
-        let mut class_means = vec![0.0; dim * block.classes as usize];
+        let mut class_means = vec![0.0; dim * count as usize];
         for (class, row) in class_means.chunks_exact_mut(dim).enumerate() {
             let stream = means.stream(class as u64);
             for (i, mean) in row.iter_mut().enumerate() {
@@ -64,9 +84,9 @@ impl Features {
         Self {
             dim,
             noise,
-            noise_factor: (block.noise * scale) as f32,
+            noise_factor: (spread * scale) as f32,
             class_means,
-            classes: u64::from(block.classes),
+            class_of,
         }
     }
 
@@ -82,7 +102,10 @@ impl Features {
     #[inline]
     pub fn row(&self, label: u64, out: &mut [f32]) {
         assert_eq!(out.len(), self.dim, "room for one feature row");
-        let class = (label % self.classes) as usize;
+        let class = match &self.class_of {
+            ClassOf::Remainder(classes) => (label % classes) as usize,
+            ClassOf::Pattern(classes) => classes.class(label) as usize,
+        };
         let means = &self.class_means[class * self.dim..][..self.dim];
         let stream = self.noise.stream(label);
         for (i, (value, mean)) in out.iter_mut().zip(means).enumerate() {
@@ -104,7 +127,10 @@ fn gaussian(uniform: u64) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::BlockModel, *};
+    use super::{
+        super::{BlockModel, RmatClasses},
+        *,
+    };
 
     fn moments(values: impl Iterator<Item = f32> + Clone) -> [f64; 4] {
         let n = values.clone().count() as f64;
@@ -119,7 +145,7 @@ mod tests {
             Features::new(model, seed, 4).row(label, &mut row);
             row.map(f32::to_bits)
         };
-        let rmat = Model::Rmat(super::super::Rmat::graph500(10, 16.0));
+        let rmat = Model::Rmat(Rmat::graph500(10, 16.0));
         assert_eq!(bits(&rmat, 42, 7), [0xbf2f_e797, 0xbe0a_3d44, 0xbf86_9dc0, 0x3f26_e63b]);
         let sbm = Model::Sbm(BlockModel {
             classes: 10,
@@ -127,6 +153,14 @@ mod tests {
             ..BlockModel::new(1000, 10.0)
         });
         assert_eq!(bits(&sbm, 1, 13), [0xbf4b_b0c1, 0xbfc1_cbbd, 0xbf8c_cf58, 0xbfa0_54c4]);
+        let classes = Model::Rmat(Rmat {
+            classes: Some(RmatClasses::new(16)),
+            ..Rmat::graph500(20, 16.0)
+        });
+        assert_eq!(
+            bits(&classes, 1, 123_456),
+            [0x3f95_9e80, 0x3ffb_9d18, 0x3e98_b82b, 0x3fd1_fd3b]
+        );
     }
 
     #[test]

@@ -52,10 +52,10 @@ impl Generator {
                 remedy: "use the Grappa that generated it",
             });
         }
-        recipe.model.check()?;
+        recipe.check()?;
         let seed = recipe.seed;
         let sampler = match &recipe.model {
-            Model::Rmat(rmat) => Sampler::Rmat(RmatSampler::new(rmat)),
+            Model::Rmat(rmat) => Sampler::Rmat(RmatSampler::new(rmat, seed)),
             Model::Er(er) => Sampler::Er {
                 nodes: er.nodes,
                 degrees: Poisson::new(er.edge_factor),
@@ -201,7 +201,8 @@ impl Generator {
     pub fn class(&self, label: u64) -> Option<u32> {
         match &self.sampler {
             Sampler::Sbm(block) => Some(block.class(label)),
-            _ => None,
+            Sampler::Rmat(rmat) => rmat.class(label),
+            Sampler::Er { .. } => None,
         }
     }
 
@@ -209,17 +210,23 @@ impl Generator {
     pub fn classes(&self) -> u32 {
         match &self.recipe.model {
             Model::Sbm(block) => block.classes,
-            _ => 0,
+            Model::Rmat(rmat) => rmat.classes.as_ref().map_or(0, |classes| classes.count),
+            Model::Er(_) => 0,
         }
     }
 
-    /// The split of `label`, by its hash.
+    /// The split of `label`, by its hash; none if it is in none.
     #[inline]
-    pub fn split(&self, label: u64) -> Split {
-        match scale(self.splits.at(label), 5) {
-            0..3 => Split::Train,
-            3 => Split::Val,
-            _ => Split::Test,
+    pub fn split(&self, label: u64) -> Option<Split> {
+        let hash = self.splits.at(label);
+        match self.recipe.splits {
+            Some(shares) => shares.split(hash),
+            // Three fifths, one fifth and one fifth: in integers, as in recipes without shares.
+            None => Some(match scale(hash, 5) {
+                0..3 => Split::Train,
+                3 => Split::Val,
+                _ => Split::Test,
+            }),
         }
     }
 

@@ -33,6 +33,7 @@ mod block;
 mod features;
 mod generator;
 mod lists;
+mod patterns;
 mod poisson;
 pub mod random;
 mod recipe;
@@ -43,7 +44,8 @@ pub use self::{
     features::Features,
     generator::Generator,
     lists::{AdjacencyBuffer, AdjacencyLists},
-    recipe::{ErdosRenyi, Model, Recipe, Split},
+    patterns::RmatClasses,
+    recipe::{ErdosRenyi, Model, Recipe, Split, SplitShares},
     rmat::Rmat,
 };
 

@@ -26,6 +26,8 @@ pub enum Purpose {
     Grouping = 6,
     /// Initial random projection of FastRP, by external id.
     Projection = 7,
+    /// Classes of R-MAT's patterns; index 0 only.
+    Pattern = 8,
 }
 
 /// The random numbers of a seed for one purpose.

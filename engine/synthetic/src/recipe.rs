@@ -16,13 +16,16 @@ pub struct Recipe {
     pub model: Model,
     /// Selects a graph of the distribution.
     pub seed: u64,
+    /// The shares of the splits, unless they are those of [`SplitShares::default`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub splits: Option<SplitShares>,
 }
 
 /// A distribution of graphs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Model {
-    /// Recursive matrix: skewed degrees, communities within communities, no classes.
+    /// Recursive matrix: skewed degrees, communities within communities, with or without classes.
     Rmat(Rmat),
     /// Erdős–Rényi: all edges are equally likely.
     Er(ErdosRenyi),
@@ -43,12 +46,67 @@ pub struct ErdosRenyi {
 /// A set of nodes for training, validation or testing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Split {
-    /// Three fifths of the nodes.
+    /// Nodes to train on.
     Train,
-    /// One fifth of the nodes.
+    /// Nodes to compare models by.
     Val,
-    /// One fifth of the nodes.
+    /// Nodes to test the best model on.
     Test,
+}
+
+/// Probabilities that a node is in each split. It is in one split or in none.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SplitShares {
+    /// That it is in [`Split::Train`].
+    pub train: f64,
+    /// That it is in [`Split::Val`].
+    pub val: f64,
+    /// That it is in [`Split::Test`].
+    pub test: f64,
+}
+
+impl Default for SplitShares {
+    fn default() -> Self {
+        Self {
+            train: 0.6,
+            val: 0.2,
+            test: 0.2,
+        }
+    }
+}
+
+impl SplitShares {
+    /// A hash of 53 bits is below this with the probability that a node is in a split.
+    const UNIT: f64 = (1u64 << Self::HASH_BITS) as f64;
+    const HASH_BITS: u32 = 53;
+
+    fn check(self) -> Result<()> {
+        let Self { train, val, test } = self;
+        // Shares such as 0.7, 0.2 and 0.1 may add up to a little more than 1.
+        let sum = train + val + test;
+        if [train, val, test].iter().all(|share| (0.0..=1.0).contains(share)) && sum <= 1.0 + 1e-9 {
+            return Ok(());
+        }
+        Err(Error::out_of_range(
+            "the shares of the splits",
+            "numbers from 0 to 1 that add up to at most 1",
+            format!("train {train}, val {val} and test {test}, which add up to {sum}"),
+        ))
+    }
+
+    /// The split of a node with this hash.
+    pub(crate) fn split(self, hash: u64) -> Option<Split> {
+        let at = hash >> (u64::BITS - Self::HASH_BITS);
+        let below = |share: f64| at < (share * Self::UNIT).round() as u64;
+        if below(self.train) {
+            return Some(Split::Train);
+        }
+        if below(self.train + self.val) {
+            return Some(Split::Val);
+        }
+        below(self.train + self.val + self.test).then_some(Split::Test)
+    }
 }
 
 impl Recipe {
@@ -61,7 +119,23 @@ impl Recipe {
             version: Self::VERSION,
             model,
             seed,
+            splits: None,
         }
+    }
+
+    /// The same recipe with other splits.
+    #[must_use]
+    pub fn with_splits(self, shares: SplitShares) -> Self {
+        Self {
+            // Recipes of equal graphs are equal.
+            splits: (shares != SplitShares::default()).then_some(shares),
+            ..self
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        self.model.check()?;
+        self.splits.map_or(Ok(()), SplitShares::check)
     }
 
     /// The recipe as JSON.

@@ -8,6 +8,7 @@ use grappa_io::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    patterns::{PatternSampler, RmatClasses},
     poisson::{MEAN_MAX, Poisson},
     random::Stream,
 };
@@ -45,10 +46,13 @@ pub struct Rmat {
     pub c: f64,
     /// Probability of source bit 1 and destination bit 1.
     pub d: f64,
+    /// Classes, if nodes have any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<RmatClasses>,
 }
 
 impl Rmat {
-    /// The parameters of Graph500: 0.57, 0.19, 0.19, 0.05.
+    /// The parameters of Graph500: 0.57, 0.19, 0.19, 0.05. No classes.
     pub fn graph500(scale: u32, edge_factor: f64) -> Self {
         Self {
             scale,
@@ -57,6 +61,7 @@ impl Rmat {
             b: 0.19,
             c: 0.19,
             d: 0.05,
+            classes: None,
         }
     }
 
@@ -88,7 +93,15 @@ impl Rmat {
                 "choose a smaller edge factor or scale, or more even probabilities",
             ));
         }
-        Ok(())
+        match &self.classes {
+            Some(classes) => classes.check(self.scale),
+            None => Ok(()),
+        }
+    }
+
+    /// The probability that a source bit is 1.
+    fn source_one(&self) -> f64 {
+        (self.c + self.d) / (self.a + self.b + self.c + self.d)
     }
 
     /// The expected in-degree of labels by their number of one bits.
@@ -115,6 +128,8 @@ pub(super) struct RmatSampler {
     groups: Vec<Group>,
     /// The alias tables of all group widths.
     tables: Vec<Table>,
+    /// Draws sources of the destination's class, if there are classes.
+    patterns: Option<PatternSampler>,
 }
 
 /// A group of neighbouring bits of a label.
@@ -137,7 +152,7 @@ struct Group {
 type Table = [u32; CELLS];
 
 impl RmatSampler {
-    pub(super) fn new(rmat: &Rmat) -> Self {
+    pub(super) fn new(rmat: &Rmat, seed: u64) -> Self {
         let groups_len = rmat.scale.div_ceil(GROUP_BITS_MAX);
         let (narrow, wider) = (rmat.scale / groups_len, rmat.scale % groups_len);
         // Probability that a source bit is 1, given the destination bit. If a value of the destination bit has probability 0,
@@ -168,6 +183,10 @@ impl RmatSampler {
             degrees: rmat.means().into_iter().map(Poisson::new).collect(),
             groups,
             tables,
+            patterns: rmat
+                .classes
+                .as_ref()
+                .map(|classes| PatternSampler::new(classes, rmat.scale, rmat.source_one(), seed)),
         }
     }
 
@@ -179,25 +198,59 @@ impl RmatSampler {
         &self.degrees
     }
 
+    /// The class of a label, if there are classes.
+    pub(super) fn class(&self, label: u64) -> Option<u32> {
+        self.patterns.as_ref().map(|patterns| patterns.classes().class(label))
+    }
+
     /// Random numbers per source. One number serves two groups.
     pub(super) fn numbers_per_edge(&self) -> u64 {
-        self.groups.len().div_ceil(2) as u64
+        let of_patterns = self.patterns.as_ref().map_or(0, |_| PatternSampler::NUMBERS_PER_EDGE);
+        self.groups.len().div_ceil(2) as u64 + of_patterns
     }
 
     /// Draws `degree` sources of `label` and appends them to `out`.
     pub(super) fn draw(&self, label: u64, degree: u64, stream: &mut Stream, out: &mut Vec<u64>) {
+        match &self.patterns {
+            None => self.draw_with(label, degree, stream, out, |source, _| source),
+            Some(patterns) => {
+                let patterns = patterns.of_destination(label);
+                self.draw_with(label, degree, stream, out, |source, stream| {
+                    patterns.redraw(source, stream)
+                });
+            }
+        }
+    }
+
+    /// Draws sources and gives each to `change`, with the numbers that follow its own.
+    #[inline(always)]
+    fn draw_with(
+        &self,
+        label: u64,
+        degree: u64,
+        stream: &mut Stream,
+        out: &mut Vec<u64>,
+        change: impl Fn(u64, &mut Stream) -> u64,
+    ) {
         // One function per number of groups, so that the compiler unrolls the loop over groups.
         match self.groups.len() {
-            1 => self.draw_groups::<1>(label, degree, stream, out),
-            2 => self.draw_groups::<2>(label, degree, stream, out),
-            3 => self.draw_groups::<3>(label, degree, stream, out),
-            4 => self.draw_groups::<4>(label, degree, stream, out),
-            GROUPS_MAX => self.draw_groups::<GROUPS_MAX>(label, degree, stream, out),
+            1 => self.draw_groups::<1>(label, degree, stream, out, change),
+            2 => self.draw_groups::<2>(label, degree, stream, out, change),
+            3 => self.draw_groups::<3>(label, degree, stream, out, change),
+            4 => self.draw_groups::<4>(label, degree, stream, out, change),
+            GROUPS_MAX => self.draw_groups::<GROUPS_MAX>(label, degree, stream, out, change),
             n => unreachable!("{n} groups of bits in a label of 40"),
         }
     }
 
-    fn draw_groups<const GROUPS: usize>(&self, label: u64, degree: u64, stream: &mut Stream, out: &mut Vec<u64>) {
+    fn draw_groups<const GROUPS: usize>(
+        &self,
+        label: u64,
+        degree: u64,
+        stream: &mut Stream,
+        out: &mut Vec<u64>,
+        change: impl Fn(u64, &mut Stream) -> u64,
+    ) {
         let groups: [(&Table, u32); GROUPS] = std::array::from_fn(|i| {
             let group = &self.groups[i];
             let destination = label >> group.shift & ((1 << group.width) - 1);
@@ -214,7 +267,7 @@ impl RmatSampler {
                 };
                 source = source << width | u64::from(draw_alias(table, uniform as u32));
             }
-            source
+            change(source, stream)
         }));
     }
 }

@@ -20,7 +20,7 @@ use grappa_formats::{
     splits,
 };
 use grappa_io::progress::Silent;
-use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat, Split};
+use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat, RmatClasses, Split, SplitShares};
 
 use crate::common::{self, files_of, interrupted};
 
@@ -29,6 +29,20 @@ const SPLITS: [Split; 3] = [Split::Train, Split::Val, Split::Test];
 fn rmat(scale: u32) -> Model {
     Model::Rmat(Rmat::graph500(scale, 16.0))
 }
+
+fn rmat_with_classes(scale: u32) -> Model {
+    Model::Rmat(Rmat {
+        classes: Some(RmatClasses::new(5)),
+        ..Rmat::graph500(scale, 16.0)
+    })
+}
+
+/// Few nodes are in a split.
+const FEW: SplitShares = SplitShares {
+    train: 0.1,
+    val: 0.05,
+    test: 0.2,
+};
 
 fn options(model: Model, out: &Path) -> StoreOptions {
     StoreOptions {
@@ -74,6 +88,7 @@ fn a_generated_store_is_the_one_that_ingest_makes_of_its_edges() {
         (er.clone(), true, true, SelfLoops::Add),
         (er, false, false, SelfLoops::Add),
         (sbm, true, true, SelfLoops::Drop),
+        (rmat_with_classes(12), true, false, SelfLoops::Keep),
     ];
     for (model, random_permutation, dedup, self_loops) in cases {
         let edge_options = EdgeOptions {
@@ -85,6 +100,7 @@ fn a_generated_store_is_the_one_that_ingest_makes_of_its_edges() {
             random_permutation,
             edge_options,
             features: stored(9, FeatureDtype::F16),
+            recipe: Recipe::new(model.clone(), 7).with_splits(FEW),
             ..options(model.clone(), &generated)
         };
         let summary = generate_store(&generate, &Silent).unwrap();
@@ -171,6 +187,7 @@ fn the_store_does_not_depend_on_threads_and_memory() {
         b: 0.2,
         c: 0.09,
         d: 0.01,
+        classes: None,
     });
     for model in [hubs, Model::Sbm(BlockModel::new(70_000, 12.0))] {
         let one = made_with(&model, 1, 1 << 30);
@@ -181,13 +198,19 @@ fn the_store_does_not_depend_on_threads_and_memory() {
 
 #[test]
 fn a_slice_has_the_chunks_of_the_whole_store() {
+    for model in [Model::Sbm(BlockModel::new(20_000, 10.0)), rmat_with_classes(14)] {
+        assert_slice_is_part_of_the_whole(&model);
+    }
+}
+
+fn assert_slice_is_part_of_the_whole(model: &Model) {
     let folder = tempfile::tempdir().unwrap();
     let (whole, slice) = (folder.path().join("whole"), folder.path().join("slice"));
-    let nodes = 20_000;
+    let nodes = model.nodes();
     let with = |out: &Path, only_chunks: Option<Vec<RangeInclusive<u32>>>| StoreOptions {
         only_chunks,
         features: stored(3, FeatureDtype::F32),
-        ..options(Model::Sbm(BlockModel::new(nodes, 10.0)), out)
+        ..options(model.clone(), out)
     };
     generate_store(&with(&whole, None), &Silent).unwrap();
     let error = generate_store(&with(&slice, Some(vec![0..=0, 4..=5])), &Silent).unwrap_err();
@@ -264,7 +287,11 @@ fn classes_features_and_splits_are_those_of_the_generator() {
             layout.decode_row(&payload[row * layout.stride as usize..], &mut found);
             assert_eq!(found, expected, "node {node}");
             for (split, set) in &sets {
-                assert_eq!(set.contains(node), generator.split(label) == *split, "node {node}");
+                assert_eq!(
+                    set.contains(node),
+                    generator.split(label) == Some(*split),
+                    "node {node}"
+                );
             }
         }
     }
@@ -331,6 +358,7 @@ fn a_budget_that_is_too_small_for_a_row_names_one_that_would_do() {
         b: 0.0,
         c: 0.5,
         d: 0.0,
+        classes: None,
     });
     let make = |memory: u64, only_chunks: Option<Vec<RangeInclusive<u32>>>| {
         let options = StoreOptions {

@@ -16,7 +16,7 @@ use grappa_formats::{
     features::DIM_MAX,
     manifest::{EdgeOptions, FeatureDtype, FeatureSource, SelfLoops},
 };
-use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat};
+use grappa_synthetic::{BlockModel, ErdosRenyi, Generator, Model, Recipe, Rmat, RmatClasses, SplitShares};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +26,9 @@ Examples:
   A graph that a model can be trained on, with 16 classes and 64 features per node:
     grappa-gen sbm --nodes 1000000 --edge-factor 20 --classes 16 --feature-dim 64 --out sbm.grappa
 
+  The same with skewed degrees, features that take no space, and 1 % of the nodes to train on:
+    grappa-gen rmat --scale 26 --classes 16 --feature-dim 64 --features procedural --train-fraction 0.01 --out rmat.grappa
+
   The same kind of graph as files for other programs: edges.npy, edges.features.npy, edges.labels.npy, ...:
     grappa-gen sbm --nodes 100000 --feature-dim 64 --as npy --out edges.npy";
 
@@ -33,6 +36,7 @@ const GRAPH: &str = "Graph";
 const MODEL: &str = "Model";
 const EDGES: &str = "Changes to edges";
 const FEATURES: &str = "Features";
+const SPLITS: &str = "Splits";
 const OUTPUT: &str = "Output";
 const RESOURCES: &str = "Resources";
 
@@ -50,13 +54,17 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum ModelArgs {
-    /// R-MAT (Graph500): skewed degrees, communities within communities
+    /// R-MAT (Graph500): skewed degrees, communities within communities; with --classes, labels to train on
     #[command(after_long_help = "Example: grappa-gen rmat --scale 20 --edge-factor 16 --out rmat.grappa")]
     Rmat {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
         quadrants: Quadrants,
+        #[command(flatten)]
+        classes: ClassesOfRmat,
+        #[command(flatten)]
+        splits: Splits,
     },
     /// Erdos-Renyi: all edges have the same probability
     #[command(after_long_help = "Example: grappa-gen er --nodes 1000000 --edge-factor 8 --out er.grappa")]
@@ -75,6 +83,8 @@ enum ModelArgs {
         common: Common,
         #[command(flatten)]
         blocks: Blocks,
+        #[command(flatten)]
+        splits: Splits,
     },
 }
 
@@ -172,6 +182,36 @@ struct Quadrants {
     /// Probability of 1 in both
     #[arg(long, help_heading = MODEL, value_name = "P", default_value_t = 0.05)]
     d: f64,
+}
+
+#[derive(Debug, ClapArgs)]
+struct ClassesOfRmat {
+    /// Number of classes, up to 65536; nodes then have labels and splits [default: no classes]
+    ///
+    /// In-degrees stay those of R-MAT, and so do expected out-degrees if b = c. Nodes without in-edges can only be told by their own
+    /// features.
+    #[arg(long, help_heading = MODEL, value_name = "K")]
+    classes: Option<u32>,
+    /// Probability that the source of an edge is chosen from the destination's class; others may be of the same class by chance
+    #[arg(long, help_heading = MODEL, value_name = "H", default_value_t = 0.7, requires = "classes")]
+    homophily: f64,
+    /// Standard deviation of features within a class, relative to the one between the means of classes
+    #[arg(long, help_heading = MODEL, value_name = "SIGMA", default_value_t = 5.0, requires = "classes")]
+    noise: f64,
+}
+
+/// Shares of the nodes; the others are in no split.
+#[derive(Debug, Clone, Copy, ClapArgs)]
+struct Splits {
+    /// Share of the nodes to train on
+    #[arg(long, help_heading = SPLITS, value_name = "F", default_value_t = 0.6)]
+    train_fraction: f64,
+    /// Share of the nodes for validation
+    #[arg(long, help_heading = SPLITS, value_name = "F", default_value_t = 0.2)]
+    val_fraction: f64,
+    /// Share of the nodes for the test; a node of none of the three shares is in no split
+    #[arg(long, help_heading = SPLITS, value_name = "F", default_value_t = 0.2)]
+    test_fraction: f64,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -305,7 +345,7 @@ impl Args {
     /// The job that the options describe.
     fn output(&self) -> anyhow::Result<Output> {
         let common = self.model.common();
-        let recipe = Recipe::new(self.model.model()?, common.seed);
+        let recipe = Recipe::new(self.model.model()?, common.seed).with_splits(self.model.splits()?);
         let threads = match common.threads {
             Some(threads) => threads,
             None => std::thread::available_parallelism()?,
@@ -406,12 +446,36 @@ impl ModelArgs {
         }
     }
 
+    fn splits(&self) -> anyhow::Result<SplitShares> {
+        let shares = match *self {
+            Self::Rmat { splits, .. } | Self::Sbm { splits, .. } => SplitShares {
+                train: splits.train_fraction,
+                val: splits.val_fraction,
+                test: splits.test_fraction,
+            },
+            Self::Er { .. } => SplitShares::default(),
+        };
+        if let Self::Rmat { classes, .. } = self
+            && classes.classes.is_none()
+            && shares != SplitShares::default()
+        {
+            bail!("an R-MAT graph without classes has no splits: use --classes, or leave out the fractions");
+        }
+        Ok(shares)
+    }
+
     fn model(&self) -> anyhow::Result<Model> {
         let Common { size, edge_factor, .. } = self.common();
         let (nodes, edge_factor) = (size.nodes(), *edge_factor);
         Ok(match *self {
             Self::Rmat {
                 quadrants: Quadrants { a, b, c, d },
+                classes:
+                    ClassesOfRmat {
+                        classes,
+                        homophily,
+                        noise,
+                    },
                 ..
             } => {
                 if !nodes.is_power_of_two() {
@@ -426,6 +490,11 @@ impl ModelArgs {
                     b,
                     c,
                     d,
+                    classes: classes.map(|count| RmatClasses {
+                        count,
+                        homophily,
+                        noise,
+                    }),
                 })
             }
             Self::Er { .. } => Model::Er(ErdosRenyi { nodes, edge_factor }),
@@ -532,6 +601,16 @@ mod tests {
     }
 
     #[test]
+    fn fractions_make_another_recipe_unless_they_are_the_default() {
+        let splits = |line: &str| store(line).recipe.splits;
+        assert_eq!(splits("grappa-gen sbm --nodes 1000 --out x"), None);
+        assert_eq!(splits("grappa-gen sbm --nodes 1000 --train-fraction 0.6 --out x"), None);
+        assert_eq!(splits("grappa-gen rmat --scale 9 --out x"), None);
+        let few = splits("grappa-gen rmat --scale 9 --classes 4 --train-fraction 0.01 --out x").unwrap();
+        assert_eq!((few.train, few.val, few.test), (0.01, 0.2, 0.2));
+    }
+
+    #[test]
     fn nonsensical_options_are_told() {
         for (line, told) in [
             ("rmat --scale 5 --nodes 32", "cannot be used with"),
@@ -539,7 +618,20 @@ mod tests {
             ("rmat --nodes 33", "power of two"),
             ("rmat --scale 41", "41"),
             ("rmat --scale 5 --a 0.9", "add up to 1"),
-            ("rmat --scale 5 --classes 3", "unexpected argument"),
+            ("rmat --scale 5 --classes 0", "1 to 32, found 0"),
+            ("rmat --scale 5 --classes 33", "1 to 32, found 33"),
+            ("rmat --scale 30 --classes 65537", "1 to 65536, found 65537"),
+            ("rmat --scale 5 --classes 3 --homophily 1.1", "from 0 to 1"),
+            ("rmat --scale 5 --homophily 0.5", "--classes"),
+            ("rmat --scale 5 --noise 1", "--classes"),
+            ("rmat --scale 5 --train-fraction 0.01", "--classes"),
+            (
+                "rmat --scale 5 --classes 3 --train-fraction 0.8",
+                "train 0.8, val 0.2 and test 0.2, which add up to 1.2",
+            ),
+            ("sbm --nodes 100 --val-fraction=-0.1", "add up to at most 1"),
+            ("sbm --nodes 100 --test-fraction nan", "add up to at most 1"),
+            ("er --nodes 100 --train-fraction 0.1", "unexpected argument"),
             ("rmat --scale 5 --chunks 33", "33 chunks"),
             ("rmat --scale 5 --chunks 4 --only-chunks 4", "chunks 0 to 3"),
             ("rmat --scale 5 --chunks 4 --only-chunks 3-1", "5-7"),

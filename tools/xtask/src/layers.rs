@@ -99,6 +99,7 @@ const LAYERS: [Layer; 10] = [
             "random",
             "lists",
             "poisson",
+            "patterns",
             "rmat",
             "block",
             "recipe",

@@ -12,6 +12,7 @@ mod read_only;
 mod short_epochs;
 mod stopped;
 mod stores;
+mod synthetic;
 mod unlabelled;
 mod val_loss;
 mod warnings;

@@ -71,7 +71,7 @@ pub fn write_split(generator: &Generator, split: Split, path: &Path, progress: &
         progress,
         8,
         |labels, (): &mut (), out| {
-            for label in labels.filter(|&label| generator.split(label) == split) {
+            for label in labels.filter(|&label| generator.split(label) == Some(split)) {
                 out.extend_from_slice(&label.to_le_bytes());
             }
         },
@@ -150,7 +150,9 @@ mod tests {
 
         for split in [Split::Train, Split::Val, Split::Test] {
             let bytes = write_split(&generator, split, &path(split.name()), &Silent).expect("written");
-            let ids: Vec<u64> = (0..nodes).filter(|&label| generator.split(label) == split).collect();
+            let ids: Vec<u64> = (0..nodes)
+                .filter(|&label| generator.split(label) == Some(split))
+                .collect();
             let expected = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
             check(split.name(), npy::header("<i8", &[ids.len() as u64]), expected, bytes);
         }

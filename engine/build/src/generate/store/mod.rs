@@ -329,7 +329,11 @@ impl<'a> Run<'a> {
             workers::for_each(self.options.threads, &wanted, |chunk| {
                 let range = self.chunks.range(chunk);
                 let mut labels = LabelBlocks::new(self.permutation.as_ref(), range.clone());
-                let is_in = |_: &u64| labels.next().is_some_and(|label| self.generator.split(label) == split);
+                let is_in = |_: &u64| {
+                    labels
+                        .next()
+                        .is_some_and(|label| self.generator.split(label) == Some(split))
+                };
                 let part = RoaringTreemap::from_sorted_iter(range.filter(is_in)).expect("a range ascends");
                 *set.lock().unwrap_or_else(PoisonError::into_inner) |= part;
                 Ok(())

@@ -1,0 +1,68 @@
+//! Synthetic graphs have classes that edges tell and features alone do not.
+
+use std::{path::Path, sync::Arc};
+
+use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
+use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
+use grappa_io::progress::Silent;
+use grappa_run::{config::TrainConfig, folder::RunFolder};
+use grappa_storage::Store;
+use grappa_synthetic::{Model, Recipe, Rmat, RmatClasses, SplitShares};
+use grappa_trainer::train::train;
+use tch::Device;
+
+use crate::stores::{Unseen, config};
+
+/// A graph of R-MAT with classes. All graphs have the same nodes.
+fn rmat(out: &Path, edge_factor: f64) -> Arc<Store> {
+    let rmat = Rmat {
+        classes: Some(RmatClasses::new(6)),
+        ..Rmat::graph500(12, edge_factor)
+    };
+    let splits = SplitShares {
+        train: 0.5,
+        val: 0.1,
+        test: 0.4,
+    };
+    let options = StoreOptions {
+        recipe: Recipe::new(Model::Rmat(rmat), 5).with_splits(splits),
+        out: out.to_owned(),
+        random_permutation: true,
+        chunks: Some(8),
+        only_chunks: None,
+        edge_options: EdgeOptions::default(),
+        features: Some(FeatureOptions {
+            dim: 32,
+            dtype: FeatureDtype::F32,
+            source: FeatureSource::Procedural,
+        }),
+        memory: 64 << 20,
+        threads: 2,
+        resume: false,
+        writer: "test".into(),
+    };
+    generate_store(&options, &Silent).unwrap();
+    Arc::new(Store::open(out).unwrap())
+}
+
+#[test]
+fn a_model_that_sees_edges_learns_the_classes_of_rmat_better() {
+    let folder = tempfile::tempdir().unwrap();
+    let accuracy = |name: &str, edge_factor| {
+        let store = rmat(&folder.path().join(name), edge_factor);
+        let config = TrainConfig {
+            hidden: 64,
+            epochs: 20,
+            lr: 0.01,
+            batch: "128".parse().unwrap(),
+            partitions: 1,
+            ..config()
+        };
+        let run = RunFolder::create(&folder.path().join(format!("{name}.run")), &config).unwrap();
+        let summary = train(store, config, &run, false, Device::Cpu, &mut Unseen).unwrap();
+        summary.test_accuracy.unwrap()
+    };
+    let (with, without) = (accuracy("with", 16.0), accuracy("without", 0.0));
+    assert!(without > 0.25, "features tell something: {without}");
+    assert!(with > without + 0.15, "{with} with edges and {without} without");
+}
