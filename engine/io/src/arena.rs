@@ -56,6 +56,17 @@ impl Arena {
         })
     }
 
+    /// Changes the number of bytes, within the address space of the arena. Bytes that are added may have any value. Returns
+    /// whether there is enough address space.
+    pub fn resize(&mut self, bytes: usize) -> bool {
+        let end = self.bytes.start.saturating_add(bytes);
+        let fits = end <= self.map.len();
+        if fits {
+            self.bytes.end = end;
+        }
+        fits
+    }
+
     /// The mapping and the range of the bytes in it, for memory that the kernel writes.
     pub(super) fn into_raw(self) -> (MmapRaw, Range<usize>) {
         (self.map.into(), self.bytes)
@@ -99,6 +110,20 @@ mod tests {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    #[test]
+    fn an_arena_is_resized_within_its_address_space() {
+        for bytes in [5000, 3 * HUGE_PAGE_BYTES] {
+            let mut arena = Arena::new(bytes).unwrap();
+            arena.fill(7);
+            assert!(arena.resize(100));
+            assert_eq!(&*arena, [7; 100]);
+            assert!(arena.resize(bytes));
+            assert_eq!(arena.len(), bytes);
+            assert!(!arena.resize(bytes + 2 * HUGE_PAGE_BYTES));
+            assert_eq!(arena.len(), bytes);
+        }
     }
 
     #[test]

@@ -82,11 +82,16 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
         );
     }
     let features = has_features && !options.no_features;
+    let concurrent = options
+        .concurrent
+        .map_or(assignment.partitions() as usize, NonZeroUsize::get);
     let mut loader = Loader::new(
         &store,
         LoaderOptions {
             batch: options.batch.get(),
             concurrent: options.concurrent.map(NonZeroUsize::get),
+            // An epoch of few steps visits all partitions.
+            steps_max: Some(options.batches.div_ceil(concurrent as u64)),
             seed: options.seed,
             halo: options.halo,
             view: options.view,

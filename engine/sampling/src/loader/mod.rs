@@ -9,7 +9,7 @@
 //!
 //! With [`ViewKind::Auto`] the adjacency lists are in memory if they and the features fit, or if they take at most a
 //! quarter of the budget. If not, and if only some partitions take part in a step, the lists of these and of the next ones
-//! are in memory if they take at most half of the budget. Else, or if the rest is then too small for the feed, the lists
+//! are in memory if they take at most half of the budget (7/8 without features). Else, or if the rest is then too small for the feed, the lists
 //! are mapped.
 
 mod builder;

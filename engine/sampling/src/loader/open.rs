@@ -21,8 +21,13 @@ use crate::{
 /// The sampled in-neighbours of halo nodes may take 1/LISTS_SHARE of the memory.
 const LISTS_SHARE: u64 = 4;
 
-/// With [`ViewKind::Auto`], views that are in memory in turn may take 1/TURNS_SHARE of it.
-const TURNS_SHARE: u64 = 2;
+/// With [`ViewKind::Auto`], views that are in memory in turn may take this share of it: the rest is for feature rows.
+fn turns_bytes_max(memory: u64, feature_bytes: u64) -> u64 {
+    match feature_bytes {
+        0 => memory / 8 * 7,
+        _ => memory / 2,
+    }
+}
 
 impl Loader {
     /// Gives the halo nodes of the open partitions sampled in-neighbours, as [`Halo::Neighbours`] does. `generation` is that of the
@@ -138,8 +143,9 @@ impl Loader {
         let in_turn = Turns::bytes_of(&self.store, owned, concurrent, options);
         match options.kind {
             ViewKind::Auto => {
-                let all_fit = fits(all, self.feature_bytes(), options.memory);
-                Ok(!all_fit && in_turn <= options.memory / TURNS_SHARE)
+                let features = self.feature_bytes();
+                let all_fit = fits(all, features, options.memory);
+                Ok(!all_fit && in_turn <= turns_bytes_max(options.memory, features))
             }
             _ if in_turn > options.memory => Err(Error::Budget {
                 what: "the adjacency lists of the partitions of a step and of the next ones".into(),

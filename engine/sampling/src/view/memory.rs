@@ -9,16 +9,17 @@
 //!               edge weights  4 bytes each, if there are any
 //! ```
 
-use std::marker::PhantomData;
+use std::{marker::PhantomData, sync::Arc};
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use grappa_formats::NodeId;
-use grappa_io::{Result, arena::Arena, prefetch::prefetch, progress::Progress};
+use grappa_io::{Result, prefetch::prefetch, progress::Progress};
 
 use super::{
     adjacency::{AdjacencyLists, Degrees, Positions},
     edge_filter::EdgeFilter,
     load::load,
+    spare::{ReturnedArena, SpareArenas},
     stream::OpenEngine,
 };
 use crate::partition::Owned;
@@ -62,9 +63,9 @@ impl Source for u64 {
 /// Adjacency lists in memory.
 #[derive(Debug)]
 pub(super) struct Csr<S> {
-    heads: Arena,
-    sources: Arena,
-    edge_weights: Arena,
+    heads: ReturnedArena,
+    sources: ReturnedArena,
+    edge_weights: ReturnedArena,
     source: PhantomData<S>,
 }
 
@@ -75,18 +76,20 @@ impl<S: Source> Csr<S> {
         8 * head_numbers(filter) + (size_of::<S>() + weight_bytes) as u64 * filter.edges()
     }
 
-    /// Loads the lists. The engine that `open` returns reads them, and `threads` threads decode them.
+    /// Loads the lists. The engine that `open` returns reads them, and `threads` threads decode them. Takes memory from `spare`, and
+    /// returns it there in the end.
     pub(super) fn load(
         filter: &EdgeFilter<'_>,
         threads: usize,
         open: OpenEngine<'_>,
+        spare: Option<&Arc<SpareArenas>>,
         progress: &dyn Progress,
     ) -> Result<Self> {
         let edges = filter.edges() as usize;
         let mut csr = Self {
-            heads: Arena::new(8 * head_numbers(filter) as usize)?,
-            sources: Arena::new(size_of::<S>() * edges)?,
-            edge_weights: Arena::new(if filter.edge_weights { 4 * edges } else { 0 })?,
+            heads: ReturnedArena::new(8 * head_numbers(filter) as usize, spare)?,
+            sources: ReturnedArena::new(size_of::<S>() * edges, spare)?,
+            edge_weights: ReturnedArena::new(if filter.edge_weights { 4 * edges } else { 0 }, spare)?,
             source: PhantomData,
         };
         let heads = csr.heads.values_mut();

@@ -21,6 +21,7 @@ mod kind;
 mod load;
 mod mapped;
 mod memory;
+mod spare;
 mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -42,6 +43,7 @@ use self::{
     halo_lists::WithHalo,
     mapped::{Mapped, MappedMemory},
     memory::Csr,
+    spare::SpareArenas,
     stream::open_engine,
 };
 pub use self::{
@@ -91,6 +93,13 @@ pub struct PartitionView {
     lists: Storage,
 }
 
+/// What the views of several partitions share.
+#[derive(Debug, Default)]
+struct Shared<'a> {
+    mapped: Arc<MappedMemory>,
+    spare: Option<&'a Arc<SpareArenas>>,
+}
+
 /// Where the adjacency lists are, and how wide the sources are.
 #[derive(Debug)]
 enum Storage {
@@ -106,14 +115,14 @@ impl PartitionView {
     /// If `options` ask for memory and the budget is too small, the store is a slice that lacks an owned chunk, it has
     /// no edge weights and they are needed, or damage is found.
     pub fn open(store: &Store, owned: Owned, options: &ViewOptions) -> Result<Self> {
-        Self::open_with(store, owned, options, &Arc::default(), &Silent)
+        Self::open_with(store, owned, options, &Shared::default(), &Silent)
     }
 
     fn open_with(
         store: &Store,
         owned: Owned,
         options: &ViewOptions,
-        mapped: &Arc<MappedMemory>,
+        shared: &Shared<'_>,
         progress: &dyn Progress,
     ) -> Result<Self> {
         let nodes = store.manifest().nodes;
@@ -135,11 +144,21 @@ impl PartitionView {
         };
         let open_engine = |files| open_engine(options.engine, files);
         let lists = match in_memory {
-            true if nodes <= NARROW_NODES_MAX => {
-                Storage::Narrow(Csr::load(&filter, options.threads, &open_engine, progress)?)
-            }
-            true => Storage::Wide(Csr::load(&filter, options.threads, &open_engine, progress)?),
-            false => Storage::Mapped(Mapped::open(&filter, options.memory, mapped)?),
+            true if nodes <= NARROW_NODES_MAX => Storage::Narrow(Csr::load(
+                &filter,
+                options.threads,
+                &open_engine,
+                shared.spare,
+                progress,
+            )?),
+            true => Storage::Wide(Csr::load(
+                &filter,
+                options.threads,
+                &open_engine,
+                shared.spare,
+                progress,
+            )?),
+            false => Storage::Mapped(Mapped::open(&filter, options.memory, &shared.mapped)?),
         };
         Ok(Self {
             nodes,
@@ -170,6 +189,18 @@ impl PartitionView {
         options: &ViewOptions,
         progress: &dyn Progress,
     ) -> Result<Vec<Arc<Self>>> {
+        Self::open_all_with(store, owned, feature_bytes, options, None, progress)
+    }
+
+    /// [`PartitionView::open_all`] that takes memory from `spare`.
+    fn open_all_with(
+        store: &Store,
+        owned: Vec<Owned>,
+        feature_bytes: u64,
+        options: &ViewOptions,
+        spare: Option<&Arc<SpareArenas>>,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Arc<Self>>> {
         let memory = options.memory;
         let bytes = |owned| Self::bytes_in_memory(store, owned, options.halo, options.edge_weights);
         let bytes: u64 = owned.iter().map(bytes).sum();
@@ -188,8 +219,11 @@ impl PartitionView {
             },
             ..options.clone()
         };
-        let mapped = Arc::default();
-        let open = |owned| Ok(Arc::new(Self::open_with(store, owned, &options, &mapped, progress)?));
+        let shared = Shared {
+            mapped: Arc::default(),
+            spare,
+        };
+        let open = |owned| Ok(Arc::new(Self::open_with(store, owned, &options, &shared, progress)?));
         let views: Vec<_> = owned.into_iter().map(open).collect::<Result<_>>()?;
         read_ahead(&views, memory);
         Ok(views)

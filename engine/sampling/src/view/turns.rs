@@ -22,7 +22,7 @@ use std::{
 use grappa_io::{Error, Result, progress::Progress};
 use grappa_storage::Store;
 
-use super::{HaloLists, PartitionView, ViewKind, ViewOptions};
+use super::{HaloLists, PartitionView, ViewKind, ViewOptions, spare::SpareArenas};
 use crate::partition::Owned;
 
 /// The number of groups that are in memory: one is sampled from, one is loaded.
@@ -39,6 +39,8 @@ pub struct Turns {
     options: ViewOptions,
     /// The adjacency lists of halo nodes, if they have any.
     halo_lists: OnceLock<Arc<HaloLists>>,
+    /// The memory of groups that were freed.
+    spare: Arc<SpareArenas>,
     state: Mutex<State>,
     /// Notified when a group was loaded, or nobody loads it any more.
     changed: Condvar,
@@ -78,6 +80,7 @@ impl Turns {
                 kind: ViewKind::Memory,
                 ..options
             },
+            spare: Arc::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
             stopped: AtomicBool::new(false),
@@ -237,7 +240,14 @@ impl Turns {
             halo_lists: self.halo_lists.get().cloned(),
             ..self.options.clone()
         };
-        let views = PartitionView::open_all(&self.store, partitions.to_vec(), 0, &options, &progress)?;
+        let views = PartitionView::open_all_with(
+            &self.store,
+            partitions.to_vec(),
+            0,
+            &options,
+            Some(&self.spare),
+            &progress,
+        )?;
         tracing::debug!(group, seconds = begin.elapsed().as_secs_f64(), "loaded views");
         mem::forget(unmark);
         self.lock().groups.insert(group, Group::Open(views));

@@ -54,7 +54,7 @@ fn load(
         halo_lists: None,
         edge_weights,
         bytes: Csr::<u32>::bytes(&filter),
-        lists: Storage::Narrow(Csr::load(&filter, threads, open, &Silent)?),
+        lists: Storage::Narrow(Csr::load(&filter, threads, open, None, &Silent)?),
     };
     Ok(all_lists(&view))
 }

@@ -216,7 +216,7 @@ fn sources_of_64_bits_equal_those_of_32() {
             edge_weights: true,
         };
         let wide = PartitionView {
-            lists: Storage::Wide(Csr::load(&filter, 2, &any_engine, &Silent).unwrap()),
+            lists: Storage::Wide(Csr::load(&filter, 2, &any_engine, None, &Silent).unwrap()),
             ..view(&store.store, owned.clone(), halo, true, ViewKind::Memory).unwrap()
         };
         assert!(all_lists(&wide) == expected_lists(&graph, &owned, halo, true));
