@@ -24,17 +24,22 @@ fn main() {
     println!("cargo::rustc-link-arg=-Wl,-rpath,{libtorch}/lib");
 }
 
-/// A few seconds, once.
+/// Some twenty seconds, once.
 fn compile_shim(libtorch: &str) {
     println!("cargo::rerun-if-changed=src/shim.cpp");
+    println!("cargo::rerun-if-changed=src/shim");
     cc::Build::new()
         .cpp(true)
         .std("c++17")
         .warnings(false) // libtorch's headers have many
         .include(format!("{libtorch}/include"))
+        .include(format!("{libtorch}/include/torch/csrc/api/include"))
+        // Stands in for the headers of gloo, which the wheel does not have.
+        .include("src/shim")
         // libtorch's parallel loops are templates: without it they would run on one thread.
         .flag("-fopenmp")
         .file("src/shim.cpp")
+        .file("src/shim/c10d.cpp")
         .compile("grappa_shim");
     // The OpenMP that libtorch brings, and no second one.
     println!("cargo::rustc-link-search=native={libtorch}/lib");

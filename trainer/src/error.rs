@@ -40,6 +40,9 @@ pub enum Error {
         /// Whether a checkpoint could be written.
         kept: String,
     },
+    /// The processes that train together could not meet, or one of them is missing. The message names the rank.
+    #[error("{0}")]
+    Distributed(String),
     /// Options contradict each other or the store. The message names a value that works.
     #[error("{0}")]
     Options(String),

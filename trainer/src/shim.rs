@@ -7,6 +7,7 @@
     reason = "calls into the dynamic loader and libtorch's C and C++ interfaces"
 )]
 
+pub(crate) mod c10d;
 pub(crate) mod cuda;
 
 use std::{
@@ -50,10 +51,10 @@ unsafe extern "C" {
     fn grappa_on_each_thread(run: unsafe extern "C" fn(*const c_void), context: *const c_void);
 }
 
-/// Ends the process with success, without running static destructors.
-pub(crate) fn exit_at_once() -> ! {
+/// Ends the process without running static destructors.
+pub(crate) fn exit_at_once(code: u8) -> ! {
     // SAFETY: it has no conditions.
-    unsafe { _exit(0) }
+    unsafe { _exit(code.into()) }
 }
 
 /// The version of the loaded libtorch: major, minor, patch. They are the top three bytes of the headers' TORCH_ABI_VERSION.

@@ -199,7 +199,15 @@ const LAYERS: [Layer; 10] = [
             "grappa-storage",
         ],
         modules: &[
-            "error", "shim", "runtime", "kernels", "nn", "train", "predict", "export",
+            "error",
+            "shim",
+            "runtime",
+            "distributed",
+            "kernels",
+            "nn",
+            "train",
+            "predict",
+            "export",
         ],
     },
 ];

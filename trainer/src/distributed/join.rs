@@ -1,0 +1,209 @@
+//! How processes find each other, and make sure that they belong together.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    sync::{Mutex, atomic::AtomicU64, mpsc::channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Place, ProcessGroup, json, prefix, watch::Watch};
+use crate::{Error, Result, shim::c10d};
+
+/// Operations of Gloo end when they are done, or when the watch says that a rank is missing. Not by time.
+const NEVER: Duration = Duration::MAX;
+
+/// What a rank tells the others when it joins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// What must be the same on all ranks: a name, and a value that people can compare.
+    pub same: BTreeMap<String, String>,
+}
+
+/// A rank that has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Arrival {
+    ranks: u32,
+    host: String,
+    process: u32,
+    hello: Hello,
+}
+
+/// Joins the other processes. Returns when all are there and connected.
+///
+/// # Errors
+/// If a rank does not come within `timeout`, two processes have the same rank, ranks differ in what must be the same, or the store
+/// cannot be served or reached. Each message names the rank.
+pub fn join(place: Place, hello: Hello, timeout: Duration) -> Result<ProcessGroup> {
+    c10d::log_fatal_only();
+    let (host, port) = &place.store;
+    let prefix = prefix(place.restarts);
+    let open = |is_server| c10d::Store::open(host, *port, is_server, timeout, &prefix);
+    let store = open(place.serves_store()).map_err(|text| no_store(&place, &text, timeout))?;
+    let arrival = Arrival {
+        ranks: place.ranks,
+        host: host_name(),
+        process: std::process::id(),
+        hello,
+    };
+    let found = store.set_once(&hello_of(place.rank), &json(&arrival));
+    let found = found.map_err(|text| no_store(&place, &text, timeout))?;
+    if found != json(&arrival) {
+        return Err(duplicate(&place, &found));
+    }
+    // Gloo has a connection of its own, because its rendezvous blocks.
+    let for_gloo = open(false).map_err(|text| no_store(&place, &text, timeout))?;
+    let group = ProcessGroup {
+        watch: Watch::start(store, place.clone(), timeout),
+        place,
+        gloo: Mutex::new(None),
+        messages: AtomicU64::new(0),
+    };
+    let joined = group
+        .meet(&arrival, timeout)
+        .and_then(|()| group.connect(for_gloo, timeout));
+    match joined {
+        Ok(gloo) => {
+            *group.gloo.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(gloo);
+            Ok(group)
+        }
+        Err(error) => {
+            group.announce(false, &format!("could not join: {error}"));
+            group.leave();
+            Err(error)
+        }
+    }
+}
+
+impl ProcessGroup {
+    /// Waits for all ranks, and compares what they say with what this rank says.
+    fn meet(&self, own: &Arrival, timeout: Duration) -> Result<()> {
+        let until = Instant::now() + timeout;
+        let mut missing: Vec<u32> = (0..self.place.ranks).filter(|&rank| rank != self.place.rank).collect();
+        while !missing.is_empty() {
+            let mut still = Vec::new();
+            for rank in missing {
+                match self.watch.get(&hello_of(rank)).map_err(|text| self.explain(&text))? {
+                    Some(other) => compare(&self.place, own, rank, &other)?,
+                    None => still.push(rank),
+                }
+            }
+            missing = still;
+            if let Some(failure) = self.failure() {
+                return Err(failure);
+            }
+            if !missing.is_empty() && Instant::now() > until {
+                return Err(never_came(&missing, &self.place, timeout));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Connects to all ranks, on another thread: a rank that is stopped right now would block this one.
+    fn connect(&self, store: c10d::Store, timeout: Duration) -> Result<c10d::Group> {
+        let (rank, ranks) = (self.place.rank, self.place.ranks);
+        let (send, connected) = channel();
+        let connect = move || {
+            let _ = send.send(c10d::Group::connect(&store, rank, ranks, timeout, NEVER));
+        };
+        let started = thread::Builder::new().name("connect".into()).spawn(connect);
+        started.map_err(|error| Error::Distributed(format!("no thread to connect to the other ranks: {error}")))?;
+        match connected.recv_timeout(timeout * 2) {
+            Ok(group) => group.map_err(|text| {
+                let cause = self.explain(&text);
+                match self.failure() {
+                    Some(_) => cause,
+                    None => Error::Distributed(format!(
+                        "rank {rank} cannot connect to the other ranks: {text}; GLOO_SOCKET_IFNAME names the network interface to \
+                         use, such as eth0"
+                    )),
+                }
+            }),
+            Err(_) => Err(self.explain("no answer")),
+        }
+    }
+}
+
+fn hello_of(rank: u32) -> String {
+    format!("hello/{rank}")
+}
+
+fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+fn never_came(missing: &[u32], place: &Place, timeout: Duration) -> Error {
+    let ranks: Vec<String> = missing.iter().map(u32::to_string).collect();
+    Error::Distributed(format!(
+        "rank {} did not come within {} s (--timeout); WORLD_SIZE is {}: start as many processes, with the same MASTER_ADDR and \
+         MASTER_PORT",
+        ranks.join(", "),
+        timeout.as_secs_f64(),
+        place.ranks
+    ))
+}
+
+fn duplicate(place: &Place, found: &[u8]) -> Error {
+    let who = match serde_json::from_slice::<Arrival>(found) {
+        Ok(other) => format!("process {} on {}", other.process, other.host),
+        Err(_) => "another process".to_owned(),
+    };
+    Error::Distributed(format!(
+        "{who} is rank {} too: give each process another RANK, or each job another MASTER_PORT",
+        place.rank
+    ))
+}
+
+fn no_store(place: &Place, text: &str, timeout: Duration) -> Error {
+    let (host, port) = &place.store;
+    let is_in_use = text.contains("EADDRINUSE") || text.contains("already in use");
+    Error::Distributed(match (place.serves_store(), is_in_use) {
+        (true, true) => format!(
+            "port {port} is in use on this host, by another job or another process with RANK 0: choose another MASTER_PORT (torchrun: \
+             --master-port)"
+        ),
+        (true, false) => format!("rank 0 cannot serve the store at {host}:{port}: {text}"),
+        (false, _) => format!(
+            "rank {} found no store at {host}:{port} within {} s: {} must run there, and MASTER_ADDR and MASTER_PORT must be the same \
+             for all ranks ({text})",
+            place.rank,
+            timeout.as_secs_f64(),
+            if place.is_store_of_launcher {
+                "the launcher"
+            } else {
+                "rank 0"
+            },
+        ),
+    })
+}
+
+/// Refuses a rank that does not belong to this one.
+fn compare(place: &Place, own: &Arrival, rank: u32, other: &[u8]) -> Result<()> {
+    let no = |what: String| Err(Error::Distributed(what));
+    let Ok(other) = serde_json::from_slice::<Arrival>(other) else {
+        return no(format!(
+            "rank {rank} is another program, or another version of this one"
+        ));
+    };
+    if other.ranks != own.ranks {
+        return no(format!(
+            "rank {rank} has WORLD_SIZE {} and rank {} has {}: all ranks need the same",
+            other.ranks, place.rank, own.ranks
+        ));
+    }
+    for (name, value) in &own.hello.same {
+        let of_other = other.hello.same.get(name).map_or("none", String::as_str);
+        if of_other != value {
+            return no(format!(
+                "ranks differ in the {name}: rank {} has {value}, and rank {rank} on {} has {of_other}",
+                place.rank, other.host
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,279 @@
+//! Several processes that train one model.
+//!
+//! A launcher starts W processes, the *ranks* 0 to W-1, and tells each its place by environment variables ([`Place`]). They meet in a
+//! key-value store of PyTorch's distributed engine (TCPStore), which rank 0 or the launcher serves, and form a [`ProcessGroup`].
+//!
+//! ```text
+//! each step            all-reduce of the gradient, over connections between the ranks     Gloo
+//! each epoch           metrics to rank 0, the score of the evaluation from it             store
+//! twice a second       a sign of life, and a look at those of the others                  store
+//! ```
+//!
+//! A rank may take its time: while it shows signs of life, the others wait. A rank that ends, or shows no sign of life for the
+//! timeout, ends the job: every other rank returns an error that names it.
+//!
+//! No call of c10d blocks the trainer for longer than a moment, because a peer that is stopped would block it for ever. A thread of
+//! its own talks to the store ([`Watch`](watch::Watch)), and an all-reduce is awaited in slices.
+
+mod join;
+mod place;
+mod server;
+mod watch;
+
+use std::{
+    mem,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use tch::Tensor;
+
+use self::watch::{Departure, Watch};
+pub use self::{
+    join::{Hello, join},
+    place::Place,
+    server::StoreServer,
+};
+use crate::{Error, Result, shim::c10d};
+
+/// An all-reduce is awaited for so long before the watch is asked for the cause of its delay.
+const SLICE: Duration = Duration::from_millis(100);
+/// An all-reduce that a rank left behind can still arrive for so long: the rank may have finished its part before it left.
+const GRACE: Duration = Duration::from_secs(1);
+/// A rank that leaves waits at most so long for the others to notice, if it serves the store.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// The processes that train together, as one of them sees it.
+#[derive(Debug)]
+pub struct ProcessGroup {
+    place: Place,
+    watch: Watch,
+    gloo: Mutex<Option<c10d::Group>>,
+    /// Number of messages so far. All ranks exchange messages in the same order, so it names them.
+    messages: AtomicU64,
+}
+
+impl ProcessGroup {
+    /// The place of this process.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Whether this is rank 0, which writes the files of a run.
+    pub fn is_first(&self) -> bool {
+        self.place.rank == 0
+    }
+
+    /// Whether a rank has left, or cannot be reached. Then the work in progress cannot be finished.
+    pub fn is_broken(&self) -> bool {
+        self.watch.departure().is_some()
+    }
+
+    /// The error of a rank that left with one, or that cannot be reached. None if all are there, or one was asked to stop.
+    pub fn failure(&self) -> Option<Error> {
+        let departure = self.watch.departure().filter(|departure| !departure.is_stop)?;
+        Some(self.error(departure))
+    }
+
+    /// Which rank was asked to stop, if it is another one.
+    pub fn stopped_by(&self) -> Option<u32> {
+        let departure = self.watch.departure().filter(|departure| departure.is_stop)?;
+        (departure.rank != self.place.rank).then_some(departure.rank)
+    }
+
+    /// Replaces a tensor in the processor's memory by its sum over all ranks. All must call it with a tensor of the same size.
+    ///
+    /// # Errors
+    /// If a rank has left or cannot be reached. The tensor is then undefined.
+    pub fn all_reduce(&self, tensor: &Tensor) -> Result<()> {
+        let gloo = self.gloo.lock().unwrap_or_else(PoisonError::into_inner);
+        let gloo = gloo.as_ref().expect("the group is connected until it is left");
+        let work = gloo.all_reduce(tensor).map_err(|text| self.explain(&text))?;
+        let mut left_at = None;
+        loop {
+            if work.wait(SLICE).map_err(|text| self.explain(&text))? {
+                return Ok(());
+            }
+            let Some(departure) = self.watch.departure() else {
+                continue;
+            };
+            if left_at.get_or_insert_with(Instant::now).elapsed() > GRACE {
+                return Err(self.error(departure));
+            }
+        }
+    }
+
+    /// Passes a value of rank 0 to all. Only rank 0 calls `value`. The others wait as long as rank 0 shows signs of life.
+    ///
+    /// # Errors
+    /// That of `value`, or if a rank has left or cannot be reached.
+    pub fn share<T: Serialize + DeserializeOwned>(&self, name: &str, value: impl FnOnce() -> Result<T>) -> Result<T> {
+        let key = self.message(name);
+        if self.is_first() {
+            let value = value()?;
+            self.put(&key, &value)?;
+            return Ok(value);
+        }
+        self.wait_for(&key)
+    }
+
+    /// Collects a value of each rank, in the order of ranks. Rank 0 gets all of them, and the others none.
+    ///
+    /// # Errors
+    /// If a rank has left or cannot be reached.
+    pub fn gather<T: Serialize + DeserializeOwned>(&self, name: &str, value: T) -> Result<Option<Vec<T>>> {
+        let message = self.message(name);
+        let key = |rank: u32| format!("{message}/{rank}");
+        if !self.is_first() {
+            self.put(&key(self.place.rank), &value)?;
+            return Ok(None);
+        }
+        let mut values = vec![value];
+        for rank in 1..self.place.ranks {
+            values.push(self.wait_for(&key(rank))?);
+            self.watch.delete(&key(rank)).map_err(|text| self.explain(&text))?;
+        }
+        Ok(Some(values))
+    }
+
+    /// The values that ranks left under `name` by [`ProcessGroup::leave_behind`] when they stopped: those of all other ranks, as far as they
+    /// arrive.
+    pub fn left_behind<T: DeserializeOwned>(&self, name: &str) -> Vec<Option<T>> {
+        let until = Instant::now() + LINGER;
+        let of_rank = |rank: u32| loop {
+            match self.watch.get(&format!("{name}/{rank}")) {
+                Ok(Some(value)) => return serde_json::from_slice(&value).ok(),
+                Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(10)),
+                _ => return None,
+            }
+        };
+        (1..self.place.ranks).map(of_rank).collect()
+    }
+
+    /// Leaves a value for rank 0, which takes it if the others stop too.
+    pub fn leave_behind<T: Serialize>(&self, name: &str, value: &T) {
+        let key = format!("{name}/{}", self.place.rank);
+        // If this fails, rank 0 does without.
+        let _ = self.watch.set(&key, &json(value));
+    }
+
+    /// Calls `work` on one rank after the other, rank 0 first.
+    ///
+    /// # Errors
+    /// That of `work`, or if a rank has left or cannot be reached.
+    pub fn in_turn<T>(&self, name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let message = self.message(name);
+        let key = |rank: u32| format!("{message}/{rank}");
+        if let Some(before) = self.place.rank.checked_sub(1) {
+            self.wait_for::<()>(&key(before))?;
+        }
+        let done = work()?;
+        self.put(&key(self.place.rank), &())?;
+        Ok(done)
+    }
+
+    /// Waits until every rank has called it. To be called at the end of the work.
+    ///
+    /// # Errors
+    /// If a rank has left or cannot be reached before that.
+    pub fn finish(&self) -> Result<()> {
+        self.gather("finish", ())?;
+        self.share("finished", || Ok(()))?;
+        self.put(&watch::bye(self.place.rank), &())?;
+        self.linger();
+        self.watch.end();
+        drop(self.gloo.lock().unwrap_or_else(PoisonError::into_inner).take());
+        Ok(())
+    }
+
+    /// Tells the others that this rank ends before the work is finished, and why. `is_stop` says that it was asked to stop. The first rank
+    /// to say so is the one that the others name.
+    pub fn announce(&self, is_stop: bool, reason: &str) {
+        self.watch.publish(&Departure {
+            rank: self.place.rank,
+            is_stop,
+            reason: reason.to_owned(),
+        });
+    }
+
+    /// Ends the part of this rank, after [`ProcessGroup::announce`]. The process should then end without running static destructors, because
+    /// threads of c10d may still be at work.
+    pub fn leave(&self) {
+        let _ = self.watch.set(&watch::bye(self.place.rank), &json(&()));
+        self.linger();
+        // Its destructor would wait for operations that never end.
+        mem::forget(self.gloo.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// The server of the store stays until the others are gone.
+    fn linger(&self) {
+        if !self.place.serves_store() {
+            return;
+        }
+        let until = Instant::now() + LINGER;
+        for rank in 1..self.place.ranks {
+            while Instant::now() < until && self.watch.needs_store(rank) {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+
+    fn message(&self, name: &str) -> String {
+        format!("message/{}/{name}", self.messages.fetch_add(1, Relaxed))
+    }
+
+    fn put<T: Serialize>(&self, key: &str, value: &T) -> Result<()> {
+        self.watch.set(key, &json(value)).map_err(|text| self.explain(&text))
+    }
+
+    /// The value of a key, as soon as it has one.
+    fn wait_for<T: DeserializeOwned>(&self, key: &str) -> Result<T> {
+        const PAUSE_MAX: Duration = Duration::from_millis(50);
+        let mut pause = Duration::from_micros(200);
+        loop {
+            if let Some(value) = self.watch.get(key).map_err(|text| self.explain(&text))? {
+                return serde_json::from_slice(&value)
+                    .map_err(|error| Error::Distributed(format!("{key} of another rank cannot be read: {error}")));
+            }
+            if let Some(departure) = self.watch.departure() {
+                return Err(self.error(departure));
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// The error for a failed operation of c10d. Its message names no rank, so this waits until the watch knows who is missing.
+    fn explain(&self, text: &str) -> Error {
+        match self.watch.find_missing() {
+            Some(departure) => self.error(departure),
+            None => Error::Distributed(format!(
+                "rank {} lost the connection to another rank: {text}",
+                self.place.rank
+            )),
+        }
+    }
+
+    fn error(&self, departure: Departure) -> Error {
+        // The others name the same rank as the cause, and not this one.
+        self.watch.publish(&departure);
+        if departure.is_stop {
+            return grappa_io::Error::Stopped.into();
+        }
+        Error::Distributed(format!("rank {} {}", departure.rank, departure.reason))
+    }
+}
+
+/// The prefix of all keys. A launcher keeps its store, and the keys in it, when it starts the processes again.
+fn prefix(restarts: u64) -> String {
+    format!("grappa/{restarts}")
+}
+
+fn json<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).expect("messages are representable")
+}

@@ -1,0 +1,167 @@
+//! The place of a process in a job, from the environment variables that torchrun and other launchers set.
+
+use std::{env, str::FromStr};
+
+use crate::{Error, Result};
+
+/// The place of this process among those that train together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// RANK: the number of this process.
+    pub rank: u32,
+    /// WORLD_SIZE: the number of processes.
+    pub ranks: u32,
+    /// LOCAL_RANK: its number on this host, 0 if it is not set.
+    pub local_rank: u32,
+    /// LOCAL_WORLD_SIZE: the number of processes on this host, 1 if it is not set.
+    pub local_ranks: u32,
+    /// MASTER_ADDR and MASTER_PORT: where the store is served.
+    pub store: (String, u16),
+    /// TORCHELASTIC_USE_AGENT_STORE: the launcher serves the store, not rank 0.
+    pub is_store_of_launcher: bool,
+    /// TORCHELASTIC_RESTART_COUNT: how often the launcher has started the processes again.
+    pub restarts: u64,
+}
+
+impl Place {
+    /// The place that the environment names. None if RANK and WORLD_SIZE are not set, or WORLD_SIZE is 1.
+    ///
+    /// # Errors
+    /// If variables are missing or contradict each other.
+    pub fn from_environment() -> Result<Option<Self>> {
+        Self::from_variables(&|name| env::var(name).ok())
+    }
+
+    fn from_variables(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>> {
+        if variable("RANK").is_none() && variable("WORLD_SIZE").is_none() {
+            return Ok(None);
+        }
+        let ranks: u32 = required(variable, "WORLD_SIZE")?;
+        let rank: u32 = required(variable, "RANK")?;
+        if rank >= ranks {
+            return Err(Error::Distributed(format!(
+                "RANK is {rank} and WORLD_SIZE is {ranks}: ranks count from 0 to {}",
+                ranks.saturating_sub(1)
+            )));
+        }
+        if ranks == 1 {
+            return Ok(None);
+        }
+        let optional = |name, default| match variable(name) {
+            Some(_) => required(variable, name),
+            None => Ok(default),
+        };
+        Ok(Some(Self {
+            rank,
+            ranks,
+            local_rank: optional("LOCAL_RANK", 0)?,
+            local_ranks: optional("LOCAL_WORLD_SIZE", 1)?.max(1),
+            store: (required(variable, "MASTER_ADDR")?, required(variable, "MASTER_PORT")?),
+            is_store_of_launcher: variable("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True"),
+            restarts: match variable("TORCHELASTIC_RESTART_COUNT") {
+                Some(_) => required(variable, "TORCHELASTIC_RESTART_COUNT")?,
+                None => 0,
+            },
+        }))
+    }
+
+    /// Whether this process serves the store.
+    pub(super) fn serves_store(&self) -> bool {
+        self.rank == 0 && !self.is_store_of_launcher
+    }
+
+    /// Who serves the store, and where.
+    pub(super) fn store_name(&self) -> String {
+        let (host, port) = &self.store;
+        match self.is_store_of_launcher {
+            true => format!("the launcher's store at {host}:{port}"),
+            false => format!("rank 0's store at {host}:{port}"),
+        }
+    }
+}
+
+/// The value of a variable that must be set.
+fn required<T: FromStr>(variable: &dyn Fn(&str) -> Option<String>, name: &str) -> Result<T> {
+    let Some(text) = variable(name) else {
+        return Err(Error::Distributed(format!(
+            "{name} is not set, although RANK or WORLD_SIZE is: set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as \
+             torchrun does, or unset RANK and WORLD_SIZE to train with one process"
+        )));
+    };
+    text.trim().parse().map_err(|_| {
+        Error::Distributed(format!(
+            "{name} is `{text}`, which is not a value for it: torchrun sets the variables RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR \
+             and MASTER_PORT right"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(variables: &[(&str, &str)]) -> Result<Option<Place>> {
+        Place::from_variables(&|name| {
+            let found = variables.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn a_place_is_read_from_the_variables_of_torchrun() {
+        let mut variables = vec![
+            ("RANK", "3"),
+            ("WORLD_SIZE", "4"),
+            ("LOCAL_RANK", "1"),
+            ("LOCAL_WORLD_SIZE", "2"),
+            ("MASTER_ADDR", "node0"),
+            ("MASTER_PORT", "29500"),
+        ];
+        let expected = Place {
+            rank: 3,
+            ranks: 4,
+            local_rank: 1,
+            local_ranks: 2,
+            store: ("node0".to_owned(), 29500),
+            is_store_of_launcher: false,
+            restarts: 0,
+        };
+        assert_eq!(place(&variables).unwrap(), Some(expected.clone()));
+        variables.extend([
+            ("TORCHELASTIC_USE_AGENT_STORE", "True"),
+            ("TORCHELASTIC_RESTART_COUNT", "2"),
+        ]);
+        let restarted = Place {
+            is_store_of_launcher: true,
+            restarts: 2,
+            ..expected
+        };
+        assert_eq!(place(&variables).unwrap(), Some(restarted));
+    }
+
+    #[test]
+    fn a_single_process_needs_no_group() {
+        assert_eq!(place(&[]).unwrap(), None);
+        assert_eq!(place(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap(), None);
+    }
+
+    #[test]
+    fn variables_that_are_missing_or_wrong_are_named() {
+        let error = |variables: &[(&str, &str)]| place(variables).expect_err("it is wrong").to_string();
+        assert!(error(&[("RANK", "0")]).starts_with("WORLD_SIZE is not set"));
+        assert!(error(&[("WORLD_SIZE", "2")]).starts_with("RANK is not set"));
+        assert!(error(&[("RANK", "0"), ("WORLD_SIZE", "2")]).starts_with("MASTER_ADDR is not set"));
+        assert!(
+            error(&[("RANK", "2"), ("WORLD_SIZE", "2")])
+                .starts_with("RANK is 2 and WORLD_SIZE is 2: ranks count from 0 to 1")
+        );
+        assert!(error(&[("RANK", "x"), ("WORLD_SIZE", "2")]).starts_with("RANK is `x`"));
+        let port = [
+            ("RANK", "0"),
+            ("WORLD_SIZE", "2"),
+            ("MASTER_ADDR", "a"),
+            ("MASTER_PORT", "99999"),
+        ];
+        assert!(error(&port).starts_with("MASTER_PORT is `99999`"));
+    }
+}

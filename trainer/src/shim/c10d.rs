@@ -1,0 +1,282 @@
+//! PyTorch's distributed engine, c10d: its key-value store (TCPStore) and its group of processes on Gloo.
+//!
+//! The wheel of PyTorch has the headers of c10d, but not those of gloo. The headers in `shim/gloo` declare what c10d's headers name, so
+//! that they compile; nothing of gloo is used directly.
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    ptr::{self, NonNull},
+    slice,
+    time::Duration,
+};
+
+use tch::Tensor;
+
+/// `Err` has the message of c10d.
+pub(crate) type Result<T> = std::result::Result<T, String>;
+
+const DONE: c_int = 0;
+const NOT_YET: c_int = 1;
+
+/// Takes a value that C++ lends for the call.
+type Take = unsafe extern "C" fn(*mut c_void, *const u8, usize);
+
+// SAFETY: these are in c10d.cpp, with these types. The first has no conditions.
+unsafe extern "C" {
+    safe fn grappa_log_fatal_only();
+    fn grappa_free_text(text: *mut c_char);
+    fn grappa_store_open(
+        host: *const c_char,
+        port: u16,
+        is_server: bool,
+        timeout_ms: i64,
+        prefix: *const c_char,
+        error: *mut *mut c_char,
+    ) -> *mut c_void;
+    fn grappa_store_free(store: *mut c_void);
+    fn grappa_store_port(store: *const c_void) -> u16;
+    fn grappa_store_set(
+        store: *mut c_void,
+        key: *const c_char,
+        value: *const u8,
+        length: usize,
+        error: *mut *mut c_char,
+    ) -> c_int;
+    fn grappa_store_set_once(
+        store: *mut c_void,
+        key: *const c_char,
+        value: *const u8,
+        length: usize,
+        context: *mut c_void,
+        take: Take,
+        error: *mut *mut c_char,
+    ) -> c_int;
+    fn grappa_store_get(
+        store: *mut c_void,
+        key: *const c_char,
+        context: *mut c_void,
+        take: Take,
+        error: *mut *mut c_char,
+    ) -> c_int;
+    fn grappa_store_delete(store: *mut c_void, key: *const c_char, error: *mut *mut c_char) -> c_int;
+    fn grappa_group_new(
+        store: *mut c_void,
+        rank: c_int,
+        size: c_int,
+        patience_ms: i64,
+        timeout_ms: i64,
+        error: *mut *mut c_char,
+    ) -> *mut c_void;
+    fn grappa_group_free(group: *mut c_void);
+    fn grappa_all_reduce(group: *mut c_void, tensor: *const c_void, error: *mut *mut c_char) -> *mut c_void;
+    fn grappa_work_free(work: *mut c_void);
+    fn grappa_work_wait(work: *mut c_void, timeout_ms: i64, error: *mut *mut c_char) -> c_int;
+}
+
+/// Keeps the log of c10d off stderr, except for what ends the process. Its errors are returned anyway. TORCH_CPP_LOG_LEVEL brings the
+/// log back.
+pub(crate) fn log_fatal_only() {
+    if std::env::var_os("TORCH_CPP_LOG_LEVEL").is_none() {
+        grappa_log_fatal_only();
+    }
+}
+
+/// A connection to a TCPStore, or its server with a connection.
+#[derive(Debug)]
+pub(crate) struct Store(NonNull<c_void>);
+
+// SAFETY: a TCPStore may be used by any thread; it locks itself.
+unsafe impl Send for Store {}
+
+impl Store {
+    /// Connects to the store at `host:port`, or serves it there. Port 0 is any free port. Every key gets the prefix.
+    pub(crate) fn open(host: &str, port: u16, is_server: bool, timeout: Duration, prefix: &str) -> Result<Self> {
+        let (host, prefix) = (c_string(host)?, c_string(prefix)?);
+        let mut error = ptr::null_mut();
+        // SAFETY: both texts live during the call.
+        let store = unsafe {
+            grappa_store_open(
+                host.as_ptr(),
+                port,
+                is_server,
+                milliseconds(timeout),
+                prefix.as_ptr(),
+                &mut error,
+            )
+        };
+        NonNull::new(store).map(Self).ok_or_else(|| taken(error))
+    }
+
+    /// The port of the server.
+    pub(crate) fn port(&self) -> u16 {
+        // SAFETY: the store lives.
+        unsafe { grappa_store_port(self.0.as_ptr()) }
+    }
+
+    /// Sets a key.
+    pub(crate) fn set(&self, key: &str, value: &[u8]) -> Result<()> {
+        let key = c_string(key)?;
+        let mut error = ptr::null_mut();
+        // SAFETY: key and value live during the call.
+        let code = unsafe { grappa_store_set(self.0.as_ptr(), key.as_ptr(), value.as_ptr(), value.len(), &mut error) };
+        finished(code, error).map(|_| ())
+    }
+
+    /// Sets a key that has no value yet. Returns the value that it then has: this one, or the earlier one.
+    pub(crate) fn set_once(&self, key: &str, value: &[u8]) -> Result<Vec<u8>> {
+        let key = c_string(key)?;
+        let (mut error, mut found) = (ptr::null_mut(), Vec::new());
+        // SAFETY: key and value live during the call, and `take` gets the address of a vector.
+        let code = unsafe {
+            grappa_store_set_once(
+                self.0.as_ptr(),
+                key.as_ptr(),
+                value.as_ptr(),
+                value.len(),
+                ptr::from_mut(&mut found).cast(),
+                take,
+                &mut error,
+            )
+        };
+        finished(code, error).map(|_| found)
+    }
+
+    /// The value of a key; none if it has no value yet.
+    pub(crate) fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        let key = c_string(key)?;
+        let (mut error, mut found) = (ptr::null_mut(), Vec::new());
+        // SAFETY: the key lives during the call, and `take` gets the address of a vector.
+        let code = unsafe {
+            grappa_store_get(
+                self.0.as_ptr(),
+                key.as_ptr(),
+                ptr::from_mut(&mut found).cast(),
+                take,
+                &mut error,
+            )
+        };
+        Ok(finished(code, error)?.then_some(found))
+    }
+
+    /// Deletes a key.
+    pub(crate) fn delete(&self, key: &str) -> Result<()> {
+        let key = c_string(key)?;
+        let mut error = ptr::null_mut();
+        // SAFETY: the key lives during the call.
+        let code = unsafe { grappa_store_delete(self.0.as_ptr(), key.as_ptr(), &mut error) };
+        finished(code, error).map(|_| ())
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // SAFETY: it came from C++ and is freed once.
+        unsafe { grappa_store_free(self.0.as_ptr()) }
+    }
+}
+
+/// Connected processes.
+#[derive(Debug)]
+pub(crate) struct Group(NonNull<c_void>);
+
+// SAFETY: it is moved between threads, never shared.
+unsafe impl Send for Group {}
+
+impl Group {
+    /// Connects all ranks through the store. All must call it within `patience`. `timeout` is for each operation.
+    pub(crate) fn connect(store: &Store, rank: u32, size: u32, patience: Duration, timeout: Duration) -> Result<Self> {
+        let mut error = ptr::null_mut();
+        let number = |number: u32| c_int::try_from(number).map_err(|_| format!("{number} ranks are too many"));
+        // SAFETY: the store lives during the call; the group keeps its own handle to it.
+        let group = unsafe {
+            grappa_group_new(
+                store.0.as_ptr(),
+                number(rank)?,
+                number(size)?,
+                milliseconds(patience),
+                milliseconds(timeout),
+                &mut error,
+            )
+        };
+        NonNull::new(group).map(Self).ok_or_else(|| taken(error))
+    }
+
+    /// Starts to replace `tensor` by its sum over all ranks. The work keeps the memory of the tensor.
+    pub(crate) fn all_reduce(&self, tensor: &Tensor) -> Result<Work> {
+        let mut error = ptr::null_mut();
+        // SAFETY: both live during the call.
+        let work = unsafe { grappa_all_reduce(self.0.as_ptr(), tensor.as_ptr().cast(), &mut error) };
+        NonNull::new(work).map(Work).ok_or_else(|| taken(error))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // SAFETY: it came from C++ and is freed once.
+        unsafe { grappa_group_free(self.0.as_ptr()) }
+    }
+}
+
+/// An operation in progress.
+#[derive(Debug)]
+pub(crate) struct Work(NonNull<c_void>);
+
+impl Work {
+    /// Waits for the end of the operation, at most for a time. Returns whether it has ended.
+    pub(crate) fn wait(&self, at_most: Duration) -> Result<bool> {
+        let mut error = ptr::null_mut();
+        // SAFETY: it lives.
+        let code = unsafe { grappa_work_wait(self.0.as_ptr(), milliseconds(at_most), &mut error) };
+        finished(code, error)
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        // SAFETY: it came from C++ and is freed once. The thread that works on it has a handle of its own.
+        unsafe { grappa_work_free(self.0.as_ptr()) }
+    }
+}
+
+/// Whether a function is done, or not yet.
+fn finished(code: c_int, error: *mut c_char) -> Result<bool> {
+    match code {
+        DONE => Ok(true),
+        NOT_YET => Ok(false),
+        _ => Err(taken(error)),
+    }
+}
+
+/// The text of an error, which C++ gives away. One line: c10d appends advice and traces.
+fn taken(error: *mut c_char) -> String {
+    if error.is_null() {
+        return "c10d gives no reason".to_owned();
+    }
+    // SAFETY: it is a text of C++ that ends with a zero, and freed once.
+    let text = unsafe {
+        let text = CStr::from_ptr(error).to_string_lossy().into_owned();
+        grappa_free_text(error);
+        text
+    };
+    let line = text.lines().next().unwrap_or_default();
+    line.trim_end_matches(['.', ' ']).to_owned()
+}
+
+/// # Safety
+/// `out` is the address of a `Vec<u8>` that nothing else uses; `length` bytes can be read at `bytes`.
+unsafe extern "C" fn take(out: *mut c_void, bytes: *const u8, length: usize) {
+    if length > 0 {
+        // SAFETY: as promised.
+        unsafe { (*out.cast::<Vec<u8>>()).extend_from_slice(slice::from_raw_parts(bytes, length)) }
+    }
+}
+
+fn c_string(text: &str) -> Result<CString> {
+    CString::new(text).map_err(|_| format!("{text:?} contains a zero byte"))
+}
+
+/// c10d counts in milliseconds and adds them to its clock, so a century has to do for ever.
+fn milliseconds(time: Duration) -> i64 {
+    const CENTURY_MS: i64 = 100 * 365 * 24 * 3600 * 1000;
+    i64::try_from(time.as_millis()).unwrap_or(CENTURY_MS).min(CENTURY_MS)
+}
