@@ -31,10 +31,10 @@ pub enum Cuda {
     },
 }
 
-/// Ends the process with success. The static destructors of libtorch are left out: they remove each operator from its tables, which
-/// takes 0.1 s. Standard output must have been flushed.
-pub fn exit() -> ! {
-    shim::exit_at_once()
+/// Ends the process. The static destructors of libtorch are left out: they remove each operator from its tables, which takes 0.1 s, and
+/// threads of c10d may still need what they destroy. Standard output must have been flushed.
+pub fn exit(code: u8) -> ! {
+    shim::exit_at_once(code)
 }
 
 /// The version of libtorch in use, such as `2.11.0`.
@@ -167,6 +167,17 @@ pub fn device(choice: DeviceChoice) -> Result<Device> {
         DeviceChoice::Cpu => Ok(Device::Cpu),
         DeviceChoice::Auto => Ok(cuda_device(0, cuda()).unwrap_or(Device::Cpu)),
         DeviceChoice::Cuda(index) => cuda_device(index, cuda()),
+    }
+}
+
+/// The device of a process that shares its host with others, of which it is number `local_rank`. With `auto`, each has a GPU of its own.
+///
+/// # Errors
+/// As [`device`]; with `auto`, if there are GPUs, but fewer than processes.
+pub fn local_device(choice: DeviceChoice, local_rank: u32) -> Result<Device> {
+    match (choice, device(choice)?) {
+        (DeviceChoice::Auto, Device::Cuda(_)) => cuda_device(local_rank as usize, cuda()),
+        (_, device) => Ok(device),
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 use grappa_io::{progress::Progress, text::printable};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use crate::{ByteSize, count, duration, signals};
+use crate::{ByteSize, count, duration, log, signals};
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -240,9 +240,11 @@ pub(crate) fn clear() {
 /// Prints a line on stderr, above the progress bar.
 pub(crate) fn eprint_line(line: &str) {
     // An error cannot be reported if stderr is closed.
-    above(|| {
-        let _ = writeln!(io::stderr(), "{line}");
-    });
+    if let Some(line) = log::shown(line, true) {
+        above(|| {
+            let _ = writeln!(io::stderr(), "{line}");
+        });
+    }
 }
 
 /// Runs `write` while the bar is not drawn, so that its output to stdout or stderr is not mixed with it.
@@ -259,7 +261,10 @@ impl Write for AboveBars {
         // The log writes each event in one call, with a line end.
         let text = String::from_utf8_lossy(bytes);
         let line = text.strip_suffix('\n').unwrap_or(&text);
-        above(|| writeln!(io::stderr(), "{}", printable(line)))?;
+        let line = printable(line);
+        if let Some(line) = log::shown(&line, line.trim_start().starts_with("ERROR")) {
+            above(|| writeln!(io::stderr(), "{line}"))?;
+        }
         Ok(bytes.len())
     }
 

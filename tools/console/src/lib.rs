@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod bars;
+pub mod log;
 mod output;
 mod processor;
 pub mod signals;
@@ -122,6 +123,15 @@ impl Console {
         !self.quiet && !self.json
     }
 
+    /// A console without progress, summary and lines, for one of several processes.
+    #[must_use]
+    pub fn silenced(&self) -> Self {
+        Self {
+            quiet: true,
+            json: false,
+        }
+    }
+
     /// Progress bars on stderr. They are hidden with `--quiet`, or if stderr is not a terminal.
     pub fn bars(&self) -> Bars {
         if self.quiet { Bars::hidden() } else { Bars::new(true) }
@@ -164,13 +174,18 @@ impl Console {
 ///
 /// A closed stdout (`grappa-store export ... | head`) counts as success.
 pub fn run(main: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
+    ExitCode::from(code_of(main))
+}
+
+/// [`run`], for a program that ends itself with the code.
+pub fn code_of(main: impl FnOnce() -> anyhow::Result<()>) -> u8 {
     processor::require_supported_processor();
     grappa_io::map::report_faults();
     grappa_io::machine::raise_descriptor_limit();
     signals::catch();
     match main() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if output::stdout_was_closed(&error) => ExitCode::SUCCESS,
+        Ok(()) => 0,
+        Err(error) if output::stdout_was_closed(&error) => 0,
         Err(error) => match signals::exit_code() {
             Some(code) => {
                 bars::eprint_line(&format!("interrupted: {}", output::one_line(&error)));
@@ -178,7 +193,7 @@ pub fn run(main: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
             }
             None => {
                 bars::eprint_line(&format!("error: {}", output::one_line(&error)));
-                ExitCode::FAILURE
+                1
             }
         },
     }

@@ -17,7 +17,6 @@
 use std::{
     fs,
     path::PathBuf,
-    process::ExitCode,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicI32, Ordering::SeqCst},
@@ -66,6 +65,14 @@ pub fn stops_by_itself(line: impl Into<String>) {
     set(OnSignal::Stop(line.into()));
 }
 
+/// The number of the signal that has asked the program to stop; none before it.
+pub fn received() -> Option<i32> {
+    match RECEIVED.load(SeqCst) {
+        0 => None,
+        signal => Some(signal),
+    }
+}
+
 /// Whether a signal has asked the program to stop.
 pub fn stop_requested() -> bool {
     RECEIVED.load(SeqCst) != 0
@@ -76,10 +83,10 @@ fn set(on_signal: OnSignal) {
 }
 
 /// The exit code after a signal; `None` without one.
-pub(crate) fn exit_code() -> Option<ExitCode> {
+pub(crate) fn exit_code() -> Option<u8> {
     match RECEIVED.load(SeqCst) {
         0 => None,
-        signal => Some(ExitCode::from(code_of(signal) as u8)),
+        signal => Some(code_of(signal) as u8),
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use clap::{Args, Command};
+use clap::{Args, Command, ValueEnum};
 use grappa_console::{ByteSize, Summary};
 use grappa_run::{
     Result,
@@ -18,10 +18,13 @@ use grappa_run::{
 use grappa_sampling::{partition::Schedule, sample::Fanouts};
 use serde::Serialize;
 
-use crate::values::{
-    LAYERS, NORMS, activation_help, checked, correction_help, evaluate_help, explained, feature_norm_help,
-    first_hop_help, halo_help, jumping_knowledge_help, lr_schedule_help, monitor_help, named, optimizer_help, possible,
-    precision_help, read_engine_help, schedule_help,
+use crate::{
+    values::{
+        LAYERS, NORMS, activation_help, checked, correction_help, evaluate_help, explained, feature_norm_help,
+        first_hop_help, halo_help, jumping_knowledge_help, lr_schedule_help, monitor_help, named, optimizer_help,
+        possible, precision_help, read_engine_help, schedule_help,
+    },
+    workers::Workers,
 };
 
 /// The store, and how to train on it.
@@ -33,11 +36,24 @@ pub struct Train {
     /// Continue a run from its last checkpoint, with the same options
     ///
     /// The run is the folder --out, or else the last run on this store in the current folder. Options that do not change the
-    /// result so far may be given anew, such as --epochs, --memory or --threads.
-    #[arg(long, help_heading = RUN)]
-    pub resume: bool,
+    /// result so far may be given anew, such as --epochs, --memory or --threads. `--resume auto` starts a new run if there is none to
+    /// continue, for jobs that a scheduler starts again.
+    #[arg(long, help_heading = RUN, value_name = "auto", num_args = 0..=1, default_missing_value = "always")]
+    pub resume: Option<Resume>,
+    #[command(flatten)]
+    pub workers: Workers,
     #[command(flatten)]
     pub sources: Sources,
+}
+
+/// Whether to continue a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Resume {
+    /// Fail if there is no run
+    #[value(hide = true)]
+    Always,
+    /// Start a new run if there is none
+    Auto,
 }
 
 /// Where options come from: a file, and flags that override it.

@@ -8,11 +8,11 @@ mod export;
 mod predict;
 mod train;
 mod values;
+mod workers;
 
 use std::{
     io::{self, Write},
     panic,
-    process::ExitCode,
 };
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -25,6 +25,9 @@ Examples:
 
   Train 3 layers in 16 partitions, within 8 GiB for the graph:
     grappa-train web.grappa --layers 3 --partitions 16 --memory 8GiB --out run
+
+  Train 16 partitions with 4 processes on this host:
+    grappa-train web.grappa --partitions 16 --workers 4 --out run
 
   Continue a run that was stopped or killed:
     grappa-train web.grappa --out run --resume
@@ -77,8 +80,8 @@ fn command() -> clap::Command {
     args::with_defaults(Cli::command()).mut_subcommand("config", args::with_defaults)
 }
 
-fn main() -> ExitCode {
-    grappa_console::run(|| {
+fn main() {
+    let code = grappa_console::code_of(|| {
         // A panic that becomes an error is not reported twice.
         let tell = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
@@ -88,9 +91,9 @@ fn main() -> ExitCode {
         }));
         let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
         run(cli)?;
-        io::stdout().flush()?;
-        runtime::exit()
-    })
+        Ok(io::stdout().flush()?)
+    });
+    runtime::exit(code)
 }
 
 fn run(cli: Cli) -> anyhow::Result<()> {

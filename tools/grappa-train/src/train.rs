@@ -3,22 +3,26 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{anyhow, bail};
-use grappa_console::{Bars, ByteSize, Console, Summary, count, print_line, printable, signals};
+use grappa_console::{Bars, ByteSize, Console, Summary, count, log, print_line, printable, signals};
 use grappa_io::{machine::process_age, progress::Progress};
 use grappa_run::{
-    config::{Evaluate, Monitor, Preset, TrainConfig},
-    folder::RunFolder,
+    config::{Auto, Evaluate, Monitor, Preset, TrainConfig},
+    folder::{CONFIG, RunFolder},
     journal::EpochRecord,
     percent, summary,
 };
 use grappa_storage::Store;
 use grappa_trainer::{
+    distributed::{Place, ProcessGroup, join},
     runtime,
-    train::{Watcher, train},
+    train::{Watcher, follow, hello, train, train_first},
 };
 use serde::Serialize;
 
-use crate::args;
+use crate::{
+    args::{self, Resume},
+    workers::{self, Role},
+};
 
 /// Terminal output during a run.
 struct Screen {
@@ -32,6 +36,8 @@ struct EpochBars {
     bars: Bars,
     /// Prefix of the stage names: the number of the epoch.
     prefix: String,
+    /// The processes that train together; none if there is only this one.
+    group: Option<Arc<ProcessGroup>>,
 }
 
 impl Progress for EpochBars {
@@ -48,7 +54,7 @@ impl Progress for EpochBars {
     }
 
     fn is_stopped(&self) -> bool {
-        self.bars.is_stopped()
+        self.bars.is_stopped() || self.group.as_ref().is_some_and(|group| group.is_broken())
     }
 }
 
@@ -61,37 +67,116 @@ struct Trained {
 }
 
 pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
+    match options.workers.role()? {
+        Role::Alone => alone(path, options, console),
+        Role::Launcher(workers) => workers::launch(workers),
+        Role::Rank(place) => {
+            let is_first = place.rank == 0;
+            log::name_process(&format!("rank {}", place.rank), !is_first);
+            let console = if is_first { *console } else { console.silenced() };
+            as_rank(place, path, options, &console)
+        }
+    }
+}
+
+/// Trains with this process only.
+fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
+    let store = open_store(path, options)?;
+    let (folder, config) = open_folder(path, options)?;
+    let device = runtime::device(config.device)?;
+    prepare_runtime(&config);
+    let mut screen = Screen::new(console, None);
+    signals::stops_by_itself("finishing the step and writing a checkpoint");
+    let trained = train(store, config, &folder, options.resume.is_some(), device, &mut screen);
+    drop(screen);
+    let summary = trained.map_err(|error| with_remedy(error, None, path, folder.path()))?;
+    finish(console, summary, folder.path())
+}
+
+/// Trains together with other processes.
+fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
+    let store = open_store(path, options)?;
+    let wanted = options.sources.configuration()?;
+    let local = place.clone();
+    let group = Arc::new(join(place, hello(&store, &wanted)?, options.workers.timeout())?);
+    let opened = workers::share_folder(&group, || open_folder(path, options));
+    let (at, folder, mut config) = opened.inspect_err(|error| {
+        group.announce(false, &format!("ended with an error: {error:#}"));
+        group.leave();
+    })?;
+    log::line(&format!(
+        "rank {} of {}, training in {}",
+        local.rank,
+        local.ranks,
+        at.display()
+    ));
+    let threads = (config.threads() / local.local_ranks as usize).max(1);
+    if config.threads == Auto::Auto {
+        config.threads = threads.to_string().parse().map_err(|_| anyhow!("no threads"))?;
+    }
+    prepare_runtime(&config);
+    let mut screen = Screen::new(console, Some(group.clone()));
+    signals::stops_by_itself("finishing the step");
+    let trained = runtime::local_device(config.device, local.local_rank).and_then(|device| match &folder {
+        Some(folder) => {
+            let resume = options.resume.is_some();
+            train_first(store, config, folder, resume, device, group.clone(), &mut screen).map(Some)
+        }
+        None => follow(store, config, &at, device, group.clone(), &mut screen).map(|()| None),
+    });
+    let summary = workers::end(&group, trained);
+    drop(screen);
+    match summary.map_err(|error| with_remedy(error, group.stopped_by(), path, &at))? {
+        Some(summary) => finish(console, summary, &at),
+        None => Ok(()),
+    }
+}
+
+fn open_store(path: &Path, options: &args::Train) -> anyhow::Result<Arc<Store>> {
     let store = Arc::new(Store::open(path)?);
     if let Some(preset) = options.sources.preset()? {
         check_preset(preset, &store)?;
     }
-    let (folder, config) = open_folder(path, options)?;
-    let device = runtime::device(config.device)?;
+    Ok(store)
+}
+
+fn prepare_runtime(config: &TrainConfig) {
     runtime::set_threads(config.threads());
     runtime::keep_freed_memory();
     runtime::rest_when_idle();
-    let mut screen = Screen {
-        tells: console.tells(),
-        bars: EpochBars {
-            bars: console.passing_bars(),
-            prefix: String::new(),
-        },
-    };
-    signals::stops_by_itself("finishing the step and writing a checkpoint");
-    let trained = train(store, config, &folder, options.resume, device, &mut screen);
-    drop(screen);
-    let summary = trained.map_err(|error| match error.is_stopped() {
-        true => anyhow!(
-            "{error}; continue with `grappa-train {} --out {} --resume`",
-            path.display(),
-            folder.path().display()
-        ),
-        false => error.into(),
-    })?;
+}
+
+/// Adds to the error of a run that was stopped how to continue it, and which other rank was asked to stop.
+fn with_remedy(error: grappa_trainer::Error, stopped_by: Option<u32>, store: &Path, folder: &Path) -> anyhow::Error {
+    if !error.is_stopped() {
+        return error.into();
+    }
+    let cause = stopped_by.map_or_else(String::new, |rank| format!("rank {rank} was asked to stop: "));
+    anyhow!(
+        "{cause}{error}; continue with `grappa-train {} --out {} --resume`",
+        store.display(),
+        folder.display()
+    )
+}
+
+fn finish(console: &Console, summary: summary::Summary, folder: &Path) -> anyhow::Result<()> {
     console.finish(&Trained {
         summary,
-        folder: folder.path().display().to_string(),
+        folder: folder.display().to_string(),
     })
+}
+
+impl Screen {
+    fn new(console: &Console, group: Option<Arc<ProcessGroup>>) -> Self {
+        Self {
+            tells: console.tells(),
+            bars: EpochBars {
+                bars: console.passing_bars(),
+                prefix: String::new(),
+                group,
+            },
+        }
+    }
 }
 
 /// Refuses a preset for another graph. A store without features or labels is refused later.
@@ -106,19 +191,20 @@ fn check_preset(preset: &Preset, store: &Store) -> grappa_run::Result<()> {
 /// The folder of the new or resumed run, and its configuration.
 fn open_folder(store: &Path, options: &args::Train) -> anyhow::Result<(RunFolder, TrainConfig)> {
     let wanted = options.sources.configuration()?;
-    if !options.resume {
+    let create = |wanted: TrainConfig| {
         let path = wanted.out.clone().unwrap_or_else(|| RunFolder::unused(store));
-        return Ok((RunFolder::create(&path, &wanted)?, wanted));
-    }
-    let path = match wanted.out {
-        Some(path) => path,
-        None => match RunFolder::last(store) {
-            Some(path) => path,
-            None => bail!(
-                "there is no run on {} to resume in this folder: name the folder of the run with --out",
-                store.display()
-            ),
-        },
+        Ok((RunFolder::create(&path, &wanted)?, wanted))
+    };
+    let Some(resume) = options.resume else {
+        return create(wanted);
+    };
+    let path = match wanted.out.clone().or_else(|| RunFolder::last(store)) {
+        Some(path) if resume == Resume::Always || path.join(CONFIG).exists() => path,
+        _ if resume == Resume::Auto => return create(wanted),
+        _ => bail!(
+            "there is no run on {} to resume in this folder: name the folder of the run with --out",
+            store.display()
+        ),
     };
     let folder = RunFolder::resume(&path)?;
     let config = options.sources.resumed(&folder.config()?)?;
@@ -152,12 +238,15 @@ impl Watcher for Screen {
 
     fn begin(&mut self, epoch: u64, epochs: u64) {
         self.bars.prefix = format!("epoch {epoch}/{epochs}: ");
+        log::line(&format!("epoch {epoch} of {epochs} begins"));
     }
 
     fn epoch(&mut self, record: &EpochRecord, epochs: u64) {
+        let line = line(record, epochs);
+        log::line(&line);
         if self.tells {
             // Training continues after the reader of stdout closed it.
-            let _ = print_line(&line(record, epochs));
+            let _ = print_line(&line);
         }
     }
 
@@ -187,11 +276,11 @@ fn line(record: &EpochRecord, epochs: u64) -> String {
         line += " (sampled)";
     }
     line += &format!(
-        "  {:.2} s  {} edges/s  read {}  sent {}",
+        "  {:.2} s  {} edges/s  read {}  gradients {}",
         record.seconds,
         count(record.sampled_edges_per_second as u64),
         ByteSize(record.bytes_read),
-        ByteSize(record.bytes_sent)
+        ByteSize(record.gradient_bytes)
     );
     if let Some(coverage) = record.coverage_mean.filter(|&coverage| coverage < 1.0) {
         line += &format!("  coverage {}", percent(coverage));

@@ -33,7 +33,9 @@ pub struct Summary {
     pub seconds_per_epoch: Option<f64>,
     /// Sampled edges per second of training, over all epochs; null without epochs.
     pub sampled_edges_per_second: Option<f64>,
-    /// Mean bytes that all partitions together sent in a step; null without steps.
+    /// Mean bytes of the gradient and loss weights of a step, summed over all partitions; null without steps.
+    pub gradient_bytes_per_step: Option<f64>,
+    /// Mean bytes that each process sent for that in a step: 0 if there is only one process; null without steps.
     pub bytes_sent_per_step: Option<f64>,
     /// Bytes read from files.
     pub bytes_read: u64,
@@ -57,6 +59,7 @@ impl Summary {
         let training: f64 = records.iter().map(|record| record.seconds_by_stage.training()).sum();
         let per = |sum: f64, count: f64| (count > 0.0 && sum.is_finite()).then(|| sum / count);
         let sum = |of: fn(&EpochRecord) -> u64| records.iter().map(of).fold(0, u64::saturating_add);
+        let per_step = |bytes: u64| per(bytes as f64, last.map_or(0.0, |record| record.step as f64));
         let mut summary = Self {
             test_accuracy: at_best.and_then(|record| record.test_accuracy),
             val_accuracy: at_best.and_then(|record| record.val_accuracy),
@@ -68,10 +71,8 @@ impl Summary {
             seconds_by_stage: StageSeconds::default(),
             seconds_per_epoch: per(training, records.len() as f64),
             sampled_edges_per_second: per(sum(|record| record.sampled_edges) as f64, training),
-            bytes_sent_per_step: per(
-                sum(|record| record.bytes_sent) as f64,
-                last.map_or(0.0, |record| record.step as f64),
-            ),
+            gradient_bytes_per_step: per_step(sum(|record| record.gradient_bytes)),
+            bytes_sent_per_step: per_step(sum(|record| record.bytes_sent)),
             bytes_read: sum(|record| record.bytes_read),
             peak_rss_bytes: records.iter().filter_map(|record| record.peak_rss_bytes).max(),
             generation: last.map_or(0, |record| record.generation),
@@ -107,6 +108,7 @@ mod tests {
                 seconds_by_stage: seconds(&[(Stage::Forward, 2.0), (Stage::Evaluate, 1.0)]),
                 sampled_edges: 1000,
                 bytes_read: 1 << 30,
+                gradient_bytes: 1000,
                 bytes_sent: 500,
                 peak_rss_bytes: Some(epoch.min(3) << 20),
                 generation: 7,
@@ -136,7 +138,10 @@ mod tests {
         );
         assert_eq!((summary.seconds_total, summary.seconds_per_epoch), (20.0, Some(2.0)));
         assert_eq!(summary.sampled_edges_per_second, Some(500.0));
-        assert_eq!(summary.bytes_sent_per_step, Some(50.0));
+        assert_eq!(
+            (summary.gradient_bytes_per_step, summary.bytes_sent_per_step),
+            (Some(100.0), Some(50.0))
+        );
         assert_eq!((summary.bytes_read, summary.peak_rss_bytes), (4 << 30, Some(3 << 20)));
     }
 
@@ -167,6 +172,7 @@ mod tests {
             "seconds_by_stage",
             "seconds_per_epoch",
             "sampled_edges_per_second",
+            "gradient_bytes_per_step",
             "bytes_sent_per_step",
             "bytes_read",
             "peak_rss_bytes",

@@ -18,9 +18,14 @@ pub struct Parameters {
     buffers: Vec<(String, Tensor)>,
     values: Tensor,
     gradient: Tensor,
+    /// The gradient, then [`Parameters::ROOM`] more values.
+    with_room: Tensor,
 }
 
 impl Parameters {
+    /// Values behind the gradient, in the same memory, for what is exchanged with it.
+    pub const ROOM: usize = 4;
+
     /// Names and parameters, in the order of the flat vectors.
     pub fn named(&self) -> &[(String, Tensor)] {
         &self.named
@@ -44,6 +49,11 @@ impl Parameters {
     /// The gradients of all parameters, f32 of `[count]`. It shares the memory to which backward passes add.
     pub fn flat_gradient(&self) -> Tensor {
         self.gradient.shallow_clone()
+    }
+
+    /// The gradients of all parameters and the [`Parameters::ROOM`] behind them, f32 of `[count + ROOM]`. It shares their memory.
+    pub fn flat_gradient_with_room(&self) -> Tensor {
+        self.with_room.shallow_clone()
     }
 
     /// Replaces the gradients.
@@ -155,7 +165,9 @@ impl Builder {
                 .map(|(_, tensor)| tensor.detach().view([-1]))
                 .collect();
             let values = Tensor::cat(&flat, 0);
-            let gradient = Tensor::zeros([values.numel() as i64], (Kind::Float, self.device));
+            let count = values.numel() as i64;
+            let with_room = Tensor::zeros([count + Parameters::ROOM as i64], (Kind::Float, self.device));
+            let gradient = with_room.narrow(0, 0, count);
             let mut start = 0;
             for (_, tensor) in &self.named {
                 let count = tensor.numel() as i64;
@@ -170,6 +182,7 @@ impl Builder {
                 buffers: self.buffers,
                 values,
                 gradient,
+                with_room,
             }
         })
     }

@@ -19,7 +19,11 @@ use grappa_io::progress::{Progress, check_stopped};
 use grappa_run::{checkpoint::PartialEpoch, model::Task, stages::Stage};
 use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches};
 
-use super::{Trainer, step::BatchSums};
+use super::{
+    Trainer,
+    exchange::{LossWeights, exchanged_bytes},
+    step::BatchSums,
+};
 use crate::Result;
 
 /// Metrics of an epoch.
@@ -37,7 +41,9 @@ pub struct EpochStats {
     pub seeds: u64,
     /// Sampled edges.
     pub sampled_edges: u64,
-    /// Bytes that partitions gave to the exchange.
+    /// Bytes of gradients and loss weights that were summed over all partitions.
+    pub gradient_bytes: u64,
+    /// Bytes that each process sent for that.
     pub bytes_sent: u64,
     /// Bytes about halo nodes that partitions got before the epoch.
     pub halo_bytes: u64,
@@ -61,8 +67,9 @@ impl Trainer {
             let trained = self.remaining_steps(epoch, &mut partial, rate, progress);
             self.partial = Some(partial);
             trained?;
+            self.partial = Some(self.total(partial)?);
         }
-        Ok(self.stats(&partial))
+        Ok(self.stats(&self.partial.unwrap_or_default()))
     }
 
     /// Ends the epoch in progress.
@@ -95,7 +102,10 @@ impl Trainer {
         let whole = self.loader.all_batches(epoch);
         let (steps, seeds_per_step) = (whole.steps(), whole.seeds_per_step());
         drop(whole);
-        let batches = self.loader.batches(epoch, |batches| batches.from_step(partial.steps))?;
+        let (worker, workers) = self.worker();
+        let batches = self.loader.batches(epoch, |batches| {
+            batches.of_worker(worker, workers).from_step(partial.steps)
+        })?;
         // While batches arrive, the trainer is busy with them.
         let mut feed = self.loader.take_feed();
         progress.steps("training", steps);
@@ -112,9 +122,7 @@ impl Trainer {
         let result = self.steps_of(&mut epoch, &mut feed, progress);
         self.add_feed(partial, &before, &feed.stats());
         self.loader.return_feed(feed);
-        result?;
-        partial.is_trained = true;
-        Ok(())
+        result
     }
 
     /// Takes the steps of `epoch.batches`: the loop that the [module](self) describes.
@@ -144,19 +152,44 @@ impl Trainer {
                 loaded.push_back(self.load(batch, epoch.batches)?);
             }
             let Some(batch) = loaded.pop_front() else { break };
+            self.steps_without_batch(epoch, batch.first().step, progress)?;
             let (step, minibatch) = (batch.first().step, batch.batch.minibatch());
             let (edges, seeds) = (minibatch.edges() as u64, minibatch.seeds as u64);
             let sums = self.add_gradient(epoch.number, batch)?;
-            self.clock.enter(Stage::Exchange);
-            self.update(sums.weights, epoch.seeds_per_step, (epoch.rate)(step))?;
+            self.end_step(epoch, step, sums.weights, edges, progress)?;
             // The metrics of a step count when it is finished, so that a stop leaves only whole steps.
-            add_step(epoch.partial, step, seeds, edges, sums);
-            progress.advance(1, edges);
-            // After the last step the epoch is trained, which is as good a place to stop.
-            if step + 1 < epoch.steps {
-                check_stopped(progress)?;
-            }
+            add_step(epoch.partial, seeds, edges, sums);
+            epoch.check_stopped(progress)?;
         }
+        self.steps_without_batch(epoch, epoch.steps, progress)
+    }
+
+    /// Takes part in the steps before `step` in which the partitions of this process have no batch, and others may have one.
+    fn steps_without_batch(&mut self, epoch: &mut Epoch<'_>, step: u64, progress: &dyn Progress) -> Result<()> {
+        while epoch.partial.steps < step {
+            let without = epoch.partial.steps;
+            self.end_step(epoch, without, LossWeights::default(), 0, progress)?;
+            epoch.check_stopped(progress)?;
+        }
+        Ok(())
+    }
+
+    /// Exchanges the gradient of a step and updates the parameters.
+    fn end_step(
+        &mut self,
+        epoch: &mut Epoch<'_>,
+        step: u64,
+        weights: LossWeights,
+        edges: u64,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        self.clock.enter(Stage::Exchange);
+        self.update(weights, epoch.seeds_per_step, (epoch.rate)(step))?;
+        let bytes = exchanged_bytes(self.model.parameters().count());
+        epoch.partial.steps = step + 1;
+        epoch.partial.gradient_bytes += bytes;
+        epoch.partial.bytes_sent += self.exchange.sent_bytes(bytes);
+        progress.advance(1, edges);
         Ok(())
     }
 
@@ -183,6 +216,7 @@ impl Trainer {
             steps: partial.steps,
             seeds: partial.seeds,
             sampled_edges: partial.sampled_edges,
+            gradient_bytes: partial.gradient_bytes,
             bytes_sent: partial.bytes_sent,
             halo_bytes: partial.halo_bytes,
             bytes_read: partial.bytes_read,
@@ -204,13 +238,21 @@ struct Epoch<'a> {
     partial: &'a mut PartialEpoch,
 }
 
-/// Counts a finished step and adds its metrics.
-fn add_step(partial: &mut PartialEpoch, number: u64, seeds: u64, edges: u64, sums: BatchSums) {
-    partial.steps = number + 1;
+impl Epoch<'_> {
+    /// Returns early if the run should stop. After the last step the epoch is trained, which is as good a place to stop.
+    fn check_stopped(&self, progress: &dyn Progress) -> Result<()> {
+        match self.partial.steps < self.steps {
+            true => Ok(check_stopped(progress)?),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Adds the metrics of a finished step.
+fn add_step(partial: &mut PartialEpoch, seeds: u64, edges: u64, sums: BatchSums) {
     partial.seeds += seeds;
     partial.loss += sums.loss;
     partial.coverage += sums.coverage;
     partial.right += sums.right;
     partial.sampled_edges += edges;
-    partial.bytes_sent += sums.bytes_sent;
 }

@@ -31,6 +31,7 @@ pub(crate) mod labels;
 mod load;
 mod optimizer;
 mod partitions;
+mod ranks;
 mod reach;
 mod refresh;
 mod sampled;
@@ -51,9 +52,13 @@ use grappa_formats::random;
 pub use self::{
     epoch::EpochStats,
     evaluate::Evaluation,
-    session::{Watcher, train},
+    ranks::{follow, hello},
+    session::{Watcher, train, train_first},
     trainer::Trainer,
 };
+
+/// How to use less memory.
+const OUT_OF_MEMORY: &str = "try a smaller --batch, --concurrent or --hidden, smaller --fanouts, or --precision bf16; the last checkpoint is intact";
 
 /// A key made of several parts. Changing any part changes all of the key.
 fn key<const N: usize>(parts: [u64; N]) -> u64 {

@@ -82,6 +82,10 @@ impl Trainer {
             super_epoch: Some(super_epoch),
         };
         let assignment = assign(self.store.path(), self.store.manifest(), &options, super_epoch + 1)?;
+        if self.worker().0 > 0 {
+            // Rank 0 writes the same.
+            return Ok(assignment);
+        }
         match partition::keep(&self.folder.join(ASSIGNMENTS), &assignment).map_err(Error::from) {
             Err(error) if error.is_disk_full() => self.warnings.push(format!(
                 "the assignment of chunks to partitions was not saved: {error}; training continues"

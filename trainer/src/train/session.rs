@@ -11,7 +11,7 @@ use grappa_formats::{aggregates::AggregateKind, container::FileKind};
 use grappa_io::{container::ContainerFile, machine::peak_rss_bytes, progress::Progress};
 use grappa_run::{
     background::{BackgroundWriter, Pages, RunFiles},
-    checkpoint::{Best, Checkpoint, Checkpoints, Latest, RunState},
+    checkpoint::{Checkpoint, Checkpoints, Latest, RunState},
     class_names,
     config::{Evaluate, FirstHop, TrainConfig},
     folder::{RunFolder, class_names_of},
@@ -23,8 +23,8 @@ use grappa_run::{
 use grappa_storage::Store;
 use tch::Device;
 
-use super::{EpochStats, Evaluation, Trainer, first_hop, state};
-use crate::{Error, Result, runtime};
+use super::{EpochStats, Evaluation, OUT_OF_MEMORY, Trainer, first_hop, ranks, state};
+use crate::{Error, Result, distributed::ProcessGroup, runtime};
 
 /// A checkpoint is written before an evaluation that is expected to take longer than this.
 const LONG_EVALUATION_SECONDS: f64 = 5.0;
@@ -78,10 +78,27 @@ pub fn train(
     device: Device,
     watcher: &mut dyn Watcher,
 ) -> Result<Summary> {
-    runtime::catch_out_of_memory(
-        "try a smaller --batch, --concurrent or --hidden, smaller --fanouts, or --precision bf16; the last checkpoint is intact",
-        || train_on(store, config, folder, resume, device, watcher),
-    )
+    runtime::catch_out_of_memory(OUT_OF_MEMORY, || {
+        train_on(store, config, folder, resume, device, None, watcher)
+    })
+}
+
+/// [`train`] as rank 0 of `group`. The other ranks call [`follow`](super::follow).
+///
+/// # Errors
+/// As [`train`], and if another rank has left or cannot be reached.
+pub fn train_first(
+    store: Arc<Store>,
+    config: TrainConfig,
+    folder: &RunFolder,
+    resume: bool,
+    device: Device,
+    group: Arc<ProcessGroup>,
+    watcher: &mut dyn Watcher,
+) -> Result<Summary> {
+    runtime::catch_out_of_memory(OUT_OF_MEMORY, || {
+        train_on(store, config, folder, resume, device, Some(group), watcher)
+    })
 }
 
 fn train_on(
@@ -90,6 +107,7 @@ fn train_on(
     folder: &RunFolder,
     resume: bool,
     device: Device,
+    group: Option<Arc<ProcessGroup>>,
     watcher: &mut dyn Watcher,
 ) -> Result<Summary> {
     let mut clock = StageClock::started(watcher.started());
@@ -102,10 +120,20 @@ fn train_on(
     };
     latest.warnings.iter().for_each(|warning| watcher.warn(warning));
     clock.enter(Stage::Preaggregate);
-    let aggregates = first_hop(&store, &config, latest.found.as_ref(), watcher)?;
+    let from = latest.found.as_ref();
+    let aggregates = match &group {
+        None => first_hop(&store, &config, from, watcher)?,
+        Some(group) => {
+            ranks::agree_on_checkpoint(group, from.map(|(path, _)| path.as_path()))?;
+            ranks::first_hop_in_turn(group, &store, &config, from, watcher)?
+        }
+    };
     clock.enter(Stage::Open);
     let mut trainer = Trainer::new(store, config.clone(), aggregates, device, folder.path().to_owned())?;
     trainer.clock = clock;
+    if let Some(group) = group {
+        trainer.join(group);
+    }
     tell_warnings(&mut trainer, watcher);
     let mut state = RunState {
         config_digest: config.digest(),
@@ -221,8 +249,7 @@ impl Run<'_, '_> {
             trained => trained?,
         };
         let last_rate = rate(stats.steps.saturating_sub(1), stats.steps.max(1));
-        let is_last = epoch + 1 == self.config.epochs;
-        let evaluation = match is_last || (epoch + 1).is_multiple_of(self.config.eval_every) {
+        let evaluation = match ranks::is_evaluated(&self.config, epoch) {
             true => self.evaluate(watcher)?,
             false => None,
         };
@@ -265,6 +292,12 @@ impl Run<'_, '_> {
         if evaluated.is_some() {
             self.evaluation_seconds = Some(begin.elapsed().as_secs_f64());
         }
+        if let Some(group) = &self.trainer.group {
+            let score = evaluated
+                .as_ref()
+                .and_then(|evaluated| evaluated.score(self.config.monitor));
+            group.share("score", || Ok(score))?;
+        }
         Ok(evaluated)
     }
 
@@ -272,16 +305,7 @@ impl Run<'_, '_> {
     fn observe(&mut self, evaluation: &Evaluation) -> bool {
         let mut is_best = false;
         if let Some(score) = evaluation.score(self.config.monitor) {
-            is_best = self.state.early_stopping.observe(score);
-            self.state.learning_rate.observe(&self.config, score);
-            if is_best {
-                self.state.best = Some(Best {
-                    epoch: self.state.epoch,
-                    step: self.state.step,
-                    val: score,
-                    test: evaluation.test_accuracy(),
-                });
-            }
+            is_best = ranks::observe(&mut self.state, &self.config, score, evaluation.test_accuracy());
         }
         if is_best || self.state.best.is_none() {
             self.best_scores = Some(scored(evaluation));
@@ -376,6 +400,7 @@ impl Run<'_, '_> {
             sampled_edges: stats.sampled_edges,
             sampled_edges_per_second: stats.sampled_edges as f64 / seconds.training().max(1e-9),
             bytes_read: stats.bytes_read,
+            gradient_bytes: stats.gradient_bytes,
             bytes_sent: stats.bytes_sent,
             halo_bytes: stats.halo_bytes,
             coverage_mean: Some(stats.coverage),
@@ -446,10 +471,14 @@ impl Run<'_, '_> {
     /// Writes a checkpoint of a run that was asked to stop, and returns the error that says so.
     fn stopped(&mut self, watcher: &mut dyn Watcher) -> Error {
         self.wait_for_files(watcher);
-        let place = match self.trainer.steps_of_epoch() {
-            None | Some(0) => format!("before epoch {}", self.state.epoch + 1),
-            Some(steps) => format!("after step {steps} of epoch {}", self.state.epoch + 1),
-        };
+        let place = self.trainer.place(self.state.epoch);
+        if let Some(group) = &self.trainer.group {
+            group.announce(true, "was asked to stop");
+        }
+        if !self.trainer.collect_unfinished() {
+            let kept = "another rank is missing, so the epoch is not saved; earlier checkpoints are intact".into();
+            return Error::Stopped { place, kept };
+        }
         let checkpoint = self.checkpoint();
         let kept = match self.checkpoints.save(&checkpoint) {
             Ok(_) => "a checkpoint has its state".into(),
@@ -475,7 +504,7 @@ fn recorded(records: &[EpochRecord]) -> StageSeconds {
         .fold(StageSeconds::default(), |sum, seconds| sum + seconds)
 }
 
-fn tell_warnings(trainer: &mut Trainer, watcher: &mut dyn Watcher) {
+pub(super) fn tell_warnings(trainer: &mut Trainer, watcher: &mut dyn Watcher) {
     trainer.take_warnings().iter().for_each(|warning| watcher.warn(warning));
 }
 
@@ -519,7 +548,7 @@ fn survive_full_disk<T>(watcher: &mut dyn Watcher, lack: &str, done: Result<T>) 
 }
 
 /// The kind of pre-aggregated features that the first layer takes. A resumed run keeps the choice of its checkpoint.
-fn first_hop(
+pub(super) fn first_hop(
     store: &Store,
     config: &TrainConfig,
     from: Option<&(PathBuf, Checkpoint)>,
@@ -566,6 +595,6 @@ fn resumed(
 }
 
 /// The digest of a store: that of its manifest, which names all other files with theirs.
-fn store_digest(store: &Store) -> Result<u64> {
+pub(super) fn store_digest(store: &Store) -> Result<u64> {
     Ok(ContainerFile::open(&store.path().join("manifest"), FileKind::MANIFEST)?.digest())
 }

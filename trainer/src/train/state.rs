@@ -134,7 +134,11 @@ impl Trainer {
         self.denominator = Denominator::of_parts([average(DENOMINATOR_MEAN), average(DENOMINATOR_WEIGHT)]);
         self.step = checkpoint.state.step;
         self.generation = checkpoint.state.generation;
-        self.partial = checkpoint.state.partial;
+        // The metrics of a process count once.
+        self.partial = checkpoint.state.partial.map(|partial| match self.worker() {
+            (0, _) => partial,
+            _ => partial.without_sums(),
+        });
         Ok(())
     }
 }

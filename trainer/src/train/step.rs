@@ -22,8 +22,6 @@ pub(super) struct BatchSums {
     /// Seeds whose class was predicted right.
     pub(super) right: i64,
     pub(super) weights: LossWeights,
-    /// Bytes that its partitions give to the exchange.
-    pub(super) bytes_sent: u64,
 }
 
 impl Trainer {
@@ -70,7 +68,6 @@ impl Trainer {
                 factors: sum(&batch.factors),
                 seeds: batch.factors.len() as f64,
             },
-            bytes_sent: batch.parts.len() as u64 * (4 * self.model.parameters().count() as u64 + LossWeights::BYTES),
         })
     }
 
@@ -101,8 +98,8 @@ impl Trainer {
     /// the step's seeds; `seeds` is the mean number of seeds of a step of this epoch.
     pub(super) fn update(&mut self, weights: LossWeights, seeds: f64, rate: f64) -> Result<()> {
         let parameters = self.model.parameters();
+        let weights = self.exchange.sum(&parameters.flat_gradient_with_room(), weights)?;
         let mut gradient = parameters.flat_gradient();
-        let weights = self.exchange.sum(&mut gradient, weights)?;
         gradient *= 1.0 / self.denominator.of_step(self.config.correction, weights, seeds);
         if self.config.clip > 0.0 {
             let norm = gradient.norm().double_value(&[]);

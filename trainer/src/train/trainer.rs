@@ -28,7 +28,7 @@ use super::{
     split::Splits,
     state::HistoricalOrigin,
 };
-use crate::{Error, Result, nn::Model};
+use crate::{Error, Result, distributed::ProcessGroup, nn::Model};
 
 /// Trains a model on a store, epoch by epoch. [`train`](super::train) drives it through a whole run.
 pub struct Trainer {
@@ -47,6 +47,8 @@ pub struct Trainer {
     pub(super) optimizer: Optimizer,
     pub(super) denominator: Denominator,
     pub(super) exchange: Box<dyn Exchange>,
+    /// The processes that train together; none if there is only this one.
+    pub(super) group: Option<Arc<ProcessGroup>>,
     pub(super) device_copy: DeviceCopy,
     /// When the historical embeddings of the open partitions are refreshed; none if they use none.
     pub(super) refresh_plan: Option<RefreshPlan>,
@@ -110,6 +112,7 @@ impl Trainer {
         Ok(Self {
             degrees: Degrees::new(chunks.clone()),
             exchange: Box::new(InProcess),
+            group: None,
             loader: Loader::new(&store, loader_options(&config, aggregates, &device_copy)?),
             device_copy,
             denominator: Denominator::default(),

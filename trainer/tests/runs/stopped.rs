@@ -107,7 +107,7 @@ fn left(path: &Path) -> (Checkpoint, Vec<String>) {
             record.val_accuracy,
             record.test_accuracy,
             record.sampled_edges,
-            record.bytes_sent,
+            record.gradient_bytes,
             record.coverage_mean,
         )
     };

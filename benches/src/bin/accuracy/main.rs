@@ -205,14 +205,14 @@ fn train(run: &Run, store: &Path, programs: &Path, out: &Path) -> Result<Ended> 
     command.args(["--threads", "1", "--memory", "2GiB", "--json"]);
     command.args(["--checkpoint-every", "0", "--checkpoint-minutes", "0"]);
     let measured = training::train(command, out, None)?.measured;
-    let bytes_sent = measured.number("bytes_sent_per_step").unwrap_or(0.0);
+    let gradient_bytes = measured.number("gradient_bytes_per_step").unwrap_or(0.0);
     Ok(Ended {
         test_accuracy: measured.number("test_accuracy")?,
         val_accuracy: measured.number("val_accuracy")?,
         best_epoch: measured.count("best_epoch")?,
         seconds: measured.wall.as_secs_f64(),
         seconds_per_epoch: measured.number("seconds_per_epoch")?,
-        bytes_sent_per_step: bytes_sent,
+        gradient_bytes_per_step: gradient_bytes,
         peak_rss_bytes: measured.peak_rss_bytes,
     })
 }

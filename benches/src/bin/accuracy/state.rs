@@ -21,7 +21,7 @@ pub struct Ended {
     pub seconds: f64,
     /// Without the evaluation.
     pub seconds_per_epoch: f64,
-    pub bytes_sent_per_step: f64,
+    pub gradient_bytes_per_step: f64,
     pub peak_rss_bytes: u64,
 }
 
@@ -116,7 +116,7 @@ pub mod tests {
             best_epoch: 3,
             seconds: 10.0,
             seconds_per_epoch: 0.1,
-            bytes_sent_per_step: 1.0,
+            gradient_bytes_per_step: 1.0,
             peak_rss_bytes: 1,
         }
     }

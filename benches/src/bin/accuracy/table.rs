@@ -80,7 +80,7 @@ pub fn notes(state: &State) -> String {
         if partitions > 1 {
             sent.entry(partitions)
                 .or_default()
-                .insert(noted.ended.bytes_sent_per_step as u64);
+                .insert(noted.ended.gradient_bytes_per_step as u64);
         }
     }
     let mut text = format!(
@@ -89,7 +89,7 @@ pub fn notes(state: &State) -> String {
     );
     for (partitions, bytes) in sent {
         if let (Some(least), Some(most)) = (bytes.first(), bytes.last()) {
-            text += &format!(" {partitions} partitions together sent {least} to {most} bytes of gradients per step.");
+            text += &format!(" With {partitions} partitions, the gradient of a step has {least} to {most} bytes.");
         }
     }
     text

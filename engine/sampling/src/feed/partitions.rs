@@ -160,6 +160,22 @@ impl PartitionBatches {
         self
     }
 
+    /// Keeps only the minibatches of worker `worker` of `workers`: an even share of the partitions of each step. A worker has no batch in
+    /// a step in which its partitions have none.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    #[must_use]
+    pub fn of_worker(mut self, worker: u32, workers: u32) -> Self {
+        assert!(worker < workers, "worker {worker} of {workers}");
+        let concurrent = self.options.concurrent.min(self.parts.len()) as u64;
+        let owner = |partition: u64| partition % concurrent * u64::from(workers) / concurrent;
+        self.places
+            .retain(|place| owner(place.partition.0.into()) == u64::from(worker));
+        self.starts = starts(&self.places, self.options.join_steps);
+        self
+    }
+
     /// The step and partition of each minibatch of a batch.
     pub fn places(&self, index: u64) -> &[BatchPlace] {
         &self.places[self.starts[index as usize]..self.starts[index as usize + 1]]

@@ -3,3 +3,4 @@
 #[cfg(debug_assertions)] // only then can a program be killed before a chosen change
 mod kills;
 mod signals;
+mod workers;

@@ -63,13 +63,38 @@ pub struct PartialEpoch {
     pub right: i64,
     /// Sampled edges.
     pub sampled_edges: u64,
-    /// Bytes that partitions gave to the exchange.
+    /// Bytes of gradients and loss weights that were summed over all partitions.
+    #[serde(default)]
+    pub gradient_bytes: u64,
+    /// Bytes that each process sent for that.
     pub bytes_sent: u64,
     /// Bytes about halo nodes that partitions got before the epoch.
     #[serde(default)]
     pub halo_bytes: u64,
     /// Bytes of features that were read.
     pub bytes_read: u64,
+}
+
+impl PartialEpoch {
+    /// Adds the sums of another process, which took the same steps with other partitions.
+    pub fn add(&mut self, other: &Self) {
+        self.seeds += other.seeds;
+        self.loss += other.loss;
+        self.coverage += other.coverage;
+        self.right += other.right;
+        self.sampled_edges += other.sampled_edges;
+        self.bytes_read += other.bytes_read;
+    }
+
+    /// The finished steps, without sums: how a process continues an epoch whose sums so far another process has.
+    #[must_use]
+    pub fn without_sums(&self) -> Self {
+        Self {
+            steps: self.steps,
+            is_trained: self.is_trained,
+            ..Self::default()
+        }
+    }
 }
 
 /// The best evaluation.

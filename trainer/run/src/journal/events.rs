@@ -125,6 +125,7 @@ fn scalars(record: &EpochRecord) -> Vec<(String, f64)> {
         ("run/peak_rss_bytes", record.peak_rss_bytes.map(|bytes| bytes as f64)),
         ("run/sampled_edges_per_second", Some(record.sampled_edges_per_second)),
         ("bytes/read", Some(record.bytes_read as f64)),
+        ("bytes/gradients", Some(record.gradient_bytes as f64)),
         ("bytes/sent", Some(record.bytes_sent as f64)),
         ("bytes/halo", Some(record.halo_bytes as f64)),
         ("seconds/epoch", Some(record.seconds)),

@@ -43,7 +43,9 @@ pub struct EpochRecord {
     pub sampled_edges_per_second: f64,
     /// Bytes read from files.
     pub bytes_read: u64,
-    /// Bytes that partitions sent to each other.
+    /// Bytes of gradients and loss weights that were summed over all partitions. Of W processes, each sends 2 (W - 1) / W of them.
+    pub gradient_bytes: u64,
+    /// Bytes that each process sent for that: none if there is only one process.
     pub bytes_sent: u64,
     /// Bytes about halo nodes that partitions got before the epoch, when they changed or embeddings were refreshed: historical
     /// embeddings, or sampled in-neighbours with their features.

@@ -48,6 +48,7 @@ fn a_line_is_an_object_with_the_documented_keys() {
         "epoch",
         "evaluated",
         "generation",
+        "gradient_bytes",
         "halo_bytes",
         "learning_rate",
         "loss",

@@ -134,10 +134,17 @@ impl Report<'_> {
                     .map(|rate| Unit::EdgesPerSecond.format(rate)),
             ),
             (
+                "gradient size",
+                summary
+                    .gradient_bytes_per_step
+                    .filter(|&bytes| summary.config.partitions > 1 && bytes > 0.0)
+                    .map(|bytes| Unit::Bytes.format(bytes)),
+            ),
+            (
                 "sent per step",
                 summary
                     .bytes_sent_per_step
-                    .filter(|_| summary.config.partitions > 1)
+                    .filter(|&bytes| bytes > 0.0)
                     .map(|bytes| Unit::Bytes.format(bytes)),
             ),
             (
@@ -244,12 +251,12 @@ impl Report<'_> {
             Plot {
                 empty: "there is one partition",
                 ..plot(
-                    "plot-sent",
-                    "Sent between partitions",
+                    "plot-gradients",
+                    "Gradients summed over partitions",
                     Unit::Bytes,
                     Kind::Bars,
-                    vec![series("sent", "c6", &|record| {
-                        Some(record.bytes_sent as f64).filter(|_| self.summary.config.partitions > 1)
+                    vec![series("gradients", "c6", &|record| {
+                        Some(record.gradient_bytes as f64).filter(|_| self.summary.config.partitions > 1)
                     })],
                 )
             },

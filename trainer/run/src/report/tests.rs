@@ -23,7 +23,7 @@ const PLOTS: [&str; 8] = [
     "plot-time",
     "plot-coverage",
     "plot-read",
-    "plot-sent",
+    "plot-gradients",
     "plot-edges",
     "plot-rate",
 ];
@@ -54,7 +54,7 @@ fn records(epochs: u64) -> Vec<EpochRecord> {
             sampled_edges: 3_000_000,
             sampled_edges_per_second: 2.6e6,
             bytes_read: 180_000_000 + (epoch % 5) * 100_000_000,
-            bytes_sent: 119_168_000,
+            gradient_bytes: 119_168_000,
             coverage_mean: Some(0.6),
             learning_rate: 0.003,
             generation: epoch / 5,
@@ -242,9 +242,9 @@ fn a_chart_without_values_is_stated_and_not_drawn() {
     let html = page_of("store", &records, None, &[], 1);
     assert!(html.contains(
         "No chart: Coverage of seeds (one partition sees every neighborhood whole), Read from files (everything is in memory), \
-         Sent between partitions (there is one partition)."
+         Gradients summed over partitions (there is one partition)."
     ));
-    for plot in ["plot-coverage", "plot-read", "plot-sent"] {
+    for plot in ["plot-coverage", "plot-read", "plot-gradients"] {
         assert!(!html.contains(&format!("<figure id=\"{plot}\">")), "{plot}");
     }
     assert!(!html.contains("<i class=\"train\">") && html.contains("<i class=\"val\">"));

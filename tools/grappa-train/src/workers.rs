@@ -1,0 +1,242 @@
+//! Training with several processes: starting them, and the part of each.
+
+use std::{
+    env,
+    ffi::OsString,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        process::{CommandExt, ExitStatusExt},
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use grappa_console::{log, printable, signals};
+use grappa_run::{
+    config::TrainConfig,
+    folder::{CONFIG, RunFolder, config_of},
+};
+use grappa_trainer::{
+    Error,
+    distributed::{Place, ProcessGroup, StoreServer},
+};
+use rustix::process::{Pid, Signal, kill_process};
+
+const HEADING: &str = "Processes";
+
+/// The processes that train together.
+#[derive(Debug, Args)]
+pub struct Workers {
+    /// Number of processes to start on this host; each trains a share of the partitions of each step
+    ///
+    /// For several hosts, start one process per GPU or host with torchrun, SLURM or Kubernetes, and leave this out: a process joins the
+    /// others if RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set. --memory is for each process, and --threads auto
+    /// divides the processors of a host among its processes.
+    #[arg(long, help_heading = HEADING, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    workers: Option<u32>,
+    /// Seconds without a sign of life after which a process is missing, and training ends; also to wait for all at the start
+    #[arg(
+        long,
+        help_heading = HEADING,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000)
+    )]
+    timeout: u64,
+}
+
+/// What this process is for.
+pub enum Role {
+    /// It trains alone.
+    Alone,
+    /// It starts so many others, which train.
+    Launcher(u32),
+    /// It trains with others.
+    Rank(Place),
+}
+
+impl Workers {
+    /// What this process is for.
+    pub fn role(&self) -> anyhow::Result<Role> {
+        let place = Place::from_environment()?;
+        match (self.workers, place) {
+            (Some(workers), Some(place)) if workers != place.ranks => bail!(
+                "--workers is {workers}, and WORLD_SIZE is {}: a launcher has already started the processes, so leave out --workers",
+                place.ranks
+            ),
+            (_, Some(place)) => Ok(Role::Rank(place)),
+            (None | Some(1), None) => Ok(Role::Alone),
+            (Some(workers), None) => Ok(Role::Launcher(workers)),
+        }
+    }
+
+    /// Time without a sign of life after which a rank is missing.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+}
+
+/// Starts `workers` processes with the command line of this one, and waits for them.
+pub fn launch(workers: u32) -> anyhow::Result<()> {
+    let store = StoreServer::start()?;
+    let program = env::current_exe().context("cannot find this program to start it again")?;
+    let start = |rank: u32| {
+        let mut command = Command::new(&program);
+        command
+            .args(env::args_os().skip(1))
+            .stdin(Stdio::null())
+            // The terminal's Ctrl-C is for the launcher, which passes it on.
+            .process_group(0)
+            .env("MASTER_ADDR", "127.0.0.1")
+            .env("MASTER_PORT", store.port().to_string())
+            .env("TORCHELASTIC_USE_AGENT_STORE", "True")
+            .env_remove("TORCHELASTIC_RESTART_COUNT");
+        for (name, value) in [
+            ("RANK", rank),
+            ("LOCAL_RANK", rank),
+            ("WORLD_SIZE", workers),
+            ("LOCAL_WORLD_SIZE", workers),
+        ] {
+            command.env(name, value.to_string());
+        }
+        if env::var_os("GLOO_SOCKET_IFNAME").is_none() {
+            command.env("GLOO_SOCKET_IFNAME", "lo");
+        }
+        command.spawn()
+    };
+    signals::stops_by_itself("stopping the workers");
+    let mut running: Vec<(u32, Child)> = Vec::new();
+    for rank in 0..workers {
+        match start(rank) {
+            Ok(child) => running.push((rank, child)),
+            Err(error) => {
+                store.announce(rank, &format!("could not be started: {error}"));
+                wait(&store, running);
+                return Err(error).with_context(|| format!("cannot start worker {rank}"));
+            }
+        }
+    }
+    match wait(&store, running) {
+        None => Ok(()),
+        Some((rank, status)) => Err(anyhow!("worker {rank} {}", told(status))),
+    }
+}
+
+/// Waits for the end of all workers. Returns the first that did not succeed.
+fn wait(store: &StoreServer, mut running: Vec<(u32, Child)>) -> Option<(u32, ExitStatus)> {
+    let (mut first, mut passed_on) = (None, false);
+    while !running.is_empty() {
+        running.retain_mut(|(rank, child)| match child.try_wait() {
+            Ok(Some(status)) if status.success() => false,
+            Ok(Some(status)) => {
+                if status.signal().is_some() {
+                    store.announce(*rank, &told(status));
+                }
+                first.get_or_insert((*rank, status));
+                false
+            }
+            Ok(None) => true,
+            // It is not a child of this process any more.
+            Err(_) => false,
+        });
+        if let Some(signal) = signals::received().filter(|_| !passed_on) {
+            let signal = if signal == Signal::INT.as_raw() {
+                Signal::INT
+            } else {
+                Signal::TERM
+            };
+            for (_, child) in &running {
+                // It may have ended by itself.
+                let _ = kill_process(Pid::from_child(child), signal);
+            }
+            passed_on = true;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    first
+}
+
+/// How a process ended, as the rest of a sentence.
+fn told(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (_, Some(signal)) => format!("was killed by signal {signal}"),
+        _ => "ended".to_owned(),
+    }
+}
+
+/// Passes the folder of the run from rank 0, which has opened it, to the others, and opens the log of this rank in it. The others read
+/// the configuration of the run there.
+pub fn share_folder(
+    group: &ProcessGroup,
+    open: impl FnOnce() -> anyhow::Result<(RunFolder, TrainConfig)>,
+) -> anyhow::Result<(PathBuf, Option<RunFolder>, TrainConfig)> {
+    let mut opened = None;
+    let (name, digest) = group.share("run folder", || {
+        // The context of an error is part of its text here.
+        let (folder, config) = open().map_err(|error| Error::Distributed(format!("{error:#}")))?;
+        let path = std::path::absolute(folder.path()).unwrap_or_else(|_| folder.path().to_owned());
+        let told = (path.into_os_string().into_vec(), config.digest());
+        opened = Some((folder, config));
+        Ok(told)
+    })?;
+    let path = PathBuf::from(OsString::from_vec(name));
+    let (folder, config) = match opened {
+        Some((folder, config)) => (Some(folder), config),
+        None => (None, shared_config(group, &path, digest)?),
+    };
+    log::open_file(&path.join(format!("rank-{}.log", group.place().rank)))?;
+    Ok((path, folder, config))
+}
+
+/// The configuration in the folder that rank 0 has opened.
+fn shared_config(group: &ProcessGroup, path: &Path, digest: u64) -> anyhow::Result<TrainConfig> {
+    /// A network file system may show a new folder a little later.
+    const TRIES: u32 = 50;
+    for _ in 0..TRIES {
+        if path.join(CONFIG).exists() {
+            let config = config_of(path)?;
+            if config.digest() == digest {
+                return Ok(config);
+            }
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    bail!(
+        "rank {} does not see the run of rank 0 in {}: the folder of a run must be on a file system that all hosts share; give one with \
+         --out",
+        group.place().rank,
+        printable(&String::from_utf8_lossy(path.as_os_str().as_bytes()))
+    )
+}
+
+/// Ends the part of this rank: waits for the others after success, tells them after an error.
+pub fn end<T>(group: &Arc<ProcessGroup>, result: grappa_trainer::Result<T>) -> grappa_trainer::Result<T> {
+    let result = result.and_then(|value| group.finish().map(|()| value));
+    match result {
+        Ok(value) => {
+            log::line("finished");
+            Ok(value)
+        }
+        Err(error) => {
+            group.announce(error.is_stopped(), &reason(&error));
+            // What another rank did is the cause, also of a stop.
+            let cause = group.failure();
+            group.leave();
+            Err(cause.filter(|_| error.is_stopped()).unwrap_or(error))
+        }
+    }
+}
+
+/// Why this rank ends, as the rest of a sentence.
+fn reason(error: &Error) -> String {
+    match error.is_stopped() {
+        true => "was asked to stop".to_owned(),
+        false => format!("ended with an error: {error}"),
+    }
+}

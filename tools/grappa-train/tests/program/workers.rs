@@ -1,0 +1,359 @@
+//! Several processes that train together: the same results as one, and a clear end if one of them is missing.
+
+use std::{
+    env, fs,
+    net::TcpListener,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use grappa_tests::{
+    files::memory_folder,
+    program::{self, Ran, run},
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Names a Python with PyTorch, for torchrun.
+const PYTHON: &str = "GRAPPA_PYG_PYTHON";
+
+/// A folder with a store of four chunks or more.
+fn folder() -> TempDir {
+    let folder = memory_folder();
+    let mut generate = program::command("grappa-gen");
+    generate.args([
+        "sbm",
+        "--nodes",
+        "2000",
+        "--feature-dim",
+        "8",
+        "--chunks",
+        "8",
+        "--quiet",
+        "--out",
+    ]);
+    run(generate.arg(folder.path().join("graph.grappa"))).success();
+    folder
+}
+
+/// `grappa-train graph.grappa` with options, in `folder`.
+fn train(folder: &Path, options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_grappa-train"));
+    command
+        .current_dir(folder)
+        .args(["graph.grappa", "--threads", "1", "--quiet"]);
+    command.args(options).stdin(Stdio::null());
+    for variable in ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// Rank `rank` of `ranks`, as a launcher starts it.
+fn rank(folder: &Path, [rank, ranks, port]: [u16; 3], options: &[&str]) -> Child {
+    let mut command = train(folder, options);
+    command
+        .env("RANK", rank.to_string())
+        .env("WORLD_SIZE", ranks.to_string())
+        .env("LOCAL_RANK", rank.to_string())
+        .env("MASTER_ADDR", "127.0.0.1")
+        .env("MASTER_PORT", port.to_string())
+        .env("GLOO_SOCKET_IFNAME", "lo");
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// A port that was free just now.
+fn port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn end(child: Child) -> Ran {
+    Ran::from(child.wait_with_output().unwrap())
+}
+
+fn metrics(run: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(run.join("metrics.jsonl")).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
+}
+
+fn wait_for_epochs(run: &Path, epochs: usize) {
+    let begin = Instant::now();
+    while metrics(run).len() < epochs {
+        assert!(begin.elapsed() < Duration::from_secs(120), "no epoch ends");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The losses of two runs are equal up to the order of sums, and so are counts.
+#[track_caller]
+fn assert_same_losses(one: &Path, other: &Path, context: &str) {
+    let (one, other) = (metrics(one), metrics(other));
+    assert_eq!(one.len(), other.len(), "{context}");
+    assert!(!one.is_empty(), "{context}");
+    for (one, other) in one.iter().zip(&other) {
+        for key in ["step", "sampled_edges", "gradient_bytes", "halo_bytes", "generation"] {
+            assert_eq!(one[key], other[key], "{context}: {key}");
+        }
+        for key in ["loss", "val_loss", "coverage_mean", "train_accuracy"] {
+            let (one, other) = (one[key].as_f64().unwrap(), other[key].as_f64().unwrap());
+            assert!(
+                (one - other).abs() < 1e-3 * one.abs(),
+                "{context}: {key} is {other} and not {one}"
+            );
+        }
+    }
+}
+
+#[test]
+fn one_two_and_four_processes_compute_the_same_losses() {
+    let folder = folder();
+    let trained = |options: &[&str], workers: &str, out: &str| {
+        let more = [
+            "--epochs",
+            "3",
+            "--dropout",
+            "0",
+            "--repartition-every",
+            "2",
+            "--workers",
+            workers,
+            "--out",
+            out,
+        ];
+        run(&mut train(folder.path(), &[options, &more].concat())).success();
+        folder.path().join(out)
+    };
+    let variants: [&[&str]; 4] = [
+        &["--partitions", "4"],
+        // Historical embeddings of halo nodes.
+        &["--partitions", "4", "--layers", "3", "--halo", "history"],
+        // Two of four processes have no partition in a step.
+        &["--partitions", "4", "--concurrent", "2", "--correction", "batch"],
+        // Steps in which some partitions have no seeds.
+        &["--partitions", "8", "--batch", "1", "--model", "gat", "--hidden", "16"],
+    ];
+    for (number, options) in variants.into_iter().enumerate() {
+        let one = trained(options, "1", &format!("{number}-one"));
+        for workers in ["2", "4"] {
+            let other = trained(options, workers, &format!("{number}-{workers}"));
+            assert_same_losses(&one, &other, &format!("{options:?} with {workers} workers"));
+        }
+    }
+}
+
+#[test]
+fn each_process_sends_what_a_ring_needs_and_a_single_one_nothing() {
+    let folder = folder();
+    for (workers, sent) in [("1", 0.0), ("2", 1.0), ("4", 1.5)] {
+        let options = [
+            "--partitions",
+            "4",
+            "--epochs",
+            "1",
+            "--workers",
+            workers,
+            "--out",
+            workers,
+        ];
+        run(&mut train(folder.path(), &options)).success();
+        let epoch = metrics(&folder.path().join(workers)).remove(0);
+        let bytes = |key: &str| epoch[key].as_f64().unwrap();
+        assert_eq!(bytes("bytes_sent"), sent * bytes("gradient_bytes"), "{workers} workers");
+    }
+}
+
+#[test]
+fn torchrun_starts_processes_that_train_together() {
+    let Some(python) = env::var_os(PYTHON) else {
+        grappa_skip::skip!("{PYTHON} names no Python with PyTorch")
+    };
+    let folder = folder();
+    let options = ["--partitions", "4", "--epochs", "2", "--dropout", "0", "--out"];
+    run(&mut train(folder.path(), &[&options[..], &["one"]].concat())).success();
+    let together = train(folder.path(), &[&options[..], &["two"]].concat());
+    let mut torchrun = Command::new(python);
+    torchrun
+        .current_dir(folder.path())
+        .args([
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--no-python",
+            "--nproc-per-node",
+            "2",
+        ])
+        .arg(together.get_program())
+        .args(together.get_args());
+    run(&mut torchrun).success();
+    assert_same_losses(&folder.path().join("one"), &folder.path().join("two"), "torchrun");
+    for rank in ["0", "1"] {
+        let log = fs::read_to_string(folder.path().join(format!("two/rank-{rank}.log"))).unwrap();
+        assert!(log.contains(&format!("rank {rank} of 2, training in ")), "{log}");
+    }
+}
+
+/// Options of a run that does not end by itself.
+const ENDLESS: [&str; 12] = [
+    "--partitions",
+    "4",
+    "--hidden",
+    "8",
+    "--epochs",
+    "100000",
+    "--dropout",
+    "0",
+    "--checkpoint-every",
+    "1",
+    "--timeout",
+    "4",
+];
+
+#[test]
+fn a_rank_that_is_killed_or_stopped_ends_the_others_with_its_name() {
+    for (signal, victim) in [
+        (Signal::KILL, 0),
+        (Signal::KILL, 1),
+        (Signal::STOP, 0),
+        (Signal::STOP, 2),
+    ] {
+        let folder = folder();
+        let options = [&ENDLESS[..], &["--out", "run"]].concat();
+        let port = port();
+        let mut ranks: Vec<Option<Child>> = (0..3)
+            .map(|number| Some(rank(folder.path(), [number, 3, port], &options)))
+            .collect();
+        wait_for_epochs(&folder.path().join("run"), 2);
+        let victim_child = ranks[victim].take().unwrap();
+        kill_process(Pid::from_child(&victim_child), signal).unwrap();
+        let begin = Instant::now();
+        for (number, child) in ranks.into_iter().enumerate() {
+            let Some(child) = child else { continue };
+            let ran = end(child);
+            let context = format!("{signal:?} to {victim}: {}", ran.stderr);
+            assert_eq!(ran.code, Some(1), "{context}");
+            let named = format!("rank {number}: error: rank {victim} ");
+            assert!(ran.stderr.contains(&named), "{context}");
+        }
+        assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+        kill_process(Pid::from_child(&victim_child), Signal::KILL).unwrap();
+        end(victim_child);
+        // The checkpoint is intact, and two processes continue where three ended.
+        let finished = metrics(&folder.path().join("run")).len();
+        let epochs = (finished + 2).to_string();
+        let mut again = train(
+            folder.path(),
+            &[
+                "--resume",
+                "auto",
+                "--workers",
+                "2",
+                "--epochs",
+                &epochs,
+                "--out",
+                "run",
+            ],
+        );
+        run(&mut again).success();
+        assert_eq!(metrics(&folder.path().join("run")).len(), finished + 2);
+    }
+}
+
+#[test]
+fn a_signal_to_one_rank_stops_all_with_a_checkpoint_of_the_same_run() {
+    let folder = folder();
+    let whole = ["--partitions", "4", "--hidden", "8", "--dropout", "0", "--batch", "1"];
+    for victim in [0, 1] {
+        let out = format!("stopped-{victim}");
+        let options = [
+            &whole[..],
+            &["--epochs", "100000", "--checkpoint-every", "0", "--out", &out],
+        ]
+        .concat();
+        let port = port();
+        let ranks = [0, 1].map(|number| rank(folder.path(), [number, 2, port], &options));
+        wait_for_epochs(&folder.path().join(&out), 2);
+        kill_process(Pid::from_child(&ranks[victim]), Signal::TERM).unwrap();
+        let ran = ranks.map(end);
+        for (number, ran) in ran.iter().enumerate() {
+            let code = if number == victim { 143 } else { 1 };
+            assert_eq!(ran.code, Some(code), "{number}: {}", ran.stderr);
+            assert!(ran.stderr.contains("training stopped "), "{}", ran.stderr);
+        }
+        let other = &ran[1 - victim].stderr;
+        assert!(other.contains(&format!("rank {victim} was asked to stop: ")), "{other}");
+        assert!(
+            ran[0].stderr.contains("a checkpoint has its state"),
+            "{}",
+            ran[0].stderr
+        );
+        let run_folder = folder.path().join(&out);
+        let epochs = (metrics(&run_folder).len() + 1).to_string();
+        let resumed = ["--resume", "--epochs", &epochs, "--out", &out];
+        run(&mut train(folder.path(), &resumed)).success();
+        let undisturbed = format!("whole-{victim}");
+        let options = [&whole[..], &["--epochs", &epochs, "--out", &undisturbed]].concat();
+        run(&mut train(folder.path(), &options)).success();
+        assert_same_losses(&folder.path().join(undisturbed), &run_folder, "resumed");
+    }
+}
+
+#[test]
+fn ranks_that_do_not_belong_together_say_why() {
+    let folder = folder();
+    let options = ["--partitions", "4", "--epochs", "1", "--timeout", "3", "--out", "run"];
+    let other = [&options[..], &["--hidden", "64"]].concat();
+    let place = |number, ranks, port| [number, ranks, port];
+    let with = |first: [u16; 2], second: [u16; 2], of_second: &[&str]| {
+        let port = port();
+        let first = rank(folder.path(), place(first[0], first[1], port), &options);
+        let second = rank(folder.path(), place(second[0], second[1], port), of_second);
+        [end(first), end(second)]
+    };
+    let check = |ran: &Ran, expected: &str| {
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{expected} in {}", ran.stderr);
+    };
+
+    let [first, second] = with([0, 2], [1, 2], &other);
+    check(
+        &first,
+        "ranks differ in the option --hidden: rank 0 has 128, and rank 1 on ",
+    );
+    check(
+        &second,
+        "ranks differ in the option --hidden: rank 1 has 64, and rank 0 on ",
+    );
+
+    let [first, second] = with([0, 2], [1, 3], &options);
+    check(&first, "rank 1 has WORLD_SIZE 3 and rank 0 has 2");
+    check(&second, "rank 0 has WORLD_SIZE 2 and rank 1 has 3");
+
+    let [first, _] = with([0, 3], [1, 3], &options);
+    check(&first, "rank 2 did not come within 3 s (--timeout)");
+
+    let [first, second] = with([0, 2], [0, 2], &options);
+    let (came_second, text) = match first.stderr.contains("is in use") {
+        true => (&first, "port "),
+        false => (&second, "port "),
+    };
+    check(came_second, text);
+
+    let alone = end(rank(folder.path(), [1, 2, port()], &options));
+    check(&alone, "rank 1 found no store at 127.0.0.1:");
+
+    let busy = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = busy.local_addr().unwrap().port();
+    let refused = end(rank(folder.path(), [0, 2, port], &options));
+    check(&refused, &format!("port {port} is in use on this host"));
+
+    let mut half = train(folder.path(), &options);
+    let ran = run(half.env("RANK", "0"));
+    check(&ran, "WORLD_SIZE is not set");
+    assert!(!folder.path().join("run").exists(), "no run has begun");
+}

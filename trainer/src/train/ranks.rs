@@ -1,0 +1,245 @@
+//! Training with several processes: what they agree on, and what the ranks other than 0 do.
+//!
+//! Every rank has the whole store and opens the same partitions. In each step, a rank computes the gradient of its share of the step's
+//! partitions, and all ranks apply the same sum. So all have the same parameters, and only rank 0 evaluates and writes files. It tells
+//! the others the score of an evaluation, on which the learning rate and early stopping depend.
+//!
+//! ```text
+//! rank 0                                   the others
+//! choose a checkpoint, tell                read it
+//! pre-aggregate features                   afterwards, one after the other
+//! train its partitions of each step        train theirs
+//! collect the metrics of the epoch         send them
+//! evaluate, tell the score                 wait for it
+//! write the files of the epoch
+//! ```
+
+use std::{path::Path, sync::Arc};
+
+use grappa_formats::aggregates::AggregateKind;
+use grappa_run::{
+    checkpoint::{Best, Checkpoint, PartialEpoch, RunState},
+    config::{MAY_CHANGE, TrainConfig},
+};
+use grappa_storage::Store;
+use tch::Device;
+
+use super::{Trainer, Watcher, exchange::AllReduce, session};
+use crate::{
+    Error, Result,
+    distributed::{Hello, ProcessGroup},
+    runtime,
+};
+
+/// Under this name a rank leaves the metrics of an unfinished epoch for rank 0 when it stops.
+const UNFINISHED: &str = "unfinished";
+
+/// Takes part in the training of rank 0, which calls [`train_first`](super::train_first), as another rank of `group`. `folder` is that of
+/// the run, which rank 0 has created.
+///
+/// # Errors
+/// As [`train`](super::train), and if another rank has left or cannot be reached.
+pub fn follow(
+    store: Arc<Store>,
+    config: TrainConfig,
+    folder: &Path,
+    device: Device,
+    group: Arc<ProcessGroup>,
+    watcher: &mut dyn Watcher,
+) -> Result<()> {
+    runtime::catch_out_of_memory(super::OUT_OF_MEMORY, || {
+        let checkpoint = agree_on_checkpoint(&group, None)?;
+        let found = match &checkpoint {
+            Some(name) => {
+                let path = folder.join(grappa_run::folder::CHECKPOINTS).join(name);
+                let checkpoint = Checkpoint::read(&path)?;
+                Some((path, checkpoint))
+            }
+            None => None,
+        };
+        let aggregates = first_hop_in_turn(&group, &store, &config, found.as_ref(), watcher)?;
+        let mut trainer = Trainer::new(store, config.clone(), aggregates, device, folder.to_owned())?;
+        trainer.join(group.clone());
+        let mut state = RunState::default();
+        match found {
+            Some((path, checkpoint)) => {
+                state = checkpoint.state.clone();
+                trainer.restore(&path, &checkpoint)?;
+                trainer.restore_historical(&path, &checkpoint, watcher.progress())?;
+            }
+            None => trainer.measure_features(watcher.progress())?,
+        }
+        match epochs(&mut trainer, &config, &mut state, &group, watcher) {
+            Err(error) if error.is_stopped() => {
+                group.announce(true, "was asked to stop");
+                if let Some(partial) = &trainer.partial {
+                    group.leave_behind(UNFINISHED, partial);
+                }
+                Err(Error::Stopped {
+                    place: trainer.place(state.epoch),
+                    kept: "rank 0 writes the checkpoint".into(),
+                })
+            }
+            result => result,
+        }
+    })
+}
+
+/// What all ranks must have in common to train `store` with `config`.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn hello(store: &Store, config: &TrainConfig) -> Result<Hello> {
+    let version = format!(
+        "{} with libtorch {}",
+        env!("CARGO_PKG_VERSION"),
+        runtime::libtorch_version()
+    );
+    let digest = format!("{:016x}", session::store_digest(store)?);
+    let options = config
+        .table()
+        .into_iter()
+        .filter(|(option, _)| !MAY_CHANGE.contains(&option.as_str()));
+    let options = options.map(|(option, value)| (format!("option --{option}"), value.to_string()));
+    let same = [
+        ("program's version".to_owned(), version),
+        ("store's digest".to_owned(), digest),
+    ];
+    Ok(Hello {
+        same: same.into_iter().chain(options).collect(),
+    })
+}
+
+/// The epochs of a rank other than 0.
+fn epochs(
+    trainer: &mut Trainer,
+    config: &TrainConfig,
+    state: &mut RunState,
+    group: &ProcessGroup,
+    watcher: &mut dyn Watcher,
+) -> Result<()> {
+    while state.epoch < config.epochs && !state.early_stopping.is_over(config.early_stopping) {
+        watcher.begin(state.epoch + 1, config.epochs);
+        let (learning_rate, epoch) = (state.learning_rate, state.epoch);
+        let rate = |step, steps| learning_rate.at(config, epoch, step, steps);
+        let trained = trainer.epoch(epoch, &rate, watcher.progress());
+        session::tell_warnings(trainer, watcher);
+        trained?;
+        let score = match is_evaluated(config, epoch) {
+            true => group.share("score", || unreachable!("rank 0 knows it"))?,
+            false => None,
+        };
+        trainer.end_epoch();
+        state.epoch += 1;
+        state.step = trainer.steps();
+        if let Some(score) = score {
+            observe(state, config, score, None);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the model is evaluated after an epoch.
+pub(super) fn is_evaluated(config: &TrainConfig, epoch: u64) -> bool {
+    epoch + 1 == config.epochs || (epoch + 1).is_multiple_of(config.eval_every)
+}
+
+/// Takes the score of an evaluation of the last finished epoch. Returns whether it is the best one.
+pub(super) fn observe(state: &mut RunState, config: &TrainConfig, score: f64, test: Option<f64>) -> bool {
+    let is_best = state.early_stopping.observe(score);
+    state.learning_rate.observe(config, score);
+    if is_best {
+        state.best = Some(Best {
+            epoch: state.epoch,
+            step: state.step,
+            val: score,
+            test,
+        });
+    }
+    is_best
+}
+
+/// Tells the other ranks from which checkpoint to continue: rank 0 gives its path. Returns the name of the file.
+pub(super) fn agree_on_checkpoint(group: &ProcessGroup, path: Option<&Path>) -> Result<Option<String>> {
+    group.share("checkpoint", || {
+        let name = path.and_then(Path::file_name);
+        Ok(name.map(|name| name.to_string_lossy().into_owned()))
+    })
+}
+
+/// [`session::first_hop`], on one rank after the other: if the store lacks pre-aggregated features, the first rank of each host makes them.
+pub(super) fn first_hop_in_turn(
+    group: &ProcessGroup,
+    store: &Store,
+    config: &TrainConfig,
+    from: Option<&(std::path::PathBuf, Checkpoint)>,
+    watcher: &mut dyn Watcher,
+) -> Result<Option<AggregateKind>> {
+    let chosen = group.in_turn("first hop", || session::first_hop(store, config, from, watcher))?;
+    let of_first = group.share("choice", || Ok(chosen.is_some()))?;
+    if chosen.is_some() != of_first {
+        let told = |is_some| if is_some { "pre-aggregated" } else { "sampled" };
+        return Err(Error::Distributed(format!(
+            "the first hop is {} on rank {} and {} on rank 0: choose the same with --first-hop sampled or preaggregated",
+            told(chosen.is_some()),
+            group.place().rank,
+            told(of_first)
+        )));
+    }
+    Ok(chosen)
+}
+
+impl Trainer {
+    /// Makes this trainer one of the processes of a group.
+    pub(super) fn join(&mut self, group: Arc<ProcessGroup>) {
+        self.exchange = Box::new(AllReduce(group.clone()));
+        self.group = Some(group);
+    }
+
+    /// The number of this process, and the number of processes.
+    pub(super) fn worker(&self) -> (u32, u32) {
+        let place = self.group.as_ref().map(|group| group.place());
+        place.map_or((0, 1), |place| (place.rank, place.ranks))
+    }
+
+    /// Where training is, for people. `epochs` are finished.
+    pub(super) fn place(&self, epochs: u64) -> String {
+        match self.steps_of_epoch() {
+            None | Some(0) => format!("before epoch {}", epochs + 1),
+            Some(steps) => format!("after step {steps} of epoch {}", epochs + 1),
+        }
+    }
+
+    /// Ends the steps of an epoch: on rank 0, its metrics become those of all processes.
+    pub(super) fn total(&self, mut partial: PartialEpoch) -> Result<PartialEpoch> {
+        if let Some(group) = &self.group
+            && let Some(all) = group.gather("metrics", partial)?
+        {
+            all[1..].iter().for_each(|other| partial.add(other));
+        }
+        partial.is_trained = true;
+        Ok(partial)
+    }
+
+    /// On rank 0, makes the metrics of an unfinished epoch those of all processes, which stop too. False if one of them is missing, or
+    /// stopped elsewhere.
+    pub(super) fn collect_unfinished(&mut self) -> bool {
+        let (Some(group), Some(partial)) = (&self.group, &mut self.partial) else {
+            return true;
+        };
+        if partial.is_trained || partial.steps == 0 {
+            return true;
+        }
+        if group.failure().is_some() {
+            return false;
+        }
+        let others: Vec<Option<PartialEpoch>> = group.left_behind(UNFINISHED);
+        for other in &others {
+            match other {
+                Some(other) if other.steps == partial.steps => partial.add(other),
+                _ => return false,
+            }
+        }
+        true
+    }
+}
