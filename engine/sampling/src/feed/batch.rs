@@ -35,7 +35,9 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         let batch = std::mem::take(&mut self.batch);
-        self.core.lock().take_back(batch, self.features.take());
+        self.core
+            .lock()
+            .take_back(batch, self.features.take(), &self.core.reserve);
         self.core.changed.notify_all();
     }
 }

@@ -22,6 +22,7 @@ use super::{
     buffer::FeatureBuffer,
     planner::{Planner, Window},
     pool::Miss,
+    reserve::MemoryReserve,
 };
 use crate::sample::Minibatch;
 
@@ -89,6 +90,9 @@ pub(super) struct State {
     /// The batches from `next_deliver` to `next_sample`.
     jobs: VecDeque<Job>,
     free_batches: Vec<InFlightBatch>,
+    /// Number of in-flight batches, free or not, and the number that the stages need at least.
+    in_flight: usize,
+    in_flight_min: usize,
     /// Always empty if there are no features.
     free_buffers: Vec<FeatureBuffer>,
     with_features: bool,
@@ -118,6 +122,9 @@ impl State {
             next_plan: 0,
             next_deliver: 0,
             jobs: VecDeque::new(),
+            in_flight: batches.len(),
+            // One in each of two windows, one that is assembled, one at the consumer. Without windows only the last two.
+            in_flight_min: if planner.is_some() { 4 } else { 2 },
             free_batches: batches,
             with_features: buffers.is_some(),
             free_buffers: buffers.unwrap_or_default(),
@@ -238,10 +245,37 @@ impl State {
         Some((index, job.batch.expect("no worker has a ready batch"), job.buffer))
     }
 
-    /// Returns the memory of a batch for reuse.
-    pub fn take_back(&mut self, batch: InFlightBatch, buffer: Option<FeatureBuffer>) {
+    /// Returns the memory of a batch for reuse, or frees it for others if the reserve is overdrawn.
+    pub fn take_back(&mut self, batch: InFlightBatch, buffer: Option<FeatureBuffer>, reserve: &MemoryReserve) {
         self.free_batches.push(batch);
         self.free_buffers.extend(buffer);
+        if reserve.is_overdrawn() {
+            self.retire_batch(reserve);
+        }
+    }
+
+    /// Number of in-flight batches, free or not.
+    #[cfg(test)]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Gives the memory of a free in-flight batch to the reserve, so that others can be larger. Returns false if none is free, or
+    /// all are needed.
+    pub fn retire_batch(&mut self, reserve: &MemoryReserve) -> bool {
+        if self.in_flight <= self.in_flight_min {
+            return false;
+        }
+        let Some(batch) = self.free_batches.pop() else {
+            return false;
+        };
+        self.in_flight -= 1;
+        reserve.give_back(batch.reserved_bytes);
+        tracing::debug!(
+            in_flight = self.in_flight,
+            "retired a batch: others are larger than expected"
+        );
+        true
     }
 
     /// Whether all batches were delivered.

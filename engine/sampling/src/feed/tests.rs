@@ -82,6 +82,8 @@ enum InjectedFault {
     Panic,
     /// The batch has this many rows.
     Grow(u64),
+    /// All batches from this one on have this many rows, and those that are sampled in advance are before it.
+    GrowFrom(u64),
     /// Every batch is sampled this much slower.
     Delay(Duration),
 }
@@ -112,6 +114,7 @@ impl SkewedSource {
     fn minibatch(&self, index: u64) -> Minibatch {
         let rows = match self.fault {
             Some((at, InjectedFault::Grow(rows))) if at == index => rows,
+            Some((at, InjectedFault::GrowFrom(rows))) if at <= index => rows,
             _ => self.rows - self.random(index, 0) % (self.rows / 4).max(1),
         };
         let mut nodes: Vec<NodeId> = Vec::new();
@@ -171,6 +174,13 @@ impl BatchSource for SkewedSource {
 
     fn scratch_bytes(&self, (): &(), _: usize) -> u64 {
         0
+    }
+
+    fn probes(&self) -> std::ops::Range<u64> {
+        match self.fault {
+            Some((at, InjectedFault::GrowFrom(_))) => 0..at,
+            _ => 0..self.batches,
+        }
     }
 
     fn sample(&self, index: u64, (): &mut (), out: &mut Minibatch) -> Result<()> {

@@ -9,7 +9,7 @@ use super::{
     demand::minibatch_bytes,
     pipeline::{Alarm, Core},
     planner::{PlanOutcome, Planner},
-    reserve::ScratchReservation,
+    reserve::{MemoryReserve, ScratchReservation},
     rows::{RowFormat, RowScratch},
     source::BatchSource,
     state::{InFlightBatch, WorkerTask},
@@ -37,7 +37,7 @@ impl Core {
                     match sampled {
                         Ok(()) => self.lock().sampled(index, batch),
                         Err(error) => {
-                            self.lock().take_back(batch, None);
+                            self.lock().take_back(batch, None, &self.reserve);
                             self.fail(error);
                         }
                     }
@@ -77,14 +77,25 @@ impl Core {
     ) -> Result<()> {
         source.sample(index, &mut scratch.scratch, &mut batch.minibatch)?;
         source.sampled(index);
-        scratch.grow_to(source.scratch_bytes(&scratch.scratch, batch.minibatch.nodes.len()))?;
+        let scratch_bytes = source.scratch_bytes(&scratch.scratch, batch.minibatch.nodes.len());
+        self.reserving(|_| scratch.grow_to(scratch_bytes))?;
         batch.slots.clear();
         let bytes = minibatch_bytes(&batch.minibatch);
         if bytes > batch.reserved_bytes {
-            self.reserve.take(bytes - batch.reserved_bytes, "its nodes and edges")?;
+            self.reserving(|reserve| reserve.take(bytes - batch.reserved_bytes, "its nodes and edges"))?;
             batch.reserved_bytes = bytes;
         }
         Ok(())
+    }
+
+    /// Calls `take`, which takes from the reserve. While that has too little, retires batches and calls it again.
+    fn reserving(&self, mut take: impl FnMut(&MemoryReserve) -> Result<()>) -> Result<()> {
+        loop {
+            match take(&self.reserve) {
+                Err(Error::Budget { .. }) if self.lock().retire_batch(&self.reserve) => {}
+                taken => return taken,
+            }
+        }
     }
 
     fn plan(&self, index: u64, mut batch: InFlightBatch, mut planner: Box<Planner>, serial: u64, pinned: u64) {
@@ -128,7 +139,7 @@ impl Core {
                 return Ok(());
             };
             let nodes = &batch.minibatch.nodes;
-            buffer.resize(nodes.len(), &self.reserve)?;
+            self.reserving(|reserve| buffer.resize(nodes.len(), reserve))?;
             self.access.gather(format, nodes, &batch.slots, scratch, buffer)
         };
         match gather() {
@@ -137,7 +148,7 @@ impl Core {
                 self.lock().assembled(index, batch, buffer);
             }
             Err(error) => {
-                self.lock().take_back(batch, buffer);
+                self.lock().take_back(batch, buffer, &self.reserve);
                 self.fail(error);
             }
         }

@@ -242,3 +242,25 @@ fn a_flipped_byte_of_features_is_found_in_files_with_any_blocks() {
         }
     });
 }
+
+#[test]
+fn batches_that_are_all_larger_than_expected_wait_in_smaller_numbers() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 4);
+        let rows = rows(&store, OutputDtype::F32);
+        let source = SkewedSource::new(3, 200).with_fault(10, InjectedFault::GrowFrom(400));
+        let options = FeedOptions {
+            lookahead: Some(64),
+            ..options(0, 2)
+        };
+        let options = with_little(&store, &source, 800 << 10, options);
+        let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
+        let in_flight = feed.core.lock().in_flight();
+        consume_all(&mut feed, &source, &rows);
+        // Batches of 200 rows took the memory of fewer batches of 400.
+        assert!(feed.core.lock().in_flight() < in_flight, "{in_flight}");
+        assert!(!feed.core.reserve.is_overdrawn());
+        consume_all(&mut feed, &source, &rows);
+    });
+}
