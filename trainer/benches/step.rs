@@ -309,6 +309,7 @@ fn steps(minibatch: &Minibatch) {
                 };
                 let pass = Pass {
                     training: Some(count as u64),
+                    names: None,
                     ..Pass::default()
                 };
                 let logits = model.forward(&blocks, input, &[], pass);
@@ -385,5 +386,6 @@ fn minibatch() -> Minibatch {
         nodes: nodes.into_iter().map(NodeId).collect(),
         seeds: seeds(),
         blocks,
+        ..Minibatch::default()
     }
 }

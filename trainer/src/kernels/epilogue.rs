@@ -2,6 +2,8 @@
 //!
 //! NaN stays NaN, as in PyTorch: relu replaces values of at most 0, and a dropped NaN or infinity becomes NaN.
 
+use std::sync::Arc;
+
 use grappa_formats::random;
 
 use super::for_each;
@@ -11,7 +13,7 @@ use crate::shim::Element;
 const ROWS: usize = 256;
 
 /// Relu, then dropout. Both are optional.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Epilogue {
     /// Whether to replace negative values by 0. NaN stays.
     pub(crate) relu: bool,
@@ -20,13 +22,18 @@ pub(crate) struct Epilogue {
 }
 
 /// Dropout with a mask that is a function of a key and of the row and column of a value.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Dropout {
     /// Probability that a value becomes 0, in [0, 1). The others are divided by (1 - probability), which keeps the expectation.
     pub(crate) probability: f64,
     /// The key of the mask.
     pub(crate) key: u64,
+    /// The names of the rows, if the mask of a row is a function of its name and not of its place.
+    pub(crate) names: Option<RowNames>,
 }
+
+/// A number for each row.
+pub(crate) type RowNames = Arc<[u64]>;
 
 impl Epilogue {
     /// Neither relu nor dropout.
@@ -36,13 +43,13 @@ impl Epilogue {
     };
 
     /// Replaces the values of a row.
-    pub(crate) fn forward(self, row: usize, values: &mut [f32]) {
+    pub(crate) fn forward(&self, row: usize, values: &mut [f32]) {
         if self.relu {
             values
                 .iter_mut()
                 .for_each(|value| *value = if *value <= 0.0 { 0.0 } else { *value });
         }
-        if let Some(dropout) = self.dropout {
+        if let Some(dropout) = &self.dropout {
             let mask = dropout.row(row);
             for (column, value) in values.iter_mut().enumerate() {
                 *value *= mask.factor(column);
@@ -51,7 +58,7 @@ impl Epilogue {
     }
 
     /// Replaces the values of all rows.
-    pub(crate) fn forward_all(self, columns: usize, values: &mut [f32]) {
+    pub(crate) fn forward_all(&self, columns: usize, values: &mut [f32]) {
         let parts: Vec<_> = values.chunks_mut(ROWS * columns).enumerate().collect();
         for_each(parts, |(part, values): (usize, &mut [f32])| {
             for (row, values) in values.chunks_mut(columns).enumerate() {
@@ -62,12 +69,12 @@ impl Epilogue {
 
     /// Replaces the gradient of a row's results by that of its values. `results` are those of [`Epilogue::forward`]. Only relu needs
     /// them; without it they may be empty.
-    pub(crate) fn backward<T: Element>(self, row: usize, results: &[T], gradient: &mut [f32]) {
-        match (self.relu, self.dropout) {
+    pub(crate) fn backward<T: Element>(&self, row: usize, results: &[T], gradient: &mut [f32]) {
+        match (self.relu, &self.dropout) {
             (false, None) => {}
             // A result is positive if the value was positive and was not dropped.
             (true, dropout) => {
-                let scale = dropout.map_or(1.0, Dropout::scale);
+                let scale = dropout.as_ref().map_or(1.0, Dropout::scale);
                 let mut has_nan = false;
                 for (gradient, result) in gradient.iter_mut().zip(results) {
                     let result = result.to_f32();
@@ -75,7 +82,7 @@ impl Epilogue {
                     *gradient = if result <= 0.0 { 0.0 } else { *gradient * scale };
                 }
                 // A NaN result does not tell whether the value was dropped, so the mask decides.
-                if let Some(dropout) = dropout.filter(|_| has_nan) {
+                if let Some(dropout) = dropout.as_ref().filter(|_| has_nan) {
                     let mask = dropout.row(row);
                     let nans = results
                         .iter()
@@ -97,12 +104,13 @@ impl Epilogue {
 }
 
 impl Dropout {
-    fn scale(self) -> f32 {
+    fn scale(&self) -> f32 {
         (1.0 - self.probability).recip() as f32
     }
 
-    fn row(self, row: usize) -> Mask {
-        let key = random::combine(self.key, random::mix(row as u64));
+    fn row(&self, row: usize) -> Mask {
+        let name = self.names.as_ref().map_or(row as u64, |names| names[row]);
+        let key = random::combine(self.key, random::mix(name));
         Mask {
             key: key as u32,
             threshold: (self.probability * 2f64.powi(32)) as u32,
@@ -137,7 +145,11 @@ mod tests {
     fn kept(probability: f64, key: u64, rows: usize, columns: usize) -> Vec<f32> {
         let mask = Epilogue {
             relu: false,
-            dropout: Some(Dropout { probability, key }),
+            dropout: Some(Dropout {
+                probability,
+                key,
+                names: None,
+            }),
         };
         let mut values = vec![1.0; rows * columns];
         for (row, values) in values.chunks_mut(columns).enumerate() {
@@ -177,12 +189,36 @@ mod tests {
     }
 
     #[test]
+    fn a_named_row_has_the_same_mask_in_every_place() {
+        let mask = |names: [u64; 3]| {
+            let dropout = Dropout {
+                probability: 0.5,
+                key: 9,
+                names: Some(names.into()),
+            };
+            let epilogue = Epilogue {
+                relu: false,
+                dropout: Some(dropout),
+            };
+            [0, 1, 2].map(|row| {
+                let mut values = [1.0; 64];
+                epilogue.forward(row, &mut values);
+                values
+            })
+        };
+        let (first, second) = (mask([7, 1 << 40, 3]), mask([3, 7, 1 << 40]));
+        assert_eq!([first[0], first[1], first[2]], [second[1], second[2], second[0]]);
+        assert_ne!(first[0], first[1]);
+    }
+
+    #[test]
     fn the_backward_pass_multiplies_by_what_the_forward_pass_did() {
         let dropout = Some(Dropout {
             probability: 0.4,
             key: 3,
+            names: None,
         });
-        for (relu, dropout) in [(false, None), (true, None), (false, dropout), (true, dropout)] {
+        for (relu, dropout) in [(false, None), (true, None), (false, dropout.clone()), (true, dropout)] {
             let epilogue = Epilogue { relu, dropout };
             let values: Vec<f32> = (0..50).map(|i| (i as f32 - 20.5) / 4.0).collect();
             let mut results = values.clone();

@@ -69,7 +69,7 @@ pub(crate) trait Number: Element {
         terms: &[Term<'_, Self>],
         bias: Option<&[f32]>,
         outputs: usize,
-        epilogue: Epilogue,
+        epilogue: &Epilogue,
         result: &mut [Self],
     );
 
@@ -80,7 +80,7 @@ pub(crate) trait Number: Element {
         result: &[Self],
         terms: &[Term<'_, Self>],
         outputs: usize,
-        epilogue: Epilogue,
+        epilogue: &Epilogue,
         wanted: Wanted<'_, Self>,
     ) -> Gradients;
 }
@@ -91,7 +91,7 @@ impl Number for f32 {
         terms: &[Term<'_, f32>],
         bias: Option<&[f32]>,
         outputs: usize,
-        epilogue: Epilogue,
+        epilogue: &Epilogue,
         result: &mut [f32],
     ) {
         forward::<f32, Single>(instructions, terms, bias, outputs, epilogue, result);
@@ -103,7 +103,7 @@ impl Number for f32 {
         result: &[f32],
         terms: &[Term<'_, f32>],
         outputs: usize,
-        epilogue: Epilogue,
+        epilogue: &Epilogue,
         wanted: Wanted<'_, f32>,
     ) -> Gradients {
         backward::<f32, Single>(instructions, gradient, result, terms, outputs, epilogue, wanted)
@@ -116,7 +116,7 @@ impl Number for bf16 {
         terms: &[Term<'_, bf16>],
         bias: Option<&[f32]>,
         outputs: usize,
-        epilogue: Epilogue,
+        epilogue: &Epilogue,
         result: &mut [bf16],
     ) {
         if instructions.has_pairs() {
@@ -132,7 +132,7 @@ impl Number for bf16 {
         result: &[bf16],
         terms: &[Term<'_, bf16>],
         outputs: usize,
-        epilogue: Epilogue,
+        epilogue: &Epilogue,
         wanted: Wanted<'_, bf16>,
     ) -> Gradients {
         if instructions.has_pairs() {
@@ -148,7 +148,7 @@ fn forward<T: Element, N: Numbers<T>>(
     terms: &[Term<'_, T>],
     bias: Option<&[f32]>,
     outputs: usize,
-    epilogue: Epilogue,
+    epilogue: &Epilogue,
     result: &mut [T],
 ) {
     let columns = padded(outputs);
@@ -192,7 +192,7 @@ fn backward<T: Element, N: Numbers<T>>(
     result: &[T],
     terms: &[Term<'_, T>],
     outputs: usize,
-    epilogue: Epilogue,
+    epilogue: &Epilogue,
     wanted: Wanted<'_, T>,
 ) -> Gradients {
     let rows = gradient.len() / outputs;
@@ -254,7 +254,7 @@ struct Backward<'a, T: Element, N: Numbers<T>> {
     terms: &'a [Term<'a, T>],
     weights: Vec<Vec<N::Item>>,
     outputs: usize,
-    epilogue: Epilogue,
+    epilogue: &'a Epilogue,
     wants_weight: &'a [bool],
 }
 

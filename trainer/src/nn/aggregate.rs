@@ -86,6 +86,12 @@ impl HistoricalEmbeddings {
         let neighbours = self.neighbour.iter().flat_map(Neighbour::tensors);
         [&self.destinations, &self.rows].into_iter().chain(neighbours)
     }
+
+    /// The names of the nodes of its rows, from those of all nodes. On a processor only.
+    pub(crate) fn names(&self, names: &[u64]) -> Arc<[u64]> {
+        let places: Vec<i64> = Vec::try_from(&self.destinations).expect("places are int64");
+        places.into_iter().map(|place| names[place as usize]).collect()
+    }
 }
 
 /// The factors of a linear aggregation. None means 1.

@@ -7,12 +7,13 @@
 
 use std::sync::Arc;
 
+use grappa_formats::random;
 use tch::{Device, Kind, Tensor};
 
 use super::{
     aggregate::Backend,
     graph::Block,
-    linear::{Dropout, Epilogue, apply},
+    linear::{Dropout, Epilogue, RowNames, apply},
 };
 use crate::{
     kernels::attention::{self as kernels, Edges, Pairs, SLOPE},
@@ -94,8 +95,25 @@ pub(crate) fn attend(
     logits: &Tensor,
     dropout: Option<Dropout>,
 ) -> Tensor {
+    let dropout = dropout.map(|dropout| of_edges(block, dropout));
     let weights = apply(&softmax(backend, block, logits), Epilogue { relu: false, dropout });
     weighted_sum(backend, block, rows, &weights)
+}
+
+/// The dropout of the edges of a block: an edge is named after its destination and its place among the edges of that.
+fn of_edges(block: &Block, dropout: Dropout) -> Dropout {
+    let of_edge = |names: RowNames| -> RowNames {
+        let offsets = &block.csr().offsets;
+        let edges = |(destination, bounds): (usize, &[u32])| {
+            let name = random::mix(names[destination]);
+            (0..u64::from(bounds[1] - bounds[0])).map(move |edge| random::combine(name, edge))
+        };
+        offsets.windows(2).enumerate().flat_map(edges).collect()
+    };
+    Dropout {
+        names: dropout.names.map(of_edge),
+        ..dropout
+    }
 }
 
 fn softmax(backend: Backend, block: &Block, logits: &Tensor) -> Tensor {

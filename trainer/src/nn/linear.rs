@@ -6,7 +6,7 @@ use grappa_formats::random;
 use half::bf16;
 use tch::{Device, Kind, Tensor};
 
-pub(crate) use crate::kernels::epilogue::{Dropout, Epilogue};
+pub(crate) use crate::kernels::epilogue::{Dropout, Epilogue, RowNames};
 use crate::{
     kernels::{
         Instructions,
@@ -40,7 +40,7 @@ pub(crate) fn linear_with(
 
 /// The epilogue alone.
 pub(crate) fn apply(values: &Tensor, epilogue: Epilogue) -> Tensor {
-    let Some(dropout) = epilogue.dropout else {
+    let Some(dropout) = &epilogue.dropout else {
         return if epilogue.relu {
             values.relu()
         } else {
@@ -85,7 +85,7 @@ fn with_kernel<T: Number>(
         &as_terms(&detached),
         bias_values.as_ref().map(shim::values),
         outputs as usize,
-        epilogue,
+        &epilogue,
         shim::values_mut(&mut result),
     );
     let inputs: Vec<&Tensor> = terms.iter().flat_map(|(x, weight)| [x, weight]).chain(bias).collect();
@@ -93,7 +93,7 @@ fn with_kernel<T: Number>(
     shim::with_gradient(result, &inputs, move || {
         Box::new(move |gradient, wanted| {
             let gradient = gradient.contiguous();
-            backward::<T>(instructions, &gradient, &kept, &detached, epilogue, wanted)
+            backward::<T>(instructions, &gradient, &kept, &detached, &epilogue, wanted)
         })
     })
 }
@@ -103,7 +103,7 @@ fn backward<T: Number>(
     gradient: &Tensor,
     result: &Tensor,
     terms: &[(Tensor, Tensor)],
-    epilogue: Epilogue,
+    epilogue: &Epilogue,
     wanted: &[bool],
 ) -> Vec<Option<Tensor>> {
     let outputs = gradient.size()[1];
@@ -157,14 +157,14 @@ fn with_operators(terms: &[(&Tensor, &Tensor)], bias: Option<&Tensor>, epilogue:
 }
 
 /// The dropout mask: 0 for a dropped value, 1 / (1 - probability) for the others.
-fn mask(values: &Tensor, dropout: Dropout) -> Tensor {
+fn mask(values: &Tensor, dropout: &Dropout) -> Tensor {
     if values.device() == Device::Cpu {
         // The same mask as in the kernel.
         let mut mask = Tensor::ones(values.size(), (Kind::Float, Device::Cpu));
         let columns = *values.size().last().expect("rows");
         let epilogue = Epilogue {
             relu: false,
-            dropout: Some(dropout),
+            dropout: Some(dropout.clone()),
         };
         epilogue.forward_all(columns as usize, shim::values_mut(&mut mask));
         return mask.to_kind(values.kind());

@@ -1,5 +1,7 @@
 //! Models: stacks of layers.
 
+use std::sync::Arc;
+
 use grappa_engine::aggregate::NodeRows;
 use grappa_formats::random;
 use grappa_run::model::{FeatureNorm, JumpingKnowledge, LayerKind, ModelOptions, NormKind, Precision};
@@ -41,10 +43,12 @@ pub enum Input<'a> {
 }
 
 /// The mode of one pass through a model.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Pass {
     /// In training, the seed of dropout for this pass. None: no dropout.
     pub training: Option<u64>,
+    /// Names of the nodes. On a processor, dropout of a node depends on its name; without names, on its place.
+    pub names: Option<Arc<[u64]>>,
     /// The scaling of sampled sums.
     pub scaling: Scaling,
 }
@@ -216,7 +220,7 @@ impl Model {
             Input::Features(rows) => {
                 assert_eq!(blocks.len(), count, "a block for each layer");
                 let rows = self.features.apply(rows).to_kind(kind);
-                let dropout = dropout(self.options.input_dropout, pass.training, INPUT_DROPOUT);
+                let dropout = dropout(self.options.input_dropout, Some(&pass), INPUT_DROPOUT);
                 (apply(&rows, Epilogue { relu: false, dropout }), 0)
             }
             Input::Aggregated {
@@ -230,7 +234,7 @@ impl Model {
                     "the first layer takes the features of neighbours, not their aggregates"
                 );
                 (
-                    self.step(0, &own.to_kind(kind), &neighbours.to_kind(kind), degrees, pass.training),
+                    self.step(0, &own.to_kind(kind), &neighbours.to_kind(kind), degrees, Some(&pass)),
                     1,
                 )
             }
@@ -247,16 +251,16 @@ impl Model {
         for layer in first..count {
             let hop = count - 1 - layer;
             let block = &blocks[hop];
-            let followed = historical(hop).and_then(|historical| self.follow(layer, historical, pass.training));
+            let followed = historical(hop).and_then(|historical| self.follow(layer, historical, &pass));
             let historical = followed.as_ref().or(historical(hop));
             let dropout = dropout(
                 self.options.attention_dropout,
-                pass.training,
+                Some(&pass),
                 ATTENTION_DROPOUT + layer as u64,
             );
             let (own, aggregated) = self.layers[layer].neighbours(block, &hidden, pass.scaling, historical, dropout);
             let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
-            hidden = self.step(layer, &own, &aggregated, degrees.as_ref(), pass.training);
+            hidden = self.step(layer, &own, &aggregated, degrees.as_ref(), Some(&pass));
             after(layer, &hidden);
         }
         match jumping {
@@ -347,7 +351,7 @@ impl Model {
         own: &Tensor,
         aggregated: &Tensor,
         degrees: Option<&Tensor>,
-        training: Option<u64>,
+        pass: Option<&Pass>,
     ) -> Tensor {
         let convolution = &self.layers[layer];
         if layer == self.layers.len() - 1 && self.jump.is_none() {
@@ -360,7 +364,7 @@ impl Model {
         let activation = &self.activations[layer];
         let epilogue = Epilogue {
             relu: true,
-            dropout: dropout(self.options.dropout, training, layer as u64),
+            dropout: dropout(self.options.dropout, pass, layer as u64),
         };
         match (&self.residuals[layer], &self.norms[layer], activation.is_relu()) {
             (Residual::None, None, true) => convolution.update(own, aggregated, degrees, epilogue),
@@ -373,7 +377,7 @@ impl Model {
                 }
                 let normal = match norm {
                     None => sum,
-                    Some(norm) => norm.apply(&sum, training.is_some()),
+                    Some(norm) => norm.apply(&sum, pass.is_some_and(|pass| pass.training.is_some())),
                 };
                 activation.apply(&normal, epilogue)
             }
@@ -398,10 +402,12 @@ impl Jumping<'_> {
 }
 
 /// The dropout of a pass, if it has one. `place` tells the masks of a pass apart: that after layer N has place N.
-fn dropout(probability: f64, training: Option<u64>, place: u64) -> Option<Dropout> {
-    training.filter(|_| probability > 0.0).map(|seed| Dropout {
+fn dropout(probability: f64, pass: Option<&Pass>, place: u64) -> Option<Dropout> {
+    let pass = pass.filter(|_| probability > 0.0)?;
+    Some(Dropout {
         probability,
-        key: random::combine(seed, random::mix(place)),
+        key: random::combine(pass.training?, random::mix(place)),
+        names: pass.names.clone(),
     })
 }
 

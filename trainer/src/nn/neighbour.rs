@@ -41,7 +41,7 @@ use grappa_formats::random;
 use tch::Tensor;
 
 use super::{
-    Aggregate, HistoricalEmbeddings, Model,
+    Aggregate, HistoricalEmbeddings, Model, Pass,
     linear::{Dropout, Epilogue, apply},
 };
 
@@ -126,24 +126,25 @@ impl Model {
         &self,
         layer: usize,
         historical: &HistoricalEmbeddings,
-        training: Option<u64>,
+        pass: &Pass,
     ) -> Option<HistoricalEmbeddings> {
         let neighbour = historical.neighbour.as_ref()?;
         Some(HistoricalEmbeddings {
             destinations: historical.destinations.shallow_clone(),
-            rows: self.followed(layer, &historical.rows, neighbour, training),
+            rows: self.followed(layer, historical, neighbour, pass),
             neighbour: None,
         })
     }
 
-    fn followed(&self, layer: usize, rows: &Tensor, neighbour: &Neighbour, training: Option<u64>) -> Tensor {
-        let known = self.neighbour_share(layer, neighbour) + rows.to_kind(self.kind());
+    fn followed(&self, layer: usize, historical: &HistoricalEmbeddings, neighbour: &Neighbour, pass: &Pass) -> Tensor {
+        let known = self.neighbour_share(layer, neighbour) + historical.rows.to_kind(self.kind());
         let probability = self.options().dropout;
-        match (training, &neighbour.spread) {
+        match (pass.training, &neighbour.spread) {
             (Some(seed), Some(spread)) if probability > 0.0 => {
                 let dropout = Some(Dropout {
                     probability,
                     key: random::combine(seed, random::mix(DROPOUT_KEY + layer as u64)),
+                    names: pass.names.as_ref().map(|names| historical.names(names)),
                 });
                 let dropped = apply(&known, Epilogue { relu: false, dropout });
                 &known + (dropped - &known) * spread.to_kind(self.kind())

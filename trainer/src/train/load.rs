@@ -21,6 +21,9 @@ use crate::{
     shim::cuda::{CudaMemory, Done, SideStream},
 };
 
+/// A minibatch has fewer nodes than 2 to the power of this.
+const INDEX_BITS: u32 = 32;
+
 /// Copies batches to a device, where it has memory of its own.
 #[derive(Debug)]
 pub(super) struct DeviceCopy {
@@ -39,6 +42,9 @@ pub(super) struct Loaded {
     pub coverage: Vec<f32>,
     /// Loss weight of each seed.
     pub factors: Vec<f32>,
+    /// A name for each node, from its partition and its index in the minibatch of that: the same in any process that computes the
+    /// minibatch. For dropout on a processor; none without.
+    pub names: Option<Arc<[u64]>>,
     /// The end of the copy; none if there is nothing to wait for.
     done: Option<Done>,
 }
@@ -123,7 +129,10 @@ impl Trainer {
             }
             None => (begin()?, None),
         };
+        let name = |(part, index): (usize, u64)| u64::from(parts[part].partition.0) << INDEX_BITS | index;
+        let names = || batch.minibatch().origins().into_iter().map(name).collect();
         Ok(Loaded {
+            names: (self.device == Device::Cpu && self.config.has_dropout()).then(names),
             batch,
             parts,
             tensors,

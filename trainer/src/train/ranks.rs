@@ -22,7 +22,7 @@ use grappa_run::{
     config::{MAY_CHANGE, TrainConfig},
 };
 use grappa_storage::Store;
-use tch::Device;
+use tch::{Device, Tensor, no_grad};
 
 use super::{Trainer, Watcher, exchange::AllReduce, session};
 use crate::{
@@ -217,8 +217,31 @@ impl Trainer {
         {
             all[1..].iter().for_each(|other| partial.add(other));
         }
+        self.average_buffers()?;
         partial.is_trained = true;
         Ok(partial)
+    }
+
+    /// Makes the running statistics of batch norms, which each rank has of its own partitions, the mean over all ranks.
+    fn average_buffers(&self) -> Result<()> {
+        let buffers = self.model.parameters().buffers();
+        let Some(group) = self.group.as_ref().filter(|_| !buffers.is_empty()) else {
+            return Ok(());
+        };
+        no_grad(|| {
+            let flat: Vec<Tensor> = buffers.iter().map(|(_, buffer)| buffer.view([-1])).collect();
+            let sum = Tensor::cat(&flat, 0).to_device(Device::Cpu).contiguous();
+            group.all_reduce(&sum)?;
+            let mean = sum / f64::from(group.place().ranks);
+            let mut start = 0;
+            for (_, buffer) in buffers {
+                let count = buffer.numel() as i64;
+                let part = mean.narrow(0, start, count).view(&*buffer.size());
+                buffer.shallow_clone().copy_(&part);
+                start += count;
+            }
+            Ok(())
+        })
     }
 
     /// On rank 0, makes the metrics of an unfinished epoch those of all processes, which stop too. False if one of them is missing, or

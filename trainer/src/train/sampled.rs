@@ -88,6 +88,7 @@ impl Trainer {
         let tensors = self.model_tensors(batch)?;
         let pass = Pass {
             training: None,
+            names: None,
             scaling: Scaling::HorvitzThompson,
         };
         Ok(self.model.forward(&tensors.blocks, tensors.input(), &[], pass))

@@ -33,9 +33,12 @@ impl Trainer {
         self.clock.enter(Stage::Forward);
         batch.arrive();
         let (first, tensors) = (batch.first(), &batch.tensors);
+        // One pass per step, so the first partition of its group names it, in every process.
+        let concurrent = self.config.concurrent();
+        let group = first.partition.0 / concurrent * concurrent;
         let pass = Pass {
-            // One pass per step, so one of its minibatches names it.
-            training: Some(key([self.config.seed, epoch, first.partition.0.into(), first.batch])),
+            training: Some(key([self.config.seed, epoch, group.into(), first.batch])),
+            names: batch.names.clone(),
             scaling: Scaling::HorvitzThompson,
         };
         let logits = self

@@ -20,6 +20,8 @@ pub(super) struct MinibatchDemand {
     distinct: DistinctRows,
     /// Sizes of the blocks of a minibatch.
     blocks: Vec<BlockSize>,
+    /// Entries of [`Minibatch::part_nodes`].
+    part_nodes: usize,
 }
 
 /// Model of the number of distinct rows that several minibatches need together: `each * minibatches ^ growth`.
@@ -125,6 +127,7 @@ impl MinibatchDemand {
 
     fn cover(&mut self, minibatch: &Minibatch) {
         self.rows = self.rows.max(minibatch.nodes.len());
+        self.part_nodes = self.part_nodes.max(minibatch.part_nodes.len());
         self.blocks
             .resize_with(self.blocks.len().max(minibatch.blocks.len()), BlockSize::default);
         for (size, block) in self.blocks.iter_mut().zip(&minibatch.blocks) {
@@ -145,6 +148,7 @@ impl MinibatchDemand {
             nodes: Vec::with_capacity(self.rows),
             seeds: 0,
             blocks: self.blocks.iter().map(BlockSize::block).collect(),
+            part_nodes: Vec::with_capacity(self.part_nodes),
         }
     }
 
@@ -198,7 +202,7 @@ pub(super) fn minibatch_bytes(minibatch: &Minibatch) -> u64 {
             + bytes(&block.halo)
             + size_of::<Block>() as u64
     };
-    bytes(&minibatch.nodes) + minibatch.blocks.iter().map(block).sum::<u64>()
+    bytes(&minibatch.nodes) + bytes(&minibatch.part_nodes) + minibatch.blocks.iter().map(block).sum::<u64>()
 }
 
 #[cfg(test)]

@@ -147,6 +147,7 @@ impl SkewedSource {
                 halo: vec![false; destinations],
             }],
             nodes,
+            ..Minibatch::default()
         }
     }
 }

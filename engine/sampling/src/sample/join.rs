@@ -51,6 +51,9 @@ impl Minibatch {
             for (part, indices) in with_indices(parts, indices) {
                 let level = part.level(level);
                 let first = out.nodes.len() as u32;
+                if parts.len() > 1 {
+                    out.part_nodes.push(level.len() as u32);
+                }
                 (first..)
                     .zip(&mut indices[level.clone()])
                     .for_each(|(new, index)| *index = new);

@@ -23,6 +23,9 @@ pub struct Minibatch {
     /// One block per hop, from the seeds outwards. A model applies its layers in the opposite order, to the last block
     /// first.
     pub blocks: Vec<Block>,
+    /// Of a joined minibatch: the number of nodes that each level has of each part, level after level. Otherwise empty. The seeds are
+    /// level 0, and the nodes that hop `h` added are level `h + 1`.
+    pub part_nodes: Vec<u32>,
 }
 
 /// The edges of one hop as CSR: the sampled in-neighbours of each destination.
@@ -53,10 +56,30 @@ impl Minibatch {
         self.blocks.iter().map(|block| block.indices.len()).sum()
     }
 
+    /// For each node, its part and its index among the nodes of the part. A minibatch that was not joined is one part.
+    pub fn origins(&self) -> Vec<(usize, u64)> {
+        let whole = [self.nodes.len() as u32];
+        let (counts, levels) = match &self.part_nodes[..] {
+            [] => (&whole[..], 1),
+            counts => (counts, self.blocks.len() + 1),
+        };
+        let parts = counts.len() / levels;
+        let mut next = vec![0; parts];
+        let mut origins = Vec::with_capacity(self.nodes.len());
+        for (at, &count) in counts.iter().enumerate() {
+            let part = at % parts;
+            let first = next[part];
+            next[part] += u64::from(count);
+            origins.extend((first..next[part]).map(|index| (part, index)));
+        }
+        origins
+    }
+
     /// Empties the buffer and keeps its memory.
     pub fn clear(&mut self) {
         self.nodes.clear();
         self.seeds = 0;
+        self.part_nodes.clear();
         self.blocks.iter_mut().for_each(Block::clear);
     }
 }

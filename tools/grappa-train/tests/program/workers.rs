@@ -117,8 +117,6 @@ fn one_two_and_four_processes_compute_the_same_losses() {
         let more = [
             "--epochs",
             "3",
-            "--dropout",
-            "0",
             "--repartition-every",
             "2",
             "--workers",
@@ -129,14 +127,27 @@ fn one_two_and_four_processes_compute_the_same_losses() {
         run(&mut train(folder.path(), &[options, &more].concat())).success();
         folder.path().join(out)
     };
-    let variants: [&[&str]; 4] = [
+    let variants: [&[&str]; 5] = [
         &["--partitions", "4"],
         // Historical embeddings of halo nodes.
         &["--partitions", "4", "--layers", "3", "--halo", "history"],
         // Two of four processes have no partition in a step.
         &["--partitions", "4", "--concurrent", "2", "--correction", "batch"],
         // Steps in which some partitions have no seeds.
-        &["--partitions", "8", "--batch", "1", "--model", "gat", "--hidden", "16"],
+        &["--partitions", "8", "--batch", "1", "--dropout", "0"],
+        // Dropout of features and of edges.
+        &[
+            "--partitions",
+            "4",
+            "--model",
+            "gat",
+            "--hidden",
+            "16",
+            "--input-dropout",
+            "0.2",
+            "--attention-dropout",
+            "0.3",
+        ],
     ];
     for (number, options) in variants.into_iter().enumerate() {
         let one = trained(options, "1", &format!("{number}-one"));

@@ -398,6 +398,11 @@ impl TrainConfig {
         self.threads.value().map_or_else(all, NonZeroUsize::get)
     }
 
+    /// Whether training drops values at random.
+    pub fn has_dropout(&self) -> bool {
+        self.dropout > 0.0 || self.input_dropout > 0.0 || self.attention_dropout > 0.0
+    }
+
     /// Warnings about options that have no effect because of other options, and about what costs accuracy.
     ///
     /// They are not errors, because a comparison of several configurations may well contain such a combination. `knows_first_hop` is

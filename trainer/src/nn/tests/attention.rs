@@ -55,7 +55,11 @@ fn dropout_of_attention_weights_drops_sources_by_head_and_keeps_the_expectation(
     let ones = Tensor::ones([sources as i64, heads * head_width], (Kind::Float, Device::Cpu));
     let logits = Tensor::zeros([looped.edges() as i64, heads], (Kind::Float, Device::Cpu));
     let run = |backend, key| {
-        let dropout = Dropout { probability: 0.6, key };
+        let dropout = Dropout {
+            probability: 0.6,
+            key,
+            names: None,
+        };
         attend(backend, looped, &ones, &logits, Some(dropout))
     };
     let dropped = run(Backend::Fastest, 1);

@@ -16,8 +16,9 @@ fn epilogues() -> impl Iterator<Item = Epilogue> {
     let dropout = Some(Dropout {
         probability: 0.3,
         key: 11,
+        names: None,
     });
-    [(false, None), (true, None), (false, dropout), (true, dropout)]
+    [(false, None), (true, None), (false, dropout.clone()), (true, dropout)]
         .into_iter()
         .map(|(relu, dropout)| Epilogue { relu, dropout })
 }
@@ -51,7 +52,7 @@ fn run_of(
     ];
     let bias = bias.then(|| leaf(5, &[outputs], Kind::Float));
     let terms = [(&x[0], &weights[0]), (&x[1], &weights[1])];
-    let result = linear_with(backend, &terms, bias.as_ref(), epilogue);
+    let result = linear_with(backend, &terms, bias.as_ref(), epilogue.clone());
     (&result * numbers(6, &[rows, outputs]).to_kind(kind))
         .sum(Kind::Float)
         .backward();
@@ -71,9 +72,9 @@ fn loops_equal_operators_forward_and_backward() {
     ] {
         for bias in [false, true] {
             for epilogue in epilogues() {
-                let expected = run(Backend::Operators, Kind::Float, shape, bias, epilogue);
+                let expected = run(Backend::Operators, Kind::Float, shape, bias, epilogue.clone());
                 for instructions in Instructions::all() {
-                    let actual = run(Backend::With(instructions), Kind::Float, shape, bias, epilogue);
+                    let actual = run(Backend::With(instructions), Kind::Float, shape, bias, epilogue.clone());
                     for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
                         let what = format!("{i} of {shape:?} bias {bias} {epilogue:?}, {instructions:?}");
                         assert_close(actual, expected, 2e-6, &what);
@@ -89,10 +90,17 @@ fn nan_and_infinities_go_where_operators_take_them() {
     let numbers = |seed, shape: &[i64]| with_specials(&numbers(seed, shape));
     for shape in [(7, 16, 16), (97, 128, 128), (2000, 3, 70)] {
         for epilogue in epilogues() {
-            let expected = run_of(&numbers, Backend::Operators, Kind::Float, shape, true, epilogue);
+            let expected = run_of(&numbers, Backend::Operators, Kind::Float, shape, true, epilogue.clone());
             for instructions in Instructions::all() {
                 for (kind, tolerance) in [(Kind::Float, 2e-6), (Kind::BFloat16, f64::INFINITY)] {
-                    let actual = run_of(&numbers, Backend::With(instructions), kind, shape, true, epilogue);
+                    let actual = run_of(
+                        &numbers,
+                        Backend::With(instructions),
+                        kind,
+                        shape,
+                        true,
+                        epilogue.clone(),
+                    );
                     for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
                         let what = format!("{i} of {shape:?} {epilogue:?}, {instructions:?}, {kind:?}");
                         assert_close_or_special(actual, expected, tolerance, &what);
@@ -107,9 +115,15 @@ fn nan_and_infinities_go_where_operators_take_them() {
 fn loops_of_bf16_equal_operators_but_for_rounding() {
     for shape in [(1, 1, 1), (200, 20, 40), (97, 127, 128), (2000, 3, 70)] {
         for epilogue in epilogues() {
-            let expected = run(Backend::Operators, Kind::Float, shape, true, epilogue);
+            let expected = run(Backend::Operators, Kind::Float, shape, true, epilogue.clone());
             for instructions in Instructions::all() {
-                let actual = run(Backend::With(instructions), Kind::BFloat16, shape, true, epilogue);
+                let actual = run(
+                    Backend::With(instructions),
+                    Kind::BFloat16,
+                    shape,
+                    true,
+                    epilogue.clone(),
+                );
                 for (i, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
                     // Where a sum is nearly 0, rounding may turn its relu: judge by the mean.
                     let difference = (actual - expected).abs().mean(Kind::Float).double_value(&[]);

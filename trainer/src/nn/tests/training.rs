@@ -34,6 +34,7 @@ fn train(options: ModelOptions, device: Device, seed: u64, steps: u64) -> (Model
         let pass = Pass {
             training: Some(step),
             scaling: Scaling::HorvitzThompson,
+            names: None,
         };
         let logits = model.forward(&blocks, Input::Features(&x), &[], pass);
         let loss = nn::losses(Task::MultiClass, &logits, &labels, 0.0).mean(Kind::Float);

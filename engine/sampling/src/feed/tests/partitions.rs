@@ -108,6 +108,31 @@ fn seeds(batches: &PartitionBatches) -> Vec<(BatchPlace, Vec<u64>)> {
 }
 
 #[test]
+fn workers_divide_the_minibatches_of_each_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored(folder.path(), FeatureDtype::F32, 4);
+    let (many, some, few): (Vec<u64>, Vec<u64>, Vec<u64>) =
+        ((0..200).collect(), (200..300).collect(), (300..310).collect());
+    let parts = parts(&store, &[&many, &some, &few]);
+    for concurrent in [1, 2, 3, 4] {
+        let epoch = || PartitionBatches::new(parts.clone(), options_of(10, concurrent, true));
+        for workers in [1, 2, 3, 5] {
+            let shares: Vec<_> = (0..workers)
+                .map(|worker| seeds(&epoch().of_worker(worker, workers)))
+                .collect();
+            let most = concurrent.min(3).div_ceil(workers as usize);
+            for share in &shares {
+                let same_step = share.chunk_by(|(a, _), (b, _)| a.step == b.step);
+                assert!(same_step.map(<[_]>::len).all(|minibatches| minibatches <= most));
+            }
+            let mut all = shares.concat();
+            all.sort_by_key(|(place, _)| (place.step, place.partition.0));
+            assert_eq!(all, seeds(&epoch()), "{concurrent} partitions, {workers} workers");
+        }
+    }
+}
+
+#[test]
 fn an_epoch_of_few_steps_takes_other_seeds_each_time_from_all_groups() {
     let folder = tempfile::tempdir().unwrap();
     let store = stored(folder.path(), FeatureDtype::F32, 4);

@@ -24,6 +24,8 @@ fn check_joined(parts: &[Minibatch], joined: &Minibatch) {
     let order = order(parts);
     assert_eq!(joined.nodes.len(), order.len());
     assert_eq!(joined.seeds, parts.iter().map(|part| part.seeds).sum::<usize>());
+    let origins = order.iter().map(|&(part, at)| (part, at as u64));
+    assert_eq!(joined.origins(), origins.collect::<Vec<_>>());
     for (node, &(part, at)) in joined.nodes.iter().zip(&order) {
         assert_eq!(*node, parts[part].nodes[at]);
     }

@@ -51,5 +51,6 @@ pub fn all_neighbours(graph: &Graph, owned: &Owned, halo: Halo, seeds: &[NodeId]
         nodes,
         seeds: seeds.len(),
         blocks,
+        ..Minibatch::default()
     }
 }
