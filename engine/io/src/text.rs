@@ -42,6 +42,21 @@ fn acts_on_terminal(character: char) -> bool {
         )
 }
 
+/// Ascending numbers as text: `0-3, 7`.
+pub fn ranges(numbers: &[u32]) -> String {
+    let mut text = String::new();
+    for run in numbers.chunk_by(|a, b| a + 1 == *b) {
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        text.push_str(&run[0].to_string());
+        if run.len() > 1 {
+            text.push_str(&format!("-{}", run[run.len() - 1]));
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +96,12 @@ mod tests {
     fn line_ends_of_a_layout_are_kept() {
         assert_eq!(printable_lines("a\nb"), "a\nb");
         assert_eq!(printable_lines("a\n\x1b[2J\nb\n"), "a\n\\u{1b}[2J\nb\n");
+    }
+
+    #[test]
+    fn chunks_are_listed_short() {
+        assert_eq!(ranges(&[]), "");
+        assert_eq!(ranges(&[5]), "5");
+        assert_eq!(ranges(&[0, 1, 2, 3, 7, 9, 10]), "0-3, 7, 9-10");
     }
 }

@@ -297,7 +297,10 @@ impl NodeSet {
                 self.nodes_at(first..(first + PIECE_NODES).min(self.count), &mut nodes);
                 let mut listed = 0;
                 for node in &nodes {
-                    let (chunk, row) = chunks.of(*node);
+                    // A slice does not know the in-neighbours of other nodes.
+                    let Some((chunk, row)) = chunks.get(*node) else {
+                        continue;
+                    };
                     let rows = chunk.rows();
                     let row = rows.row(row)?;
                     sources.clear();

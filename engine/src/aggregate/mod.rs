@@ -89,7 +89,7 @@ pub struct Aggregation<'a> {
 /// without own rows.
 ///
 /// # Errors
-/// As [`Aggregation::run`].
+/// As [`Aggregation::run`], and if the store is a slice.
 ///
 /// # Panics
 /// As [`Aggregation::run`].
@@ -102,6 +102,10 @@ pub fn aggregate<R: Reduce>(
     progress: &dyn Progress,
     sink: &mut Sink<'_>,
 ) -> Result<()> {
+    if !store.manifest().is_whole() {
+        let what = "the store is a slice of its graph, and sources of its edges are missing; this takes a whole store";
+        return Err(Error::input(store.path(), Position::Whole, what));
+    }
     let all = NodeSet::all(store.manifest().nodes);
     let aggregation = Aggregation {
         store,
@@ -122,8 +126,7 @@ impl Aggregation<'_> {
     /// [`Reduce::begin`] takes them.
     ///
     /// # Errors
-    /// If the store is a slice, the budget does not hold the longest adjacency list, files cannot be read, or `own` or `sink`
-    /// fails.
+    /// If the budget does not hold the longest adjacency list, files cannot be read, or `own` or `sink` fails.
     ///
     /// # Panics
     /// If the widths of rows and reduction differ.
@@ -137,11 +140,6 @@ impl Aggregation<'_> {
     ) -> Result<()> {
         assert_eq!(self.rows.width(), reduce.source_width(), "values in a row");
         assert_eq!(own.is_some(), reduce.own_width() > 0, "own rows");
-        if !self.store.manifest().is_whole() {
-            let what =
-                "the store is a slice of its graph, and sources of its edges are missing; this takes a whole store";
-            return Err(Error::input(self.store.path(), Position::Whole, what));
-        }
         progress.stage("aggregating", None);
         if let Some(values) = self.rows.in_memory() {
             return InMemory::new(self, values, reduce, progress).run(first, &mut own, sink);
@@ -211,7 +209,8 @@ impl Aggregation<'_> {
         Ok(())
     }
 
-    /// Passes the adjacency list of each of some ascending nodes to `each`, with the index of the node.
+    /// Passes the adjacency list of each of some ascending nodes to `each`, with the index of the node. It is empty for nodes of
+    /// chunks that a slice lacks: their in-neighbours are unknown.
     fn each_list(&self, nodes: &[NodeId], mut each: impl FnMut(usize, Row<'_>) -> Result<()>) -> Result<()> {
         let map = self.chunks.map();
         let mut start = 0;
@@ -224,8 +223,13 @@ impl Aggregation<'_> {
                 end += 1;
             }
             let rows = first.0 - range.start..nodes[end - 1].0 - range.start + 1;
-            for (index, row) in (start..end).zip(self.chunks[chunk].rows().range(rows)) {
-                each(index, row?)?;
+            match self.chunks.chunk(chunk) {
+                Some(chunk) => {
+                    for (index, row) in (start..end).zip(chunk.rows().range(rows)) {
+                        each(index, row?)?;
+                    }
+                }
+                None => (start..end).try_for_each(|index| each(index, Row::empty()))?,
             }
             start = end;
         }
@@ -238,7 +242,9 @@ impl Aggregation<'_> {
             return;
         };
         for (chunk, rows) in pieces(self.chunks.map(), first.0..last.0 + 1) {
-            self.chunks[chunk].release_rows(rows);
+            if let Some(chunk) = self.chunks.chunk(chunk) {
+                chunk.release_rows(rows);
+            }
         }
     }
 }

@@ -58,16 +58,29 @@ impl MappedChunks {
         (&self[chunk], node.0 - self.map.range(chunk).start)
     }
 
-    /// The in-degree of a node.
+    /// As [`MappedChunks::of`]. None if the store is a slice without this chunk.
+    #[inline]
+    pub fn get(&self, node: NodeId) -> Option<(&Chunk, u64)> {
+        let chunk = self.map.chunk_of(node);
+        let mapped = self.chunk(chunk)?;
+        Some((mapped, node.0 - self.map.range(chunk).start))
+    }
+
+    /// A chunk. None if the store is a slice without it.
+    #[inline]
+    pub fn chunk(&self, chunk: ChunkId) -> Option<&Chunk> {
+        self.chunks[chunk.0 as usize].as_ref()
+    }
+
+    /// The in-degree of a node. 0 if the store is a slice without its chunk: none of its in-edges are known.
     ///
     /// # Errors
     /// If the in-degrees are damaged.
-    ///
-    /// # Panics
-    /// As [`MappedChunks::of`].
     pub fn degree(&self, node: NodeId) -> Result<u64> {
-        let (chunk, row) = self.of(node);
-        chunk.rows().degree(row)
+        match self.get(node) {
+            Some((chunk, row)) => chunk.rows().degree(row),
+            None => Ok(0),
+        }
     }
 
     /// The chunks that the store has.
@@ -83,6 +96,6 @@ impl Index<ChunkId> for MappedChunks {
     /// If the store is a slice without this chunk.
     #[inline]
     fn index(&self, chunk: ChunkId) -> &Chunk {
-        self.chunks[chunk.0 as usize].as_ref().expect("the store has the chunk")
+        self.chunk(chunk).expect("the store has the chunk")
     }
 }

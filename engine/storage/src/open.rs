@@ -11,11 +11,11 @@ use grappa_formats::{
     ChunkId, ChunkSpan, FormatError, NodeId,
     assignment::Assignment,
     chunks::ChunkMap,
-    manifest::{FileEntry, Manifest},
+    manifest::{FeatureSource, FeatureSpec, FileEntry, Manifest},
     rows::{RowCodec, RowSizes},
     splits,
 };
-use grappa_io::{Error, Position, Result, container::ContainerFile, regular, workers};
+use grappa_io::{Error, Position, Result, container::ContainerFile, regular, text, workers};
 use roaring::RoaringTreemap;
 
 use crate::{
@@ -101,6 +101,36 @@ impl Store {
             .filter_map(|(chunk, entry)| entry.present.then_some(chunk))
     }
 
+    /// Whether the store has a chunk.
+    ///
+    /// # Panics
+    /// If the graph has no such chunk.
+    #[inline]
+    pub fn is_present(&self, chunk: ChunkId) -> bool {
+        self.manifest.chunks[chunk.0 as usize].present
+    }
+
+    /// Number of nodes of the chunks that the store has.
+    pub fn present_nodes(&self) -> u64 {
+        self.present_chunks().map(|chunk| self.chunks.len(chunk)).sum()
+    }
+
+    /// Chunks whose stored features are missing: the store is a slice without them, and has edges from their nodes.
+    pub fn missing_features(&self) -> Vec<ChunkId> {
+        let is_stored = |features: &FeatureSpec| features.source == FeatureSource::Stored;
+        if !self.manifest.features.as_ref().is_some_and(is_stored) {
+            return Vec::new();
+        }
+        let has_edges = |chunk: &ChunkId| {
+            let mut present = self.manifest.chunks.iter().filter(|entry| entry.present);
+            present.any(|entry| entry.bucket_edges[chunk.0 as usize] > 0)
+        };
+        let absent = (0..self.chunks.chunks())
+            .map(ChunkId)
+            .filter(|&chunk| !self.is_present(chunk));
+        absent.filter(has_edges).collect()
+    }
+
     /// The nodes of a chunk.
     ///
     /// # Errors
@@ -112,8 +142,8 @@ impl Store {
                 let present: Vec<_> = self.present_chunks().map(|chunk| chunk.0).collect();
                 let what = format!(
                     "the store is a slice of its graph and has only the chunks {}, not chunk {chunk}; generate it with \
-                     --only-chunks that include this one",
-                    ranges(&present)
+                     --only-chunks that include this one, or place that chunk, too",
+                    text::ranges(&present)
                 );
                 Err(Error::input(&self.path, Position::Whole, what))
             }
@@ -225,31 +255,4 @@ fn check_headers(path: &Path, entries: &[FileEntry]) -> Result<()> {
     workers::for_each(threads, &batches, |batch| {
         batch.iter().try_for_each(|entry| files::open(path, entry).map(drop))
     })
-}
-
-/// Ascending numbers as text: `0-3, 7`.
-fn ranges(numbers: &[u32]) -> String {
-    let mut text = String::new();
-    for run in numbers.chunk_by(|a, b| a + 1 == *b) {
-        if !text.is_empty() {
-            text.push_str(", ");
-        }
-        text.push_str(&run[0].to_string());
-        if run.len() > 1 {
-            text.push_str(&format!("-{}", run[run.len() - 1]));
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_are_listed_short() {
-        assert_eq!(ranges(&[]), "");
-        assert_eq!(ranges(&[5]), "5");
-        assert_eq!(ranges(&[0, 1, 2, 3, 7, 9, 10]), "0-3, 7, 9-10");
-    }
 }

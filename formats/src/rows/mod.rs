@@ -316,6 +316,11 @@ enum RowIn<'a> {
 }
 
 impl<'a> Row<'a> {
+    /// A row without sources.
+    pub fn empty() -> Self {
+        Self(RowIn::EliasFano(EliasFanoRow::new(&[], 0, 0, Shape::default(), 0)))
+    }
+
     /// The number of sources.
     #[inline]
     pub fn degree(&self) -> u64 {

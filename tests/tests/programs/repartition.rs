@@ -207,7 +207,17 @@ fn wrong_options_and_stores_are_told_and_change_nothing() {
 
     let slice = memory_folder();
     let store = store_in(slice.path(), &["--only-chunks", "3-5"]);
-    run(&mut repartition(&store, &["--partitions", "2"])).failure(&["slice", "3 of the 24 chunks", "--only-chunks"]);
+    run(&mut repartition(&store, &["--partitions", "4"])).failure(&["3 chunks", "at most 3"]);
+    let made = run(&mut repartition(&store, &["--partitions", "3", "--json"]))
+        .success()
+        .json();
+    let partitions = made["by_partition"].as_array().unwrap();
+    let mut bases: Vec<_> = partitions
+        .iter()
+        .flat_map(|of| of["base_chunks"].as_array().unwrap())
+        .collect();
+    bases.sort_by_key(|chunk| chunk.as_u64());
+    assert_eq!(bases, [&json!(3), &json!(4), &json!(5)]);
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(super) fn check(
     train_nodes: u64,
     knows_first_hop: bool,
 ) -> Result<Option<String>> {
-    let (nodes, edges) = (store.manifest().nodes as f64, store.manifest().edges as f64);
+    let (nodes, edges) = (store.present_nodes() as f64, store.manifest().edges as f64);
     let expected = expect(nodes, edges, config, model, train_nodes, knows_first_hop);
     // A step computes the minibatches of its partitions together.
     let (partitions, step_bytes) = (config.concurrent(), expected.bytes * f64::from(config.concurrent()));

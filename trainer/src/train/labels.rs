@@ -20,18 +20,15 @@ pub struct NodeLabels {
 }
 
 impl NodeLabels {
-    /// The labels of all nodes, in the `chunks` of `store`.
+    /// The labels of the nodes in the `chunks` of `store`.
     ///
     /// # Errors
-    /// If the store has no labels, or is a slice.
+    /// If the store has no labels.
     pub fn new(store: &Store, chunks: Arc<MappedChunks>) -> Result<Self> {
         let no = |what: &str| Err(Error::Options(format!("{}: {what}", store.path().display())));
         let Some(spec) = store.manifest().labels else {
             return no("nodes have no labels to learn; ingest them with --labels");
         };
-        if !store.manifest().is_whole() {
-            return no("the store is a slice of its graph, and training takes a whole one");
-        }
         Ok(Self {
             chunks,
             ids: store.ids().clone(),

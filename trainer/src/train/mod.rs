@@ -37,6 +37,7 @@ mod refresh;
 mod sampled;
 mod scored;
 mod session;
+mod slice;
 mod split;
 mod standardize;
 mod state;

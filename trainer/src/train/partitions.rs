@@ -63,7 +63,8 @@ impl Trainer {
         let Some(lists) = self.loader.parts().first().and_then(|part| part.view.halo_lists()) else {
             return 0;
         };
-        let row_bytes = self.loader.feature_bytes() / self.store.manifest().nodes.max(1);
+        let features = self.store.manifest().features.as_ref();
+        let row_bytes = features.map_or(0, |features| u64::from(features.row_stride));
         lists.given().listed * ID_BYTES + lists.given().rows * row_bytes
     }
 
@@ -81,7 +82,7 @@ impl Trainer {
             seed: self.config.seed,
             super_epoch: Some(super_epoch),
         };
-        let assignment = assign(self.store.path(), self.store.manifest(), &options, super_epoch + 1)?;
+        let assignment = assign(self.store.manifest(), &options, super_epoch + 1)?;
         if self.worker().0 > 0 {
             // Rank 0 writes the same.
             return Ok(assignment);

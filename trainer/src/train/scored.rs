@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use grappa_formats::NodeId;
 use grappa_io::{
+    Error as EngineError,
     machine::free_disk_bytes,
     progress::Progress,
     size::{ByteSize, count},
@@ -126,6 +127,9 @@ impl Trainer {
             needed,
             first_inputs: FirstInputs::new(bytes_max),
         };
+        if method == Evaluate::Auto && self.check_sets().is_err() {
+            return Ok(ScoredNodes::Sampled);
+        }
         let both = |work_max| self.needed(&[val, test], &[], work_max, progress);
         if val.is_empty() || test.is_empty() {
             return Ok(both(work_max)?.map_or(ScoredNodes::Sampled, |both| ScoredNodes::Together(scored(both))));
@@ -141,6 +145,23 @@ impl Trainer {
         Ok(ScoredNodes::Apart(scored(of_val), scored(of_test)))
     }
 
+    /// Fails if memory does not hold the sets of nodes of an exact evaluation. They have a bit for each node of the graph, also if the
+    /// store is a small slice of it.
+    fn check_sets(&self) -> Result<()> {
+        let sets = NodeSet::bytes_of(self.store.manifest().nodes).saturating_mul(self.config.layers as u64 + 1);
+        let given = self.config.memory.0;
+        if sets <= given {
+            return Ok(());
+        }
+        Err(EngineError::Budget {
+            what: "the sets of nodes that an exact evaluation computes".into(),
+            given,
+            least: sets,
+            remedy: "raise --memory, or use --evaluate sampled",
+        }
+        .into())
+    }
+
     /// The nodes that the scores of some splits depend on, and the states `also` ([`NeededOptions::also`]); none if they are more work
     /// than `work_max`.
     pub(super) fn needed(
@@ -150,6 +171,7 @@ impl Trainer {
         work_max: f64,
         progress: &dyn Progress,
     ) -> Result<Option<Needed>> {
+        self.check_sets()?;
         let members = splits.iter().flat_map(|split| split.iter()).map(NodeId);
         let options = NeededOptions {
             layers: self.config.layers,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grappa_formats::{
-    NodeId,
+    ChunkId, NodeId,
     manifest::{LabelKind, LabelSpec},
 };
 use grappa_run::scores::{Labels, ScoreReport, Scores};
@@ -19,12 +19,21 @@ use crate::{Error, Result};
 pub struct Splits([Arc<RoaringTreemap>; 3]);
 
 impl Splits {
-    /// Reads the splits. The validation and test splits may be empty.
+    /// Reads the splits. The validation and test splits may be empty. Those of a slice have only nodes of its chunks.
     ///
     /// # Errors
     /// If there are no training nodes.
     pub fn open(store: &Store) -> Result<Self> {
-        let split = |name| Ok::<_, grappa_io::Error>(Arc::new(store.split(name)?.unwrap_or_default()));
+        let split = |name| {
+            let mut nodes = store.split(name)?.unwrap_or_default();
+            let absent = (0..store.chunks().chunks())
+                .map(ChunkId)
+                .filter(|&chunk| !store.is_present(chunk));
+            for chunk in absent {
+                nodes.remove_range(store.chunks().range(chunk));
+            }
+            Ok::<_, grappa_io::Error>(Arc::new(nodes))
+        };
         let splits = Self([split("train")?, split("val")?, split("test")?]);
         if splits.train().is_empty() {
             return Err(Error::Options(format!(

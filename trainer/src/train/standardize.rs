@@ -3,6 +3,8 @@
 //! One pass over the features of all nodes, before the first step. The sums are of differences to the first row, so that columns
 //! with a small deviation around a large mean lose no digits.
 
+use std::ops::Range;
+
 use grappa_engine::aggregate::{NodeRows, StoreFeatures};
 use grappa_io::progress::{Progress, check_stopped};
 use tch::{Tensor, no_grad};
@@ -24,7 +26,11 @@ impl Trainer {
             return Ok(());
         };
         let features = StoreFeatures::open(&self.store)?;
-        let moments = moments(&features, self.store.manifest().nodes, progress)?;
+        let chunks = self
+            .store
+            .present_chunks()
+            .map(|chunk| self.store.chunks().range(chunk));
+        let moments = moments(&features, chunks, progress)?;
         if let Some(column) = moments
             .mean
             .iter()
@@ -50,14 +56,24 @@ struct Moments {
     deviation: Vec<f32>,
 }
 
-fn moments(features: &dyn NodeRows, nodes: u64, progress: &dyn Progress) -> Result<Moments> {
+/// The moments of the features of some ranges of nodes.
+fn moments(
+    features: &dyn NodeRows,
+    ranges: impl Iterator<Item = Range<u64>>,
+    progress: &dyn Progress,
+) -> Result<Moments> {
     let width = features.width();
     let rows_max = (READ_BYTES / 4 / width).max(1) as u64;
     let (mut sums, mut squares) = (vec![0.0f64; width], vec![0.0f64; width]);
     let (mut first, mut rows) = (Vec::new(), Vec::new());
-    for start in (0..nodes).step_by(rows_max as usize) {
+    let mut nodes = 0;
+    let pieces = ranges.flat_map(|range| {
+        let pieces = range.clone().step_by(rows_max as usize);
+        pieces.map(move |start| start..(start + rows_max).min(range.end))
+    });
+    for range in pieces {
         check_stopped(progress)?;
-        let range = start..(start + rows_max).min(nodes);
+        nodes += range.end - range.start;
         rows.resize((range.end - range.start) as usize * width, 0.0);
         features.read(range, &mut rows)?;
         if first.is_empty() {
@@ -109,13 +125,13 @@ mod tests {
     #[test]
     fn moments_are_those_of_the_population_and_a_constant_column_has_deviation_one() {
         let rows = Rows(vec![[1.0, 5.0, 1e6], [3.0, 5.0, 1e6 + 1.0], [5.0, 5.0, 1e6 + 2.0]]);
-        let Moments { mean, deviation } = moments(&rows, 3, &Silent).unwrap();
+        let Moments { mean, deviation } = moments(&rows, [0..2, 2..3].into_iter(), &Silent).unwrap();
         assert_eq!(mean, [3.0, 5.0, 1e6 + 1.0]);
         let expected = [(8.0f32 / 3.0).sqrt(), 1.0, (2.0f32 / 3.0).sqrt()];
         for (actual, expected) in deviation.iter().zip(expected) {
             assert!((actual - expected).abs() < 1e-6, "{deviation:?}");
         }
         let nan = Rows(vec![[1.0, f32::NAN, 0.0], [1.0, 2.0, 3.0]]);
-        assert!(moments(&nan, 2, &Silent).unwrap().mean[1].is_nan());
+        assert!(moments(&nan, std::iter::once(0..2), &Silent).unwrap().mean[1].is_nan());
     }
 }

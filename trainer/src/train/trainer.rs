@@ -25,6 +25,7 @@ use super::{
     optimizer::Optimizer,
     refresh::RefreshPlan,
     scored::ScoredNodes,
+    slice,
     split::Splits,
     state::HistoricalOrigin,
 };
@@ -91,6 +92,7 @@ impl Trainer {
         config.check()?;
         let chunks = Arc::new(MappedChunks::open(&store)?);
         let labels = NodeLabels::new(&store, chunks.clone())?;
+        slice::check(&store, &config)?;
         let manifest = store.manifest();
         let Some(features) = &manifest.features else {
             return Err(no_features(store.path()).into());

@@ -10,6 +10,7 @@ mod parity;
 mod predict;
 mod read_only;
 mod short_epochs;
+mod slices;
 mod stopped;
 mod stores;
 mod synthetic;

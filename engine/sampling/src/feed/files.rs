@@ -173,7 +173,7 @@ impl RowFiles {
                 self.ids.name(node),
                 self.chunks.chunk_of(node)
             ),
-            "generate the store with that chunk in --only-chunks, or sample without halo",
+            "add that chunk (`grappa-store place`, or `grappa-gen --only-chunks`), or sample without halo",
         )
     }
 }

@@ -20,7 +20,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use grappa_formats::{ChunkId, PartitionId, assignment::Assignment};
+use grappa_formats::{ChunkId, assignment::Assignment, manifest::FeatureSource};
 use grappa_io::{Error, Result, progress::Progress};
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
@@ -141,8 +141,7 @@ impl Loader {
             ([part], _) => part.view.get()?,
             (_, Some(whole)) => whole.clone(),
             (_, None) => {
-                let chunks = self.store.chunks();
-                let owned = Owned::of(&Assignment::whole(chunks.chunks()), chunks, PartitionId(0));
+                let owned = Owned::whole(&self.store);
                 let options = self.view_options(ViewKind::Mapped);
                 let views =
                     PartitionView::open_all(&self.store, vec![owned], self.feature_bytes(), &options, progress)?;
@@ -231,11 +230,12 @@ impl Loader {
         self.feed.take_if(|feed| !feed.is_resident());
     }
 
-    /// Bytes of the stored features of all nodes; 0 if features are not loaded.
+    /// Bytes of the stored features of all nodes; 0 if features are computed or not loaded.
     pub fn feature_bytes(&self) -> u64 {
-        let manifest = self.store.manifest();
-        match &manifest.features {
-            Some(spec) if self.options.features => manifest.nodes.saturating_mul(u64::from(spec.row_stride)),
+        match &self.store.manifest().features {
+            Some(spec) if self.options.features && spec.source == FeatureSource::Stored => {
+                self.store.present_nodes().saturating_mul(u64::from(spec.row_stride))
+            }
             _ => 0,
         }
     }

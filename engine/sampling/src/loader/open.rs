@@ -85,7 +85,7 @@ impl Loader {
             Seeds::Split(name) => Some(Arc::new(self.split(name)?)),
         };
         let owned: Vec<_> = (0..assignment.partitions())
-            .map(|partition| Owned::of(assignment, self.store.chunks(), PartitionId(partition)))
+            .map(|partition| Owned::of(assignment, &self.store, PartitionId(partition)))
             .collect();
         let seeds_of = |owned: &Owned| -> SeedNodes {
             match &split {

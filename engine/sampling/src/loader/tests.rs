@@ -24,7 +24,7 @@ fn opened(store: &TestStore, options: LoaderOptions) -> Loader {
         seed: 5,
         super_epoch: Some(0),
     };
-    let assignment = assign(store.path(), store.manifest(), &repartition, 1).unwrap();
+    let assignment = assign(store.manifest(), &repartition, 1).unwrap();
     let mut loader = Loader::new(&store, options);
     loader.partition(&assignment, &Seeds::All, &Silent).unwrap();
     loader
@@ -180,7 +180,7 @@ fn memory_decides_how_views_are_held_if_some_partitions_take_part_in_a_step() {
     let two = opened(&store, options(ViewKind::InTurn, 1, 1)).adjacency_bytes();
     assert_eq!(kind(all, 1), ViewKind::Memory);
     assert_eq!(kind(all - 1, 1), ViewKind::InTurn);
-    assert_eq!(kind(two.next_multiple_of(7) / 7 * 8, 1), ViewKind::InTurn);
+    assert_eq!(kind(two.div_ceil(7) * 8, 1), ViewKind::InTurn);
     assert_eq!(kind(two / 7 * 8 - 8, 1), ViewKind::Mapped);
     assert_eq!(kind(all - 1, 6), ViewKind::Mapped);
 }

@@ -7,6 +7,7 @@
 use std::{fmt, ops::Range};
 
 use grappa_formats::{ChunkId, NodeId, PartitionId, assignment::Assignment, chunks::ChunkMap};
+use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
 use super::seeds::SeedNodes;
@@ -41,11 +42,20 @@ pub struct Owned {
 }
 
 impl Owned {
-    /// The chunks and nodes that `partition` owns under `assignment`.
+    /// The chunks and nodes of `store` that `partition` owns under `assignment`. Nobody owns chunks that a slice lacks.
     ///
     /// # Panics
-    /// If the assignment has a different number of chunks than `chunks`, or no such partition.
-    pub fn of(assignment: &Assignment, chunks: &ChunkMap, partition: PartitionId) -> Self {
+    /// If the assignment has a different number of chunks than the store, or no such partition.
+    pub fn of(assignment: &Assignment, store: &Store, partition: PartitionId) -> Self {
+        Self::among(assignment, store.chunks(), |chunk| store.is_present(chunk), partition)
+    }
+
+    fn among(
+        assignment: &Assignment,
+        chunks: &ChunkMap,
+        is_present: impl Fn(ChunkId) -> bool,
+        partition: PartitionId,
+    ) -> Self {
         assert_eq!(
             assignment.chunks(),
             chunks.chunks(),
@@ -66,7 +76,7 @@ impl Owned {
             chunk_locals: vec![NOT_OWNED; chunks.chunks() as usize],
             nodes: 0,
         };
-        for chunk in (0..chunks.chunks()).map(ChunkId) {
+        for chunk in (0..chunks.chunks()).map(ChunkId).filter(|&chunk| is_present(chunk)) {
             let owners = assignment.owners(chunk);
             if owners.base == Some(partition) {
                 owned.base.push(chunk);
@@ -80,9 +90,9 @@ impl Owned {
         owned
     }
 
-    /// All nodes: the only partition of a store that was not partitioned.
-    pub fn whole(chunks: &ChunkMap) -> Self {
-        Self::of(&Assignment::whole(chunks.chunks()), chunks, PartitionId(0))
+    /// All nodes of the chunks that `store` has: the only partition of a store that was not partitioned.
+    pub fn whole(store: &Store) -> Self {
+        Self::of(&Assignment::whole(store.chunks().chunks()), store, PartitionId(0))
     }
 
     /// Gives local ids to the nodes of the next owned chunk. Chunks are added in ascending order.
@@ -265,7 +275,7 @@ mod tests {
             let split: RoaringTreemap = (0..map.nodes()).step_by(3).collect();
             let mut seeds_of_all = Vec::new();
             for partition in 0..3 {
-                let owned = Owned::of(&assignment, &map, PartitionId(partition));
+                let owned = Owned::among(&assignment, &map, |_| true, PartitionId(partition));
                 let owns = |chunk: ChunkId| {
                     let (base, variable) = owners[chunk.0 as usize];
                     base == partition || variable == Some(partition)
@@ -312,7 +322,7 @@ mod tests {
     #[test]
     fn one_partition_owns_everything_under_the_same_ids() {
         let map = ChunkMap::uniform(1 << 40, 64);
-        let owned = Owned::of(&Assignment::whole(64), &map, PartitionId(0));
+        let owned = Owned::among(&Assignment::whole(64), &map, |_| true, PartitionId(0));
         assert_eq!((owned.runs().len(), owned.runs()[0].clone()), (1, 0..1 << 40));
         let last = (1 << 40) - 1;
         assert_eq!(owned.local(NodeId(last)), Some(LocalId(last)));
@@ -320,9 +330,21 @@ mod tests {
     }
 
     #[test]
+    fn nobody_owns_a_chunk_that_a_slice_lacks() {
+        let map = ChunkMap::uniform(12, 4);
+        let owned = Owned::among(&Assignment::whole(4), &map, |chunk| chunk.0 % 2 == 1, PartitionId(0));
+        assert_eq!((owned.base(), owned.nodes()), (&[ChunkId(1), ChunkId(3)][..], 6));
+        assert_eq!(
+            (owned.local(NodeId(2)), owned.local(NodeId(9))),
+            (None, Some(LocalId(3)))
+        );
+        assert!(owned.all_seeds().iter().eq([3, 4, 5, 9, 10, 11].map(NodeId)));
+    }
+
+    #[test]
     fn a_partition_may_own_nothing() {
         let map = ChunkMap::uniform(9, 3);
-        let owned = Owned::of(&by_owners(&[(0, None); 3], 2), &map, PartitionId(1));
+        let owned = Owned::among(&by_owners(&[(0, None); 3], 2), &map, |_| true, PartitionId(1));
         assert_eq!((owned.nodes(), owned.runs().len()), (0, 0));
         assert_eq!(owned.local(NodeId(4)), None);
     }

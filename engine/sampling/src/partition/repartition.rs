@@ -27,7 +27,7 @@ use grappa_formats::{
     manifest::Manifest,
 };
 use grappa_io::{
-    Error, Position, Result,
+    Error, Result,
     durable::{self, FolderLock, Patience},
 };
 use grappa_storage::{assignments::read_current, files};
@@ -57,24 +57,14 @@ pub struct Repartitioned {
     pub super_epoch: u64,
 }
 
-/// Computes the assignment for `options`, as generation `generation`. `store` is the folder of the store, for errors,
-/// and `manifest` is its manifest. Writes nothing.
+/// Computes the assignment for `options`, as generation `generation`. `manifest` is that of the store. Writes nothing.
 ///
 /// # Errors
-/// If there are no partitions, or more partitions than chunks, or if the store is a slice.
+/// If there are no partitions, or more partitions than chunks.
 ///
 /// # Panics
 /// If `options` has no super-epoch.
-pub fn assign(store: &Path, manifest: &Manifest, options: &RepartitionOptions, generation: u64) -> Result<Assignment> {
-    if !manifest.is_whole() {
-        let present = manifest.chunks.iter().filter(|chunk| chunk.present).count();
-        let what = format!(
-            "the store is a slice with {present} of the {} chunks of its graph, and partitions need them all; generate it \
-             without --only-chunks",
-            manifest.chunks.len()
-        );
-        return Err(Error::input(store, Position::Whole, what));
-    }
+pub fn assign(manifest: &Manifest, options: &RepartitionOptions, generation: u64) -> Result<Assignment> {
     let super_epoch = options.super_epoch.expect("the caller sets the super-epoch");
     let sizes = chunk_sizes(manifest);
     assignment(
@@ -105,8 +95,8 @@ pub fn keep(folder: &Path, assignment: &Assignment) -> Result<()> {
 /// Repartitions the store in the folder `store`, whose manifest is `manifest`.
 ///
 /// # Errors
-/// If there are no partitions, or more partitions than chunks, if the store is a slice, if another process is
-/// repartitioning it, or if the folder cannot be written. The previous assignment then remains current.
+/// If there are no partitions, or more partitions than chunks, if another process is repartitioning the store, or if the
+/// folder cannot be written. The previous assignment then remains current.
 pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptions) -> Result<Repartitioned> {
     let lock = lock(store)?;
     let before = read_current(store)?;
@@ -119,7 +109,7 @@ pub fn repartition(store: &Path, manifest: &Manifest, options: &RepartitionOptio
         super_epoch: Some(super_epoch),
         ..*options
     };
-    let assignment = assign(store, manifest, &options, generation)?;
+    let assignment = assign(manifest, &options, generation)?;
     keep(&store.join(files::ASSIGNMENTS), &assignment)?;
     drop(lock);
     Ok(Repartitioned {

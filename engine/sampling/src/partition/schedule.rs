@@ -69,7 +69,8 @@ impl FromStr for Schedule {
 }
 
 /// Computes the assignment of a super-epoch, as generation `generation`. `sizes` is the work of each chunk
-/// ([`chunk_sizes`]), which is balanced between partitions.
+/// ([`chunk_sizes`]), which is balanced between partitions. Chunks that a slice lacks are in the base of partition 0, as every chunk
+/// must be in one, but no partition owns them ([`Owned`](super::Owned)).
 ///
 /// Takes time proportional to the table: microseconds for 64 chunks.
 ///
@@ -80,31 +81,35 @@ impl FromStr for Schedule {
 /// If `sizes` is empty.
 pub fn assignment(
     schedule: Schedule,
-    sizes: &[u64],
+    sizes: &[Option<u64>],
     partitions: u32,
     seed: u64,
     super_epoch: u64,
     generation: u64,
 ) -> Result<Assignment> {
-    assert!(!sizes.is_empty(), "a store has at least one chunk");
+    let (present, sizes_present): (Vec<usize>, Vec<u64>) = (0..)
+        .zip(sizes)
+        .filter_map(|(chunk, size)| Some((chunk, (*size)?)))
+        .unzip();
+    assert!(!present.is_empty(), "a store has at least one chunk");
     if partitions == 0 {
         return Err(Error::out_of_range("the number of partitions", "at least 1", 0));
     }
-    if partitions as usize > sizes.len() {
+    if partitions as usize > present.len() {
         return Err(Error::conflict(
             format!(
                 "the store has {} chunks, and each of the {partitions} partitions needs at least one",
-                sizes.len()
+                present.len()
             ),
             format!(
                 "use at most {} partitions, or create the store again with more --chunks (grappa-ingest, grappa-gen)",
-                sizes.len()
+                present.len()
             ),
         ));
     }
     let base_of = match schedule {
-        Schedule::Shuffle => deal(sizes, false, partitions, seed, super_epoch),
-        Schedule::Sweep | Schedule::Fixed => deal(sizes, true, partitions, seed, 0),
+        Schedule::Shuffle => deal(&sizes_present, false, partitions, seed, super_epoch),
+        Schedule::Sweep | Schedule::Fixed => deal(&sizes_present, true, partitions, seed, 0),
     };
     // The variable part of partition p is the base of partition p + distance.
     let distance = match schedule {
@@ -113,13 +118,17 @@ pub fn assignment(
         Schedule::Fixed => Some(1),
         Schedule::Shuffle => None,
     };
-    let owners: Vec<Owners> = base_of
-        .into_iter()
-        .map(|base| Owners {
+    let absent = Owners {
+        base: PartitionId(0),
+        variable: None,
+    };
+    let mut owners = vec![absent; sizes.len()];
+    for (chunk, base) in present.into_iter().zip(base_of) {
+        owners[chunk] = Owners {
             base,
             variable: distance.map(|distance| before(base, distance, partitions)),
-        })
-        .collect();
+        };
+    }
     Ok(Assignment::from_owners(
         generation,
         partitions,
@@ -128,13 +137,13 @@ pub fn assignment(
     ))
 }
 
-/// The work of each chunk, estimated from the manifest: its nodes plus its edges.
-pub fn chunk_sizes(manifest: &Manifest) -> Vec<u64> {
+/// The work of each chunk, estimated from the manifest: its nodes plus its edges. None for chunks that a slice lacks.
+pub fn chunk_sizes(manifest: &Manifest) -> Vec<Option<u64>> {
     manifest
         .chunk_starts
         .windows(2)
         .zip(&manifest.chunks)
-        .map(|(ends, chunk)| (ends[1] - ends[0]).saturating_add(chunk.edges))
+        .map(|(ends, chunk)| chunk.present.then(|| (ends[1] - ends[0]).saturating_add(chunk.edges)))
         .collect()
 }
 
@@ -191,7 +200,8 @@ mod tests {
     }
 
     fn of(schedule: Schedule, chunks: u64, partitions: u32, seed: u64, super_epoch: u64) -> Assignment {
-        assignment(schedule, &uneven(chunks), partitions, seed, super_epoch, 1).unwrap()
+        let sizes: Vec<_> = uneven(chunks).into_iter().map(Some).collect();
+        assignment(schedule, &sizes, partitions, seed, super_epoch, 1).unwrap()
     }
 
     fn owners(assignment: &Assignment) -> Vec<(u32, Option<u32>)> {
@@ -260,6 +270,22 @@ mod tests {
         for (i, j) in (0..6).flat_map(|i| (0..6).map(move |j| (ChunkId(i), ChunkId(j)))) {
             let seen = assignment.bucket(i, j);
             assert!(seen.base.is_some() && seen.variable.is_some(), "({i}, {j})");
+        }
+    }
+
+    #[test]
+    fn the_chunks_of_a_slice_are_dealt_as_those_of_a_store_of_its_size() {
+        for schedule in Schedule::ALL {
+            let whole: Vec<_> = uneven(10).into_iter().map(Some).collect();
+            let slice: Vec<_> = whole.iter().flat_map(|size| [None, *size, None]).collect();
+            let of = |sizes: &[Option<u64>], partitions| assignment(schedule, sizes, partitions, 3, 1, 1);
+            let (whole, made) = (of(&whole, 4).unwrap(), of(&slice, 4).unwrap());
+            made.check_owners().unwrap();
+            let made = owners(&made);
+            assert!(made.iter().skip(1).step_by(3).eq(&owners(&whole)));
+            assert!(made.iter().step_by(3).all(|owners| *owners == (0, None)));
+            let error = of(&slice, 11).unwrap_err().to_string();
+            assert!(error.contains("has 10 chunks"), "{error}");
         }
     }
 
@@ -346,7 +372,7 @@ mod tests {
     #[test]
     fn too_many_partitions_and_none_are_errors() {
         let error = |partitions| {
-            let error = assignment(Schedule::Sweep, &[5; 4], partitions, 0, 0, 1).unwrap_err();
+            let error = assignment(Schedule::Sweep, &[Some(5); 4], partitions, 0, 0, 1).unwrap_err();
             error.to_string()
         };
         assert!(

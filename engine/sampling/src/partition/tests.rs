@@ -1,7 +1,7 @@
 //! Repartitioning: its result, its state after a kill at any point, and its effect on other processes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     ops::RangeInclusive,
     path::Path,
@@ -237,7 +237,17 @@ fn a_store_that_cannot_be_partitioned_is_an_error_and_stays_unchanged() {
 
     let folder = tempfile::tempdir().unwrap();
     let slice = slice_of(folder.path(), 7, 2..=3);
-    expect(&slice, 2, &["slice", "2 of the 7 chunks", "--only-chunks"]);
+    expect(&slice, 3, &["has 2 chunks", "at most 2"]);
+    let options = RepartitionOptions {
+        partitions: 2,
+        ..OPTIONS
+    };
+    let made = repartition_of(&slice, &options).unwrap();
+    assert_sound(slice.path(), "a slice");
+    let reports = report(slice.manifest(), &made.assignment);
+    let chunks = reports.iter().flat_map(|report| &report.base_chunks);
+    assert_eq!(chunks.copied().collect::<BTreeSet<_>>(), BTreeSet::from([2, 3]));
+    assert!(reports.iter().all(|report| report.cut_edges > 0), "{reports:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use grappa_formats::{
     features::{FeatureLayout, FeaturesMeta},
     manifest::FeatureSource,
 };
-use grappa_io::{Error, Position, Result, container::ClosedFile};
+use grappa_io::{Error, Result, container::ClosedFile};
 use grappa_sampling::feed::ResidentRows;
 use grappa_storage::{Store, aggregates::Aggregates, files, no_features};
 use grappa_synthetic::{Features, Generator, Recipe};
@@ -29,13 +29,13 @@ enum Source<'a> {
 /// Rows in one file for each chunk.
 pub(crate) struct StoredRows<'a> {
     store: &'a Store,
-    files: Vec<ClosedFile>,
+    files: Vec<Option<ClosedFile>>,
     layout: FeatureLayout,
 }
 
 impl<'a> StoredRows<'a> {
-    /// Rows in `files`, one file for each chunk of `store`. The caller has checked their headers.
-    pub fn new(store: &'a Store, files: Vec<ClosedFile>, layout: FeatureLayout) -> Self {
+    /// Rows in `files`, one file for each chunk of `store`, none for those that a slice lacks. The caller has checked their headers.
+    pub fn new(store: &'a Store, files: Vec<Option<ClosedFile>>, layout: FeatureLayout) -> Self {
         Self { store, files, layout }
     }
 }
@@ -51,7 +51,12 @@ impl NodeRows for StoredRows<'_> {
         let piece = (READ_BYTES / stride).max(1);
         let mut bytes = Vec::new();
         for (chunk, rows) in pieces(self.store.chunks(), nodes) {
-            let file = self.files[chunk.0 as usize].open()?;
+            // The error for a chunk that a slice lacks.
+            self.store.span(chunk)?;
+            let file = self.files[chunk.0 as usize]
+                .as_ref()
+                .expect("the chunk is there")
+                .open()?;
             for first in rows.clone().step_by(piece) {
                 let count = piece.min((rows.end - first) as usize);
                 bytes.resize(count * stride, 0);
@@ -72,7 +77,8 @@ impl<'a> AggregateRows<'a> {
     /// The rows of `aggregates`, which were opened from `store`.
     pub fn new(store: &'a Store, aggregates: Aggregates) -> Self {
         let layout = aggregates.layout();
-        Self(StoredRows::new(store, aggregates.into_files(), layout))
+        let files = aggregates.into_files().into_iter().map(Some).collect();
+        Self(StoredRows::new(store, files, layout))
     }
 }
 
@@ -87,21 +93,15 @@ impl NodeRows for AggregateRows<'_> {
 }
 
 impl<'a> StoreFeatures<'a> {
-    /// Opens the feature files of all chunks.
+    /// Opens the feature files of all chunks. In a slice, the stored features of other chunks cannot be read.
     ///
     /// # Errors
-    /// If the store has no features, is a slice, or its files are damaged.
+    /// If the store has no features, or its files are damaged.
     pub fn open(store: &'a Store) -> Result<Self> {
-        let unlike = |what: &str| Error::input(store.path(), Position::Whole, what);
         let manifest = store.manifest();
         let Some(spec) = &manifest.features else {
             return Err(no_features(store.path()));
         };
-        if !manifest.is_whole() {
-            return Err(unlike(
-                "the store is a slice of its graph, and features of other chunks are missing",
-            ));
-        }
         let source = match &spec.source {
             FeatureSource::Procedural => {
                 let generator = Generator::new(Recipe::from_json(&manifest.generator)?)?;
@@ -121,7 +121,9 @@ impl<'a> StoreFeatures<'a> {
                     dim: spec.dim,
                     stride: spec.row_stride,
                 };
-                let files = store.present_chunks().map(open).collect::<Result<_>>()?;
+                let chunks = (0..store.chunks().chunks()).map(ChunkId);
+                let files = chunks.map(|chunk| store.is_present(chunk).then(|| open(chunk)).transpose());
+                let files = files.collect::<Result<_>>()?;
                 Source::Stored(StoredRows::new(store, files, layout))
             }
         };

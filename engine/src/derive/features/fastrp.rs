@@ -127,7 +127,11 @@ pub fn make(
         };
         let files = (0..store.chunks().chunks()).map(open).collect::<Result<Vec<_>>>()?;
         let (files, layouts): (Vec<_>, Vec<_>) = files.into_iter().unzip();
-        earlier.push(StoredRows::new(store, files, layouts[0]));
+        earlier.push(StoredRows::new(
+            store,
+            files.into_iter().map(Some).collect(),
+            layouts[0],
+        ));
     }
 
     let mut sum = Sum::new(options, &earlier);

@@ -193,7 +193,7 @@ impl Experiment {
             preaggregated: false,
             name: "whole",
         };
-        let view = self.view(Owned::whole(self.store.chunks()), mode)?;
+        let view = self.view(Owned::whole(&self.store), mode)?;
         let mut sum = self.trainer.model().parameters().flat_values().zeros_like();
         for seeds in self.seeds.chunks(SEEDS_AT_ONCE) {
             let minibatch = self.minibatch(&view, seeds, mode)?;
@@ -232,7 +232,7 @@ impl Experiment {
         let made = assignment(self.setup.schedule, &sizes, self.setup.partitions, number, number, 1)?;
         let mut parts = Vec::new();
         for partition in 0..self.setup.partitions {
-            let owned = Owned::of(&made, self.store.chunks(), PartitionId(partition));
+            let owned = Owned::of(&made, &self.store, PartitionId(partition));
             let seeds: Vec<NodeId> = self
                 .seeds
                 .iter()

@@ -21,7 +21,7 @@ fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Seeded> {
         threads: 1,
         engine: Choice::Auto,
     };
-    let whole = Owned::whole(store.chunks());
+    let whole = Owned::whole(store);
     let view = Arc::new(PartitionView::open(store, whole, &options).unwrap());
     let part = |seeds: &&[u64]| Seeded {
         view: ViewSource::Open(view.clone()),

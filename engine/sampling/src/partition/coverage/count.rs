@@ -136,9 +136,9 @@ fn count_chunk(
     // set for an owner outside the pass, so that one comparison per source finds those that have to be marked.
     let sees: Vec<u8> = (0..map.chunks())
         .map(|j| {
-            let seen = assignment.bucket(chunk, ChunkId(j));
-            u8::from(seen.base.is_some() || owners[0].is_none())
-                | u8::from(seen.variable.is_some() || owners[1].is_none()) << 1
+            let (seen, is_owned) = (assignment.bucket(chunk, ChunkId(j)), store.is_present(ChunkId(j)));
+            u8::from(seen.base.is_some() && is_owned || owners[0].is_none())
+                | u8::from(seen.variable.is_some() && is_owned || owners[1].is_none()) << 1
         })
         .collect();
     let mark = |source: NodeId, sees: u8| {

@@ -53,7 +53,7 @@ fn sampled(store: &Store, owned: &Owned, way: (ViewKind, Choice)) -> Result<Vec<
 
 /// Flips some bytes of each file of adjacency lists, and checks the minibatches or errors of samplers.
 fn flips_are_found(store: &Store) {
-    let whole = Owned::whole(store.chunks());
+    let whole = Owned::whole(store);
     let part = view::tests::owning(store, &[2, 0]);
     let sound = [&whole, &part].map(|owned| sampled(store, owned, WAYS[0]).unwrap());
     let mut found = BTreeSet::new();
@@ -109,7 +109,7 @@ fn a_flipped_byte_is_found_in_files_with_any_blocks() {
 fn a_flipped_byte_of_the_checksum_table_is_found_before_it_is_used() {
     let store = Graph::mixed(3000).store_with(vec![0, 1500, 1600, 3000], true);
     let store = &store.store;
-    let owned = Owned::whole(store.chunks());
+    let owned = Owned::whole(store);
     for file in ["edges", "degrees", "weights"] {
         let path = store.path().join(format!("chunk-2/{file}"));
         let table = grappa_forge::payload_of(&path).end;

@@ -159,7 +159,7 @@ proptest! {
                 payload[at] ^= byte;
             }
         });
-        for owned in [Owned::whole(store.store.chunks()), view::tests::owning(&store.store, &[chunk])] {
+        for owned in [Owned::whole(&store.store), view::tests::owning(&store.store, &[chunk])] {
             let seeds = nodes(owned.runs().iter().cloned().flatten().step_by(3));
             let view = view::tests::view(&store.store, owned, Halo::Stop, true, ViewKind::Mapped).unwrap();
             for sampler in samplers() {

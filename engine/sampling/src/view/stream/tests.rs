@@ -36,7 +36,7 @@ fn piece_bytes(piece: &Piece) -> usize {
 /// Reads a store of many pieces. `decode` receives the pieces and sends messages to the reader.
 fn read(weights: bool, decode: impl FnOnce(&StreamPlan, Receiver<Piece>, Sender<DecoderMessage>)) {
     let store = Graph::mixed(3000).store_with(vec![0, 500, 500, 520, 2000, 3000], weights);
-    let owned = Owned::whole(store.store.chunks());
+    let owned = Owned::whole(&store.store);
     let filter = EdgeFilter {
         store: &store.store,
         owned: &owned,

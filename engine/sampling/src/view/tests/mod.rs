@@ -46,7 +46,7 @@ pub fn view(store: &Store, owned: Owned, halo: Halo, edge_weights: bool, kind: V
 
 /// A view of a whole store.
 pub fn whole(store: &Store, edge_weights: bool, kind: ViewKind) -> Result<PartitionView> {
-    view(store, Owned::whole(store.chunks()), Halo::Stop, edge_weights, kind)
+    view(store, Owned::whole(store), Halo::Stop, edge_weights, kind)
 }
 
 /// The kinds that a view can have.
@@ -69,7 +69,7 @@ pub fn owning(store: &Store, chunks: &[u32]) -> Owned {
         })
         .collect();
     let assignment = Assignment::from_owners(1, 3, "sweep", &owners);
-    Owned::of(&assignment, store.chunks(), PartitionId(0))
+    Owned::of(&assignment, store, PartitionId(0))
 }
 
 /// An adjacency list, as samplers read it.
@@ -231,13 +231,13 @@ fn sources_of_64_bits_equal_those_of_32() {
 fn any_number_of_threads_decodes_the_same_lists() {
     let graph = Graph::local(30_000);
     let store = graph.store(3);
-    let expected = expected_lists(&graph, &Owned::whole(store.store.chunks()), Halo::Stop, false);
+    let expected = expected_lists(&graph, &Owned::whole(&store.store), Halo::Stop, false);
     for threads in [1, 2, 7] {
         let options = ViewOptions {
             threads,
             ..in_memory(u64::MAX)
         };
-        let owned = Owned::whole(store.store.chunks());
+        let owned = Owned::whole(&store.store);
         let view = PartitionView::open(&store.store, owned, &options).unwrap();
         assert!(all_lists(&view) == expected, "{threads} threads");
     }

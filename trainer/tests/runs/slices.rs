@@ -1,0 +1,245 @@
+//! Runs on a slice: a store that has some chunks of its graph.
+
+use std::{fmt::Write as _, fs, ops::RangeInclusive, path::Path, sync::Arc};
+
+use grappa_build::{
+    generate::store::{FeatureOptions, StoreOptions, generate_store},
+    ingest::{Assign, IngestOptions, SplitFile, ingest},
+};
+use grappa_formats::{
+    NodeId,
+    manifest::{EdgeOptions, FeatureDtype, FeatureSource},
+};
+use grappa_io::{
+    npy,
+    progress::{Progress, Silent},
+};
+use grappa_run::{
+    config::{Evaluate, FirstHop, HaloMode, TrainConfig},
+    folder::RunFolder,
+    journal::{EpochRecord, read_records},
+    model::LayerKind,
+    summary::Summary,
+};
+use grappa_storage::Store;
+use grappa_synthetic::{AdjacencyBuffer, BlockModel, Generator, Model, Recipe};
+use grappa_trainer::{
+    Error,
+    train::{Watcher, train, trained::Trained},
+};
+use tch::Device;
+
+use crate::stores::config;
+
+const NODES: u64 = 600;
+const CHUNKS: u32 = 6;
+const PRESENT: [u32; 3] = [1, 2, 5];
+const DIM: usize = 8;
+
+struct Quiet;
+
+impl Watcher for Quiet {
+    fn progress(&self) -> &dyn Progress {
+        &Silent
+    }
+
+    fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
+
+    fn warn(&mut self, _what: &str) {}
+}
+
+fn recipe() -> Recipe {
+    let model = BlockModel {
+        classes: 3,
+        noise: 2.0,
+        ..BlockModel::new(NODES, 8.0)
+    };
+    Recipe::new(Model::Sbm(model), 5)
+}
+
+fn generated(out: &Path, source: FeatureSource, only_chunks: Option<Vec<RangeInclusive<u32>>>) -> Arc<Store> {
+    let options = StoreOptions {
+        recipe: recipe(),
+        out: out.to_owned(),
+        random_permutation: false,
+        chunks: Some(CHUNKS),
+        only_chunks,
+        edge_options: EdgeOptions::default(),
+        features: Some(FeatureOptions {
+            dim: DIM as u32,
+            dtype: FeatureDtype::F32,
+            source,
+        }),
+        memory: 64 << 20,
+        threads: 2,
+        resume: false,
+        writer: "test".into(),
+    };
+    generate_store(&options, &Silent).unwrap();
+    Arc::new(Store::open(out).unwrap())
+}
+
+fn slice(out: &Path, source: FeatureSource) -> Arc<Store> {
+    generated(out, source, Some(PRESENT.map(|chunk| chunk..=chunk).to_vec()))
+}
+
+/// The whole store of a graph without the edges and the splits of the other chunks.
+fn without_other_chunks(slice: &Store, folder: &Path) -> Arc<Store> {
+    fs::create_dir_all(folder).unwrap();
+    let generator = Generator::new(recipe()).unwrap();
+    let is_present = |label: u64| slice.is_present(slice.chunks().chunk_of(NodeId(label)));
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let (mut edges, mut buffer) = (String::new(), AdjacencyBuffer::default());
+    for label in (0..NODES).filter(|&label| is_present(label)) {
+        for source in generator.sources(label, &mut buffer) {
+            writeln!(edges, "{source}\t{label}").unwrap();
+        }
+    }
+    let array = |name: &str, descr: &str, sizes: &[u64], values: Vec<u8>| {
+        file(name, &[&npy::header(descr, sizes)[..], &values].concat())
+    };
+    let (features, mut row) = (generator.features(DIM), vec![0.0; DIM]);
+    let rows = (0..NODES).flat_map(|label| {
+        features.row(label, &mut row);
+        row.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>()
+    });
+    let classes = (0..NODES).flat_map(|label| u64::from(generator.class(label).unwrap()).to_le_bytes());
+    let splits = ["train", "val", "test"].map(|name| {
+        let labels = (0..NODES).filter(|&label| is_present(label));
+        let labels = labels.filter(|&label| generator.split(label).is_some_and(|split| split.name() == name));
+        let text: String = labels.map(|label| format!("{label}\n")).collect();
+        SplitFile {
+            name,
+            path: file(&format!("{name}.txt"), text.as_bytes()),
+        }
+    });
+    let out = folder.join("whole.grappa");
+    let options = IngestOptions {
+        nodes: Some(NODES),
+        assign: Assign::Range,
+        features: Some(array("features.npy", "<f4", &[NODES, DIM as u64], rows.collect())),
+        labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect())),
+        splits: splits.to_vec(),
+        chunks: Some(CHUNKS),
+        memory: 64 << 20,
+        ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())
+    };
+    ingest(&options, &Silent).unwrap();
+    let store = Store::open(&out).unwrap();
+    assert_eq!(store.manifest().edges, slice.manifest().edges);
+    Arc::new(store)
+}
+
+fn run(store: &Arc<Store>, config: &TrainConfig, path: &Path) -> Result<Summary, Error> {
+    let folder = RunFolder::create(path, config).unwrap();
+    train(store.clone(), config.clone(), &folder, false, Device::Cpu, &mut Quiet)
+}
+
+/// All neighbours and no dropout, so that the order of adjacency lists does not matter.
+fn deterministic() -> TrainConfig {
+    TrainConfig {
+        fanouts: "-1,-1".parse().unwrap(),
+        dropout: 0.0,
+        first_hop: FirstHop::Sampled,
+        partitions: 1,
+        epochs: 4,
+        ..config()
+    }
+}
+
+#[test]
+fn a_slice_trains_like_its_graph_without_the_edges_of_other_chunks() {
+    let folder = tempfile::tempdir().unwrap();
+    let slice = slice(&folder.path().join("slice"), FeatureSource::Procedural);
+    let whole = without_other_chunks(&slice, &folder.path().join("input"));
+    for model in [LayerKind::Sage, LayerKind::Gin, LayerKind::Gat] {
+        for evaluate in [Evaluate::Exact, Evaluate::Sampled] {
+            let config = TrainConfig {
+                model,
+                evaluate,
+                ..deterministic()
+            };
+            let of = |store, name: &str| {
+                let path = folder.path().join(format!("{name}-{model}-{evaluate}.run"));
+                run(store, &config, &path).unwrap();
+                read_records(&path).unwrap()
+            };
+            let (found, expected) = (of(&slice, "slice"), of(&whole, "whole"));
+            for (found, expected) in found.iter().zip(&expected) {
+                let same = |found: f64, expected: f64| {
+                    assert!(
+                        (found - expected).abs() < 1e-3 * expected.abs().max(0.1),
+                        "{model}, {evaluate}: {found:?}, {expected:?}"
+                    );
+                };
+                assert_eq!(
+                    (found.step, found.sampled_edges),
+                    (expected.step, expected.sampled_edges)
+                );
+                same(found.loss, expected.loss);
+                same(found.val_loss.unwrap(), expected.val_loss.unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_slice_is_learned_in_partitions_with_every_halo_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = slice(&folder.path().join("slice"), FeatureSource::Procedural);
+    for halo in [
+        HaloMode::Auto,
+        HaloMode::Features,
+        HaloMode::Stop,
+        HaloMode::Neighbours,
+        HaloMode::None,
+    ] {
+        let config = TrainConfig {
+            halo,
+            partitions: 3,
+            repartition_every: 2,
+            ..config()
+        };
+        let path = folder.path().join(format!("{halo}.run"));
+        let summary = run(&store, &config, &path).unwrap();
+        assert!(summary.val_accuracy.unwrap() > 0.6, "{halo}: {summary:?}");
+        // Each training node of the slice is a seed once in an epoch.
+        let steps = store.split("train").unwrap().unwrap().len().div_ceil(16);
+        assert!(read_records(&path).unwrap()[0].step <= steps, "{halo}");
+    }
+    let trained = Trained::open(&folder.path().join("auto.run"), Device::Cpu).unwrap();
+    let error = trained.check_store(&store).unwrap_err().to_string();
+    assert!(
+        error.contains("slice of its graph, and predictions need all of it"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_a_slice_cannot_do_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let computed = slice(&folder.path().join("computed"), FeatureSource::Procedural);
+    let stored = slice(&folder.path().join("stored"), FeatureSource::Stored);
+    let gcn = TrainConfig {
+        model: LayerKind::Gcn,
+        ..config()
+    };
+    let history = TrainConfig {
+        halo: HaloMode::Aggregates,
+        ..config()
+    };
+    for (name, store, config, expected) in [
+        ("stored", &stored, config(), "add the chunks 0, 3-4"),
+        ("gcn", &computed, gcn, "gcn divides by the in-degrees of neighbors"),
+        ("history", &computed, history, "--halo aggregates aggregates over"),
+    ] {
+        let error = run(store, &config, &folder.path().join(format!("{name}.run")))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(expected) && error.contains("slice"), "{error}");
+    }
+}
