@@ -39,6 +39,7 @@ pub mod derive;
 pub mod export;
 pub mod info;
 pub mod node_list;
+pub mod place;
 pub mod plan;
 #[cfg(test)]
 mod tests;

@@ -62,7 +62,7 @@ pub const BUCKETS_MAX: u64 = 1 << 26;
 /// A chunk, as the manifest records it.
 #[derive(Debug, Clone, PartialEq, Eq, Archive, Serialize, Deserialize)]
 pub struct ChunkEntry {
-    /// Whether the chunk's files are in the store. A slice of a generated graph (`--only-chunks`) has only some chunks.
+    /// Whether the chunk's files are in the store. A slice has only some chunks of its graph.
     pub present: bool,
     /// Number of edges whose destination is in this chunk.
     pub edges: u64,

@@ -415,7 +415,22 @@ pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
             command
         })
     };
+    let place = |what: &str, options: &'static [&'static str]| {
+        let before = featured.clone();
+        let job = Job::new(&format!("place, {what}"), move |folder| {
+            let mut command = command("grappa-store");
+            command
+                .arg("place")
+                .arg(store_of(&before))
+                .args(["--chunks", "1,3", "--threads", "2", "--quiet"]);
+            command.args(options).arg("--to").arg(store_of(folder));
+            command
+        });
+        resumed(job)
+    };
     vec![
+        (place("links", &[]), 1),
+        (place("copies", &["--copy"]), 1),
         (
             job(
                 "add-features",

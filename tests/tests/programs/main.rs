@@ -9,6 +9,7 @@ mod features;
 mod formats;
 mod hostile;
 mod input;
+mod place;
 mod planted;
 mod real;
 mod repartition;

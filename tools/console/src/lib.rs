@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod bars;
+mod chunks;
 pub mod log;
 mod output;
 mod processor;
@@ -40,6 +41,7 @@ mod summary;
 use std::process::ExitCode;
 
 pub use bars::Bars;
+pub use chunks::chunk_range;
 use grappa_io::{heap::Heap, text::printable_lines};
 pub use grappa_io::{
     machine::{free_memory_bytes, peak_rss_bytes},

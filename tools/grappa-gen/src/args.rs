@@ -11,7 +11,7 @@ use grappa_build::generate::{
     EdgeListFormat,
     store::{FeatureOptions, StoreOptions},
 };
-use grappa_console::ByteSize;
+use grappa_console::{ByteSize, chunk_range};
 use grappa_formats::{
     features::DIM_MAX,
     manifest::{EdgeOptions, FeatureDtype, FeatureSource, SelfLoops},
@@ -138,7 +138,7 @@ struct Common {
     /// Generate only these chunks, such as 0,5-7 [default: all]
     ///
     /// The chunks have exactly the edges that they have in the whole graph.
-    #[arg(long, help_heading = OUTPUT, value_name = "LIST", value_delimiter = ',', value_parser = parse_range)]
+    #[arg(long, help_heading = OUTPUT, value_name = "LIST", value_delimiter = ',', value_parser = chunk_range)]
     only_chunks: Option<Vec<RangeInclusive<u32>>>,
     /// Assignment of nodes to chunks
     #[arg(long, help_heading = OUTPUT, value_enum, default_value_t = Assign::Random)]
@@ -536,14 +536,6 @@ fn parse_chunks(text: &str) -> Result<Chunks, String> {
             Ok(chunks) if chunks > 0 => Ok(Chunks(Some(chunks))),
             _ => Err("expected `auto` or a number of chunks from 1 to 4294967295".to_owned()),
         },
-    }
-}
-
-fn parse_range(text: &str) -> Result<RangeInclusive<u32>, String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (first.trim().parse(), last.trim().parse()) {
-        (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
-        _ => Err("expected chunks such as 5 or 5-7".to_owned()),
     }
 }
 

@@ -1,12 +1,12 @@
 //! The command line.
 
-use std::{error::Error, num::NonZeroUsize, path::PathBuf, str::FromStr};
+use std::{error::Error, num::NonZeroUsize, ops::RangeInclusive, path::PathBuf, str::FromStr};
 
 use clap::{
     Parser, Subcommand, ValueEnum,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use grappa_console::{ByteSize, ByteSizeError};
+use grappa_console::{ByteSize, ByteSizeError, chunk_range};
 use grappa_engine::Shares;
 use grappa_formats::{aggregates::AggregateKind, features::DIM_MAX, manifest::FeatureDtype};
 use grappa_io::read::Choice;
@@ -80,6 +80,12 @@ pub enum Command {
     /// Compute features from the graph and add them to a store that has none
     #[command(after_long_help = "Example: grappa-store add-features web.grappa --kind fastrp --dim 64 --dtype f16")]
     AddFeatures(AddFeatures),
+    /// Make a store of some chunks of a store, with hard links where possible
+    ///
+    /// The slice can be trained on, if the features of its edges' sources are computed or in its chunks. Every file is compared with its
+    /// checksums. Pre-aggregated features are not taken over.
+    #[command(after_long_help = "Example: grappa-store place web.grappa --chunks 0-15 --to /mnt/fast/web-0.grappa")]
+    Place(Place),
     /// Estimate chunks, bytes and time for a graph before ingesting it
     #[command(
         after_long_help = "Example: grappa-store plan --nodes 111M --edges 1.6G --dim 128 --dtype f16 --disk-bandwidth 2GB/s"
@@ -106,6 +112,27 @@ pub struct Info {
     /// Memory limit of --coverage, such as 512MiB or 2GiB; with less, edges are read several times
     #[arg(long, help_heading = RESOURCES, value_name = "SIZE", default_value = "1GiB", requires = "coverage")]
     pub memory: ByteSize,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Place {
+    /// The store
+    #[arg(value_name = "STORE")]
+    pub store: PathBuf,
+    /// Chunks of the slice, such as 0,5-7
+    #[arg(long, value_name = "LIST", required = true, value_delimiter = ',', value_parser = chunk_range)]
+    pub chunks: Vec<RangeInclusive<u32>>,
+    /// Store to make; it must not exist
+    #[arg(long, value_name = "STORE")]
+    pub to: PathBuf,
+    /// Copy files even where they can be linked
+    #[arg(long)]
+    pub copy: bool,
+    /// Continue a run that was stopped or killed, with the same options
+    #[arg(long)]
+    pub resume: bool,
+    #[command(flatten)]
+    pub threads: Threads,
 }
 
 #[derive(Debug, clap::Args)]

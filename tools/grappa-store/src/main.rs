@@ -5,6 +5,7 @@ mod args;
 mod export;
 mod info;
 mod partitions;
+mod place;
 mod plan;
 mod preaggregate;
 mod repartition;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
             Command::Sample(options) => sample::run(options, &console),
             Command::Preaggregate(options) => preaggregate::run(options, &console),
             Command::AddFeatures(options) => add_features::run(options, &console),
+            Command::Place(options) => place::run(options, &console),
             Command::Plan(options) => plan::run(options, &console),
         }
     })

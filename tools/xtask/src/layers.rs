@@ -161,7 +161,16 @@ const LAYERS: [Layer; 10] = [
             "grappa-storage",
             "grappa-synthetic",
         ],
-        modules: &["node_list", "aggregate", "derive", "export", "info", "plan", "verify"],
+        modules: &[
+            "node_list",
+            "aggregate",
+            "derive",
+            "export",
+            "info",
+            "place",
+            "plan",
+            "verify",
+        ],
     },
     Layer {
         folder: "trainer/run",

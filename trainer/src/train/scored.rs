@@ -189,7 +189,7 @@ impl Trainer {
         let nodes = format!("{} validation and {} test nodes", count(val), count(test));
         let Some(needed) = scored.first() else {
             let last = match self.config.evaluate {
-                Evaluate::Auto => "; the best model is scored exactly at the end",
+                Evaluate::Auto if self.check_sets().is_ok() => "; the best model is scored exactly at the end",
                 _ => "",
             };
             return format!("evaluations sample the neighbors of {nodes}{last}");

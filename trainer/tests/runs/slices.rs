@@ -6,6 +6,7 @@ use grappa_build::{
     generate::store::{FeatureOptions, StoreOptions, generate_store},
     ingest::{Assign, IngestOptions, SplitFile, ingest},
 };
+use grappa_engine::place::{PlaceOptions, place};
 use grappa_formats::{
     NodeId,
     manifest::{EdgeOptions, FeatureDtype, FeatureSource},
@@ -241,5 +242,102 @@ fn what_a_slice_cannot_do_is_refused_by_name() {
             .unwrap_err()
             .to_string();
         assert!(error.contains(expected) && error.contains("slice"), "{error}");
+    }
+}
+
+fn placed(store: &Store, out: &Path, chunks: Vec<RangeInclusive<u32>>) -> Arc<Store> {
+    let options = PlaceOptions {
+        chunks,
+        out: out.to_owned(),
+        copy: false,
+        threads: 2,
+        resume: false,
+    };
+    place(store, &options, &Silent).unwrap();
+    Arc::new(Store::open(out).unwrap())
+}
+
+#[test]
+fn a_placed_slice_trains_like_a_generated_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let generated_slice = slice(&path("generated"), FeatureSource::Procedural);
+    let whole = generated(&path("whole"), FeatureSource::Procedural, None);
+    let slice = placed(&whole, &path("placed"), PRESENT.map(|chunk| chunk..=chunk).to_vec());
+    let config = TrainConfig {
+        partitions: 2,
+        epochs: 3,
+        ..config()
+    };
+    let losses = |store, name: &str| {
+        run(store, &config, &path(name)).unwrap();
+        let records = read_records(&path(name)).unwrap();
+        records
+            .iter()
+            .map(|record| (record.loss, record.val_loss))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(losses(&slice, "placed.run"), losses(&generated_slice, "generated.run"));
+
+    let stored = generated(&path("stored"), FeatureSource::Stored, None);
+    let slice = placed(&stored, &path("placed-stored"), vec![0..=2]);
+    let error = run(&slice, &config, &path("refused.run")).unwrap_err().to_string();
+    assert!(error.contains("add the chunks 3-5"), "{error}");
+}
+
+/// Two halves without edges between them, so that each half has all features that it needs.
+#[test]
+fn a_placed_slice_with_all_its_sources_trains_on_stored_features() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let mut edges = String::new();
+    for node in 0..NODES {
+        let half = NODES / 2 * (node / (NODES / 2));
+        for k in 1..6 {
+            writeln!(edges, "{}\t{node}", half + (node + 2 * k * k) % (NODES / 2)).unwrap();
+        }
+    }
+    let value = |node: u64, column: u64| ((node * 7 + column * 13) % 11) as f32 / 11.0 + (node % 2) as f32 * 0.3;
+    let features = (0..NODES).flat_map(|node| (0..4).flat_map(move |column| value(node, column).to_le_bytes()));
+    let classes = (0..NODES).flat_map(|node| (node % 2).to_le_bytes());
+    let array = |name: &str, descr: &str, sizes: &[u64], values: Vec<u8>| {
+        file(name, &[&npy::header(descr, sizes)[..], &values].concat())
+    };
+    let split = |name: &'static str, residues: RangeInclusive<u64>| SplitFile {
+        name,
+        path: {
+            let nodes = (0..NODES).filter(|node| residues.contains(&(node / 2 % 5)));
+            file(
+                &format!("{name}.txt"),
+                nodes.map(|node| format!("{node}\n")).collect::<String>().as_bytes(),
+            )
+        },
+    };
+    let out = folder.path().join("halves.grappa");
+    let options = IngestOptions {
+        nodes: Some(NODES),
+        assign: Assign::Range,
+        features: Some(array("features.npy", "<f4", &[NODES, 4], features.collect())),
+        labels: Some(array("labels.npy", "<i8", &[NODES], classes.collect())),
+        splits: vec![split("train", 0..=2), split("val", 3..=3), split("test", 4..=4)],
+        chunks: Some(4),
+        memory: 64 << 20,
+        ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())
+    };
+    ingest(&options, &Silent).unwrap();
+    let slice = placed(&Store::open(&out).unwrap(), &folder.path().join("half"), vec![2..=3]);
+    assert_eq!(slice.split("train").unwrap().unwrap().len(), NODES / 2 * 3 / 5);
+    for evaluate in [Evaluate::Exact, Evaluate::Sampled] {
+        let config = TrainConfig {
+            evaluate,
+            epochs: 20,
+            ..config()
+        };
+        let summary = run(&slice, &config, &folder.path().join(format!("{evaluate}.run"))).unwrap();
+        assert!(summary.val_accuracy.unwrap() > 0.8, "{evaluate}: {summary:?}");
     }
 }

@@ -66,6 +66,21 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     temporary.finish()
 }
 
+/// Gives a file another name, `to`, which must not exist. Returns false if these file systems have no such links.
+pub fn link(from: &Path, to: &Path) -> Result<bool> {
+    kill_point("link", to);
+    match fs::hard_link(from, to) {
+        Ok(()) => Ok(true),
+        Err(e) => match e.kind() {
+            io::ErrorKind::CrossesDevices
+            | io::ErrorKind::TooManyLinks
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::Unsupported => Ok(false),
+            _ => Err(Error::io("link", to)(e)),
+        },
+    }
+}
+
 /// Renames a file, and syncs the folder of the new name. Both names must be on the same file system.
 pub fn rename(from: &Path, to: &Path) -> Result<()> {
     kill_point("rename", to);

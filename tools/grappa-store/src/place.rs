@@ -1,0 +1,62 @@
+//! `grappa-store place`: a store of some chunks of a store.
+
+use std::time::{Duration, Instant};
+
+use grappa_console::{ByteSize, Console, Summary, count, duration, peak_rss_bytes, printable, signals};
+use grappa_engine::place::{PlaceOptions, Placed, place};
+use grappa_storage::{Store, writer::partial_folder};
+use serde::Serialize;
+
+use crate::args;
+
+#[derive(Serialize)]
+struct Made {
+    #[serde(flatten)]
+    placed: Placed,
+    seconds: f64,
+    peak_rss_bytes: Option<u64>,
+    #[serde(skip)]
+    store: String,
+}
+
+pub fn run(options: &args::Place, console: &Console) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let store = Store::open(&options.store)?;
+    let place_options = PlaceOptions {
+        chunks: options.chunks.clone(),
+        out: options.to.clone(),
+        copy: options.copy,
+        threads: options.threads.get()?,
+        resume: options.resume,
+    };
+    signals::leaves_folder(partial_folder(&options.to), "rerun with --resume to continue");
+    let placed = place(&store, &place_options, &console.bars())?;
+    console.finish(&Made {
+        placed,
+        seconds: begin.elapsed().as_secs_f64(),
+        peak_rss_bytes: peak_rss_bytes(),
+        store: options.to.display().to_string(),
+    })
+}
+
+impl Summary for Made {
+    fn text(&self) -> String {
+        let Placed {
+            nodes_present,
+            edges,
+            chunks,
+            chunks_present,
+            files_linked,
+            bytes_copied,
+            ..
+        } = self.placed;
+        format!(
+            "{}: {chunks_present} of {chunks} chunks, {} nodes, {} edges; {files_linked} files linked, {} copied; {}",
+            printable(&self.store),
+            count(nodes_present),
+            count(edges),
+            ByteSize(bytes_copied),
+            duration(Duration::from_secs_f64(self.seconds))
+        )
+    }
+}
