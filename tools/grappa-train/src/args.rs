@@ -20,9 +20,9 @@ use serde::Serialize;
 
 use crate::{
     values::{
-        LAYERS, NORMS, activation_help, checked, correction_help, evaluate_help, explained, feature_norm_help,
-        first_hop_help, halo_help, jumping_knowledge_help, lr_schedule_help, monitor_help, named, optimizer_help,
-        possible, precision_help, read_engine_help, schedule_help,
+        LAYERS, NORMS, activation_help, checked, correction_help, evaluate_help, evaluate_states_help, explained,
+        feature_norm_help, first_hop_help, halo_help, jumping_knowledge_help, lr_schedule_help, monitor_help, named,
+        optimizer_help, possible, precision_help, read_engine_help, schedule_help,
     },
     workers::Workers,
 };
@@ -356,6 +356,14 @@ struct Options {
         value_parser = possible(named(Evaluate::ALL, Evaluate::name, evaluate_help))
     )]
     evaluate: Option<String>,
+    /// Number format of hidden states of an exact evaluation that do not fit in memory as f32
+    #[arg(
+        long,
+        help_heading = RUN,
+        value_name = "DTYPE",
+        value_parser = possible(named(Precision::ALL, Precision::name, evaluate_states_help))
+    )]
+    evaluate_states: Option<String>,
     /// Epochs between two evaluations; the last epoch is always evaluated
     #[arg(long, help_heading = RUN, value_name = "EPOCHS")]
     eval_every: Option<u64>,
@@ -561,6 +569,7 @@ mod tests {
             ("precision", "bf16"),
             ("device", "cuda:1"),
             ("evaluate", "exact"),
+            ("evaluate-states", "f32"),
             ("eval-every", "2"),
             ("monitor", "loss"),
             ("early-stopping", "10"),

@@ -155,6 +155,13 @@ pub fn precision_help(precision: Precision) -> &'static str {
     }
 }
 
+pub fn evaluate_states_help(precision: Precision) -> &'static str {
+    match precision {
+        Precision::F32 => "32-bit float: scores have the bits of an evaluation in memory",
+        Precision::Bf16 => "bfloat16: half of the disk",
+    }
+}
+
 /// The names of `all`, with their explanations.
 pub fn named<T: Copy>(
     all: &[T],

@@ -6,9 +6,11 @@
 use std::ops::Range;
 
 use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
+use grappa_formats::manifest::FeatureDtype;
 use grappa_io::progress::Progress;
 use grappa_run::{
     config::{Evaluate, Monitor},
+    model::Precision,
     scores::ScoreReport,
 };
 use grappa_storage::aggregates::Aggregates;
@@ -256,6 +258,11 @@ impl Trainer {
             budget,
             kept_memory: room.kept,
             scratch: &self.folder,
+            rounded_states: match (&self.refresh_plan, self.config.evaluate_states) {
+                // Training must not depend on memory.
+                (Some(_), _) | (None, Precision::F32) => FeatureDtype::F32,
+                (None, Precision::Bf16) => FeatureDtype::Bf16,
+            },
             device: self.device,
         };
         infer(inference, &self.model)

@@ -6,7 +6,7 @@ use std::{
 };
 
 use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
-use grappa_formats::manifest::LabelKind;
+use grappa_formats::manifest::{FeatureDtype, LabelKind};
 use grappa_io::progress::Progress;
 use grappa_run::{
     checkpoint::{Checkpoints, RunState},
@@ -205,6 +205,7 @@ impl Trained {
             budget,
             kept_memory: 0,
             scratch,
+            rounded_states: FeatureDtype::F32,
             device: self.device,
         };
         catch_out_of_memory("free some of the device's memory, or use --device cpu", || {

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use grappa_engine::aggregate::{Aggregation, Budget, NodeRows, StateRows, StoreFeatures};
-use grappa_formats::NodeId;
+use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::Silent;
 use grappa_run::{
     config::{Auto, Evaluate, FirstHop, TrainConfig},
@@ -126,6 +126,7 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                     budget,
                     kept_memory: 0,
                     scratch: folder.path(),
+                    rounded_states: FeatureDtype::F32,
                     device: Device::Cpu,
                 };
                 let whole = logits(&inference(BUDGETS[0], None), &model, &Needed::all(&store, layers));
@@ -145,6 +146,21 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                     let found = logits(&inference(budget, kept), &model, &needed);
                     let name = format!("{layer}, {layers} layers, {budget:?}, {}", first_hop.is_some());
                     assert!(found == expected, "{name}: {found:?} {expected:?}");
+                }
+                let largest = expected.iter().fold(0.0f32, |largest, logit| largest.max(logit.abs()));
+                for budget in BUDGETS {
+                    let rounded = Inference {
+                        rounded_states: FeatureDtype::Bf16,
+                        ..inference(budget, None)
+                    };
+                    let found = logits(&rounded, &model, &needed);
+                    let apart = found.iter().zip(&expected).map(|(a, b)| (a - b).abs());
+                    let apart = apart.fold(0.0, f32::max) / largest;
+                    let name = format!("{layer}, {layers} layers, {budget:?}: {apart}");
+                    assert!(apart < 0.02, "{name}");
+                    // Memory that holds the states has them as f32.
+                    assert!(apart == 0.0 || budget.memory < BUDGETS[0].memory, "{name}");
+                    assert!(apart > 0.0 || layers < 3 || budget.memory > BUDGETS[2].memory, "{name}");
                 }
                 let has_parameters = matches!(layer, LayerKind::Gat | LayerKind::Gatv2 | LayerKind::PinSage);
                 assert_eq!(first_inputs.bytes() > 0, !has_parameters, "{layer}");

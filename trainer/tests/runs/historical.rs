@@ -6,7 +6,7 @@ use grappa_engine::{
     aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures},
     derive::preaggregate::{AggregateOptions, preaggregate},
 };
-use grappa_formats::{NodeId, aggregates::AggregateKind};
+use grappa_formats::{NodeId, aggregates::AggregateKind, manifest::FeatureDtype};
 use grappa_io::progress::Silent;
 use grappa_run::model::{LayerKind, ModelOptions, NormKind};
 use grappa_sampling::NodeSet;
@@ -80,6 +80,7 @@ fn kept(store: &Store, scratch: &Path, model: &Model, nodes: &HistoricalNodes, m
         budget: BUDGET,
         kept_memory: memory,
         scratch,
+        rounded_states: FeatureDtype::F32,
         device: Device::Cpu,
     };
     let needed = nodes.needed(&chunks, true, f64::INFINITY, 1, &Silent).unwrap();

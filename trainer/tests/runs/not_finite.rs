@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, sync::Arc};
 
 use grappa_engine::aggregate::{Budget, StoreFeatures};
-use grappa_formats::NodeId;
+use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::Silent;
 use grappa_run::{
     config::{FirstHop, TrainConfig},
@@ -86,6 +86,7 @@ fn logits_are_nan_where_a_nan_feature_reaches_and_nowhere_else() {
                 },
                 kept_memory: 0,
                 scratch: folder.path(),
+                rounded_states: FeatureDtype::F32,
                 device: Device::Cpu,
             };
             let mut found = BTreeSet::new();

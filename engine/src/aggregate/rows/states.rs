@@ -30,13 +30,18 @@ enum Space {
 }
 
 impl StateRows {
+    /// Bytes of `rows` rows of `width` values of a type.
+    pub fn bytes_of(rows: u64, width: usize, dtype: FeatureDtype) -> u64 {
+        rows.saturating_mul(u64::from(layout(width, dtype).stride))
+    }
+
     /// Space for `rows` rows of `width` values, which are rounded to `dtype`. It is in memory if it takes at most `memory` bytes,
     /// which are then subtracted, and else in a new file in `folder`.
     ///
     /// # Errors
     /// If the system refuses the memory, or the file cannot be created.
     pub fn create(folder: &Path, rows: u64, width: usize, dtype: FeatureDtype, memory: &mut u64) -> Result<Self> {
-        let bytes = rows.saturating_mul(u64::from(layout(width, dtype).stride));
+        let bytes = Self::bytes_of(rows, width, dtype);
         if bytes > *memory {
             return Self::in_file(folder, rows, width, dtype);
         }

@@ -15,7 +15,7 @@ use crate::{Error, Result, checksum_line, names};
 ///
 /// With other `threads` or another `device`, results may differ in their last bits. `epochs` (the end of a cosine),
 /// `evaluate`, `eval-every` and `early-stopping` change the rest of the run.
-pub const MAY_CHANGE: [&str; 14] = [
+pub const MAY_CHANGE: [&str; 15] = [
     "epochs",
     "memory",
     "threads",
@@ -23,6 +23,7 @@ pub const MAY_CHANGE: [&str; 14] = [
     "read-engine",
     "device",
     "evaluate",
+    "evaluate-states",
     "eval-every",
     "early-stopping",
     "checkpoint-every",

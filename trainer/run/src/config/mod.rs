@@ -165,6 +165,8 @@ pub struct TrainConfig {
 
     /// How the model is evaluated while it is trained.
     pub evaluate: Evaluate,
+    /// The type of hidden states of an exact evaluation that memory does not hold as f32.
+    pub evaluate_states: Precision,
     /// Epochs between two evaluations. The last epoch is always evaluated.
     pub eval_every: u64,
     /// What decides which epoch is the best.
@@ -241,6 +243,7 @@ impl Default for TrainConfig {
             precision: Precision::default(),
             device: DeviceChoice::default(),
             evaluate: Evaluate::default(),
+            evaluate_states: Precision::Bf16,
             eval_every: 1,
             monitor: Monitor::default(),
             early_stopping: 0,

@@ -84,6 +84,7 @@ fn everything() -> TrainConfig {
         precision: Precision::Bf16,
         device: DeviceChoice::Cuda(1),
         evaluate: Evaluate::Exact,
+        evaluate_states: Precision::F32,
         eval_every: 2,
         monitor: Monitor::Loss,
         early_stopping: 10,

@@ -10,8 +10,8 @@
 //!
 //! All neighbours are used and nothing is sampled. So the result is that of the model on the whole graph, and does not depend on
 //! partitions, memory or the number of threads. [`Needed`] has the nodes that each layer computes: those that the wanted results
-//! depend on. States are in memory if they fit, and else in scratch files. Memory then holds one tile and one block of rows at a
-//! time. The same holds for the historical embeddings of halo nodes ([`HistoricalRows`]), which take the same passes.
+//! depend on. States are in memory as f32 if they fit. Else they are rounded ([`Inference::rounded_states`]), and in memory or in
+//! scratch files. Memory then holds one tile and one block of rows at a time. The same holds for the historical embeddings of halo nodes ([`HistoricalRows`]), which take the same passes.
 
 mod columns;
 mod degrees;
@@ -64,6 +64,8 @@ pub struct Inference<'a> {
     pub kept_memory: u64,
     /// Folder for scratch files.
     pub scratch: &'a Path,
+    /// The type of states that memory does not hold as f32.
+    pub rounded_states: FeatureDtype,
     /// The device of the model.
     pub device: Device,
 }
@@ -139,12 +141,15 @@ impl Inference<'_> {
         for layer in 0..needed.layers() {
             let mut free = memory.saturating_sub(hidden_in_memory);
             // As `run_layers` creates them.
-            let mut create = |set: &NodeSet, width: usize| match set.len().saturating_mul(4 * width as u64) {
-                bytes if bytes <= free / 2 => {
-                    free -= bytes;
-                    (bytes, 0)
+            let mut create = |set: &NodeSet, width: usize| {
+                let dtype = self.state_dtype(set.len(), width, free / 2);
+                match StateRows::bytes_of(set.len(), width, dtype) {
+                    bytes if bytes <= free / 2 => {
+                        free -= bytes;
+                        (bytes, 0)
+                    }
+                    bytes => (0, bytes),
                 }
-                bytes => (0, bytes),
             };
             let is_known = layer == 0 && self.first_hop.is_some();
             let messages = match !is_known && transforms(model, layer) {
@@ -159,6 +164,14 @@ impl Inference<'_> {
             (hidden_in_memory, hidden_in_file) = out;
         }
         most
+    }
+
+    /// The type of some states, if memory has `free` bytes for them.
+    fn state_dtype(&self, rows: u64, width: usize, free: u64) -> FeatureDtype {
+        match StateRows::bytes_of(rows, width, FeatureDtype::F32) {
+            bytes if bytes <= free => FeatureDtype::F32,
+            _ => self.rounded_states,
+        }
     }
 
     fn run_layers(
@@ -190,7 +203,8 @@ impl Inference<'_> {
                 progress,
             };
             let mut create = |rows, width| -> Result<StateRows> {
-                let states = StateRows::create(self.scratch, rows, width, FeatureDtype::F32, &mut (free / 2))?;
+                let dtype = self.state_dtype(rows, width, free / 2);
+                let states = StateRows::create(self.scratch, rows, width, dtype, &mut (free / 2))?;
                 free -= states.memory();
                 Ok(states)
             };

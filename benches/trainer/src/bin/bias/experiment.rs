@@ -4,7 +4,7 @@ use std::{fmt, path::Path, sync::Arc};
 
 use anyhow::{Context, Result, ensure};
 use grappa_engine::aggregate::{Budget, Mean, NodeRows, StateRows, StoreFeatures, aggregate};
-use grappa_formats::{NodeId, PartitionId};
+use grappa_formats::{NodeId, PartitionId, manifest::FeatureDtype};
 use grappa_io::{progress::Silent, read::Choice};
 use grappa_run::{
     config::{Auto, TrainConfig},
@@ -143,6 +143,7 @@ impl Experiment {
                     budget,
                     kept_memory: 0,
                     scratch: scratch.path(),
+                    rounded_states: FeatureDtype::F32,
                     device: Device::Cpu,
                 };
                 let infer = |keep| -> Result<HistoricalRows> {
