@@ -209,6 +209,67 @@ fn torchrun_starts_processes_that_train_together() {
     }
 }
 
+/// The process of a rank that torchrun started in `folder`.
+fn process_of(rank: u32, folder: &Path) -> Option<Pid> {
+    let mut processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.find_map(|process| {
+        let number: i32 = process.file_name().to_str()?.parse().ok()?;
+        let is_here = fs::read_link(process.path().join("cwd")).is_ok_and(|at| at == folder);
+        let environment = fs::read(process.path().join("environ")).ok()?;
+        let mut variables = environment.split(|byte| *byte == 0);
+        let is_rank = variables.any(|variable| variable == format!("RANK={rank}").as_bytes());
+        Pid::from_raw(number).filter(|_| is_here && is_rank)
+    })
+}
+
+#[test]
+fn torchrun_continues_from_the_last_checkpoint_after_kills() {
+    let Some(python) = env::var_os(PYTHON) else {
+        grappa_skip::skip!("{PYTHON} names no Python with PyTorch")
+    };
+    let folder = folder();
+    let at = folder.path().canonicalize().unwrap();
+    // One layer: differences of rounding do not grow over hundreds of steps.
+    let options = [
+        "--partitions",
+        "4",
+        "--layers",
+        "1",
+        "--epochs",
+        "60",
+        "--checkpoint-every",
+        "1",
+        "--batch",
+        "4",
+        "--out",
+    ];
+    run(&mut train(&at, &[&options[..], &["one"]].concat())).success();
+    let together = train(&at, &[&options[..], &["two", "--resume", "auto"]].concat());
+    let mut torchrun = Command::new(python);
+    torchrun
+        .current_dir(&at)
+        .args([
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--no-python",
+            "--nproc-per-node",
+            "2",
+        ])
+        .args(["--max-restarts", "3", "--monitor-interval", "0.1"])
+        .arg(together.get_program())
+        .args(together.get_args())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let torchrun = torchrun.spawn().unwrap();
+    for (victim, epochs) in [(1, 2), (0, 12)] {
+        wait_for_epochs(&at.join("two"), epochs);
+        kill_process(process_of(victim, &at).unwrap(), Signal::KILL).unwrap();
+    }
+    end(torchrun).success();
+    assert_same_losses(&at.join("one"), &at.join("two"), "after two kills");
+}
+
 /// Options of a run that does not end by itself.
 const ENDLESS: [&str; 12] = [
     "--partitions",
