@@ -2,5 +2,6 @@
 
 #[cfg(debug_assertions)] // only then can a program be killed before a chosen change
 mod kills;
+mod network;
 mod signals;
 mod workers;

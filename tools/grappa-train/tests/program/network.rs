@@ -1,0 +1,151 @@
+//! The bytes that cross a network when two hosts train together, counted at the network interface: those of the gradients.
+//!
+//! The hosts are network namespaces that a pair of virtual interfaces connects.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use grappa_tests::{
+    files::memory_folder,
+    program::{self, Ran, run},
+};
+use serde_json::Value;
+
+/// Two network namespaces, removed when they are dropped.
+struct Hosts {
+    names: [String; 2],
+}
+
+const INTERFACES: [&str; 2] = ["grappa-a", "grappa-b"];
+const ADDRESSES: [&str; 2] = ["10.137.91.1", "10.137.91.2"];
+
+impl Hosts {
+    /// Creates them. The error is the reason why this machine does not permit it.
+    fn new() -> Result<Self, String> {
+        let names = ["a", "b"].map(|host| format!("grappa-{}-{host}", std::process::id()));
+        for name in &names {
+            ip(&["netns", "add", name])?;
+        }
+        let hosts = Self { names };
+        let [a, b] = &hosts.names;
+        let [first, second] = INTERFACES;
+        ip(&[
+            "-n", a, "link", "add", first, "type", "veth", "peer", "name", second, "netns", b,
+        ])?;
+        for ((name, interface), address) in hosts.names.iter().zip(INTERFACES).zip(ADDRESSES) {
+            ip(&["-n", name, "address", "add", &format!("{address}/24"), "dev", interface])?;
+            ip(&["-n", name, "link", "set", interface, "up"])?;
+            ip(&["-n", name, "link", "set", "lo", "up"])?;
+        }
+        Ok(hosts)
+    }
+
+    /// A command on a host.
+    fn on(&self, host: usize) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.names[host]]);
+        command
+    }
+
+    /// Bytes that a host has sent.
+    fn sent_bytes(&self, host: usize) -> u64 {
+        let file = format!("/sys/class/net/{}/statistics/tx_bytes", INTERFACES[host]);
+        let output = self.on(host).args(["cat", &file]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for name in &self.names {
+            // A failed test leaves its own message.
+            let _ = ip(&["netns", "delete", name]);
+        }
+    }
+}
+
+fn ip(args: &[&str]) -> Result<(), String> {
+    let output = Command::new("ip").args(args).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("ip cannot be started: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}
+
+fn rank(hosts: &Hosts, number: usize, folder: &Path) -> Child {
+    let mut command = hosts.on(number);
+    command
+        .current_dir(folder)
+        .arg(env!("CARGO_BIN_EXE_grappa-train"))
+        .args(["graph.grappa", "--out", "run", "--threads", "1", "--quiet"])
+        // Gradients of 1 MB.
+        .args([
+            "--partitions",
+            "4",
+            "--hidden",
+            "4096",
+            "--layers",
+            "2",
+            "--epochs",
+            "3",
+            "--evaluate",
+            "sampled",
+        ])
+        .env("RANK", number.to_string())
+        .env("WORLD_SIZE", "2")
+        .env("MASTER_ADDR", ADDRESSES[0])
+        .env("MASTER_PORT", "29500")
+        .env("GLOO_SOCKET_IFNAME", INTERFACES[number])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn only_gradients_cross_the_network() {
+    let hosts = match Hosts::new() {
+        Ok(hosts) => hosts,
+        Err(reason) => grappa_skip::skip!("network namespaces: {reason}"),
+    };
+    let folder = memory_folder();
+    let mut generate = program::command("grappa-gen");
+    generate.args([
+        "sbm",
+        "--nodes",
+        "2000",
+        "--feature-dim",
+        "8",
+        "--chunks",
+        "8",
+        "--quiet",
+        "--out",
+    ]);
+    run(generate.arg(folder.path().join("graph.grappa"))).success();
+
+    let ranks = [0, 1].map(|number| rank(&hosts, number, folder.path()));
+    for child in ranks {
+        Ran::from(child.wait_with_output().unwrap()).success();
+    }
+    let metrics = fs::read_to_string(folder.path().join("run/metrics.jsonl")).unwrap();
+    let epochs: Vec<Value> = metrics
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let reported: u64 = epochs.iter().map(|epoch| epoch["bytes_sent"].as_u64().unwrap()).sum();
+    let steps = epochs.last().unwrap()["step"].as_u64().unwrap();
+    assert!(reported > 1_000_000 * steps / 2, "{reported} bytes in {steps} steps");
+    for host in [0, 1] {
+        let sent = hosts.sent_bytes(host);
+        // Headers, acknowledgements, and the messages of the store.
+        let most = reported + reported / 20 + 100_000;
+        assert!(
+            (reported..most).contains(&sent),
+            "host {host} sent {sent} bytes, and {reported} of gradients"
+        );
+    }
+}
