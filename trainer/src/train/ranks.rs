@@ -20,6 +20,7 @@ use grappa_formats::aggregates::AggregateKind;
 use grappa_run::{
     checkpoint::{Best, Checkpoint, PartialEpoch, RunState},
     config::{MAY_CHANGE, TrainConfig},
+    model::NormKind,
 };
 use grappa_storage::Store;
 use tch::{Device, Tensor, no_grad};
@@ -192,6 +193,19 @@ pub(super) fn first_hop_in_turn(
 impl Trainer {
     /// Makes this trainer one of the processes of a group.
     pub(super) fn join(&mut self, group: Arc<ProcessGroup>) {
+        let (ranks, concurrent) = (group.place().ranks, self.config.concurrent());
+        if concurrent < ranks {
+            self.warnings.push(format!(
+                "{} of {ranks} processes have no part in a step, which has {concurrent} partition(s): use at least --partitions {ranks}",
+                ranks - concurrent
+            ));
+        }
+        if self.config.norm() == NormKind::Batch {
+            self.warnings.push(format!(
+                "batch norms take the statistics of the partitions of one process, so results depend on the number of processes, \
+                 {ranks}: --norm layer does not"
+            ));
+        }
         self.exchange = Box::new(AllReduce(group.clone()));
         self.group = Some(group);
     }
