@@ -13,7 +13,7 @@
 //! timeout, ends the job: every other rank returns an error that names it.
 //!
 //! No call of c10d blocks the trainer for longer than a moment, because a peer that is stopped would block it for ever. A thread of
-//! its own talks to the store ([`Watch`](watch::Watch)), and an all-reduce is awaited in slices.
+//! its own talks to the store (`watch`), and an all-reduce is awaited in slices.
 
 mod join;
 mod place;
