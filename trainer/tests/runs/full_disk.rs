@@ -12,6 +12,7 @@ use grappa_run::{
     config::{Evaluate, FirstHop, TrainConfig},
     folder::RunFolder,
     journal::{EpochRecord, read_records},
+    model::Precision,
 };
 use grappa_trainer::train::{Watcher, train};
 use tch::Device;
@@ -190,8 +191,9 @@ fn an_exact_evaluation_that_the_disk_cannot_hold_is_refused_before_the_first_epo
         Err(why) => grappa_skip::skip!("{why}"),
     };
     let config = |evaluate| TrainConfig {
-        // The states of a layer take 12.8 MiB.
+        // The states of a layer take 12.8 MiB in f32.
         hidden: 8192,
+        evaluate_states: Precision::F32,
         first_hop: FirstHop::Sampled,
         memory: "8MiB".parse().unwrap(),
         epochs: 1,
