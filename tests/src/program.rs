@@ -135,6 +135,26 @@ pub fn command(name: &str) -> Command {
     command
 }
 
+/// The same command, with the default effect of SIGINT. Shells start background processes with SIGINT ignored, and programs keep it so.
+pub fn interruptible(command: &Command) -> Command {
+    let mut default = Command::new("env");
+    default
+        .arg("--default-signal=INT")
+        .arg(command.get_program())
+        .args(command.get_args());
+    default.stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => default.env(name, value),
+            None => default.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        default.current_dir(folder);
+    }
+    default
+}
+
 /// Runs a command to its end.
 pub fn run(command: &mut Command) -> Ran {
     command.output().unwrap_or_else(|e| panic!("{command:?}: {e}")).into()

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Starts a command, sends a signal when the command is about to make `change`, and returns the output. The
 /// thread that makes the change never continues.
 fn interrupt(command: &mut Command, signal: Signal, change: &str) -> Ran {
-    let held = Held::before(change, command);
+    let held = Held::before(change, &mut program::interruptible(command));
     held.signal(signal);
     held.wait()
 }
@@ -136,13 +136,13 @@ fn files_that_are_not_finished_are_removed() {
         command.arg(out.join("edges.tsv"));
         command
     };
-    for (name, mut command) in [
+    for (name, command) in [
         ("edges.tsv", export(&["--edges", "edges.tsv"])),
         ("features.npy", export(&["--features", "features.npy"])),
         ("edges.tsv", edges()),
     ] {
         fs::create_dir(&out).unwrap();
-        let mut held = Held::before(&format!("create {name}.tmp"), &mut command);
+        let mut held = Held::before(&format!("create {name}.tmp"), &mut program::interruptible(&command));
         held.signal(Signal::INT);
         let line = held.line();
         assert!(line.starts_with("interrupted: removing"), "{name}: {line}");

@@ -42,7 +42,7 @@ fn training_stopped_by_a_signal_exits_with_its_code_and_is_resumed() {
             "--checkpoint-every",
             "0",
         ];
-        let mut command = train(folder.path(), &options);
+        let mut command = program::interruptible(&train(folder.path(), &options));
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let begin = Instant::now();
         let metrics = folder.path().join("run/metrics.jsonl");
