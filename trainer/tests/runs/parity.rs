@@ -42,6 +42,7 @@ fn exact_steps(model: LayerKind) -> usize {
         _ => STEPS as usize,
     }
 }
+
 /// The largest relative difference after them.
 const LOOSE: f64 = 0.02;
 

@@ -143,21 +143,12 @@ impl PartitionView {
             ViewKind::Mapped => false,
         };
         let open_engine = |files| open_engine(options.engine, files);
+        let (threads, spare) = (options.threads, shared.spare);
         let lists = match in_memory {
-            true if nodes <= NARROW_NODES_MAX => Storage::Narrow(Csr::load(
-                &filter,
-                options.threads,
-                &open_engine,
-                shared.spare,
-                progress,
-            )?),
-            true => Storage::Wide(Csr::load(
-                &filter,
-                options.threads,
-                &open_engine,
-                shared.spare,
-                progress,
-            )?),
+            true if nodes <= NARROW_NODES_MAX => {
+                Storage::Narrow(Csr::load(&filter, threads, &open_engine, spare, progress)?)
+            }
+            true => Storage::Wide(Csr::load(&filter, threads, &open_engine, spare, progress)?),
             false => Storage::Mapped(Mapped::open(&filter, options.memory, &shared.mapped)?),
         };
         Ok(Self {

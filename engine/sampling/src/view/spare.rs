@@ -26,8 +26,8 @@ impl SpareArenas {
         {
             return Ok(spare.swap_remove(at));
         }
-        // If none fits, one of them would stay unused for ever.
-        spare.retain(|arena| !is_similar(arena));
+        // None fits. Spare memory beside new memory could exceed the budget.
+        spare.clear();
         drop(spare);
         // Address space takes no memory until it is touched.
         let mut arena = Arena::new(bytes.saturating_add(bytes / 4))?;

@@ -8,11 +8,10 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use grappa_tests::{
-    files::memory_folder,
-    program::{self, Ran, run},
-};
+use grappa_tests::program::Ran;
 use serde_json::Value;
+
+use crate::workers;
 
 /// Two network namespaces, removed when they are dropped.
 struct Hosts {
@@ -112,21 +111,7 @@ fn only_gradients_cross_the_network() {
         Ok(hosts) => hosts,
         Err(reason) => grappa_skip::skip!("network namespaces: {reason}"),
     };
-    let folder = memory_folder();
-    let mut generate = program::command("grappa-gen");
-    generate.args([
-        "sbm",
-        "--nodes",
-        "2000",
-        "--feature-dim",
-        "8",
-        "--chunks",
-        "8",
-        "--quiet",
-        "--out",
-    ]);
-    run(generate.arg(folder.path().join("graph.grappa"))).success();
-
+    let folder = workers::folder();
     let ranks = [0, 1].map(|number| rank(&hosts, number, folder.path()));
     for child in ranks {
         Ran::from(child.wait_with_output().unwrap()).success();

@@ -20,8 +20,18 @@ use tempfile::TempDir;
 /// Names a Python with PyTorch, for torchrun.
 const PYTHON: &str = "GRAPPA_PYG_PYTHON";
 
+/// Two processes under torchrun.
+const TORCHRUN: [&str; 6] = [
+    "-m",
+    "torch.distributed.run",
+    "--standalone",
+    "--no-python",
+    "--nproc-per-node",
+    "2",
+];
+
 /// A folder with a store of four chunks or more.
-fn folder() -> TempDir {
+pub fn folder() -> TempDir {
     let folder = memory_folder();
     let mut generate = program::command("grappa-gen");
     generate.args([
@@ -191,14 +201,7 @@ fn torchrun_starts_processes_that_train_together() {
     let mut torchrun = Command::new(python);
     torchrun
         .current_dir(folder.path())
-        .args([
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--no-python",
-            "--nproc-per-node",
-            "2",
-        ])
+        .args(TORCHRUN)
         .arg(together.get_program())
         .args(together.get_args());
     run(&mut torchrun).success();
@@ -248,14 +251,7 @@ fn torchrun_continues_from_the_last_checkpoint_after_kills() {
     let mut torchrun = Command::new(python);
     torchrun
         .current_dir(&at)
-        .args([
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--no-python",
-            "--nproc-per-node",
-            "2",
-        ])
+        .args(TORCHRUN)
         .args(["--max-restarts", "3", "--monitor-interval", "0.1"])
         .arg(together.get_program())
         .args(together.get_args())
