@@ -10,7 +10,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Place, ProcessGroup, json, prefix, watch::Watch};
+use super::{
+    Place, ProcessGroup, json, prefix,
+    watch::{self, Watch},
+};
 use crate::{Error, Result, shim::c10d};
 
 /// Operations of Gloo end when they are done, or when the watch says that a rank is missing. Not by time.
@@ -49,7 +52,7 @@ pub fn join(place: Place, hello: Hello, timeout: Duration) -> Result<ProcessGrou
         process: std::process::id(),
         hello,
     };
-    let found = store.set_once(&hello_of(place.rank), &json(&arrival));
+    let found = store.set_once(&watch::hello(place.rank), &json(&arrival));
     let found = found.map_err(|text| no_store(&place, &text, timeout))?;
     if found != json(&arrival) {
         return Err(duplicate(&place, &found));
@@ -86,7 +89,11 @@ impl ProcessGroup {
         while !missing.is_empty() {
             let mut still = Vec::new();
             for rank in missing {
-                match self.watch.get(&hello_of(rank)).map_err(|text| self.explain(&text))? {
+                match self
+                    .watch
+                    .get(&watch::hello(rank))
+                    .map_err(|text| self.explain(&text))?
+                {
                     Some(other) => compare(&self.place, own, rank, &other)?,
                     None => still.push(rank),
                 }
@@ -126,10 +133,6 @@ impl ProcessGroup {
             Err(_) => Err(self.explain("no answer")),
         }
     }
-}
-
-fn hello_of(rank: u32) -> String {
-    format!("hello/{rank}")
 }
 
 fn host_name() -> String {

@@ -2,6 +2,7 @@
 //! requests of the trainer.
 //!
 //! ```text
+//! hello/RANK     RANK has come: who it is, and what must be the same on all ranks
 //! alive/RANK     a counter that RANK raises twice a second
 //! left           the first rank that ended before the work was finished, and why
 //! bye/RANK       RANK needs the store no more
@@ -42,6 +43,11 @@ pub(super) struct Departure {
     pub is_stop: bool,
     /// What it did, as the rest of a sentence that begins with the rank.
     pub reason: String,
+}
+
+/// The key under which a rank introduces itself.
+pub(super) fn hello(rank: u32) -> String {
+    format!("hello/{rank}")
 }
 
 /// The key that says that a rank needs the store no more.
@@ -160,8 +166,9 @@ impl Watch {
 
     /// Whether a rank has come, and has not said goodbye.
     pub(super) fn needs_store(&self, rank: u32) -> bool {
-        let has_come = !self.seen.lock().alive[rank as usize].0.is_empty();
-        has_come && self.departure().is_none_or(|left| left.rank != rank) && matches!(self.get(&bye(rank)), Ok(None))
+        // A rank introduces itself before it gives its first sign of life.
+        let has_come = || matches!(self.get(&hello(rank)), Ok(Some(_)));
+        has_come() && self.departure().is_none_or(|left| left.rank != rank) && matches!(self.get(&bye(rank)), Ok(None))
     }
 
     /// Waits a few beats for the reason of a broken connection: the rank that left, or that has shown no sign of life since.
