@@ -4,27 +4,17 @@
 //! a few in-neighbours, drawn uniformly, and the partition has the features of these. They are drawn again at each repartition. In
 //! expectation, minibatches are those of the whole graph; within a super-epoch, a halo node has the same few in-neighbours.
 
-use std::{
-    ops::Range,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::sync::Mutex;
 
-use grappa_formats::random;
+use grappa_formats::NodeId;
 use grappa_io::{Error, Result, progress::Progress, workers};
 use grappa_storage::MappedChunks;
 
 use crate::{
-    NodeSet,
+    InNeighbours, ListScratch, NeighbourSample, NodeSet, Pieces,
     partition::{Owned, SeedNodes},
-    sample::Draw,
     view::{Given, HaloLists, HaloPiece},
 };
-
-/// Nodes whose in-neighbours a thread draws at a time.
-const PIECE_NODES: u64 = 4096;
 
 /// Which in-neighbours are drawn.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +45,7 @@ impl HaloNeighbours<'_> {
             let mut halo = lists.nodes().clone();
             for (reached, (owned, _)) in reached.iter_mut().zip(partitions) {
                 let expanded = reached.select(|node| owned.contains(node));
-                let (with_neighbours, _) = expanded.with_in_neighbours(self.chunks, self.threads, progress)?;
+                let (with_neighbours, _) = InNeighbours::all(self.chunks).with_sources(&expanded, self.threads, progress)?;
                 let outside = reached.select(|node| !owned.contains(node));
                 let sampled = NodeSet::of(nodes, outside.iter().flat_map(|node| lists.sources(node)));
                 *reached = reached.union(&with_neighbours).union(&sampled);
@@ -89,28 +79,23 @@ impl HaloNeighbours<'_> {
     fn lists_of(&self, nodes: NodeSet, progress: &dyn Progress) -> Result<HaloLists> {
         // They are collected in pieces first.
         self.check_memory(HaloLists::bytes_max(&nodes, self.per_node).saturating_mul(2))?;
-        let pieces = nodes.len().div_ceil(PIECE_NODES);
-        let drawn: Vec<_> = (0..pieces).map(|_| Mutex::new(None)).collect();
-        let next = AtomicU64::new(0);
+        let drawn: Vec<_> = (0..nodes.len().div_ceil(Pieces::NODES)).map(|_| Mutex::new(None)).collect();
+        let pieces = Pieces::new(&nodes, 0..nodes.len(), self.chunks);
         workers::run(self.threads, |worker| {
-            let mut draw = Draw::default();
-            while worker.goes_on() {
-                let piece = next.fetch_add(1, Ordering::Relaxed);
-                if piece >= pieces {
-                    break;
-                }
+            let (mut scratch, mut members) = (ListScratch::default(), Vec::new());
+            while worker.goes_on()
+                && let Some(positions) = pieces.next(&mut members)
+            {
                 if progress.is_stopped() {
                     return Err(Error::Stopped);
                 }
-                let range = piece * PIECE_NODES..((piece + 1) * PIECE_NODES).min(nodes.len());
-                *drawn[piece as usize].lock().expect("no thread panics") = Some(self.piece(&nodes, range, &mut draw)?);
+                let piece = self.piece(&nodes, &members, &mut scratch)?;
+                let number = positions.start / Pieces::NODES;
+                *drawn[number as usize].lock().expect("no thread panics") = Some(piece);
+                self.chunks.release(&members);
             }
             Ok(())
         })?;
-        // Resident mapped pages count as memory of this process.
-        self.chunks
-            .iter()
-            .for_each(|chunk| chunk.release_rows(0..chunk.rows().rows()));
         let drawn = drawn
             .into_iter()
             .map(|piece| piece.into_inner().expect("no thread panics"));
@@ -118,28 +103,19 @@ impl HaloNeighbours<'_> {
         Ok(HaloLists::of(nodes, drawn))
     }
 
-    fn piece(&self, nodes: &NodeSet, range: Range<u64>, draw: &mut Draw) -> Result<HaloPiece> {
-        let mut members = Vec::new();
-        nodes.nodes_at(range, &mut members);
+    fn piece(&self, nodes: &NodeSet, members: &[NodeId], scratch: &mut ListScratch) -> Result<HaloPiece> {
         let (mut piece, mut sources) = (HaloPiece::new(nodes), Vec::new());
-        for &node in &members {
-            // A slice does not know the in-neighbours of other nodes.
-            let Some((chunk, row)) = self.chunks.get(node) else {
-                piece.push(0, &[]);
-                continue;
-            };
-            let rows = chunk.rows();
-            let row = rows.row(row)?;
-            let degree = row.degree();
+        let sample = NeighbourSample {
+            per_node: self.per_node,
+            replace: false,
+            seed: self.seed,
+        };
+        InNeighbours::sampled(self.chunks, Some(sample)).each(members, scratch, |_, list| {
             sources.clear();
-            if degree <= u64::from(self.per_node) {
-                row.decode_into(&mut sources);
-            } else {
-                let key = random::combine(random::hash(self.seed), node.0);
-                row.get_many(draw.positions(key, degree, self.per_node), &mut sources);
-            }
-            piece.push(degree, &sources);
-        }
+            list.decode_into(&mut sources);
+            piece.push(list.degree(), &sources);
+            Ok(())
+        })?;
         Ok(piece)
     }
 }
@@ -148,7 +124,6 @@ impl HaloNeighbours<'_> {
 mod tests {
     use std::{collections::BTreeSet, sync::Arc};
 
-    use grappa_formats::NodeId;
     use grappa_io::progress::Silent;
     use grappa_storage::Store;
 

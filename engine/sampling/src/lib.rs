@@ -13,11 +13,13 @@
 
 pub mod feed;
 mod halo_neighbours;
+mod in_neighbours;
 mod loader;
 mod node_set;
 pub mod partition;
 pub mod sample;
 pub mod view;
 
+pub use in_neighbours::{InNeighbours, List, ListScratch, NeighbourSample, Pieces};
 pub use loader::{Loader, LoaderBuilder, LoaderOptions, Seeds};
 pub use node_set::NodeSet;

@@ -9,14 +9,13 @@ use std::{
 };
 
 use grappa_formats::NodeId;
-use grappa_io::{Error, Result, prefetch::prefetch, progress::Progress, workers};
-use grappa_storage::MappedChunks;
+use grappa_io::prefetch::prefetch;
 
 /// Words of bits in a line.
 const LINE_WORDS: usize = 7;
 /// Nodes in a line.
 const LINE_NODES: u64 = 64 * LINE_WORDS as u64;
-/// Nodes whose adjacency lists a thread takes at a time.
+/// Nodes that [`NodeSet::iter`] looks up at a time.
 const PIECE_NODES: u64 = 4096;
 
 /// A set of nodes of a store.
@@ -238,98 +237,43 @@ impl NodeSet {
             }
         }
     }
+}
 
-    /// Number of edges to nodes of the set.
-    ///
-    /// # Errors
-    /// If the in-degrees are damaged, or a thread cannot be started.
-    pub fn edges(&self, chunks: &MappedChunks, threads: usize) -> Result<u64> {
-        if self.is_all() {
-            return Ok(chunks.edges());
+/// A set that several threads add nodes to.
+#[derive(Debug)]
+pub(crate) struct GrowingSet {
+    nodes: u64,
+    words: Vec<AtomicU64>,
+}
+
+impl GrowingSet {
+    /// The nodes of a set.
+    pub(crate) fn from(set: &NodeSet) -> Self {
+        let words = set.to_lines().into_iter().flat_map(|line| line.words);
+        Self {
+            nodes: set.nodes,
+            words: words.map(AtomicU64::new).collect(),
         }
-        let (next, edges) = (AtomicU64::new(0), AtomicU64::new(0));
-        workers::run(threads, |worker| {
-            let mut nodes = Vec::new();
-            while worker.goes_on() {
-                let first = next.fetch_add(PIECE_NODES, Ordering::Relaxed);
-                if first >= self.count {
-                    break;
-                }
-                nodes.clear();
-                self.nodes_at(first..(first + PIECE_NODES).min(self.count), &mut nodes);
-                let mut sum = 0;
-                for node in &nodes {
-                    sum += chunks.degree(*node)?;
-                }
-                edges.fetch_add(sum, Ordering::Relaxed);
-            }
-            Ok(())
-        })?;
-        Ok(edges.into_inner())
     }
 
-    /// The set with all in-neighbours of its nodes, and the number of edges from these in-neighbours.
-    ///
-    /// # Errors
-    /// If an adjacency list is damaged, a thread cannot be started, or progress says to stop.
-    pub fn with_in_neighbours(
-        &self,
-        chunks: &MappedChunks,
-        threads: usize,
-        progress: &dyn Progress,
-    ) -> Result<(Self, u64)> {
-        let Some(lines) = &self.lines else {
-            return Ok((Self::all(self.nodes), chunks.edges()));
-        };
-        let bits: Vec<AtomicU64> = lines.iter().flat_map(|line| line.words).map(AtomicU64::new).collect();
-        let (next, edges) = (AtomicU64::new(0), AtomicU64::new(0));
-        workers::run(threads, |worker| {
-            let (mut nodes, mut sources) = (Vec::new(), Vec::new());
-            while worker.goes_on() {
-                let first = next.fetch_add(PIECE_NODES, Ordering::Relaxed);
-                if first >= self.count {
-                    break;
-                }
-                if progress.is_stopped() {
-                    return Err(Error::Stopped);
-                }
-                nodes.clear();
-                self.nodes_at(first..(first + PIECE_NODES).min(self.count), &mut nodes);
-                let mut listed = 0;
-                for node in &nodes {
-                    // A slice does not know the in-neighbours of other nodes.
-                    let Some((chunk, row)) = chunks.get(*node) else {
-                        continue;
-                    };
-                    let rows = chunk.rows();
-                    let row = rows.row(row)?;
-                    sources.clear();
-                    row.decode_into(&mut sources);
-                    listed += sources.len() as u64;
-                    for source in &sources {
-                        let (word, bit) = (source / 64, source % 64);
-                        let word = &bits[word as usize];
-                        // Most sources of a popular node were seen before, and reading does not take the line from other cores.
-                        if word.load(Ordering::Relaxed) >> bit & 1 == 0 {
-                            word.fetch_or(1 << bit, Ordering::Relaxed);
-                        }
-                    }
-                }
-                edges.fetch_add(listed, Ordering::Relaxed);
-            }
-            Ok(())
-        })?;
-        // Resident mapped pages count as memory of this process.
-        chunks
-            .iter()
-            .for_each(|chunk| chunk.release_rows(0..chunk.rows().rows()));
-        let words: Vec<u64> = bits.into_iter().map(AtomicU64::into_inner).collect();
+    /// Adds a node.
+    #[inline(always)]
+    pub(crate) fn add(&self, node: u64) {
+        let (word, bit) = (&self.words[(node / 64) as usize], node % 64);
+        // Most nodes are in the set already, and reading does not take the line from other cores.
+        if word.load(Ordering::Relaxed) >> bit & 1 == 0 {
+            word.fetch_or(1 << bit, Ordering::Relaxed);
+        }
+    }
+
+    /// The finished set.
+    pub(crate) fn finish(self) -> NodeSet {
+        let words: Vec<u64> = self.words.into_iter().map(AtomicU64::into_inner).collect();
         let line = |words: &[u64]| Line {
             before: 0,
             words: words.try_into().expect("lines are whole"),
         };
-        let lines = words.chunks(LINE_WORDS).map(line).collect();
-        Ok((Self::counted(self.nodes, lines), edges.into_inner()))
+        NodeSet::counted(self.nodes, words.chunks(LINE_WORDS).map(line).collect())
     }
 }
 

@@ -4,13 +4,11 @@ use std::sync::Mutex;
 
 use grappa_formats::NodeId;
 use grappa_io::{Error, Result, progress::Progress, workers};
-use grappa_sampling::{NodeSet, sample::draw_below};
+use grappa_sampling::{NodeSet, Pieces, sample::draw_below};
 use grappa_storage::MappedChunks;
 
 use super::{NodeRows, StateRows, read_each};
 
-/// Nodes that a thread takes at a time.
-const PIECE_NODES: usize = 4096;
 /// Rows that are read at once.
 const GATHER_ROWS: usize = 1 << 15;
 
@@ -34,18 +32,19 @@ impl DrawnNeighbours {
         progress: &dyn Progress,
     ) -> Result<Self> {
         let mut neighbours = vec![None; of.len() as usize];
-        let pieces = Mutex::new(neighbours.chunks_mut(PIECE_NODES).zip((0..).step_by(PIECE_NODES)));
+        let drawn: Vec<_> = neighbours.chunks_mut(Pieces::NODES as usize).map(Mutex::new).collect();
+        let pieces = Pieces::new(of, 0..of.len(), chunks);
         workers::run(threads, |worker| {
             let mut nodes = Vec::new();
-            while worker.goes_on() {
-                let next = pieces.lock().expect("no thread panics").next();
-                let Some((drawn, first)) = next else { break };
+            while worker.goes_on()
+                && let Some(positions) = pieces.next(&mut nodes)
+            {
                 if progress.is_stopped() {
                     return Err(Error::Stopped);
                 }
-                nodes.clear();
-                of.nodes_at(first..first + drawn.len() as u64, &mut nodes);
-                for (node, drawn) in nodes.iter().zip(drawn) {
+                let number = positions.start / Pieces::NODES;
+                let mut drawn = drawn[number as usize].lock().expect("no thread panics");
+                for (node, drawn) in nodes.iter().zip(drawn.iter_mut()) {
                     let (chunk, row) = chunks.of(*node);
                     let rows = chunk.rows();
                     let row = rows.row(row)?;
@@ -53,13 +52,11 @@ impl DrawnNeighbours {
                         *drawn = Some(NodeId(row.get(draw_below(seed, node.0, row.degree()))));
                     }
                 }
+                chunks.release(&nodes);
             }
             Ok(())
         })?;
-        // Resident mapped pages count as memory of this process.
-        chunks
-            .iter()
-            .for_each(|chunk| chunk.release_rows(0..chunk.rows().rows()));
+        drop(drawn);
         Ok(Self { neighbours })
     }
 

@@ -13,8 +13,9 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
+use grappa_sampling::ListScratch;
 
-use super::{Aggregation, OwnRows, Reduce, Sink};
+use super::{Aggregation, ListSize, OwnRows, Reduce, Sink};
 
 /// Destinations of a tile: the rows that the caller gets at once.
 const TILE_NODES: u64 = 1 << 15;
@@ -58,20 +59,27 @@ impl<'a, R: Reduce> InMemory<'a, R> {
         let node_bytes = 4 * (width + own_width) as u64;
         let tile_nodes = (self.aggregation.budget.memory / 4 / node_bytes.max(1)).clamp(1, TILE_NODES);
         let end = self.aggregation.destinations.len();
-        let (mut states, mut own_rows, mut nodes) = (Vec::new(), Vec::new(), Vec::new());
-        let mut at = first;
-        while at < end {
-            let positions = at..(at + tile_nodes).min(end);
-            at = positions.end;
+        let (mut states, mut own_rows) = (Vec::new(), Vec::new());
+        let (mut nodes, mut later) = (Vec::new(), Vec::new());
+        let chunks = self.aggregation.lists.chunks();
+        let tile = |at: u64| at.min(end)..(at + tile_nodes).min(end);
+        let load = |at: u64, nodes: &mut Vec<NodeId>| {
             nodes.clear();
-            self.aggregation.destinations.nodes_at(positions.clone(), &mut nodes);
+            self.aggregation.destinations.nodes_at(tile(at), nodes);
+            chunks.read_ahead(nodes);
+        };
+        load(first, &mut later);
+        for at in (first..end).step_by(tile_nodes as usize) {
+            let positions = tile(at);
+            std::mem::swap(&mut nodes, &mut later);
+            load(positions.end, &mut later);
             states.resize(nodes.len() * width, 0.0);
             own_rows.resize(nodes.len() * own_width, 0.0);
             if let Some(own) = own {
                 own(positions.clone(), &mut own_rows)?;
             }
             let edges = self.tile(&nodes, &own_rows, &mut states)?;
-            self.aggregation.release(&nodes);
+            chunks.release(&nodes);
             sink(positions, &mut states)?;
             self.progress.advance(0, edges);
         }
@@ -87,14 +95,14 @@ impl<'a, R: Reduce> InMemory<'a, R> {
             .enumerate();
         let groups = Mutex::new((groups, 0));
         workers::run(self.aggregation.budget.threads, |worker| {
-            let mut edges = Edges::default();
+            let (mut edges, mut scratch) = (Edges::default(), ListScratch::default());
             let mut added = 0;
             while worker.goes_on() {
                 let next = groups.lock().expect("no thread panics").0.next();
                 let Some((number, (nodes, states))) = next else { break };
                 check_stopped(self.progress)?;
                 let own = &own[number * GROUP_NODES * own_width..][..nodes.len() * own_width];
-                added += self.group(&mut edges, nodes, own, states)?;
+                added += self.group(&mut edges, &mut scratch, nodes, own, states)?;
             }
             groups.lock().expect("no thread panics").1 += added;
             Ok(())
@@ -104,32 +112,43 @@ impl<'a, R: Reduce> InMemory<'a, R> {
     }
 
     /// Aggregates for the nodes of a group, and returns the number of their edges.
-    fn group(&self, edges: &mut Edges, nodes: &[NodeId], own: &[f32], states: &mut [f32]) -> Result<u64> {
+    fn group(
+        &self,
+        edges: &mut Edges,
+        scratch: &mut ListScratch,
+        nodes: &[NodeId],
+        own: &[f32],
+        states: &mut [f32],
+    ) -> Result<u64> {
         let (width, own_width) = (self.reduce.state_width(), self.reduce.own_width());
         for (i, state) in states.chunks_exact_mut(width).enumerate() {
             self.reduce.begin(&own[i * own_width..][..own_width], state);
         }
-        let mut degrees = [0; GROUP_NODES];
+        let mut sizes = [ListSize::whole(0); GROUP_NODES];
         let mut count = 0;
         let position = |source: u64| self.aggregation.sources.position(NodeId(source));
-        self.aggregation.each_list(nodes, |destination, row| {
-            degrees[destination] = row.degree();
-            count += row.degree();
-            if row.degree() <= EDGES as u64 {
-                edges.sources.clear();
-                row.decode_into(&mut edges.sources);
-                let listed = edges
-                    .sources
-                    .iter()
-                    .map(|&source| (destination as u32, position(source)));
-                edges.listed.extend(listed);
-            } else {
+        self.aggregation.lists.each(nodes, scratch, |destination, list| {
+            sizes[destination] = ListSize {
+                degree: list.degree(),
+                added: list.len(),
+            };
+            count += list.len();
+            match list.whole().filter(|row| row.degree() > EDGES as u64) {
                 // The list of a hub does not fit the cache.
-                for source in row.iter() {
-                    edges.listed.push((destination as u32, position(source)));
-                    if edges.listed.len() >= EDGES {
-                        self.add(edges, states);
+                Some(hub) => {
+                    for source in hub.iter() {
+                        edges.listed.push((destination as u32, position(source)));
+                        if edges.listed.len() >= EDGES {
+                            self.add(edges, states);
+                        }
                     }
+                }
+                None => {
+                    edges.sources.clear();
+                    list.decode_into(&mut edges.sources);
+                    let sources = edges.sources.iter();
+                    let listed = sources.map(|&source| (destination as u32, position(source)));
+                    edges.listed.extend(listed);
                 }
             }
             if edges.listed.len() >= EDGES {
@@ -138,8 +157,8 @@ impl<'a, R: Reduce> InMemory<'a, R> {
             Ok(())
         })?;
         self.add(edges, states);
-        for (degree, state) in degrees.iter().zip(states.chunks_exact_mut(width)) {
-            self.reduce.finish(*degree, state);
+        for (size, state) in sizes.iter().zip(states.chunks_exact_mut(width)) {
+            self.reduce.finish(*size, state);
         }
         Ok(count)
     }

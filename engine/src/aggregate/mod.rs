@@ -14,7 +14,7 @@
 //!
 //! Cost: in memory, an edge costs the memory traffic of its source's row: 512 bytes for 128 values. Streamed, all rows that
 //! the tile needs are read once per tile, front to back. The disk then transfers (bytes of all rows) x (number of tiles). The
-//! number of tiles is about (bytes of all states + 8 bytes an edge) / budget.
+//! number of tiles is about (bytes of all states + 4 bytes an edge) / budget.
 //!
 //! Sources are added in ascending order, so the result has the same bits for any budget, any number of threads, and any set of
 //! destinations.
@@ -32,25 +32,26 @@ mod tile;
 
 use std::{ops::Range, thread};
 
-use grappa_formats::{NodeId, rows::Row};
 use grappa_io::{
     Error, Position, Result,
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_sampling::NodeSet;
+use grappa_sampling::{InNeighbours, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 
 pub(crate) use self::rows::{StoredRows, pieces};
 pub use self::{
     draw::DrawnNeighbours,
-    reduce::{GcnSum, Max, Mean, Reduce, Sum},
+    reduce::{GcnSum, ListSize, Max, Mean, Reduce, Sum},
     rows::{AggregateRows, Beside, NodeRows, ScaledRows, SelectedRows, StateRows, StoreFeatures, read_each},
 };
 use self::{in_memory::InMemory, tile::Tiler};
 
 /// The largest block of sources, in bytes. Larger blocks only leave less memory for the tile.
 const BLOCK_BYTES_MAX: u64 = 128 << 20;
+/// The largest number of sources in a block. The place of a source then takes 20 of the 32 bits of an edge.
+const BLOCK_SOURCES_MAX: u64 = 1 << 20;
 /// A block takes 1/BLOCK_SHARE of the budget. Two blocks are in memory at a time.
 const BLOCK_SHARE: u64 = 8;
 
@@ -73,9 +74,9 @@ pub type OwnRows<'a> = dyn FnMut(Range<u64>, &mut [f32]) -> Result<()> + 'a;
 pub struct Aggregation<'a> {
     /// The graph.
     pub store: &'a Store,
-    /// Its chunks.
-    pub chunks: &'a MappedChunks,
-    /// The nodes that have rows. All in-neighbours of the destinations are among them.
+    /// The in-neighbours of each node.
+    pub lists: InNeighbours<'a>,
+    /// The nodes that have rows. All listed in-neighbours of the destinations are among them.
     pub sources: &'a NodeSet,
     /// Their rows, by position in `sources`.
     pub rows: &'a dyn NodeRows,
@@ -85,7 +86,7 @@ pub struct Aggregation<'a> {
     pub budget: Budget,
 }
 
-/// Reduces the rows of the in-neighbours of every node from `first` on: an [`Aggregation`] over the whole graph by a reduction
+/// Reduces the rows of all in-neighbours of every node from `first` on: an [`Aggregation`] over the whole graph by a reduction
 /// without own rows.
 ///
 /// # Errors
@@ -107,9 +108,10 @@ pub fn aggregate<R: Reduce>(
         return Err(Error::input(store.path(), Position::Whole, what));
     }
     let all = NodeSet::all(store.manifest().nodes);
+    let chunks = MappedChunks::open(store)?;
     let aggregation = Aggregation {
         store,
-        chunks: &MappedChunks::open(store)?,
+        lists: InNeighbours::all(&chunks),
         sources: &all,
         rows,
         destinations: &all,
@@ -208,45 +210,6 @@ impl Aggregation<'_> {
         }
         Ok(())
     }
-
-    /// Passes the adjacency list of each of some ascending nodes to `each`, with the index of the node. It is empty for nodes of
-    /// chunks that a slice lacks: their in-neighbours are unknown.
-    fn each_list(&self, nodes: &[NodeId], mut each: impl FnMut(usize, Row<'_>) -> Result<()>) -> Result<()> {
-        let map = self.chunks.map();
-        let mut start = 0;
-        while let Some(first) = nodes.get(start) {
-            let chunk = map.chunk_of(*first);
-            let range = map.range(chunk);
-            // Successive nodes of a chunk are decoded in one go.
-            let mut end = start + 1;
-            while end < nodes.len() && nodes[end].0 == nodes[end - 1].0 + 1 && nodes[end].0 < range.end {
-                end += 1;
-            }
-            let rows = first.0 - range.start..nodes[end - 1].0 - range.start + 1;
-            match self.chunks.chunk(chunk) {
-                Some(chunk) => {
-                    for (index, row) in (start..end).zip(chunk.rows().range(rows)) {
-                        each(index, row?)?;
-                    }
-                }
-                None => (start..end).try_for_each(|index| each(index, Row::empty()))?,
-            }
-            start = end;
-        }
-        Ok(())
-    }
-
-    /// Releases the pages of the adjacency lists of ascending nodes. Resident mapped pages count as memory of this process.
-    fn release(&self, nodes: &[NodeId]) {
-        let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else {
-            return;
-        };
-        for (chunk, rows) in pieces(self.chunks.map(), first.0..last.0 + 1) {
-            if let Some(chunk) = self.chunks.chunk(chunk) {
-                chunk.release_rows(rows);
-            }
-        }
-    }
 }
 
 /// Reads rows on `threads` threads.
@@ -279,8 +242,8 @@ struct Blocks {
 impl Blocks {
     fn new(sources: u64, width: usize, memory: u64) -> Self {
         let row_bytes = 4 * width as u64;
-        // The lists of edges have 32 bits for the place in a block, and a row has at least 4 bytes.
-        let block_sources = ((memory / BLOCK_SHARE).min(BLOCK_BYTES_MAX) / row_bytes).clamp(1, sources.max(1));
+        let block_sources = (memory / BLOCK_SHARE).min(BLOCK_BYTES_MAX) / row_bytes;
+        let block_sources = block_sources.min(BLOCK_SOURCES_MAX).clamp(1, sources.max(1));
         Self {
             sources,
             width,

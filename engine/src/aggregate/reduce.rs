@@ -28,8 +28,39 @@ pub trait Reduce: Sync {
     /// Adds the row of an in-neighbour.
     fn add(&self, state: &mut [f32], source: &[f32]);
 
-    /// Completes the state of a node with `degree` in-edges.
-    fn finish(&self, _degree: u64, _state: &mut [f32]) {}
+    /// Completes the state of a node.
+    fn finish(&self, _list: ListSize, _state: &mut [f32]) {}
+}
+
+/// How many in-neighbours a node has, and how many of them were added to its state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListSize {
+    /// The node's in-degree.
+    pub degree: u64,
+    /// The number of rows that were added: fewer, or more, if in-neighbours were drawn.
+    pub added: u64,
+}
+
+impl ListSize {
+    /// The size of a list that has all `degree` in-neighbours.
+    pub fn whole(degree: u64) -> Self {
+        Self { degree, added: degree }
+    }
+
+    /// What a sum of drawn rows is multiplied by, so that its expectation is the sum of all rows (Horvitz-Thompson).
+    fn scale(self) -> f32 {
+        match self.added {
+            0 => 1.0,
+            added => (self.degree as f64 / added as f64) as f32,
+        }
+    }
+
+    fn scale_sum(self, state: &mut [f32]) {
+        if self.degree != self.added {
+            let scale = self.scale();
+            state.iter_mut().for_each(|value| *value *= scale);
+        }
+    }
 }
 
 /// The sum of the rows.
@@ -71,6 +102,10 @@ impl Reduce for Sum {
     fn add(&self, state: &mut [f32], source: &[f32]) {
         state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
     }
+
+    fn finish(&self, list: ListSize, state: &mut [f32]) {
+        list.scale_sum(state);
+    }
 }
 
 impl Reduce for Mean {
@@ -83,8 +118,8 @@ impl Reduce for Mean {
         state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
     }
 
-    fn finish(&self, degree: u64, state: &mut [f32]) {
-        let factor = 1.0 / degree.max(1) as f32;
+    fn finish(&self, list: ListSize, state: &mut [f32]) {
+        let factor = 1.0 / list.added.max(1) as f32;
         state.iter_mut().for_each(|value| *value *= factor);
     }
 }
@@ -99,8 +134,9 @@ impl Reduce for GcnSum {
         state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
     }
 
-    fn finish(&self, degree: u64, state: &mut [f32]) {
-        let factor = ScaledRows::factor(degree);
+    fn finish(&self, list: ListSize, state: &mut [f32]) {
+        list.scale_sum(state);
+        let factor = ScaledRows::factor(list.degree);
         state.iter_mut().for_each(|value| *value *= factor);
     }
 }
@@ -123,8 +159,8 @@ impl Reduce for Max {
             .for_each(|(max, value)| *max = if *value > *max || value.is_nan() { *value } else { *max });
     }
 
-    fn finish(&self, degree: u64, state: &mut [f32]) {
-        if degree == 0 {
+    fn finish(&self, list: ListSize, state: &mut [f32]) {
+        if list.added == 0 {
             state.fill(0.0);
         }
     }

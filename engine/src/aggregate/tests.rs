@@ -8,7 +8,7 @@ use grappa_formats::{
     manifest::{EdgeOptions, FeatureDtype, FeatureSource},
 };
 use grappa_io::progress::Silent;
-use grappa_sampling::NodeSet;
+use grappa_sampling::{InNeighbours, List, ListScratch, NeighbourSample, NodeSet};
 use grappa_synthetic::{Model, Recipe, Rmat};
 
 use super::*;
@@ -95,7 +95,7 @@ fn naive(sources: &[Vec<u64>], rows: &[Vec<f32>], reduce: &impl Reduce) -> Vec<f
             sources
                 .iter()
                 .for_each(|&source| reduce.add(&mut state, &rows[source as usize]));
-            reduce.finish(sources.len() as u64, &mut state);
+            reduce.finish(ListSize::whole(sources.len() as u64), &mut state);
             state
         })
         .collect()
@@ -130,7 +130,7 @@ fn reductions_do_what_their_names_say() {
         let mut state = vec![9.0; 2];
         reduce.begin(&[], &mut state);
         rows.iter().for_each(|row| reduce.add(&mut state, row));
-        reduce.finish(rows.len() as u64, &mut state);
+        reduce.finish(ListSize::whole(rows.len() as u64), &mut state);
         state
     }
     assert_eq!(reduced(&Sum { width: 2 }, &rows), [9.0, -18.0]);
@@ -182,6 +182,96 @@ fn procedural_features_equal_stored_ones() {
         .map(|store| whole(store, &StoreFeatures::open(store).unwrap()).1);
     let rows: Vec<_> = rows.collect();
     assert!(rows[0] == rows[1]);
+}
+
+#[test]
+fn samples_of_in_neighbours_give_the_same_bits_in_any_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let nodes = store.manifest().nodes;
+    let features = StoreFeatures::open(&store).unwrap();
+    let (sources, rows) = whole(&store, &features);
+    let chunks = MappedChunks::open(&store).unwrap();
+    let all = NodeSet::all(nodes);
+    let sample = |per_node, replace| NeighbourSample {
+        per_node,
+        replace,
+        seed: 9,
+    };
+    fn states<R: Reduce>(aggregation: &Aggregation<'_>, reduce: &R) -> Vec<f32> {
+        let mut states = Vec::new();
+        let mut sink = |_: Range<u64>, of_tile: &mut Vec<f32>| {
+            states.extend_from_slice(of_tile);
+            Ok(())
+        };
+        aggregation.run(reduce, 0, None, &Silent, &mut sink).unwrap();
+        states
+    }
+    for (per_node, replace) in [(3, false), (3, true), (1000, false)] {
+        let lists = InNeighbours::sampled(&chunks, Some(sample(per_node, replace)));
+        let mut drawn: Vec<(u64, Vec<u64>)> = Vec::new();
+        let members: Vec<NodeId> = (0..nodes).map(NodeId).collect();
+        let mut take = |_: usize, list: List<'_>| {
+            let mut found = Vec::new();
+            list.decode_into(&mut found);
+            assert_eq!(found.len() as u64, list.len());
+            drawn.push((list.degree(), found));
+            Ok(())
+        };
+        lists.each(&members, &mut ListScratch::default(), &mut take).unwrap();
+        for (node, (degree, drawn)) in drawn.iter().enumerate() {
+            let of_node = &sources[node];
+            assert_eq!(*degree, of_node.len() as u64);
+            let expected = match replace && *degree > 0 {
+                true => per_node as usize,
+                false => of_node.len().min(per_node as usize),
+            };
+            assert_eq!(drawn.len(), expected);
+            assert!(drawn.is_sorted() && drawn.iter().all(|source| of_node.contains(source)));
+        }
+        let naive = |reduce: &dyn Fn(ListSize, &[u64]) -> Vec<f32>| -> Vec<f32> {
+            let state = |(degree, drawn): &(u64, Vec<u64>)| {
+                let size = ListSize {
+                    degree: *degree,
+                    added: drawn.len() as u64,
+                };
+                reduce(size, drawn)
+            };
+            drawn.iter().flat_map(state).collect()
+        };
+        let sum_of = |drawn: &[u64]| {
+            let mut sum = vec![0.0; DIM];
+            drawn
+                .iter()
+                .for_each(|&source| Sum { width: DIM }.add(&mut sum, &rows[source as usize]));
+            sum
+        };
+        let means = naive(&|size, drawn| {
+            let factor = 1.0 / size.added.max(1) as f32;
+            sum_of(drawn).into_iter().map(|sum| sum * factor).collect()
+        });
+        let sums = naive(&|size, drawn| {
+            let scale = match size.added {
+                0 => 1.0,
+                added => (size.degree as f64 / added as f64) as f32,
+            };
+            sum_of(drawn).into_iter().map(|sum| sum * scale).collect()
+        });
+        for memory in [1 << 20, 40_000, 8_000] {
+            for threads in [1, 3] {
+                let aggregation = Aggregation {
+                    store: &store,
+                    lists,
+                    sources: &all,
+                    rows: &features,
+                    destinations: &all,
+                    budget: Budget { memory, threads },
+                };
+                assert!(states(&aggregation, &Mean { width: DIM }) == means, "{memory} bytes");
+                assert!(states(&aggregation, &Sum { width: DIM }) == sums, "{memory} bytes");
+            }
+        }
+    }
 }
 
 #[test]

@@ -9,19 +9,20 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
+use grappa_sampling::{ListScratch, NodeSet, Pieces};
 
-use super::{Aggregation, Blocks, OwnRows, Reduce};
+use super::{Aggregation, Blocks, ListSize, OwnRows, Reduce};
 
 /// Bytes of an edge in a tile's lists.
-const EDGE_BYTES: u64 = 8;
+const EDGE_BYTES: u64 = 4;
 /// Distance, in edges, at which a source's row is prefetched.
 const AHEAD: usize = 8;
-/// Destinations whose adjacency lists are looked at together.
-const LOOK_NODES: u64 = 1 << 12;
 /// Rows or edges that a thread processes between two checks of whether to stop.
 const STOP_EVERY: usize = 1 << 16;
 /// Values in a cache line.
 const LINE_VALUES: usize = 16;
+/// The table that finds blocks has at most two to the power of this many entries, and fits a core's first cache.
+const TABLE_BITS: u32 = 12;
 
 /// Cuts the destinations into tiles that fit the memory.
 pub struct Tiler<'a, R> {
@@ -47,11 +48,73 @@ pub struct Tile<'a, R> {
 
 /// The part of a tile that one thread works on.
 struct Strip {
-    /// The first edge of each block, and the end of the last.
+    /// Where the edges of each block start, and where those of the last end.
     starts: Vec<usize>,
-    /// For each edge: the destination's index in the strip, and the source's place in its block.
-    edges: Vec<[u32; 2]>,
-    degrees: Vec<u64>,
+    edges: Vec<u32>,
+    code: EdgeCode,
+    sizes: Vec<ListSize>,
+}
+
+/// How an edge of a block is encoded in 32 bits: the source's place in the block, and above it how many destinations lie between its
+/// destination and that of the edge before. If that does not fit, all upper bits are ones, and the destination follows.
+#[derive(Debug, Clone, Copy)]
+struct EdgeCode {
+    place_bits: u32,
+}
+
+impl EdgeCode {
+    /// The code for blocks of so many sources.
+    fn new(block_sources: u64) -> Self {
+        Self {
+            place_bits: u64::BITS - (block_sources - 1).leading_zeros(),
+        }
+    }
+
+    /// The number of the upper bits that stands for a destination that follows.
+    fn far(self) -> u32 {
+        u32::MAX >> self.place_bits
+    }
+
+    /// Number of words of an edge to a destination that follows an edge to `before`.
+    #[inline(always)]
+    fn words(self, before: u32, destination: u32) -> usize {
+        1 + usize::from(destination - before >= self.far())
+    }
+
+    /// Encodes an edge that follows one to `before`.
+    #[inline(always)]
+    fn push(self, before: u32, (destination, place): (u32, u32), mut push: impl FnMut(u32)) {
+        let step = (destination - before).min(self.far());
+        push(step << self.place_bits | place);
+        if step == self.far() {
+            push(destination);
+        }
+    }
+}
+
+/// The edges of a block, in the order of their destinations: destination and place.
+#[derive(Debug, Clone)]
+struct BlockEdges<'a> {
+    codes: &'a [u32],
+    code: EdgeCode,
+    destination: u32,
+}
+
+impl Iterator for BlockEdges<'_> {
+    type Item = (u32, u32);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(u32, u32)> {
+        let (&edge, mut rest) = self.codes.split_first()?;
+        let step = edge >> self.code.place_bits;
+        if step == self.code.far() {
+            (self.destination, rest) = (rest[0], &rest[1..]);
+        } else {
+            self.destination += step;
+        }
+        self.codes = rest;
+        Some((self.destination, edge & !(u32::MAX << self.code.place_bits)))
+    }
 }
 
 impl<'a, R: Reduce> Tiler<'a, R> {
@@ -90,13 +153,6 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         })?;
         // Strips end early when the operation shall stop.
         check_stopped(self.progress)?;
-        let mut ends = Vec::new();
-        for position in [positions.start, positions.end - 1] {
-            self.aggregation
-                .destinations
-                .nodes_at(position..position + 1, &mut ends);
-        }
-        self.aggregation.release(&ends);
         let values = (positions.end - positions.start) as usize * self.reduce.state_width();
         Ok(Some(Tile {
             reduce: self.reduce,
@@ -110,36 +166,35 @@ impl<'a, R: Reduce> Tiler<'a, R> {
     /// Finds the end of the next tile, and cuts the tile into strips of about equal work.
     fn cut(&self) -> Result<Vec<Range<u64>>> {
         let width = (self.reduce.state_width() + self.reduce.own_width()) as u64;
-        let row_bytes = 4 * width + 8;
-        let mut bytes = 8 * self.blocks.count() * self.threads as u64;
+        let blocks = self.blocks.count();
+        // Destinations that follow an edge: in each block, at most one for so many destinations.
+        let following = (4 * blocks).div_ceil(u64::from(EdgeCode::new(self.blocks.block_sources).far()));
+        let row_bytes = 4 * width + size_of::<ListSize>() as u64 + following;
+        let mut bytes = 16 * blocks * self.threads as u64;
         // Prefix sums of the costs of adjacency lists, at the end of each run of them. Strips are balanced by these.
         let mut marks = vec![(self.next, 0u64)];
         let (mut position, mut cost) = (self.next, 0);
-        let end = self.aggregation.destinations.len();
+        let destinations = self.aggregation.destinations;
+        let pieces = self.pieces(self.next..destinations.len());
         let mut nodes = Vec::new();
-        let mut is_full = false;
-        while position < end && !is_full {
-            nodes.clear();
-            let together = position..(position + LOOK_NODES).min(end);
-            self.aggregation.destinations.nodes_at(together, &mut nodes);
-            self.aggregation.each_list(&nodes, |index, row| {
-                let degree = row.degree();
-                let row_needs = row_bytes + EDGE_BYTES * degree;
-                is_full |= bytes + row_needs > self.tile_bytes || position - self.next == u64::from(u32::MAX);
+        'full: while pieces.next(&mut nodes).is_some() {
+            for node in &nodes {
+                let (degree, added) = self.aggregation.lists.degree_and_length(*node)?;
+                let row_needs = row_bytes + EDGE_BYTES * added;
+                let is_full = bytes + row_needs > self.tile_bytes || position - self.next == u64::from(u32::MAX);
+                if is_full && position == self.next {
+                    return Err(self.too_small(*node, degree, row_needs + bytes));
+                }
                 if is_full {
-                    return match position > self.next {
-                        true => Ok(()),
-                        false => Err(self.too_small(nodes[index], degree, row_needs + bytes)),
-                    };
+                    break 'full;
                 }
                 bytes += row_needs;
-                cost += 1 + degree;
+                cost += 1 + added;
                 position += 1;
                 if position.is_multiple_of(1024) {
                     marks.push((position, cost));
                 }
-                Ok(())
-            })?;
+            }
         }
         marks.push((position, cost));
         let threads = self.threads as u64;
@@ -151,36 +206,50 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         Ok(strips.filter(|strip| !strip.is_empty()).collect())
     }
 
+    /// The destinations at some positions, whose lists are read ahead.
+    fn pieces(&self, positions: Range<u64>) -> Pieces<'a> {
+        let Aggregation { lists, destinations, .. } = self.aggregation;
+        Pieces::new(destinations, positions, lists.chunks())
+    }
+
     /// Lists the edges of a strip by block. Adjacency lists are decoded twice: once to count the edges of each block, once
     /// to put them in place. That costs less than to hold them twice.
     fn strip(&self, positions: Range<u64>) -> Result<Strip> {
-        let sources = self.aggregation.sources;
-        let mut starts = vec![0; self.blocks.count() as usize + 1];
-        let mut degrees = Vec::with_capacity((positions.end - positions.start) as usize);
-        self.each_row(positions.clone(), |_, degree, list| {
-            degrees.push(degree);
-            for source in list {
-                starts[(sources.position(NodeId(*source)) / self.blocks.block_sources) as usize + 1] += 1;
-            }
+        let (sources, code) = (self.aggregation.sources, EdgeCode::new(self.blocks.block_sources));
+        let count = self.blocks.count() as usize;
+        let mut starts = vec![0; count + 1];
+        let mut last = vec![0; count];
+        let mut sizes = Vec::with_capacity((positions.end - positions.start) as usize);
+        let table = BlockTable::new(sources, self.blocks);
+        self.each_row(positions.clone(), |row, size, list| {
+            sizes.push(size);
+            table.each(list, |block, _| {
+                starts[block + 1] += code.words(last[block], row);
+                last[block] = row;
+            });
         })?;
         for i in 1..starts.len() {
             starts[i] += starts[i - 1];
         }
-        let mut edges = vec![[0; 2]; starts[starts.len() - 1]];
+        let mut edges = vec![0; starts[count]];
         let mut next = starts.clone();
+        last.fill(0);
         self.each_row(positions, |row, _, list| {
-            for source in list {
-                let position = sources.position(NodeId(*source));
-                let (block, place) = (
-                    position / self.blocks.block_sources,
-                    position % self.blocks.block_sources,
-                );
-                let next = &mut next[block as usize];
-                edges[*next] = [row, place as u32];
-                *next += 1;
-            }
+            table.each(list, |block, source| {
+                let place = sources.position(NodeId(source)) - block as u64 * self.blocks.block_sources;
+                code.push(last[block], (row, place as u32), |word| {
+                    edges[next[block]] = word;
+                    next[block] += 1;
+                });
+                last[block] = row;
+            });
         })?;
-        Ok(Strip { starts, edges, degrees })
+        Ok(Strip {
+            starts,
+            edges,
+            code,
+            sizes,
+        })
     }
 
     /// The error of a budget that does not hold the adjacency list of a node, which takes `needs` bytes.
@@ -196,25 +265,70 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         }
     }
 
-    /// Passes the index, the in-degree and the sources of each destination to `each`.
-    fn each_row(&self, positions: Range<u64>, mut each: impl FnMut(u32, u64, &[u64])) -> Result<()> {
+    /// Passes the index, the size of the list and the sources of each destination to `each`.
+    fn each_row(&self, positions: Range<u64>, mut each: impl FnMut(u32, ListSize, &[u64])) -> Result<()> {
         let (mut nodes, mut sources, mut number) = (Vec::new(), Vec::new(), 0);
-        for first in positions.clone().step_by(LOOK_NODES as usize) {
+        let mut scratch = ListScratch::default();
+        let pieces = self.pieces(positions);
+        while pieces.next(&mut nodes).is_some() {
             if self.progress.is_stopped() {
                 return Ok(());
             }
-            nodes.clear();
-            let together = first..(first + LOOK_NODES).min(positions.end);
-            self.aggregation.destinations.nodes_at(together, &mut nodes);
-            self.aggregation.each_list(&nodes, |_, row| {
+            self.aggregation.lists.each(&nodes, &mut scratch, |_, list| {
                 sources.clear();
-                row.decode_into(&mut sources);
-                each(number, row.degree(), &sources);
+                list.decode_into(&mut sources);
+                let size = ListSize {
+                    degree: list.degree(),
+                    added: list.len(),
+                };
+                each(number, size, &sources);
                 number += 1;
                 Ok(())
             })?;
+            self.aggregation.lists.chunks().release(&nodes);
         }
         Ok(())
+    }
+}
+
+/// Finds the blocks of sources without their positions.
+struct BlockTable {
+    /// The first node of each block, and the end of the last.
+    starts: Vec<u64>,
+    /// The block of every so many nodes.
+    blocks: Vec<u32>,
+    shift: u32,
+}
+
+impl BlockTable {
+    fn new(sources: &NodeSet, blocks: Blocks) -> Self {
+        let mut starts = Vec::new();
+        for block in 1..blocks.count() {
+            let first = blocks.positions(block).start;
+            sources.nodes_at(first..first + 1, &mut starts);
+        }
+        let starts = [0].into_iter().chain(starts.into_iter().map(|node| node.0));
+        let starts: Vec<u64> = starts.chain([u64::MAX]).collect();
+        let shift = (u64::BITS - sources.universe().leading_zeros()).saturating_sub(TABLE_BITS);
+        let entries = (sources.universe() >> shift) + 1;
+        let block_of = |node: u64| starts.partition_point(|start| *start <= node) as u32 - 1;
+        Self {
+            blocks: (0..entries).map(|entry| block_of(entry << shift)).collect(),
+            starts,
+            shift,
+        }
+    }
+
+    /// Passes the block of each of some ascending sources to `each`, and the source.
+    #[inline(always)]
+    fn each(&self, list: &[u64], mut each: impl FnMut(usize, u64)) {
+        for &source in list {
+            let mut block = self.blocks[(source >> self.shift) as usize] as usize;
+            while source >= self.starts[block + 1] {
+                block += 1;
+            }
+            each(block, source);
+        }
     }
 }
 
@@ -224,12 +338,13 @@ impl<R: Reduce> Tile<'_, R> {
     }
 
     pub fn edges(&self) -> u64 {
-        self.strips.iter().map(|strip| strip.edges.len() as u64).sum()
+        let sizes = self.strips.iter().flat_map(|strip| &strip.sizes);
+        sizes.map(|size| size.added).sum()
     }
 
     /// Whether the strip has an edge from this block.
     pub fn uses(&self, block: u64) -> bool {
-        self.strips.iter().any(|strip| !strip.block(block).is_empty())
+        self.strips.iter().any(|strip| !strip.codes(block).is_empty())
     }
 
     /// Initialises the states.
@@ -250,20 +365,26 @@ impl<R: Reduce> Tile<'_, R> {
         let (reduce, width, state_width) = (self.reduce, self.reduce.source_width(), self.reduce.state_width());
         let progress = self.progress;
         self.each_strip(|strip, states| {
-            let edges = strip.block(block);
-            for (i, [destination, source]) in edges.iter().enumerate() {
+            let edges = strip.edges_of(block);
+            let mut ahead = edges.clone();
+            let prefetch_next = |ahead: &mut BlockEdges<'_>, states: &[f32]| {
+                let Some((destination, source)) = ahead.next() else { return };
+                for (values, row, width) in [(rows, source, width), (states, destination, state_width)] {
+                    let first = row as usize * width;
+                    (first..first + width)
+                        .step_by(LINE_VALUES)
+                        .for_each(|at| prefetch(values, at));
+                }
+            };
+            (0..AHEAD).for_each(|_| prefetch_next(&mut ahead, states));
+            for (i, (destination, source)) in edges.enumerate() {
                 if i.is_multiple_of(STOP_EVERY) && progress.is_stopped() {
                     return;
                 }
-                if let Some([_, ahead]) = edges.get(i + AHEAD) {
-                    let first = *ahead as usize * width;
-                    (first..first + width)
-                        .step_by(LINE_VALUES)
-                        .for_each(|at| prefetch(rows, at));
-                }
+                prefetch_next(&mut ahead, states);
                 reduce.add(
-                    &mut states[*destination as usize * state_width..][..state_width],
-                    &rows[*source as usize * width..][..width],
+                    &mut states[destination as usize * state_width..][..state_width],
+                    &rows[source as usize * width..][..width],
                 );
             }
         })?;
@@ -274,8 +395,8 @@ impl<R: Reduce> Tile<'_, R> {
     pub fn finish(&mut self) -> Result<&mut Vec<f32>> {
         let reduce = self.reduce;
         self.each_strip(|strip, states| {
-            for (degree, state) in strip.degrees.iter().zip(states.chunks_exact_mut(reduce.state_width())) {
-                reduce.finish(*degree, state);
+            for (size, state) in strip.sizes.iter().zip(states.chunks_exact_mut(reduce.state_width())) {
+                reduce.finish(*size, state);
             }
         })?;
         Ok(&mut self.states)
@@ -289,7 +410,7 @@ impl<R: Reduce> Tile<'_, R> {
             let mut states = self.states.as_mut_slice();
             let mut threads = Vec::new();
             for strip in &self.strips {
-                let (now, rest) = states.split_at_mut(strip.degrees.len() * width);
+                let (now, rest) = states.split_at_mut(strip.sizes.len() * width);
                 states = rest;
                 threads.push(workers::spawn(scope, move || work(strip, now))?);
             }
@@ -299,8 +420,57 @@ impl<R: Reduce> Tile<'_, R> {
 }
 
 impl Strip {
-    fn block(&self, block: u64) -> &[[u32; 2]] {
+    fn codes(&self, block: u64) -> &[u32] {
         let block = block as usize;
         &self.edges[self.starts[block]..self.starts[block + 1]]
+    }
+
+    fn edges_of(&self, block: u64) -> BlockEdges<'_> {
+        BlockEdges {
+            codes: self.codes(block),
+            code: self.code,
+            destination: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn edges_of_a_block_come_back(
+            block_sources in prop_oneof![1u64..5, 1u64 << 10..=1 << 20, Just(1 << 20)],
+            steps in prop::collection::vec((prop_oneof![0u32..3, 4000u32..4200, 0u32..1 << 27], any::<u32>()), 0..50),
+        ) {
+            let code = EdgeCode::new(block_sources);
+            let (mut codes, mut edges, mut before) = (Vec::new(), Vec::new(), 0);
+            for (step, place) in steps {
+                let edge = (before + step, (u64::from(place) % block_sources) as u32);
+                code.push(before, edge, |word| codes.push(word));
+                before = edge.0;
+                edges.push(edge);
+            }
+            let decoded = BlockEdges { codes: &codes, code, destination: 0 };
+            prop_assert_eq!(decoded.collect::<Vec<_>>(), edges);
+        }
+
+        #[test]
+        fn blocks_of_sources_are_those_of_their_positions(
+            nodes in 1u64..20_000,
+            members in prop::collection::btree_set(0u64..20_000, 1..300),
+            block_sources in 1u64..50,
+        ) {
+            let members: Vec<u64> = members.into_iter().filter(|&node| node < nodes).collect();
+            let sources = NodeSet::of(nodes, members.iter().map(|&node| NodeId(node)));
+            let blocks = Blocks { sources: sources.len(), width: 1, block_sources };
+            let mut found = Vec::new();
+            BlockTable::new(&sources, blocks).each(&members, |block, source| found.push((block as u64, source)));
+            let expected = members.iter().map(|&node| (sources.position(NodeId(node)) / block_sources, node));
+            prop_assert_eq!(found, expected.collect::<Vec<_>>());
+        }
     }
 }

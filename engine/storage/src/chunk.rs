@@ -22,6 +22,11 @@ use crate::{
     files,
 };
 
+/// Lists that are at most so far apart are read ahead together. The disk reads the bytes between them in the time of another read.
+const GAP_BYTES: u64 = 16 << 10;
+/// If there are at least so many rows for each page of the directory, all of it is read ahead.
+const PAGE_BYTES: u64 = 4 << 10;
+
 /// The open files of a chunk's adjacency lists. Their headers were compared with the manifest and with each other.
 #[derive(Debug)]
 pub struct AdjacencyFiles {
@@ -204,6 +209,30 @@ impl Chunk {
             .release(rows.locate(first).extent().start..rows.locate(last).extent().end);
         let (first, last) = (rows.directory_line(first), rows.directory_line(last));
         self.degrees.release(first.start as u64..last.end as u64);
+    }
+
+    /// Asks the system to read the adjacency lists of some ascending rows into its cache. A pass over many lists that are not adjacent
+    /// calls it some time before it reads them; otherwise each is a page fault of its own.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn read_ahead_rows(&self, rows: impl ExactSizeIterator<Item = u64>) {
+        if PAGE_BYTES * rows.len() as u64 >= self.degrees.bytes() {
+            self.degrees.read_ahead();
+        }
+        let lists = self.unchecked_rows();
+        let mut pending = 0..0u64;
+        for row in rows {
+            // A damaged directory may give any place. Whoever reads the list compares checksums.
+            let extent = lists.locate(row).extent();
+            if (pending.start..pending.end.saturating_add(GAP_BYTES)).contains(&extent.start) {
+                pending.end = extent.end.max(pending.end);
+            } else {
+                self.edges.read_ahead_part(pending);
+                pending = extent;
+            }
+        }
+        self.edges.read_ahead_part(pending);
     }
 
     /// Asks the system to read the files of adjacency lists, and of weights if `weights` is true, into its cache.

@@ -83,6 +83,36 @@ impl MappedChunks {
         }
     }
 
+    /// Asks the system to read the adjacency lists of ascending nodes into its cache ([`Chunk::read_ahead_rows`]).
+    pub fn read_ahead(&self, nodes: &[NodeId]) {
+        self.by_chunk(nodes, |chunk, first, nodes| {
+            chunk.read_ahead_rows(nodes.iter().map(|node| node.0 - first));
+        });
+    }
+
+    /// Releases the memory of the adjacency lists of ascending nodes, and of those between them. Resident mapped pages count as memory
+    /// of this process.
+    pub fn release(&self, nodes: &[NodeId]) {
+        self.by_chunk(nodes, |chunk, first, nodes| {
+            chunk.release_rows(nodes[0].0 - first..nodes[nodes.len() - 1].0 - first + 1);
+        });
+    }
+
+    /// Calls `visit` for each chunk that the store has and that has some of the ascending nodes: with the chunk, its first node, and
+    /// its share of the nodes.
+    fn by_chunk(&self, nodes: &[NodeId], mut visit: impl FnMut(&Chunk, u64, &[NodeId])) {
+        let mut left = nodes;
+        while let Some(first) = left.first() {
+            let chunk = self.map.chunk_of(*first);
+            let range = self.map.range(chunk);
+            let (now, later) = left.split_at(left.partition_point(|node| node.0 < range.end));
+            if let Some(chunk) = self.chunk(chunk) {
+                visit(chunk, range.start, now);
+            }
+            left = later;
+        }
+    }
+
     /// The chunks that the store has.
     pub fn iter(&self) -> impl Iterator<Item = &Chunk> {
         self.chunks.iter().flatten()

@@ -145,6 +145,7 @@ const LAYERS: [Layer; 10] = [
             "partition",
             "view",
             "sample",
+            "in_neighbours",
             "halo_neighbours",
             "feed",
             "loader",

@@ -1,6 +1,6 @@
 //! The aggregation of a layer over all in-neighbours, out of core: see [`grappa_engine::aggregate`].
 
-use grappa_engine::aggregate::{Max, Mean, Reduce, Sum};
+use grappa_engine::aggregate::{ListSize, Max, Mean, Reduce, Sum};
 
 use crate::kernels::attention::leaky;
 
@@ -65,10 +65,10 @@ impl Reduce for Reduction {
         each!(self, reduce => reduce.add(state, source));
     }
 
-    fn finish(&self, degree: u64, state: &mut [f32]) {
-        each!(self, reduce => reduce.finish(degree, state));
+    fn finish(&self, list: ListSize, state: &mut [f32]) {
+        each!(self, reduce => reduce.finish(list, state));
         if let Self::Gcn(_) = self {
-            let factor = (degree as f32 + 1.0).sqrt().recip();
+            let factor = (list.degree as f32 + 1.0).sqrt().recip();
             state.iter_mut().for_each(|value| *value *= factor);
         }
     }
@@ -210,7 +210,7 @@ impl Reduce for Attention {
         }
     }
 
-    fn finish(&self, _degree: u64, state: &mut [f32]) {
+    fn finish(&self, _list: ListSize, state: &mut [f32]) {
         let (sums, rest) = state.split_at_mut(self.width());
         for (sums, weight) in sums.chunks_exact_mut(self.head_width).zip(&rest[self.heads..]) {
             sums.iter_mut().for_each(|sum| *sum /= weight);

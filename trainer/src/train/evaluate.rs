@@ -63,13 +63,13 @@ impl Evaluation {
     }
 }
 
-/// The exact scores on validation and test nodes.
-fn together(reports: Vec<ScoreReport>) -> Evaluation {
+/// The scores of an inference for validation and test nodes.
+fn together(reports: Vec<ScoreReport>, method: Evaluate) -> Evaluation {
     let [val, test] = <[ScoreReport; 2]>::try_from(reports).expect("two splits were scored");
     Evaluation {
         val,
         test: Some(test),
-        method: Evaluate::Exact,
+        method,
     }
 }
 
@@ -102,7 +102,7 @@ impl Trainer {
             None => self.scored_nodes(self.config.evaluate, progress)?,
         };
         let evaluated = match &scored {
-            ScoredNodes::Together(_) if self.is_refreshed_with(epoch) => self.evaluate_and_refresh(ranked, progress),
+            ScoredNodes::Together(both) if !both.needed.is_sampled() && self.is_refreshed_with(epoch) => self.evaluate_and_refresh(ranked, progress),
             _ => self.evaluate_nodes(&scored, ranked, improves, progress),
         };
         self.scored_nodes = Some(scored);
@@ -117,13 +117,13 @@ impl Trainer {
         (self.historical, self.historical_origin) = (None, None);
         let room = self.make_room(false);
         let (val, test) = (self.splits.val().clone(), self.splits.test().clone());
-        let needed = self.needed(&[&val, &test], &[], f64::INFINITY, progress)?;
+        let needed = self.needed(&[&val, &test], &[], &[], f64::INFINITY, progress)?;
         let once = Scored {
             needed: needed.expect("there is no limit"),
             first_inputs: FirstInputs::new(0),
         };
         let reports = self.scores(room, &once, &[&val, &test], ranked, progress)?;
-        Ok(together(reports))
+        Ok(together(reports, Evaluate::Exact))
     }
 
     fn evaluate_nodes(
@@ -135,12 +135,12 @@ impl Trainer {
     ) -> Result<Evaluation> {
         let (val, test) = (self.splits.val().clone(), self.splits.test().clone());
         let (of_val, of_test) = match scored {
-            ScoredNodes::Sampled => (None, None),
+            ScoredNodes::Minibatches => (None, None),
             ScoredNodes::Apart(of_val, of_test) => (Some(of_val), Some(of_test)),
             ScoredNodes::Together(both) => {
                 let room = self.make_room(false);
                 let reports = self.scores(room, both, &[&val, &test], ranked, progress)?;
-                return Ok(together(reports));
+                return Ok(together(reports, scored.method()));
             }
         };
         let monitor = self.config.monitor;
@@ -194,7 +194,7 @@ impl Trainer {
         let (val, test) = (self.splits.val().clone(), self.splits.test().clone());
         let mut scores = SplitScores::new([&*val, &*test], self.labels.spec(), ranked);
         self.refresh(Some(&mut scores), progress)?;
-        Ok(together(scores.reports()))
+        Ok(together(scores.reports(), Evaluate::Exact))
     }
 
     /// Scores the nodes of `splits`, which are among those that are wanted.

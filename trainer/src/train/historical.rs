@@ -133,6 +133,7 @@ impl HistoricalNodes {
         let options = NeededOptions {
             // The last layer of the model saves nothing.
             layers: self.sets.len() + 1,
+            samples: &[],
             knows_first_hop,
             also: &self.sets,
             work_max,

@@ -1,7 +1,7 @@
 //! The halo nodes that the steps of a super-epoch can reach.
 
 use grappa_io::progress::Progress;
-use grappa_sampling::{NodeSet, feed::Seeded};
+use grappa_sampling::{InNeighbours, NodeSet, feed::Seeded};
 use grappa_storage::MappedChunks;
 
 use crate::Result;
@@ -28,7 +28,7 @@ pub(super) fn halo_in_reach(
         let mut own = NodeSet::of(nodes, []);
         for (halo, of_partitions) in halo.iter_mut().zip(&mut of_partitions) {
             for _ in 0..steps {
-                let (reached, _) = expanded.with_in_neighbours(chunks, threads, progress)?;
+                let (reached, _) = InNeighbours::all(chunks).with_sources(&expanded, threads, progress)?;
                 own = own.union(&reached.select(|node| !owned.contains(node)));
                 expanded = reached.select(|node| owned.contains(node));
             }

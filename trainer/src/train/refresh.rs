@@ -199,7 +199,7 @@ impl Trainer {
             }
             (Some(_), _) => {
                 let (val, test) = (self.splits.val(), self.splits.test());
-                let needed = self.needed(&[val, test], nodes.sets(), f64::INFINITY, progress)?;
+                let needed = self.needed(&[val, test], &[], nodes.sets(), f64::INFINITY, progress)?;
                 let needed = needed.expect("there is no limit");
                 plan.with_scores = are_planned.then(|| needed.clone());
                 needed

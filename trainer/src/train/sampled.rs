@@ -1,8 +1,8 @@
-//! Evaluation by sampled neighbours: minibatches of the scored nodes over the whole graph, with larger fanouts than in training.
+//! Evaluation by minibatches of the scored nodes over the whole graph, with larger fanouts than in training.
 //!
-//! Scores are those of a model that sees a sample of each neighbourhood, so they are slightly lower than exact ones and vary with the
-//! sample. All evaluations of a run draw the same neighbours, so that they can be compared. The cost is that of a few training
-//! batches without their backward passes, whatever the size of the graph.
+//! Most evaluations that sample neighbours take one pass for each layer instead (`scored`): it computes a node once, and reads files in
+//! their order. Minibatches remain for random walks, and for slices of graphs so large that memory does not hold sets of their nodes.
+//! All evaluations of a run draw the same neighbours, so that they can be compared.
 
 use std::sync::Arc;
 

@@ -9,13 +9,14 @@ use grappa_io::{
     progress::Progress,
     size::{ByteSize, count},
 };
-use grappa_run::{config::Evaluate, stages::Stage};
-use grappa_sampling::NodeSet;
+use grappa_run::{config::Evaluate, model::LayerKind, stages::Stage};
+use grappa_sampling::{NeighbourSample, NodeSet};
 use roaring::RoaringTreemap;
 
 use super::{
     Trainer,
     inference::{FirstInputs, Needed, NeededOptions},
+    key,
 };
 use crate::{Error, Result};
 
@@ -36,7 +37,7 @@ const FIRST_INPUTS_SHARE: u64 = 32;
 #[derive(Debug)]
 pub(super) enum ScoredNodes {
     /// Minibatches of sampled neighbours.
-    Sampled,
+    Minibatches,
     /// One inference for both.
     Together(Scored),
     /// The validation nodes, and the test nodes.
@@ -52,16 +53,16 @@ pub(super) struct Scored {
 
 impl ScoredNodes {
     pub(super) fn method(&self) -> Evaluate {
-        match self {
-            Self::Sampled => Evaluate::Sampled,
-            Self::Together(_) | Self::Apart(..) => Evaluate::Exact,
+        match self.first() {
+            Some(needed) if !needed.is_sampled() => Evaluate::Exact,
+            _ => Evaluate::Sampled,
         }
     }
 
     /// What each inference of an evaluation computes.
     fn all(&self) -> impl Iterator<Item = &Needed> {
         let (first, second) = match self {
-            Self::Sampled => (None, None),
+            Self::Minibatches => (None, None),
             Self::Together(both) => (Some(both), None),
             Self::Apart(val, test) => (Some(val), Some(test)),
         };
@@ -87,11 +88,19 @@ impl Trainer {
         self.clock.enter(Stage::Evaluate);
         let is_auto = self.config.evaluate == Evaluate::Auto;
         let method = before.filter(|_| is_auto).unwrap_or(self.config.evaluate);
-        let scored = self.scored_nodes(method, progress)?;
-        let scored = match self.check_disk(&scored) {
-            Err(_) if is_auto => ScoredNodes::Sampled,
-            checked => checked.map(|()| scored)?,
-        };
+        let mut scored = self.scored_nodes(method, progress)?;
+        if let Err(error) = self.check_disk(&scored) {
+            if scored.method() == Evaluate::Exact {
+                if !is_auto {
+                    return Err(error);
+                }
+                scored = self.sampled_nodes(progress)?;
+            }
+            // Minibatches need no disk.
+            if self.check_disk(&scored).is_err() {
+                scored = ScoredNodes::Minibatches;
+            }
+        }
         let told = self.describe(&scored);
         self.scored_nodes = Some(scored);
         Ok(told)
@@ -110,39 +119,78 @@ impl Trainer {
 
     /// Decides how to evaluate, and finds the nodes to compute.
     pub(super) fn scored_nodes(&mut self, method: Evaluate, progress: &dyn Progress) -> Result<ScoredNodes> {
-        let batches = self.loader.all_batches(0);
-        let epoch = self.work_of(&batches)?;
-        let (val, test) = (self.splits.val(), self.splits.test());
         let work_max = match method {
-            Evaluate::Sampled => return Ok(ScoredNodes::Sampled),
+            Evaluate::Sampled => return self.sampled_nodes(progress),
             Evaluate::Exact => f64::INFINITY,
+            Evaluate::Auto if self.check_sets().is_err() => return Ok(ScoredNodes::Minibatches),
             Evaluate::Auto => {
-                let scored = if val.is_empty() { test } else { val }.len() as f64;
+                let batches = self.loader.all_batches(0);
+                let epoch = self.work_of(&batches)?;
+                let (val, test) = (self.splits.val().len(), self.splits.test().len());
+                let scored = if val == 0 { test } else { val } as f64;
                 let sampled = epoch * SAMPLED_EVALUATION * scored / batches.seeds_of_all().max(1) as f64;
                 sampled.max(EXACT_SHARE * epoch).max(LITTLE_WORK)
             }
         };
+        match self.inferences(&[], work_max, progress)? {
+            Some(exact) => Ok(exact),
+            None => self.sampled_nodes(progress),
+        }
+    }
+
+    /// The nodes to compute from sampled in-neighbours. All evaluations of a run draw the same, so that they can be compared.
+    fn sampled_nodes(&self, progress: &dyn Progress) -> Result<ScoredNodes> {
+        let samples = self.evaluation_samples();
+        let inferences = match samples {
+            Some(samples) if self.check_sets().is_ok() => self.inferences(&samples, f64::INFINITY, progress)?,
+            _ => None,
+        };
+        Ok(inferences.unwrap_or(ScoredNodes::Minibatches))
+    }
+
+    /// The in-neighbours that each layer of a sampled evaluation aggregates. None for random walks, which go further than a layer.
+    fn evaluation_samples(&self) -> Option<Vec<Option<NeighbourSample>>> {
+        if self.config.model == LayerKind::PinSage {
+            return None;
+        }
+        let fanouts = self.config.evaluation_fanouts();
+        // The first hop is that of the last layer.
+        let sample = |hop| {
+            fanouts.at(hop).map(|per_node| NeighbourSample {
+                per_node,
+                replace: self.config.replace,
+                seed: key([self.config.seed, hop as u64]),
+            })
+        };
+        Some((0..self.config.layers).rev().map(sample).collect())
+    }
+
+    /// The inferences of an evaluation whose layers aggregate `samples` ([`NeededOptions::samples`]). None if they are more work than
+    /// `work_max`.
+    fn inferences(
+        &self,
+        samples: &[Option<NeighbourSample>],
+        work_max: f64,
+        progress: &dyn Progress,
+    ) -> Result<Option<ScoredNodes>> {
+        let (val, test) = (self.splits.val(), self.splits.test());
         let bytes_max = self.config.memory.0 / FIRST_INPUTS_SHARE;
         let scored = |needed| Scored {
             needed,
             first_inputs: FirstInputs::new(bytes_max),
         };
-        if method == Evaluate::Auto && self.check_sets().is_err() {
-            return Ok(ScoredNodes::Sampled);
-        }
-        let both = |work_max| self.needed(&[val, test], &[], work_max, progress);
+        let of = |splits: &[&RoaringTreemap], work_max| self.needed(splits, samples, &[], work_max, progress);
         if val.is_empty() || test.is_empty() {
-            return Ok(both(work_max)?.map_or(ScoredNodes::Sampled, |both| ScoredNodes::Together(scored(both))));
+            return Ok(of(&[val, test], work_max)?.map(|both| ScoredNodes::Together(scored(both))));
         }
-        let Some(of_val) = self.needed(&[val], &[], work_max, progress)? else {
-            return Ok(ScoredNodes::Sampled);
+        let Some(of_val) = of(&[val], work_max)? else {
+            return Ok(None);
         };
-        if let Some(both) = both(work_max.min(TOGETHER * of_val.work()))? {
-            return Ok(ScoredNodes::Together(scored(both)));
+        if let Some(both) = of(&[val, test], work_max.min(TOGETHER * of_val.work()))? {
+            return Ok(Some(ScoredNodes::Together(scored(both))));
         }
-        let of_test = self.needed(&[test], &[], f64::INFINITY, progress)?;
-        let of_test = of_test.expect("there is no limit");
-        Ok(ScoredNodes::Apart(scored(of_val), scored(of_test)))
+        let of_test = of(&[test], f64::INFINITY)?.expect("there is no limit");
+        Ok(Some(ScoredNodes::Apart(scored(of_val), scored(of_test))))
     }
 
     /// Fails if memory does not hold the sets of nodes of an exact evaluation. They have a bit for each node of the graph, also if the
@@ -162,11 +210,12 @@ impl Trainer {
         .into())
     }
 
-    /// The nodes that the scores of some splits depend on, and the states `also` ([`NeededOptions::also`]); none if they are more work
-    /// than `work_max`.
+    /// The nodes that the scores of some splits depend on if layers aggregate `samples` ([`NeededOptions::samples`]), and the states
+    /// `also` ([`NeededOptions::also`]); none if they are more work than `work_max`.
     pub(super) fn needed(
         &self,
         splits: &[&RoaringTreemap],
+        samples: &[Option<NeighbourSample>],
         also: &[Arc<NodeSet>],
         work_max: f64,
         progress: &dyn Progress,
@@ -175,6 +224,7 @@ impl Trainer {
         let members = splits.iter().flat_map(|split| split.iter()).map(NodeId);
         let options = NeededOptions {
             layers: self.config.layers,
+            samples,
             knows_first_hop: self.aggregates.is_some(),
             also,
             work_max,
@@ -187,22 +237,22 @@ impl Trainer {
     fn describe(&mut self, scored: &ScoredNodes) -> String {
         let (val, test) = (self.splits.val().len(), self.splits.test().len());
         let nodes = format!("{} validation and {} test nodes", count(val), count(test));
-        let Some(needed) = scored.first() else {
+        let files = match self.scratch_bytes(scored) {
+            0 => String::new(),
+            bytes => format!(", with {} of scratch files", ByteSize(bytes)),
+        };
+        let Some(needed) = scored.first().filter(|needed| !needed.is_sampled()) else {
             let last = match self.config.evaluate {
                 Evaluate::Auto if self.check_sets().is_ok() => "; the best model is scored exactly at the end",
                 _ => "",
             };
-            return format!("evaluations sample the neighbors of {nodes}{last}");
+            return format!("evaluations sample the neighbors of {nodes}{files}{last}");
         };
         let work = match self.work_of_epoch() {
             Ok(epoch) if epoch > 0.0 => {
                 format!(", about {:.0} % of the work of an epoch", 100.0 * needed.work() / epoch)
             }
             _ => String::new(),
-        };
-        let files = match self.scratch_bytes(scored) {
-            0 => String::new(),
-            bytes => format!(", with {} of scratch files", ByteSize(bytes)),
         };
         format!("evaluations are exact: {nodes}{work}{files}")
     }

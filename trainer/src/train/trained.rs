@@ -211,6 +211,7 @@ impl Trained {
         catch_out_of_memory("free some of the device's memory, or use --device cpu", || {
             let options = NeededOptions {
                 layers,
+                samples: &[],
                 knows_first_hop: aggregates.is_some(),
                 also: &[],
                 work_max: f64::INFINITY,

@@ -10,7 +10,7 @@ use grappa_run::{
     folder::RunFolder,
     model::{FeatureNorm, JumpingKnowledge, LayerKind},
 };
-use grappa_sampling::NodeSet;
+use grappa_sampling::{InNeighbours, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 use grappa_trainer::{
     nn::Model,
@@ -52,6 +52,7 @@ fn logits(inference: &Inference<'_>, model: &Model, needed: &Needed) -> Vec<f32>
 fn needed_options(layers: usize, knows_first_hop: bool, work_max: f64) -> NeededOptions<'static> {
     NeededOptions {
         layers,
+        samples: &[],
         knows_first_hop,
         also: &[],
         work_max,
@@ -62,10 +63,11 @@ fn needed_options(layers: usize, knows_first_hop: bool, work_max: f64) -> Needed
 /// The means of the in-neighbours' features of all nodes.
 fn means(store: &Store, features: &StoreFeatures<'_>) -> StateRows {
     let all = NodeSet::all(NODES);
+    let chunks = MappedChunks::open(store).unwrap();
     let mut rows = StateRows::new(NODES, features.width()).unwrap();
     let aggregation = Aggregation {
         store,
-        chunks: &MappedChunks::open(store).unwrap(),
+        lists: InNeighbours::all(&chunks),
         sources: &all,
         rows: features,
         destinations: &all,

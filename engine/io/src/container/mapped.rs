@@ -109,6 +109,15 @@ impl MappedPayload {
         self.mapping.read_ahead();
     }
 
+    /// Starts reading a part of the payload into the page cache. Bytes beyond its end are ignored.
+    pub fn read_ahead_part(&self, payload: Range<u64>) {
+        let place = |offset: u64| offset.min(self.bytes()) as usize;
+        let place = place(payload.start)..place(payload.end);
+        if !place.is_empty() {
+            self.mapping.read_ahead_part(place);
+        }
+    }
+
     /// Releases the memory of a part of the payload. Bytes beyond its end are ignored.
     pub fn release(&self, payload: Range<u64>) {
         let place = |offset: u64| offset.min(self.bytes()) as usize;

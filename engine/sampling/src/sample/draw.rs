@@ -56,6 +56,13 @@ impl Draw {
         without_replacement(&mut random::draws(key), d, k, &mut self.scratch, &mut self.positions);
         &self.positions
     }
+
+    /// `k` positions below `d`, ascending; `d > 0`. They depend on `key`.
+    pub(crate) fn with_replacement(&mut self, key: u64, d: u64, k: u32) -> &[u64] {
+        self.positions.clear();
+        with_replacement(&mut random::draws(key), d, k, &mut self.positions);
+        &self.positions
+    }
 }
 
 /// Appends `k` different positions below `d`, ascending; `k < d`.

@@ -371,13 +371,18 @@ impl TrainConfig {
         if self.model == LayerKind::PinSage {
             return self.sampler(knows_first_layer);
         }
-        let fanouts = self.fanouts().times(EVALUATION_FANOUTS);
+        let fanouts = self.evaluation_fanouts();
         let fanouts = if knows_first_layer {
             fanouts.without_last()
         } else {
             fanouts
         };
         Ok(Sampler::uniform(fanouts, self.replace))
+    }
+
+    /// The fanouts of evaluations that sample, for as many hops as the model has layers.
+    pub fn evaluation_fanouts(&self) -> Fanouts {
+        self.fanouts().times(EVALUATION_FANOUTS)
     }
 
     /// The number of partitions that are computed together in one step. `auto` is all partitions.

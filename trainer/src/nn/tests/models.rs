@@ -1,6 +1,6 @@
 //! Models on blocks equal PyTorch Geometric's on whole graphs, values and gradients.
 
-use grappa_engine::aggregate::Reduce;
+use grappa_engine::aggregate::{ListSize, Reduce};
 use grappa_run::model::{ModelOptions, NormKind};
 use tch::{Device, Kind, Tensor};
 
@@ -132,7 +132,7 @@ pub(super) fn inference(model: &Model, fixture: &Fixture) -> (Tensor, Vec<Tensor
                 assert_eq!(messages[source as usize].len(), reduction.source_width());
                 reduction.add(&mut state, &messages[source as usize]);
             }
-            reduction.finish(row.len() as u64, &mut state);
+            reduction.finish(ListSize::whole(row.len() as u64), &mut state);
             aggregated.extend(state);
         }
         let aggregated = Tensor::from_slice(&aggregated).view([graph.len() as i64, -1]);

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! All neighbours are used and nothing is sampled. So the result is that of the model on the whole graph, and does not depend on
-//! partitions, memory or the number of threads. [`Needed`] has the nodes that each layer computes: those that the wanted results
+//! partitions, memory or the number of threads. Evaluations may draw the in-neighbours of each layer instead
+//! ([`NeededOptions::samples`]). [`Needed`] has the nodes that each layer computes: those that the wanted results
 //! depend on. States are in memory as f32 if they fit. Else they are rounded ([`Inference::rounded_states`]), and in memory or in
 //! scratch files. Memory then holds one tile and one block of rows at a time. The same holds for the historical embeddings of halo nodes ([`HistoricalRows`]), which take the same passes.
 
@@ -26,7 +27,7 @@ use grappa_engine::aggregate::{
 };
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::{Progress, check_stopped};
-use grappa_sampling::NodeSet;
+use grappa_sampling::{InNeighbours, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 use tch::{Device, Kind, Tensor};
 
@@ -193,6 +194,7 @@ impl Inference<'_> {
             let mut free = self.budget.memory - hidden.as_ref().map_or(0, StateRows::memory).min(self.budget.memory);
             let pass = LayerPass {
                 inference: self,
+                lists: needed.lists(self.chunks, layer),
                 model,
                 layer,
                 rows: hidden.as_ref().map_or(features, |states| states),
@@ -298,6 +300,7 @@ type Take<'a> = dyn FnMut(Range<u64>, Vec<f32>) -> Result<()> + 'a;
 /// One layer of an inference.
 struct LayerPass<'a> {
     inference: &'a Inference<'a>,
+    lists: InNeighbours<'a>,
     model: &'a Model,
     layer: usize,
     /// The states that the layer takes, by position in `rows_of`. The first layer takes the features of all nodes.
@@ -351,7 +354,7 @@ impl LayerPass<'_> {
         let states = &FirstColumns::of(states, self.model.state_width(self.layer));
         let aggregation = Aggregation {
             store: self.inference.store,
-            chunks: self.inference.chunks,
+            lists: self.lists,
             sources,
             rows: messages.as_ref().map_or(states as &dyn NodeRows, |messages| messages),
             destinations: self.outputs,

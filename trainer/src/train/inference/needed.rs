@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use grappa_io::progress::Progress;
-use grappa_sampling::NodeSet;
+use grappa_sampling::{InNeighbours, NeighbourSample, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 
 use crate::{Result, train::work::STATE_WORK};
@@ -18,6 +18,8 @@ pub struct Needed {
     sets: Vec<Arc<NodeSet>>,
     /// The edges that each layer aggregates.
     edges: Vec<u64>,
+    /// The in-neighbours that each layer aggregates; empty if all layers aggregate all.
+    samples: Vec<Option<NeighbourSample>>,
 }
 
 /// How [`Needed`] is found.
@@ -25,6 +27,8 @@ pub struct Needed {
 pub struct NeededOptions<'a> {
     /// Number of layers that are computed.
     pub layers: usize,
+    /// The in-neighbours that each layer aggregates: a sample, or all. Empty if all layers aggregate all.
+    pub samples: &'a [Option<NeighbourSample>],
     /// Whether the first layer's aggregates are known, so that it takes no in-neighbours.
     pub knows_first_hop: bool,
     /// More nodes whose states are needed: at index l, those of the states that layer l + 1 makes.
@@ -42,6 +46,7 @@ impl Needed {
         Self {
             sets: vec![all; layers + 1],
             edges: vec![store.manifest().edges; layers],
+            samples: Vec::new(),
         }
     }
 
@@ -61,11 +66,12 @@ impl Needed {
         let mut edges = Vec::new();
         let mut work = 0.0;
         for layer in (0..options.layers).rev() {
+            let lists = lists(chunks, options.samples, layer);
             let outputs = sets.last().expect("there is one");
             let is_known = layer == 0 && options.knows_first_hop;
             work += STATE_WORK * outputs.len() as f64;
             if !is_known {
-                work += outputs.edges(chunks, threads)? as f64;
+                work += lists.edges_to(outputs, threads)? as f64;
             }
             if work > options.work_max {
                 return Ok(None);
@@ -73,7 +79,7 @@ impl Needed {
             let (inputs, of_layer) = match is_known {
                 true => (outputs.clone(), 0),
                 false => {
-                    let (inputs, edges) = outputs.with_in_neighbours(chunks, threads, progress)?;
+                    let (inputs, edges) = lists.with_sources(outputs, threads, progress)?;
                     // Layer `layer - 1` makes these states.
                     let inputs = match layer.checked_sub(2).and_then(|at| options.also.get(at)) {
                         Some(also) => inputs.union(also),
@@ -87,7 +93,21 @@ impl Needed {
         }
         sets.reverse();
         edges.reverse();
-        Ok(Some(Self { sets, edges }))
+        Ok(Some(Self {
+            sets,
+            edges,
+            samples: options.samples.to_vec(),
+        }))
+    }
+
+    /// Whether some layers aggregate samples of in-neighbours.
+    pub fn is_sampled(&self) -> bool {
+        !self.samples.is_empty()
+    }
+
+    /// The in-neighbours that a layer aggregates.
+    pub(super) fn lists<'a>(&self, chunks: &'a MappedChunks, layer: usize) -> InNeighbours<'a> {
+        lists(chunks, &self.samples, layer)
     }
 
     /// The nodes whose states a layer takes.
@@ -121,4 +141,8 @@ impl Needed {
         let states: u64 = self.sets[1..].iter().map(|set| set.len()).sum();
         self.edges.iter().sum::<u64>() as f64 + STATE_WORK * states as f64
     }
+}
+
+fn lists<'a>(chunks: &'a MappedChunks, samples: &[Option<NeighbourSample>], layer: usize) -> InNeighbours<'a> {
+    InNeighbours::sampled(chunks, samples.get(layer).copied().flatten())
 }

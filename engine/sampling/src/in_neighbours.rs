@@ -1,0 +1,290 @@
+//! The in-neighbours of many nodes: all of them, or a few that are drawn.
+//!
+//! Nodes are visited in ascending order, piece by piece, and the adjacency lists of the next pieces are read ahead. So a pass over the
+//! lists of most nodes reads files front to back, and one over the lists of few nodes has many reads in flight.
+
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use grappa_formats::{NodeId, random, rows::Row};
+use grappa_io::{Error, Result, progress::Progress, workers};
+use grappa_storage::MappedChunks;
+
+use crate::{
+    NodeSet,
+    node_set::GrowingSet,
+    sample::Draw,
+};
+
+/// Pieces whose adjacency lists are read ahead.
+const PIECES_AHEAD: u64 = 16;
+
+/// The adjacency lists of a graph, or samples of them.
+#[derive(Debug, Clone, Copy)]
+pub struct InNeighbours<'a> {
+    chunks: &'a MappedChunks,
+    sample: Option<NeighbourSample>,
+}
+
+/// Which in-neighbours of each node are drawn, uniformly. Those of a node depend on the node and the seed only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NeighbourSample {
+    /// The maximum number of draws for a node.
+    pub per_node: u32,
+    /// Whether an in-neighbour may be drawn several times. Without, a node with at most `per_node` in-neighbours has all of them.
+    pub replace: bool,
+    /// The seed of the draws.
+    pub seed: u64,
+}
+
+/// The in-neighbours of a node, ascending.
+#[derive(Debug)]
+pub struct List<'a> {
+    row: Row<'a>,
+    /// The positions of the drawn ones; none if the list has all.
+    drawn: Option<&'a [u64]>,
+}
+
+/// Memory for draws.
+#[derive(Debug, Default)]
+pub struct ListScratch(Draw);
+
+impl<'a> InNeighbours<'a> {
+    /// All in-neighbours of each node.
+    pub fn all(chunks: &'a MappedChunks) -> Self {
+        Self { chunks, sample: None }
+    }
+
+    /// A sample of the in-neighbours of each node; all of them if it is none.
+    pub fn sampled(chunks: &'a MappedChunks, sample: Option<NeighbourSample>) -> Self {
+        Self { chunks, sample }
+    }
+
+    /// The adjacency lists.
+    pub fn chunks(&self) -> &'a MappedChunks {
+        self.chunks
+    }
+
+    /// Whether each list has all in-neighbours of its node.
+    pub fn are_all(&self) -> bool {
+        self.sample.is_none()
+    }
+
+    /// The in-degree of a node, and the length of its list.
+    ///
+    /// # Errors
+    /// If the in-degree is damaged.
+    pub fn degree_and_length(&self, node: NodeId) -> Result<(u64, u64)> {
+        let degree = self.chunks.degree(node)?;
+        Ok((degree, self.sample.map_or(degree, |sample| sample.draws(degree))))
+    }
+
+    /// Passes the list of each of some ascending nodes to `visit`, with the index of the node. The list of a node is empty if a slice
+    /// lacks its chunk: its in-neighbours are unknown.
+    ///
+    /// # Errors
+    /// If an adjacency list is damaged. Also the errors of `visit`.
+    pub fn each(
+        &self,
+        nodes: &[NodeId],
+        scratch: &mut ListScratch,
+        mut visit: impl FnMut(usize, List<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let map = self.chunks.map();
+        let mut start = 0;
+        while let Some(first) = nodes.get(start) {
+            let chunk = map.chunk_of(*first);
+            let range = map.range(chunk);
+            // Successive nodes of a chunk are decoded in one go.
+            let mut end = start + 1;
+            while end < nodes.len() && nodes[end].0 == nodes[end - 1].0 + 1 && nodes[end].0 < range.end {
+                end += 1;
+            }
+            let rows = first.0 - range.start..nodes[end - 1].0 - range.start + 1;
+            match self.chunks.chunk(chunk) {
+                Some(chunk) => {
+                    for (index, row) in (start..end).zip(chunk.rows().range(rows)) {
+                        visit(index, self.list(nodes[index], row?, scratch))?;
+                    }
+                }
+                None => (start..end).try_for_each(|index| visit(index, List::empty()))?,
+            }
+            start = end;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn list<'l>(&self, node: NodeId, row: Row<'l>, scratch: &'l mut ListScratch) -> List<'l> {
+        let drawn = self.sample.and_then(|sample| sample.positions(node, row.degree(), &mut scratch.0));
+        List { row, drawn }
+    }
+
+    /// Number of edges in the lists of the nodes of a set.
+    ///
+    /// # Errors
+    /// If the in-degrees are damaged, or a thread cannot be started.
+    pub fn edges_to(&self, set: &NodeSet, threads: usize) -> Result<u64> {
+        if set.is_all() && self.are_all() {
+            return Ok(self.chunks.edges());
+        }
+        let (next, edges) = (AtomicU64::new(0), AtomicU64::new(0));
+        workers::run(threads, |worker| {
+            let mut nodes = Vec::new();
+            while worker.goes_on() {
+                let first = next.fetch_add(Pieces::NODES, Ordering::Relaxed);
+                if first >= set.len() {
+                    break;
+                }
+                nodes.clear();
+                set.nodes_at(first..(first + Pieces::NODES).min(set.len()), &mut nodes);
+                let mut sum = 0;
+                for node in &nodes {
+                    sum += self.degree_and_length(*node)?.1;
+                }
+                edges.fetch_add(sum, Ordering::Relaxed);
+            }
+            Ok(())
+        })?;
+        Ok(edges.into_inner())
+    }
+
+    /// The nodes of a set with those in their lists, and the number of edges in these lists.
+    ///
+    /// # Errors
+    /// If an adjacency list is damaged, a thread cannot be started, or progress says to stop.
+    pub fn with_sources(&self, set: &NodeSet, threads: usize, progress: &dyn Progress) -> Result<(NodeSet, u64)> {
+        if set.is_all() {
+            return Ok((set.clone(), self.edges_to(set, threads)?));
+        }
+        let (grown, edges) = (GrowingSet::from(set), AtomicU64::new(0));
+        let pieces = Pieces::new(set, 0..set.len(), self.chunks);
+        workers::run(threads, |worker| {
+            let (mut nodes, mut sources, mut scratch) = (Vec::new(), Vec::new(), ListScratch::default());
+            while worker.goes_on() && pieces.next(&mut nodes).is_some() {
+                if progress.is_stopped() {
+                    return Err(Error::Stopped);
+                }
+                let mut listed = 0;
+                self.each(&nodes, &mut scratch, |_, list| {
+                    sources.clear();
+                    list.decode_into(&mut sources);
+                    listed += sources.len() as u64;
+                    sources.iter().for_each(|&source| grown.add(source));
+                    Ok(())
+                })?;
+                self.chunks.release(&nodes);
+                edges.fetch_add(listed, Ordering::Relaxed);
+            }
+            Ok(())
+        })?;
+        Ok((grown.finish(), edges.into_inner()))
+    }
+}
+
+impl NeighbourSample {
+    /// The number of draws for a node with some in-degree.
+    fn draws(&self, degree: u64) -> u64 {
+        match self.replace {
+            true if degree > 0 => u64::from(self.per_node),
+            _ => degree.min(u64::from(self.per_node)),
+        }
+    }
+
+    /// The positions of the drawn in-neighbours; none if all are taken.
+    fn positions<'d>(&self, node: NodeId, degree: u64, draw: &'d mut Draw) -> Option<&'d [u64]> {
+        let key = || random::combine(random::hash(self.seed), node.0);
+        match self.replace {
+            _ if degree == 0 => None,
+            true => Some(draw.with_replacement(key(), degree, self.per_node)),
+            false if degree <= u64::from(self.per_node) => None,
+            false => Some(draw.positions(key(), degree, self.per_node)),
+        }
+    }
+}
+
+impl<'a> List<'a> {
+    fn empty() -> Self {
+        Self {
+            row: Row::empty(),
+            drawn: None,
+        }
+    }
+
+    /// The in-degree of the node.
+    pub fn degree(&self) -> u64 {
+        self.row.degree()
+    }
+
+    /// Number of in-neighbours in the list.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> u64 {
+        self.drawn.map_or(self.row.degree(), |drawn| drawn.len() as u64)
+    }
+
+    /// The adjacency list, if all in-neighbours are in the list.
+    pub fn whole(&self) -> Option<&Row<'a>> {
+        self.drawn.is_none().then_some(&self.row)
+    }
+
+    /// Appends the in-neighbours.
+    #[inline]
+    pub fn decode_into(&self, out: &mut Vec<u64>) {
+        match self.drawn {
+            None => self.row.decode_into(out),
+            Some(positions) => self.row.get_many(positions, out),
+        }
+    }
+}
+
+/// Hands out the nodes at some positions of a set to threads, piece by piece, and has the adjacency lists of later pieces read ahead.
+#[derive(Debug)]
+pub struct Pieces<'a> {
+    set: &'a NodeSet,
+    chunks: &'a MappedChunks,
+    end: u64,
+    next: AtomicU64,
+    /// Lists before this position are read ahead.
+    ahead: AtomicU64,
+}
+
+impl<'a> Pieces<'a> {
+    /// Nodes of a piece. The last one may have fewer.
+    pub const NODES: u64 = 4096;
+
+    /// All pieces are still to come.
+    ///
+    /// # Panics
+    /// If the positions are out of range.
+    pub fn new(set: &'a NodeSet, positions: Range<u64>, chunks: &'a MappedChunks) -> Self {
+        assert!(positions.end <= set.len(), "positions {positions:?} of {}", set.len());
+        Self {
+            set,
+            chunks,
+            end: positions.end,
+            next: AtomicU64::new(positions.start),
+            ahead: AtomicU64::new(positions.start),
+        }
+    }
+
+    /// Replaces `nodes` by those of the next piece, and returns their positions. None after the last piece.
+    pub fn next(&self, nodes: &mut Vec<NodeId>) -> Option<Range<u64>> {
+        let first = self.next.fetch_add(Self::NODES, Ordering::Relaxed);
+        if first >= self.end {
+            return None;
+        }
+        let wanted = (first + PIECES_AHEAD * Self::NODES).min(self.end);
+        let begun = self.ahead.fetch_max(wanted, Ordering::Relaxed);
+        for start in (begun..wanted).step_by(Self::NODES as usize) {
+            nodes.clear();
+            self.set.nodes_at(start..(start + Self::NODES).min(wanted), nodes);
+            self.chunks.read_ahead(nodes);
+        }
+        let positions = first..(first + Self::NODES).min(self.end);
+        nodes.clear();
+        self.set.nodes_at(positions.clone(), nodes);
+        Some(positions)
+    }
+}
