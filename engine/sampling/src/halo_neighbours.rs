@@ -45,7 +45,8 @@ impl HaloNeighbours<'_> {
             let mut halo = lists.nodes().clone();
             for (reached, (owned, _)) in reached.iter_mut().zip(partitions) {
                 let expanded = reached.select(|node| owned.contains(node));
-                let (with_neighbours, _) = InNeighbours::all(self.chunks).with_sources(&expanded, self.threads, progress)?;
+                let (with_neighbours, _) =
+                    InNeighbours::all(self.chunks).with_sources(&expanded, self.threads, progress)?;
                 let outside = reached.select(|node| !owned.contains(node));
                 let sampled = NodeSet::of(nodes, outside.iter().flat_map(|node| lists.sources(node)));
                 *reached = reached.union(&with_neighbours).union(&sampled);
@@ -79,7 +80,9 @@ impl HaloNeighbours<'_> {
     fn lists_of(&self, nodes: NodeSet, progress: &dyn Progress) -> Result<HaloLists> {
         // They are collected in pieces first.
         self.check_memory(HaloLists::bytes_max(&nodes, self.per_node).saturating_mul(2))?;
-        let drawn: Vec<_> = (0..nodes.len().div_ceil(Pieces::NODES)).map(|_| Mutex::new(None)).collect();
+        let drawn: Vec<_> = (0..nodes.len().div_ceil(Pieces::NODES))
+            .map(|_| Mutex::new(None))
+            .collect();
         let pieces = Pieces::new(&nodes, 0..nodes.len(), self.chunks);
         workers::run(self.threads, |worker| {
             let (mut scratch, mut members) = (ListScratch::default(), Vec::new());

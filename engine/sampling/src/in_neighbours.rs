@@ -12,11 +12,7 @@ use grappa_formats::{NodeId, random, rows::Row};
 use grappa_io::{Error, Result, progress::Progress, workers};
 use grappa_storage::MappedChunks;
 
-use crate::{
-    NodeSet,
-    node_set::GrowingSet,
-    sample::Draw,
-};
+use crate::{NodeSet, node_set::GrowingSet, sample::Draw};
 
 /// Pieces whose adjacency lists are read ahead.
 const PIECES_AHEAD: u64 = 16;
@@ -118,7 +114,9 @@ impl<'a> InNeighbours<'a> {
 
     #[inline]
     fn list<'l>(&self, node: NodeId, row: Row<'l>, scratch: &'l mut ListScratch) -> List<'l> {
-        let drawn = self.sample.and_then(|sample| sample.positions(node, row.degree(), &mut scratch.0));
+        let drawn = self
+            .sample
+            .and_then(|sample| sample.positions(node, row.degree(), &mut scratch.0));
         List { row, drawn }
     }
 
@@ -159,7 +157,49 @@ impl<'a> InNeighbours<'a> {
         if set.is_all() {
             return Ok((set.clone(), self.edges_to(set, threads)?));
         }
-        let (grown, edges) = (GrowingSet::from(set), AtomicU64::new(0));
+        let grown = GrowingSet::from(set);
+        let edges = self.add_sources(&grown, set, threads, progress)?;
+        Ok((grown.finish(), edges))
+    }
+
+    /// The nodes in the lists of a set of nodes.
+    ///
+    /// # Errors
+    /// As [`InNeighbours::with_sources`].
+    pub fn sources_of(&self, set: &NodeSet, threads: usize, progress: &dyn Progress) -> Result<NodeSet> {
+        let grown = GrowingSet::from(&NodeSet::of(set.universe(), []));
+        self.add_sources(&grown, set, threads, progress)?;
+        Ok(grown.finish())
+    }
+
+    /// The nodes with in-edges.
+    ///
+    /// # Errors
+    /// If the in-degrees are damaged, or a thread cannot be started.
+    pub fn destinations(&self, threads: usize) -> Result<NodeSet> {
+        let nodes = self.chunks.map().nodes();
+        let found = GrowingSet::from(&NodeSet::of(nodes, []));
+        let next = AtomicU64::new(0);
+        workers::run(threads, |worker| {
+            while worker.goes_on() {
+                let first = next.fetch_add(Pieces::NODES, Ordering::Relaxed);
+                if first >= nodes {
+                    break;
+                }
+                for node in first..(first + Pieces::NODES).min(nodes) {
+                    if self.chunks.degree(NodeId(node))? > 0 {
+                        found.add(node);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(found.finish())
+    }
+
+    /// Adds the nodes in the lists of `set`, and returns the number of edges in these lists.
+    fn add_sources(&self, grown: &GrowingSet, set: &NodeSet, threads: usize, progress: &dyn Progress) -> Result<u64> {
+        let edges = AtomicU64::new(0);
         let pieces = Pieces::new(set, 0..set.len(), self.chunks);
         workers::run(threads, |worker| {
             let (mut nodes, mut sources, mut scratch) = (Vec::new(), Vec::new(), ListScratch::default());
@@ -180,7 +220,7 @@ impl<'a> InNeighbours<'a> {
             }
             Ok(())
         })?;
-        Ok((grown.finish(), edges.into_inner()))
+        Ok(edges.into_inner())
     }
 }
 

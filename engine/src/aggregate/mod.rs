@@ -29,18 +29,21 @@ mod rows;
 #[cfg(test)]
 mod tests;
 mod tile;
+mod whole;
 
 use std::{ops::Range, thread};
 
 use grappa_io::{
-    Error, Position, Result,
+    Result,
+    arena::Arena,
     progress::{Progress, check_stopped},
     workers,
 };
 use grappa_sampling::{InNeighbours, NodeSet};
-use grappa_storage::{MappedChunks, Store};
+use grappa_storage::Store;
 
 pub(crate) use self::rows::{StoredRows, pieces};
+pub use self::whole::WholeGraph;
 pub use self::{
     draw::DrawnNeighbours,
     reduce::{GcnSum, ListSize, Max, Mean, Reduce, Sum},
@@ -86,40 +89,6 @@ pub struct Aggregation<'a> {
     pub budget: Budget,
 }
 
-/// Reduces the rows of all in-neighbours of every node from `first` on: an [`Aggregation`] over the whole graph by a reduction
-/// without own rows.
-///
-/// # Errors
-/// As [`Aggregation::run`], and if the store is a slice.
-///
-/// # Panics
-/// As [`Aggregation::run`].
-pub fn aggregate<R: Reduce>(
-    store: &Store,
-    rows: &dyn NodeRows,
-    reduce: &R,
-    first: u64,
-    budget: Budget,
-    progress: &dyn Progress,
-    sink: &mut Sink<'_>,
-) -> Result<()> {
-    if !store.manifest().is_whole() {
-        let what = "the store is a slice of its graph, and sources of its edges are missing; this takes a whole store";
-        return Err(Error::input(store.path(), Position::Whole, what));
-    }
-    let all = NodeSet::all(store.manifest().nodes);
-    let chunks = MappedChunks::open(store)?;
-    let aggregation = Aggregation {
-        store,
-        lists: InNeighbours::all(&chunks),
-        sources: &all,
-        rows,
-        destinations: &all,
-        budget,
-    };
-    aggregation.run(reduce, first, None, progress, sink)
-}
-
 impl Aggregation<'_> {
     /// Aggregates for the destinations from position `first` on.
     ///
@@ -146,10 +115,10 @@ impl Aggregation<'_> {
         if let Some(values) = self.rows.in_memory() {
             return InMemory::new(self, values, reduce, progress).run(first, &mut own, sink);
         }
-        let bytes = 4 * self.rows.width() as u64 * self.sources.len();
+        let bytes = self.bytes_in_memory();
         if bytes <= self.budget.memory / 2 {
             let mut rows = StateRows::new(self.sources.len(), self.rows.width())?;
-            read(self.rows, 0..self.sources.len(), rows.values_mut(), self.budget.threads)?;
+            read_all(self.rows, rows.values_mut(), self.budget.threads)?;
             let less = Aggregation {
                 budget: Budget {
                     memory: self.budget.memory - bytes,
@@ -164,6 +133,26 @@ impl Aggregation<'_> {
         self.stream(reduce, first, own, progress, sink)
     }
 
+    /// About how many times [`Aggregation::run`] reads all rows.
+    ///
+    /// # Errors
+    /// If in-degrees are damaged.
+    fn passes<R: Reduce>(&self, reduce: &R) -> Result<u64> {
+        let Budget { memory, threads } = self.budget;
+        if self.rows.in_memory().is_some() || self.bytes_in_memory() <= memory / 2 {
+            return Ok(1);
+        }
+        let edges = self.lists.edges_to(self.destinations, threads)?;
+        let bytes = tile::bytes_of(self.destinations.len(), edges, reduce);
+        let blocks = Blocks::new(self.sources.len(), self.rows.layout().stride, memory);
+        Ok(bytes.div_ceil(memory.saturating_sub(blocks.bytes()).max(1)))
+    }
+
+    /// Bytes of all rows as f32.
+    fn bytes_in_memory(&self) -> u64 {
+        4 * self.rows.width() as u64 * self.sources.len()
+    }
+
     /// Aggregates with the rows of one block of sources in memory at a time.
     fn stream<R: Reduce>(
         &self,
@@ -174,10 +163,11 @@ impl Aggregation<'_> {
         sink: &mut Sink<'_>,
     ) -> Result<()> {
         let (rows, threads) = (self.rows, self.budget.threads);
-        let blocks = Blocks::new(self.sources.len(), rows.width(), self.budget.memory);
+        let layout = rows.layout();
+        let blocks = Blocks::new(self.sources.len(), layout.stride, self.budget.memory);
         let mut tiler = Tiler::new(self, reduce, first, blocks, progress)?;
-        let mut front = vec![0.0; blocks.values()];
-        let mut back = vec![0.0; if blocks.count() > 1 { blocks.values() } else { 0 }];
+        let mut front = Arena::new(blocks.block_bytes())?;
+        let mut back = Arena::new(if blocks.count() > 1 { blocks.block_bytes() } else { 0 })?;
         let mut loaded = None;
         while let Some(mut tile) = tiler.next()? {
             tile.begin(&mut own)?;
@@ -193,7 +183,7 @@ impl Aggregation<'_> {
                     let reader = next
                         .map(|next| workers::spawn(scope, move || read(rows, blocks.positions(next), back, 1)))
                         .transpose()?;
-                    let added = tile.add(block, &front);
+                    let added = tile.add(block, &front, layout);
                     reader.map_or(Ok(()), workers::join).and(added)
                 })?;
                 loaded = Some(block);
@@ -212,18 +202,36 @@ impl Aggregation<'_> {
     }
 }
 
-/// Reads rows on `threads` threads.
-fn read(rows: &dyn NodeRows, positions: Range<u64>, out: &mut [f32], threads: usize) -> Result<()> {
+/// Reads all rows on `threads` threads.
+fn read_all(rows: &dyn NodeRows, out: &mut [f32], threads: usize) -> Result<()> {
+    let width = rows.width();
+    let part = (out.len() / width).div_ceil(threads).max(1);
+    thread::scope(|scope| {
+        let parts = out.chunks_mut(part * width).zip((0..).step_by(part));
+        let readers: Vec<_> = parts
+            .map(|(out, first)| {
+                let positions = first..first + (out.len() / width) as u64;
+                workers::spawn(scope, move || rows.read(positions, out))
+            })
+            .collect::<Result<_>>()?;
+        readers.into_iter().try_for_each(workers::join)
+    })
+}
+
+/// Reads encoded rows on `threads` threads to the start of `out`.
+fn read(rows: &dyn NodeRows, positions: Range<u64>, out: &mut [u8], threads: usize) -> Result<()> {
+    rows.read_ahead(positions.clone());
     let count = (positions.end - positions.start) as usize;
     let part = count.div_ceil(threads).max(1);
-    let width = rows.width();
+    let stride = rows.layout().stride as usize;
     thread::scope(|scope| {
-        let readers: Vec<_> = out[..count * width]
-            .chunks_mut(part * width)
+        let readers: Vec<_> = out[..count * stride]
+            .chunks_mut(part * stride)
             .enumerate()
             .map(|(i, out)| {
                 let first = positions.start + (i * part) as u64;
-                workers::spawn(scope, move || rows.read(first..first + (out.len() / width) as u64, out))
+                let positions = first..first + (out.len() / stride) as u64;
+                workers::spawn(scope, move || rows.read_encoded(positions, out))
             })
             .collect::<Result<_>>()?;
         readers.into_iter().try_for_each(workers::join)
@@ -234,19 +242,19 @@ fn read(rows: &dyn NodeRows, positions: Range<u64>, out: &mut [f32], threads: us
 #[derive(Debug, Clone, Copy)]
 struct Blocks {
     sources: u64,
-    width: usize,
+    /// Bytes of an encoded row.
+    stride: u32,
     /// Sources in a block.
     block_sources: u64,
 }
 
 impl Blocks {
-    fn new(sources: u64, width: usize, memory: u64) -> Self {
-        let row_bytes = 4 * width as u64;
-        let block_sources = (memory / BLOCK_SHARE).min(BLOCK_BYTES_MAX) / row_bytes;
+    fn new(sources: u64, stride: u32, memory: u64) -> Self {
+        let block_sources = (memory / BLOCK_SHARE).min(BLOCK_BYTES_MAX) / u64::from(stride);
         let block_sources = block_sources.min(BLOCK_SOURCES_MAX).clamp(1, sources.max(1));
         Self {
             sources,
-            width,
+            stride,
             block_sources,
         }
     }
@@ -255,14 +263,14 @@ impl Blocks {
         self.sources.div_ceil(self.block_sources)
     }
 
-    /// Values in the largest block.
-    fn values(self) -> usize {
-        self.block_sources.min(self.sources) as usize * self.width
+    /// Bytes of the largest block.
+    fn block_bytes(self) -> usize {
+        self.block_sources.min(self.sources) as usize * self.stride as usize
     }
 
     /// Bytes of memory that the blocks take.
     fn bytes(self) -> u64 {
-        4 * self.values() as u64 * self.count().min(2)
+        self.block_bytes() as u64 * self.count().min(2)
     }
 
     fn positions(self, block: u64) -> Range<u64> {

@@ -7,8 +7,9 @@ use grappa_formats::{
     NodeId,
     manifest::{EdgeOptions, FeatureDtype, FeatureSource},
 };
-use grappa_io::progress::Silent;
+use grappa_io::{Error, progress::Silent};
 use grappa_sampling::{InNeighbours, List, ListScratch, NeighbourSample, NodeSet};
+use grappa_storage::MappedChunks;
 use grappa_synthetic::{Model, Recipe, Rmat};
 
 use super::*;
@@ -60,6 +61,24 @@ fn whole(store: &Store, rows: &dyn NodeRows) -> (Vec<Vec<u64>>, Vec<Vec<f32>>) {
     (sources, values)
 }
 
+/// Aggregates over the whole graph. Rows that are read many times are copied to the store's folder.
+fn aggregate<R: Reduce>(
+    store: &Store,
+    rows: &dyn NodeRows,
+    reduce: &R,
+    first: u64,
+    budget: Budget,
+    sink: &mut Sink<'_>,
+) -> Result<()> {
+    let graph = WholeGraph {
+        store,
+        rows,
+        budget,
+        scratch: Some(store.path()),
+    };
+    graph.run(reduce, first, &Silent, sink)
+}
+
 fn aggregated<R: Reduce>(
     store: &Store,
     rows: &dyn NodeRows,
@@ -74,7 +93,6 @@ fn aggregated<R: Reduce>(
         reduce,
         0,
         Budget { memory, threads },
-        &Silent,
         &mut |nodes, states| {
             assert_eq!(nodes.start as usize * reduce.state_width(), all.len());
             all.extend_from_slice(states);
@@ -103,13 +121,8 @@ fn naive(sources: &[Vec<u64>], rows: &[Vec<f32>], reduce: &impl Reduce) -> Vec<f
 
 #[test]
 fn any_memory_and_any_threads_give_the_same_bits() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let features = StoreFeatures::open(&store).unwrap();
-    let (sources, rows) = whole(&store, &features);
-    assert!(sources.iter().any(Vec::is_empty) && sources.iter().any(|s| s.len() > 50));
     fn check<R: Reduce>(store: &Store, features: &StoreFeatures<'_>, expected: &[f32], reduce: &R) {
-        for (memory, tiles_min) in [(1 << 20, 1), (40_000, 2), (8_000, 10)] {
+        for (memory, tiles_min) in [(1 << 20, 1), (40_000, 2), (8_000, 5)] {
             for threads in [1, 2, 3] {
                 let (found, tiles) = aggregated(store, features, reduce, memory, threads);
                 assert!(found == expected, "{memory} bytes, {threads} threads");
@@ -117,10 +130,62 @@ fn any_memory_and_any_threads_give_the_same_bits() {
             }
         }
     }
-    let (mean, sum, max) = (Mean { width: DIM }, Sum { width: DIM }, Max { width: DIM });
-    check(&store, &features, &naive(&sources, &rows, &mean), &mean);
-    check(&store, &features, &naive(&sources, &rows, &sum), &sum);
-    check(&store, &features, &naive(&sources, &rows, &max), &max);
+    for dtype in [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Int8] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path(), FeatureSource::Stored, dtype);
+        let features = StoreFeatures::open(&store).unwrap();
+        let (sources, rows) = whole(&store, &features);
+        assert!(sources.iter().any(Vec::is_empty) && sources.iter().any(|s| s.len() > 50));
+        let (mean, sum, max) = (Mean { width: DIM }, Sum { width: DIM }, Max { width: DIM });
+        check(&store, &features, &naive(&sources, &rows, &mean), &mean);
+        check(&store, &features, &naive(&sources, &rows, &sum), &sum);
+        check(&store, &features, &naive(&sources, &rows, &max), &max);
+    }
+}
+
+#[test]
+fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
+    let features = StoreFeatures::open(&store).unwrap();
+    let (sources, _) = whole(&store, &features);
+    let mut needed: Vec<u64> = sources.into_iter().flatten().collect();
+    needed.sort_unstable();
+    needed.dedup();
+    assert!(
+        needed.len() * 4 < 3 * store.manifest().nodes as usize,
+        "{}",
+        needed.len()
+    );
+    let chunks = MappedChunks::open(&store).unwrap();
+    let all = NodeSet::all(store.manifest().nodes);
+    let mean = Mean { width: DIM };
+    for (memory, is_copied) in [(1 << 20, false), (5_000, true)] {
+        let graph = WholeGraph {
+            store: &store,
+            rows: &features,
+            budget: Budget { memory, threads: 2 },
+            scratch: Some(store.path()),
+        };
+        let destinations = InNeighbours::all(&chunks).destinations(2).unwrap();
+        let aggregation = Aggregation {
+            store: &store,
+            lists: InNeighbours::all(&chunks),
+            sources: &all,
+            rows: &features,
+            destinations: &destinations,
+            budget: graph.budget,
+        };
+        let copy = graph.copy(&aggregation, &mean, &Silent).unwrap();
+        assert_eq!(copy.is_some(), is_copied, "{memory} bytes");
+        let Some((nodes, rows)) = copy else { continue };
+        assert!(nodes.iter().map(|node| node.0).eq(needed.iter().copied()));
+        let (mut copied, mut expected) = (vec![0.0; needed.len() * DIM], vec![0.0; needed.len() * DIM]);
+        rows.read(0..nodes.len(), &mut copied).unwrap();
+        read_each(&features, &needed, &mut expected, 1).unwrap();
+        assert_eq!(copied, expected);
+        assert_eq!(rows.layout(), features.layout());
+    }
 }
 
 #[test]
@@ -405,7 +470,7 @@ fn states_of_a_smaller_type_are_rounded_to_it() {
         rows.read(0..NODES, &mut out).unwrap();
         assert!(out == rounded && rows.in_memory().is_none());
         let positions = [8999, 3, 8999];
-        rows.read_ahead(positions);
+        rows.read_ahead(3..5);
         let mut out = vec![0.0; 3 * 70];
         rows.read_any(positions, &mut out).unwrap();
         for (row, position) in out.chunks(70).zip(positions) {
@@ -427,7 +492,6 @@ fn memory_too_small_for_a_row_names_what_would_do() {
             &mean,
             0,
             Budget { memory, threads: 1 },
-            &Silent,
             &mut |_, _| Ok(()),
         )
     };
@@ -454,18 +518,10 @@ fn a_failing_sink_ends_it() {
         memory: 8_000,
         threads: 2,
     };
-    let result = aggregate(
-        &store,
-        &features,
-        &Mean { width: DIM },
-        0,
-        budget,
-        &Silent,
-        &mut |_, _| {
-            *calls.lock().unwrap() += 1;
-            Err(Error::Stopped)
-        },
-    );
+    let result = aggregate(&store, &features, &Mean { width: DIM }, 0, budget, &mut |_, _| {
+        *calls.lock().unwrap() += 1;
+        Err(Error::Stopped)
+    });
     assert!(matches!(result, Err(Error::Stopped)));
     assert_eq!(calls.into_inner().unwrap(), 1);
 }
@@ -485,7 +541,7 @@ fn a_part_of_the_nodes_is_aggregated_alone() {
                 threads: 2,
             },
         );
-        aggregate(&store, &features, &mean, first, budget, &Silent, &mut |_, states| {
+        aggregate(&store, &features, &mean, first, budget, &mut |_, states| {
             part.extend_from_slice(states);
             Ok(())
         })
@@ -508,7 +564,7 @@ fn in_neighbours_of_a_set_are_those_of_its_adjacency_lists() {
     let set = some_nodes(&store);
     let chunks = MappedChunks::open(&store).unwrap();
     for threads in [1, 3] {
-        let (reached, edges) = set.with_in_neighbours(&chunks, threads, &Silent).unwrap();
+        let (reached, edges) = InNeighbours::all(&chunks).with_sources(&set, threads, &Silent).unwrap();
         let mut expected: Vec<bool> = (0..sources.len()).map(|node| node % 7 < 2).collect();
         let mut listed = 0;
         for (_, list) in sources.iter().enumerate().filter(|(node, _)| node % 7 < 2) {
@@ -522,7 +578,7 @@ fn in_neighbours_of_a_set_are_those_of_its_adjacency_lists() {
         assert_eq!(edges, listed);
     }
     let all = NodeSet::all(store.manifest().nodes);
-    let (reached, edges) = all.with_in_neighbours(&chunks, 2, &Silent).unwrap();
+    let (reached, edges) = InNeighbours::all(&chunks).with_sources(&all, 2, &Silent).unwrap();
     assert!(reached.is_all());
     assert_eq!(edges, store.manifest().edges);
 }
@@ -536,7 +592,9 @@ fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
     let (whole, _) = aggregated(&store, &features, &mean, 1 << 20, 2);
     let destinations = some_nodes(&store);
     let chunks = MappedChunks::open(&store).unwrap();
-    let (sources, _) = destinations.with_in_neighbours(&chunks, 2, &Silent).unwrap();
+    let (sources, _) = InNeighbours::all(&chunks)
+        .with_sources(&destinations, 2, &Silent)
+        .unwrap();
     let mut nodes = Vec::new();
     destinations.nodes_at(0..destinations.len(), &mut nodes);
     let expected: Vec<f32> = nodes
@@ -547,7 +605,7 @@ fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
     for (memory, threads) in [(1 << 20, 1), (1 << 20, 3), (20_000, 2), (9_000, 1)] {
         let aggregation = Aggregation {
             store: &store,
-            chunks: &chunks,
+            lists: InNeighbours::all(&chunks),
             sources: &sources,
             rows: &SelectedRows {
                 rows: &features,

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, thread};
 
-use grappa_formats::NodeId;
+use grappa_formats::{NodeId, features::FeatureLayout, manifest::FeatureDtype};
 use grappa_io::{
     Error, Result,
     prefetch::prefetch,
@@ -19,8 +19,8 @@ const EDGE_BYTES: u64 = 4;
 const AHEAD: usize = 8;
 /// Rows or edges that a thread processes between two checks of whether to stop.
 const STOP_EVERY: usize = 1 << 16;
-/// Values in a cache line.
-const LINE_VALUES: usize = 16;
+/// Bytes in a cache line.
+const LINE_BYTES: usize = 64;
 /// The table that finds blocks has at most two to the power of this many entries, and fits a core's first cache.
 const TABLE_BITS: u32 = 12;
 
@@ -117,6 +117,12 @@ impl Iterator for BlockEdges<'_> {
     }
 }
 
+/// Bytes of a tile of some destinations with some edges.
+pub fn bytes_of<R: Reduce>(destinations: u64, edges: u64, reduce: &R) -> u64 {
+    let values = 4 * (reduce.state_width() + reduce.own_width()) as u64;
+    destinations * (values + size_of::<ListSize>() as u64) + EDGE_BYTES * edges
+}
+
 impl<'a, R: Reduce> Tiler<'a, R> {
     pub fn new(
         aggregation: &'a Aggregation<'a>,
@@ -165,11 +171,10 @@ impl<'a, R: Reduce> Tiler<'a, R> {
 
     /// Finds the end of the next tile, and cuts the tile into strips of about equal work.
     fn cut(&self) -> Result<Vec<Range<u64>>> {
-        let width = (self.reduce.state_width() + self.reduce.own_width()) as u64;
         let blocks = self.blocks.count();
         // Destinations that follow an edge: in each block, at most one for so many destinations.
         let following = (4 * blocks).div_ceil(u64::from(EdgeCode::new(self.blocks.block_sources).far()));
-        let row_bytes = 4 * width + size_of::<ListSize>() as u64 + following;
+        let row_bytes = bytes_of(1, 0, self.reduce) + following;
         let mut bytes = 16 * blocks * self.threads as u64;
         // Prefix sums of the costs of adjacency lists, at the end of each run of them. Strips are balanced by these.
         let mut marks = vec![(self.next, 0u64)];
@@ -208,7 +213,9 @@ impl<'a, R: Reduce> Tiler<'a, R> {
 
     /// The destinations at some positions, whose lists are read ahead.
     fn pieces(&self, positions: Range<u64>) -> Pieces<'a> {
-        let Aggregation { lists, destinations, .. } = self.aggregation;
+        let Aggregation {
+            lists, destinations, ..
+        } = self.aggregation;
         Pieces::new(destinations, positions, lists.chunks())
     }
 
@@ -260,7 +267,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                 self.aggregation.store.ids().name(node)
             ),
             given: self.aggregation.budget.memory,
-            least: 2 * needs + 2 * 4 * self.blocks.width as u64,
+            least: 2 * needs + 2 * u64::from(self.blocks.stride),
             remedy: "raise --memory",
         }
     }
@@ -360,32 +367,36 @@ impl<R: Reduce> Tile<'_, R> {
         Ok(())
     }
 
-    /// Adds the edges from a block whose rows are `rows`. Returns early when the operation shall stop.
-    pub fn add(&mut self, block: u64, rows: &[f32]) -> Result<()> {
-        let (reduce, width, state_width) = (self.reduce, self.reduce.source_width(), self.reduce.state_width());
+    /// Adds the edges from a block whose encoded rows are `rows`. Returns early when the operation shall stop.
+    pub fn add(&mut self, block: u64, rows: &[u8], layout: FeatureLayout) -> Result<()> {
+        let (reduce, stride, state_width) = (self.reduce, layout.stride as usize, self.reduce.state_width());
         let progress = self.progress;
         self.each_strip(|strip, states| {
             let edges = strip.edges_of(block);
             let mut ahead = edges.clone();
             let prefetch_next = |ahead: &mut BlockEdges<'_>, states: &[f32]| {
-                let Some((destination, source)) = ahead.next() else { return };
-                for (values, row, width) in [(rows, source, width), (states, destination, state_width)] {
-                    let first = row as usize * width;
-                    (first..first + width)
-                        .step_by(LINE_VALUES)
-                        .for_each(|at| prefetch(values, at));
-                }
+                let Some((destination, source)) = ahead.next() else {
+                    return;
+                };
+                prefetch_part(rows, source as usize * stride, stride);
+                prefetch_part(states, destination as usize * state_width, state_width);
             };
             (0..AHEAD).for_each(|_| prefetch_next(&mut ahead, states));
+            let mut values = vec![0.0; layout.dim as usize];
             for (i, (destination, source)) in edges.enumerate() {
                 if i.is_multiple_of(STOP_EVERY) && progress.is_stopped() {
                     return;
                 }
                 prefetch_next(&mut ahead, states);
-                reduce.add(
-                    &mut states[destination as usize * state_width..][..state_width],
-                    &rows[source as usize * width..][..width],
-                );
+                let row = &rows[source as usize * stride..][..stride];
+                let state = &mut states[destination as usize * state_width..][..state_width];
+                match layout.dtype {
+                    FeatureDtype::F32 => reduce.add(state, bytemuck::cast_slice(row)),
+                    _ => {
+                        layout.decode_row(row, &mut values);
+                        reduce.add(state, &values);
+                    }
+                }
             }
         })?;
         Ok(())
@@ -417,6 +428,13 @@ impl<R: Reduce> Tile<'_, R> {
             Ok(threads.into_iter().map(workers::join).collect())
         })
     }
+}
+
+/// Prefetches all cache lines of a part of `values`.
+#[inline(always)]
+fn prefetch_part<T>(values: &[T], first: usize, count: usize) {
+    let line = LINE_BYTES / size_of::<T>();
+    (first..first + count).step_by(line).for_each(|at| prefetch(values, at));
 }
 
 impl Strip {
@@ -466,7 +484,7 @@ mod tests {
         ) {
             let members: Vec<u64> = members.into_iter().filter(|&node| node < nodes).collect();
             let sources = NodeSet::of(nodes, members.iter().map(|&node| NodeId(node)));
-            let blocks = Blocks { sources: sources.len(), width: 1, block_sources };
+            let blocks = Blocks { sources: sources.len(), stride: 4, block_sources };
             let mut found = Vec::new();
             BlockTable::new(&sources, blocks).each(&members, |block, source| found.push((block as u64, source)));
             let expected = members.iter().map(|&node| (sources.position(NodeId(node)) / block_sources, node));

@@ -39,7 +39,7 @@ use grappa_storage::{
 };
 use serde::Serialize;
 
-use crate::aggregate::{Budget, GcnSum, Mean, NodeRows, ScaledRows, StoreFeatures, Sum, aggregate};
+use crate::aggregate::{Budget, GcnSum, Mean, NodeRows, ScaledRows, StoreFeatures, Sum, WholeGraph};
 
 /// Options of [`preaggregate`].
 #[derive(Debug, Clone, Copy)]
@@ -139,14 +139,20 @@ fn make(
         memory: options.budget.memory.saturating_sub(writer.memory()),
         ..options.budget
     };
+    let folder = writer.folder().to_owned();
     let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| writer.write(nodes, rows);
+    let graph = |rows| WholeGraph {
+        store,
+        rows,
+        budget,
+        scratch: Some(&folder),
+    };
     match options.kind {
-        AggregateKind::Mean => aggregate(store, features, &Mean { width }, first, budget, progress, sink)?,
-        AggregateKind::Sum => aggregate(store, features, &Sum { width }, first, budget, progress, sink)?,
+        AggregateKind::Mean => graph(features).run(&Mean { width }, first, progress, sink)?,
+        AggregateKind::Sum => graph(features).run(&Sum { width }, first, progress, sink)?,
         AggregateKind::Gcn => {
             let scaled = ScaledRows::new(features, store)?;
-            let reduce = GcnSum { width };
-            aggregate(store, &scaled, &reduce, first, budget, progress, sink)?;
+            graph(&scaled).run(&GcnSum { width }, first, progress, sink)?;
         }
     }
     writer.complete()?;

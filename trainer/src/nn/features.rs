@@ -81,6 +81,14 @@ impl NodeRows for NormalizedRows<'_> {
         self.rows.width()
     }
 
+    fn read_ahead(&self, positions: Range<u64>) {
+        self.rows.read_ahead(positions);
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.rows.file_bytes()
+    }
+
     fn read(&self, positions: Range<u64>, out: &mut [f32]) -> grappa_io::Result<()> {
         self.rows.read(positions, out)?;
         for row in out.chunks_exact_mut(self.width()) {

@@ -102,7 +102,9 @@ impl Trainer {
             None => self.scored_nodes(self.config.evaluate, progress)?,
         };
         let evaluated = match &scored {
-            ScoredNodes::Together(both) if !both.needed.is_sampled() && self.is_refreshed_with(epoch) => self.evaluate_and_refresh(ranked, progress),
+            ScoredNodes::Together(both) if !both.needed.is_sampled() && self.is_refreshed_with(epoch) => {
+                self.evaluate_and_refresh(ranked, progress)
+            }
             _ => self.evaluate_nodes(&scored, ranked, improves, progress),
         };
         self.scored_nodes = Some(scored);
@@ -120,7 +122,7 @@ impl Trainer {
         let needed = self.needed(&[&val, &test], &[], &[], f64::INFINITY, progress)?;
         let once = Scored {
             needed: needed.expect("there is no limit"),
-            first_inputs: FirstInputs::new(0),
+            first_inputs: FirstInputs::new(0, &self.folder, 0),
         };
         let reports = self.scores(room, &once, &[&val, &test], ranked, progress)?;
         Ok(together(reports, Evaluate::Exact))

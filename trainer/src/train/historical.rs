@@ -177,7 +177,8 @@ impl SetRows {
     }
 
     fn read_ahead(&self, nodes: &[NodeId]) {
-        self.rows.read_ahead(self.positions(nodes));
+        self.positions(nodes)
+            .for_each(|position| self.rows.read_ahead(position..position + 1));
     }
 
     fn positions(&self, nodes: &[NodeId]) -> impl Iterator<Item = u64> {

@@ -15,7 +15,7 @@ use roaring::RoaringTreemap;
 
 use super::{
     Trainer,
-    inference::{FirstInputs, Needed, NeededOptions},
+    inference::{FirstInputs, Inference, Needed, NeededOptions},
     key,
 };
 use crate::{Error, Result};
@@ -32,6 +32,8 @@ const TOGETHER: f64 = 1.3;
 
 /// The inputs of the first layer stay in memory if they take at most this share of it.
 const FIRST_INPUTS_SHARE: u64 = 32;
+/// Those of the validation nodes, and those of the test nodes, stay in a file if they take at most this share of the free disk.
+const FIRST_INPUTS_DISK_SHARE: u64 = 8;
 
 /// The nodes to compute for the scores of the validation and of the test nodes.
 #[derive(Debug)]
@@ -59,19 +61,19 @@ impl ScoredNodes {
         }
     }
 
-    /// What each inference of an evaluation computes.
-    fn all(&self) -> impl Iterator<Item = &Needed> {
+    /// The inferences of an evaluation.
+    fn all(&self) -> impl Iterator<Item = &Scored> {
         let (first, second) = match self {
             Self::Minibatches => (None, None),
             Self::Together(both) => (Some(both), None),
             Self::Apart(val, test) => (Some(val), Some(test)),
         };
-        first.into_iter().chain(second).map(|scored| &scored.needed)
+        first.into_iter().chain(second)
     }
 
     /// What each evaluation computes.
     fn first(&self) -> Option<&Needed> {
-        self.all().next()
+        self.all().next().map(|scored| &scored.needed)
     }
 }
 
@@ -175,9 +177,10 @@ impl Trainer {
     ) -> Result<Option<ScoredNodes>> {
         let (val, test) = (self.splits.val(), self.splits.test());
         let bytes_max = self.config.memory.0 / FIRST_INPUTS_SHARE;
+        let disk_max = free_disk_bytes(&self.folder).unwrap_or(0) / FIRST_INPUTS_DISK_SHARE;
         let scored = |needed| Scored {
             needed,
-            first_inputs: FirstInputs::new(bytes_max),
+            first_inputs: FirstInputs::new(bytes_max, &self.folder, disk_max),
         };
         let of = |splits: &[&RoaringTreemap], work_max| self.needed(splits, samples, &[], work_max, progress);
         if val.is_empty() || test.is_empty() {
@@ -260,11 +263,17 @@ impl Trainer {
     /// Bytes of the scratch files of an evaluation.
     fn scratch_bytes(&mut self, scored: &ScoredNodes) -> u64 {
         let room = self.make_room(false);
-        let of = |needed: &Needed| {
-            self.with_inference(room, |inference, model| Ok(inference.scratch_bytes(model, needed)))
-                .unwrap_or(0)
+        let of = |scored: &Scored| {
+            self.with_inference(room, |inference, model| {
+                let inference = Inference {
+                    first_inputs: Some(&scored.first_inputs),
+                    ..inference
+                };
+                Ok(inference.scratch_bytes(model, &scored.needed))
+            })
+            .unwrap_or(0)
         };
-        scored.all().map(of).max().unwrap_or(0)
+        scored.all().map(of).sum()
     }
 
     /// Refuses an evaluation whose scratch files do not fit the disk.

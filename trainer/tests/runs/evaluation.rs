@@ -118,7 +118,8 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                 if first_hop.is_some() && layer != LayerKind::Sage {
                     continue;
                 }
-                let first_inputs = FirstInputs::new(64 << 20);
+                let in_memory = FirstInputs::new(64 << 20, folder.path(), 0);
+                let in_file = FirstInputs::new(0, folder.path(), 64 << 20);
                 let inference = |budget, first_inputs| Inference {
                     store: &store,
                     chunks: &chunks,
@@ -144,7 +145,8 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                 assert!(layers > 1 || needed.inputs(0).len() < NODES, "fewer nodes are needed");
                 // The second inference that keeps inputs takes those of the first.
                 let runs = BUDGETS.map(|budget| (budget, None));
-                for (budget, kept) in runs.into_iter().chain([(BUDGETS[0], Some(&first_inputs)); 2]) {
+                let keep = [&in_memory, &in_memory, &in_file, &in_file].map(|kept| (BUDGETS[0], Some(kept)));
+                for (budget, kept) in runs.into_iter().chain(keep) {
                     let found = logits(&inference(budget, kept), &model, &needed);
                     let name = format!("{layer}, {layers} layers, {budget:?}, {}", first_hop.is_some());
                     assert!(found == expected, "{name}: {found:?} {expected:?}");
@@ -165,7 +167,8 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                     assert!(apart > 0.0 || layers < 3 || budget.memory > BUDGETS[2].memory, "{name}");
                 }
                 let has_parameters = matches!(layer, LayerKind::Gat | LayerKind::Gatv2 | LayerKind::PinSage);
-                assert_eq!(first_inputs.bytes() > 0, !has_parameters, "{layer}");
+                assert_eq!(in_memory.bytes() > 0, !has_parameters, "{layer}");
+                assert_eq!(in_file.bytes(), 0);
             }
         }
     }

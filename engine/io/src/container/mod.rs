@@ -11,6 +11,8 @@ mod tests;
 use std::{
     fs::File,
     io,
+    num::NonZeroU64,
+    ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
@@ -281,6 +283,13 @@ impl ContainerFile {
             }
         };
         checksums.check_with(offset, buffer, |block, at| self.read_unchecked(block, at))
+    }
+
+    /// Starts reading a part of the payload into the page cache.
+    pub fn read_ahead(&self, payload: Range<u64>) {
+        let (offset, bytes) = (self.header.payload_offset + payload.start, payload.end - payload.start);
+        // Ignored: this only saves time.
+        let _ = rustix::fs::fadvise(&self.file, offset, NonZeroU64::new(bytes), rustix::fs::Advice::WillNeed);
     }
 
     fn read_unchecked(&self, buffer: &mut [u8], offset: u64) -> Result<()> {

@@ -5,7 +5,7 @@ mod stored;
 
 use std::{ops::Range, thread};
 
-use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap};
+use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap, features::FeatureLayout, manifest::FeatureDtype};
 use grappa_io::{Result, workers};
 use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
@@ -18,6 +18,8 @@ pub use self::{
 
 /// Bytes of stored rows that are read at a time before they are decoded.
 const READ_BYTES: usize = 1 << 20;
+/// Reads that the system is asked for before they are needed.
+const READS_AHEAD: usize = 16;
 /// Rows that are at most this far apart are read together. Reading the bytes in between costs about as much as another read.
 const GAP_BYTES: usize = 16 << 10;
 /// Reading fewer rows takes less time than starting a thread.
@@ -31,7 +33,25 @@ pub trait NodeRows: Sync {
     /// Reads the rows at some positions into `out`, whose length is exactly theirs.
     fn read(&self, positions: Range<u64>, out: &mut [f32]) -> Result<()>;
 
-    /// All rows, if they are in memory.
+    /// How [`NodeRows::read_encoded`] encodes rows. By default they are f32 without padding.
+    fn layout(&self) -> FeatureLayout {
+        rows_of(self.width(), FeatureDtype::F32)
+    }
+
+    /// Reads the rows at some positions in their encoding. `out` has exactly their bytes, from a multiple of 4 on.
+    fn read_encoded(&self, positions: Range<u64>, out: &mut [u8]) -> Result<()> {
+        self.read(positions, bytemuck::cast_slice_mut(out))
+    }
+
+    /// Asks the system to read the rows at some positions into its cache, if they are in files.
+    fn read_ahead(&self, _positions: Range<u64>) {}
+
+    /// Number of bytes that are read from files for all rows. By default none.
+    fn file_bytes(&self) -> u64 {
+        0
+    }
+
+    /// All rows, if they are f32 in memory.
     fn in_memory(&self) -> Option<&[f32]> {
         None
     }
@@ -43,59 +63,136 @@ pub trait NodeRows: Sync {
 /// # Errors
 /// If files cannot be read.
 pub fn read_each(rows: &dyn NodeRows, positions: &[u64], out: &mut [f32], threads: usize) -> Result<()> {
-    let width = rows.width();
+    let (width, layout) = (rows.width(), rows.layout());
     assert_eq!(out.len(), positions.len() * width, "room for the rows");
+    in_parts(positions, out, width, threads, |positions, out| {
+        if let Some(values) = rows.in_memory() {
+            for (position, out) in positions.iter().zip(out.chunks_exact_mut(width)) {
+                out.copy_from_slice(&values[*position as usize * width..][..width]);
+            }
+            return Ok(());
+        }
+        let mut out = out.chunks_exact_mut(width);
+        visit(rows, positions, |row| {
+            layout.decode_row(row, out.next().expect("room for the rows"));
+        })
+    })
+}
+
+/// As [`read_each`], but the rows stay encoded.
+pub(crate) fn read_each_encoded(rows: &dyn NodeRows, positions: &[u64], out: &mut [u8], threads: usize) -> Result<()> {
+    let stride = rows.layout().stride as usize;
+    assert_eq!(out.len(), positions.len() * stride, "room for the rows");
+    in_parts(positions, out, stride, threads, |positions, out| {
+        let mut out = out.chunks_exact_mut(stride);
+        visit(rows, positions, |row| {
+            out.next().expect("room for the rows").copy_from_slice(row);
+        })
+    })
+}
+
+/// Calls `read` on each of `threads` threads with a part of the positions and of `out`, which has `row` items for a position.
+fn in_parts<T: Send>(
+    positions: &[u64],
+    out: &mut [T],
+    row: usize,
+    threads: usize,
+    read: impl Fn(&[u64], &mut [T]) -> Result<()> + Sync,
+) -> Result<()> {
     if threads <= 1 || positions.len() < ROWS_PER_THREAD {
-        return read_some(rows, positions, out);
+        return read(positions, out);
     }
     let part = positions.len().div_ceil(threads);
+    let read = &read;
     thread::scope(|scope| {
         let readers: Vec<_> = positions
             .chunks(part)
-            .zip(out.chunks_mut(part * width))
-            .map(|(positions, out)| workers::spawn(scope, move || read_some(rows, positions, out)))
+            .zip(out.chunks_mut(part * row))
+            .map(|(positions, out)| workers::spawn(scope, move || read(positions, out)))
             .collect::<Result<_>>()?;
         readers.into_iter().try_for_each(workers::join)
     })
 }
 
-fn read_some(rows: &dyn NodeRows, positions: &[u64], out: &mut [f32]) -> Result<()> {
-    let width = rows.width();
-    if let Some(values) = rows.in_memory() {
-        for (position, out) in positions.iter().zip(out.chunks_exact_mut(width)) {
-            out.copy_from_slice(&values[*position as usize * width..][..width]);
+/// Passes the encoded row at each of the ascending positions to `each`.
+fn visit(rows: &dyn NodeRows, positions: &[u64], mut each: impl FnMut(&[u8])) -> Result<()> {
+    let stride = rows.layout().stride as usize;
+    let (gap, most) = ((GAP_BYTES / stride).max(1) as u64, (READ_BYTES / stride).max(1) as u64);
+    let mut bytes = Vec::<u32>::new();
+    let (mut reads, mut ahead) = (Runs::new(positions, gap, most), Runs::new(positions, gap, most));
+    let mut read_ahead = || {
+        if let Some((first, last, _)) = ahead.next() {
+            rows.read_ahead(first..last + 1);
         }
-        return Ok(());
+    };
+    (0..READS_AHEAD).for_each(|_| read_ahead());
+    while let Some((first, last, of_run)) = reads.next() {
+        read_ahead();
+        let count = (last - first + 1) as usize;
+        bytes.resize(count * stride / size_of::<u32>(), 0);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut bytes);
+        rows.read_encoded(first..last + 1, bytes)?;
+        of_run
+            .iter()
+            .for_each(|position| each(&bytes[(position - first) as usize * stride..][..stride]));
     }
-    let row_bytes = 4 * width.max(1);
-    let (gap, most) = (
-        (GAP_BYTES / row_bytes).max(1) as u64,
-        (READ_BYTES / row_bytes).max(1) as u64,
-    );
-    let mut values = Vec::new();
-    let (mut start, mut out) = (0, out);
-    while let Some(&first) = positions.get(start) {
-        let mut end = start + 1;
-        while let Some(&next) = positions.get(end)
-            && next - positions[end - 1] <= gap
-            && next - first < most
+    Ok(())
+}
+
+/// Cuts ascending positions into runs that are read together: the first and the last position of each, and all of them.
+struct Runs<'a> {
+    positions: &'a [u64],
+    gap: u64,
+    most: u64,
+}
+
+impl<'a> Runs<'a> {
+    fn new(positions: &'a [u64], gap: u64, most: u64) -> Self {
+        Self { positions, gap, most }
+    }
+}
+
+impl<'a> Iterator for Runs<'a> {
+    type Item = (u64, u64, &'a [u64]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let &first = self.positions.first()?;
+        let mut end = 1;
+        while let Some(&next) = self.positions.get(end)
+            && next - self.positions[end - 1] <= self.gap
+            && next - first < self.most
         {
             end += 1;
         }
-        let last = positions[end - 1];
-        let (now, rest) = out.split_at_mut((end - start) * width);
-        if last - first == (end - start - 1) as u64 {
-            rows.read(first..last + 1, now)?;
-        } else {
-            values.resize((last - first + 1) as usize * width, 0.0);
-            rows.read(first..last + 1, &mut values)?;
-            for (position, out) in positions[start..end].iter().zip(now.chunks_exact_mut(width)) {
-                out.copy_from_slice(&values[(position - first) as usize * width..][..width]);
-            }
-        }
-        (start, out) = (end, rest);
+        let (run, rest) = self.positions.split_at(end);
+        self.positions = rest;
+        Some((first, run[end - 1], run))
+    }
+}
+
+/// Reads the rows at successive positions of rows that are encoded, [`READ_BYTES`] at a time.
+fn read_decoded(rows: &dyn NodeRows, positions: Range<u64>, out: &mut [f32]) -> Result<()> {
+    check_room(&positions, rows.width(), out);
+    let (layout, width) = (rows.layout(), rows.width());
+    let piece = (READ_BYTES / layout.stride as usize).max(1);
+    let mut bytes = Vec::<u32>::new();
+    for (values, first) in out.chunks_mut(piece * width).zip(positions.step_by(piece)) {
+        let count = values.len() / width;
+        bytes.resize(count * layout.stride as usize / size_of::<u32>(), 0);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut bytes);
+        rows.read_encoded(first..first + count as u64, bytes)?;
+        layout.decode_rows(bytes, values);
     }
     Ok(())
+}
+
+/// The layout of rows of `width` values. Rows of f32 follow each other without padding, so that they are a matrix.
+fn rows_of(width: usize, dtype: FeatureDtype) -> FeatureLayout {
+    let mut layout = FeatureLayout::new(dtype, width as u32);
+    if dtype == FeatureDtype::F32 {
+        layout.stride = layout.row_bytes() as u32;
+    }
+    layout
 }
 
 /// The rows of the nodes of a set, from rows of all nodes.
@@ -104,6 +201,15 @@ pub struct SelectedRows<'a> {
     pub rows: &'a dyn NodeRows,
     /// The nodes whose rows these are.
     pub set: &'a NodeSet,
+}
+
+impl SelectedRows<'_> {
+    /// Where the rows at some positions are among those of all nodes.
+    fn places(&self, positions: Range<u64>) -> Vec<u64> {
+        let mut nodes = Vec::new();
+        self.set.nodes_at(positions, &mut nodes);
+        nodes.into_iter().map(|node| node.0).collect()
+    }
 }
 
 impl NodeRows for SelectedRows<'_> {
@@ -115,10 +221,23 @@ impl NodeRows for SelectedRows<'_> {
         if self.set.is_all() {
             return self.rows.read(positions, out);
         }
-        let mut nodes = Vec::new();
-        self.set.nodes_at(positions, &mut nodes);
-        let nodes: Vec<u64> = nodes.into_iter().map(|node| node.0).collect();
-        read_each(self.rows, &nodes, out, 1)
+        read_each(self.rows, &self.places(positions), out, 1)
+    }
+
+    fn layout(&self) -> FeatureLayout {
+        self.rows.layout()
+    }
+
+    fn read_encoded(&self, positions: Range<u64>, out: &mut [u8]) -> Result<()> {
+        if self.set.is_all() {
+            return self.rows.read_encoded(positions, out);
+        }
+        read_each_encoded(self.rows, &self.places(positions), out, 1)
+    }
+
+    fn file_bytes(&self) -> u64 {
+        let row = u64::from(self.rows.layout().stride) + GAP_BYTES as u64;
+        self.rows.file_bytes().min(self.set.len().saturating_mul(row))
     }
 
     fn in_memory(&self) -> Option<&[f32]> {
@@ -168,6 +287,14 @@ impl NodeRows for ScaledRows<'_> {
             }
         }
         Ok(())
+    }
+
+    fn read_ahead(&self, nodes: Range<u64>) {
+        self.rows.read_ahead(nodes);
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.rows.file_bytes()
     }
 }
 

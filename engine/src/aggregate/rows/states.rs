@@ -9,10 +9,19 @@ use std::{
 };
 
 use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
-use grappa_io::{Error, Result, arena::Arena, unnamed::unnamed_file};
+use grappa_io::{
+    Error, Result,
+    arena::Arena,
+    progress::{Progress, check_stopped},
+    unnamed::unnamed_file,
+};
+use grappa_sampling::NodeSet;
 use rustix::fs::{Advice, fadvise};
 
-use super::{NodeRows, READ_BYTES, check_room};
+use super::{NodeRows, READ_BYTES, check_room, read_decoded, read_each_encoded, rows_of};
+
+/// Bytes that are copied at a time.
+const COPY_BYTES: u64 = 16 << 20;
 
 /// Rows in memory, or in an unnamed scratch file that disappears when it is dropped. Rows that nobody writes are zeros.
 #[derive(Debug)]
@@ -32,7 +41,7 @@ enum Space {
 impl StateRows {
     /// Bytes of `rows` rows of `width` values of a type.
     pub fn bytes_of(rows: u64, width: usize, dtype: FeatureDtype) -> u64 {
-        rows.saturating_mul(u64::from(layout(width, dtype).stride))
+        rows.saturating_mul(u64::from(rows_of(width, dtype).stride))
     }
 
     /// Space for `rows` rows of `width` values, which are rounded to `dtype`. It is in memory if it takes at most `memory` bytes,
@@ -58,7 +67,7 @@ impl StateRows {
     }
 
     fn in_memory_as(rows: u64, width: usize, dtype: FeatureDtype) -> Result<Self> {
-        let layout = layout(width, dtype);
+        let layout = rows_of(width, dtype);
         Ok(Self {
             space: Space::Memory(Arena::new(rows as usize * layout.stride as usize)?),
             rows,
@@ -71,8 +80,11 @@ impl StateRows {
     /// # Errors
     /// If the file cannot be created.
     pub fn in_file(folder: &Path, rows: u64, width: usize, dtype: FeatureDtype) -> Result<Self> {
+        Self::in_new_file(folder, rows, rows_of(width, dtype))
+    }
+
+    fn in_new_file(folder: &Path, rows: u64, layout: FeatureLayout) -> Result<Self> {
         let file = unnamed_file(folder)?;
-        let layout = layout(width, dtype);
         file.set_len(rows * u64::from(layout.stride))
             .map_err(Error::io("make room for a scratch file in", folder))?;
         Ok(Self {
@@ -145,14 +157,33 @@ impl StateRows {
         Ok(())
     }
 
-    /// Asks the system to read the rows at some positions ahead, if they are in a file.
-    pub fn read_ahead(&self, positions: impl IntoIterator<Item = u64>) {
-        let Space::File(file, _) = &self.space else { return };
-        let stride = u64::from(self.layout.stride);
-        for position in positions {
-            // Reading ahead only saves time, so failures do not matter.
-            let _ = fadvise(file, position * stride, NonZeroU64::new(stride), Advice::WillNeed);
+    /// A copy of the rows of some nodes, in a new file in `folder`. `rows` are those of all nodes. A pass over the copy reads no other
+    /// rows.
+    ///
+    /// # Errors
+    /// If files cannot be read or written, or progress says to stop.
+    pub fn copied(
+        folder: &Path,
+        rows: &dyn NodeRows,
+        of: &NodeSet,
+        threads: usize,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let layout = rows.layout();
+        let mut copy = Self::in_new_file(folder, of.len(), layout)?;
+        let piece = (COPY_BYTES / u64::from(layout.stride)).max(1);
+        let (mut nodes, mut bytes) = (Vec::new(), Vec::<u32>::new());
+        for first in (0..of.len()).step_by(piece as usize) {
+            check_stopped(progress)?;
+            nodes.clear();
+            of.nodes_at(first..(first + piece).min(of.len()), &mut nodes);
+            let places: Vec<u64> = nodes.iter().map(|node| node.0).collect();
+            bytes.resize(places.len() * layout.stride as usize / size_of::<u32>(), 0);
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut bytes);
+            read_each_encoded(rows, &places, bytes, threads)?;
+            copy.write_bytes(first, bytes)?;
         }
+        Ok(copy)
     }
 
     fn write_bytes(&mut self, first: u64, bytes: &[u8]) -> Result<()> {
@@ -188,19 +219,36 @@ impl NodeRows for StateRows {
     }
 
     fn read(&self, positions: Range<u64>, out: &mut [f32]) -> Result<()> {
-        check_room(&positions, self.width(), out);
-        if self.layout.dtype == FeatureDtype::F32 {
-            return self.read_bytes(positions.start, bytemuck::cast_slice_mut(out));
+        match self.layout.dtype {
+            FeatureDtype::F32 => {
+                check_room(&positions, self.width(), out);
+                self.read_bytes(positions.start, bytemuck::cast_slice_mut(out))
+            }
+            _ => read_decoded(self, positions, out),
         }
-        let stride = self.layout.stride as usize;
-        let piece = (READ_BYTES / stride).max(1);
-        let mut bytes = Vec::new();
-        for (values, first) in out.chunks_mut(piece * self.width()).zip(positions.step_by(piece)) {
-            bytes.resize(values.len() / self.width() * stride, 0);
-            self.read_bytes(first, &mut bytes)?;
-            self.layout.decode_rows(&bytes, values);
+    }
+
+    fn layout(&self) -> FeatureLayout {
+        self.layout
+    }
+
+    fn read_encoded(&self, positions: Range<u64>, out: &mut [u8]) -> Result<()> {
+        self.read_bytes(positions.start, out)
+    }
+
+    fn read_ahead(&self, positions: Range<u64>) {
+        let Space::File(file, _) = &self.space else { return };
+        let stride = u64::from(self.layout.stride);
+        let bytes = NonZeroU64::new((positions.end - positions.start) * stride);
+        // Reading ahead only saves time, so failures do not matter.
+        let _ = fadvise(file, positions.start * stride, bytes, Advice::WillNeed);
+    }
+
+    fn file_bytes(&self) -> u64 {
+        match &self.space {
+            Space::Memory(_) => 0,
+            Space::File(..) => self.rows * u64::from(self.layout.stride),
         }
-        Ok(())
     }
 
     fn in_memory(&self) -> Option<&[f32]> {
@@ -209,13 +257,4 @@ impl NodeRows for StateRows {
             _ => None,
         }
     }
-}
-
-/// The layout of rows of `width` values. Rows of f32 follow each other without padding, so that they are a matrix.
-fn layout(width: usize, dtype: FeatureDtype) -> FeatureLayout {
-    let mut layout = FeatureLayout::new(dtype, width as u32);
-    if dtype == FeatureDtype::F32 {
-        layout.stride = layout.row_bytes() as u32;
-    }
-    layout
 }

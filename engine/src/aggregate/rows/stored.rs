@@ -5,14 +5,17 @@ use std::ops::Range;
 use grappa_formats::{
     ChunkId, NodeId,
     features::{FeatureLayout, FeaturesMeta},
-    manifest::FeatureSource,
+    manifest::{FeatureDtype, FeatureSource},
 };
-use grappa_io::{Error, Result, container::ClosedFile};
+use grappa_io::{
+    Error, Result,
+    container::{ClosedFile, ContainerFile},
+};
 use grappa_sampling::feed::ResidentRows;
 use grappa_storage::{Store, aggregates::Aggregates, files, no_features};
 use grappa_synthetic::{Features, Generator, Recipe};
 
-use super::{NodeRows, READ_BYTES, check_room, pieces};
+use super::{NodeRows, READ_BYTES, check_room, pieces, read_decoded, rows_of};
 
 /// The features of a store, stored or procedural.
 pub struct StoreFeatures<'a> {
@@ -40,33 +43,58 @@ impl<'a> StoredRows<'a> {
     }
 }
 
+impl StoredRows<'_> {
+    /// Calls `visit` for each chunk that has some of the nodes: with its file, and their bytes in it.
+    fn each_file(
+        &self,
+        nodes: Range<u64>,
+        mut visit: impl FnMut(ContainerFile, Range<u64>) -> Result<()>,
+    ) -> Result<()> {
+        let stride = u64::from(self.layout.stride);
+        for (chunk, rows) in pieces(self.store.chunks(), nodes) {
+            // The error for a chunk that a slice lacks.
+            self.store.span(chunk)?;
+            let file = self.files[chunk.0 as usize].as_ref().expect("the chunk is there");
+            visit(file.open()?, rows.start * stride..rows.end * stride)?;
+        }
+        Ok(())
+    }
+}
+
 impl NodeRows for StoredRows<'_> {
     fn width(&self) -> usize {
         self.layout.dim as usize
     }
 
-    fn read(&self, nodes: Range<u64>, mut out: &mut [f32]) -> Result<()> {
-        check_room(&nodes, self.width(), out);
-        let (stride, width) = (self.layout.stride as usize, self.width());
-        let piece = (READ_BYTES / stride).max(1);
-        let mut bytes = Vec::new();
-        for (chunk, rows) in pieces(self.store.chunks(), nodes) {
-            // The error for a chunk that a slice lacks.
-            self.store.span(chunk)?;
-            let file = self.files[chunk.0 as usize]
-                .as_ref()
-                .expect("the chunk is there")
-                .open()?;
-            for first in rows.clone().step_by(piece) {
-                let count = piece.min((rows.end - first) as usize);
-                bytes.resize(count * stride, 0);
-                file.read_at(&mut bytes, first * stride as u64)?;
-                let (now, rest) = out.split_at_mut(count * width);
-                self.layout.decode_rows(&bytes, now);
+    fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
+        read_decoded(self, nodes, out)
+    }
+
+    fn layout(&self) -> FeatureLayout {
+        self.layout
+    }
+
+    fn read_encoded(&self, nodes: Range<u64>, mut out: &mut [u8]) -> Result<()> {
+        self.each_file(nodes, |file, part| {
+            for start in part.clone().step_by(READ_BYTES) {
+                let (now, rest) = std::mem::take(&mut out).split_at_mut(READ_BYTES.min((part.end - start) as usize));
+                file.read_at(now, start)?;
                 out = rest;
             }
-        }
-        Ok(())
+            Ok(())
+        })
+    }
+
+    fn read_ahead(&self, nodes: Range<u64>) {
+        // Reading ahead only saves time. Whoever reads the rows gets the error.
+        let _ = self.each_file(nodes, |file, part| {
+            file.read_ahead(part);
+            Ok(())
+        });
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.store.manifest().nodes * u64::from(self.layout.stride)
     }
 }
 
@@ -89,6 +117,22 @@ impl NodeRows for AggregateRows<'_> {
 
     fn read(&self, nodes: Range<u64>, out: &mut [f32]) -> Result<()> {
         self.0.read(nodes, out)
+    }
+
+    fn layout(&self) -> FeatureLayout {
+        self.0.layout()
+    }
+
+    fn read_encoded(&self, nodes: Range<u64>, out: &mut [u8]) -> Result<()> {
+        self.0.read_encoded(nodes, out)
+    }
+
+    fn read_ahead(&self, nodes: Range<u64>) {
+        self.0.read_ahead(nodes);
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.0.file_bytes()
     }
 }
 
@@ -150,6 +194,33 @@ impl NodeRows for StoreFeatures<'_> {
                 Ok(())
             }
             Source::Stored(rows) => rows.read(nodes, out),
+        }
+    }
+
+    fn layout(&self) -> FeatureLayout {
+        match &self.source {
+            Source::Procedural(_) => rows_of(self.width, FeatureDtype::F32),
+            Source::Stored(rows) => rows.layout(),
+        }
+    }
+
+    fn read_encoded(&self, nodes: Range<u64>, out: &mut [u8]) -> Result<()> {
+        match &self.source {
+            Source::Procedural(_) => self.read(nodes, bytemuck::cast_slice_mut(out)),
+            Source::Stored(rows) => rows.read_encoded(nodes, out),
+        }
+    }
+
+    fn read_ahead(&self, nodes: Range<u64>) {
+        if let Source::Stored(rows) = &self.source {
+            rows.read_ahead(nodes);
+        }
+    }
+
+    fn file_bytes(&self) -> u64 {
+        match &self.source {
+            Source::Procedural(_) => 0,
+            Source::Stored(rows) => rows.file_bytes(),
         }
     }
 }

@@ -33,7 +33,7 @@ use grappa_synthetic::random::{Purpose, Source};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    aggregate::{Budget, Mean, NodeRows, ScaledRows, StoredRows, aggregate},
+    aggregate::{Budget, Mean, NodeRows, ScaledRows, StoredRows, WholeGraph},
     derive::features::DIM_MAX,
 };
 
@@ -119,7 +119,13 @@ pub fn make(
         let first = made.keep_finished()?;
         let budget = less(budget, made.memory());
         let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| made.write(nodes, rows);
-        aggregate(store, rows, &reduce, first, budget, progress, sink)?;
+        let graph = WholeGraph {
+            store,
+            rows,
+            budget,
+            scratch: Some(&folder),
+        };
+        graph.run(&reduce, first, progress, sink)?;
         made.complete()?;
         let open = |chunk| {
             let (file, layout) = feature_rows::open(&folder, store.chunks(), ChunkId(chunk))?;
@@ -137,6 +143,7 @@ pub fn make(
     let mut sum = Sum::new(options, &earlier);
     let budget = less(budget, out.memory() + sum.memory());
     let rows = earlier.last().map_or(&scaled as &dyn NodeRows, |rows| rows);
+    let scratch = out.folder().to_owned();
     let sink = &mut |nodes: Range<u64>, rows: &mut Vec<f32>| {
         let mut node = nodes.start;
         for rows in rows.chunks(ENCODE_ROWS * reduce.width) {
@@ -146,7 +153,13 @@ pub fn make(
         }
         Ok(())
     };
-    aggregate(store, rows, &reduce, first, budget, progress, sink)
+    let graph = WholeGraph {
+        store,
+        rows,
+        budget,
+        scratch: Some(&scratch),
+    };
+    graph.run(&reduce, first, progress, sink)
 }
 
 fn less(budget: Budget, bytes: u64) -> Budget {

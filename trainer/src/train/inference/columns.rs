@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use grappa_engine::aggregate::NodeRows;
+use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
 
 /// The first `width` values of each row. With jumping knowledge they are the states, which neighbours aggregate; the others are
 /// carried along.
@@ -37,6 +38,32 @@ impl NodeRows for FirstColumns<'_> {
             .zip(columns)
             .for_each(|(out, columns)| out.copy_from_slice(columns));
         Ok(())
+    }
+
+    fn layout(&self) -> FeatureLayout {
+        match self.is_all() {
+            true => self.rows.layout(),
+            false => FeatureLayout {
+                dim: self.width as u32,
+                stride: 4 * self.width as u32,
+                dtype: FeatureDtype::F32,
+            },
+        }
+    }
+
+    fn read_encoded(&self, positions: Range<u64>, out: &mut [u8]) -> grappa_io::Result<()> {
+        match self.is_all() {
+            true => self.rows.read_encoded(positions, out),
+            false => self.read(positions, bytemuck::cast_slice_mut(out)),
+        }
+    }
+
+    fn read_ahead(&self, positions: Range<u64>) {
+        self.rows.read_ahead(positions);
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.rows.file_bytes()
     }
 
     fn in_memory(&self) -> Option<&[f32]> {

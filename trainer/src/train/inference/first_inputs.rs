@@ -1,8 +1,17 @@
 //! The inputs of the first layer, kept from one inference to the next.
 
-use std::{cell::OnceCell, ops::Range};
+use std::{
+    cell::OnceCell,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
-use tch::Tensor;
+use grappa_engine::aggregate::{NodeRows, StateRows};
+use grappa_formats::manifest::FeatureDtype;
+use tch::{Device, Kind, Tensor};
+
+use super::{UPDATE_NODES, values};
+use crate::{Result, shim};
 
 /// The inputs of the update of a range of nodes at a layer.
 #[derive(Debug)]
@@ -17,46 +26,137 @@ pub(super) struct UpdateInputs {
     pub degrees: Option<Tensor>,
 }
 
-/// Memory for the inputs of the first layer's updates: features and their aggregates.
+/// Space for the inputs of the first layer's updates: features and their aggregates.
 ///
 /// Unless messages have parameters, these are the same in each inference of the same nodes. On a small graph, reading them takes
-/// longer than all products. The first inference fills the memory, if they fit, and later ones take them from it.
+/// longer than all products; on a large one, they are spread over files that are many times larger. The first inference keeps them, if
+/// they fit, and later ones take them from here.
 #[derive(Debug)]
 pub struct FirstInputs {
-    bytes_max: u64,
-    parts: OnceCell<Vec<UpdateInputs>>,
+    memory_max: u64,
+    folder: PathBuf,
+    disk_max: u64,
+    kept: OnceCell<Kept>,
+}
+
+/// Inputs that are kept.
+#[derive(Debug)]
+pub(super) enum Kept {
+    Memory(Vec<UpdateInputs>),
+    /// In a scratch file, without in-degrees: the states, and beside them the aggregates.
+    File {
+        rows: StateRows,
+        own_width: usize,
+    },
 }
 
 impl FirstInputs {
-    /// Empty memory for at most `bytes_max` bytes.
-    pub fn new(bytes_max: u64) -> Self {
+    /// Empty space of at most `memory_max` bytes of memory, or else at most `disk_max` bytes of a scratch file in `folder`.
+    pub fn new(memory_max: u64, folder: &Path, disk_max: u64) -> Self {
         Self {
-            bytes_max,
-            parts: OnceCell::new(),
+            memory_max,
+            folder: folder.to_owned(),
+            disk_max,
+            kept: OnceCell::new(),
         }
     }
 
-    /// Bytes that are in use, apart from in-degrees.
+    /// Bytes of memory that are in use, apart from in-degrees.
     pub fn bytes(&self) -> u64 {
-        let parts = self.parts.get().into_iter().flatten();
+        let parts = match self.kept.get() {
+            Some(Kept::Memory(parts)) => &parts[..],
+            _ => &[],
+        };
         parts
+            .iter()
             .map(|part| 4 * (part.own.numel() + part.aggregated.numel()) as u64)
             .sum()
     }
 
-    /// Whether `bytes` fit.
-    pub(super) fn holds(&self, bytes: u64) -> bool {
-        bytes <= self.bytes_max
+    /// Bytes of a file with the inputs of `rows` updates of these widths; 0 if there is none.
+    pub(super) fn file_bytes(&self, rows: u64, widths: [usize; 2]) -> u64 {
+        match bytes_of(rows, widths) {
+            bytes if bytes > self.memory_max && bytes <= self.disk_max => bytes,
+            _ => 0,
+        }
+    }
+
+    /// Begins to keep the inputs of `rows` updates: states and aggregates of these widths. None if there is no space.
+    pub(super) fn begin(&self, rows: u64, widths: [usize; 2]) -> Option<Kept> {
+        let [own_width, width] = widths;
+        if bytes_of(rows, widths) <= self.memory_max {
+            return Some(Kept::Memory(Vec::new()));
+        }
+        if self.file_bytes(rows, widths) == 0 {
+            return None;
+        }
+        // Keeping them only saves time.
+        let rows = StateRows::in_file(&self.folder, rows, own_width + width, FeatureDtype::F32).ok()?;
+        Some(Kept::File { rows, own_width })
     }
 
     /// The inputs, if an inference left them.
-    pub(super) fn get(&self) -> Option<&[UpdateInputs]> {
-        self.parts.get().map(Vec::as_slice)
+    pub(super) fn get(&self) -> Option<&Kept> {
+        self.kept.get()
     }
 
     /// Keeps the inputs of all updates. Nothing happens if there are some.
-    pub(super) fn set(&self, parts: Vec<UpdateInputs>) {
+    pub(super) fn set(&self, kept: Kept) {
         // Both would be of the same nodes.
-        let _ = self.parts.set(parts);
+        let _ = self.kept.set(kept);
+    }
+}
+
+fn bytes_of(rows: u64, [own, aggregated]: [usize; 2]) -> u64 {
+    StateRows::bytes_of(rows, own + aggregated, FeatureDtype::F32)
+}
+
+impl Kept {
+    /// Adds inputs.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(super) fn push(&mut self, part: UpdateInputs) -> Result<()> {
+        match self {
+            Self::Memory(parts) => parts.push(part),
+            Self::File { rows, .. } => {
+                let beside = Tensor::cat(&[&part.own, &part.aggregated], 1);
+                rows.write(part.positions.start, &values(&beside))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes all inputs of `count` updates to `each`. `degrees` has the in-degrees of a range.
+    ///
+    /// # Errors
+    /// If the file cannot be read. Also the errors of `degrees` and `each`.
+    pub(super) fn each(
+        &self,
+        count: u64,
+        device: Device,
+        degrees: impl Fn(Range<u64>) -> Result<Option<Tensor>>,
+        mut each: impl FnMut(&UpdateInputs) -> Result<()>,
+    ) -> Result<()> {
+        let (rows, own_width) = match self {
+            Self::Memory(parts) => return parts.iter().try_for_each(each),
+            Self::File { rows, own_width } => (rows, *own_width as i64),
+        };
+        let range = |first: u64| first.min(count)..(first + UPDATE_NODES).min(count);
+        for first in (0..count).step_by(UPDATE_NODES as usize) {
+            let positions = range(first);
+            rows.read_ahead(range(positions.end));
+            let shape = [(positions.end - positions.start) as i64, rows.width() as i64];
+            let mut beside = Tensor::empty(shape, (Kind::Float, Device::Cpu));
+            rows.read(positions.clone(), shim::values_mut(&mut beside))?;
+            let part = |first: i64, width: i64| beside.narrow(1, first, width).contiguous().to_device(device);
+            each(&UpdateInputs {
+                own: part(0, own_width),
+                aggregated: part(own_width, shape[1] - own_width),
+                degrees: degrees(positions.clone())?,
+                positions,
+            })?;
+        }
+        Ok(())
     }
 }

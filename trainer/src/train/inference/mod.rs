@@ -31,7 +31,11 @@ use grappa_sampling::{InNeighbours, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 use tch::{Device, Kind, Tensor};
 
-use self::{columns::FirstColumns, first_inputs::UpdateInputs, keeper::Keeper};
+use self::{
+    columns::FirstColumns,
+    first_inputs::{Kept, UpdateInputs},
+    keeper::Keeper,
+};
 pub use self::{
     degrees::Degrees,
     first_inputs::FirstInputs,
@@ -57,7 +61,7 @@ pub struct Inference<'a> {
     pub features: &'a dyn NodeRows,
     /// Pre-aggregated features for the first layer, if the model takes them. Their type limits their precision.
     pub first_hop: Option<&'a dyn NodeRows>,
-    /// Memory for the inputs of the first layer, if more inferences of the same nodes follow.
+    /// Space for the inputs of the first layer, if more inferences of the same nodes follow.
     pub first_inputs: Option<&'a FirstInputs>,
     /// Memory and threads.
     pub budget: Budget,
@@ -138,7 +142,7 @@ impl Inference<'_> {
     /// Bytes of the scratch files that [`Inference::run_needed`] has at a time.
     pub fn scratch_bytes(&self, model: &Model, needed: &Needed) -> u64 {
         let memory = self.budget.memory;
-        let (mut hidden_in_memory, mut hidden_in_file, mut most) = (0, 0, 0);
+        let (mut hidden_in_memory, mut hidden_in_file, mut kept_in_file, mut most) = (0, 0, 0, 0);
         for layer in 0..needed.layers() {
             let mut free = memory.saturating_sub(hidden_in_memory);
             // As `run_layers` creates them.
@@ -161,10 +165,41 @@ impl Inference<'_> {
                 true => (0, 0),
                 false => create(needed.outputs(layer), model.width(layer + 1)),
             };
-            most = most.max(hidden_in_file + messages.1 + out.1);
+            let kept = match (layer, self.first_inputs) {
+                (0, Some(first_inputs)) if has_fixed_inputs(model, layer) => {
+                    let widths = [self.features.width(), model.reduction(layer).result_width()];
+                    first_inputs.file_bytes(needed.outputs(layer).len(), widths)
+                }
+                _ => 0,
+            };
+            kept_in_file += kept;
+            let copy = match layer == 0 && !is_known {
+                true => self.copy_bytes(self.features, needed, model),
+                false => 0,
+            };
+            most = most.max(kept_in_file + copy + hidden_in_file + messages.1 + out.1);
             (hidden_in_memory, hidden_in_file) = out;
         }
         most
+    }
+
+    /// Bytes of a copy of those features that the first layer needs; 0 if it is faster to read them where they are. In files, the rows of
+    /// other nodes are read with them.
+    fn copy_bytes(&self, features: &dyn NodeRows, needed: &Needed, model: &Model) -> u64 {
+        let whole = features.file_bytes();
+        let stride = u64::from(features.layout().stride);
+        let bytes = needed.inputs(0).len() * stride;
+        // They are read once as states, and once for each part of the outputs that memory holds with their edges.
+        let outputs = StateRows::bytes_of(
+            needed.outputs(0).len(),
+            model.reduction(0).state_width(),
+            FeatureDtype::F32,
+        );
+        let passes = 1 + outputs.div_ceil(self.budget.memory.max(1));
+        match whole + bytes * (1 + passes) < whole * passes {
+            true => bytes,
+            false => 0,
+        }
     }
 
     /// The type of some states, if memory has `free` bytes for them.
@@ -192,13 +227,27 @@ impl Inference<'_> {
         for layer in 0..layers {
             let is_last = layer + 1 == layers;
             let mut free = self.budget.memory - hidden.as_ref().map_or(0, StateRows::memory).min(self.budget.memory);
+            let known = self.first_hop.filter(|_| layer == 0);
+            let kept_inputs = self.first_inputs.filter(|_| has_fixed_inputs(model, layer));
+            let ready = kept_inputs.and_then(FirstInputs::get);
+            let copy = match layer == 0 && known.is_none() && ready.is_none() {
+                true if self.copy_bytes(features, needed, model) > 0 => {
+                    let (inputs, threads) = (needed.inputs(0), self.budget.threads);
+                    Some(StateRows::copied(self.scratch, features, inputs, threads, progress)?)
+                }
+                _ => None,
+            };
+            let (features, features_of) = match &copy {
+                Some(copy) => (copy as &dyn NodeRows, needed.inputs(0)),
+                None => (features, &all),
+            };
             let pass = LayerPass {
                 inference: self,
                 lists: needed.lists(self.chunks, layer),
                 model,
                 layer,
                 rows: hidden.as_ref().map_or(features, |states| states),
-                rows_of: if layer == 0 { &all } else { needed.inputs(layer) },
+                rows_of: if layer == 0 { features_of } else { needed.inputs(layer) },
                 inputs: needed.inputs(layer),
                 outputs: needed.outputs(layer),
                 degrees,
@@ -210,10 +259,7 @@ impl Inference<'_> {
                 free -= states.memory();
                 Ok(states)
             };
-            let known = self.first_hop.filter(|_| layer == 0);
             let reduction = model.reduction(layer);
-            let kept_inputs = self.first_inputs.filter(|_| pass.has_fixed_inputs());
-            let ready = kept_inputs.and_then(FirstInputs::get);
             let messages = match known.is_none() && ready.is_none() && transforms(model, layer) {
                 true => Some(create(pass.inputs.len(), reduction.source_width())?),
                 false => None,
@@ -225,17 +271,17 @@ impl Inference<'_> {
             if let Some(keeper) = &mut results.kept {
                 keeper.begin(layer, reduction.result_width())?;
             }
-            let input_values = pass.outputs.len() * (pass.rows.width() + reduction.result_width()) as u64;
+            let widths = [pass.rows.width(), reduction.result_width()];
             let mut inputs = kept_inputs
-                .filter(|kept| kept.holds(4 * input_values))
-                .map(|_| Vec::new());
+                .filter(|_| ready.is_none())
+                .and_then(|kept| kept.begin(pass.outputs.len(), widths));
             let mut take = |positions: Range<u64>, aggregates: Vec<f32>| {
                 if let Some(keeper) = &mut results.kept {
                     let state_width = aggregates.len() / (positions.end - positions.start).max(1) as usize;
                     keeper.take(&pass, positions.clone(), &aggregates, state_width)?;
                 }
                 match results.of_updates(&mut out) {
-                    Some(mut on_new) => pass.update(positions, aggregates, inputs.as_mut(), &mut on_new),
+                    Some(mut on_new) => pass.update(positions, aggregates, &mut inputs, &mut on_new),
                     None => Ok(()),
                 }
             };
@@ -252,7 +298,7 @@ impl Inference<'_> {
                 (None, Some(first_hop)) => pass.known(first_hop, &mut take)?,
                 (None, None) => pass.aggregated(messages, budget, &mut take)?,
             }
-            if let (Some(kept), Some(inputs)) = (kept_inputs, inputs.filter(|_| ready.is_none())) {
+            if let (Some(kept), Some(inputs)) = (kept_inputs, inputs) {
                 kept.set(inputs);
             }
             if let Some(keeper) = &mut results.kept {
@@ -294,6 +340,12 @@ fn transforms(model: &Model, layer: usize) -> bool {
     )
 }
 
+/// Whether the inputs of a layer's updates do not depend on parameters.
+fn has_fixed_inputs(model: &Model, layer: usize) -> bool {
+    let of_parameters = matches!(model.aggregate(layer), Aggregate::Attention | Aggregate::WeightedMean);
+    layer == 0 && !of_parameters
+}
+
 /// Receives the aggregates of a range of positions among the outputs.
 type Take<'a> = dyn FnMut(Range<u64>, Vec<f32>) -> Result<()> + 'a;
 
@@ -315,15 +367,6 @@ struct LayerPass<'a> {
 }
 
 impl LayerPass<'_> {
-    /// Whether the inputs of updates do not depend on parameters.
-    fn has_fixed_inputs(&self) -> bool {
-        let of_parameters = matches!(
-            self.model.aggregate(self.layer),
-            Aggregate::Attention | Aggregate::WeightedMean
-        );
-        self.layer == 0 && !of_parameters
-    }
-
     /// Takes the aggregates from `first_hop`, which has rows of all nodes.
     fn known(&self, first_hop: &dyn NodeRows, take: &mut Take<'_>) -> Result<()> {
         let width = first_hop.width();
@@ -344,11 +387,11 @@ impl LayerPass<'_> {
             rows: self.rows,
             set: self.inputs,
         };
-        let (states, sources): (&dyn NodeRows, _) = match self.layer {
+        let (states, sources): (&dyn NodeRows, _) = match self.rows_of.len() == self.inputs.len() {
             // Features that are in memory need not be copied.
-            0 if messages.is_none() && self.rows.in_memory().is_some() => (self.rows, self.rows_of),
-            0 => (&selected, self.inputs),
-            _ => (self.rows, self.inputs),
+            false if messages.is_none() && self.rows.in_memory().is_some() => (self.rows, self.rows_of),
+            false => (&selected, self.inputs),
+            true => (self.rows, self.inputs),
         };
         let messages = messages.map(|space| self.messages(states, space)).transpose()?;
         let states = &FirstColumns::of(states, self.model.state_width(self.layer));
@@ -414,7 +457,7 @@ impl LayerPass<'_> {
         &self,
         positions: Range<u64>,
         aggregates: Vec<f32>,
-        mut inputs: Option<&mut Vec<UpdateInputs>>,
+        inputs: &mut Option<Kept>,
         on_new: &mut dyn FnMut(Range<u64>, &Tensor) -> Result<()>,
     ) -> Result<()> {
         let count = positions.end - positions.start;
@@ -423,13 +466,7 @@ impl LayerPass<'_> {
         for first in positions.clone().step_by(UPDATE_NODES as usize) {
             check_stopped(self.progress)?;
             let range = first..(first + UPDATE_NODES).min(positions.end);
-            let degrees = match self.model.aggregate(self.layer) {
-                Aggregate::Gcn => {
-                    let degrees = self.degrees.of_each(self.nodes(range.clone()))?;
-                    Some(Tensor::from_slice(&degrees).to_device(self.inference.device))
-                }
-                _ => None,
-            };
+            let degrees = self.degrees_of(range.clone())?;
             let (at, length) = ((first - positions.start) as i64, (range.end - range.start) as i64);
             let part = UpdateInputs {
                 own: self.own(range.clone())?,
@@ -438,20 +475,33 @@ impl LayerPass<'_> {
                 degrees,
             };
             on_new(part.positions.clone(), &self.updated(&part))?;
-            if let Some(inputs) = &mut inputs {
-                inputs.push(part);
+            match inputs.as_mut().map_or(Ok(()), |inputs| inputs.push(part)) {
+                // Keeping them only saves time.
+                Err(error) if error.is_disk_full() => *inputs = None,
+                pushed => pushed?,
             }
         }
         Ok(())
     }
 
     /// Updates outputs from the inputs that an earlier inference left.
-    fn update_again(&self, inputs: &[UpdateInputs], on_new: &mut OnRows<'_>) -> Result<()> {
-        for part in inputs {
+    fn update_again(&self, inputs: &Kept, on_new: &mut OnRows<'_>) -> Result<()> {
+        let degrees = |positions| self.degrees_of(positions);
+        inputs.each(self.outputs.len(), self.inference.device, degrees, |part| {
             check_stopped(self.progress)?;
-            on_new(part.positions.clone(), &self.updated(part))?;
+            on_new(part.positions.clone(), &self.updated(part))
+        })
+    }
+
+    /// The in-degrees of some outputs, if updates take them.
+    fn degrees_of(&self, positions: Range<u64>) -> Result<Option<Tensor>> {
+        match self.model.aggregate(self.layer) {
+            Aggregate::Gcn => {
+                let degrees = self.degrees.of_each(self.nodes(positions))?;
+                Ok(Some(Tensor::from_slice(&degrees).to_device(self.inference.device)))
+            }
+            _ => Ok(None),
         }
-        Ok(())
     }
 
     /// The new states of some outputs.

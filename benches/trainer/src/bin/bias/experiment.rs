@@ -3,7 +3,7 @@
 use std::{fmt, path::Path, sync::Arc};
 
 use anyhow::{Context, Result, ensure};
-use grappa_engine::aggregate::{Budget, Mean, NodeRows, StateRows, StoreFeatures, aggregate};
+use grappa_engine::aggregate::{Budget, Mean, NodeRows, StateRows, StoreFeatures, WholeGraph};
 use grappa_formats::{NodeId, PartitionId, manifest::FeatureDtype};
 use grappa_io::{progress::Silent, read::Choice};
 use grappa_run::{
@@ -107,7 +107,13 @@ impl Experiment {
         let mut mean_rows = StateRows::new(nodes, dim)?;
         let mut means = Vec::with_capacity(rows.len());
         let reduce = Mean { width: dim };
-        aggregate(&store, &features, &reduce, 0, budget, &Silent, &mut |nodes, values| {
+        let graph = WholeGraph {
+            store: &store,
+            rows: &features,
+            budget,
+            scratch: None,
+        };
+        graph.run(&reduce, 0, &Silent, &mut |nodes, values| {
             means.extend_from_slice(values);
             mean_rows.write(nodes.start, values)
         })?;

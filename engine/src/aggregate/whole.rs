@@ -1,0 +1,166 @@
+//! Aggregation over the whole graph.
+
+use std::{ops::Range, path::Path};
+
+use grappa_formats::NodeId;
+use grappa_io::{Error, Position, Result, machine::free_disk_bytes, progress::Progress};
+use grappa_sampling::{InNeighbours, NodeSet};
+use grappa_storage::{MappedChunks, Store};
+
+use super::{Aggregation, Budget, ListSize, NodeRows, Reduce, Sink, StateRows};
+
+/// Results that are passed on together.
+const RESULT_NODES: u64 = 1 << 15;
+/// Sets of nodes take at most this share of the memory.
+const SETS_SHARE: u64 = 8;
+
+/// Reduces the rows of all in-neighbours of every node, by a reduction without own rows.
+///
+/// In graphs with few large degrees, most nodes have no in-edges or no out-edges. The former have the same result, and the rows of the
+/// latter are not needed. If rows are read many times, those that are needed are copied to a scratch file first.
+pub struct WholeGraph<'a> {
+    /// The graph.
+    pub store: &'a Store,
+    /// The rows of all nodes.
+    pub rows: &'a dyn NodeRows,
+    /// Memory and threads.
+    pub budget: Budget,
+    /// Folder for a scratch file. Without it, rows are not copied.
+    pub scratch: Option<&'a Path>,
+}
+
+impl WholeGraph<'_> {
+    /// Aggregates for the nodes from `first` on. `sink` receives ranges of nodes in order.
+    ///
+    /// # Errors
+    /// As [`Aggregation::run`], and if the store is a slice.
+    ///
+    /// # Panics
+    /// As [`Aggregation::run`].
+    pub fn run<R: Reduce>(&self, reduce: &R, first: u64, progress: &dyn Progress, sink: &mut Sink<'_>) -> Result<()> {
+        if !self.store.manifest().is_whole() {
+            let what =
+                "the store is a slice of its graph, and sources of its edges are missing; this takes a whole store";
+            return Err(Error::input(self.store.path(), Position::Whole, what));
+        }
+        let nodes = self.store.manifest().nodes;
+        let all = NodeSet::all(nodes);
+        let chunks = MappedChunks::open(self.store)?;
+        let lists = InNeighbours::all(&chunks);
+        let sets = 2 * NodeSet::bytes_of(nodes);
+        let destinations = match sets <= self.budget.memory / SETS_SHARE {
+            true => lists.destinations(self.budget.threads)?,
+            false => all.clone(),
+        };
+        let held = if destinations.is_all() { 0 } else { sets };
+        let mut aggregation = Aggregation {
+            store: self.store,
+            lists,
+            sources: &all,
+            rows: self.rows,
+            destinations: &destinations,
+            budget: Budget {
+                memory: self.budget.memory - held,
+                ..self.budget
+            },
+        };
+        let copy = self.copy(&aggregation, reduce, progress)?;
+        if let Some((sources, rows)) = &copy {
+            (aggregation.sources, aggregation.rows) = (sources, rows);
+        }
+        let mut filled = Filled {
+            destinations: &destinations,
+            empty: empty_state(reduce),
+            next: first,
+            sink,
+        };
+        let mut take = |positions: Range<u64>, states: &mut Vec<f32>| filled.take(positions, states);
+        aggregation.run(reduce, destinations.position(NodeId(first)), None, progress, &mut take)?;
+        filled.fill_to(nodes)
+    }
+
+    /// A copy of the rows that are needed, and their nodes, if that saves reading.
+    pub(super) fn copy<R: Reduce>(
+        &self,
+        aggregation: &Aggregation<'_>,
+        reduce: &R,
+        progress: &dyn Progress,
+    ) -> Result<Option<(NodeSet, StateRows)>> {
+        let Some(scratch) = self.scratch else { return Ok(None) };
+        let (threads, passes) = (self.budget.threads, aggregation.passes(reduce)?);
+        let whole = self.rows.file_bytes();
+        // Finding the sources costs about a pass.
+        if aggregation.destinations.is_all() || whole == 0 || passes < 3 {
+            return Ok(None);
+        }
+        let sources = aggregation
+            .lists
+            .sources_of(aggregation.destinations, threads, progress)?;
+        let bytes = sources.len() * u64::from(self.rows.layout().stride);
+        let saves = whole + bytes * (1 + passes) < whole * passes;
+        let fits = free_disk_bytes(scratch).is_none_or(|free| bytes <= free / 2);
+        if !saves || !fits {
+            return Ok(None);
+        }
+        let rows = StateRows::copied(scratch, self.rows, &sources, threads, progress)?;
+        Ok(Some((sources, rows)))
+    }
+}
+
+/// The state of a node without in-neighbours.
+fn empty_state<R: Reduce>(reduce: &R) -> Vec<f32> {
+    let mut state = vec![0.0; reduce.state_width()];
+    reduce.begin(&[], &mut state);
+    reduce.finish(ListSize::whole(0), &mut state);
+    state
+}
+
+/// Puts the results of destinations between those of nodes without in-neighbours.
+struct Filled<'a, 's> {
+    destinations: &'a NodeSet,
+    empty: Vec<f32>,
+    /// The next node.
+    next: u64,
+    sink: &'a mut Sink<'s>,
+}
+
+impl Filled<'_, '_> {
+    fn take(&mut self, positions: Range<u64>, states: &mut Vec<f32>) -> Result<()> {
+        if self.destinations.is_all() {
+            self.next = positions.end;
+            return (self.sink)(positions, states);
+        }
+        let mut nodes = Vec::new();
+        self.destinations.nodes_at(positions, &mut nodes);
+        let mut states = states.chunks_exact(self.empty.len());
+        let mut at = 0;
+        while at < nodes.len() {
+            let first = self.next;
+            let count = nodes[at..].partition_point(|node| node.0 < first + RESULT_NODES);
+            let end = if count == 0 {
+                first + RESULT_NODES
+            } else {
+                nodes[at + count - 1].0 + 1
+            };
+            let mut results = self.empty.repeat((end - first) as usize);
+            for node in &nodes[at..at + count] {
+                let state = states.next().expect("one state for each destination");
+                results[(node.0 - first) as usize * state.len()..][..state.len()].copy_from_slice(state);
+            }
+            (self.sink)(first..end, &mut results)?;
+            (self.next, at) = (end, at + count);
+        }
+        Ok(())
+    }
+
+    /// Passes on the results of nodes without in-neighbours before `end`.
+    fn fill_to(&mut self, end: u64) -> Result<()> {
+        while self.next < end {
+            let nodes = self.next..end.min(self.next + RESULT_NODES);
+            self.next = nodes.end;
+            let mut results = self.empty.repeat((nodes.end - nodes.start) as usize);
+            (self.sink)(nodes, &mut results)?;
+        }
+        Ok(())
+    }
+}
