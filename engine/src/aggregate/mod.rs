@@ -53,8 +53,8 @@ use self::{in_memory::InMemory, tile::Tiler};
 
 /// The largest block of sources, in bytes. Larger blocks only leave less memory for the tile.
 const BLOCK_BYTES_MAX: u64 = 128 << 20;
-/// The largest number of sources in a block. The place of a source then takes 20 of the 32 bits of an edge.
-const BLOCK_SOURCES_MAX: u64 = 1 << 20;
+/// The logarithm of the largest number of sources in a block.
+const BLOCK_BITS_MAX: u32 = 20;
 /// A block takes 1/BLOCK_SHARE of the budget. Two blocks are in memory at a time.
 const BLOCK_SHARE: u64 = 8;
 
@@ -169,7 +169,12 @@ impl Aggregation<'_> {
         let mut front = Arena::new(blocks.block_bytes())?;
         let mut back = Arena::new(if blocks.count() > 1 { blocks.block_bytes() } else { 0 })?;
         let mut loaded = None;
-        while let Some(mut tile) = tiler.next()? {
+        loop {
+            if loaded != Some(0) {
+                // While edges are listed.
+                rows.read_ahead(blocks.positions(0));
+            }
+            let Some(mut tile) = tiler.next()? else { break };
             tile.begin(&mut own)?;
             let wanted: Vec<u64> = (0..blocks.count()).filter(|&block| tile.uses(block)).collect();
             for (i, &block) in wanted.iter().enumerate() {
@@ -244,28 +249,29 @@ struct Blocks {
     sources: u64,
     /// Bytes of an encoded row.
     stride: u32,
-    /// Sources in a block.
-    block_sources: u64,
+    /// A block has two to the power of this many sources.
+    block_bits: u32,
 }
 
 impl Blocks {
     fn new(sources: u64, stride: u32, memory: u64) -> Self {
         let block_sources = (memory / BLOCK_SHARE).min(BLOCK_BYTES_MAX) / u64::from(stride);
-        let block_sources = block_sources.min(BLOCK_SOURCES_MAX).clamp(1, sources.max(1));
+        // The place of a source takes so many of the 32 bits of an edge.
+        let block_bits = block_sources.max(1).ilog2().min(BLOCK_BITS_MAX);
         Self {
             sources,
             stride,
-            block_sources,
+            block_bits,
         }
     }
 
     fn count(self) -> u64 {
-        self.sources.div_ceil(self.block_sources)
+        self.sources.div_ceil(1 << self.block_bits)
     }
 
     /// Bytes of the largest block.
     fn block_bytes(self) -> usize {
-        self.block_sources.min(self.sources) as usize * self.stride as usize
+        (self.sources.min(1 << self.block_bits)) as usize * self.stride as usize
     }
 
     /// Bytes of memory that the blocks take.
@@ -274,7 +280,7 @@ impl Blocks {
     }
 
     fn positions(self, block: u64) -> Range<u64> {
-        let first = block * self.block_sources;
-        first..(first + self.block_sources).min(self.sources)
+        let first = block << self.block_bits;
+        first..(first + (1 << self.block_bits)).min(self.sources)
     }
 }

@@ -21,8 +21,6 @@ const AHEAD: usize = 8;
 const STOP_EVERY: usize = 1 << 16;
 /// Bytes in a cache line.
 const LINE_BYTES: usize = 64;
-/// The table that finds blocks has at most two to the power of this many entries, and fits a core's first cache.
-const TABLE_BITS: u32 = 12;
 
 /// Cuts the destinations into tiles that fit the memory.
 pub struct Tiler<'a, R> {
@@ -55,6 +53,14 @@ struct Strip {
     sizes: Vec<ListSize>,
 }
 
+impl Blocks {
+    fn code(self) -> EdgeCode {
+        EdgeCode {
+            place_bits: self.block_bits,
+        }
+    }
+}
+
 /// How an edge of a block is encoded in 32 bits: the source's place in the block, and above it how many destinations lie between its
 /// destination and that of the edge before. If that does not fit, all upper bits are ones, and the destination follows.
 #[derive(Debug, Clone, Copy)]
@@ -63,11 +69,9 @@ struct EdgeCode {
 }
 
 impl EdgeCode {
-    /// The code for blocks of so many sources.
-    fn new(block_sources: u64) -> Self {
-        Self {
-            place_bits: u64::BITS - (block_sources - 1).leading_zeros(),
-        }
+    /// The places in a block, as bits that are ones.
+    fn places(self) -> u32 {
+        !(u32::MAX << self.place_bits)
     }
 
     /// The number of the upper bits that stands for a destination that follows.
@@ -113,7 +117,7 @@ impl Iterator for BlockEdges<'_> {
             self.destination += step;
         }
         self.codes = rest;
-        Some((self.destination, edge & !(u32::MAX << self.code.place_bits)))
+        Some((self.destination, edge & self.code.places()))
     }
 }
 
@@ -147,13 +151,14 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         if self.next >= self.aggregation.destinations.len() {
             return Ok(None);
         }
-        let strips = self.cut()?;
+        let (strips, holds) = self.cut()?;
         let positions = self.next..strips.last().expect("a tile has a node").end;
         self.next = positions.end;
+        let this = &*self;
         let strips: Vec<Strip> = thread::scope(|scope| {
             let threads: Vec<_> = strips
                 .into_iter()
-                .map(|positions| workers::spawn(scope, || self.strip(positions)))
+                .map(|positions| workers::spawn(scope, move || this.strip(positions, holds)))
                 .collect::<Result<_>>()?;
             threads.into_iter().map(workers::join).collect::<Result<_>>()
         })?;
@@ -169,11 +174,12 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         }))
     }
 
-    /// Finds the end of the next tile, and cuts the tile into strips of about equal work.
-    fn cut(&self) -> Result<Vec<Range<u64>>> {
+    /// Finds the end of the next tile, and cuts the tile into strips of about equal work. Also says whether memory holds the sources of
+    /// all edges until the states exist.
+    fn cut(&self) -> Result<(Vec<Range<u64>>, bool)> {
         let blocks = self.blocks.count();
         // Destinations that follow an edge: in each block, at most one for so many destinations.
-        let following = (4 * blocks).div_ceil(u64::from(EdgeCode::new(self.blocks.block_sources).far()));
+        let following = (4 * blocks).div_ceil(u64::from(self.blocks.code().far()));
         let row_bytes = bytes_of(1, 0, self.reduce) + following;
         let mut bytes = 16 * blocks * self.threads as u64;
         // Prefix sums of the costs of adjacency lists, at the end of each run of them. Strips are balanced by these.
@@ -208,7 +214,12 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             thread => marks[marks.partition_point(|&(_, at)| at < cost * thread / threads)].0,
         };
         let strips = (0..threads).map(|thread| end_of(thread)..end_of(thread + 1));
-        Ok(strips.filter(|strip| !strip.is_empty()).collect())
+        let destinations = position - self.next;
+        let of_states = destinations * 4 * (self.reduce.state_width() + self.reduce.own_width()) as u64;
+        let of_sources = size_of::<u32>() as u64 * (cost - destinations);
+        let holds =
+            self.aggregation.sources.len() <= 1 << u32::BITS && bytes - of_states + of_sources <= self.tile_bytes;
+        Ok((strips.filter(|strip| !strip.is_empty()).collect(), holds))
     }
 
     /// The destinations at some positions, whose lists are read ahead.
@@ -219,21 +230,29 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         Pieces::new(destinations, positions, lists.chunks())
     }
 
-    /// Lists the edges of a strip by block. Adjacency lists are decoded twice: once to count the edges of each block, once
-    /// to put them in place. That costs less than to hold them twice.
-    fn strip(&self, positions: Range<u64>) -> Result<Strip> {
-        let (sources, code) = (self.aggregation.sources, EdgeCode::new(self.blocks.block_sources));
-        let count = self.blocks.count() as usize;
+    /// Lists the edges of a strip by block: first counts those of each block, then puts them in place. Without `holds`, memory has no
+    /// room for the sources in between, and adjacency lists are decoded again.
+    fn strip(&self, positions: Range<u64>, holds: bool) -> Result<Strip> {
+        let (sources, code, count) = (
+            self.aggregation.sources,
+            self.blocks.code(),
+            self.blocks.count() as usize,
+        );
         let mut starts = vec![0; count + 1];
         let mut last = vec![0; count];
-        let mut sizes = Vec::with_capacity((positions.end - positions.start) as usize);
-        let table = BlockTable::new(sources, self.blocks);
+        let mut sizes: Vec<ListSize> = Vec::with_capacity((positions.end - positions.start) as usize);
+        let mut held = Vec::<u32>::new();
         self.each_row(positions.clone(), |row, size, list| {
             sizes.push(size);
-            table.each(list, |block, _| {
+            for source in list {
+                let position = sources.position(NodeId(*source));
+                let block = (position >> code.place_bits) as usize;
                 starts[block + 1] += code.words(last[block], row);
                 last[block] = row;
-            });
+                if holds {
+                    held.push(position as u32);
+                }
+            }
         })?;
         for i in 1..starts.len() {
             starts[i] += starts[i - 1];
@@ -241,16 +260,28 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let mut edges = vec![0; starts[count]];
         let mut next = starts.clone();
         last.fill(0);
-        self.each_row(positions, |row, _, list| {
-            table.each(list, |block, source| {
-                let place = sources.position(NodeId(source)) - block as u64 * self.blocks.block_sources;
-                code.push(last[block], (row, place as u32), |word| {
-                    edges[next[block]] = word;
-                    next[block] += 1;
-                });
-                last[block] = row;
+        let mut put = |row: u32, position: u64| {
+            let block = (position >> code.place_bits) as usize;
+            code.push(last[block], (row, position as u32 & code.places()), |word| {
+                edges[next[block]] = word;
+                next[block] += 1;
             });
-        })?;
+            last[block] = row;
+        };
+        if holds {
+            let mut left = &held[..];
+            for (row, size) in sizes.iter().enumerate() {
+                // The operation may have been stopped in the middle.
+                let (list, rest) = left.split_at(left.len().min(size.added as usize));
+                list.iter().for_each(|&position| put(row as u32, position.into()));
+                left = rest;
+            }
+        } else {
+            self.each_row(positions, |row, _, list| {
+                list.iter()
+                    .for_each(|source| put(row, sources.position(NodeId(*source))));
+            })?;
+        }
         Ok(Strip {
             starts,
             edges,
@@ -295,47 +326,6 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             self.aggregation.lists.chunks().release(&nodes);
         }
         Ok(())
-    }
-}
-
-/// Finds the blocks of sources without their positions.
-struct BlockTable {
-    /// The first node of each block, and the end of the last.
-    starts: Vec<u64>,
-    /// The block of every so many nodes.
-    blocks: Vec<u32>,
-    shift: u32,
-}
-
-impl BlockTable {
-    fn new(sources: &NodeSet, blocks: Blocks) -> Self {
-        let mut starts = Vec::new();
-        for block in 1..blocks.count() {
-            let first = blocks.positions(block).start;
-            sources.nodes_at(first..first + 1, &mut starts);
-        }
-        let starts = [0].into_iter().chain(starts.into_iter().map(|node| node.0));
-        let starts: Vec<u64> = starts.chain([u64::MAX]).collect();
-        let shift = (u64::BITS - sources.universe().leading_zeros()).saturating_sub(TABLE_BITS);
-        let entries = (sources.universe() >> shift) + 1;
-        let block_of = |node: u64| starts.partition_point(|start| *start <= node) as u32 - 1;
-        Self {
-            blocks: (0..entries).map(|entry| block_of(entry << shift)).collect(),
-            starts,
-            shift,
-        }
-    }
-
-    /// Passes the block of each of some ascending sources to `each`, and the source.
-    #[inline(always)]
-    fn each(&self, list: &[u64], mut each: impl FnMut(usize, u64)) {
-        for &source in list {
-            let mut block = self.blocks[(source >> self.shift) as usize] as usize;
-            while source >= self.starts[block + 1] {
-                block += 1;
-            }
-            each(block, source);
-        }
     }
 }
 
@@ -461,34 +451,19 @@ mod tests {
     proptest! {
         #[test]
         fn edges_of_a_block_come_back(
-            block_sources in prop_oneof![1u64..5, 1u64 << 10..=1 << 20, Just(1 << 20)],
+            place_bits in 0u32..=20,
             steps in prop::collection::vec((prop_oneof![0u32..3, 4000u32..4200, 0u32..1 << 27], any::<u32>()), 0..50),
         ) {
-            let code = EdgeCode::new(block_sources);
+            let code = EdgeCode { place_bits };
             let (mut codes, mut edges, mut before) = (Vec::new(), Vec::new(), 0);
             for (step, place) in steps {
-                let edge = (before + step, (u64::from(place) % block_sources) as u32);
+                let edge = (before + step, place & code.places());
                 code.push(before, edge, |word| codes.push(word));
                 before = edge.0;
                 edges.push(edge);
             }
             let decoded = BlockEdges { codes: &codes, code, destination: 0 };
             prop_assert_eq!(decoded.collect::<Vec<_>>(), edges);
-        }
-
-        #[test]
-        fn blocks_of_sources_are_those_of_their_positions(
-            nodes in 1u64..20_000,
-            members in prop::collection::btree_set(0u64..20_000, 1..300),
-            block_sources in 1u64..50,
-        ) {
-            let members: Vec<u64> = members.into_iter().filter(|&node| node < nodes).collect();
-            let sources = NodeSet::of(nodes, members.iter().map(|&node| NodeId(node)));
-            let blocks = Blocks { sources: sources.len(), stride: 4, block_sources };
-            let mut found = Vec::new();
-            BlockTable::new(&sources, blocks).each(&members, |block, source| found.push((block as u64, source)));
-            let expected = members.iter().map(|&node| (sources.position(NodeId(node)) / block_sources, node));
-            prop_assert_eq!(found, expected.collect::<Vec<_>>());
         }
     }
 }

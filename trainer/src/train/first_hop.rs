@@ -131,7 +131,8 @@ fn make(store: &Store, kind: AggregateKind, config: &TrainConfig, progress: &dyn
         kind,
         dtype: None,
         budget: Budget {
-            memory: config.memory.0 / 2,
+            // Libtorch is loaded, and nothing else is held yet.
+            memory: config.memory.0 / 8 * 7,
             threads: config.threads(),
         },
         replace: false,

@@ -29,6 +29,8 @@ const SAMPLED_EVALUATION: f64 = 1.3;
 
 /// Test nodes are scored with the validation nodes if that costs at most this much as the validation nodes alone.
 const TOGETHER: f64 = 1.3;
+/// The same if features are in files: reading the few that are needed takes as long for both as for one.
+const TOGETHER_FROM_FILES: f64 = 2.0;
 
 /// The inputs of the first layer stay in memory if they take at most this share of it.
 const FIRST_INPUTS_SHARE: u64 = 32;
@@ -189,7 +191,11 @@ impl Trainer {
         let Some(of_val) = of(&[val], work_max)? else {
             return Ok(None);
         };
-        if let Some(both) = of(&[val, test], work_max.min(TOGETHER * of_val.work()))? {
+        let together = match self.loader.feature_bytes() <= self.config.memory.0 / 2 {
+            true => TOGETHER,
+            false => TOGETHER_FROM_FILES,
+        };
+        if let Some(both) = of(&[val, test], work_max.min(together * of_val.work()))? {
             return Ok(Some(ScoredNodes::Together(scored(both))));
         }
         let of_test = of(&[test], f64::INFINITY)?.expect("there is no limit");
