@@ -9,7 +9,7 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_sampling::{ListScratch, NodeSet, Pieces};
+use grappa_sampling::{ListScratch, Pieces};
 
 use super::{Aggregation, Blocks, ListSize, OwnRows, Reduce};
 
