@@ -133,7 +133,7 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     let parted = |halo, correction| TrainConfig {
-        partitions: 4,
+        partitions: Auto::Value(4),
         halo,
         correction,
         ..config()
@@ -185,7 +185,7 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
         assert!(losses[5] < losses[0], "{name}: {losses:?}");
         let coverage = watched.records[5].coverage_mean.unwrap();
         assert!(
-            if config.partitions == 1 {
+            if config.partitions() == 1 {
                 coverage == 1.0
             } else {
                 coverage < 1.0
@@ -196,7 +196,7 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
         for record in &watched.records {
             // They change with the partitions, every second epoch; embeddings are also refreshed in between.
             let changed = record.epoch % 2 == 1;
-            let is_due = config.partitions > 1 && takes_halo && (changed || config.halo != HaloMode::Auto);
+            let is_due = config.partitions() > 1 && takes_halo && (changed || config.halo != HaloMode::Auto);
             assert_eq!(
                 record.halo_bytes > 0,
                 is_due,
@@ -226,7 +226,7 @@ fn partitions_with_all_neighbours_of_halo_nodes_learn_what_the_whole_graph_does(
         let losses = |partitions: u32| {
             let config = TrainConfig {
                 model,
-                partitions,
+                partitions: Auto::Value(partitions),
                 first_hop: FirstHop::Sampled,
                 halo: HaloMode::Neighbours,
                 halo_neighbors: 1000,
@@ -284,7 +284,7 @@ fn a_graph_without_features_is_learned_with_those_that_are_computed() {
     add_features(&store, &options, &Silent).unwrap();
     let store = Arc::new(Store::open(&path).unwrap());
     let config = TrainConfig {
-        partitions: 4,
+        partitions: Auto::Value(4),
         ..config()
     };
     let run_folder = RunFolder::create(&folder.path().join("embeddings"), &config).unwrap();
@@ -342,7 +342,7 @@ fn on_cuda_the_same_is_learned() {
     ] {
         let config = TrainConfig {
             model,
-            partitions,
+            partitions: Auto::Value(partitions),
             layers: 3,
             dropout: 0.0,
             ..config()
@@ -378,7 +378,7 @@ fn every_kind_of_layer_is_trained_in_partitions() {
     ] {
         let config = TrainConfig {
             model,
-            partitions: 4,
+            partitions: Auto::Value(4),
             // Of the largest of samples two lose enough.
             layers: if model == LayerKind::SageMax { 2 } else { 3 },
             halo: match model {
@@ -410,7 +410,7 @@ fn a_run_that_is_resumed_ends_with_the_same_bits() {
         (HaloMode::History, 4),
     ] {
         let whole = TrainConfig {
-            partitions: 4,
+            partitions: Auto::Value(4),
             layers,
             halo,
             correction: Correction::Batch,
@@ -572,7 +572,7 @@ fn what_does_not_fit_is_refused() {
         result.unwrap_err().to_string()
     };
     let many = TrainConfig {
-        partitions: 9,
+        partitions: Auto::Value(9),
         ..config()
     };
     assert!(refusal(many, "many").contains("at most 8"));

@@ -21,5 +21,5 @@ pub mod sample;
 pub mod view;
 
 pub use in_neighbours::{InNeighbours, List, ListScratch, NeighbourSample, Pieces};
-pub use loader::{Loader, LoaderBuilder, LoaderOptions, Seeds};
+pub use loader::{ListsPlace, Loader, LoaderBuilder, LoaderOptions, NumberOptions, PartitionNumbers, Seeds};
 pub use node_set::NodeSet;

@@ -265,10 +265,14 @@ struct Options {
     #[arg(long, help_heading = OPTIMIZER, value_name = "NORM")]
     clip: Option<f64>,
 
-    /// Number of partitions; 1 trains on the whole graph
-    #[arg(long, help_heading = PARTITIONS, value_name = "K")]
-    partitions: Option<u32>,
-    /// Partitions that are computed together in one step; auto: all
+    /// Number of partitions; 1 trains on the whole graph; auto: 1 if its adjacency lists fit in --memory
+    ///
+    /// If not, auto is the smallest power of two for which the adjacency lists of a step and of the next one fit in half of --memory (in
+    /// 7/8 without stored features). Then only these are in memory. --memory decides the number, and so the result; it is in
+    /// metrics.jsonl and summary.json, and a resumed run keeps it.
+    #[arg(long, help_heading = PARTITIONS, value_name = "K", value_parser = checked::<Auto<u32>>)]
+    partitions: Option<String>,
+    /// Partitions that are computed together in one step; auto: all, or as many as fit in --memory if the graph does not
     #[arg(long, help_heading = PARTITIONS, value_name = "Q", value_parser = checked::<Auto<u32>>)]
     concurrent: Option<String>,
     /// How partitions change when the graph is repartitioned

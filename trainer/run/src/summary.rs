@@ -43,6 +43,10 @@ pub struct Summary {
     pub peak_rss_bytes: Option<u64>,
     /// The generation of the last assignment of chunks to partitions.
     pub generation: u64,
+    /// Number of partitions: that of the configuration, or what `auto` became. 0 without epochs, as the next one.
+    pub partitions: u32,
+    /// Number of partitions that are computed together in a step.
+    pub concurrent: u32,
     /// The effective configuration.
     pub config: TrainConfig,
 }
@@ -76,6 +80,8 @@ impl Summary {
             bytes_read: sum(|record| record.bytes_read),
             peak_rss_bytes: records.iter().filter_map(|record| record.peak_rss_bytes).max(),
             generation: last.map_or(0, |record| record.generation),
+            partitions: last.map_or(0, |record| record.partitions),
+            concurrent: last.map_or(0, |record| record.concurrent),
             config: config.clone(),
         };
         summary.set_seconds(seconds);
@@ -177,6 +183,8 @@ mod tests {
             "bytes_read",
             "peak_rss_bytes",
             "generation",
+            "partitions",
+            "concurrent",
             "config",
         ];
         let places: Vec<usize> = keys

@@ -90,9 +90,9 @@ fn expect(
         Schedule::Shuffle => 1.0,
         Schedule::Sweep | Schedule::Fixed => 2.0,
     };
-    let nodes = nodes * (bases / f64::from(config.partitions)).min(1.0);
+    let nodes = nodes * (bases / f64::from(config.partitions())).min(1.0);
     let degree = edges / nodes.max(1.0);
-    let seeds = train_nodes as f64 / f64::from(config.partitions);
+    let seeds = train_nodes as f64 / f64::from(config.partitions());
     let fanouts = config.fanouts();
     let attends = matches!(config.model, LayerKind::Gat | LayerKind::Gatv2);
 

@@ -48,11 +48,9 @@ impl Trainer {
             false => config.batch().to_string(),
         };
         add("batch", config.batch == Auto::Auto, Some(batch));
-        add(
-            "concurrent",
-            config.concurrent == Auto::Auto,
-            Some(config.concurrent().to_string()),
-        );
+        let [partitions, concurrent] = self.chosen_numbers;
+        add("partitions", partitions, Some(config.partitions().to_string()));
+        add("concurrent", concurrent, Some(config.concurrent().to_string()));
         add(
             "threads",
             config.threads == Auto::Auto,
@@ -73,7 +71,7 @@ impl Trainer {
             None if self.loader.parts().iter().any(has_lists) => HaloMode::Neighbours,
             None => HaloMode::Stop,
         };
-        let has_halo = config.halo == HaloMode::Auto && config.partitions > 1 && self.super_epoch.is_some();
+        let has_halo = config.halo == HaloMode::Auto && config.partitions() > 1 && self.super_epoch.is_some();
         add("halo", has_halo, Some(halo.to_string()));
         let device = device_name(self.device);
         add("device", config.device == DeviceChoice::Auto, Some(device));

@@ -13,8 +13,8 @@
 //!             it leaves the historical embeddings of halo nodes        `historical`
 //! ```
 //!
-//! The result depends on K, Q and the seed. It does not depend on the number of processes that serve the partitions, on the
-//! memory budget, or on how files are read. On a processor, runs with the same number of libtorch threads are equal to the
+//! The result depends on K, Q and the seed. It does not depend on the number of processes that serve the partitions, on how files
+//! are read, or on the memory budget, unless K or Q is `auto`: then they are chosen from it (`numbers`). On a processor, runs with the same number of libtorch threads are equal to the
 //! bit.
 
 pub mod correction;
@@ -29,6 +29,7 @@ pub mod historical;
 pub mod inference;
 pub(crate) mod labels;
 mod load;
+mod numbers;
 mod optimizer;
 mod partitions;
 mod ranks;

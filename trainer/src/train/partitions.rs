@@ -18,7 +18,7 @@ impl Trainer {
             return Ok(());
         }
         // A single partition is the whole graph in every super-epoch.
-        if self.super_epoch.is_some() && self.config.partitions == 1 {
+        if self.super_epoch.is_some() && self.config.partitions() == 1 {
             self.super_epoch = Some(super_epoch);
             return Ok(());
         }
@@ -39,7 +39,7 @@ impl Trainer {
 
     /// With `--halo auto`, gives halo nodes sampled in-neighbours if historical embeddings cannot be used or cost too much.
     fn expand_halo_nodes(&mut self, assignment: &Assignment, progress: &dyn Progress) -> Result<()> {
-        let is_left = self.config.halo == HaloMode::Auto && self.config.partitions > 1 && self.refresh_plan.is_none();
+        let is_left = self.config.halo == HaloMode::Auto && self.config.partitions() > 1 && self.refresh_plan.is_none();
         if !is_left {
             return Ok(());
         }
@@ -73,11 +73,11 @@ impl Trainer {
     /// With more than one partition it is also written to the run's folder, for readers who want to know what each
     /// partition saw. The store is not written to: it may be read-only, and other runs may use it.
     fn assignment(&mut self, super_epoch: u64) -> Result<Assignment> {
-        if self.config.partitions == 1 {
+        if self.config.partitions() == 1 {
             return Ok(Assignment::whole(self.store.chunks().chunks()));
         }
         let options = RepartitionOptions {
-            partitions: self.config.partitions,
+            partitions: self.config.partitions(),
             schedule: self.config.schedule,
             seed: self.config.seed,
             super_epoch: Some(super_epoch),

@@ -25,7 +25,7 @@ use grappa_run::{
 use grappa_storage::Store;
 use tch::{Device, Tensor, no_grad};
 
-use super::{Trainer, Watcher, exchange::AllReduce, session};
+use super::{Trainer, Watcher, exchange::AllReduce, numbers::Numbers, session};
 use crate::{
     Error, Result,
     distributed::{Hello, ProcessGroup},
@@ -59,6 +59,8 @@ pub fn follow(
             None => None,
         };
         let aggregates = first_hop_in_turn(&group, &store, &config, found.as_ref(), watcher)?;
+        let numbers = Numbers::of_run(&store, &config, aggregates.is_some(), found.as_ref(), Some(&group))?;
+        let config = numbers.applied(&config);
         let mut trainer = Trainer::new(store, config.clone(), aggregates, device, folder.to_owned())?;
         trainer.join(group.clone());
         let mut state = RunState::default();

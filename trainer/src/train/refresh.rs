@@ -57,7 +57,7 @@ impl Trainer {
     /// What a refresh saves.
     fn keep(&self) -> Keep {
         // Only layers between the first and the last have historical embeddings, and only several partitions have halo nodes.
-        let has_use = self.config.partitions > 1 && self.config.layers > 2;
+        let has_use = self.config.partitions() > 1 && self.config.layers > 2;
         let corrects = self.aggregates.is_some() && self.model.has_neighbours();
         match self.config.halo {
             // Sampled in-neighbours do more.

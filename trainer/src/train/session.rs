@@ -13,7 +13,7 @@ use grappa_run::{
     background::{BackgroundWriter, Pages, RunFiles},
     checkpoint::{Checkpoint, Checkpoints, Latest, RunState},
     class_names,
-    config::{Evaluate, FirstHop, TrainConfig},
+    config::{Auto, Evaluate, FirstHop, TrainConfig},
     folder::{RunFolder, class_names_of},
     journal::{EpochRecord, Journal},
     scores::ScoreReport,
@@ -23,7 +23,7 @@ use grappa_run::{
 use grappa_storage::Store;
 use tch::Device;
 
-use super::{EpochStats, Evaluation, OUT_OF_MEMORY, Trainer, first_hop, ranks, state};
+use super::{EpochStats, Evaluation, OUT_OF_MEMORY, Trainer, first_hop, numbers::Numbers, ranks, state};
 use crate::{Error, Result, distributed::ProcessGroup, runtime};
 
 /// A checkpoint is written before an evaluation that is expected to take longer than this.
@@ -129,7 +129,11 @@ fn train_on(
         }
     };
     clock.enter(Stage::Open);
-    let mut trainer = Trainer::new(store, config.clone(), aggregates, device, folder.path().to_owned())?;
+    let numbers = Numbers::of_run(&store, &config, aggregates.is_some(), from, group.as_deref())?;
+    numbers.reason.iter().for_each(|reason| watcher.tell(reason));
+    let (wanted, at) = (numbers.applied(&config), folder.path().to_owned());
+    let mut trainer = Trainer::new(store, wanted, aggregates, device, at)?;
+    trainer.chosen_numbers = [config.partitions, config.concurrent].map(|number| number == Auto::Auto);
     trainer.clock = clock;
     if let Some(group) = group {
         trainer.join(group);
@@ -406,6 +410,8 @@ impl Run<'_, '_> {
             coverage_mean: Some(stats.coverage),
             learning_rate: rate,
             generation: self.state.generation,
+            partitions: self.trainer.config.partitions(),
+            concurrent: self.trainer.config.concurrent(),
             peak_rss_bytes: peak_rss_bytes(),
         }
     }

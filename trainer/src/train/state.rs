@@ -10,7 +10,7 @@ use grappa_run::{
 };
 use tch::{Kind, Tensor, no_grad};
 
-use super::{Trainer, correction::Denominator, inference::values};
+use super::{Trainer, correction::Denominator, inference::values, numbers};
 use crate::{Error, Result};
 
 const OPTIMIZER_STEPS: &str = "optimizer_steps";
@@ -35,6 +35,7 @@ impl Trainer {
     /// A checkpoint of the current state. With `whole` it has all that a resumed run needs, otherwise the model only.
     pub fn checkpoint(&self, state: &RunState, whole: bool) -> Checkpoint {
         let mut state = state.clone();
+        numbers::note(&self.config, &mut state);
         state.counters.insert(OPTIMIZER_STEPS.into(), self.optimizer.steps());
         state
             .counters

@@ -61,7 +61,7 @@ fn config(model: LayerKind) -> TrainConfig {
         dropout: 0.0,
         norm: Auto::Value(NormKind::None),
         batch: "7".parse().unwrap(),
-        partitions: 4,
+        partitions: Auto::Value(4),
         memory: ByteSize(256 << 20),
         ..TrainConfig::default()
     }
@@ -222,7 +222,7 @@ fn a_step_of_one_partition_is_its_minibatch_to_the_bit() {
     for &model in LayerKind::ALL {
         for (partitions, concurrent) in [(1, 1), (4, 1)] {
             let config = TrainConfig {
-                partitions,
+                partitions: Auto::Value(partitions),
                 concurrent: Auto::Value(concurrent),
                 dropout: 0.5,
                 norm: Auto::Value(NormKind::Batch),

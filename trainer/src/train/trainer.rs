@@ -6,7 +6,7 @@ use grappa_formats::aggregates::AggregateKind;
 use grappa_io::{machine::free_memory_bytes, size::ByteSize};
 use grappa_run::{
     checkpoint::PartialEpoch,
-    config::{HaloMode, TrainConfig},
+    config::{Auto, HaloMode, TrainConfig},
     model::{ModelOptions, Precision, Task},
     stages::StageClock,
 };
@@ -22,6 +22,7 @@ use super::{
     inference::Degrees,
     labels::NodeLabels,
     load::DeviceCopy,
+    numbers::Numbers,
     optimizer::Optimizer,
     refresh::RefreshPlan,
     scored::ScoredNodes,
@@ -34,7 +35,10 @@ use crate::{Error, Result, distributed::ProcessGroup, nn::Model};
 /// Trains a model on a store, epoch by epoch. [`train`](super::train) drives it through a whole run.
 pub struct Trainer {
     pub(super) store: Arc<Store>,
+    /// The configuration, with numbers of partitions.
     pub(super) config: TrainConfig,
+    /// Whether the number of partitions, and of those in a step, were chosen from the memory.
+    pub(super) chosen_numbers: [bool; 2],
     pub(super) device: Device,
     /// The folder for scratch files and for the assignments of chunks to partitions.
     pub(super) folder: PathBuf,
@@ -90,6 +94,8 @@ impl Trainer {
         folder: PathBuf,
     ) -> Result<Self> {
         config.check()?;
+        let chosen_numbers = [config.partitions, config.concurrent].map(|number| number == Auto::Auto);
+        let config = Numbers::choose(&store, &config, aggregates.is_some())?.applied(&config);
         let chunks = Arc::new(MappedChunks::open(&store)?);
         let labels = NodeLabels::new(&store, chunks.clone())?;
         slice::check(&store, &config)?;
@@ -132,6 +138,7 @@ impl Trainer {
             store,
             chunks,
             config,
+            chosen_numbers,
             device,
             folder,
             labels,

@@ -3,7 +3,11 @@
 use std::{fs, path::Path};
 
 use grappa_formats::container::{FileKind, Header};
-use grappa_run::{config::TrainConfig, folder::RunFolder, model::LayerKind};
+use grappa_run::{
+    config::{Auto, TrainConfig},
+    folder::RunFolder,
+    model::LayerKind,
+};
 use grappa_storage::Store;
 use grappa_trainer::{
     Error,
@@ -45,7 +49,7 @@ fn training_fails_on_a_flipped_byte_with_and_without_partitions() {
             with_flip(&path, &format!("chunk-1/{file}"), |place| {
                 let config = TrainConfig {
                     model,
-                    partitions,
+                    partitions: Auto::Value(partitions),
                     epochs: 1,
                     ..config()
                 };

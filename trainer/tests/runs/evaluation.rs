@@ -219,7 +219,7 @@ fn sampling_all_neighbours_scores_as_exact_evaluation_does() {
         ] {
             let config = TrainConfig {
                 model,
-                partitions,
+                partitions: Auto::Value(partitions),
                 normalize_features,
                 jumping_knowledge,
                 fanouts: Auto::Value("-1,-1".parse().unwrap()),

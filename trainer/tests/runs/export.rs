@@ -122,7 +122,7 @@ fn exported_models_do_in_pytorch_geometric_what_they_do_here() {
         TrainConfig {
             model: LayerKind::Sage,
             activation: Activation::Gelu,
-            partitions: 4,
+            partitions: Auto::Value(4),
             input_dropout: 0.2,
             normalize_features: FeatureNorm::Standard,
             ..config()

@@ -6,6 +6,7 @@ mod export;
 mod full_disk;
 mod historical;
 mod not_finite;
+mod numbers;
 mod parity;
 mod predict;
 mod read_only;

@@ -6,7 +6,7 @@ use grappa_engine::aggregate::{Budget, StoreFeatures};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::Silent;
 use grappa_run::{
-    config::{FirstHop, TrainConfig},
+    config::{Auto, FirstHop, TrainConfig},
     folder::RunFolder,
     model::LayerKind,
 };
@@ -124,7 +124,7 @@ fn training_on_a_nan_feature_is_an_error_that_names_epoch_step_and_node() {
         let config = TrainConfig {
             model,
             first_hop,
-            partitions: 1,
+            partitions: Auto::Value(1),
             dropout: 0.0,
             ..config()
         };

@@ -4,7 +4,7 @@ use std::{path::Path, process::Command, sync::Arc, thread};
 
 use grappa_run::{
     checkpoint::NamedTensor,
-    config::{FirstHop, TrainConfig},
+    config::{Auto, FirstHop, TrainConfig},
     folder::RunFolder,
     journal::EpochRecord,
 };
@@ -125,14 +125,14 @@ fn runs_that_share_a_store_at_the_same_time_are_as_they_are_alone() {
         (3, 5, Schedule::Fixed),
     ]
     .map(|(partitions, seed, schedule)| TrainConfig {
-        partitions,
+        partitions: Auto::Value(partitions),
         seed,
         schedule,
         repartition_every: 1,
         first_hop: FirstHop::Sampled,
         ..config()
     });
-    let out = |name: &str, config: &TrainConfig| folder.path().join(format!("{name}-{}.run", config.partitions));
+    let out = |name: &str, config: &TrainConfig| folder.path().join(format!("{name}-{}.run", config.partitions()));
     let alone: Vec<_> = configs
         .iter()
         .map(|config| run(&store, config, &out("alone", config)).unwrap())

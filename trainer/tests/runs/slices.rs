@@ -16,7 +16,7 @@ use grappa_io::{
     progress::{Progress, Silent},
 };
 use grappa_run::{
-    config::{Evaluate, FirstHop, HaloMode, TrainConfig},
+    config::{Auto, Evaluate, FirstHop, HaloMode, TrainConfig},
     folder::RunFolder,
     journal::{EpochRecord, read_records},
     model::LayerKind,
@@ -146,7 +146,7 @@ fn deterministic() -> TrainConfig {
         fanouts: "-1,-1".parse().unwrap(),
         dropout: 0.0,
         first_hop: FirstHop::Sampled,
-        partitions: 1,
+        partitions: Auto::Value(1),
         epochs: 4,
         ..config()
     }
@@ -201,7 +201,7 @@ fn a_slice_is_learned_in_partitions_with_every_halo_mode() {
     ] {
         let config = TrainConfig {
             halo,
-            partitions: 3,
+            partitions: Auto::Value(3),
             repartition_every: 2,
             ..config()
         };
@@ -265,7 +265,7 @@ fn a_placed_slice_trains_like_a_generated_one() {
     let whole = generated(&path("whole"), FeatureSource::Procedural, None);
     let slice = placed(&whole, &path("placed"), PRESENT.map(|chunk| chunk..=chunk).to_vec());
     let config = TrainConfig {
-        partitions: 2,
+        partitions: Auto::Value(2),
         epochs: 3,
         ..config()
     };

@@ -12,7 +12,7 @@ use std::{
 use grappa_io::progress::Progress;
 use grappa_run::{
     checkpoint::Checkpoint,
-    config::{HaloMode, TrainConfig},
+    config::{Auto, HaloMode, TrainConfig},
     folder::RunFolder,
     journal::{EpochRecord, read_records},
     model::{Activation, FeatureNorm, LayerKind},
@@ -29,18 +29,21 @@ use tch::Device;
 use crate::stores::{DENSE, config, store};
 
 /// Stops the run at the call `stop_at` of `is_stopped`.
-struct Stopping {
-    asked: AtomicU64,
+pub(crate) struct Stopping {
+    pub(crate) asked: AtomicU64,
     stop_at: u64,
     stage: std::sync::Mutex<String>,
+    /// What the run said before its first epoch.
+    pub(crate) told: Vec<String>,
 }
 
 impl Stopping {
-    fn at(stop_at: u64) -> Self {
+    pub(crate) fn at(stop_at: u64) -> Self {
         Self {
             asked: AtomicU64::new(0),
             stop_at,
             stage: std::sync::Mutex::default(),
+            told: Vec::new(),
         }
     }
 }
@@ -64,13 +67,17 @@ impl Watcher for Stopping {
 
     fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
 
+    fn tell(&mut self, what: &str) {
+        self.told.push(what.to_owned());
+    }
+
     fn warn(&mut self, what: &str) {
         panic!("{what}");
     }
 }
 
 /// Runs or resumes until `watcher` says to stop.
-fn run(
+pub(crate) fn run(
     store: &Arc<Store>,
     config: &TrainConfig,
     path: &Path,
@@ -85,7 +92,7 @@ fn run(
 }
 
 /// The last checkpoint of a run and the records of its epochs, without what a clock said.
-fn left(path: &Path) -> (Checkpoint, Vec<String>) {
+pub(crate) fn left(path: &Path) -> (Checkpoint, Vec<String>) {
     let folder = RunFolder::resume(path).unwrap();
     let (_, mut checkpoint) = folder.checkpoints(3).unwrap().latest().unwrap().found.unwrap();
     (checkpoint.state.seconds, checkpoint.state.seconds_by_stage) = (0.0, StageSeconds::default());
@@ -114,7 +121,7 @@ fn left(path: &Path) -> (Checkpoint, Vec<String>) {
     (checkpoint, read_records(path).unwrap().into_iter().map(told).collect())
 }
 
-fn assert_same(found: &(Checkpoint, Vec<String>), expected: &(Checkpoint, Vec<String>), context: &str) {
+pub(crate) fn assert_same(found: &(Checkpoint, Vec<String>), expected: &(Checkpoint, Vec<String>), context: &str) {
     assert!(found.1 == expected.1, "{context}: {:#?} {:#?}", found.1, expected.1);
     let (found, expected) = (&found.0, &expected.0);
     assert!(
@@ -136,7 +143,7 @@ fn everything() -> TrainConfig {
         layers: 4,
         norm: "batch".parse().unwrap(),
         halo: HaloMode::History,
-        partitions: 2,
+        partitions: Auto::Value(2),
         repartition_every: 2,
         epochs: 4,
         batch: "32".parse().unwrap(),
@@ -158,7 +165,7 @@ fn published() -> TrainConfig {
         normalize_features: FeatureNorm::Standard,
         weight_decay: "0.001,0".parse().unwrap(),
         label_smoothing: 0.1,
-        partitions: 1,
+        partitions: Auto::Value(1),
         epochs: 4,
         batch: "32".parse().unwrap(),
         ..config()

@@ -9,7 +9,13 @@ use grappa_io::{
     progress::{Progress, Silent},
     size::ByteSize,
 };
-use grappa_run::{config::TrainConfig, folder::RunFolder, journal::EpochRecord, model::LayerKind, summary::Summary};
+use grappa_run::{
+    config::{Auto, TrainConfig},
+    folder::RunFolder,
+    journal::EpochRecord,
+    model::LayerKind,
+    summary::Summary,
+};
 use grappa_storage::Store;
 use grappa_trainer::{
     predict::PredictBudget,
@@ -182,7 +188,7 @@ pub fn config() -> TrainConfig {
         epochs: 8,
         lr: 0.05,
         batch: "16".parse().unwrap(),
-        partitions: 2,
+        partitions: Auto::Value(2),
         memory: ByteSize(256 << 20),
         ..TrainConfig::default()
     }

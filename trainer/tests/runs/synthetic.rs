@@ -5,7 +5,10 @@ use std::{path::Path, sync::Arc};
 use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
 use grappa_io::progress::Silent;
-use grappa_run::{config::TrainConfig, folder::RunFolder};
+use grappa_run::{
+    config::{Auto, TrainConfig},
+    folder::RunFolder,
+};
 use grappa_storage::Store;
 use grappa_synthetic::{Model, Recipe, Rmat, RmatClasses, SplitShares};
 use grappa_trainer::train::train;
@@ -55,7 +58,7 @@ fn a_model_that_sees_edges_learns_the_classes_of_rmat_better() {
             epochs: 20,
             lr: 0.01,
             batch: "128".parse().unwrap(),
-            partitions: 1,
+            partitions: Auto::Value(1),
             ..config()
         };
         let run = RunFolder::create(&folder.path().join(format!("{name}.run")), &config).unwrap();

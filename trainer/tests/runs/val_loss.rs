@@ -106,7 +106,7 @@ fn every_evaluation_has_the_loss_of_libtorch() {
                 TrainConfig {
                     layers: 3,
                     fanouts: Auto::Auto,
-                    partitions: 3,
+                    partitions: Auto::Value(3),
                     halo: HaloMode::History,
                     repartition_every: 1,
                     ..base.clone()

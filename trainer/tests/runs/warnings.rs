@@ -2,7 +2,7 @@
 
 use grappa_io::progress::{Progress, Silent};
 use grappa_run::{
-    config::{Correction, FirstHop, HaloMode, TrainConfig},
+    config::{Auto, Correction, FirstHop, HaloMode, TrainConfig},
     folder::RunFolder,
     journal::EpochRecord,
 };
@@ -32,7 +32,7 @@ fn options_without_effect_are_warned_about_when_a_run_begins() {
     let store = store(folder.path(), DENSE);
     let correction = TrainConfig {
         correction: Correction::Node,
-        partitions: 1,
+        partitions: Auto::Value(1),
         ..config()
     };
     let halo = TrainConfig {

@@ -13,6 +13,7 @@
 //! are mapped.
 
 mod builder;
+mod numbers;
 mod open;
 mod options;
 #[cfg(test)]
@@ -20,13 +21,14 @@ mod tests;
 
 use std::sync::Arc;
 
-use grappa_formats::{ChunkId, assignment::Assignment, manifest::FeatureSource};
+use grappa_formats::{ChunkId, assignment::Assignment};
 use grappa_io::{Error, Result, progress::Progress};
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
 
 pub use self::{
     builder::LoaderBuilder,
+    numbers::{ListsPlace, NumberOptions, PartitionNumbers},
     options::{LoaderOptions, Seeds},
 };
 use crate::{
@@ -232,12 +234,7 @@ impl Loader {
 
     /// Bytes of the stored features of all nodes; 0 if features are computed or not loaded.
     pub fn feature_bytes(&self) -> u64 {
-        match &self.store.manifest().features {
-            Some(spec) if self.options.features && spec.source == FeatureSource::Stored => {
-                self.store.present_nodes().saturating_mul(u64::from(spec.row_stride))
-            }
-            _ => 0,
-        }
+        open::feature_bytes(&self.store, &self.options)
     }
 
     /// All minibatches of an epoch.

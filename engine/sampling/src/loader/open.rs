@@ -2,15 +2,15 @@
 
 use std::{mem, sync::Arc};
 
-use grappa_formats::{PartitionId, assignment::Assignment, random};
+use grappa_formats::{assignment::Assignment, manifest::FeatureSource, random};
 use grappa_io::{
     Error, Result,
     progress::{Progress, Silent},
 };
-use grappa_storage::MappedChunks;
+use grappa_storage::{MappedChunks, Store};
 use roaring::RoaringTreemap;
 
-use super::{Loader, Seeds};
+use super::{Loader, LoaderOptions, Seeds};
 use crate::{
     feed::Seeded,
     halo_neighbours::HaloNeighbours,
@@ -19,13 +19,23 @@ use crate::{
 };
 
 /// The sampled in-neighbours of halo nodes may take 1/LISTS_SHARE of the memory.
-const LISTS_SHARE: u64 = 4;
+pub(super) const LISTS_SHARE: u64 = 4;
 
 /// With [`ViewKind::Auto`], views that are in memory in turn may take this share of it: the rest is for feature rows.
-fn turns_bytes_max(memory: u64, feature_bytes: u64) -> u64 {
+pub(super) fn turns_bytes_max(memory: u64, feature_bytes: u64) -> u64 {
     match feature_bytes {
         0 => memory / 8 * 7,
         _ => memory / 2,
+    }
+}
+
+/// Bytes of the stored features of all nodes; 0 if features are computed or not loaded.
+pub(super) fn feature_bytes(store: &Store, options: &LoaderOptions) -> u64 {
+    match &store.manifest().features {
+        Some(spec) if options.features && spec.source == FeatureSource::Stored => {
+            store.present_nodes().saturating_mul(u64::from(spec.row_stride))
+        }
+        _ => 0,
     }
 }
 
@@ -84,9 +94,7 @@ impl Loader {
             Seeds::Nodes(nodes) => Some(nodes.clone()),
             Seeds::Split(name) => Some(Arc::new(self.split(name)?)),
         };
-        let owned: Vec<_> = (0..assignment.partitions())
-            .map(|partition| Owned::of(assignment, &self.store, PartitionId(partition)))
-            .collect();
+        let owned = Owned::all(assignment, &self.store);
         let seeds_of = |owned: &Owned| -> SeedNodes {
             match &split {
                 None => owned.all_seeds(),

@@ -50,6 +50,17 @@ impl Owned {
         Self::among(assignment, store.chunks(), |chunk| store.is_present(chunk), partition)
     }
 
+    /// [`Owned::of`], of all partitions.
+    ///
+    /// # Panics
+    /// If the assignment has a different number of chunks than the store.
+    pub fn all(assignment: &Assignment, store: &Store) -> Vec<Self> {
+        let partitions = (0..assignment.partitions()).map(PartitionId);
+        partitions
+            .map(|partition| Self::of(assignment, store, partition))
+            .collect()
+    }
+
     fn among(
         assignment: &Assignment,
         chunks: &ChunkMap,

@@ -121,9 +121,11 @@ pub struct TrainConfig {
     /// Steps of an epoch, at most. 0: as many as use all training nodes.
     pub steps_per_epoch: u64,
 
-    /// K: number of partitions.
-    pub partitions: u32,
-    /// Q: partitions that are computed together in one step, from 1 to K. See [`TrainConfig::concurrent`].
+    /// K: number of partitions. The trainer chooses `auto` from `memory` and the store. See [`TrainConfig::partitions`].
+    #[serde(with = "serde_text")]
+    pub partitions: Auto<u32>,
+    /// Q: partitions that are computed together in one step, from 1 to K. The trainer chooses `auto`, too. See
+    /// [`TrainConfig::concurrent`].
     #[serde(with = "serde_text")]
     pub concurrent: Auto<u32>,
     /// How partitions change from one super-epoch to the next.
@@ -226,7 +228,7 @@ impl Default for TrainConfig {
             clip: 0.0,
             epochs: 50,
             steps_per_epoch: 0,
-            partitions: 1,
+            partitions: Auto::Auto,
             concurrent: Auto::Auto,
             schedule: Schedule::Sweep,
             repartition_every: 5,
@@ -385,9 +387,14 @@ impl TrainConfig {
         self.fanouts().times(EVALUATION_FANOUTS)
     }
 
-    /// The number of partitions that are computed together in one step. `auto` is all partitions.
+    /// The number of partitions. `auto` is one: the trainer puts the number that it chose into its configuration.
+    pub fn partitions(&self) -> u32 {
+        self.partitions.value().unwrap_or(1)
+    }
+
+    /// The number of partitions that are computed together in one step. `auto` is all partitions, unless the trainer chose fewer.
     pub fn concurrent(&self) -> u32 {
-        self.concurrent.value().unwrap_or(self.partitions)
+        self.concurrent.value().unwrap_or(self.partitions())
     }
 
     /// Seeds per minibatch and partition. `auto` is 1024 divided by the number of partitions of a step. With `full_graph` it is
@@ -417,7 +424,7 @@ impl TrainConfig {
     /// true if the first hop is pre-aggregated.
     pub fn warnings(&self, knows_first_hop: bool) -> Vec<String> {
         let mut warnings = self.without_effect();
-        if self.partitions == 1 {
+        if self.partitions() == 1 {
             if self.correction != Correction::None {
                 warnings.push(format!(
                     "--correction {} has no effect with --partitions 1: one partition sees every edge, so the coverage of every \
@@ -465,7 +472,7 @@ impl TrainConfig {
             ("walk-steps", u64::from(self.walk_steps)),
             ("lr-step", self.lr_step),
             ("epochs", self.epochs),
-            ("partitions", u64::from(self.partitions)),
+            ("partitions", u64::from(self.partitions())),
             ("concurrent", u64::from(self.concurrent())),
             ("repartition-every", self.repartition_every),
             ("halo-neighbors", u64::from(self.halo_neighbors)),
@@ -543,11 +550,14 @@ impl TrainConfig {
                 self.layers
             ));
         }
-        if self.concurrent() > self.partitions {
+        if let Some(partitions) = self
+            .partitions
+            .value()
+            .filter(|&partitions| self.concurrent() > partitions)
+        {
             return no(format!(
-                "concurrent is {}, and there are {} partition(s): it must be at most that",
-                self.concurrent(),
-                self.partitions
+                "concurrent is {}, and there are {partitions} partition(s): it must be at most that",
+                self.concurrent()
             ));
         }
         self.sampler(false)?;

@@ -67,7 +67,7 @@ fn everything() -> TrainConfig {
         clip: 1.0,
         epochs: 7,
         steps_per_epoch: 200,
-        partitions: 16,
+        partitions: Auto::Value(16),
         concurrent: Auto::Value(4),
         schedule: Schedule::Shuffle,
         repartition_every: 1,
@@ -123,12 +123,16 @@ fn defaults_are_sound_and_resolve_to_what_the_paper_and_pyg_use() {
 fn unset_options_follow_from_the_others() {
     let config = TrainConfig {
         layers: 4,
-        partitions: 16,
+        partitions: Auto::Value(16),
         ..TrainConfig::default()
     };
     config.check().unwrap();
     assert_eq!(config.fanouts().to_string(), "15,10,5,5");
     assert_eq!((config.concurrent(), config.batch()), (16, 64));
+    // Numbers of earlier versions are read and written as numbers, and `auto` is one partition until a store is known.
+    assert_eq!(config.table()["partitions"].as_integer(), Some(16));
+    assert_eq!(TrainConfig::default().table()["partitions"].as_str(), Some("auto"));
+    assert_eq!(TrainConfig::default().partitions(), 1);
     let of = |model| TrainConfig {
         model,
         ..TrainConfig::default()
@@ -525,7 +529,7 @@ fn devices_are_read_as_they_are_written() {
 fn options_without_effect_are_warned_about() {
     let warnings = |config: TrainConfig| config.warnings(true);
     let config = |partitions, layers| TrainConfig {
-        partitions,
+        partitions: Auto::Value(partitions),
         layers,
         ..TrainConfig::default()
     };

@@ -57,6 +57,10 @@ pub struct EpochRecord {
     pub learning_rate: f64,
     /// Generation of the assignment of chunks to partitions.
     pub generation: u64,
+    /// Number of partitions.
+    pub partitions: u32,
+    /// Number of partitions that are computed together in a step.
+    pub concurrent: u32,
     /// Peak memory of the process so far, in bytes.
     pub peak_rss_bytes: Option<u64>,
 }

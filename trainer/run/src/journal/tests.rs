@@ -44,6 +44,7 @@ fn a_line_is_an_object_with_the_documented_keys() {
     let keys = [
         "bytes_read",
         "bytes_sent",
+        "concurrent",
         "coverage_mean",
         "epoch",
         "evaluated",
@@ -52,6 +53,7 @@ fn a_line_is_an_object_with_the_documented_keys() {
         "halo_bytes",
         "learning_rate",
         "loss",
+        "partitions",
         "peak_rss_bytes",
         "sampled_edges",
         "sampled_edges_per_second",

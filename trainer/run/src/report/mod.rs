@@ -63,9 +63,9 @@ impl Report<'_> {
             model = config.model,
             layers = config.layers,
             hidden = config.hidden,
-            partitions = match config.partitions {
-                1 => "unpartitioned".to_owned(),
-                partitions => format!("{partitions} partitions, {} per step", config.concurrent()),
+            partitions = match self.numbers() {
+                (1, _) => "unpartitioned".to_owned(),
+                (partitions, concurrent) => format!("{partitions} partitions, {concurrent} per step"),
             },
             status = self.status(),
         );
@@ -94,6 +94,20 @@ impl Report<'_> {
         html += &format!("</main>\n<footer>grappa-train {}</footer>\n", env!("CARGO_PKG_VERSION"));
         html += &format!("<script>\n{SCRIPT}</script>\n</body>\n</html>\n");
         html
+    }
+
+    /// The number of partitions, and of those in a step: what was trained, or what is known before the first epoch.
+    fn numbers(&self) -> (u32, u32) {
+        let Summary {
+            partitions,
+            concurrent,
+            config,
+            ..
+        } = self.summary;
+        match partitions {
+            0 => (config.partitions(), config.concurrent()),
+            _ => (*partitions, *concurrent),
+        }
     }
 
     fn status(&self) -> String {
@@ -137,7 +151,7 @@ impl Report<'_> {
                 "gradient size",
                 summary
                     .gradient_bytes_per_step
-                    .filter(|&bytes| summary.config.partitions > 1 && bytes > 0.0)
+                    .filter(|&bytes| self.numbers().0 > 1 && bytes > 0.0)
                     .map(|bytes| Unit::Bytes.format(bytes)),
             ),
             (
@@ -234,7 +248,7 @@ impl Report<'_> {
                     Unit::Part,
                     Kind::LinesFromZero,
                     vec![series("coverage", "c3", &|record| {
-                        record.coverage_mean.filter(|_| self.summary.config.partitions > 1)
+                        record.coverage_mean.filter(|_| self.numbers().0 > 1)
                     })],
                 )
             },
@@ -256,7 +270,7 @@ impl Report<'_> {
                     Unit::Bytes,
                     Kind::Bars,
                     vec![series("gradients", "c6", &|record| {
-                        Some(record.gradient_bytes as f64).filter(|_| self.summary.config.partitions > 1)
+                        Some(record.gradient_bytes as f64).filter(|_| self.numbers().0 > 1)
                     })],
                 )
             },

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::*;
 use crate::{
     checkpoint::Best,
-    config::TrainConfig,
+    config::{Auto, TrainConfig},
     facts::RunFacts,
     scores::{Labels, Scores},
     stages::StageSeconds,
@@ -124,7 +124,7 @@ fn page_of(
         })
     });
     let config = TrainConfig {
-        partitions,
+        partitions: Auto::Value(partitions),
         ..TrainConfig::default()
     };
     let summary = Summary::new(records, best.as_ref(), &config, stages([10.0; 8]));

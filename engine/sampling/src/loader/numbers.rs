@@ -1,0 +1,271 @@
+//! Chooses the number of partitions, and how many take part in a step, for a memory budget.
+//!
+//! The manifest has the number of edges of each chunk, so the memory of any view is known before anything is read.
+//!
+//! ```text
+//! the lists of the whole graph take at most their share of memory    1 partition; all of a given number in each step
+//! else                                                               the smallest number for which two groups fit: views in turn
+//! ```
+//!
+//! Adjacency lists and features that fit together are in memory. If features exceed it, lists may take half of the memory: as mapped files
+//! they take at most half as much, which is the share of mapped pages.
+
+#[cfg(test)]
+mod tests;
+
+use grappa_io::{Error, Result, size::ByteSize};
+use grappa_storage::Store;
+
+use super::{
+    LoaderOptions,
+    open::{LISTS_SHARE, feature_bytes, turns_bytes_max},
+};
+use crate::{
+    partition::{Owned, RepartitionOptions, Schedule, assign},
+    view::{Halo, PartitionView, Turns, ViewKind, ViewOptions, fits},
+};
+
+/// The largest number of partitions that is chosen. Each is read once an epoch, with as much again for its variable part.
+const PARTITIONS_MAX: u32 = 1024;
+/// Partitions change from one super-epoch to the next, and their sizes with them. Sizes are computed for this many.
+const SUPER_EPOCHS_MAX: u64 = 16;
+
+/// What the numbers depend on, besides the options of the loader. These have the number of partitions of a step, if it is given.
+#[derive(Debug, Clone)]
+pub struct NumberOptions {
+    /// The number of partitions, if it is given.
+    pub partitions: Option<u32>,
+    /// How partitions change.
+    pub schedule: Schedule,
+    /// Number of super-epochs.
+    pub super_epochs: u64,
+    /// Whether halo nodes may get sampled in-neighbours later ([`Loader::sample_halo_neighbours`](super::Loader::sample_halo_neighbours)).
+    pub expands_halo: bool,
+}
+
+/// Numbers of partitions for a memory budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartitionNumbers {
+    /// Number of partitions.
+    pub partitions: u32,
+    /// Number of partitions that take part in a step.
+    pub concurrent: u32,
+    /// Bytes of the adjacency lists of the whole graph in memory.
+    pub whole_bytes: u64,
+    /// Bytes of memory that they may take.
+    pub room: u64,
+    /// Where the adjacency lists are during training.
+    pub lists: ListsPlace,
+}
+
+/// Where adjacency lists are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListsPlace {
+    /// All are in memory, or in mapped files that stay in memory.
+    Memory,
+    /// Those of a step and of the next one are in memory, and take at most this many bytes.
+    InTurn(u64),
+    /// In mapped files that exceed the memory. The number of partitions that would fit, if there is one.
+    Mapped(Option<u32>),
+}
+
+impl PartitionNumbers {
+    /// Chooses the numbers that are not given. A given number of partitions always gets a number of partitions per step.
+    ///
+    /// # Errors
+    /// If neither is given and even the smallest partitions do not fit; the error names a sufficient budget. Also if a given number is 0
+    /// or exceeds the number of chunks.
+    pub fn choose(store: &Store, loader: &LoaderOptions, options: &NumberOptions) -> Result<Self> {
+        Sizes::new(store, loader, options).choose()
+    }
+}
+
+struct Sizes<'a> {
+    store: &'a Store,
+    loader: &'a LoaderOptions,
+    options: &'a NumberOptions,
+    views: ViewOptions,
+    feature_bytes: u64,
+    whole_bytes: u64,
+}
+
+impl<'a> Sizes<'a> {
+    fn new(store: &'a Store, loader: &'a LoaderOptions, options: &'a NumberOptions) -> Self {
+        let views = ViewOptions {
+            halo: loader.halo,
+            halo_lists: None,
+            edge_weights: loader.sampler.needs_edge_weights(),
+            kind: ViewKind::InTurn,
+            memory: loader.memory,
+            threads: loader.threads,
+            engine: loader.read_engine,
+        };
+        let whole = Owned::whole(store);
+        Self {
+            whole_bytes: PartitionView::bytes_in_memory(store, &whole, views.halo, views.edge_weights),
+            feature_bytes: feature_bytes(store, loader),
+            store,
+            loader,
+            options,
+            views,
+        }
+    }
+
+    fn choose(&self) -> Result<PartitionNumbers> {
+        let given = (self.options.partitions, self.loader.concurrent.map(|q| q as u32));
+        let numbers = |partitions, concurrent, lists| PartitionNumbers {
+            partitions,
+            concurrent,
+            whole_bytes: self.whole_bytes,
+            room: self.room(partitions),
+            lists,
+        };
+        if self.whole_fits() {
+            let partitions = given.0.or(given.1).unwrap_or(1);
+            return Ok(numbers(partitions, given.1.unwrap_or(partitions), ListsPlace::Memory));
+        }
+        let Some(partitions) = given.0 else {
+            let concurrent = given.1.unwrap_or(1);
+            return match self.smallest(concurrent)? {
+                Some((partitions, bytes)) => Ok(numbers(partitions, concurrent, ListsPlace::InTurn(bytes))),
+                None => Err(self.too_little(concurrent)?),
+            };
+        };
+        let candidates = match given.1 {
+            Some(concurrent) => vec![concurrent],
+            None => powers_of_two(partitions.saturating_sub(1)).rev().collect(),
+        };
+        for concurrent in candidates.into_iter().filter(|&q| q < partitions) {
+            let bytes = self.two_groups(partitions, concurrent)?;
+            if bytes <= self.room(partitions) {
+                return Ok(numbers(partitions, concurrent, ListsPlace::InTurn(bytes)));
+            }
+        }
+        let concurrent = given.1.unwrap_or(partitions);
+        let fitting = self.smallest(given.1.unwrap_or(1))?.map(|(partitions, _)| partitions);
+        Ok(numbers(partitions, concurrent, ListsPlace::Mapped(fitting)))
+    }
+
+    /// Whether the adjacency lists of the whole graph fit.
+    fn whole_fits(&self) -> bool {
+        fits(self.whole_bytes, self.feature_bytes, self.loader.memory) || self.whole_bytes <= self.room(1)
+    }
+
+    /// Bytes of memory that views may take.
+    fn room(&self, partitions: u32) -> u64 {
+        let memory = self.loader.memory;
+        let halo_lists = match self.may_have_halo_lists() && partitions > 1 {
+            true => memory / LISTS_SHARE,
+            false => 0,
+        };
+        turns_bytes_max(memory - halo_lists, self.feature_bytes)
+    }
+
+    fn may_have_halo_lists(&self) -> bool {
+        let expands = self.options.expands_halo || self.loader.halo == Halo::Neighbours;
+        expands && self.loader.sampler.edges_from_seeds() > 1
+    }
+
+    /// The smallest number of partitions of which two groups of `concurrent` fit, and the bytes of these.
+    fn smallest(&self, concurrent: u32) -> Result<Option<(u32, u64)>> {
+        for partitions in powers_of_two(self.most()).filter(|&partitions| partitions > concurrent) {
+            let bytes = self.two_groups(partitions, concurrent)?;
+            if bytes <= self.room(partitions) {
+                return Ok(Some((partitions, bytes)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The largest number of partitions that may be chosen.
+    fn most(&self) -> u32 {
+        (self.store.present_chunks().count() as u32).min(PARTITIONS_MAX)
+    }
+
+    /// Bytes of the two largest groups of partitions in any super-epoch. Once they exceed the memory, the others are not computed.
+    fn two_groups(&self, partitions: u32, concurrent: u32) -> Result<u64> {
+        let different = match self.options.schedule {
+            Schedule::Fixed => 1,
+            Schedule::Sweep => u64::from(partitions.saturating_sub(1)).max(1),
+            Schedule::Shuffle => u64::MAX,
+        };
+        let mut most = 0;
+        for super_epoch in 0..self.options.super_epochs.clamp(1, SUPER_EPOCHS_MAX).min(different) {
+            let options = RepartitionOptions {
+                partitions,
+                schedule: self.options.schedule,
+                seed: self.loader.seed,
+                super_epoch: Some(super_epoch),
+            };
+            let assignment = assign(self.store.manifest(), &options, super_epoch + 1)?;
+            let owned = Owned::all(&assignment, self.store);
+            most = most.max(Turns::bytes_of(self.store, &owned, concurrent as usize, &self.views));
+            if most > self.room(partitions) {
+                break;
+            }
+        }
+        Ok(most)
+    }
+
+    /// The error that names a sufficient budget.
+    fn too_little(&self, concurrent: u32) -> Result<Error> {
+        // The inverse of `room`, rounded up.
+        let budget_of = |bytes: u64, has_halo_lists: bool| {
+            let beside_lists = match self.feature_bytes {
+                0 => bytes.saturating_mul(8).div_ceil(7),
+                _ => bytes.saturating_mul(2),
+            };
+            let with_lists = match has_halo_lists {
+                true => beside_lists.saturating_mul(LISTS_SHARE).div_ceil(LISTS_SHARE - 1),
+                false => beside_lists,
+            };
+            // Shares are rounded down.
+            with_lists.saturating_add(LISTS_SHARE * 8)
+        };
+        let whole = budget_of(self.whole_bytes, false).min(self.whole_bytes.saturating_add(self.feature_bytes));
+        let most = powers_of_two(self.most()).last().unwrap_or(1);
+        let (what, least) = match most > concurrent {
+            true => {
+                let bytes = self.two_groups_at_most(most, concurrent)?;
+                let in_turn = budget_of(bytes, self.may_have_halo_lists());
+                let what = format!(
+                    "the adjacency lists of two groups of {concurrent} of {most} partitions, the most for this store, which take {}",
+                    ByteSize(bytes)
+                );
+                (what, in_turn.min(whole))
+            }
+            false => (
+                format!(
+                    "the adjacency lists of the graph, which take {}",
+                    ByteSize(self.whole_bytes)
+                ),
+                whole,
+            ),
+        };
+        Ok(Error::Budget {
+            what,
+            given: self.loader.memory,
+            least,
+            remedy: "raise --memory, create the store again with more --chunks, or give --partitions: lists that do not fit are then \
+                     read from mapped files, which takes long",
+        })
+    }
+
+    /// [`Sizes::two_groups`], of all super-epochs.
+    fn two_groups_at_most(&self, partitions: u32, concurrent: u32) -> Result<u64> {
+        let unlimited = LoaderOptions {
+            memory: u64::MAX,
+            ..self.loader.clone()
+        };
+        Sizes::new(self.store, &unlimited, self.options).two_groups(partitions, concurrent)
+    }
+}
+
+/// The powers of two up to `most`, ascending.
+fn powers_of_two(most: u32) -> impl DoubleEndedIterator<Item = u32> {
+    (0..u32::BITS)
+        .map(|bit| 1 << bit)
+        .take_while(move |&power| power <= most)
+        .collect::<Vec<_>>()
+        .into_iter()
+}

@@ -1,0 +1,169 @@
+use std::sync::Arc;
+
+use grappa_io::progress::Silent;
+
+use super::*;
+use crate::{
+    Loader, Seeds,
+    sample::Sampler,
+    view::tests::graph::{Graph, TestStore},
+};
+
+const CHUNKS: u32 = 24;
+/// The largest number that may be chosen for so many chunks.
+const MOST: u32 = 16;
+const SUPER_EPOCHS: u64 = 20;
+
+fn loader(memory: u64, concurrent: Option<usize>) -> LoaderOptions {
+    LoaderOptions {
+        batch: 16,
+        concurrent,
+        features: false,
+        halo: Halo::Stop,
+        memory,
+        threads: 1,
+        ..LoaderOptions::new(Sampler::uniform("4,3".parse().unwrap(), false))
+    }
+}
+
+fn options(partitions: Option<u32>, schedule: Schedule) -> NumberOptions {
+    NumberOptions {
+        partitions,
+        schedule,
+        super_epochs: SUPER_EPOCHS,
+        expands_halo: false,
+    }
+}
+
+fn choose(store: &TestStore, memory: u64, given: (Option<u32>, Option<usize>)) -> Result<PartitionNumbers> {
+    let store = Store::open(store.store.path()).unwrap();
+    PartitionNumbers::choose(&store, &loader(memory, given.1), &options(given.0, Schedule::Shuffle))
+}
+
+/// Bytes of the adjacency lists of the whole graph.
+fn whole_bytes(store: &TestStore) -> u64 {
+    choose(store, 1 << 30, (None, None)).unwrap().whole_bytes
+}
+
+/// How a loader holds the lists in each super-epoch.
+fn kinds(store: &TestStore, memory: u64, numbers: &PartitionNumbers, schedule: Schedule) -> Vec<ViewKind> {
+    let store = Arc::new(Store::open(store.store.path()).unwrap());
+    let options = loader(memory, Some(numbers.concurrent as usize));
+    let of = |super_epoch| {
+        let repartition = RepartitionOptions {
+            partitions: numbers.partitions,
+            schedule,
+            seed: options.seed,
+            super_epoch: Some(super_epoch),
+        };
+        let assignment = assign(store.manifest(), &repartition, 1).unwrap();
+        let mut loader = Loader::new(&store, options.clone());
+        loader.partition(&assignment, &Seeds::All, &Silent).unwrap();
+        loader.parts()[0].view.kind()
+    };
+    (0..SUPER_EPOCHS.min(SUPER_EPOCHS_MAX)).map(of).collect()
+}
+
+#[test]
+fn a_graph_that_fits_has_one_partition_and_all_given_ones_in_a_step() {
+    let store = Graph::mixed(20_000).store(CHUNKS);
+    let enough = whole_bytes(&store).div_ceil(7) * 8 + 8;
+    for (given, expected) in [
+        ((None, None), (1, 1)),
+        ((Some(6), None), (6, 6)),
+        ((None, Some(3)), (3, 3)),
+        ((Some(6), Some(2)), (6, 2)),
+    ] {
+        let chosen = choose(&store, enough, given).unwrap();
+        assert_eq!((chosen.partitions, chosen.concurrent), expected, "{given:?}");
+        assert_eq!(chosen.lists, ListsPlace::Memory);
+    }
+}
+
+#[test]
+fn a_graph_that_does_not_fit_has_the_smallest_number_that_does() {
+    let store = Graph::mixed(20_000).store(CHUNKS);
+    let whole = whole_bytes(&store);
+    for schedule in Schedule::ALL {
+        let mut found = Vec::new();
+        for memory in [whole - 1, whole * 4 / 5, whole / 2, whole / 3] {
+            let choose = |partitions| {
+                let opened = Store::open(store.store.path()).unwrap();
+                PartitionNumbers::choose(&opened, &loader(memory, None), &options(partitions, schedule))
+            };
+            let Ok(chosen) = choose(None) else { continue };
+            let ListsPlace::InTurn(bytes) = chosen.lists else {
+                panic!("{chosen:?}");
+            };
+            assert!(bytes <= chosen.room && chosen.room < chosen.whole_bytes && chosen.concurrent == 1);
+            assert!(
+                kinds(&store, memory, &chosen, schedule)
+                    .iter()
+                    .all(|&kind| kind == ViewKind::InTurn)
+            );
+            let fewer = choose(Some(chosen.partitions / 2)).unwrap();
+            assert_eq!(fewer.lists, ListsPlace::Mapped(Some(chosen.partitions)), "{schedule}");
+            assert_eq!(fewer.concurrent, fewer.partitions);
+            found.push(chosen.partitions);
+        }
+        assert!(
+            found.is_sorted() && found.first() < found.last(),
+            "{schedule}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn of_a_given_number_of_partitions_as_many_as_fit_are_in_a_step() {
+    let store = Graph::mixed(20_000).store(CHUNKS);
+    let whole = whole_bytes(&store);
+    let steps: Vec<u32> = [whole - 1, whole / 2, whole / 4]
+        .into_iter()
+        .map(|memory| {
+            let chosen = choose(&store, memory, (Some(16), None)).unwrap();
+            assert!(matches!(chosen.lists, ListsPlace::InTurn(bytes) if bytes <= chosen.room));
+            let kinds = kinds(&store, memory, &chosen, Schedule::Shuffle);
+            assert!(kinds.iter().all(|&kind| kind == ViewKind::InTurn));
+            let more = choose(&store, memory, (Some(16), Some(2 * chosen.concurrent as usize))).unwrap();
+            assert!(matches!(more.lists, ListsPlace::Mapped(_)), "{more:?}");
+            chosen.concurrent
+        })
+        .collect();
+    assert!(steps[0] > steps[1] && steps[1] > steps[2], "{steps:?}");
+}
+
+#[test]
+fn memory_that_no_number_fits_is_an_error_that_names_enough() {
+    let store = Graph::mixed(20_000).store(CHUNKS);
+    for (expands_halo, memory) in [(false, 50_000), (true, 50_000), (true, 1)] {
+        let choose = |memory| {
+            let opened = Store::open(store.store.path()).unwrap();
+            let options = NumberOptions {
+                expands_halo,
+                ..options(None, Schedule::Sweep)
+            };
+            PartitionNumbers::choose(&opened, &loader(memory, None), &options)
+        };
+        let error = choose(memory).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains(&format!("of 1 of {MOST} partitions")) && text.contains("--partitions"),
+            "{text}"
+        );
+        let Error::Budget { given, least, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(given, memory);
+        assert_eq!(choose(least).unwrap().partitions, MOST);
+        assert!(
+            choose(least - least / 50).is_err(),
+            "{least} is not much more than needed"
+        );
+    }
+    // A store of one chunk has one partition, which needs memory for the whole graph.
+    let store = Graph::mixed(2000).store(1);
+    let Error::Budget { least, .. } = choose(&store, 1000, (None, None)).unwrap_err() else {
+        panic!("no budget");
+    };
+    assert_eq!(choose(&store, least, (None, None)).unwrap().partitions, 1);
+}

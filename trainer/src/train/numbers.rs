@@ -1,0 +1,145 @@
+//! The numbers of partitions that are `auto`: chosen from the memory and the store, and kept by a resumed run.
+
+use std::path::PathBuf;
+
+use grappa_io::size::ByteSize;
+use grappa_run::{
+    checkpoint::{Checkpoint, RunState},
+    config::{Auto, HaloMode, TrainConfig},
+};
+use grappa_sampling::{ListsPlace, LoaderOptions, NumberOptions, PartitionNumbers};
+use grappa_storage::Store;
+use serde::{Deserialize, Serialize};
+use tch::Device;
+
+use super::{load::DeviceCopy, trainer::loader_options};
+use crate::{Result, distributed::ProcessGroup};
+
+/// Counters of a checkpoint.
+const PARTITIONS: &str = "partitions";
+const CONCURRENT: &str = "concurrent";
+
+/// The number of partitions, and of those that are computed together in a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Numbers {
+    partitions: u32,
+    concurrent: u32,
+    /// Why they were chosen, if memory decided.
+    pub reason: Option<String>,
+}
+
+impl Numbers {
+    /// The numbers of a run. Those of its checkpoint, if it continues from one: the memory may have changed since. All ranks have the
+    /// numbers of rank 0.
+    ///
+    /// # Errors
+    /// As [`Numbers::choose`].
+    pub fn of_run(
+        store: &Store,
+        config: &TrainConfig,
+        knows_first_hop: bool,
+        from: Option<&(PathBuf, Checkpoint)>,
+        group: Option<&ProcessGroup>,
+    ) -> Result<Self> {
+        let own = || match from {
+            Some((_, checkpoint)) => Ok(Self::kept(config, &checkpoint.state)),
+            None => Self::choose(store, config, knows_first_hop),
+        };
+        match group {
+            Some(group) => group.share("numbers of partitions", own),
+            None => own(),
+        }
+    }
+
+    /// Chooses the numbers that are `auto`.
+    ///
+    /// # Errors
+    /// If neither is given and the memory is too small for any.
+    pub fn choose(store: &Store, config: &TrainConfig, knows_first_hop: bool) -> Result<Self> {
+        if let (Auto::Value(partitions), Auto::Value(concurrent)) = (config.partitions, config.concurrent) {
+            return Ok(Self {
+                partitions,
+                concurrent,
+                reason: None,
+            });
+        }
+        let options = NumberOptions {
+            partitions: config.partitions.value(),
+            schedule: config.schedule,
+            super_epochs: config.epochs.div_ceil(config.repartition_every),
+            expands_halo: matches!(config.halo, HaloMode::Auto | HaloMode::Neighbours),
+        };
+        let aggregates = None;
+        let loader = LoaderOptions {
+            concurrent: config.concurrent.value().map(|concurrent| concurrent as usize),
+            sampler: config.sampler(knows_first_hop)?.into(),
+            ..loader_options(config, aggregates, &DeviceCopy::new(Device::Cpu))?
+        };
+        let chosen = PartitionNumbers::choose(store, &loader, &options)?;
+        Ok(Self {
+            partitions: chosen.partitions,
+            concurrent: chosen.concurrent,
+            reason: reason(config, &chosen),
+        })
+    }
+
+    /// The numbers in a checkpoint. Older versions recorded none, and computed all partitions together by default.
+    fn kept(config: &TrainConfig, state: &RunState) -> Self {
+        let counter = |name| state.counters.get(name).and_then(|&number| u32::try_from(number).ok());
+        Self {
+            partitions: counter(PARTITIONS).unwrap_or_else(|| config.partitions()),
+            concurrent: counter(CONCURRENT).unwrap_or_else(|| config.concurrent()),
+            reason: None,
+        }
+    }
+
+    /// The configuration with these numbers.
+    pub fn applied(&self, config: &TrainConfig) -> TrainConfig {
+        TrainConfig {
+            partitions: Auto::Value(self.partitions),
+            concurrent: Auto::Value(self.concurrent),
+            ..config.clone()
+        }
+    }
+}
+
+/// Notes the numbers of a configuration in the state of a checkpoint.
+pub(super) fn note(config: &TrainConfig, state: &mut RunState) {
+    let numbers = [(PARTITIONS, config.partitions()), (CONCURRENT, config.concurrent())];
+    let counters = numbers.map(|(name, number)| (name.to_owned(), number.into()));
+    state.counters.extend(counters);
+}
+
+/// Why these numbers were chosen. None if the adjacency lists of the whole graph fit.
+fn reason(config: &TrainConfig, chosen: &PartitionNumbers) -> Option<String> {
+    let PartitionNumbers {
+        partitions, concurrent, ..
+    } = chosen;
+    let numbers = match (config.partitions, config.concurrent) {
+        (Auto::Auto, Auto::Auto) => format!("--partitions auto is {partitions}, {concurrent} per step"),
+        (Auto::Auto, _) => format!("--partitions auto is {partitions}"),
+        _ => format!("--concurrent auto is {concurrent} of {partitions} partitions"),
+    };
+    let size = format!(
+        "adjacency lists take {} and may take {} of --memory {}",
+        ByteSize(chosen.whole_bytes),
+        ByteSize(chosen.room),
+        config.memory
+    );
+    match chosen.lists {
+        ListsPlace::Memory => None,
+        ListsPlace::InTurn(bytes) => Some(format!(
+            "{numbers}: {size}; those of a step and of the next one take at most {}",
+            ByteSize(bytes)
+        )),
+        ListsPlace::Mapped(fitting) => {
+            let remedy = match fitting {
+                Some(fitting) => format!("with --partitions {fitting} they would be in memory in turn"),
+                None => "no number of partitions fits: raise --memory".to_owned(),
+            };
+            Some(format!(
+                "{numbers}: {size}, so they are read from mapped files; {remedy}"
+            ))
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Numbers of partitions that follow from the memory.
+
+use std::{path::Path, sync::Arc};
+
+use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
+use grappa_formats::manifest::{EdgeOptions, FeatureDtype, FeatureSource};
+use grappa_io::{progress::Silent, size::ByteSize};
+use grappa_run::{
+    config::{Auto, Evaluate, TrainConfig},
+    journal::read_records,
+    model::Precision,
+};
+use grappa_storage::Store;
+use grappa_synthetic::{BlockModel, Model, Recipe};
+
+use crate::{
+    stopped::{Stopping, assert_same, left, run},
+    stores::config,
+};
+
+/// Adjacency lists of 5.9 MB and features of 5.1 MB.
+fn store(folder: &Path) -> Arc<Store> {
+    let out = folder.join("graph.grappa");
+    let options = StoreOptions {
+        recipe: Recipe::new(Model::Sbm(BlockModel::new(80_000, 16.0)), 5),
+        out: out.clone(),
+        random_permutation: true,
+        chunks: Some(16),
+        only_chunks: None,
+        edge_options: EdgeOptions::default(),
+        features: Some(FeatureOptions {
+            dim: 16,
+            dtype: FeatureDtype::F32,
+            source: FeatureSource::Stored,
+        }),
+        memory: 64 << 20,
+        threads: 2,
+        resume: false,
+        writer: "test".into(),
+    };
+    generate_store(&options, &Silent).unwrap();
+    Arc::new(Store::open(&out).unwrap())
+}
+
+fn options(memory: u64) -> TrainConfig {
+    TrainConfig {
+        partitions: Auto::Auto,
+        concurrent: Auto::Auto,
+        memory: ByteSize(memory),
+        epochs: 3,
+        steps_per_epoch: 16,
+        repartition_every: 2,
+        batch: "32".parse().unwrap(),
+        evaluate: Evaluate::Sampled,
+        evaluate_states: Precision::F32,
+        eval_every: 3,
+        ..config()
+    }
+}
+
+#[test]
+fn a_graph_that_exceeds_the_memory_is_trained_in_partitions_which_a_resumed_run_keeps() {
+    const LITTLE: u64 = 8 << 20;
+    const MUCH: u64 = 256 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let start = |name: &str, config: &TrainConfig| {
+        let path = folder.path().join(name);
+        let mut watcher = Stopping::at(u64::MAX);
+        let summary = run(&store, config, &path, false, &mut watcher).unwrap();
+        (left(&path), summary, watcher)
+    };
+
+    let (expected, summary, watcher) = start("little.run", &options(LITTLE));
+    assert_eq!((summary.partitions, summary.concurrent), (8, 1));
+    let why = &watcher.told[0];
+    assert!(
+        why.starts_with("--partitions auto is 8, 1 per step") && why.contains("of --memory 8.0 MiB"),
+        "{why}"
+    );
+    let records = read_records(&folder.path().join("little.run")).unwrap();
+    assert!(
+        records
+            .iter()
+            .all(|record| (record.partitions, record.concurrent) == (8, 1))
+    );
+
+    // The same numbers, given, with memory for everything.
+    let given = TrainConfig {
+        partitions: Auto::Value(8),
+        concurrent: Auto::Value(1),
+        ..options(MUCH)
+    };
+    let (found, ..) = start("given.run", &given);
+    assert!(found.1 == expected.1, "{:#?} {:#?}", found.1, expected.1);
+    assert!(found.0.parameters == expected.0.parameters);
+
+    // Memory for everything needs no partitions.
+    let (_, summary, watcher) = start("much.run", &options(MUCH));
+    assert_eq!((summary.partitions, summary.concurrent), (1, 1));
+    assert!(
+        watcher.told.iter().all(|told| !told.contains("--partitions")),
+        "{:?}",
+        watcher.told
+    );
+
+    // Stopped in an epoch, after the features were pre-aggregated, and resumed with memory for everything.
+    let (.., watcher) = start("again.run", &options(LITTLE));
+    let asked = watcher.asked.into_inner();
+    let path = folder.path().join("stopped.run");
+    let error = run(&store, &options(LITTLE), &path, false, &mut Stopping::at(asked / 2)).unwrap_err();
+    assert!(
+        error.is_stopped() && error.to_string().contains("after step"),
+        "{error}"
+    );
+    let summary = run(&store, &options(MUCH), &path, true, &mut Stopping::at(u64::MAX)).unwrap();
+    assert_eq!((summary.partitions, summary.concurrent), (8, 1));
+    assert_same(&left(&path), &expected, &error.to_string());
+}
