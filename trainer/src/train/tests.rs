@@ -10,7 +10,7 @@ use grappa_run::{
     config::{Auto, Correction, Evaluate, FirstHop, HaloMode, TrainConfig},
     model::{LayerKind, NormKind},
 };
-use grappa_sampling::{Loader, LoaderOptions};
+use grappa_sampling::{Loader, LoaderOptions, view::ViewKind};
 use grappa_storage::Store;
 use grappa_synthetic::{BlockModel, Model, Recipe};
 use tch::{Device, Tensor, no_grad};
@@ -80,8 +80,14 @@ struct Step {
 
 /// The first steps of an epoch, each computed as a whole or one minibatch after another. The model stays as it is.
 fn steps(trainer: &mut Trainer, join_steps: bool) -> Vec<Step> {
+    steps_from(trainer, join_steps, ViewKind::Auto)
+}
+
+/// [`steps`], from views of this kind.
+fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<Step> {
     let options = LoaderOptions {
         join_steps,
+        view,
         ..loader_options(&trainer.config, trainer.aggregates, &trainer.device_copy).unwrap()
     };
     trainer.loader = Loader::new(&trainer.store, options);
@@ -234,6 +240,46 @@ fn a_step_of_one_partition_is_its_minibatch_to_the_bit() {
             for (together, separate) in together.iter().zip(&separate) {
                 assert_eq!(together.gradient, separate.gradient, "{model}, {partitions} partitions");
                 assert_eq!(together.sums.loss, separate.sums.loss);
+            }
+        }
+    }
+}
+
+#[test]
+fn steps_are_the_same_from_views_in_memory_in_turn_and_mapped() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for (model, halo) in [
+        (LayerKind::Sage, HaloMode::History),
+        (LayerKind::Sage, HaloMode::Stop),
+        (LayerKind::Gat, HaloMode::Auto),
+        (LayerKind::PinSage, HaloMode::Neighbours),
+    ] {
+        for concurrent in [1, 2] {
+            let config = TrainConfig {
+                halo,
+                concurrent: Auto::Value(concurrent),
+                dropout: 0.5,
+                ..config(model)
+            };
+            let mut trainer = trainer(&store, &config, folder.path());
+            let [memory, in_turn, mapped] = [ViewKind::Memory, ViewKind::InTurn, ViewKind::Mapped].map(|kind| {
+                let steps = steps_from(&mut trainer, true, kind);
+                assert!(trainer.loader.parts().iter().all(|part| part.view.kind() == kind));
+                assert_eq!(steps.len(), STEPS);
+                steps
+            });
+            for ((expected, in_turn), mapped) in memory.iter().zip(&in_turn).zip(&mapped) {
+                for found in [in_turn, mapped] {
+                    assert_eq!(
+                        found.sums.loss, expected.sums.loss,
+                        "{model}, {halo}, {concurrent} at a time"
+                    );
+                    assert_eq!(
+                        found.gradient, expected.gradient,
+                        "{model}, {halo}, {concurrent} at a time"
+                    );
+                }
             }
         }
     }
