@@ -44,6 +44,19 @@ pub struct Tile<'a, R> {
     progress: &'a dyn Progress,
 }
 
+/// A tile before its edges are listed.
+struct Cut {
+    strips: Vec<CutStrip>,
+    /// Whether memory holds the sources of all edges until the states exist.
+    holds: bool,
+}
+
+/// A strip before its edges are listed.
+struct CutStrip {
+    positions: Range<u64>,
+    edges: u64,
+}
+
 /// The part of a tile that one thread works on.
 struct Strip {
     /// Where the edges of each block start, and where those of the last end.
@@ -151,14 +164,14 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         if self.next >= self.aggregation.destinations.len() {
             return Ok(None);
         }
-        let (strips, holds) = self.cut()?;
-        let positions = self.next..strips.last().expect("a tile has a node").end;
+        let Cut { strips, holds } = self.cut()?;
+        let positions = self.next..strips.last().expect("a tile has a node").positions.end;
         self.next = positions.end;
         let this = &*self;
         let strips: Vec<Strip> = thread::scope(|scope| {
             let threads: Vec<_> = strips
                 .into_iter()
-                .map(|positions| workers::spawn(scope, move || this.strip(positions, holds)))
+                .map(|strip| workers::spawn(scope, move || this.strip(strip, holds)))
                 .collect::<Result<_>>()?;
             threads.into_iter().map(workers::join).collect::<Result<_>>()
         })?;
@@ -174,9 +187,8 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         }))
     }
 
-    /// Finds the end of the next tile, and cuts the tile into strips of about equal work. Also says whether memory holds the sources of
-    /// all edges until the states exist.
-    fn cut(&self) -> Result<(Vec<Range<u64>>, bool)> {
+    /// Finds the end of the next tile, and cuts the tile into strips of about equal work.
+    fn cut(&self) -> Result<Cut> {
         let blocks = self.blocks.count();
         // Destinations that follow an edge: in each block, at most one for so many destinations.
         let following = (4 * blocks).div_ceil(u64::from(self.blocks.code().far()));
@@ -210,16 +222,25 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         marks.push((position, cost));
         let threads = self.threads as u64;
         let end_of = |thread| match thread {
-            0 => self.next,
-            thread => marks[marks.partition_point(|&(_, at)| at < cost * thread / threads)].0,
+            0 => marks[0],
+            thread => marks[marks.partition_point(|&(_, at)| at < cost * thread / threads)],
         };
-        let strips = (0..threads).map(|thread| end_of(thread)..end_of(thread + 1));
+        let strips = (0..threads).map(|thread| {
+            let ((first, cost_before), (end, cost)) = (end_of(thread), end_of(thread + 1));
+            CutStrip {
+                positions: first..end,
+                edges: cost - cost_before - (end - first),
+            }
+        });
         let destinations = position - self.next;
         let of_states = destinations * 4 * (self.reduce.state_width() + self.reduce.own_width()) as u64;
         let of_sources = size_of::<u32>() as u64 * (cost - destinations);
         let holds =
             self.aggregation.sources.len() <= 1 << u32::BITS && bytes - of_states + of_sources <= self.tile_bytes;
-        Ok((strips.filter(|strip| !strip.is_empty()).collect(), holds))
+        Ok(Cut {
+            strips: strips.filter(|strip| !strip.positions.is_empty()).collect(),
+            holds,
+        })
     }
 
     /// The destinations at some positions, whose lists are read ahead.
@@ -230,9 +251,9 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         Pieces::new(destinations, positions, lists.chunks())
     }
 
-    /// Lists the edges of a strip by block: first counts those of each block, then puts them in place. Without `holds`, memory has no
-    /// room for the sources in between, and adjacency lists are decoded again.
-    fn strip(&self, positions: Range<u64>, holds: bool) -> Result<Strip> {
+    /// Lists the edges of a strip by block: first counts those of each block, then puts them in place. If memory `holds` their sources in
+    /// between, adjacency lists are not decoded again.
+    fn strip(&self, CutStrip { positions, edges }: CutStrip, holds: bool) -> Result<Strip> {
         let (sources, code, count) = (
             self.aggregation.sources,
             self.blocks.code(),
@@ -241,7 +262,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let mut starts = vec![0; count + 1];
         let mut last = vec![0; count];
         let mut sizes: Vec<ListSize> = Vec::with_capacity((positions.end - positions.start) as usize);
-        let mut held = Vec::<u32>::new();
+        let mut held = holds.then(|| Vec::<u32>::with_capacity(edges as usize));
         self.each_row(positions.clone(), |row, size, list| {
             sizes.push(size);
             for source in list {
@@ -249,7 +270,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                 let block = (position >> code.place_bits) as usize;
                 starts[block + 1] += code.words(last[block], row);
                 last[block] = row;
-                if holds {
+                if let Some(held) = &mut held {
                     held.push(position as u32);
                 }
             }
@@ -268,7 +289,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             });
             last[block] = row;
         };
-        if holds {
+        if let Some(held) = &held {
             let mut left = &held[..];
             for (row, size) in sizes.iter().enumerate() {
                 // The operation may have been stopped in the middle.

@@ -119,14 +119,14 @@ fn visit(rows: &dyn NodeRows, positions: &[u64], mut each: impl FnMut(&[u8])) ->
     let stride = rows.layout().stride as usize;
     let (gap, most) = ((GAP_BYTES / stride).max(1) as u64, (READ_BYTES / stride).max(1) as u64);
     let mut bytes = Vec::<u32>::new();
-    let (mut reads, mut ahead) = (Runs::new(positions, gap, most), Runs::new(positions, gap, most));
+    let (reads, mut ahead) = (Runs::new(positions, gap, most), Runs::new(positions, gap, most));
     let mut read_ahead = || {
         if let Some((first, last, _)) = ahead.next() {
             rows.read_ahead(first..last + 1);
         }
     };
     (0..READS_AHEAD).for_each(|_| read_ahead());
-    while let Some((first, last, of_run)) = reads.next() {
+    for (first, last, of_run) in reads {
         read_ahead();
         let count = (last - first + 1) as usize;
         bytes.resize(count * stride / size_of::<u32>(), 0);
