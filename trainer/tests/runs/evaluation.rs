@@ -10,10 +10,13 @@ use grappa_run::{
     folder::RunFolder,
     model::{FeatureNorm, JumpingKnowledge, LayerKind},
 };
-use grappa_sampling::{InNeighbours, NodeSet};
+use grappa_sampling::{
+    InNeighbours, List, ListScratch, NeighbourSample, NodeSet,
+    sample::{Block, Minibatch},
+};
 use grappa_storage::{MappedChunks, Store};
 use grappa_trainer::{
-    nn::Model,
+    nn::{self, Model},
     predict::predict_nodes,
     train::{
         Trainer,
@@ -169,6 +172,126 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                 let has_parameters = matches!(layer, LayerKind::Gat | LayerKind::Gatv2 | LayerKind::PinSage);
                 assert_eq!(in_memory.bytes() > 0, !has_parameters, "{layer}");
                 assert_eq!(in_file.bytes(), 0);
+            }
+        }
+    }
+}
+
+/// The minibatch of some seeds whose hops list what the layers of an inference aggregate.
+fn minibatch(chunks: &MappedChunks, seeds: &[NodeId], samples: &[Option<NeighbourSample>]) -> Minibatch {
+    let mut nodes = seeds.to_vec();
+    let mut blocks = Vec::new();
+    for sample in samples.iter().rev() {
+        let mut block = Block {
+            destinations: nodes.len(),
+            offsets: vec![0],
+            halo: vec![false; nodes.len()],
+            ..Block::default()
+        };
+        for node in nodes.clone() {
+            let take = |_, list: List<'_>| {
+                let mut sources = Vec::new();
+                list.decode_into(&mut sources);
+                for source in sources.into_iter().map(NodeId) {
+                    let known = nodes.iter().position(|node| *node == source);
+                    block.indices.push(known.unwrap_or(nodes.len()) as u32);
+                    if known.is_none() {
+                        nodes.push(source);
+                    }
+                }
+                block.offsets.push(block.indices.len() as u32);
+                block.global.push(list.degree());
+                Ok(())
+            };
+            let lists = InNeighbours::sampled(chunks, *sample);
+            lists.each(&[node], &mut ListScratch::default(), take).unwrap();
+        }
+        block.visible.clone_from(&block.global);
+        block.sources = nodes.len();
+        blocks.push(block);
+    }
+    Minibatch {
+        seeds: seeds.len(),
+        nodes,
+        blocks,
+        part_nodes: Vec::new(),
+    }
+}
+
+#[test]
+fn samples_of_in_neighbours_give_the_logits_of_their_minibatch() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let chunks = Arc::new(MappedChunks::open(&store).unwrap());
+    let features = StoreFeatures::open(&store).unwrap();
+    let wanted: Vec<NodeId> = (0..NODES).filter(|node| node % 23 < 2).map(NodeId).collect();
+    for layer in MODELS.into_iter().filter(|layer| *layer != LayerKind::PinSage) {
+        for replace in [false, true] {
+            let config = TrainConfig {
+                model: layer,
+                layers: 2,
+                ..config()
+            };
+            let model = Model::new(
+                config.model_options(DENSE.dim as usize, CLASSES as usize),
+                3,
+                Device::Cpu,
+            )
+            .unwrap();
+            let sample = |per_node, seed| NeighbourSample {
+                per_node,
+                replace,
+                seed,
+            };
+            let samples = [Some(sample(2, 8)), Some(sample(3, 9))];
+
+            let minibatch = minibatch(&chunks, &wanted, &samples);
+            let degrees: Vec<u64> = minibatch
+                .nodes
+                .iter()
+                .map(|node| chunks.degree(*node).unwrap())
+                .collect();
+            let blocks = nn::Block::of_minibatch(&minibatch, Some(&degrees), Device::Cpu);
+            let mut rows = vec![0.0; minibatch.nodes.len() * features.width()];
+            for (node, row) in minibatch.nodes.iter().zip(rows.chunks_exact_mut(features.width())) {
+                features.read(node.0..node.0 + 1, row).unwrap();
+            }
+            let rows = Tensor::from_slice(&rows).view([minibatch.nodes.len() as i64, features.width() as i64]);
+            let pass = nn::Pass {
+                training: None,
+                names: None,
+                scaling: nn::Scaling::HorvitzThompson,
+            };
+            let expected = tch::no_grad(|| model.forward(&blocks, nn::Input::Features(&rows), &[], pass));
+            let expected = Vec::<f32>::try_from(expected.contiguous().view([-1])).unwrap();
+
+            let options = NeededOptions {
+                samples: &samples,
+                ..needed_options(2, false, f64::INFINITY)
+            };
+            let set = NodeSet::of(NODES, wanted.iter().copied());
+            let needed = Needed::of(&chunks, set, &options, &Silent).unwrap();
+            let needed = needed.expect("there is no limit");
+            assert!(needed.is_sampled());
+            for budget in BUDGETS {
+                let inference = Inference {
+                    store: &store,
+                    chunks: &chunks,
+                    features: &features,
+                    first_hop: None,
+                    first_inputs: None,
+                    budget,
+                    kept_memory: 0,
+                    scratch: folder.path(),
+                    rounded_states: FeatureDtype::F32,
+                    device: Device::Cpu,
+                };
+                let found = logits(&inference, &model, &needed);
+                assert_eq!(found.len(), expected.len());
+                for (found, expected) in found.iter().zip(&expected) {
+                    let apart = (found - expected).abs() / expected.abs().max(1.0);
+                    assert!(apart < 1e-5, "{layer}, {replace}: {found} for {expected}");
+                }
             }
         }
     }
