@@ -81,13 +81,14 @@ impl FirstInputs {
         }
     }
 
-    /// Begins to keep the inputs of `rows` updates: states and aggregates of these widths. None if there is no space.
-    pub(super) fn begin(&self, rows: u64, widths: [usize; 2]) -> Option<Kept> {
+    /// Begins to keep the inputs of `rows` updates: states and aggregates of these widths. None if there is no space, or if a file would
+    /// save no reading because features are not `in_files`.
+    pub(super) fn begin(&self, rows: u64, widths: [usize; 2], in_files: bool) -> Option<Kept> {
         let [own_width, width] = widths;
         if bytes_of(rows, widths) <= self.memory_max {
             return Some(Kept::Memory(Vec::new()));
         }
-        if self.file_bytes(rows, widths) == 0 {
+        if !in_files || self.file_bytes(rows, widths) == 0 {
             return None;
         }
         // Keeping them only saves time.

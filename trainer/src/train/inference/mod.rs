@@ -166,7 +166,7 @@ impl Inference<'_> {
                 false => create(needed.outputs(layer), model.width(layer + 1)),
             };
             let kept = match (layer, self.first_inputs) {
-                (0, Some(first_inputs)) if has_fixed_inputs(model, layer) => {
+                (0, Some(first_inputs)) if has_fixed_inputs(model, layer) && self.features.file_bytes() > 0 => {
                     let widths = [self.features.width(), model.reduction(layer).result_width()];
                     first_inputs.file_bytes(needed.outputs(layer).len(), widths)
                 }
@@ -274,7 +274,7 @@ impl Inference<'_> {
             let widths = [pass.rows.width(), reduction.result_width()];
             let mut inputs = kept_inputs
                 .filter(|_| ready.is_none())
-                .and_then(|kept| kept.begin(pass.outputs.len(), widths));
+                .and_then(|kept| kept.begin(pass.outputs.len(), widths, features.file_bytes() > 0));
             let mut take = |positions: Range<u64>, aggregates: Vec<f32>| {
                 if let Some(keeper) = &mut results.kept {
                     let state_width = aggregates.len() / (positions.end - positions.start).max(1) as usize;
