@@ -24,6 +24,8 @@ use crate::{
 
 /// Lists that are at most so far apart are read ahead together. The disk reads the bytes between them in the time of another read.
 const GAP_BYTES: u64 = 16 << 10;
+/// If one in so many lists is wanted, all are read ahead without a look at each.
+const DENSE_ROWS: u64 = 8;
 /// If there are at least so many rows for each page of the directory, all of it is read ahead.
 const PAGE_BYTES: u64 = 4 << 10;
 
@@ -216,20 +218,25 @@ impl Chunk {
     ///
     /// # Panics
     /// If there is no such row.
-    pub fn read_ahead_rows(&self, rows: impl ExactSizeIterator<Item = u64>) {
+    pub fn read_ahead_rows(&self, rows: impl ExactSizeIterator<Item = u64> + DoubleEndedIterator + Clone) {
         if PAGE_BYTES * rows.len() as u64 >= self.degrees.bytes() {
             self.degrees.read_ahead();
         }
+        // A damaged directory may give any place. Whoever reads the list compares checksums.
         let lists = self.unchecked_rows();
+        let extent = |row| lists.locate(row).extent();
+        if let Some((first, last)) = rows.clone().next().zip(rows.clone().next_back())
+            && (last - first) / DENSE_ROWS <= rows.len() as u64
+        {
+            return self.edges.read_ahead_part(extent(first).start..extent(last).end);
+        }
         let mut pending = 0..0u64;
-        for row in rows {
-            // A damaged directory may give any place. Whoever reads the list compares checksums.
-            let extent = lists.locate(row).extent();
-            if (pending.start..pending.end.saturating_add(GAP_BYTES)).contains(&extent.start) {
-                pending.end = extent.end.max(pending.end);
+        for next in rows.map(extent) {
+            if (pending.start..pending.end.saturating_add(GAP_BYTES)).contains(&next.start) {
+                pending.end = next.end.max(pending.end);
             } else {
                 self.edges.read_ahead_part(pending);
-                pending = extent;
+                pending = next;
             }
         }
         self.edges.read_ahead_part(pending);
