@@ -20,7 +20,10 @@
 //!
 //! [`Rates`] are measurements. `cargo run --release -p grappa-benches --bin plan` repeats them.
 
-use std::ops::RangeInclusive;
+mod degrees;
+pub mod measure;
+mod minibatch;
+pub mod train;
 
 use grappa_build::ingest::{
     RandomSplit, Shares,
@@ -40,6 +43,12 @@ use grappa_formats::{
 use grappa_io::{Error, Result, sort::bits_for};
 use serde::{Deserialize, Serialize};
 
+pub use self::degrees::Degrees;
+use self::{
+    degrees::{degree_classes, expected},
+    train::TrainRates,
+};
+
 /// Bytes of an edge in the input: a row of a `.npy` of 64-bit ids. A text line with ids of up to eight digits is no longer.
 const INPUT_EDGE_BYTES: u64 = 16;
 /// Bytes of a feature value in the input.
@@ -56,8 +65,6 @@ const FILE_ENTRY_BYTES: u64 = 40;
 const CHUNK_ENTRY_BYTES: u64 = 32 + 12;
 /// More edges than the chunks of a store can hold. A manifest has at most 2^13 chunks.
 const EDGES_MAX: u64 = 1 << 56;
-/// Means from here on stand for the degree itself: the spread around them changes nothing.
-const MEAN_EXACT_MAX: f64 = 1000.0;
 
 /// The graph, and how it is built.
 #[derive(Debug, Clone)]
@@ -90,17 +97,6 @@ pub struct PlanOptions {
     pub rates: Rates,
 }
 
-/// The distribution of in-degrees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Degrees {
-    /// As in R-MAT with the parameters of Graph500: 24 % of the bits of a destination are ones, and the number of ones
-    /// determines the mean degree of a node.
-    Rmat,
-    /// As in a uniformly random graph: Poisson.
-    Even,
-}
-
 /// Processor time of one thread.
 ///
 /// Measured on two cores of a shared AMD EPYC (5th generation, L2 1 MiB): processor time of grappa-ingest on R-MAT of scale
@@ -121,6 +117,8 @@ pub struct Rates {
     pub edge_decode_ns: f64,
     /// Nanoseconds to decode a byte of stored features.
     pub feature_decode_ns: f64,
+    /// Training.
+    pub train: TrainRates,
 }
 
 impl Default for Rates {
@@ -132,6 +130,7 @@ impl Default for Rates {
             feature_write_ns: 0.9,
             edge_decode_ns: 3.2,
             feature_decode_ns: 0.25,
+            train: TrainRates::default(),
         }
     }
 }
@@ -356,7 +355,6 @@ struct RowSizes {
 
 impl RowSizes {
     fn of(options: &PlanOptions) -> Self {
-        let (nodes, edges) = (options.nodes as f64, options.edges as f64);
         let mut sum = Self {
             bits: 0.0,
             exceptions: 0.0,
@@ -376,46 +374,11 @@ impl RowSizes {
             sum.bits += nodes * bits;
             sum.exceptions += nodes * exceptions;
         };
-        match options.degrees {
-            Degrees::Even => add(nodes, edges / nodes),
-            Degrees::Rmat => {
-                // The probability that a destination has this many ones among its bits.
-                let (one, scale) = (0.24f64, options.nodes.ilog2());
-                let mut ln_choose = 0.0;
-                for ones in 0..=scale {
-                    let share_of_nodes = (ln_choose - f64::from(scale) * 2f64.ln()).exp();
-                    let share_of_edges =
-                        (ln_choose + f64::from(ones) * one.ln() + f64::from(scale - ones) * (1.0 - one).ln()).exp();
-                    add(nodes * share_of_nodes, edges / nodes * share_of_edges / share_of_nodes);
-                    ln_choose += f64::from(scale - ones).ln() - f64::from(ones + 1).ln();
-                }
-            }
+        for class in degree_classes(options.nodes, options.edges, options.degrees) {
+            add(class.nodes, class.mean);
         }
         sum
     }
-}
-
-/// The expected values of two functions of a Poisson number.
-fn expected(mean: f64, of: impl Fn(u64) -> (f64, f64)) -> (f64, f64) {
-    if mean > MEAN_EXACT_MAX {
-        return of(mean as u64);
-    }
-    // Ten standard deviations away, the probability is negligible.
-    let spread = 10.0 * mean.sqrt() + 10.0;
-    let degrees: RangeInclusive<u64> = 0..=(mean + spread) as u64;
-    let (mut sum, mut ln_factorial) = ((0.0, 0.0), 0.0);
-    for degree in degrees {
-        if degree > 1 {
-            ln_factorial += (degree as f64).ln();
-        }
-        // Without edges, all probability is on 0.
-        let ln_power = if degree == 0 { 0.0 } else { degree as f64 * mean.ln() };
-        let probability = (ln_power - mean - ln_factorial).exp();
-        let (first, second) = of(degree);
-        sum.0 += probability * first;
-        sum.1 += probability * second;
-    }
-    sum
 }
 
 fn ingest_time(options: &PlanOptions, bytes: &PlannedBytes, spill_edges: u64, spill_features: u64) -> PlannedTime {
@@ -501,16 +464,6 @@ mod tests {
             free_memory: 0,
             threads: 2,
             rates: Rates::default(),
-        }
-    }
-
-    #[test]
-    fn expected_values_are_those_of_poisson_numbers() {
-        for mean in [0.0, 0.3, 1.0, 16.0, 700.0, 1e6] {
-            let (first, second) = expected(mean, |degree| (degree as f64, (degree as f64).powi(2)));
-            assert!((first - mean).abs() <= 1e-6 * mean, "{first} of {mean}");
-            let square = mean * mean + mean;
-            assert!((second - square).abs() <= 2e-3 * square, "{second} of {square}");
         }
     }
 

@@ -21,5 +21,7 @@ pub mod sample;
 pub mod view;
 
 pub use in_neighbours::{InNeighbours, List, ListScratch, NeighbourSample, Pieces};
-pub use loader::{ListsPlace, Loader, LoaderBuilder, LoaderOptions, NumberOptions, PartitionNumbers, Seeds};
+pub use loader::{
+    ListsPlace, Loader, LoaderBuilder, LoaderOptions, NumberOptions, PartitionNumbers, Seeds, adjacency_bytes_max,
+};
 pub use node_set::NodeSet;

@@ -277,3 +277,76 @@ fn scattered_and_named_nodes_survive_a_round_trip() {
     run(of_store("export", &store).arg("--edges").arg(at("named.tsv"))).failure(&["#5", ".csv"]);
     run(of_store("export", &store).arg("--edges").arg(at("named.npy"))).failure(&["ids are strings"]);
 }
+
+#[test]
+fn training_is_planned_from_a_store_or_from_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("graph.grappa");
+    let generate = [
+        "rmat",
+        "--scale",
+        "12",
+        "--edge-factor",
+        "8",
+        "--feature-dim",
+        "16",
+        "--classes",
+        "4",
+        "--train-fraction",
+        "0.2",
+        "--out",
+    ];
+    run(command("grappa-gen").args(generate).arg(&store)).success();
+    let plan = || {
+        let mut plan = command("grappa-store");
+        plan.arg("plan");
+        plan
+    };
+    let of_store = run(plan().arg(&store).args(["--train", "--json"])).success().json();
+    let numbers = [
+        "--nodes",
+        "4096",
+        "--edges",
+        "32768",
+        "--dim",
+        "16",
+        "--classes",
+        "4",
+        "--train",
+        "--train-fraction",
+        "0.2",
+        "--json",
+    ];
+    let of_numbers = run(plan().args(numbers)).success().json();
+    for key in ["partitions", "concurrent", "steps"] {
+        assert_eq!(of_store["train"][key], of_numbers["train"][key], "{key}");
+    }
+    assert_eq!(of_store["train"]["steps"], 1);
+    assert!(of_numbers["ingest"]["seconds"].as_f64().unwrap() > 0.0);
+    let measured = run(plan()
+        .arg(&store)
+        .args(["--train", "--json", "--measure"])
+        .arg(folder.path()))
+    .success()
+    .json();
+    assert!(measured["disk_bandwidth"].as_u64().unwrap() > 1 << 20, "{measured}");
+    assert_ne!(measured["rates"]["train"], of_store["rates"]["train"]);
+    // The rates of one plan are those of another.
+    let rates = folder.path().join("rates.json");
+    fs::write(&rates, measured["rates"].to_string()).unwrap();
+    let again = run(plan().arg(&store).args(["--train", "--json", "--rates"]).arg(&rates))
+        .success()
+        .json();
+    assert_eq!(again["rates"], measured["rates"]);
+
+    let text = run(plan().arg(&store).arg("--train")).success().stdout;
+    for part in ["pre-aggregation", "epoch", "exact evaluation", "memory", "GraphSAGE"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    run(plan().arg(&store)).misuse(&["--train"]);
+    run(plan().args(["--nodes", "10", "--edges", "10", "--train"])).failure(&["give --dim"]);
+    run(plan().args(["--nodes", "10", "--edges", "10", "--train", "--dim", "4"])).failure(&["--train-fraction"]);
+    let fanouts = ["--train", "--fanouts", "5,5,5"];
+    run(plan().arg(&store).args(fanouts)).failure(&["3 number(s) for 2 layers"]);
+    run(plan().arg(&store).args(["--train", "--memory", "20kB"])).failure(&["at least ", "--memory"]);
+}

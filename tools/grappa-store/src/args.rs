@@ -1,13 +1,14 @@
 //! The command line.
 
+mod plan;
+
 use std::{error::Error, num::NonZeroUsize, ops::RangeInclusive, path::PathBuf, str::FromStr};
 
 use clap::{
     Parser, Subcommand, ValueEnum,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use grappa_console::{ByteSize, ByteSizeError, chunk_range};
-use grappa_engine::Shares;
+use grappa_console::{ByteSize, chunk_range};
 use grappa_formats::{aggregates::AggregateKind, features::DIM_MAX, manifest::FeatureDtype};
 use grappa_io::read::Choice;
 use grappa_sampling::{
@@ -15,6 +16,8 @@ use grappa_sampling::{
     sample::Fanouts,
     view::{Halo, ViewKind},
 };
+
+pub use self::plan::{Degrees, Plan, PlannedFirstHop};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -86,10 +89,11 @@ pub enum Command {
     /// checksums. Pre-aggregated features are not taken over.
     #[command(after_long_help = "Example: grappa-store place web.grappa --chunks 0-15 --to /mnt/fast/web-0.grappa")]
     Place(Place),
-    /// Estimate chunks, bytes and time for a graph before ingesting it
-    #[command(
-        after_long_help = "Example: grappa-store plan --nodes 111M --edges 1.6G --dim 128 --dtype f16 --disk-bandwidth 2GB/s"
-    )]
+    /// Estimate chunks, bytes and time of an ingest or of training before it begins
+    #[command(after_long_help = "\
+Examples:
+  grappa-store plan --nodes 111M --edges 1.6G --dim 128 --dtype f16 --disk-bandwidth 2GB/s
+  grappa-store plan web.grappa --train --layers 3 --memory 8GiB --measure .")]
     Plan(Plan),
 }
 
@@ -424,66 +428,6 @@ pub struct Export {
     pub threads: Threads,
 }
 
-#[derive(Debug, clap::Args)]
-pub struct Plan {
-    /// Number of nodes, such as 4194304, 2.5M or 1G
-    #[arg(long, help_heading = GRAPH, value_name = "N", value_parser = parse_count)]
-    pub nodes: u64,
-    /// Number of edges in the store; with --undirected that is twice the number in the input
-    #[arg(long, help_heading = GRAPH, value_name = "E", value_parser = parse_count)]
-    pub edges: u64,
-    /// Distribution of in-degrees
-    #[arg(long, help_heading = GRAPH, value_enum, default_value_t = Degrees::Rmat)]
-    pub degrees: Degrees,
-    /// Features per node [default: no features]
-    #[arg(long, help_heading = GRAPH, value_name = "D")]
-    pub dim: Option<u32>,
-    /// Type of a stored feature value
-    #[arg(long, help_heading = GRAPH, value_enum, default_value_t = Dtype::F32, requires = "dim")]
-    pub dtype: Dtype,
-    /// Number of classes [default: no labels]
-    #[arg(long, help_heading = GRAPH, value_name = "K")]
-    pub classes: Option<u32>,
-    /// Shares of a random split, as for grappa-ingest [default: no split]
-    #[arg(long, help_heading = GRAPH, value_name = "TRAIN/VAL/TEST")]
-    pub split: Option<Shares>,
-    /// Edges have weights
-    #[arg(long, help_heading = GRAPH)]
-    pub weighted: bool,
-    /// Number of chunks [default: as grappa-ingest chooses]
-    #[arg(long, help_heading = GRAPH, value_name = "C", value_parser = clap::value_parser!(u32).range(1..))]
-    pub chunks: Option<u32>,
-
-    /// Memory limit of the ingest, such as 512MiB or 2GiB
-    #[arg(long, help_heading = ESTIMATE, value_name = "SIZE", default_value = "2GiB")]
-    pub memory: ByteSize,
-    /// Bytes that the disk reads or writes per second
-    #[arg(
-        long,
-        help_heading = ESTIMATE,
-        value_name = "SIZE/s",
-        default_value = "1GB/s",
-        value_parser = parse_bandwidth
-    )]
-    pub disk_bandwidth: ByteSize,
-    /// Memory that the system can use as page cache for scratch files [default: what is free on this machine]
-    #[arg(long, help_heading = ESTIMATE, value_name = "SIZE")]
-    pub free_memory: Option<ByteSize>,
-    /// JSON file with processor times, as the bench `plan` prints them [default: built-in times]
-    #[arg(long, help_heading = ESTIMATE, value_name = "FILE")]
-    pub rates: Option<PathBuf>,
-    #[command(flatten)]
-    pub threads: Threads,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum Degrees {
-    /// Skewed, as in R-MAT graphs
-    Rmat,
-    /// All similar; edges take the most space
-    Even,
-}
-
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Dtype {
     /// 32-bit float
@@ -504,37 +448,6 @@ impl From<Dtype> for FeatureDtype {
             Dtype::Bf16 => Self::Bf16,
             Dtype::Int8 => Self::Int8,
         }
-    }
-}
-
-/// Parses a count: digits, or a number with k, M, G or T.
-fn parse_count(text: &str) -> Result<u64, String> {
-    let (number, factor) = match text.char_indices().last() {
-        Some((at, 'k')) => (&text[..at], 1e3),
-        Some((at, 'M')) => (&text[..at], 1e6),
-        Some((at, 'G')) => (&text[..at], 1e9),
-        Some((at, 'T')) => (&text[..at], 1e12),
-        _ => return text.parse().map_err(|_| no_count()),
-    };
-    match number.trim_end().parse::<f64>() {
-        Ok(number) if number >= 0.0 && number * factor < 1e18 => Ok((number * factor).round() as u64),
-        _ => Err(no_count()),
-    }
-}
-
-fn no_count() -> String {
-    "expected a number such as 4194304, 2.5M or 1G".to_owned()
-}
-
-fn parse_bandwidth(text: &str) -> Result<ByteSize, String> {
-    let size: ByteSize = text
-        .strip_suffix("/s")
-        .unwrap_or(text)
-        .parse()
-        .map_err(|e: ByteSizeError| e.to_string())?;
-    match size.0 {
-        0 => Err("expected more than 0 bytes per second".to_owned()),
-        _ => Ok(size),
     }
 }
 
@@ -564,40 +477,5 @@ mod tests {
     #[test]
     fn the_options_do_not_contradict_each_other() {
         Args::command().debug_assert();
-    }
-
-    #[test]
-    fn counts_are_digits_or_have_a_unit() {
-        for (text, count) in [
-            ("0", 0),
-            ("18446744073709551615", u64::MAX),
-            ("2.5M", 2_500_000),
-            ("1.1 T", 1_100_000_000_000),
-        ] {
-            assert_eq!(parse_count(text), Ok(count), "{text}");
-        }
-        for text in [
-            "",
-            "M",
-            "-1",
-            "1.5",
-            "1e9",
-            "nanM",
-            "-2k",
-            "infG",
-            "9999999999T",
-            "5 apples",
-        ] {
-            assert!(parse_count(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn bandwidths_may_say_per_second() {
-        for text in ["1.4GB/s", "1.4GB", "1400 MB/s"] {
-            assert_eq!(parse_bandwidth(text), Ok(ByteSize(1_400_000_000)), "{text}");
-        }
-        assert!(parse_bandwidth("0/s").is_err());
-        assert!(parse_bandwidth("fast").is_err());
     }
 }

@@ -1,11 +1,19 @@
-//! `grappa-store plan`: estimates size and time of a store before it is built.
+//! `grappa-store plan`: estimates size and time of a store before it is built, and of training before it begins.
+
+mod training;
 
 use std::time::Duration;
 
 use anyhow::Context;
 use grappa_console::{ByteSize, Console, Summary, duration, free_memory_bytes};
-use grappa_engine::plan::{Degrees, Plan, PlanOptions, PlannedTime, Rates, plan};
+use grappa_engine::plan::{
+    Degrees, Plan, PlanOptions, PlannedTime, Rates,
+    measure::measure,
+    plan,
+    train::{TrainPlan, plan_training},
+};
 use grappa_io::regular;
+use grappa_storage::Store;
 use serde::Serialize;
 
 use crate::{
@@ -23,10 +31,81 @@ struct Planned {
     disk_bandwidth: u64,
     free_memory: u64,
     threads: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    train: Option<TrainPlan>,
+}
+
+/// The estimate of training on a store.
+#[derive(Serialize)]
+struct PlannedTraining {
+    train: TrainPlan,
+    disk_bandwidth: u64,
+    threads: usize,
+    rates: Rates,
+}
+
+/// Speed of the machine: measured, given or assumed.
+struct Speed {
+    rates: Rates,
+    disk_bandwidth: u64,
+    threads: usize,
 }
 
 pub fn run(options: &args::Plan, console: &Console) -> anyhow::Result<()> {
-    let rates = match &options.rates {
+    let speed = speed(options, console)?;
+    let Speed {
+        rates,
+        disk_bandwidth,
+        threads,
+    } = speed;
+    if let Some(store) = &options.store {
+        let store = Store::open(store)?;
+        let train = plan_training(&training::of_store(options, &store, &speed)?)?;
+        return console.answer(&PlannedTraining {
+            train,
+            disk_bandwidth,
+            threads,
+            rates,
+        });
+    }
+    let (Some(nodes), Some(edges)) = (options.nodes, options.edges) else {
+        unreachable!("clap requires them without a store");
+    };
+    let free_memory = options
+        .free_memory
+        .map(|size| size.0)
+        .or_else(free_memory_bytes)
+        .unwrap_or(0);
+    let plan = plan(&PlanOptions {
+        nodes,
+        edges,
+        degrees: options.degrees.into(),
+        features: options.dim.map(|dim| (dim, options.dtype.into())),
+        classes: options.classes,
+        split: options.split,
+        weighted: options.weighted,
+        chunks: options.chunks,
+        memory: options.memory.0,
+        disk_bandwidth: disk_bandwidth as f64,
+        free_memory,
+        threads,
+        rates,
+    })?;
+    let train = match options.training.train {
+        true => Some(plan_training(&training::of_plan(options, &plan, &speed)?)?),
+        false => None,
+    };
+    console.answer(&Planned {
+        plan,
+        disk_bandwidth,
+        free_memory,
+        threads,
+        train,
+    })
+}
+
+fn speed(options: &args::Plan, console: &Console) -> anyhow::Result<Speed> {
+    let mut rates: Rates = match &options.rates {
         Some(path) => {
             let text = regular::read_text(path, RATES_BYTES_MAX)?;
             serde_json::from_str(&text).with_context(|| format!("{} is not a JSON object of rates", path.display()))?
@@ -34,35 +113,33 @@ pub fn run(options: &args::Plan, console: &Console) -> anyhow::Result<()> {
         None => Rates::default(),
     };
     let threads = options.threads.get()?;
-    let free_memory = options
-        .free_memory
-        .map(|size| size.0)
-        .or_else(free_memory_bytes)
-        .unwrap_or(0);
-    let plan = plan(&PlanOptions {
-        nodes: options.nodes,
-        edges: options.edges,
-        degrees: match options.degrees {
-            args::Degrees::Rmat => Degrees::Rmat,
-            args::Degrees::Even => Degrees::Even,
-        },
-        features: options.dim.map(|dim| (dim, options.dtype.into())),
-        classes: options.classes,
-        split: options.split,
-        weighted: options.weighted,
-        chunks: options.chunks,
-        memory: options.memory.0,
-        disk_bandwidth: options.disk_bandwidth.0 as f64,
-        free_memory,
-        threads,
+    let mut disk_bandwidth = options.disk_bandwidth.0;
+    if let Some(folder) = &options.measure {
+        let bars = console.bars();
+        let measured = measure(folder, threads, &bars);
+        drop(bars);
+        let measured = measured.context("cannot measure")?;
+        rates.train = measured.rates;
+        // Training mostly reads.
+        disk_bandwidth = measured.disk_read as u64;
+    }
+    Ok(Speed {
         rates,
-    })?;
-    console.answer(&Planned {
-        plan,
-        disk_bandwidth: options.disk_bandwidth.0,
-        free_memory,
+        disk_bandwidth,
         threads,
     })
+}
+
+impl Summary for PlannedTraining {
+    fn text(&self) -> String {
+        let threads = if self.threads == 1 { "thread" } else { "threads" };
+        format!(
+            "{}\n\nassumptions: GraphSAGE with means; a disk with {}/s; {} {threads}",
+            training::text(&self.train),
+            ByteSize(self.disk_bandwidth),
+            self.threads
+        )
+    }
 }
 
 impl Summary for Planned {
@@ -95,8 +172,10 @@ impl Summary for Planned {
             Degrees::Even => "in-degrees as even as in a uniformly random graph",
         };
         let threads = if self.threads == 1 { "thread" } else { "threads" };
+        let training = |train| format!("\n\ntraining\n{}", training::text(train));
+        let train = self.train.as_ref().map(training).unwrap_or_default();
         format!(
-            "{}\n\non disk\n{parts}\n\nassumptions: {degrees}; nodes in random order; a disk with {}/s; {} {threads}; {} of free \
+            "{}\n\non disk\n{parts}{train}\n\nassumptions: {degrees}; nodes in random order; a disk with {}/s; {} {threads}; {} of free \
              memory as page cache for scratch files; an uncached input, .npy with 64-bit ids or text of that size",
             table.text(),
             ByteSize(self.disk_bandwidth),

@@ -29,6 +29,7 @@ use roaring::RoaringTreemap;
 pub use self::{
     builder::LoaderBuilder,
     numbers::{ListsPlace, NumberOptions, PartitionNumbers},
+    open::adjacency_bytes_max,
     options::{LoaderOptions, Seeds},
 };
 use crate::{

@@ -18,7 +18,7 @@ use grappa_storage::Store;
 
 use super::{
     LoaderOptions,
-    open::{LISTS_SHARE, feature_bytes, turns_bytes_max},
+    open::{LISTS_SHARE, adjacency_bytes_max, feature_bytes},
 };
 use crate::{
     partition::{Owned, RepartitionOptions, Schedule, assign},
@@ -158,7 +158,7 @@ impl<'a> Sizes<'a> {
             true => memory / LISTS_SHARE,
             false => 0,
         };
-        turns_bytes_max(memory - halo_lists, self.feature_bytes)
+        adjacency_bytes_max(memory - halo_lists, self.feature_bytes)
     }
 
     fn may_have_halo_lists(&self) -> bool {

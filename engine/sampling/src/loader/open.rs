@@ -21,8 +21,8 @@ use crate::{
 /// The sampled in-neighbours of halo nodes may take 1/LISTS_SHARE of the memory.
 pub(super) const LISTS_SHARE: u64 = 4;
 
-/// With [`ViewKind::Auto`], views that are in memory in turn may take this share of it: the rest is for feature rows.
-pub(super) fn turns_bytes_max(memory: u64, feature_bytes: u64) -> u64 {
+/// With [`ViewKind::Auto`], views that are in memory in turn may take these bytes of it: the rest is for feature rows.
+pub fn adjacency_bytes_max(memory: u64, feature_bytes: u64) -> u64 {
     match feature_bytes {
         0 => memory / 8 * 7,
         _ => memory / 2,
@@ -153,7 +153,7 @@ impl Loader {
             ViewKind::Auto => {
                 let features = self.feature_bytes();
                 let all_fit = fits(all, features, options.memory);
-                Ok(!all_fit && in_turn <= turns_bytes_max(options.memory, features))
+                Ok(!all_fit && in_turn <= adjacency_bytes_max(options.memory, features))
             }
             _ if in_turn > options.memory => Err(Error::Budget {
                 what: "the adjacency lists of the partitions of a step and of the next ones".into(),

@@ -1,0 +1,674 @@
+//! Estimates a training run: minibatches, partitions, and the time, the bytes and the memory of each of its stages.
+//!
+//! The model is GraphSAGE with means. Minibatches are those of a random graph with the assumed degrees: draws hit each class of nodes
+//! in proportion to its edges ([`minibatch`](super::minibatch)). A stage takes as long as the disk or the processors, whichever is
+//! slower:
+//!
+//! ```text
+//! pre-aggregation  read features once per tile, aggregate all edges, write the result
+//! opening          load adjacency lists and features that stay in memory
+//! epoch            sample, gather, forward, backward; meanwhile load views in turn and read the rows that are not in memory
+//! history          at most a quarter of the work of an epoch, with historical embeddings
+//! evaluation       aggregate into the nodes that the scores depend on
+//! ```
+//!
+//! Labels, splits and the optimizer's state are not counted. [`TrainRates`] are measurements; [`measure`](super::measure) repeats them.
+
+#[cfg(test)]
+mod tests;
+
+use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
+use grappa_io::{Error, Result};
+use grappa_sampling::adjacency_bytes_max;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Degrees,
+    degrees::degree_classes,
+    minibatch::{Minibatch, Reach},
+};
+
+/// Seeds of a step, over all its partitions.
+const SEEDS_OF_A_STEP: u64 = 1024;
+/// The largest number of partitions that is chosen.
+const PARTITIONS_MAX: u64 = 1024;
+/// Partitions differ in size: the largest two take this much more than the mean.
+const UNEVEN: f64 = 1.08;
+/// The work of an epoch for each sampled edge, and of an inference for each state, in aggregated edges.
+const SAMPLED_EDGE_WORK: f64 = 8.0;
+const STATE_WORK: f64 = 16.0;
+/// With `auto`, an exact evaluation may take this share of an epoch, or as long as a sampled one.
+const EXACT_SHARE: f64 = 0.25;
+const SAMPLED_EVALUATION: f64 = 1.3;
+/// Historical embeddings are refreshed as often as this share of the work of an epoch allows.
+const HISTORY_SHARE: f64 = 0.25;
+/// In-neighbours that a halo node gets if the first hop is sampled, and the share of memory that they may take.
+const HALO_NEIGHBOURS: u32 = 10;
+const HALO_SHARE: f64 = 4.0;
+const HEAD_BYTES: f64 = 8.0;
+/// Bytes of a disk page. A missing row transfers the pages that it is on.
+const PAGE_BYTES: f64 = 4096.0;
+/// The most minibatches of a window, unless they are small.
+const WINDOW_BATCHES: f64 = 64.0;
+const WINDOW_NODES: f64 = (1 << 22) as f64;
+/// Bookkeeping of a row in the pool, in bytes.
+const SLOT_BYTES: f64 = 40.0;
+/// Buffers of the read engine.
+const ENGINE_BYTES_MAX: f64 = (32 << 20) as f64;
+const ENGINE_SHARE: f64 = 8.0;
+/// Minibatches in flight and their feature buffers.
+const BATCH_BYTES_MAX: f64 = (64 << 20) as f64;
+const BATCH_SHARE: f64 = 4.0;
+/// Resident memory of the program without graph and model: code, libtorch, buffers.
+const BASE_BYTES: f64 = 650e6;
+/// Bytes of an f32.
+const VALUE: f64 = 4.0;
+
+/// The graph, the model and the machine.
+#[derive(Debug, Clone)]
+pub struct TrainOptions {
+    /// Number of nodes and of edges.
+    pub nodes: u64,
+    /// Number of edges.
+    pub edges: u64,
+    /// The assumed distribution of degrees.
+    pub degrees: Degrees,
+    /// Bytes of the encoded adjacency lists, with their directories.
+    pub adjacency_bytes: u64,
+    /// Values of a node and their type.
+    pub features: (u32, FeatureDtype),
+    /// Whether features are stored, and not computed.
+    pub stored: bool,
+    /// Number of classes.
+    pub classes: u32,
+    /// Number of training nodes.
+    pub train: u64,
+    /// Number of nodes that an evaluation scores.
+    pub scored: u64,
+    /// Number of chunks.
+    pub chunks: u32,
+    /// Neighbours to sample, one number per layer, from the seeds outwards; none takes all.
+    pub fanouts: Vec<Option<u32>>,
+    /// Hidden dimension.
+    pub hidden: u32,
+    /// Seeds per minibatch and partition, if given.
+    pub batch: Option<u64>,
+    /// Number of partitions, if given.
+    pub partitions: Option<u64>,
+    /// Number of partitions of a step, if given.
+    pub concurrent: Option<u64>,
+    /// Whether the first hop is pre-aggregated, and the aggregates have to be made.
+    pub preaggregated: bool,
+    /// Bytes of memory for the graph and its features.
+    pub memory: u64,
+    /// Disk bandwidth in bytes a second.
+    pub disk_bandwidth: f64,
+    /// Worker threads.
+    pub threads: usize,
+    /// Floating-point operations a second of a device other than the processors, if there is one.
+    pub device_rate: Option<f64>,
+    /// Speed of the processors.
+    pub rates: TrainRates,
+}
+
+/// Processor time of one thread of training.
+///
+/// From records of two cores of a shared AMD EPYC (5th generation), in `benches/record`. Times of two threads are doubled.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrainRates {
+    /// Nanoseconds to read, decode and store an edge of a view in memory: 63 s for 8.6 x 10^9 edges (2026-11-21, partitions in turn).
+    pub load_edge_ns: f64,
+    /// Nanoseconds to sample an edge: 73.0 M edges/s (2026-11-20, feed).
+    pub sample_edge_ns: f64,
+    /// Nanoseconds to gather a byte of f32 features into a minibatch: 178 minibatches/s of 93 K rows with 512 bytes, less sampling
+    /// (2026-11-20, feed).
+    pub gather_byte_ns: f64,
+    /// Nanoseconds to aggregate a byte of a source's row in a training step: the difference of a sampled and a pre-aggregated first hop
+    /// (2026-11-20, training).
+    pub aggregate_byte_ns: f64,
+    /// Floating-point operations a second of products with everything between them: the rest of a step (2026-11-20, training).
+    pub product_flops: f64,
+    /// Nanoseconds to aggregate a byte of a source's row over the whole graph (2026-11-21, evaluation).
+    pub infer_byte_ns: f64,
+    /// Seconds of a step on any number of threads, for the optimizer and everything of fixed size (2026-11-20, training).
+    pub step_seconds: f64,
+}
+
+impl Default for TrainRates {
+    fn default() -> Self {
+        Self {
+            load_edge_ns: 7.3,
+            sample_edge_ns: 13.7,
+            gather_byte_ns: 0.19,
+            aggregate_byte_ns: 0.086,
+            product_flops: 1.55e11,
+            infer_byte_ns: 0.2,
+            step_seconds: 0.0018,
+        }
+    }
+}
+
+/// The estimate of a run. Field names are those of the JSON object that `grappa-store plan --train --json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrainPlan {
+    /// Number of partitions.
+    pub partitions: u64,
+    /// Number of partitions of a step.
+    pub concurrent: u64,
+    /// Whether adjacency lists are in memory in turn: an epoch reads the graph.
+    pub in_turn: bool,
+    /// Steps of an epoch.
+    pub steps: u64,
+    /// Nodes whose features a step gathers, and edges that it samples.
+    pub step_nodes: f64,
+    /// Edges of all hops of a step.
+    pub step_edges: f64,
+    /// Making the aggregates of the first hop, once.
+    pub preaggregation: StagePlan,
+    /// Opening the store, once.
+    pub opening: StagePlan,
+    /// An epoch without evaluation.
+    pub epoch: StagePlan,
+    /// The refreshes of historical embeddings of an epoch, at most.
+    pub history: StagePlan,
+    /// An evaluation as `--evaluate auto` does it.
+    pub evaluation: StagePlan,
+    /// Whether that one is exact.
+    pub evaluates_exactly: bool,
+    /// An exact evaluation; at the end of the run if the others are sampled.
+    pub exact_evaluation: StagePlan,
+    /// Disk that is held besides the store.
+    pub disk: DiskPlan,
+    /// Memory that is held.
+    pub memory: MemoryPlan,
+}
+
+/// Time and transfer of a stage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct StagePlan {
+    /// In total.
+    pub seconds: f64,
+    /// Of the disk alone.
+    pub disk_seconds: f64,
+    /// Of the processors and the device alone.
+    pub processor_seconds: f64,
+    /// Bytes read from the disk.
+    pub bytes_read: f64,
+    /// Bytes written.
+    pub bytes_written: f64,
+}
+
+/// Disk in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct DiskPlan {
+    /// Pre-aggregated features.
+    pub aggregates: f64,
+    /// Scratch files of an exact evaluation.
+    pub scratch: f64,
+}
+
+/// Memory in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MemoryPlan {
+    /// Adjacency lists.
+    pub adjacency: f64,
+    /// Feature rows.
+    pub features: f64,
+    /// Values that a step keeps for its backward pass.
+    pub step: f64,
+    /// Rows and states of an exact evaluation, beyond the feature rows that it replaces.
+    pub evaluation: f64,
+    /// The program: the larger of step and evaluation, the others, code and libraries.
+    pub total: f64,
+}
+
+/// Estimates a training run.
+///
+/// # Errors
+/// If the memory is too small for any number of partitions, or a number is impossible.
+pub fn plan_training(options: &TrainOptions) -> Result<TrainPlan> {
+    Planner::new(options)?.plan()
+}
+
+struct Planner<'a> {
+    options: &'a TrainOptions,
+    reach: Reach,
+    row_bytes: f64,
+    feature_bytes: f64,
+    threads: f64,
+}
+
+impl<'a> Planner<'a> {
+    fn new(options: &'a TrainOptions) -> Result<Self> {
+        let wrong = |what: &'static str, range: &'static str, value: u64| Err(Error::out_of_range(what, range, value));
+        if options.nodes == 0 || options.edges == 0 {
+            return wrong("the number of nodes and edges", "at least 1 of each", 0);
+        }
+        if options.train == 0 || options.train > options.nodes {
+            return wrong(
+                "the number of training nodes",
+                "1 to the number of nodes",
+                options.train,
+            );
+        }
+        if options.fanouts.is_empty() {
+            return wrong("the number of layers", "at least 1", 0);
+        }
+        if options.hidden == 0 {
+            return wrong("the hidden dimension", "at least 1", 0);
+        }
+        let (dim, dtype) = options.features;
+        let row_bytes = f64::from(FeatureLayout::new(dtype, dim).stride);
+        Ok(Self {
+            reach: Reach::new(degree_classes(options.nodes, options.edges, options.degrees)),
+            row_bytes,
+            feature_bytes: if options.stored {
+                options.nodes as f64 * row_bytes
+            } else {
+                0.0
+            },
+            threads: options.threads as f64,
+            options,
+        })
+    }
+
+    fn plan(&self) -> Result<TrainPlan> {
+        let options = self.options;
+        let (partitions, concurrent, in_turn) = self.partitions()?;
+        let batch = options.batch.unwrap_or(SEEDS_OF_A_STEP.div_ceil(concurrent));
+        // Each group of partitions has its own steps, of even size.
+        let seeds_of_partition = options.train.div_ceil(partitions);
+        let steps = partitions.div_ceil(concurrent) * seeds_of_partition.div_ceil(batch);
+        let seeds = options.train as f64 / (steps * concurrent) as f64;
+        let halo_lists = self.halo_lists(partitions);
+        let minibatch = self.minibatch(seeds, partitions, halo_lists.is_some());
+        let adjacency = self.adjacency_in_memory(partitions, concurrent, in_turn) + halo_lists.unwrap_or(0.0);
+        let room = (options.memory as f64 - adjacency).max(0.0);
+        let rows = self.rows_per_node() * self.feature_bytes;
+        let is_resident = rows <= 0.9 * room;
+        let features = if is_resident { rows } else { 0.9 * room };
+
+        let mut opening = StagePlan::default();
+        if !in_turn {
+            let edges = options.edges as f64 * options.rates.load_edge_ns * 1e-9;
+            opening = self.stage(options.adjacency_bytes as f64, 0.0, edges / self.threads);
+        }
+        if is_resident {
+            opening = opening.and(self.stage(rows, 0.0, 0.0));
+        }
+        let step_seconds = self.step_seconds(&minibatch, concurrent as f64);
+        let mut read = 0.0;
+        let mut processor = steps as f64 * step_seconds;
+        if in_turn {
+            let copies = self.copies(partitions);
+            read += copies * options.adjacency_bytes as f64;
+            processor += copies * options.edges as f64 * options.rates.load_edge_ns * 1e-9 / self.threads;
+        }
+        if !is_resident {
+            // Minibatches are sampled no further ahead than the views that are in memory.
+            let groups = partitions.div_ceil(concurrent);
+            let ahead = if in_turn {
+                2 * steps * concurrent / groups
+            } else {
+                steps * concurrent
+            };
+            read += self.missing_bytes(&minibatch, steps * concurrent, ahead, features);
+        }
+        let epoch = self.stage(read, 0.0, processor);
+        let layers = options.fanouts.len();
+        let has_history = options.preaggregated && partitions > 1 && layers > 2;
+        let history = match has_history {
+            true => self.stage(0.0, 0.0, HISTORY_SHARE * steps as f64 * step_seconds),
+            false => StagePlan::default(),
+        };
+
+        let exact = self.inference(None, is_resident);
+        let sampled = self.inference(Some(2.0), is_resident);
+        let epoch_work = SAMPLED_EDGE_WORK * minibatch.edges().max(minibatch.nodes) * (steps * concurrent) as f64;
+        let sampled_work = epoch_work * SAMPLED_EVALUATION * options.scored as f64 / options.train as f64;
+        let is_exact = exact.work <= sampled_work.max(EXACT_SHARE * epoch_work);
+        let preaggregation = self.preaggregation();
+        let step_bytes = self.step_bytes(&minibatch) * concurrent as f64;
+        let evaluation = exact
+            .memory
+            .min(options.memory as f64 - adjacency - if is_resident { features } else { 0.0 });
+        let evaluation = (evaluation - if is_resident { 0.0 } else { features }).max(0.0);
+        Ok(TrainPlan {
+            partitions,
+            concurrent,
+            in_turn,
+            steps,
+            step_nodes: minibatch.nodes * concurrent as f64,
+            step_edges: minibatch.edges() * concurrent as f64,
+            preaggregation,
+            opening,
+            epoch,
+            history,
+            evaluation: if is_exact { exact.stage } else { sampled.stage },
+            evaluates_exactly: is_exact,
+            exact_evaluation: exact.stage,
+            disk: DiskPlan {
+                aggregates: preaggregation.bytes_written,
+                scratch: exact.scratch,
+            },
+            memory: MemoryPlan {
+                adjacency,
+                features,
+                step: step_bytes,
+                evaluation,
+                total: adjacency + features + step_bytes.max(evaluation) + BASE_BYTES,
+            },
+        })
+    }
+
+    /// Number of partitions, of those in a step, and whether they are in memory in turn.
+    fn partitions(&self) -> Result<(u64, u64, bool)> {
+        let options = self.options;
+        let room = adjacency_bytes_max(options.memory, self.feature_bytes as u64) as f64;
+        let whole = self.list_bytes(1.0, 1);
+        let fits = whole <= room || whole + self.feature_bytes <= options.memory as f64;
+        if fits {
+            let partitions = options.partitions.or(options.concurrent).unwrap_or(1);
+            return Ok((partitions, options.concurrent.unwrap_or(partitions), false));
+        }
+        let two_groups = |partitions: u64, concurrent: u64| self.adjacency_in_memory(partitions, concurrent, true);
+        if let Some(partitions) = options.partitions {
+            let concurrent = options.concurrent.unwrap_or_else(|| {
+                let powers = (0..=partitions.ilog2()).map(|bit| 1 << bit);
+                let fits = |&concurrent: &u64| concurrent < partitions && two_groups(partitions, concurrent) <= room;
+                let mut fitting = powers.filter(fits);
+                fitting.next_back().unwrap_or(partitions)
+            });
+            return Ok((
+                partitions,
+                concurrent,
+                concurrent < partitions && two_groups(partitions, concurrent) <= room,
+            ));
+        }
+        let concurrent = options.concurrent.unwrap_or(1);
+        let most = u64::from(options.chunks).min(PARTITIONS_MAX);
+        let mut powers = (1..=most.ilog2()).map(|bit| 1 << bit);
+        match powers.find(|&partitions| partitions > concurrent && two_groups(partitions, concurrent) <= room) {
+            Some(partitions) => Ok((partitions, concurrent, true)),
+            None => Err(Error::Budget {
+                what: format!(
+                    "adjacency lists of a graph of {} chunks, of which as many partitions are possible",
+                    options.chunks
+                ),
+                given: options.memory,
+                least: self.sufficient_memory(two_groups(1 << most.ilog2(), concurrent).min(whole)),
+                remedy: "raise --memory, or plan with more --chunks",
+            }),
+        }
+    }
+
+    /// A budget in which lists of `bytes` may be in memory.
+    fn sufficient_memory(&self, bytes: f64) -> u64 {
+        let room = |memory| adjacency_bytes_max(memory, self.feature_bytes as u64) as f64;
+        // Room is a fixed share of memory, rounded down.
+        let memory = (bytes * self.options.memory as f64 / room(self.options.memory)) as u64;
+        memory + memory / 1000 + 16
+    }
+
+    /// How many partitions own a node: a base and a variable part, as by default.
+    fn copies(&self, partitions: u64) -> f64 {
+        if partitions > 1 { 2.0 } else { 1.0 }
+    }
+
+    /// Bytes of the lists of this share of the graph in memory.
+    fn list_bytes(&self, share: f64, partitions: u64) -> f64 {
+        let head_bytes = if partitions > 1 { 16.0 } else { 8.0 };
+        share * (self.options.nodes as f64 * head_bytes + self.options.edges as f64 * self.source_bytes())
+    }
+
+    /// Bytes of a source of an edge in memory.
+    fn source_bytes(&self) -> f64 {
+        if self.options.nodes <= 1 << 32 { 4.0 } else { 8.0 }
+    }
+
+    /// Bytes of the lists that are in memory at a time.
+    fn adjacency_in_memory(&self, partitions: u64, concurrent: u64, in_turn: bool) -> f64 {
+        let share = match in_turn {
+            true => (2.0 * UNEVEN * (concurrent as f64 / partitions as f64)).min(1.0),
+            false => 1.0,
+        };
+        self.list_bytes(share * self.copies(partitions), partitions)
+    }
+
+    /// The sampled hops of a minibatch.
+    fn minibatch(&self, seeds: f64, partitions: u64, expands_halo: bool) -> Minibatch {
+        let fanouts = &self.options.fanouts;
+        let hops = fanouts.len() - usize::from(self.options.preaggregated);
+        let owned = match expands_halo {
+            true => 1.0,
+            false => (self.copies(partitions) / partitions as f64).min(1.0),
+        };
+        self.reach.sample(seeds, &fanouts[..hops], owned)
+    }
+
+    /// Bytes of the sampled in-neighbours of halo nodes. None if they have none: with historical embeddings, or if the memory is too
+    /// small.
+    fn halo_lists(&self, partitions: u64) -> Option<f64> {
+        let hops = self.options.fanouts.len() - 1;
+        if self.options.preaggregated || partitions == 1 || hops == 0 {
+            return None;
+        }
+        let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
+        let set = self.options.nodes as f64 / 8.0;
+        // While they are drawn, there are two copies with room for all in-neighbours.
+        let most = 2.0 * (reached.nodes * (HEAD_BYTES + self.source_bytes() * f64::from(HALO_NEIGHBOURS)) + set);
+        let lists =
+            reached.nodes * HEAD_BYTES + self.source_bytes() * reached.drawn(&self.reach, HALO_NEIGHBOURS) + set;
+        (most <= self.options.memory as f64 / HALO_SHARE).then_some(lists)
+    }
+
+    /// Seconds of the processors and the device for a step of this many minibatches.
+    fn step_seconds(&self, minibatch: &Minibatch, minibatches: f64) -> f64 {
+        let rates = &self.options.rates;
+        let (dim, _) = self.options.features;
+        let gathered = self.rows_per_node() * minibatch.nodes * f64::from(dim) * VALUE;
+        let input = (minibatch.edges() * rates.sample_edge_ns + gathered * rates.gather_byte_ns) * 1e-9 / self.threads;
+        let mut flops = 0.0;
+        let mut aggregated = 0.0;
+        for layer in self.layers(minibatch) {
+            // A product for own rows and one for aggregates. The gradient of the input is not needed at the first layer.
+            let passes = if layer.is_first { 2.0 } else { 3.0 };
+            flops += passes * 4.0 * layer.destinations * layer.inputs * layer.outputs;
+            aggregated += (passes - 1.0) * layer.edges * layer.inputs * VALUE;
+        }
+        let step = rates.step_seconds;
+        match self.options.device_rate {
+            // Samplers work while the device computes.
+            Some(rate) => minibatches * input.max(flops / rate) + step,
+            None => {
+                let model = flops / rates.product_flops + aggregated * rates.aggregate_byte_ns * 1e-9;
+                minibatches * (input + model / self.threads) + step
+            }
+        }
+    }
+
+    /// Bytes that the layers keep for the backward pass: inputs, aggregates and outputs, and their gradients.
+    fn step_bytes(&self, minibatch: &Minibatch) -> f64 {
+        let values: f64 = self
+            .layers(minibatch)
+            .map(|layer| layer.sources * layer.inputs + 2.0 * layer.destinations * (layer.inputs + layer.outputs))
+            .sum();
+        VALUE * values
+    }
+
+    /// The layers of the model, from the first to the last, with the sizes of a minibatch.
+    fn layers<'b>(&'b self, minibatch: &'b Minibatch) -> impl Iterator<Item = Layer> + 'b {
+        let count = self.options.fanouts.len();
+        (0..count).map(move |index| {
+            // The hop of a layer, from the seeds outwards. The first layer has none if it is pre-aggregated.
+            let hop = count - 1 - index;
+            let (destinations, edges, sources) = match minibatch.hops.get(hop) {
+                Some(hop) => (hop.destinations, hop.edges, hop.sources),
+                None => (minibatch.nodes, 0.0, minibatch.nodes),
+            };
+            Layer {
+                is_first: index == 0,
+                destinations,
+                edges,
+                sources,
+                inputs: f64::from(if index == 0 {
+                    self.options.features.0
+                } else {
+                    self.options.hidden
+                }),
+                outputs: f64::from(if index + 1 == count {
+                    self.options.classes
+                } else {
+                    self.options.hidden
+                }),
+            }
+        })
+    }
+
+    /// Bytes of the feature file that an epoch reads if the rows do not fit in `room` bytes, for minibatches of which at most `ahead` are
+    /// sampled before their rows are read.
+    ///
+    /// A window has so many minibatches that their missing rows fill half of the pool. The other half has the rows that are used most.
+    fn missing_bytes(&self, minibatch: &Minibatch, minibatches: u64, ahead: u64, room: f64) -> f64 {
+        let memory = self.options.memory as f64;
+        let beside = ENGINE_BYTES_MAX.min(memory / ENGINE_SHARE) + BATCH_BYTES_MAX.min(memory / BATCH_SHARE);
+        let slots = (room - beside).max(0.0) / (self.row_bytes * self.rows_per_node() + SLOT_BYTES);
+        let kept = slots / 2.0;
+        let most = WINDOW_BATCHES
+            .max(WINDOW_NODES / minibatch.nodes)
+            .min(ahead as f64)
+            .max(1.0);
+        let missing = |window: f64| minibatch.missing(&self.reach, window, kept);
+        let (mut low, mut high) = (1.0, most);
+        while high - low > 0.5 && missing(most) > kept {
+            let middle = f64::midpoint(low, high);
+            match missing(middle) <= kept {
+                true => low = middle,
+                false => high = middle,
+            }
+        }
+        let window = if missing(most) <= kept { most } else { low };
+        // Rows are at random places: a page is read if it has a missing one.
+        let rows_of_page = (PAGE_BYTES / self.row_bytes).max(1.0);
+        let density = missing(window) / self.options.nodes as f64;
+        let touched = match density < 1.0 {
+            true => -(rows_of_page * (-density).ln_1p()).exp_m1(),
+            false => 1.0,
+        };
+        self.rows_per_node() * self.feature_bytes * touched * (minibatches as f64 / window).ceil()
+    }
+
+    /// Feature rows of a node: its own, and its aggregate.
+    fn rows_per_node(&self) -> f64 {
+        if self.options.preaggregated { 2.0 } else { 1.0 }
+    }
+
+    /// Layer-wise inference for the scored nodes: from all in-neighbours, or with fanouts that are larger by a factor.
+    fn inference(&self, factor: Option<f64>, is_resident: bool) -> InferencePlan {
+        let options = self.options;
+        let fanouts: Vec<Option<u32>> = options
+            .fanouts
+            .iter()
+            .map(|fanout| factor.and_then(|factor| fanout.map(|fanout| (f64::from(fanout) * factor) as u32)))
+            .collect();
+        let hops = fanouts.len() - usize::from(options.preaggregated);
+        let sets = self.reach.sample(options.scored as f64, &fanouts[..hops], 1.0);
+        let (mut flops, mut aggregated, mut states) = (0.0, 0.0, 0.0);
+        let (mut scratch, mut memory) = (0.0f64, 0.0f64);
+        for layer in self.layers(&sets) {
+            flops += 4.0 * layer.destinations * layer.inputs * layer.outputs;
+            aggregated += layer.edges * layer.inputs * VALUE;
+            states += layer.destinations;
+            memory = memory.max(VALUE * (layer.sources * layer.inputs + layer.destinations * layer.outputs));
+            // bf16 states of a layer and of the one before.
+            scratch = scratch.max(
+                2.0 * (layer.destinations * layer.outputs
+                    + if layer.is_first {
+                        0.0
+                    } else {
+                        layer.sources * layer.inputs
+                    }),
+            );
+        }
+        let rates = &options.rates;
+        let processor =
+            (sets.edges() * rates.load_edge_ns + aggregated * rates.infer_byte_ns) * 1e-9 + flops / rates.product_flops;
+        let is_in_memory = scratch <= options.memory as f64 / 2.0;
+        let lists = options.adjacency_bytes as f64 * (sets.edges() / options.edges as f64).min(hops as f64);
+        let rows = match is_resident {
+            true => 0.0,
+            false => self.feature_bytes * (sets.nodes * PAGE_BYTES / self.row_bytes / options.nodes as f64).min(1.0),
+        };
+        let scratch = if is_in_memory { 0.0 } else { scratch };
+        InferencePlan {
+            work: sets.edges() + STATE_WORK * states,
+            stage: self.stage(lists + rows + scratch, scratch, processor / self.threads),
+            scratch,
+            memory,
+        }
+    }
+
+    /// Aggregates the features of all in-neighbours of all nodes.
+    fn preaggregation(&self) -> StagePlan {
+        let options = self.options;
+        if !options.preaggregated {
+            return StagePlan::default();
+        }
+        let (nodes, edges) = (options.nodes as f64, options.edges as f64);
+        let values = nodes * f64::from(options.features.0) * VALUE;
+        // Half of the memory of a run. Rows may take half of that; tiles take three quarters, with the edges.
+        let budget = options.memory as f64 / 2.0;
+        let tiles = match values <= budget / 2.0 {
+            true => 1.0,
+            false => ((values + VALUE * edges) / (0.75 * budget)).ceil(),
+        };
+        let per_edge = options.rates.load_edge_ns + f64::from(options.features.0) * VALUE * options.rates.infer_byte_ns;
+        let read = options.adjacency_bytes as f64 + tiles * self.feature_bytes;
+        self.stage(read, self.feature_bytes, edges * per_edge * 1e-9 / self.threads)
+    }
+
+    fn stage(&self, bytes_read: f64, bytes_written: f64, processor_seconds: f64) -> StagePlan {
+        let disk_seconds = (bytes_read + bytes_written) / self.options.disk_bandwidth;
+        StagePlan {
+            seconds: disk_seconds.max(processor_seconds),
+            disk_seconds,
+            processor_seconds,
+            bytes_read,
+            bytes_written,
+        }
+    }
+}
+
+impl StagePlan {
+    /// This stage, then another.
+    fn and(self, next: Self) -> Self {
+        Self {
+            seconds: self.seconds + next.seconds,
+            disk_seconds: self.disk_seconds + next.disk_seconds,
+            processor_seconds: self.processor_seconds + next.processor_seconds,
+            bytes_read: self.bytes_read + next.bytes_read,
+            bytes_written: self.bytes_written + next.bytes_written,
+        }
+    }
+}
+
+struct InferencePlan {
+    /// In aggregated edges.
+    work: f64,
+    stage: StagePlan,
+    /// Bytes of scratch files.
+    scratch: f64,
+    /// Bytes of rows and states, if all are in memory.
+    memory: f64,
+}
+
+/// A layer of the model with the sizes of a minibatch.
+struct Layer {
+    is_first: bool,
+    destinations: f64,
+    edges: f64,
+    sources: f64,
+    inputs: f64,
+    outputs: f64,
+}

@@ -1,0 +1,193 @@
+use super::*;
+
+/// R-MAT 22 with 64 f16 features and 5 % training nodes, as in the record of the training plan.
+fn options() -> TrainOptions {
+    TrainOptions {
+        nodes: 1 << 22,
+        edges: 67_118_449,
+        degrees: Degrees::Rmat,
+        adjacency_bytes: 134_300_000,
+        features: (64, FeatureDtype::F16),
+        stored: true,
+        classes: 16,
+        train: 209_715,
+        scored: 41_943,
+        chunks: 64,
+        fanouts: vec![Some(15), Some(10), Some(5)],
+        hidden: 128,
+        batch: None,
+        partitions: None,
+        concurrent: None,
+        preaggregated: false,
+        memory: 6 << 30,
+        disk_bandwidth: 1.8e9,
+        threads: 2,
+        device_rate: None,
+        rates: TrainRates::default(),
+    }
+}
+
+fn plan(change: impl FnOnce(&mut TrainOptions)) -> TrainPlan {
+    let mut options = options();
+    change(&mut options);
+    plan_training(&options).unwrap()
+}
+
+#[track_caller]
+fn assert_near(planned: f64, measured: f64, most: f64) {
+    let error = planned / measured - 1.0;
+    assert!(error.abs() <= most, "{planned} planned, {measured} measured");
+}
+
+/// Steps, sampled edges and feature bytes of epochs of the record. Only bytes of views in turn are not in its counter.
+#[test]
+fn plans_agree_with_runs_that_were_measured() {
+    let memory = |bytes: u64, preaggregated| {
+        plan(|options| {
+            options.memory = bytes;
+            options.preaggregated = preaggregated;
+        })
+    };
+    let views = 2.0 * options().adjacency_bytes as f64;
+    for (memory_bytes, preaggregated, partitions, edges, bytes) in [
+        (6 << 30, false, 1, 32_241_253.0, 0.0),
+        (6 << 30, true, 1, 6_927_728.0, 0.0),
+        (640 << 20, false, 1, 32_241_253.0, 2.08e9),
+        (320 << 20, false, 16, 3_022_522.0, 1.66e9 + views),
+        (256 << 20, false, 16, 3_022_522.0, 2.53e9 + views),
+        (256 << 20, true, 16, 1_863_901.0, 4.57e9 + views),
+    ] {
+        let plan = memory(memory_bytes, preaggregated);
+        assert_eq!((plan.partitions, plan.concurrent), (partitions, 1));
+        assert_eq!(plan.in_turn, partitions > 1);
+        assert_near(plan.steps as f64 * plan.step_edges, edges, 0.08);
+        match bytes {
+            0.0 => assert_eq!(plan.epoch.bytes_read, 0.0),
+            _ => assert_near(plan.epoch.bytes_read, bytes, 0.1),
+        }
+    }
+}
+
+#[test]
+fn an_epoch_takes_what_its_parts_take() {
+    // One layer from stored aggregates: nothing is sampled.
+    let one = plan(|options| {
+        options.fanouts = vec![Some(15)];
+        options.preaggregated = true;
+    });
+    let rates = TrainRates::default();
+    assert_eq!((one.steps, one.step_edges), (205, 0.0));
+    let seeds = 209_715.0 / 205.0;
+    let gather = seeds * 2.0 * 64.0 * 4.0 * rates.gather_byte_ns * 1e-9;
+    let flops = 2.0 * 4.0 * seeds * 64.0 * 16.0 / rates.product_flops;
+    let expected = 205.0 * ((gather + flops) / 2.0 + rates.step_seconds);
+    assert_near(one.epoch.seconds, expected, 1e-9);
+    // Reading the graph and writing aggregates, of which a run holds one row for each node.
+    let aggregates = f64::from(1 << 22) * 128.0;
+    assert_eq!(one.preaggregation.bytes_written, aggregates);
+    assert_eq!(one.disk.aggregates, aggregates);
+    assert_eq!(one.preaggregation.bytes_read, 134_300_000.0 + aggregates);
+    // A device that is fast enough leaves sampling and gathering.
+    let device = plan(|options| options.device_rate = Some(1e18));
+    let more = plan(|options| options.device_rate = Some(1e10));
+    let without = plan(|_| ());
+    assert!(device.epoch.seconds < without.epoch.seconds && without.epoch.seconds < more.epoch.seconds);
+}
+
+/// What a plan grows with.
+fn costs(plan: &TrainPlan) -> [f64; 6] {
+    [
+        plan.epoch.seconds,
+        plan.exact_evaluation.seconds,
+        plan.preaggregation.seconds,
+        plan.epoch.processor_seconds,
+        plan.memory.step,
+        plan.step_nodes,
+    ]
+}
+
+#[test]
+fn more_work_never_takes_less_and_more_speed_never_more() {
+    type Change = fn(&mut TrainOptions);
+    let more_work: [Change; 7] = [
+        |options| options.edges *= 2,
+        |options| options.features.0 *= 2,
+        |options| options.hidden *= 2,
+        |options| options.train *= 2,
+        |options| options.scored *= 2,
+        |options| options.fanouts = vec![Some(20), Some(10), Some(5)],
+        |options| options.fanouts.push(Some(5)),
+    ];
+    let less_time: [Change; 4] = [
+        |options| options.threads *= 2,
+        |options| options.disk_bandwidth *= 2.0,
+        |options| options.rates.product_flops *= 2.0,
+        |options| options.rates.infer_byte_ns /= 2.0,
+    ];
+    for base in [
+        |_: &mut TrainOptions| (),
+        |options: &mut TrainOptions| options.preaggregated = true,
+    ] {
+        let before = plan(base);
+        for change in more_work {
+            let after = plan(|options| {
+                base(options);
+                change(options);
+            });
+            for (after, before) in costs(&after).into_iter().zip(costs(&before)) {
+                assert!(after >= before * (1.0 - 1e-9), "{before} became {after}");
+            }
+        }
+        for change in less_time {
+            let after = plan(|options| {
+                base(options);
+                change(options);
+            });
+            for (after, before) in costs(&after).into_iter().zip(costs(&before)) {
+                assert!(after <= before * (1.0 + 1e-9), "{before} became {after}");
+            }
+        }
+    }
+}
+
+#[test]
+fn less_memory_means_more_partitions_and_more_reading() {
+    let plans: Vec<TrainPlan> = [6 << 30, 640 << 20, 320 << 20, 256 << 20, 128 << 20]
+        .into_iter()
+        .map(|memory| plan(|options| options.memory = memory))
+        .collect();
+    assert!(plans.is_sorted_by_key(|plan| plan.partitions), "{plans:?}");
+    assert!(plans.last().unwrap().partitions > plans[3].partitions);
+    // Adjacency lists of each plan stay below half of its memory.
+    for (plan, memory) in plans
+        .iter()
+        .zip([6_u64 << 30, 640 << 20, 320 << 20, 256 << 20, 128 << 20])
+    {
+        assert!(plan.memory.adjacency <= memory as f64 / 2.0, "{plan:?}");
+    }
+    let mut little = options();
+    little.memory = 1 << 20;
+    let Error::Budget { least, .. } = plan_training(&little).unwrap_err() else {
+        panic!("another error");
+    };
+    little.memory = least;
+    plan_training(&little).unwrap();
+}
+
+#[test]
+fn impossible_runs_are_errors() {
+    type Change = fn(&mut TrainOptions);
+    let changes: [(Change, &str); 5] = [
+        (|options| options.train = 0, "training nodes"),
+        (|options| options.train = 1 << 30, "training nodes"),
+        (|options| options.fanouts.clear(), "layers"),
+        (|options| options.hidden = 0, "hidden dimension"),
+        (|options| options.edges = 0, "at least 1 of each"),
+    ];
+    for (change, expected) in changes {
+        let mut options = options();
+        change(&mut options);
+        let error = plan_training(&options).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}

@@ -1,0 +1,219 @@
+//! The options of `grappa-store plan`.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use grappa_console::{ByteSize, ByteSizeError};
+use grappa_engine::Shares;
+use grappa_sampling::sample::Fanouts;
+
+use super::{Dtype, ESTIMATE, GRAPH, Threads, parse_fanouts};
+
+const TRAINING: &str = "Training";
+
+#[derive(Debug, clap::Args)]
+pub struct Plan {
+    /// A store, in place of --nodes, --edges and the like; needs --train
+    #[arg(value_name = "STORE", requires = "train", conflicts_with_all = ["nodes", "edges", "dim", "classes", "split", "weighted", "chunks"])]
+    pub store: Option<PathBuf>,
+
+    /// Number of nodes, such as 4194304, 2.5M or 1G
+    #[arg(long, help_heading = GRAPH, value_name = "N", value_parser = parse_count, required_unless_present = "store")]
+    pub nodes: Option<u64>,
+    /// Number of edges in the store; with --undirected that is twice the number in the input
+    #[arg(long, help_heading = GRAPH, value_name = "E", value_parser = parse_count, required_unless_present = "store")]
+    pub edges: Option<u64>,
+    /// Distribution of in-degrees
+    #[arg(long, help_heading = GRAPH, value_enum, default_value_t = Degrees::Rmat)]
+    pub degrees: Degrees,
+    /// Features per node [default: no features]
+    #[arg(long, help_heading = GRAPH, value_name = "D")]
+    pub dim: Option<u32>,
+    /// Type of a stored feature value
+    #[arg(long, help_heading = GRAPH, value_enum, default_value_t = Dtype::F32, requires = "dim")]
+    pub dtype: Dtype,
+    /// Number of classes [default: no labels]
+    #[arg(long, help_heading = GRAPH, value_name = "K")]
+    pub classes: Option<u32>,
+    /// Shares of a random split, as for grappa-ingest [default: no split]
+    #[arg(long, help_heading = GRAPH, value_name = "TRAIN/VAL/TEST")]
+    pub split: Option<Shares>,
+    /// Edges have weights
+    #[arg(long, help_heading = GRAPH)]
+    pub weighted: bool,
+    /// Number of chunks [default: as grappa-ingest chooses]
+    #[arg(long, help_heading = GRAPH, value_name = "C", value_parser = clap::value_parser!(u32).range(1..))]
+    pub chunks: Option<u32>,
+
+    /// Memory limit of the ingest, or with --train of training, such as 512MiB or 2GiB
+    #[arg(long, help_heading = ESTIMATE, value_name = "SIZE", default_value = "2GiB")]
+    pub memory: ByteSize,
+    /// Bytes that the disk reads or writes per second
+    #[arg(
+        long,
+        help_heading = ESTIMATE,
+        value_name = "SIZE/s",
+        default_value = "1GB/s",
+        value_parser = parse_bandwidth
+    )]
+    pub disk_bandwidth: ByteSize,
+    /// Memory that the system can use as page cache for scratch files [default: what is free on this machine]
+    #[arg(long, help_heading = ESTIMATE, value_name = "SIZE")]
+    pub free_memory: Option<ByteSize>,
+    /// JSON file with processor times, as the bench `plan` and the key `rates` of --json have them [default: built-in times]
+    #[arg(long, help_heading = ESTIMATE, value_name = "FILE")]
+    pub rates: Option<PathBuf>,
+    /// Measure disk bandwidth and training's processor times in this folder; takes seconds, and 600 MB of disk meanwhile
+    #[arg(long, help_heading = ESTIMATE, value_name = "DIR", conflicts_with = "disk_bandwidth")]
+    pub measure: Option<PathBuf>,
+    #[command(flatten)]
+    pub training: Training,
+    #[command(flatten)]
+    pub threads: Threads,
+}
+
+/// The training run to estimate.
+#[derive(Debug, clap::Args)]
+pub struct Training {
+    /// Also estimate training: GraphSAGE with means
+    ///
+    /// The estimate has the numbers of partitions that --partitions auto would choose, and seconds, bytes and memory of each stage.
+    #[arg(long, help_heading = TRAINING)]
+    pub train: bool,
+    /// Share of the nodes to train on [default: that of the store or of --split]
+    #[arg(long, help_heading = TRAINING, value_name = "F", requires = "train", value_parser = parse_share)]
+    pub train_fraction: Option<f64>,
+    /// Share of the nodes that an evaluation scores [default: validation and test nodes of the store or of --split]
+    #[arg(long, help_heading = TRAINING, value_name = "F", requires = "train", value_parser = parse_share)]
+    pub scored_fraction: Option<f64>,
+    /// Features are computed when they are read, not stored
+    #[arg(long, help_heading = TRAINING, requires = "train")]
+    pub computed_features: bool,
+    /// Number of layers
+    #[arg(long, help_heading = TRAINING, value_name = "L", requires = "train", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub layers: u32,
+    /// Hidden dimension
+    #[arg(long, help_heading = TRAINING, value_name = "N", requires = "train", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    pub hidden: u32,
+    /// Neighbors to sample per node and layer; -1 takes all [default: 15,10,5,5,...]
+    #[arg(long, help_heading = TRAINING, value_name = "N,N,...", requires = "train", allow_hyphen_values = true, value_parser = parse_fanouts)]
+    pub fanouts: Option<Fanouts>,
+    /// Seeds per minibatch and partition [default: 1024 divided by the partitions of a step]
+    #[arg(long, help_heading = TRAINING, value_name = "B", requires = "train", value_parser = clap::value_parser!(u64).range(1..))]
+    pub batch: Option<u64>,
+    /// Number of partitions [default: from --memory]
+    #[arg(long, help_heading = TRAINING, value_name = "K", requires = "train", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub partitions: Option<u64>,
+    /// Partitions of a step [default: from --memory]
+    #[arg(long, help_heading = TRAINING, value_name = "Q", requires = "train", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub concurrent: Option<u64>,
+    /// Source of the first layer's aggregates [default: preaggregated if features are stored]
+    #[arg(long, help_heading = TRAINING, value_enum, requires = "train")]
+    pub first_hop: Option<PlannedFirstHop>,
+    /// Floating-point operations per second of a GPU that computes the model, such as 20T [default: the processors compute it]
+    #[arg(long, help_heading = TRAINING, value_name = "N", requires = "train", value_parser = parse_rate)]
+    pub device_rate: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlannedFirstHop {
+    /// Sampled neighbors
+    Sampled,
+    /// Pre-aggregated features
+    Preaggregated,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Degrees {
+    /// Skewed, as in R-MAT graphs
+    Rmat,
+    /// All similar; edges take the most space
+    Even,
+}
+
+/// Parses a count: digits, or a number with k, M, G or T.
+fn parse_count(text: &str) -> Result<u64, String> {
+    let (number, factor) = match text.char_indices().last() {
+        Some((at, 'k')) => (&text[..at], 1e3),
+        Some((at, 'M')) => (&text[..at], 1e6),
+        Some((at, 'G')) => (&text[..at], 1e9),
+        Some((at, 'T')) => (&text[..at], 1e12),
+        _ => return text.parse().map_err(|_| no_count()),
+    };
+    match number.trim_end().parse::<f64>() {
+        Ok(number) if number >= 0.0 && number * factor < 1e18 => Ok((number * factor).round() as u64),
+        _ => Err(no_count()),
+    }
+}
+
+fn no_count() -> String {
+    "expected a number such as 4194304, 2.5M or 1G".to_owned()
+}
+
+fn parse_bandwidth(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text
+        .strip_suffix("/s")
+        .unwrap_or(text)
+        .parse()
+        .map_err(|e: ByteSizeError| e.to_string())?;
+    match size.0 {
+        0 => Err("expected more than 0 bytes per second".to_owned()),
+        _ => Ok(size),
+    }
+}
+
+/// Parses a share of the nodes.
+fn parse_share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err("expected a number above 0 and at most 1".to_owned()),
+    }
+}
+
+/// Parses a rate above 0.
+fn parse_rate(text: &str) -> Result<u64, String> {
+    match parse_count(text)? {
+        0 => Err("expected more than 0 operations per second".to_owned()),
+        rate => Ok(rate),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_digits_or_have_a_unit() {
+        for (text, count) in [
+            ("0", 0),
+            ("18446744073709551615", u64::MAX),
+            ("2.5M", 2_500_000),
+            ("1.1 T", 1_100_000_000_000),
+        ] {
+            assert_eq!(parse_count(text), Ok(count), "{text}");
+        }
+        for text in [
+            "",
+            "M",
+            "-1",
+            "1.5",
+            "1e9",
+            "nanM",
+            "-2k",
+            "infG",
+            "9999999999T",
+            "5 apples",
+        ] {
+            assert!(parse_count(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bandwidths_may_say_per_second() {
+        for text in ["1.4GB/s", "1.4GB", "1400 MB/s"] {
+            assert_eq!(parse_bandwidth(text), Ok(ByteSize(1_400_000_000)), "{text}");
+        }
+        assert!(parse_bandwidth("0/s").is_err());
+        assert!(parse_bandwidth("fast").is_err());
+    }
+}

@@ -1,0 +1,220 @@
+//! The training run of `grappa-store plan --train`.
+
+use std::{iter, time::Duration};
+
+use anyhow::{Context, bail};
+use grappa_console::{ByteSize, duration};
+use grappa_engine::plan::{
+    Degrees, Plan,
+    train::{StagePlan, TrainOptions, TrainPlan},
+};
+use grappa_formats::{container::FileKind, manifest::FeatureSource};
+use grappa_storage::{Store, files};
+
+use super::Speed;
+use crate::{
+    args::{self, PlannedFirstHop},
+    table::{Table, exact},
+};
+
+/// Classes of a model without labels.
+const CLASSES: u32 = 16;
+/// The fanouts of a run by default: these, then the last one again.
+const FANOUTS: [u32; 3] = [15, 10, 5];
+
+/// Training on a store.
+pub fn of_store(options: &args::Plan, store: &Store, speed: &Speed) -> anyhow::Result<TrainOptions> {
+    let manifest = store.manifest();
+    let features = manifest
+        .features
+        .as_ref()
+        .with_context(|| format!("{} has no features to train on", store.path().display()))?;
+    let nodes_of = |split: &str| {
+        manifest
+            .splits
+            .iter()
+            .find(|entry| entry.name == split)
+            .map(|entry| entry.nodes)
+    };
+    let lists = manifest
+        .files
+        .iter()
+        .filter(|file| matches!(files::kind_of(&file.path), Some(FileKind::ROWS | FileKind::DEGREES)));
+    let graph = Graph {
+        nodes: store.present_nodes(),
+        edges: manifest.edges,
+        adjacency_bytes: lists.map(|file| file.bytes).sum(),
+        features: (features.dim, features.dtype),
+        stored: features.source == FeatureSource::Stored,
+        classes: manifest.labels.map_or(CLASSES, |labels| labels.classes),
+        train: nodes_of("train"),
+        scored: Some(nodes_of("val").unwrap_or(0) + nodes_of("test").unwrap_or(0)),
+        chunks: store.present_chunks().count() as u32,
+    };
+    of_graph(options, &graph, speed)
+}
+
+/// Training on a store that is planned.
+pub fn of_plan(options: &args::Plan, plan: &Plan, speed: &Speed) -> anyhow::Result<TrainOptions> {
+    let Some(dim) = options.dim else {
+        bail!("--train needs features: give --dim");
+    };
+    let shares = options.split.map(|split| split.fractions());
+    let nodes = |share: f64| (share * plan.nodes as f64) as u64;
+    let graph = Graph {
+        nodes: plan.nodes,
+        edges: plan.edges,
+        adjacency_bytes: plan.bytes.edges + plan.bytes.degrees,
+        features: (dim, options.dtype.into()),
+        stored: !options.training.computed_features,
+        classes: options.classes.unwrap_or(CLASSES),
+        train: shares.map(|shares| nodes(shares[0])),
+        scored: shares.map(|shares| nodes(shares[1] + shares[2])),
+        chunks: plan.chunks,
+    };
+    of_graph(options, &graph, speed)
+}
+
+struct Graph {
+    nodes: u64,
+    edges: u64,
+    adjacency_bytes: u64,
+    features: (u32, grappa_formats::manifest::FeatureDtype),
+    stored: bool,
+    classes: u32,
+    train: Option<u64>,
+    scored: Option<u64>,
+    chunks: u32,
+}
+
+fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Result<TrainOptions> {
+    let training = &options.training;
+    let share = |share: f64| ((share * graph.nodes as f64) as u64).max(1);
+    let Some(train) = training.train_fraction.map(share).or(graph.train) else {
+        bail!("the number of training nodes is unknown: give --train-fraction or --split");
+    };
+    let fanouts: Vec<Option<u32>> = match &training.fanouts {
+        Some(fanouts) => (0..fanouts.hops()).map(|hop| fanouts.at(hop)).collect(),
+        None => FANOUTS
+            .into_iter()
+            .chain(iter::repeat(FANOUTS[2]))
+            .map(Some)
+            .take(training.layers as usize)
+            .collect(),
+    };
+    if fanouts.len() != training.layers as usize {
+        bail!(
+            "--fanouts has {} number(s) for {} layers: give one for each",
+            fanouts.len(),
+            training.layers
+        );
+    }
+    Ok(TrainOptions {
+        nodes: graph.nodes,
+        edges: graph.edges,
+        degrees: options.degrees.into(),
+        adjacency_bytes: graph.adjacency_bytes,
+        features: graph.features,
+        stored: graph.stored,
+        classes: graph.classes,
+        train,
+        scored: training.scored_fraction.map(share).or(graph.scored).unwrap_or(0),
+        chunks: graph.chunks,
+        fanouts,
+        hidden: training.hidden,
+        batch: training.batch,
+        partitions: training.partitions,
+        concurrent: training.concurrent,
+        preaggregated: match training.first_hop {
+            Some(first_hop) => first_hop == PlannedFirstHop::Preaggregated,
+            None => graph.stored,
+        },
+        memory: options.memory.0,
+        disk_bandwidth: speed.disk_bandwidth as f64,
+        threads: speed.threads,
+        device_rate: training.device_rate.map(|rate| rate as f64),
+        rates: speed.rates.train,
+    })
+}
+
+impl From<args::Degrees> for Degrees {
+    fn from(degrees: args::Degrees) -> Self {
+        match degrees {
+            args::Degrees::Rmat => Self::Rmat,
+            args::Degrees::Even => Self::Even,
+        }
+    }
+}
+
+/// The estimate as a table.
+pub fn text(plan: &TrainPlan) -> String {
+    let mut table = Table::default();
+    let places = match plan.in_turn {
+        true => "adjacency lists in memory in turn",
+        false => "all adjacency lists open",
+    };
+    table.row(
+        "partitions",
+        format!("{}, {} per step, {places}", plan.partitions, plan.concurrent),
+    );
+    table.row("steps per epoch", exact(plan.steps));
+    table.row(
+        "a step",
+        format!(
+            "{} nodes, {} edges",
+            exact(plan.step_nodes as u64),
+            exact(plan.step_edges as u64)
+        ),
+    );
+    let how = if plan.evaluates_exactly { "exact" } else { "sampled" };
+    for (name, stage) in [
+        ("pre-aggregation", &plan.preaggregation),
+        ("opening", &plan.opening),
+        ("epoch", &plan.epoch),
+        ("history", &plan.history),
+        ("evaluation", &plan.evaluation),
+        ("exact evaluation", &plan.exact_evaluation),
+    ] {
+        let note = if name == "evaluation" {
+            format!("{how}: ")
+        } else {
+            String::new()
+        };
+        table.row(name, format!("{note}{}", of_stage(stage)));
+    }
+    table.row(
+        "disk besides the store",
+        format!(
+            "{} of aggregates, {} of scratch files",
+            bytes(plan.disk.aggregates),
+            bytes(plan.disk.scratch)
+        ),
+    );
+    table.row(
+        "memory",
+        format!(
+            "{}: adjacency lists {}, features {}, a step {}",
+            bytes(plan.memory.total),
+            bytes(plan.memory.adjacency),
+            bytes(plan.memory.features),
+            bytes(plan.memory.step)
+        ),
+    );
+    table.text()
+}
+
+fn of_stage(stage: &StagePlan) -> String {
+    let time = |seconds: f64| duration(Duration::from_secs_f64(seconds));
+    format!(
+        "{} (disk {}, processors {}), read {}, written {}",
+        time(stage.seconds),
+        time(stage.disk_seconds),
+        time(stage.processor_seconds),
+        bytes(stage.bytes_read),
+        bytes(stage.bytes_written)
+    )
+}
+
+fn bytes(bytes: f64) -> ByteSize {
+    ByteSize(bytes as u64)
+}
