@@ -21,6 +21,8 @@ pub(super) struct Minibatch {
     pub hops: Vec<Hop>,
     /// Nodes whose features are needed.
     pub nodes: f64,
+    /// Nodes of which at least one hop reads the adjacency list.
+    pub expanded: f64,
     /// These, by class.
     reached: Vec<f64>,
 }
@@ -89,9 +91,10 @@ impl Reach {
         let nodes: f64 = self.classes.iter().map(|class| class.nodes).sum();
         let share = seeds / nodes;
         let mut reached: Vec<f64> = self.classes.iter().map(|class| share * class.nodes).collect();
-        let mut hops = Vec::new();
+        let (mut hops, mut expanded) = (Vec::new(), 0.0);
         for fanout in fanouts {
             let destinations: f64 = reached.iter().sum();
+            expanded = seeds + owned * (destinations - seeds);
             let edges: f64 = reached
                 .iter()
                 .zip(&self.classes)
@@ -114,6 +117,7 @@ impl Reach {
         Minibatch {
             nodes: reached.iter().sum(),
             hops,
+            expanded,
             reached,
         }
     }

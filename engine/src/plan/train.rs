@@ -32,8 +32,13 @@ use super::{
 const SEEDS_OF_A_STEP: u64 = 1024;
 /// The largest number of partitions that is chosen.
 const PARTITIONS_MAX: u64 = 1024;
-/// Partitions differ in size: the largest two take this much more than the mean.
-const UNEVEN: f64 = 1.08;
+/// Chunks differ in size: those of a partition may take this much more than the mean.
+const UNEVEN: f64 = 1.01;
+/// Seconds to read an adjacency list from a mapped file that is not cached: 98 s for 2000 minibatches of 2.3 K lists (2026-11-21, partitions
+/// in turn).
+const FAULT_SECONDS: f64 = 21e-6;
+/// Mapped pages take at most 1/MAPPED_SHARE of the memory.
+const MAPPED_SHARE: f64 = 4.0;
 /// The work of an epoch for each sampled edge, and of an inference for each state, in aggregated edges.
 const SAMPLED_EDGE_WORK: f64 = 8.0;
 const STATE_WORK: f64 = 16.0;
@@ -57,10 +62,13 @@ const SLOT_BYTES: f64 = 40.0;
 const ENGINE_BYTES_MAX: f64 = (32 << 20) as f64;
 const ENGINE_SHARE: f64 = 8.0;
 /// Minibatches in flight and their feature buffers.
-const BATCH_BYTES_MAX: f64 = (64 << 20) as f64;
-const BATCH_SHARE: f64 = 4.0;
+const BATCH_BYTES_MAX: f64 = (72 << 20) as f64;
+const BATCH_SHARE: f64 = 3.5;
 /// Resident memory of the program without graph and model: code, libtorch, buffers.
 const BASE_BYTES: f64 = 650e6;
+/// Bytes of a training node, and of a node in a set: a bit, and counts.
+const SEED_BYTES: f64 = 8.0;
+const SET_BYTES: f64 = 9.0 / 64.0;
 /// Bytes of an f32.
 const VALUE: f64 = 4.0;
 
@@ -156,8 +164,10 @@ pub struct TrainPlan {
     pub partitions: u64,
     /// Number of partitions of a step.
     pub concurrent: u64,
-    /// Whether adjacency lists are in memory in turn: an epoch reads the graph.
-    pub in_turn: bool,
+    /// Where adjacency lists are.
+    pub lists: PlannedLists,
+    /// Whether nodes of other partitions have neighbours: with one partition, or if memory has room for sampled in-neighbours.
+    pub expands_halo: bool,
     /// Steps of an epoch.
     pub steps: u64,
     /// Nodes whose features a step gathers, and edges that it samples.
@@ -182,6 +192,18 @@ pub struct TrainPlan {
     pub disk: DiskPlan,
     /// Memory that is held.
     pub memory: MemoryPlan,
+}
+
+/// Where adjacency lists are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlannedLists {
+    /// All are in memory, or in mapped files that stay in memory.
+    Memory,
+    /// In memory in turn: an epoch reads the graph.
+    InTurn,
+    /// In mapped files that exceed the memory: each list is a page fault.
+    Mapped,
 }
 
 /// Time and transfer of a stage.
@@ -219,6 +241,8 @@ pub struct MemoryPlan {
     pub step: f64,
     /// Rows and states of an exact evaluation, beyond the feature rows that it replaces.
     pub evaluation: f64,
+    /// Training nodes, and the sets of nodes of an evaluation.
+    pub nodes: f64,
     /// The program: the larger of step and evaluation, the others, code and libraries.
     pub total: f64,
 }
@@ -275,7 +299,8 @@ impl<'a> Planner<'a> {
 
     fn plan(&self) -> Result<TrainPlan> {
         let options = self.options;
-        let (partitions, concurrent, in_turn) = self.partitions()?;
+        let (partitions, concurrent, lists) = self.partitions()?;
+        let in_turn = lists == PlannedLists::InTurn;
         let batch = options.batch.unwrap_or(SEEDS_OF_A_STEP.div_ceil(concurrent));
         // Each group of partitions has its own steps, of even size.
         let seeds_of_partition = options.train.div_ceil(partitions);
@@ -283,14 +308,14 @@ impl<'a> Planner<'a> {
         let seeds = options.train as f64 / (steps * concurrent) as f64;
         let halo_lists = self.halo_lists(partitions);
         let minibatch = self.minibatch(seeds, partitions, halo_lists.is_some());
-        let adjacency = self.adjacency_in_memory(partitions, concurrent, in_turn) + halo_lists.unwrap_or(0.0);
+        let adjacency = self.adjacency_in_memory(partitions, concurrent, lists) + halo_lists.unwrap_or(0.0);
         let room = (options.memory as f64 - adjacency).max(0.0);
         let rows = self.rows_per_node() * self.feature_bytes;
         let is_resident = rows <= 0.9 * room;
         let features = if is_resident { rows } else { 0.9 * room };
 
         let mut opening = StagePlan::default();
-        if !in_turn {
+        if lists == PlannedLists::Memory {
             let edges = options.edges as f64 * options.rates.load_edge_ns * 1e-9;
             opening = self.stage(options.adjacency_bytes as f64, 0.0, edges / self.threads);
         }
@@ -315,6 +340,11 @@ impl<'a> Planner<'a> {
             };
             read += self.missing_bytes(&minibatch, steps * concurrent, ahead, features);
         }
+        if lists == PlannedLists::Mapped {
+            let expanded = minibatch.expanded * (steps * concurrent) as f64;
+            read += expanded * PAGE_BYTES;
+            processor += expanded * FAULT_SECONDS;
+        }
         let epoch = self.stage(read, 0.0, processor);
         let layers = options.fanouts.len();
         let has_history = options.preaggregated && partitions > 1 && layers > 2;
@@ -330,6 +360,7 @@ impl<'a> Planner<'a> {
         let is_exact = exact.work <= sampled_work.max(EXACT_SHARE * epoch_work);
         let preaggregation = self.preaggregation();
         let step_bytes = self.step_bytes(&minibatch) * concurrent as f64;
+        let nodes = SEED_BYTES * options.train as f64 + SET_BYTES * (layers as u64 * options.nodes) as f64;
         let evaluation = exact
             .memory
             .min(options.memory as f64 - adjacency - if is_resident { features } else { 0.0 });
@@ -337,7 +368,8 @@ impl<'a> Planner<'a> {
         Ok(TrainPlan {
             partitions,
             concurrent,
-            in_turn,
+            lists,
+            expands_halo: partitions == 1 || halo_lists.is_some(),
             steps,
             step_nodes: minibatch.nodes * concurrent as f64,
             step_edges: minibatch.edges() * concurrent as f64,
@@ -357,22 +389,28 @@ impl<'a> Planner<'a> {
                 features,
                 step: step_bytes,
                 evaluation,
-                total: adjacency + features + step_bytes.max(evaluation) + BASE_BYTES,
+                nodes,
+                total: adjacency + features + step_bytes.max(evaluation) + nodes + BASE_BYTES,
             },
         })
     }
 
-    /// Number of partitions, of those in a step, and whether they are in memory in turn.
-    fn partitions(&self) -> Result<(u64, u64, bool)> {
+    /// Number of partitions, of those in a step, and where their adjacency lists are.
+    fn partitions(&self) -> Result<(u64, u64, PlannedLists)> {
         let options = self.options;
         let room = adjacency_bytes_max(options.memory, self.feature_bytes as u64) as f64;
         let whole = self.list_bytes(1.0, 1);
         let fits = whole <= room || whole + self.feature_bytes <= options.memory as f64;
         if fits {
             let partitions = options.partitions.or(options.concurrent).unwrap_or(1);
-            return Ok((partitions, options.concurrent.unwrap_or(partitions), false));
+            return Ok((
+                partitions,
+                options.concurrent.unwrap_or(partitions),
+                PlannedLists::Memory,
+            ));
         }
-        let two_groups = |partitions: u64, concurrent: u64| self.adjacency_in_memory(partitions, concurrent, true);
+        let two_groups =
+            |partitions: u64, concurrent: u64| self.adjacency_in_memory(partitions, concurrent, PlannedLists::InTurn);
         if let Some(partitions) = options.partitions {
             let concurrent = options.concurrent.unwrap_or_else(|| {
                 let powers = (0..=partitions.ilog2()).map(|bit| 1 << bit);
@@ -380,17 +418,17 @@ impl<'a> Planner<'a> {
                 let mut fitting = powers.filter(fits);
                 fitting.next_back().unwrap_or(partitions)
             });
-            return Ok((
-                partitions,
-                concurrent,
-                concurrent < partitions && two_groups(partitions, concurrent) <= room,
-            ));
+            let lists = match concurrent < partitions && two_groups(partitions, concurrent) <= room {
+                true => PlannedLists::InTurn,
+                false => PlannedLists::Mapped,
+            };
+            return Ok((partitions, concurrent, lists));
         }
         let concurrent = options.concurrent.unwrap_or(1);
         let most = u64::from(options.chunks).min(PARTITIONS_MAX);
         let mut powers = (1..=most.ilog2()).map(|bit| 1 << bit);
         match powers.find(|&partitions| partitions > concurrent && two_groups(partitions, concurrent) <= room) {
-            Some(partitions) => Ok((partitions, concurrent, true)),
+            Some(partitions) => Ok((partitions, concurrent, PlannedLists::InTurn)),
             None => Err(Error::Budget {
                 what: format!(
                     "adjacency lists of a graph of {} chunks, of which as many partitions are possible",
@@ -428,12 +466,18 @@ impl<'a> Planner<'a> {
     }
 
     /// Bytes of the lists that are in memory at a time.
-    fn adjacency_in_memory(&self, partitions: u64, concurrent: u64, in_turn: bool) -> f64 {
-        let share = match in_turn {
-            true => (2.0 * UNEVEN * (concurrent as f64 / partitions as f64)).min(1.0),
-            false => 1.0,
-        };
-        self.list_bytes(share * self.copies(partitions), partitions)
+    fn adjacency_in_memory(&self, partitions: u64, concurrent: u64, lists: PlannedLists) -> f64 {
+        let all = |share: f64| self.list_bytes(share * self.copies(partitions), partitions);
+        match lists {
+            PlannedLists::Memory => all(1.0),
+            PlannedLists::Mapped => self.options.memory as f64 / MAPPED_SHARE,
+            PlannedLists::InTurn => {
+                let chunks = u64::from(self.options.chunks).max(partitions);
+                // Two groups, of partitions with the most chunks.
+                let share = chunks.div_ceil(partitions) as f64 / chunks as f64;
+                all((2.0 * UNEVEN * concurrent as f64 * share).min(1.0))
+            }
+        }
     }
 
     /// The sampled hops of a minibatch.

@@ -80,7 +80,10 @@ pub fn run(options: &args::Plan, console: &Console) -> anyhow::Result<()> {
         nodes,
         edges,
         degrees: options.degrees.into(),
-        features: options.dim.map(|dim| (dim, options.dtype.into())),
+        features: options
+            .dim
+            .filter(|_| !options.training.computed_features)
+            .map(|dim| (dim, options.dtype.into())),
         classes: options.classes,
         split: options.split,
         weighted: options.weighted,

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use grappa_console::{ByteSize, duration};
 use grappa_engine::plan::{
     Degrees, Plan,
-    train::{StagePlan, TrainOptions, TrainPlan},
+    train::{PlannedLists, StagePlan, TrainOptions, TrainPlan},
 };
 use grappa_formats::{container::FileKind, manifest::FeatureSource};
 use grappa_storage::{Store, files};
@@ -149,13 +149,18 @@ impl From<args::Degrees> for Degrees {
 /// The estimate as a table.
 pub fn text(plan: &TrainPlan) -> String {
     let mut table = Table::default();
-    let places = match plan.in_turn {
-        true => "adjacency lists in memory in turn",
-        false => "all adjacency lists open",
+    let places = match plan.lists {
+        PlannedLists::Memory => "all adjacency lists in memory",
+        PlannedLists::InTurn => "adjacency lists in memory in turn",
+        PlannedLists::Mapped => "adjacency lists in mapped files, by page faults",
+    };
+    let halo = match plan.expands_halo {
+        true => "",
+        false => "; nodes of other partitions are not expanded",
     };
     table.row(
         "partitions",
-        format!("{}, {} per step, {places}", plan.partitions, plan.concurrent),
+        format!("{}, {} per step, {places}{halo}", plan.partitions, plan.concurrent),
     );
     table.row("steps per epoch", exact(plan.steps));
     table.row(
@@ -193,11 +198,13 @@ pub fn text(plan: &TrainPlan) -> String {
     table.row(
         "memory",
         format!(
-            "{}: adjacency lists {}, features {}, a step {}",
+            "{}: adjacency lists {}, features {}, a step {}, an exact evaluation {}, sets of nodes {}",
             bytes(plan.memory.total),
             bytes(plan.memory.adjacency),
             bytes(plan.memory.features),
-            bytes(plan.memory.step)
+            bytes(plan.memory.step),
+            bytes(plan.memory.evaluation),
+            bytes(plan.memory.nodes)
         ),
     );
     table.text()
