@@ -198,7 +198,8 @@ impl Trainer {
         let (ranks, concurrent) = (group.place().ranks, self.config.concurrent());
         if concurrent < ranks {
             self.warnings.push(format!(
-                "{} of {ranks} processes have no part in a step, which has {concurrent} partition(s): use at least --partitions {ranks}",
+                "{} of {ranks} processes have no part in a step, which has {concurrent} partition(s): use at least --concurrent \
+                 {ranks}, and as many --partitions",
                 ranks - concurrent
             ));
         }
