@@ -1,7 +1,7 @@
 //! Estimates a training run: minibatches, partitions, and the time, the bytes and the memory of each of its stages.
 //!
 //! The model is GraphSAGE with means. Minibatches are those of a random graph with the assumed degrees: draws hit each class of nodes
-//! in proportion to its edges ([`minibatch`](super::minibatch)). A stage takes as long as the disk or the processors, whichever is
+//! in proportion to its edges (`minibatch`). A stage takes as long as the disk or the processors, whichever is
 //! slower:
 //!
 //! ```text
