@@ -142,6 +142,7 @@ impl<'a> InNeighbours<'a> {
                 for node in &nodes {
                     sum += self.degree_and_length(*node)?.1;
                 }
+                self.chunks.release(&nodes);
                 edges.fetch_add(sum, Ordering::Relaxed);
             }
             Ok(())
@@ -186,11 +187,13 @@ impl<'a> InNeighbours<'a> {
                 if first >= nodes {
                     break;
                 }
-                for node in first..(first + Pieces::NODES).min(nodes) {
-                    if self.chunks.degree(NodeId(node))? > 0 {
-                        found.add(node);
+                let piece: Vec<NodeId> = (first..(first + Pieces::NODES).min(nodes)).map(NodeId).collect();
+                for node in &piece {
+                    if self.chunks.degree(*node)? > 0 {
+                        found.add(node.0);
                     }
                 }
+                self.chunks.release(&piece);
             }
             Ok(())
         })?;

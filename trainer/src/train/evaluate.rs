@@ -13,6 +13,7 @@ use grappa_run::{
     model::Precision,
     scores::ScoreReport,
 };
+use grappa_sampling::NodeSet;
 use grappa_storage::aggregates::Aggregates;
 use roaring::RoaringTreemap;
 use tch::Tensor;
@@ -174,7 +175,9 @@ impl Trainer {
         self.loader.close_feed_on_disk();
         let views = self.loader.adjacency_bytes();
         let features = self.loader.feature_bytes() * (1 + u64::from(self.aggregates.is_some()));
-        let held = views + self.historical.as_ref().map_or(0, HistoricalRows::memory);
+        // Those of the evaluations, and those of an exact inference at the end.
+        let sets = NodeSet::bytes_of(self.store.manifest().nodes) * 2 * (self.config.layers as u64 + 1);
+        let held = views + sets + self.historical.as_ref().map_or(0, HistoricalRows::memory);
         let free = memory.saturating_sub(held);
         // The first refresh is before the feed opens.
         if self.loader.feed().is_none() && features > free {
