@@ -381,7 +381,10 @@ impl<'a> Planner<'a> {
             evaluates_exactly: is_exact,
             exact_evaluation: exact.stage,
             disk: DiskPlan {
-                aggregates: preaggregation.bytes_written,
+                aggregates: match options.preaggregated {
+                    true => self.feature_bytes,
+                    false => 0.0,
+                },
                 scratch: exact.scratch,
             },
             memory: MemoryPlan {
@@ -647,7 +650,7 @@ impl<'a> Planner<'a> {
         let scratch = if is_in_memory { 0.0 } else { scratch };
         InferencePlan {
             work: sets.edges() + STATE_WORK * states,
-            stage: self.stage(lists + rows + scratch, scratch, processor / self.threads),
+            stage: self.pass(lists + rows + scratch, scratch, processor / self.threads),
             scratch,
             memory,
         }
@@ -660,16 +663,35 @@ impl<'a> Planner<'a> {
             return StagePlan::default();
         }
         let (nodes, edges) = (options.nodes as f64, options.edges as f64);
-        let values = nodes * f64::from(options.features.0) * VALUE;
-        // Half of the memory of a run. Rows may take half of that; tiles take three quarters, with the edges.
-        let budget = options.memory as f64 / 2.0;
-        let tiles = match values <= budget / 2.0 {
+        let row = f64::from(options.features.0) * VALUE;
+        // Rows may take half of the budget; tiles take three quarters, with the edges.
+        let budget = options.memory as f64 * 0.875;
+        let with_in_edges = self.reach.sample(nodes, &[Some(1)], 1.0).edges();
+        let passes = match nodes * row <= budget / 2.0 {
             true => 1.0,
-            false => ((values + VALUE * edges) / (0.75 * budget)).ceil(),
+            false => ((with_in_edges * row + VALUE * edges) / (0.75 * budget)).ceil(),
         };
         let per_edge = options.rates.load_edge_ns + f64::from(options.features.0) * VALUE * options.rates.infer_byte_ns;
-        let read = options.adjacency_bytes as f64 + tiles * self.feature_bytes;
-        self.stage(read, self.feature_bytes, edges * per_edge * 1e-9 / self.threads)
+        let lists = options.adjacency_bytes as f64;
+        let direct = (lists + passes * self.feature_bytes, 0.0);
+        // About as many nodes have out-edges as in-edges. A pass over the lists finds them.
+        let copy = self.feature_bytes * with_in_edges / nodes;
+        let copied = (2.0 * lists + self.feature_bytes + passes * copy, copy);
+        let (read, copy) = match copied.0 + copied.1 < direct.0 {
+            true => copied,
+            false => direct,
+        };
+        let written = self.feature_bytes + copy;
+        self.pass(read, written, edges * per_edge * 1e-9 / self.threads)
+    }
+
+    /// A pass over the graph. Edges are listed before rows are read, and results are written after them.
+    fn pass(&self, bytes_read: f64, bytes_written: f64, processor_seconds: f64) -> StagePlan {
+        let stage = self.stage(bytes_read, bytes_written, processor_seconds);
+        StagePlan {
+            seconds: stage.disk_seconds + stage.processor_seconds,
+            ..stage
+        }
     }
 
     fn stage(&self, bytes_read: f64, bytes_written: f64, processor_seconds: f64) -> StagePlan {
