@@ -74,7 +74,12 @@ impl<'a> InNeighbours<'a> {
     /// If the in-degree is damaged.
     pub fn degree_and_length(&self, node: NodeId) -> Result<(u64, u64)> {
         let degree = self.chunks.degree(node)?;
-        Ok((degree, self.sample.map_or(degree, |sample| sample.draws(degree))))
+        Ok((degree, self.length(degree)))
+    }
+
+    /// The length of the list of a node with some in-degree.
+    fn length(&self, degree: u64) -> u64 {
+        self.sample.map_or(degree, |sample| sample.draws(degree))
     }
 
     /// Passes the list of each of some ascending nodes to `visit`, with the index of the node. The list of a node is empty if a slice
@@ -128,24 +133,10 @@ impl<'a> InNeighbours<'a> {
         if set.is_all() && self.are_all() {
             return Ok(self.chunks.edges());
         }
-        let (next, edges) = (AtomicU64::new(0), AtomicU64::new(0));
-        workers::run(threads, |worker| {
-            let mut nodes = Vec::new();
-            while worker.goes_on() {
-                let first = next.fetch_add(Pieces::NODES, Ordering::Relaxed);
-                if first >= set.len() {
-                    break;
-                }
-                nodes.clear();
-                set.nodes_at(first..(first + Pieces::NODES).min(set.len()), &mut nodes);
-                let mut sum = 0;
-                for node in &nodes {
-                    sum += self.degree_and_length(*node)?.1;
-                }
-                self.chunks.release(&nodes);
-                edges.fetch_add(sum, Ordering::Relaxed);
-            }
-            Ok(())
+        let edges = AtomicU64::new(0);
+        self.each_degree(set, threads, |_, degrees| {
+            let lengths = degrees.iter().map(|&degree| self.length(degree));
+            edges.fetch_add(lengths.sum(), Ordering::Relaxed);
         })?;
         Ok(edges.into_inner())
     }
@@ -180,24 +171,28 @@ impl<'a> InNeighbours<'a> {
     pub fn destinations(&self, threads: usize) -> Result<NodeSet> {
         let nodes = self.chunks.map().nodes();
         let found = GrowingSet::from(&NodeSet::of(nodes, []));
-        let next = AtomicU64::new(0);
-        workers::run(threads, |worker| {
-            while worker.goes_on() {
-                let first = next.fetch_add(Pieces::NODES, Ordering::Relaxed);
-                if first >= nodes {
-                    break;
-                }
-                let piece: Vec<NodeId> = (first..(first + Pieces::NODES).min(nodes)).map(NodeId).collect();
-                for node in &piece {
-                    if self.chunks.degree(*node)? > 0 {
-                        found.add(node.0);
-                    }
-                }
-                self.chunks.release(&piece);
-            }
-            Ok(())
+        self.each_degree(&NodeSet::all(nodes), threads, |nodes, degrees| {
+            let with_edges = nodes.iter().zip(degrees).filter(|(_, degree)| **degree > 0);
+            with_edges.for_each(|(node, _)| found.add(node.0));
         })?;
         Ok(found.finish())
+    }
+
+    /// Passes the nodes of a set and their in-degrees to `each`, piece by piece, on several threads.
+    fn each_degree(&self, set: &NodeSet, threads: usize, each: impl Fn(&[NodeId], &[u64]) + Sync) -> Result<()> {
+        let pieces = Pieces {
+            read_ahead: MappedChunks::read_ahead_degrees,
+            ..Pieces::new(set, 0..set.len(), self.chunks)
+        };
+        workers::run(threads, |worker| {
+            let mut nodes = Vec::new();
+            while worker.goes_on() && pieces.next(&mut nodes).is_some() {
+                let degrees = nodes.iter().map(|node| self.chunks.degree(*node));
+                each(&nodes, &degrees.collect::<Result<Vec<u64>>>()?);
+                self.chunks.release(&nodes);
+            }
+            Ok(())
+        })
     }
 
     /// Adds the nodes in the lists of `set`, and returns the number of edges in these lists.
@@ -287,6 +282,7 @@ impl<'a> List<'a> {
 pub struct Pieces<'a> {
     set: &'a NodeSet,
     chunks: &'a MappedChunks,
+    read_ahead: fn(&MappedChunks, &[NodeId]),
     end: u64,
     next: AtomicU64,
     /// Lists before this position are read ahead.
@@ -306,6 +302,7 @@ impl<'a> Pieces<'a> {
         Self {
             set,
             chunks,
+            read_ahead: MappedChunks::read_ahead,
             end: positions.end,
             next: AtomicU64::new(positions.start),
             ahead: AtomicU64::new(positions.start),
@@ -323,7 +320,7 @@ impl<'a> Pieces<'a> {
         for start in (begun..wanted).step_by(Self::NODES as usize) {
             nodes.clear();
             self.set.nodes_at(start..(start + Self::NODES).min(wanted), nodes);
-            self.chunks.read_ahead(nodes);
+            (self.read_ahead)(self.chunks, nodes);
         }
         let positions = first..(first + Self::NODES).min(self.end);
         nodes.clear();

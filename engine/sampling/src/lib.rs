@@ -22,6 +22,7 @@ pub mod view;
 
 pub use in_neighbours::{InNeighbours, List, ListScratch, NeighbourSample, Pieces};
 pub use loader::{
-    ListsPlace, Loader, LoaderBuilder, LoaderOptions, NumberOptions, PartitionNumbers, Seeds, adjacency_bytes_max,
+    ListsPlace, Loader, LoaderBuilder, LoaderOptions, NumberOptions, PartitionNumbers, Remedy, Seeds,
+    adjacency_bytes_max,
 };
 pub use node_set::NodeSet;

@@ -1,5 +1,7 @@
 //! Aggregation against a loop over all edges, in any memory.
 
+mod node_rows;
+
 use std::{path::Path, sync::Mutex};
 
 use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
@@ -235,21 +237,6 @@ fn the_normalised_sum_is_that_of_the_paper() {
 }
 
 #[test]
-fn procedural_features_equal_stored_ones() {
-    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let stores: Vec<_> = [FeatureSource::Stored, FeatureSource::Procedural]
-        .into_iter()
-        .zip(&folders)
-        .map(|(source, folder)| store(folder.path(), source, FeatureDtype::F32))
-        .collect();
-    let rows = stores
-        .iter()
-        .map(|store| whole(store, &StoreFeatures::open(store).unwrap()).1);
-    let rows: Vec<_> = rows.collect();
-    assert!(rows[0] == rows[1]);
-}
-
-#[test]
 fn samples_of_in_neighbours_give_the_same_bits_in_any_memory() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
@@ -413,73 +400,6 @@ fn draws_of_a_set_are_those_of_the_same_nodes_in_any_other() {
 }
 
 #[test]
-fn rows_beside_each_other_are_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let features = StoreFeatures::open(&store).unwrap();
-    let mut numbers = StateRows::new(store.manifest().nodes, 2).unwrap();
-    numbers.write(7, &[1.0, 2.0, 3.0, 4.0]).unwrap();
-    let mut own = vec![0.0; 3 * DIM];
-    features.read(6..9, &mut own).unwrap();
-    let mut both = vec![0.0; 3 * (DIM + 2)];
-    Beside(&features, &numbers).read(6..9, &mut both).unwrap();
-    let expected = [[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]];
-    for ((row, own), numbers) in both.chunks(DIM + 2).zip(own.chunks(DIM)).zip(expected) {
-        assert_eq!((&row[..DIM], &row[DIM..]), (own, &numbers[..]));
-    }
-}
-
-/// Space in memory, and in a file.
-fn spaces(folder: &Path, rows: u64, width: usize, dtype: FeatureDtype) -> [StateRows; 2] {
-    let mut memory = u64::MAX;
-    let in_memory = StateRows::create(folder, rows, width, dtype, &mut memory).unwrap();
-    assert_eq!(u64::MAX - memory, in_memory.memory());
-    let in_file = StateRows::create(folder, rows, width, dtype, &mut 7).unwrap();
-    assert!(in_memory.memory() > 0 && in_file.memory() == 0);
-    assert_eq!(folder.read_dir().unwrap().count(), 0, "the file has no name");
-    [in_memory, in_file]
-}
-
-#[test]
-fn states_are_read_as_they_were_written() {
-    let folder = tempfile::tempdir().unwrap();
-    for mut rows in spaces(folder.path(), 10, 3, FeatureDtype::F32) {
-        rows.write(4, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
-        let mut out = vec![9.0; 9];
-        rows.read(4..7, &mut out).unwrap();
-        assert_eq!(out, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 0.0, 0.0]);
-    }
-}
-
-#[test]
-fn states_of_a_smaller_type_are_rounded_to_it() {
-    const NODES: u64 = 9000;
-    let folder = tempfile::tempdir().unwrap();
-    // Longer than what is encoded at a time.
-    let values: Vec<f32> = (0..NODES * 70).map(|i| (i % 1000) as f32 / 7.0 - 60.0).collect();
-    let rounded: Vec<f32> = values
-        .iter()
-        .map(|value| {
-            let bits = value.to_bits();
-            f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
-        })
-        .collect();
-    for mut rows in spaces(folder.path(), NODES, 70, FeatureDtype::Bf16) {
-        rows.write(0, &values).unwrap();
-        let mut out = vec![0.0; values.len()];
-        rows.read(0..NODES, &mut out).unwrap();
-        assert!(out == rounded && rows.in_memory().is_none());
-        let positions = [8999, 3, 8999];
-        rows.read_ahead(3..5);
-        let mut out = vec![0.0; 3 * 70];
-        rows.read_any(positions, &mut out).unwrap();
-        for (row, position) in out.chunks(70).zip(positions) {
-            assert!(row == &rounded[position as usize * 70..][..70]);
-        }
-    }
-}
-
-#[test]
 fn memory_too_small_for_a_row_names_what_would_do() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
@@ -629,27 +549,4 @@ fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
             );
         }
     }
-}
-
-#[test]
-fn rows_here_and_there_are_those_that_are_read_one_by_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
-    let features = StoreFeatures::open(&store).unwrap();
-    let (_, rows) = whole(&store, &features);
-    let positions: Vec<u64> = [0, 1, 2, 5, 100, 101, 511]
-        .into_iter()
-        .chain((200..400).step_by(3))
-        .collect();
-    let mut positions = positions;
-    positions.sort_unstable();
-    let expected: Vec<f32> = positions.iter().flat_map(|&at| rows[at as usize].clone()).collect();
-    let mut found = vec![0.0; expected.len()];
-    read_each(&features, &positions, &mut found, 2).unwrap();
-    assert!(found == expected);
-    let mut memory = StateRows::new(512, DIM).unwrap();
-    features.read(0..512, memory.values_mut()).unwrap();
-    found.fill(0.0);
-    read_each(&memory, &positions, &mut found, 1).unwrap();
-    assert!(found == expected);
 }

@@ -3,7 +3,7 @@
 use std::{ops::Range, path::Path};
 
 use grappa_formats::NodeId;
-use grappa_io::{Error, Position, Result, machine::free_disk_bytes, progress::Progress};
+use grappa_io::{Error, Position, Result, progress::Progress};
 use grappa_sampling::{InNeighbours, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 
@@ -88,18 +88,14 @@ impl WholeGraph<'_> {
     ) -> Result<Option<(NodeSet, StateRows)>> {
         let Some(scratch) = self.scratch else { return Ok(None) };
         let (threads, passes) = (self.budget.threads, aggregation.passes(reduce)?);
-        let whole = self.rows.file_bytes();
         // Finding the sources costs about a pass.
-        if aggregation.destinations.is_all() || whole == 0 || passes < 3 {
+        if aggregation.destinations.is_all() || self.rows.file_bytes() == 0 || passes < 3 {
             return Ok(None);
         }
         let sources = aggregation
             .lists
             .sources_of(aggregation.destinations, threads, progress)?;
-        let bytes = sources.len() * u64::from(self.rows.layout().stride);
-        let saves = whole + bytes * (1 + passes) < whole * passes;
-        let fits = free_disk_bytes(scratch).is_none_or(|free| bytes <= free / 2);
-        if !saves || !fits {
+        if StateRows::copy_bytes(scratch, self.rows, sources.len(), passes) == 0 {
             return Ok(None);
         }
         let rows = StateRows::copied(scratch, self.rows, &sources, threads, progress)?;

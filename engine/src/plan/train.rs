@@ -1,25 +1,26 @@
 //! Estimates a training run: minibatches, partitions, and the time, the bytes and the memory of each of its stages.
 //!
 //! The model is GraphSAGE with means. Minibatches are those of a random graph with the assumed degrees: draws hit each class of nodes
-//! in proportion to its edges (`minibatch`). A stage takes as long as the disk or the processors, whichever is
-//! slower:
+//! in proportion to its edges (`minibatch`):
 //!
 //! ```text
-//! pre-aggregation  read features once per tile, aggregate all edges, write the result
-//! opening          load adjacency lists and features that stay in memory
-//! epoch            sample, gather, forward, backward; meanwhile load views in turn and read the rows that are not in memory
-//! history          at most a quarter of the work of an epoch, with historical embeddings
-//! evaluation       aggregate into the nodes that the scores depend on
+//! pre-aggregation  read features once per tile, aggregate all edges, write the result    disk + processors
+//! opening          load adjacency lists and features that stay in memory                 the slower of the two
+//! epoch            sample, gather, forward, backward; meanwhile load views in turn,
+//!                  and read the rows that are not in memory                              the slower of the two
+//! history          at most a quarter of the work of an epoch                             processors
+//! evaluation       aggregate into the nodes that the scores depend on                    disk + processors
 //! ```
 //!
 //! Labels, splits and the optimizer's state are not counted. [`TrainRates`] are measurements; [`measure`](super::measure) repeats them.
 
+mod lists;
+mod passes;
 #[cfg(test)]
 mod tests;
 
 use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
 use grappa_io::{Error, Result};
-use grappa_sampling::adjacency_bytes_max;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -30,15 +31,9 @@ use super::{
 
 /// Seeds of a step, over all its partitions.
 const SEEDS_OF_A_STEP: u64 = 1024;
-/// The largest number of partitions that is chosen.
-const PARTITIONS_MAX: u64 = 1024;
-/// Chunks differ in size: those of a partition may take this much more than the mean.
-const UNEVEN: f64 = 1.01;
 /// Seconds to read an adjacency list from a mapped file that is not cached: 98 s for 2000 minibatches of 2.3 K lists (2026-11-21, partitions
 /// in turn).
 const FAULT_SECONDS: f64 = 21e-6;
-/// Mapped pages take at most 1/MAPPED_SHARE of the memory.
-const MAPPED_SHARE: f64 = 4.0;
 /// The work of an epoch for each sampled edge, and of an inference for each state, in aggregated edges.
 const SAMPLED_EDGE_WORK: f64 = 8.0;
 const STATE_WORK: f64 = 16.0;
@@ -250,9 +245,9 @@ pub struct MemoryPlan {
 /// Estimates a training run.
 ///
 /// # Errors
-/// If the memory is too small for any number of partitions, or a number is impossible.
+/// If a number is impossible.
 pub fn plan_training(options: &TrainOptions) -> Result<TrainPlan> {
-    Planner::new(options)?.plan()
+    Ok(Planner::new(options)?.plan())
 }
 
 struct Planner<'a> {
@@ -297,9 +292,9 @@ impl<'a> Planner<'a> {
         })
     }
 
-    fn plan(&self) -> Result<TrainPlan> {
+    fn plan(&self) -> TrainPlan {
         let options = self.options;
-        let (partitions, concurrent, lists) = self.partitions()?;
+        let (partitions, concurrent, lists) = self.partitions();
         let in_turn = lists == PlannedLists::InTurn;
         let batch = options.batch.unwrap_or(SEEDS_OF_A_STEP.div_ceil(concurrent));
         // Each group of partitions has its own steps, of even size.
@@ -365,7 +360,7 @@ impl<'a> Planner<'a> {
             .memory
             .min(options.memory as f64 - adjacency - if is_resident { features } else { 0.0 });
         let evaluation = (evaluation - if is_resident { 0.0 } else { features }).max(0.0);
-        Ok(TrainPlan {
+        TrainPlan {
             partitions,
             concurrent,
             lists,
@@ -395,91 +390,6 @@ impl<'a> Planner<'a> {
                 nodes,
                 total: adjacency + features + step_bytes.max(evaluation) + nodes + BASE_BYTES,
             },
-        })
-    }
-
-    /// Number of partitions, of those in a step, and where their adjacency lists are.
-    fn partitions(&self) -> Result<(u64, u64, PlannedLists)> {
-        let options = self.options;
-        let room = adjacency_bytes_max(options.memory, self.feature_bytes as u64) as f64;
-        let whole = self.list_bytes(1.0, 1);
-        let fits = whole <= room || whole + self.feature_bytes <= options.memory as f64;
-        if fits {
-            let partitions = options.partitions.or(options.concurrent).unwrap_or(1);
-            return Ok((
-                partitions,
-                options.concurrent.unwrap_or(partitions),
-                PlannedLists::Memory,
-            ));
-        }
-        let two_groups =
-            |partitions: u64, concurrent: u64| self.adjacency_in_memory(partitions, concurrent, PlannedLists::InTurn);
-        if let Some(partitions) = options.partitions {
-            let concurrent = options.concurrent.unwrap_or_else(|| {
-                let powers = (0..=partitions.ilog2()).map(|bit| 1 << bit);
-                let fits = |&concurrent: &u64| concurrent < partitions && two_groups(partitions, concurrent) <= room;
-                let mut fitting = powers.filter(fits);
-                fitting.next_back().unwrap_or(partitions)
-            });
-            let lists = match concurrent < partitions && two_groups(partitions, concurrent) <= room {
-                true => PlannedLists::InTurn,
-                false => PlannedLists::Mapped,
-            };
-            return Ok((partitions, concurrent, lists));
-        }
-        let concurrent = options.concurrent.unwrap_or(1);
-        let most = u64::from(options.chunks).min(PARTITIONS_MAX);
-        let mut powers = (1..=most.ilog2()).map(|bit| 1 << bit);
-        match powers.find(|&partitions| partitions > concurrent && two_groups(partitions, concurrent) <= room) {
-            Some(partitions) => Ok((partitions, concurrent, PlannedLists::InTurn)),
-            None => Err(Error::Budget {
-                what: format!(
-                    "adjacency lists of a graph of {} chunks, of which as many partitions are possible",
-                    options.chunks
-                ),
-                given: options.memory,
-                least: self.sufficient_memory(two_groups(1 << most.ilog2(), concurrent).min(whole)),
-                remedy: "raise --memory, or plan with more --chunks",
-            }),
-        }
-    }
-
-    /// A budget in which lists of `bytes` may be in memory.
-    fn sufficient_memory(&self, bytes: f64) -> u64 {
-        let room = |memory| adjacency_bytes_max(memory, self.feature_bytes as u64) as f64;
-        // Room is a fixed share of memory, rounded down.
-        let memory = (bytes * self.options.memory as f64 / room(self.options.memory)) as u64;
-        memory + memory / 1000 + 16
-    }
-
-    /// How many partitions own a node: a base and a variable part, as by default.
-    fn copies(&self, partitions: u64) -> f64 {
-        if partitions > 1 { 2.0 } else { 1.0 }
-    }
-
-    /// Bytes of the lists of this share of the graph in memory.
-    fn list_bytes(&self, share: f64, partitions: u64) -> f64 {
-        let head_bytes = if partitions > 1 { 16.0 } else { 8.0 };
-        share * (self.options.nodes as f64 * head_bytes + self.options.edges as f64 * self.source_bytes())
-    }
-
-    /// Bytes of a source of an edge in memory.
-    fn source_bytes(&self) -> f64 {
-        if self.options.nodes <= 1 << 32 { 4.0 } else { 8.0 }
-    }
-
-    /// Bytes of the lists that are in memory at a time.
-    fn adjacency_in_memory(&self, partitions: u64, concurrent: u64, lists: PlannedLists) -> f64 {
-        let all = |share: f64| self.list_bytes(share * self.copies(partitions), partitions);
-        match lists {
-            PlannedLists::Memory => all(1.0),
-            PlannedLists::Mapped => self.options.memory as f64 / MAPPED_SHARE,
-            PlannedLists::InTurn => {
-                let chunks = u64::from(self.options.chunks).max(partitions);
-                // Two groups, of partitions with the most chunks.
-                let share = chunks.div_ceil(partitions) as f64 / chunks as f64;
-                all((2.0 * UNEVEN * concurrent as f64 * share).min(1.0))
-            }
         }
     }
 
@@ -611,89 +521,6 @@ impl<'a> Planner<'a> {
         if self.options.preaggregated { 2.0 } else { 1.0 }
     }
 
-    /// Layer-wise inference for the scored nodes: from all in-neighbours, or with fanouts that are larger by a factor.
-    fn inference(&self, factor: Option<f64>, is_resident: bool) -> InferencePlan {
-        let options = self.options;
-        let fanouts: Vec<Option<u32>> = options
-            .fanouts
-            .iter()
-            .map(|fanout| factor.and_then(|factor| fanout.map(|fanout| (f64::from(fanout) * factor) as u32)))
-            .collect();
-        let hops = fanouts.len() - usize::from(options.preaggregated);
-        let sets = self.reach.sample(options.scored as f64, &fanouts[..hops], 1.0);
-        let (mut flops, mut aggregated, mut states) = (0.0, 0.0, 0.0);
-        let (mut scratch, mut memory) = (0.0f64, 0.0f64);
-        for layer in self.layers(&sets) {
-            flops += 4.0 * layer.destinations * layer.inputs * layer.outputs;
-            aggregated += layer.edges * layer.inputs * VALUE;
-            states += layer.destinations;
-            memory = memory.max(VALUE * (layer.sources * layer.inputs + layer.destinations * layer.outputs));
-            // bf16 states of a layer and of the one before.
-            scratch = scratch.max(
-                2.0 * (layer.destinations * layer.outputs
-                    + if layer.is_first {
-                        0.0
-                    } else {
-                        layer.sources * layer.inputs
-                    }),
-            );
-        }
-        let rates = &options.rates;
-        let processor =
-            (sets.edges() * rates.load_edge_ns + aggregated * rates.infer_byte_ns) * 1e-9 + flops / rates.product_flops;
-        let is_in_memory = scratch <= options.memory as f64 / 2.0;
-        let lists = options.adjacency_bytes as f64 * (sets.edges() / options.edges as f64).min(hops as f64);
-        let rows = match is_resident {
-            true => 0.0,
-            false => self.feature_bytes * (sets.nodes * PAGE_BYTES / self.row_bytes / options.nodes as f64).min(1.0),
-        };
-        let scratch = if is_in_memory { 0.0 } else { scratch };
-        InferencePlan {
-            work: sets.edges() + STATE_WORK * states,
-            stage: self.pass(lists + rows + scratch, scratch, processor / self.threads),
-            scratch,
-            memory,
-        }
-    }
-
-    /// Aggregates the features of all in-neighbours of all nodes.
-    fn preaggregation(&self) -> StagePlan {
-        let options = self.options;
-        if !options.preaggregated {
-            return StagePlan::default();
-        }
-        let (nodes, edges) = (options.nodes as f64, options.edges as f64);
-        let row = f64::from(options.features.0) * VALUE;
-        // Rows may take half of the budget; tiles take three quarters, with the edges.
-        let budget = options.memory as f64 * 0.875;
-        let with_in_edges = self.reach.sample(nodes, &[Some(1)], 1.0).edges();
-        let passes = match nodes * row <= budget / 2.0 {
-            true => 1.0,
-            false => ((with_in_edges * row + VALUE * edges) / (0.75 * budget)).ceil(),
-        };
-        let per_edge = options.rates.load_edge_ns + f64::from(options.features.0) * VALUE * options.rates.infer_byte_ns;
-        let lists = options.adjacency_bytes as f64;
-        let direct = (lists + passes * self.feature_bytes, 0.0);
-        // About as many nodes have out-edges as in-edges. A pass over the lists finds them.
-        let copy = self.feature_bytes * with_in_edges / nodes;
-        let copied = (2.0 * lists + self.feature_bytes + passes * copy, copy);
-        let (read, copy) = match copied.0 + copied.1 < direct.0 {
-            true => copied,
-            false => direct,
-        };
-        let written = self.feature_bytes + copy;
-        self.pass(read, written, edges * per_edge * 1e-9 / self.threads)
-    }
-
-    /// A pass over the graph. Edges are listed before rows are read, and results are written after them.
-    fn pass(&self, bytes_read: f64, bytes_written: f64, processor_seconds: f64) -> StagePlan {
-        let stage = self.stage(bytes_read, bytes_written, processor_seconds);
-        StagePlan {
-            seconds: stage.disk_seconds + stage.processor_seconds,
-            ..stage
-        }
-    }
-
     fn stage(&self, bytes_read: f64, bytes_written: f64, processor_seconds: f64) -> StagePlan {
         let disk_seconds = (bytes_read + bytes_written) / self.options.disk_bandwidth;
         StagePlan {
@@ -717,16 +544,6 @@ impl StagePlan {
             bytes_written: self.bytes_written + next.bytes_written,
         }
     }
-}
-
-struct InferencePlan {
-    /// In aggregated edges.
-    work: f64,
-    stage: StagePlan,
-    /// Bytes of scratch files.
-    scratch: f64,
-    /// Bytes of rows and states, if all are in memory.
-    memory: f64,
 }
 
 /// A layer of the model with the sizes of a minibatch.

@@ -128,7 +128,7 @@ impl<'a> CheckedAdjacency<'a> {
     }
 
     /// Whether in-degrees are at the start of adjacency lists, and not in the directory.
-    fn has_degrees_in_rows(&self) -> bool {
+    pub(super) fn has_degrees_in_rows(&self) -> bool {
         !matches!(self.meta().codec, grappa_formats::rows::RowCodec::EliasFano)
     }
 

@@ -242,6 +242,21 @@ impl Chunk {
         self.edges.read_ahead_part(pending);
     }
 
+    /// Asks the system to read the in-degrees of some ascending rows into its cache.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn read_ahead_degrees(&self, rows: impl ExactSizeIterator<Item = u64> + DoubleEndedIterator + Clone) {
+        if self.rows().has_degrees_in_rows() {
+            return self.read_ahead_rows(rows);
+        }
+        let lists = self.unchecked_rows();
+        if let Some((first, last)) = rows.clone().next().zip(rows.clone().next_back()) {
+            let lines = lists.directory_line(first).start..lists.directory_line(last).end;
+            self.degrees.read_ahead_part(lines.start as u64..lines.end as u64);
+        }
+    }
+
     /// Asks the system to read the files of adjacency lists, and of weights if `weights` is true, into its cache.
     pub fn read_ahead(&self, weights: bool) {
         self.row_files(weights).for_each(|file| file.read_ahead());

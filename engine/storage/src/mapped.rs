@@ -90,6 +90,13 @@ impl MappedChunks {
         });
     }
 
+    /// Asks the system to read the in-degrees of ascending nodes into its cache.
+    pub fn read_ahead_degrees(&self, nodes: &[NodeId]) {
+        self.by_chunk(nodes, |chunk, first, nodes| {
+            chunk.read_ahead_degrees(nodes.iter().map(|node| node.0 - first));
+        });
+    }
+
     /// Releases the memory of the adjacency lists of ascending nodes, and of those between them. Resident mapped pages count as memory
     /// of this process.
     pub fn release(&self, nodes: &[NodeId]) {

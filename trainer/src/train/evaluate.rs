@@ -118,6 +118,7 @@ impl Trainer {
     /// As [`Trainer::evaluate`].
     pub fn evaluate_exactly(&mut self, ranked: bool, progress: &dyn Progress) -> Result<Evaluation> {
         (self.historical, self.historical_origin) = (None, None);
+        self.scored_nodes.iter_mut().for_each(ScoredNodes::clear);
         let room = self.make_room(false);
         let (val, test) = (self.splits.val().clone(), self.splits.test().clone());
         let needed = self.needed(&[&val, &test], &[], &[], f64::INFINITY, progress)?;

@@ -7,7 +7,7 @@ use grappa_run::{
     checkpoint::{Checkpoint, RunState},
     config::{Auto, HaloMode, TrainConfig},
 };
-use grappa_sampling::{ListsPlace, LoaderOptions, NumberOptions, PartitionNumbers};
+use grappa_sampling::{ListsPlace, LoaderOptions, NumberOptions, PartitionNumbers, Remedy};
 use grappa_storage::Store;
 use serde::{Deserialize, Serialize};
 use tch::Device;
@@ -54,7 +54,7 @@ impl Numbers {
     /// Chooses the numbers that are `auto`.
     ///
     /// # Errors
-    /// If neither is given and the memory is too small for any.
+    /// If a given number is 0 or exceeds the number of chunks.
     pub fn choose(store: &Store, config: &TrainConfig, knows_first_hop: bool) -> Result<Self> {
         if let (Auto::Value(partitions), Auto::Value(concurrent)) = (config.partitions, config.concurrent) {
             return Ok(Self {
@@ -132,10 +132,13 @@ fn reason(config: &TrainConfig, chosen: &PartitionNumbers) -> Option<String> {
             "{numbers}: {size}; those of a step and of the next one take at most {}",
             ByteSize(bytes)
         )),
-        ListsPlace::Mapped(fitting) => {
-            let remedy = match fitting {
-                Some(fitting) => format!("with --partitions {fitting} they would be in memory in turn"),
-                None => "no number of partitions fits: raise --memory".to_owned(),
+        ListsPlace::Mapped(remedy) => {
+            let remedy = match remedy {
+                Remedy::Partitions(fitting) => format!("with --partitions {fitting} they would be in memory in turn"),
+                Remedy::Memory(bytes) => format!(
+                    "to have them in memory, raise --memory to {} MiB, or create the store with more --chunks",
+                    bytes.div_ceil(1 << 20)
+                ),
             };
             Some(format!(
                 "{numbers}: {size}, so they are read from mapped files; {remedy}"

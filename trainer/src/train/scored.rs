@@ -63,6 +63,15 @@ impl ScoredNodes {
         }
     }
 
+    /// Gives up what stays from one evaluation to the next.
+    pub(super) fn clear(&mut self) {
+        match self {
+            Self::Minibatches => {}
+            Self::Together(both) => both.first_inputs.clear(),
+            Self::Apart(val, test) => [val, test].into_iter().for_each(|scored| scored.first_inputs.clear()),
+        }
+    }
+
     /// The inferences of an evaluation.
     fn all(&self) -> impl Iterator<Item = &Scored> {
         let (first, second) = match self {

@@ -148,7 +148,9 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
                 assert!(layers > 1 || needed.inputs(0).len() < NODES, "fewer nodes are needed");
                 // The second inference that keeps inputs takes those of the first.
                 let runs = BUDGETS.map(|budget| (budget, None));
-                let keep = [&in_memory, &in_memory, &in_file, &in_file].map(|kept| (BUDGETS[0], Some(kept)));
+                // Without a folder nothing is kept, and nothing is lost.
+                let nowhere = FirstInputs::new(0, &folder.path().join("absent"), 64 << 20);
+                let keep = [&in_memory, &in_memory, &in_file, &in_file, &nowhere].map(|kept| (BUDGETS[0], Some(kept)));
                 for (budget, kept) in runs.into_iter().chain(keep) {
                     let found = logits(&inference(budget, kept), &model, &needed);
                     let name = format!("{layer}, {layers} layers, {budget:?}, {}", first_hop.is_some());

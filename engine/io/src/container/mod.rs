@@ -287,9 +287,12 @@ impl ContainerFile {
 
     /// Starts reading a part of the payload into the page cache.
     pub fn read_ahead(&self, payload: Range<u64>) {
-        let (offset, bytes) = (self.header.payload_offset + payload.start, payload.end - payload.start);
-        // Ignored: this only saves time.
-        let _ = rustix::fs::fadvise(&self.file, offset, NonZeroU64::new(bytes), rustix::fs::Advice::WillNeed);
+        let offset = self.header.payload_offset + payload.start;
+        // A length of zero would mean the rest of the file.
+        if let Some(bytes) = NonZeroU64::new(payload.end - payload.start) {
+            // Ignored: this only saves time.
+            let _ = rustix::fs::fadvise(&self.file, offset, Some(bytes), rustix::fs::Advice::WillNeed);
+        }
     }
 
     fn read_unchecked(&self, buffer: &mut [u8], offset: u64) -> Result<()> {

@@ -60,7 +60,7 @@ impl FeatureBuffer {
         if bytes > self.arena.len() {
             // Allocate a little more than needed, so that the next batch probably fits too.
             let bytes = bytes + bytes / 16;
-            reserve.take((bytes - self.arena.len()) as u64, "a minibatch's features")?;
+            reserve.take_for_features((bytes - self.arena.len()) as u64)?;
             self.reallocate(bytes)?;
         }
         self.rows = rows;

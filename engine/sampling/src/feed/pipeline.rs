@@ -124,10 +124,13 @@ impl Threads {
                 }));
             }
             let stall = match state.next_stage() {
-                None | Some(Stage::Sampling | Stage::Sampled) => &core.counters.stall_sample_ns,
+                None | Some(Stage::Sampling | Stage::Unreserved | Stage::Sampled) => &core.counters.stall_sample_ns,
                 Some(Stage::Planned(window)) if !state.is_fetched(window) => &core.counters.stall_read_ns,
                 Some(Stage::Planned(_) | Stage::Assembling | Stage::Ready) => &core.counters.stall_assemble_ns,
             };
+            if state.wait_for_batch() {
+                core.changed.notify_all();
+            }
             let since = Instant::now();
             state = core.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             stall.add(since.elapsed().as_nanos() as u64);

@@ -17,6 +17,9 @@ pub(super) struct MemoryReserve {
 impl MemoryReserve {
     /// 1/SHARE of the budget is held back.
     pub const SHARE: u64 = 32;
+    /// Nodes and edges of minibatches leave 1/FEATURES_SHARE of the budget to features. Otherwise minibatches that are sampled
+    /// early could take what older ones need to be assembled.
+    const FEATURES_SHARE: u64 = 64;
     /// It may be overdrawn by 1/OVERDRAFT_SHARE of the budget.
     const OVERDRAFT_SHARE: u64 = 128;
 
@@ -28,25 +31,49 @@ impl MemoryReserve {
         }
     }
 
-    /// Takes `bytes` for `what`, a noun phrase for the error.
-    pub fn take(&self, bytes: u64, what: &str) -> Result<()> {
-        let least = -(self.budget / Self::OVERDRAFT_SHARE).cast_signed();
+    /// Takes `bytes` for the nodes and edges of a minibatch. With 0 bytes, checks that the sampler's tables did not overdraw it
+    /// too much.
+    pub fn take_for_minibatch(&self, bytes: u64) -> Result<()> {
+        let least = match bytes {
+            0 => self.least(),
+            _ => (self.budget / Self::FEATURES_SHARE).cast_signed(),
+        };
+        self.take(bytes, least, "its nodes, its edges and the sampler's tables")
+    }
+
+    /// Takes `bytes` for the features of a minibatch.
+    pub fn take_for_features(&self, bytes: u64) -> Result<()> {
+        self.take(bytes, self.least(), "its features")
+    }
+
+    fn least(&self) -> i64 {
+        -(self.budget / Self::OVERDRAFT_SHARE).cast_signed()
+    }
+
+    /// Takes `bytes` for `what`, a noun phrase for the error, and leaves `least` or more.
+    fn take(&self, bytes: u64, least: i64, what: &str) -> Result<()> {
         let take = |left: i64| left.checked_sub_unsigned(bytes).filter(|&left| left >= least);
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         match taken {
             Ok(_) => Ok(()),
-            Err(left) => Err(Error::Budget {
-                what: format!(
-                    "a minibatch that is much larger than those that were sampled in advance: {what} take {} more, and {} are \
-                     left",
-                    ByteSize(bytes),
-                    ByteSize(left.abs_diff(least))
-                ),
-                given: self.budget,
-                least: self.budget + bytes.saturating_sub(left.abs_diff(least)) * Self::SHARE,
-                remedy: "raise --memory, or use smaller batches or fewer neighbours (--fanouts)",
-            }),
+            Err(left) => {
+                let missing = bytes.saturating_add_signed(least - left);
+                Err(Error::Budget {
+                    what: format!(
+                        "a minibatch that is much larger than those that were sampled in advance: {} are missing for {what}",
+                        ByteSize(missing)
+                    ),
+                    given: self.budget,
+                    least: self.budget + missing * Self::SHARE,
+                    remedy: "raise --memory, or use smaller batches or fewer neighbours (--fanouts)",
+                })
+            }
         }
+    }
+
+    /// Takes `bytes` of memory that is in use already. Until enough is returned, nothing can be taken.
+    pub fn overdraw(&self, bytes: u64) {
+        self.left.fetch_sub(bytes.cast_signed(), Ordering::Relaxed);
     }
 
     /// Whether more was taken than is held back.
@@ -81,15 +108,12 @@ impl<'a, S> ScratchReservation<'a, S> {
         }
     }
 
-    /// Makes sure that `bytes` are reserved.
-    pub fn grow_to(&mut self, bytes: u64) -> Result<()> {
+    /// Makes sure that `bytes` are reserved. They are in use already.
+    pub fn grow_to(&mut self, bytes: u64) {
         let more = bytes.saturating_sub(self.bytes);
-        if more > 0 {
-            self.reserve.take(more, "its sampler's tables")?;
-            self.bytes += more;
-            self.taken += more;
-        }
-        Ok(())
+        self.reserve.overdraw(more);
+        self.bytes += more;
+        self.taken += more;
     }
 }
 

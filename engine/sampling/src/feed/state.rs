@@ -8,6 +8,9 @@
 //!                           when window < fetched
 //! ```
 //!
+//! A minibatch that is larger than expected takes memory from the reserve. If too little is left, it waits until batches
+//! return theirs: before `Sampled` as `Unreserved`, before `Assembling` as `Planned`.
+//!
 //! Windows are numbered and read one after another. This file has the transitions, which threads report when they
 //! finish a task. [`schedule`] chooses the next task of each thread.
 
@@ -41,6 +44,8 @@ pub(super) struct InFlightBatch {
 pub(super) enum Stage {
     /// A worker samples it.
     Sampling,
+    /// It is sampled, and waits until the reserve has enough memory for it.
+    Unreserved,
     /// Its nodes are known. Some of its rows may have slots.
     Sampled,
     /// All its rows have slots. They are in memory when this window is read.
@@ -98,6 +103,11 @@ pub(super) struct State {
     with_features: bool,
     /// Number of batches that workers assemble now.
     assembling: usize,
+    /// Set if the reserve had too little memory for a minibatch, or for features. Unset when memory returns.
+    short_for_minibatch: bool,
+    short_for_features: bool,
+    /// Whether the consumer waits for the next batch.
+    consumer_waits: bool,
     threads: usize,
     lookahead: usize,
     planning: Option<Planning>,
@@ -129,6 +139,9 @@ impl State {
             with_features: buffers.is_some(),
             free_buffers: buffers.unwrap_or_default(),
             assembling: 0,
+            short_for_minibatch: false,
+            short_for_features: false,
+            consumer_waits: false,
             threads,
             lookahead,
             planning: planner.map(|planner| Planning {
@@ -149,6 +162,7 @@ impl State {
     pub fn begin(&mut self, batches: u64) {
         (self.batches, self.next_sample, self.next_plan, self.next_deliver) = (batches, 0, 0, 0);
         (self.stop, self.panicked, self.failure) = (false, false, None);
+        (self.short_for_minibatch, self.short_for_features, self.consumer_waits) = (false, false, false);
         if let Some(planning) = &mut self.planning {
             (planning.fetched, planning.full_at) = (0, None);
             planning.planner().begin(self.serial);
@@ -178,6 +192,32 @@ impl State {
             None => Stage::Planned(0),
         };
         self.put(index, stage, batch);
+    }
+
+    /// A worker sampled a batch, and the reserve has too little memory for it.
+    pub fn unreserved(&mut self, index: u64, batch: InFlightBatch) {
+        self.short_for_minibatch = true;
+        self.put(index, Stage::Unreserved, batch);
+    }
+
+    /// A worker could not assemble a batch, because the reserve has too little memory for its features.
+    pub fn not_assembled(&mut self, index: u64, batch: InFlightBatch, buffer: Option<FeatureBuffer>) {
+        self.assembling -= 1;
+        self.short_for_features = true;
+        self.free_buffers.extend(buffer);
+        // Its window was read, like the first one.
+        self.put(index, Stage::Planned(0), batch);
+    }
+
+    /// Whether memory may still return to the reserve before batch `index` is delivered.
+    pub fn memory_may_return(&self, index: u64) -> bool {
+        index > self.next_deliver || !self.consumer_waits
+    }
+
+    /// The consumer waits for the next batch. Returns whether a batch that waits for memory can try again.
+    pub fn wait_for_batch(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.consumer_waits, true);
+        !before && (self.short_for_minibatch || self.short_for_features)
     }
 
     /// A worker planned a batch. `full` is None if all rows have slots. Otherwise a row found no free slot, and `full`
@@ -242,6 +282,7 @@ impl State {
         let job = self.jobs.pop_front()?;
         let index = self.next_deliver;
         self.next_deliver += 1;
+        self.consumer_waits = false;
         Some((index, job.batch.expect("no worker has a ready batch"), job.buffer))
     }
 
@@ -249,6 +290,7 @@ impl State {
     pub fn take_back(&mut self, batch: InFlightBatch, buffer: Option<FeatureBuffer>, reserve: &MemoryReserve) {
         self.free_batches.push(batch);
         self.free_buffers.extend(buffer);
+        (self.short_for_minibatch, self.short_for_features) = (false, false);
         if reserve.is_overdrawn() {
             self.retire_batch(reserve);
         }

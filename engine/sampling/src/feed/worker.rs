@@ -32,16 +32,14 @@ impl Core {
                 }
             };
             match task {
-                WorkerTask::Sample { index, mut batch } => {
-                    let sampled = self.sample(source, index, &mut scratch, &mut batch);
-                    match sampled {
-                        Ok(()) => self.lock().sampled(index, batch),
-                        Err(error) => {
-                            self.lock().take_back(batch, None, &self.reserve);
-                            self.fail(error);
-                        }
+                WorkerTask::Sample { index, mut batch } => match self.sample(source, index, &mut scratch, &mut batch) {
+                    Ok(()) => self.reserve(index, batch),
+                    Err(error) => {
+                        self.lock().take_back(batch, None, &self.reserve);
+                        self.fail(error);
                     }
-                }
+                },
+                WorkerTask::Reserve { index, batch } => self.reserve(index, batch),
                 WorkerTask::Plan {
                     index,
                     batch,
@@ -77,23 +75,42 @@ impl Core {
     ) -> Result<()> {
         source.sample(index, &mut scratch.scratch, &mut batch.minibatch)?;
         source.sampled(index);
-        let scratch_bytes = source.scratch_bytes(&scratch.scratch, batch.minibatch.nodes.len());
-        self.reserving(|_| scratch.grow_to(scratch_bytes))?;
+        scratch.grow_to(source.scratch_bytes(&scratch.scratch, batch.minibatch.nodes.len()));
         batch.slots.clear();
-        let bytes = minibatch_bytes(&batch.minibatch);
-        if bytes > batch.reserved_bytes {
-            self.reserving(|reserve| reserve.take(bytes - batch.reserved_bytes, "its nodes and edges"))?;
-            batch.reserved_bytes = bytes;
-        }
         Ok(())
     }
 
-    /// Calls `take`, which takes from the reserve. While that has too little, retires batches and calls it again.
-    fn reserving(&self, mut take: impl FnMut(&MemoryReserve) -> Result<()>) -> Result<()> {
+    /// Reserves memory for the nodes and edges of a sampled batch.
+    fn reserve(&self, index: u64, mut batch: InFlightBatch) {
+        let bytes = minibatch_bytes(&batch.minibatch).max(batch.reserved_bytes);
+        let more = bytes - batch.reserved_bytes;
+        match self.reserving(index, |reserve| reserve.take_for_minibatch(more)) {
+            Ok(true) => {
+                batch.reserved_bytes = bytes;
+                self.lock().sampled(index, batch);
+            }
+            Ok(false) => self.lock().unreserved(index, batch),
+            Err(error) => {
+                self.lock().take_back(batch, None, &self.reserve);
+                self.fail(error);
+            }
+        }
+    }
+
+    /// Calls `take`, which takes from the reserve. While that has too little, retires batches and calls it again. Returns false if
+    /// there is still too little, but memory may return before batch `index` is delivered.
+    fn reserving(&self, index: u64, mut take: impl FnMut(&MemoryReserve) -> Result<()>) -> Result<bool> {
+        if take(&self.reserve).is_ok() {
+            return Ok(true);
+        }
+        // No memory returns while the state is locked.
+        let mut state = self.lock();
         loop {
             match take(&self.reserve) {
-                Err(Error::Budget { .. }) if self.lock().retire_batch(&self.reserve) => {}
-                taken => return taken,
+                Ok(()) => return Ok(true),
+                Err(Error::Budget { .. }) if state.retire_batch(&self.reserve) => {}
+                Err(Error::Budget { .. }) if state.memory_may_return(index) => return Ok(false),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -134,17 +151,27 @@ impl Core {
         mut buffer: Option<FeatureBuffer>,
         scratch: Option<&mut RowScratch>,
     ) {
-        let gather = || {
-            let (Some(format), Some(scratch), Some(buffer)) = (&self.format, scratch, &mut buffer) else {
-                return Ok(());
-            };
-            let nodes = &batch.minibatch.nodes;
-            self.reserving(|reserve| buffer.resize(nodes.len(), reserve))?;
-            self.access.gather(format, nodes, &batch.slots, scratch, buffer)
+        let nodes = batch.minibatch.nodes.len();
+        let resized = buffer.as_mut().map_or(Ok(true), |buffer| {
+            self.reserving(index, |reserve| buffer.resize(nodes, reserve))
+        });
+        if !matches!(resized, Ok(true)) {
+            self.lock().not_assembled(index, batch, buffer);
+            if let Err(error) = resized {
+                self.fail(error);
+            }
+            return;
+        }
+        let gathered = match (&self.format, scratch, &mut buffer) {
+            (Some(format), Some(scratch), Some(buffer)) => {
+                self.access
+                    .gather(format, &batch.minibatch.nodes, &batch.slots, scratch, buffer)
+            }
+            _ => Ok(()),
         };
-        match gather() {
+        match gathered {
             Ok(()) => {
-                self.access.count_unplanned(batch.minibatch.nodes.len(), &self.counters);
+                self.access.count_unplanned(nodes, &self.counters);
                 self.lock().assembled(index, batch, buffer);
             }
             Err(error) => {

@@ -28,7 +28,7 @@ use roaring::RoaringTreemap;
 
 pub use self::{
     builder::LoaderBuilder,
-    numbers::{ListsPlace, NumberOptions, PartitionNumbers},
+    numbers::{ListsPlace, NumberOptions, PartitionNumbers, Remedy},
     open::adjacency_bytes_max,
     options::{LoaderOptions, Seeds},
 };

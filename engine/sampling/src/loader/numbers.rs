@@ -5,6 +5,7 @@
 //! ```text
 //! the lists of the whole graph take at most their share of memory    1 partition; all of a given number in each step
 //! else                                                               the smallest number for which two groups fit: views in turn
+//! no number fits                                                     1 partition, in mapped files
 //! ```
 //!
 //! Adjacency lists and features that fit together are in memory. If features exceed it, lists may take half of the memory: as mapped files
@@ -13,7 +14,7 @@
 #[cfg(test)]
 mod tests;
 
-use grappa_io::{Error, Result, size::ByteSize};
+use grappa_io::Result;
 use grappa_storage::Store;
 
 use super::{
@@ -65,16 +66,24 @@ pub enum ListsPlace {
     Memory,
     /// Those of a step and of the next one are in memory, and take at most this many bytes.
     InTurn(u64),
-    /// In mapped files that exceed the memory. The number of partitions that would fit, if there is one.
-    Mapped(Option<u32>),
+    /// In mapped files that exceed the memory.
+    Mapped(Remedy),
+}
+
+/// What would keep adjacency lists in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// This number of partitions.
+    Partitions(u32),
+    /// No number of partitions: this many bytes of memory.
+    Memory(u64),
 }
 
 impl PartitionNumbers {
-    /// Chooses the numbers that are not given. A given number of partitions always gets a number of partitions per step.
+    /// Chooses the numbers that are not given.
     ///
     /// # Errors
-    /// If neither is given and even the smallest partitions do not fit; the error names a sufficient budget. Also if a given number is 0
-    /// or exceeds the number of chunks.
+    /// If a given number is 0 or exceeds the number of chunks.
     pub fn choose(store: &Store, loader: &LoaderOptions, options: &NumberOptions) -> Result<Self> {
         Sizes::new(store, loader, options).choose()
     }
@@ -126,10 +135,10 @@ impl<'a> Sizes<'a> {
         }
         let Some(partitions) = given.0 else {
             let concurrent = given.1.unwrap_or(1);
-            return match self.smallest(concurrent)? {
-                Some((partitions, bytes)) => Ok(numbers(partitions, concurrent, ListsPlace::InTurn(bytes))),
-                None => Err(self.too_little(concurrent)?),
-            };
+            return Ok(match self.smallest(concurrent)? {
+                Some((partitions, bytes)) => numbers(partitions, concurrent, ListsPlace::InTurn(bytes)),
+                None => numbers(concurrent, concurrent, ListsPlace::Mapped(self.remedy(concurrent)?)),
+            });
         };
         let candidates = match given.1 {
             Some(concurrent) => vec![concurrent],
@@ -142,8 +151,8 @@ impl<'a> Sizes<'a> {
             }
         }
         let concurrent = given.1.unwrap_or(partitions);
-        let fitting = self.smallest(given.1.unwrap_or(1))?.map(|(partitions, _)| partitions);
-        Ok(numbers(partitions, concurrent, ListsPlace::Mapped(fitting)))
+        let remedy = self.remedy(given.1.unwrap_or(1))?;
+        Ok(numbers(partitions, concurrent, ListsPlace::Mapped(remedy)))
     }
 
     /// Whether the adjacency lists of the whole graph fit.
@@ -207,8 +216,11 @@ impl<'a> Sizes<'a> {
         Ok(most)
     }
 
-    /// The error that names a sufficient budget.
-    fn too_little(&self, concurrent: u32) -> Result<Error> {
+    /// The smallest number of partitions of which two groups of `concurrent` fit, or a budget in which the largest number fits.
+    fn remedy(&self, concurrent: u32) -> Result<Remedy> {
+        if let Some((partitions, _)) = self.smallest(concurrent)? {
+            return Ok(Remedy::Partitions(partitions));
+        }
         // The inverse of `room`, rounded up.
         let budget_of = |bytes: u64, has_halo_lists: bool| {
             let beside_lists = match self.feature_bytes {
@@ -224,31 +236,11 @@ impl<'a> Sizes<'a> {
         };
         let whole = budget_of(self.whole_bytes, false).min(self.whole_bytes.saturating_add(self.feature_bytes));
         let most = powers_of_two(self.most()).last().unwrap_or(1);
-        let (what, least) = match most > concurrent {
-            true => {
-                let bytes = self.two_groups_at_most(most, concurrent)?;
-                let in_turn = budget_of(bytes, self.may_have_halo_lists());
-                let what = format!(
-                    "the adjacency lists of two groups of {concurrent} of {most} partitions, the most for this store, which take {}",
-                    ByteSize(bytes)
-                );
-                (what, in_turn.min(whole))
-            }
-            false => (
-                format!(
-                    "the adjacency lists of the graph, which take {}",
-                    ByteSize(self.whole_bytes)
-                ),
-                whole,
-            ),
+        let in_turn = match most > concurrent {
+            true => budget_of(self.two_groups_at_most(most, concurrent)?, self.may_have_halo_lists()),
+            false => u64::MAX,
         };
-        Ok(Error::Budget {
-            what,
-            given: self.loader.memory,
-            least,
-            remedy: "raise --memory, create the store again with more --chunks, or give --partitions: lists that do not fit are then \
-                     read from mapped files, which takes long",
-        })
+        Ok(Remedy::Memory(whole.min(in_turn)))
     }
 
     /// [`Sizes::two_groups`], of all super-epochs.

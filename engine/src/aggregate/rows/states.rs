@@ -12,6 +12,7 @@ use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
 use grappa_io::{
     Error, Result,
     arena::Arena,
+    machine::free_disk_bytes,
     progress::{Progress, check_stopped},
     unnamed::unnamed_file,
 };
@@ -157,6 +158,17 @@ impl StateRows {
         Ok(())
     }
 
+    /// Bytes of [`StateRows::copied`] for `needed` nodes, if rows are read `passes` times. 0 if it saves no reading, or if it takes more
+    /// than half of the free disk.
+    pub fn copy_bytes(folder: &Path, rows: &dyn NodeRows, needed: u64, passes: u64) -> u64 {
+        let (whole, bytes) = (rows.file_bytes(), needed * u64::from(rows.layout().stride));
+        let saves = whole + bytes * (1 + passes) < whole * passes;
+        match saves && free_disk_bytes(folder).is_none_or(|free| bytes <= free / 2) {
+            true => bytes,
+            false => 0,
+        }
+    }
+
     /// A copy of the rows of some nodes, in a new file in `folder`. `rows` are those of all nodes. A pass over the copy reads no other
     /// rows.
     ///
@@ -239,9 +251,11 @@ impl NodeRows for StateRows {
     fn read_ahead(&self, positions: Range<u64>) {
         let Space::File(file, _) = &self.space else { return };
         let stride = u64::from(self.layout.stride);
-        let bytes = NonZeroU64::new((positions.end - positions.start) * stride);
-        // Reading ahead only saves time, so failures do not matter.
-        let _ = fadvise(file, positions.start * stride, bytes, Advice::WillNeed);
+        // A length of zero would mean the rest of the file.
+        if let Some(bytes) = NonZeroU64::new((positions.end - positions.start) * stride) {
+            // Reading ahead only saves time, so failures do not matter.
+            let _ = fadvise(file, positions.start * stride, Some(bytes), Advice::WillNeed);
+        }
     }
 
     fn file_bytes(&self) -> u64 {

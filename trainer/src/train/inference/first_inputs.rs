@@ -61,6 +61,11 @@ impl FirstInputs {
         }
     }
 
+    /// Gives up what is kept, and its space.
+    pub fn clear(&mut self) {
+        self.kept.take();
+    }
+
     /// Bytes of memory that are in use, apart from in-degrees.
     pub fn bytes(&self) -> u64 {
         let parts = match self.kept.get() {

@@ -141,6 +141,8 @@ impl Inference<'_> {
 
     /// Bytes of the scratch files that [`Inference::run_needed`] has at a time.
     pub fn scratch_bytes(&self, model: &Model, needed: &Needed) -> u64 {
+        let normalized = model.normalized(self.features);
+        let features = normalized.as_ref().map_or(self.features, |rows| rows);
         let memory = self.budget.memory;
         let (mut hidden_in_memory, mut hidden_in_file, mut kept_in_file, mut most) = (0, 0, 0, 0);
         for layer in 0..needed.layers() {
@@ -166,7 +168,7 @@ impl Inference<'_> {
                 false => create(needed.outputs(layer), model.width(layer + 1)),
             };
             let kept = match (layer, self.first_inputs) {
-                (0, Some(first_inputs)) if has_fixed_inputs(model, layer) && self.features.file_bytes() > 0 => {
+                (0, Some(first_inputs)) if has_fixed_inputs(model, layer) && features.file_bytes() > 0 => {
                     let widths = [self.features.width(), model.reduction(layer).result_width()];
                     first_inputs.file_bytes(needed.outputs(layer).len(), widths)
                 }
@@ -174,7 +176,7 @@ impl Inference<'_> {
             };
             kept_in_file += kept;
             let copy = match layer == 0 && !is_known {
-                true => self.copy_bytes(self.features, needed, model),
+                true => self.copy_bytes(features, needed, model),
                 false => 0,
             };
             most = most.max(kept_in_file + copy + hidden_in_file + messages.1 + out.1);
@@ -186,9 +188,6 @@ impl Inference<'_> {
     /// Bytes of a copy of those features that the first layer needs; 0 if it is faster to read them where they are. In files, the rows of
     /// other nodes are read with them.
     fn copy_bytes(&self, features: &dyn NodeRows, needed: &Needed, model: &Model) -> u64 {
-        let whole = features.file_bytes();
-        let stride = u64::from(features.layout().stride);
-        let bytes = needed.inputs(0).len() * stride;
         // They are read once as states, and once for each part of the outputs that memory holds with their edges.
         let outputs = StateRows::bytes_of(
             needed.outputs(0).len(),
@@ -196,10 +195,7 @@ impl Inference<'_> {
             FeatureDtype::F32,
         );
         let passes = 1 + outputs.div_ceil(self.budget.memory.max(1));
-        match whole + bytes * (1 + passes) < whole * passes {
-            true => bytes,
-            false => 0,
-        }
+        StateRows::copy_bytes(self.scratch, features, needed.inputs(0).len(), passes)
     }
 
     /// The type of some states, if memory has `free` bytes for them.

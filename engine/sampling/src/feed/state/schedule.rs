@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! close the open window     if the reader is idle and waiting for more batches does not pay
+//! reserve memory for the first batch that waits for it
 //! assemble the oldest batch whose rows are in memory
 //! plan the next batch       if the window is not full
 //! sample the next batch     if there is memory for it
@@ -26,6 +27,11 @@ const SPARSE_MISSES: usize = 4096;
 #[derive(Debug)]
 pub(in crate::feed) enum WorkerTask {
     Sample {
+        index: u64,
+        batch: InFlightBatch,
+    },
+    /// Reserve memory for a sampled batch.
+    Reserve {
         index: u64,
         batch: InFlightBatch,
     },
@@ -74,6 +80,9 @@ impl State {
         if let Some(close) = self.close() {
             return close;
         }
+        if let Some(reserve) = self.reserve() {
+            return reserve;
+        }
         let assemble = self.assemblable();
         let (plan, sample) = (self.can_plan(), self.can_sample());
         if let Some(at) = assemble
@@ -115,6 +124,25 @@ impl State {
         }
     }
 
+    /// The first batch that waits for memory before it is planned, as an index of `jobs`.
+    pub fn first_unreserved(&self) -> Option<usize> {
+        self.jobs.iter().position(|job| job.stage == Stage::Unreserved)
+    }
+
+    /// Tries again to reserve memory for a batch, if memory returned since, or if none will return.
+    fn reserve(&mut self) -> Option<WorkerTask> {
+        let at = self.first_unreserved()?;
+        if self.short_for_minibatch && self.memory_may_return(self.next_deliver + at as u64) {
+            return None;
+        }
+        let job = &mut self.jobs[at];
+        job.stage = Stage::Sampling;
+        Some(WorkerTask::Reserve {
+            index: self.next_deliver + at as u64,
+            batch: job.batch.take().expect("no worker has a batch that waits"),
+        })
+    }
+
     /// The first batch that is not assembled. Rows of this batch and all later ones must stay in their slots.
     fn unassembled(&self) -> u64 {
         let ready = self.jobs.iter().take_while(|job| job.stage == Stage::Ready).count();
@@ -129,6 +157,7 @@ impl State {
         self.jobs
             .iter()
             .position(|job| matches!(job.stage, Stage::Planned(window) if self.is_fetched(window)))
+            .filter(|&at| !self.short_for_features || !self.memory_may_return(self.next_deliver + at as u64))
     }
 
     fn assemble(&mut self, at: usize) -> WorkerTask {
@@ -143,7 +172,13 @@ impl State {
     }
 
     fn can_sample(&self) -> bool {
-        self.next_sample < self.batches && !self.free_batches.is_empty()
+        self.next_sample < self.batches && !self.free_batches.is_empty() && self.first_unreserved().is_none()
+    }
+
+    /// Whether workers sample batches, or will without waiting for anyone.
+    #[cfg(test)]
+    pub fn is_sampling(&self) -> bool {
+        !self.stop && (self.can_sample() || self.jobs.iter().any(|job| job.stage == Stage::Sampling))
     }
 
     fn sample(&mut self) -> WorkerTask {
@@ -202,8 +237,13 @@ impl State {
     /// Closes the open window if the reader is idle and more batches cannot be added to it, or do not pay.
     fn close(&mut self) -> Option<WorkerTask> {
         let all_planned = self.next_plan == self.batches;
-        // All memory for batches is in use, so batches of this window must be assembled before more can be sampled.
-        let no_more = self.next_plan == self.next_sample && self.free_batches.is_empty();
+        self.planning.as_ref()?;
+        // All memory for batches is in use, so batches of this window must be assembled before more can be sampled or
+        // planned.
+        let no_more = match self.jobs.get((self.next_plan - self.next_deliver) as usize) {
+            None => self.free_batches.is_empty(),
+            Some(job) => job.stage == Stage::Unreserved,
+        };
         let lookahead = self.lookahead;
         let planning = self.planning.as_mut()?;
         if planning.reading || planning.closed.is_some() {

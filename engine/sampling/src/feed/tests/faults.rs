@@ -243,24 +243,54 @@ fn a_flipped_byte_of_features_is_found_in_files_with_any_blocks() {
     });
 }
 
+/// A feed whose batches have 200 rows, and 400 from batch `at` on. Only the small ones are sampled in advance.
+fn with_growing(store: &Arc<Store>, at: u64, threads: usize) -> (SkewedSource, Feed) {
+    let source = SkewedSource::new(3, 200).with_fault(at, InjectedFault::GrowFrom(400));
+    let options = FeedOptions {
+        lookahead: Some(64),
+        ..options(0, threads)
+    };
+    let options = with_little(store, &source, 800 << 10, options);
+    let feed = Feed::open(store, &[], &source, &options).unwrap();
+    (source, feed)
+}
+
 #[test]
 fn batches_that_are_all_larger_than_expected_wait_in_smaller_numbers() {
     watched(|| {
         let folder = tempfile::tempdir().unwrap();
         let store = stored(folder.path(), FeatureDtype::F32, 4);
         let rows = rows(&store, OutputDtype::F32);
-        let source = SkewedSource::new(3, 200).with_fault(10, InjectedFault::GrowFrom(400));
-        let options = FeedOptions {
-            lookahead: Some(64),
-            ..options(0, 2)
-        };
-        let options = with_little(&store, &source, 800 << 10, options);
-        let mut feed = Feed::open(&store, &[], &source, &options).unwrap();
-        let in_flight = feed.core.lock().in_flight();
-        consume_all(&mut feed, &source, &rows);
-        // Batches of 200 rows took the memory of fewer batches of 400.
-        assert!(feed.core.lock().in_flight() < in_flight, "{in_flight}");
-        assert!(!feed.core.reserve.is_overdrawn());
-        consume_all(&mut feed, &source, &rows);
+        for threads in [1, 2, 5] {
+            let (source, mut feed) = with_growing(&store, 10, threads);
+            let in_flight = feed.core.lock().in_flight();
+            consume_all(&mut feed, &source, &rows);
+            // Batches of 200 rows took the memory of fewer batches of 400.
+            assert!(feed.core.lock().in_flight() < in_flight, "{in_flight}");
+            assert!(!feed.core.reserve.is_overdrawn());
+            consume_all(&mut feed, &source, &rows);
+        }
+    });
+}
+
+#[test]
+fn a_batch_that_is_larger_than_expected_waits_until_a_slow_consumer_returns_others() {
+    watched(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = stored(folder.path(), FeatureDtype::F32, 4);
+        let rows = rows(&store, OutputDtype::F32);
+        for threads in [1, 2, 5] {
+            let (source, mut feed) = with_growing(&store, 150, threads);
+            let core = feed.core.clone();
+            let mut waited = false;
+            for batch in feed.epoch(&Arc::new(source.clone())) {
+                check(&batch.unwrap(), &source, &rows);
+                while core.lock().is_sampling() {
+                    std::thread::yield_now();
+                }
+                waited |= core.lock().first_unreserved().is_some();
+            }
+            assert!(waited, "all batches fitted the reserve");
+        }
     });
 }

@@ -91,9 +91,9 @@ fn a_graph_that_does_not_fit_has_the_smallest_number_that_does() {
                 let opened = Store::open(store.store.path()).unwrap();
                 PartitionNumbers::choose(&opened, &loader(memory, None), &options(partitions, schedule))
             };
-            let Ok(chosen) = choose(None) else { continue };
+            let chosen = choose(None).unwrap();
             let ListsPlace::InTurn(bytes) = chosen.lists else {
-                panic!("{chosen:?}");
+                continue;
             };
             assert!(bytes <= chosen.room && chosen.room < chosen.whole_bytes && chosen.concurrent == 1);
             assert!(
@@ -102,7 +102,11 @@ fn a_graph_that_does_not_fit_has_the_smallest_number_that_does() {
                     .all(|&kind| kind == ViewKind::InTurn)
             );
             let fewer = choose(Some(chosen.partitions / 2)).unwrap();
-            assert_eq!(fewer.lists, ListsPlace::Mapped(Some(chosen.partitions)), "{schedule}");
+            assert_eq!(
+                fewer.lists,
+                ListsPlace::Mapped(Remedy::Partitions(chosen.partitions)),
+                "{schedule}"
+            );
             assert_eq!(fewer.concurrent, fewer.partitions);
             found.push(chosen.partitions);
         }
@@ -133,7 +137,7 @@ fn of_a_given_number_of_partitions_as_many_as_fit_are_in_a_step() {
 }
 
 #[test]
-fn memory_that_no_number_fits_is_an_error_that_names_enough() {
+fn lists_that_no_number_fits_are_mapped_and_enough_memory_is_named() {
     let store = Graph::mixed(20_000).store(CHUNKS);
     for (expands_halo, memory) in [(false, 50_000), (true, 50_000), (true, 1)] {
         let choose = |memory| {
@@ -142,28 +146,26 @@ fn memory_that_no_number_fits_is_an_error_that_names_enough() {
                 expands_halo,
                 ..options(None, Schedule::Sweep)
             };
-            PartitionNumbers::choose(&opened, &loader(memory, None), &options)
+            PartitionNumbers::choose(&opened, &loader(memory, None), &options).unwrap()
         };
-        let error = choose(memory).unwrap_err();
-        let text = error.to_string();
-        assert!(
-            text.contains(&format!("of 1 of {MOST} partitions")) && text.contains("--partitions"),
-            "{text}"
-        );
-        let Error::Budget { given, least, .. } = error else {
-            panic!("{error}");
+        let chosen = choose(memory);
+        assert_eq!((chosen.partitions, chosen.concurrent), (1, 1));
+        let ListsPlace::Mapped(Remedy::Memory(enough)) = chosen.lists else {
+            panic!("{chosen:?}");
         };
-        assert_eq!(given, memory);
-        assert_eq!(choose(least).unwrap().partitions, MOST);
-        assert!(
-            choose(least - least / 50).is_err(),
-            "{least} is not much more than needed"
-        );
+        let with_enough = choose(enough);
+        assert_eq!(with_enough.partitions, MOST);
+        assert!(matches!(with_enough.lists, ListsPlace::InTurn(_)), "{with_enough:?}");
+        // It is not much more than needed.
+        assert_eq!(choose(enough - enough / 50).lists, chosen.lists);
     }
+    let given = choose(&store, 50_000, (None, Some(3))).unwrap();
+    assert_eq!((given.partitions, given.concurrent), (3, 3));
     // A store of one chunk has one partition, which needs memory for the whole graph.
     let store = Graph::mixed(2000).store(1);
-    let Error::Budget { least, .. } = choose(&store, 1000, (None, None)).unwrap_err() else {
+    let ListsPlace::Mapped(Remedy::Memory(enough)) = choose(&store, 1000, (None, None)).unwrap().lists else {
         panic!("no budget");
     };
-    assert_eq!(choose(&store, least, (None, None)).unwrap().partitions, 1);
+    let chosen = choose(&store, enough, (None, None)).unwrap();
+    assert_eq!((chosen.partitions, chosen.lists), (1, ListsPlace::Memory));
 }

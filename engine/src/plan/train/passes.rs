@@ -1,0 +1,98 @@
+//! Passes over the graph: pre-aggregation and layer-wise inference.
+
+use super::{PAGE_BYTES, Planner, STATE_WORK, StagePlan, VALUE};
+
+pub(super) struct InferencePlan {
+    /// In aggregated edges.
+    pub work: f64,
+    pub stage: StagePlan,
+    /// Bytes of scratch files.
+    pub scratch: f64,
+    /// Bytes of rows and states, if all are in memory.
+    pub memory: f64,
+}
+
+impl Planner<'_> {
+    /// Layer-wise inference for the scored nodes: from all in-neighbours, or with fanouts that are larger by a factor.
+    pub(super) fn inference(&self, factor: Option<f64>, is_resident: bool) -> InferencePlan {
+        let options = self.options;
+        let fanouts: Vec<Option<u32>> = options
+            .fanouts
+            .iter()
+            .map(|fanout| factor.and_then(|factor| fanout.map(|fanout| (f64::from(fanout) * factor) as u32)))
+            .collect();
+        let hops = fanouts.len() - usize::from(options.preaggregated);
+        let sets = self.reach.sample(options.scored as f64, &fanouts[..hops], 1.0);
+        let (mut flops, mut aggregated, mut states) = (0.0, 0.0, 0.0);
+        let (mut scratch, mut memory) = (0.0f64, 0.0f64);
+        for layer in self.layers(&sets) {
+            flops += 4.0 * layer.destinations * layer.inputs * layer.outputs;
+            aggregated += layer.edges * layer.inputs * VALUE;
+            states += layer.destinations;
+            memory = memory.max(VALUE * (layer.sources * layer.inputs + layer.destinations * layer.outputs));
+            // bf16 states of a layer and of the one before.
+            scratch = scratch.max(
+                2.0 * (layer.destinations * layer.outputs
+                    + if layer.is_first {
+                        0.0
+                    } else {
+                        layer.sources * layer.inputs
+                    }),
+            );
+        }
+        let rates = &options.rates;
+        let processor =
+            (sets.edges() * rates.load_edge_ns + aggregated * rates.infer_byte_ns) * 1e-9 + flops / rates.product_flops;
+        let is_in_memory = scratch <= options.memory as f64 / 2.0;
+        let lists = options.adjacency_bytes as f64 * (sets.edges() / options.edges as f64).min(hops as f64);
+        let rows = match is_resident {
+            true => 0.0,
+            false => self.feature_bytes * (sets.nodes * PAGE_BYTES / self.row_bytes / options.nodes as f64).min(1.0),
+        };
+        let scratch = if is_in_memory { 0.0 } else { scratch };
+        InferencePlan {
+            work: sets.edges() + STATE_WORK * states,
+            stage: self.pass(lists + rows + scratch, scratch, processor / self.threads),
+            scratch,
+            memory,
+        }
+    }
+
+    /// Aggregates the features of all in-neighbours of all nodes.
+    pub(super) fn preaggregation(&self) -> StagePlan {
+        let options = self.options;
+        if !options.preaggregated {
+            return StagePlan::default();
+        }
+        let (nodes, edges) = (options.nodes as f64, options.edges as f64);
+        let row = f64::from(options.features.0) * VALUE;
+        // Rows may take half of the budget; tiles take three quarters, with the edges.
+        let budget = options.memory as f64 * 0.875;
+        let with_in_edges = self.reach.sample(nodes, &[Some(1)], 1.0).edges();
+        let passes = match nodes * row <= budget / 2.0 {
+            true => 1.0,
+            false => ((with_in_edges * row + VALUE * edges) / (0.75 * budget)).ceil(),
+        };
+        let per_edge = options.rates.load_edge_ns + f64::from(options.features.0) * VALUE * options.rates.infer_byte_ns;
+        let lists = options.adjacency_bytes as f64;
+        let direct = (lists + passes * self.feature_bytes, 0.0);
+        // About as many nodes have out-edges as in-edges. A pass over the lists finds them.
+        let copy = self.feature_bytes * with_in_edges / nodes;
+        let copied = (2.0 * lists + self.feature_bytes + passes * copy, copy);
+        let (read, copy) = match copied.0 + copied.1 < direct.0 {
+            true => copied,
+            false => direct,
+        };
+        let written = self.feature_bytes + copy;
+        self.pass(read, written, edges * per_edge * 1e-9 / self.threads)
+    }
+
+    /// A pass over the graph. Edges are listed before rows are read, and results are written after them.
+    fn pass(&self, bytes_read: f64, bytes_written: f64, processor_seconds: f64) -> StagePlan {
+        let stage = self.stage(bytes_read, bytes_written, processor_seconds);
+        StagePlan {
+            seconds: stage.disk_seconds + stage.processor_seconds,
+            ..stage
+        }
+    }
+}
