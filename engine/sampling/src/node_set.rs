@@ -12,7 +12,9 @@ use grappa_formats::NodeId;
 use grappa_io::prefetch::prefetch;
 
 /// Words of bits in a line.
-const LINE_WORDS: usize = 7;
+const LINE_WORDS: usize = 6;
+/// Bits of a number of nodes in a line.
+const COUNT_BITS: u32 = 9;
 /// Nodes in a line.
 const LINE_NODES: u64 = 64 * LINE_WORDS as u64;
 /// Nodes that [`NodeSet::iter`] looks up at a time.
@@ -32,7 +34,38 @@ pub struct NodeSet {
 #[repr(align(64))]
 struct Line {
     before: u64,
+    /// The number of nodes in the words before each word, [`COUNT_BITS`] for each. A sum over the words would take a loop whose end
+    /// processors cannot predict, so that cache misses of successive lookups would not overlap.
+    before_words: u64,
     words: [u64; LINE_WORDS],
+}
+
+impl Line {
+    fn of(words: [u64; LINE_WORDS]) -> Self {
+        Self {
+            words,
+            ..Self::default()
+        }
+    }
+
+    /// Counts the nodes, of which `before` are before the line. Returns how many are before the next line.
+    fn count(&mut self, before: u64) -> u64 {
+        (self.before, self.before_words) = (before, 0);
+        let mut count = 0;
+        for (word, bits) in (0..).zip(self.words) {
+            self.before_words |= count << (COUNT_BITS * word);
+            count += u64::from(bits.count_ones());
+        }
+        before + count
+    }
+
+    /// Number of nodes before a bit of a word.
+    #[inline(always)]
+    fn position(&self, word: usize, bit: u32) -> u64 {
+        let in_words = self.before_words >> (COUNT_BITS * word as u32) & ((1 << COUNT_BITS) - 1);
+        let in_word = (self.words[word] & ((1 << bit) - 1)).count_ones();
+        self.before + in_words + u64::from(in_word)
+    }
 }
 
 impl NodeSet {
@@ -62,8 +95,7 @@ impl NodeSet {
     fn counted(nodes: u64, mut lines: Vec<Line>) -> Self {
         let mut count = 0;
         for line in &mut lines {
-            line.before = count;
-            count += line.words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+            count = line.count(count);
         }
         let lines = (count < nodes).then_some(lines);
         Self { nodes, count, lines }
@@ -112,13 +144,7 @@ impl NodeSet {
         match &self.lines {
             Some(lines) => lines.clone(),
             None => {
-                let mut lines = vec![
-                    Line {
-                        before: 0,
-                        words: [u64::MAX; LINE_WORDS]
-                    };
-                    self.nodes.div_ceil(LINE_NODES) as usize
-                ];
+                let mut lines = vec![Line::of([u64::MAX; LINE_WORDS]); self.nodes.div_ceil(LINE_NODES) as usize];
                 if let Some(last) = lines.last_mut() {
                     // The last line has no bits after the last node.
                     let in_last = (self.nodes - 1) % LINE_NODES + 1;
@@ -197,9 +223,7 @@ impl NodeSet {
     pub fn position(&self, node: NodeId) -> u64 {
         let Some(lines) = &self.lines else { return node.0 };
         let (line, word, bit) = place(node.0);
-        let line = &lines[line];
-        let whole: u32 = line.words[..word].iter().map(|word| word.count_ones()).sum();
-        line.before + u64::from(whole + (line.words[word] & ((1 << bit) - 1)).count_ones())
+        lines[line].position(word, bit)
     }
 
     /// Appends the nodes at some positions, ascending.
@@ -269,10 +293,7 @@ impl GrowingSet {
     /// The finished set.
     pub(crate) fn finish(self) -> NodeSet {
         let words: Vec<u64> = self.words.into_iter().map(AtomicU64::into_inner).collect();
-        let line = |words: &[u64]| Line {
-            before: 0,
-            words: words.try_into().expect("lines are whole"),
-        };
+        let line = |words: &[u64]| Line::of(words.try_into().expect("lines are whole"));
         NodeSet::counted(self.nodes, words.chunks(LINE_WORDS).map(line).collect())
     }
 }

@@ -63,7 +63,7 @@ const BATCH_SHARE: f64 = 3.5;
 const BASE_BYTES: f64 = 650e6;
 /// Bytes of a training node, and of a node in a set: a bit, and counts.
 const SEED_BYTES: f64 = 8.0;
-const SET_BYTES: f64 = 9.0 / 64.0;
+const SET_BYTES: f64 = 64.0 / 384.0;
 /// Bytes of an f32.
 const VALUE: f64 = 4.0;
 
