@@ -265,8 +265,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let mut held = holds.then(|| Vec::<u32>::with_capacity(edges as usize));
         self.each_row(positions.clone(), |row, size, list| {
             sizes.push(size);
-            for source in list {
-                let position = sources.position(NodeId(*source));
+            for position in sources.positions(list) {
                 let block = (position >> code.place_bits) as usize;
                 starts[block + 1] += code.words(last[block], row);
                 last[block] = row;
@@ -299,8 +298,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             }
         } else {
             self.each_row(positions, |row, _, list| {
-                list.iter()
-                    .for_each(|source| put(row, sources.position(NodeId(*source))));
+                sources.positions(list).for_each(|position| put(row, position));
             })?;
         }
         Ok(Strip {

@@ -8,6 +8,9 @@
 
 use super::degrees::{DegreeClass, expected};
 
+/// The work of training for each sampled edge, in edges that an inference aggregates.
+const SAMPLED_EDGE_WORK: f64 = 8.0;
+
 /// The classes of a graph, and the shares of its edges.
 pub(super) struct Reach {
     classes: Vec<DegreeClass>,
@@ -42,6 +45,11 @@ impl Minibatch {
     /// Edges of all hops.
     pub fn edges(&self) -> f64 {
         self.hops.iter().map(|hop| hop.edges).sum()
+    }
+
+    /// The work of training on it, in edges that an inference aggregates.
+    pub fn work(&self) -> f64 {
+        SAMPLED_EDGE_WORK * self.edges().max(self.nodes)
     }
 
     /// Edges that one more hop draws from the nodes.

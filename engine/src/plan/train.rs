@@ -34,15 +34,16 @@ const SEEDS_OF_A_STEP: u64 = 1024;
 /// Seconds to read an adjacency list from a mapped file that is not cached: 98 s for 2000 minibatches of 2.3 K lists (2026-11-21, partitions
 /// in turn).
 const FAULT_SECONDS: f64 = 21e-6;
-/// The work of an epoch for each sampled edge, and of an inference for each state, in aggregated edges.
-const SAMPLED_EDGE_WORK: f64 = 8.0;
+/// The work of an inference for each state, in aggregated edges.
 const STATE_WORK: f64 = 16.0;
 /// With `auto`, an exact evaluation may take this share of an epoch, or as long as a sampled one.
 const EXACT_SHARE: f64 = 0.25;
 const SAMPLED_EVALUATION: f64 = 1.3;
-/// Historical embeddings are refreshed as often as this share of the work of an epoch allows.
+/// Historical embeddings are refreshed as often as this share of the work of an epoch allows. They are not used if one refresh for so
+/// many epochs would take more.
 const HISTORY_SHARE: f64 = 0.25;
-/// In-neighbours that a halo node gets if the first hop is sampled, and the share of memory that they may take.
+const REPARTITION_EVERY: f64 = 5.0;
+/// In-neighbours that a halo node gets without historical embeddings, and the share of memory that they may take.
 const HALO_NEIGHBOURS: u32 = 10;
 const HALO_SHARE: f64 = 4.0;
 const HEAD_BYTES: f64 = 8.0;
@@ -250,6 +251,26 @@ pub fn plan_training(options: &TrainOptions) -> Result<TrainPlan> {
     Ok(Planner::new(options)?.plan())
 }
 
+/// What halo nodes have: in-neighbours that a partition does not own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Halo {
+    /// Their features.
+    Nothing,
+    /// Historical embeddings.
+    Embeddings,
+    /// Sampled in-neighbours, which take so many bytes of memory.
+    Lists { bytes: f64 },
+}
+
+impl Halo {
+    fn list_bytes(self) -> f64 {
+        match self {
+            Self::Lists { bytes } => bytes,
+            Self::Nothing | Self::Embeddings => 0.0,
+        }
+    }
+}
+
 struct Planner<'a> {
     options: &'a TrainOptions,
     reach: Reach,
@@ -301,9 +322,9 @@ impl<'a> Planner<'a> {
         let seeds_of_partition = options.train.div_ceil(partitions);
         let steps = partitions.div_ceil(concurrent) * seeds_of_partition.div_ceil(batch);
         let seeds = options.train as f64 / (steps * concurrent) as f64;
-        let halo_lists = self.halo_lists(partitions);
-        let minibatch = self.minibatch(seeds, partitions, halo_lists.is_some());
-        let adjacency = self.adjacency_in_memory(partitions, concurrent, lists) + halo_lists.unwrap_or(0.0);
+        let halo = self.halo(partitions, seeds, steps * concurrent);
+        let minibatch = self.minibatch(seeds, partitions, halo);
+        let adjacency = self.adjacency_in_memory(partitions, concurrent, lists) + halo.list_bytes();
         let room = (options.memory as f64 - adjacency).max(0.0);
         let rows = self.rows_per_node() * self.feature_bytes;
         let is_resident = rows <= 0.9 * room;
@@ -342,15 +363,14 @@ impl<'a> Planner<'a> {
         }
         let epoch = self.stage(read, 0.0, processor);
         let layers = options.fanouts.len();
-        let has_history = options.preaggregated && partitions > 1 && layers > 2;
-        let history = match has_history {
-            true => self.stage(0.0, 0.0, HISTORY_SHARE * steps as f64 * step_seconds),
-            false => StagePlan::default(),
+        let history = match halo {
+            Halo::Embeddings => self.stage(0.0, 0.0, HISTORY_SHARE * steps as f64 * step_seconds),
+            Halo::Nothing | Halo::Lists { .. } => StagePlan::default(),
         };
 
         let exact = self.inference(None, is_resident);
         let sampled = self.inference(Some(2.0), is_resident);
-        let epoch_work = SAMPLED_EDGE_WORK * minibatch.edges().max(minibatch.nodes) * (steps * concurrent) as f64;
+        let epoch_work = minibatch.work() * (steps * concurrent) as f64;
         let sampled_work = epoch_work * SAMPLED_EVALUATION * options.scored as f64 / options.train as f64;
         let is_exact = exact.work <= sampled_work.max(EXACT_SHARE * epoch_work);
         let preaggregation = self.preaggregation();
@@ -364,7 +384,7 @@ impl<'a> Planner<'a> {
             partitions,
             concurrent,
             lists,
-            expands_halo: partitions == 1 || halo_lists.is_some(),
+            expands_halo: partitions == 1 || matches!(halo, Halo::Lists { .. }),
             steps,
             step_nodes: minibatch.nodes * concurrent as f64,
             step_edges: minibatch.edges() * concurrent as f64,
@@ -394,30 +414,60 @@ impl<'a> Planner<'a> {
     }
 
     /// The sampled hops of a minibatch.
-    fn minibatch(&self, seeds: f64, partitions: u64, expands_halo: bool) -> Minibatch {
-        let fanouts = &self.options.fanouts;
-        let hops = fanouts.len() - usize::from(self.options.preaggregated);
-        let owned = match expands_halo {
-            true => 1.0,
-            false => (self.copies(partitions) / partitions as f64).min(1.0),
+    fn minibatch(&self, seeds: f64, partitions: u64, halo: Halo) -> Minibatch {
+        let owned = match halo {
+            Halo::Lists { .. } => 1.0,
+            Halo::Nothing | Halo::Embeddings => (self.copies(partitions) / partitions as f64).min(1.0),
         };
-        self.reach.sample(seeds, &fanouts[..hops], owned)
+        self.reach.sample(seeds, self.sampled_fanouts(), owned)
     }
 
-    /// Bytes of the sampled in-neighbours of halo nodes. None if they have none: with historical embeddings, or if the memory is too
-    /// small.
-    fn halo_lists(&self, partitions: u64) -> Option<f64> {
+    /// The fanouts of the hops that are sampled.
+    fn sampled_fanouts(&self) -> &[Option<u32>] {
+        let fanouts = &self.options.fanouts;
+        &fanouts[..fanouts.len() - usize::from(self.options.preaggregated)]
+    }
+
+    /// What `--halo auto` gives to halo nodes, for an epoch of so many minibatches.
+    fn halo(&self, partitions: u64, seeds: f64, minibatches: u64) -> Halo {
+        let layers = self.options.fanouts.len();
+        if partitions == 1 {
+            return Halo::Nothing;
+        }
+        if self.options.preaggregated && layers > 2 {
+            let epoch = self.minibatch(seeds, partitions, Halo::Nothing).work() * minibatches as f64;
+            if self.refresh_work() <= REPARTITION_EVERY * HISTORY_SHARE * epoch {
+                return Halo::Embeddings;
+            }
+        }
+        self.halo_lists()
+    }
+
+    /// The work of a refresh: inference for the in-neighbours that a training node has within reach of all layers but the last.
+    fn refresh_work(&self) -> f64 {
         let hops = self.options.fanouts.len() - 1;
-        if self.options.preaggregated || partitions == 1 || hops == 0 {
-            return None;
+        let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
+        let inferred = &reached.hops[1..];
+        inferred.iter().map(|hop| hop.edges + STATE_WORK * hop.sources).sum()
+    }
+
+    /// The sampled in-neighbours of halo nodes; nothing if no hop expands these, or if the memory is too small.
+    fn halo_lists(&self) -> Halo {
+        // The last hop reaches nodes that are not expanded.
+        let hops = self.sampled_fanouts().len().saturating_sub(1);
+        if hops == 0 {
+            return Halo::Nothing;
         }
         let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
         let set = self.options.nodes as f64 / 8.0;
         // While they are drawn, there are two copies with room for all in-neighbours.
         let most = 2.0 * (reached.nodes * (HEAD_BYTES + self.source_bytes() * f64::from(HALO_NEIGHBOURS)) + set);
-        let lists =
+        let bytes =
             reached.nodes * HEAD_BYTES + self.source_bytes() * reached.drawn(&self.reach, HALO_NEIGHBOURS) + set;
-        (most <= self.options.memory as f64 / HALO_SHARE).then_some(lists)
+        match most <= self.options.memory as f64 / HALO_SHARE {
+            true => Halo::Lists { bytes },
+            false => Halo::Nothing,
+        }
     }
 
     /// Seconds of the processors and the device for a step of this many minibatches.
