@@ -182,6 +182,8 @@ pub struct TrainPlan {
     pub evaluation: StagePlan,
     /// Whether that one is exact.
     pub evaluates_exactly: bool,
+    /// A sampled evaluation.
+    pub sampled_evaluation: StagePlan,
     /// An exact evaluation; at the end of the run if the others are sampled.
     pub exact_evaluation: StagePlan,
     /// Disk that is held besides the store.
@@ -394,6 +396,7 @@ impl<'a> Planner<'a> {
             history,
             evaluation: if is_exact { exact.stage } else { sampled.stage },
             evaluates_exactly: is_exact,
+            sampled_evaluation: sampled.stage,
             exact_evaluation: exact.stage,
             disk: DiskPlan {
                 aggregates: match options.preaggregated {

@@ -92,6 +92,11 @@ fn an_epoch_takes_what_its_parts_take() {
     assert_eq!(one.preaggregation.bytes_written, aggregates);
     assert_eq!(one.disk.aggregates, aggregates);
     assert_eq!(one.preaggregation.bytes_read, 134_300_000.0 + aggregates);
+    let evaluation = match one.evaluates_exactly {
+        true => one.exact_evaluation,
+        false => one.sampled_evaluation,
+    };
+    assert_eq!(one.evaluation, evaluation);
     // A device that is fast enough leaves sampling and gathering.
     let device = plan(|options| options.device_rate = Some(1e18));
     let more = plan(|options| options.device_rate = Some(1e10));
