@@ -2,7 +2,7 @@
 
 use std::{
     io::Read,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -28,31 +28,84 @@ pub struct Measured {
 /// # Errors
 /// If it can't be started or fails.
 pub fn run(command: &mut Command) -> Result<Measured> {
-    let name = format!("{command:?}");
-    let begin = Instant::now();
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot start {name}"))?;
-    let mut stdout = Vec::new();
-    child
-        .stdout
-        .take()
-        .expect("stdout is piped")
-        .read_to_end(&mut stdout)
-        .with_context(|| format!("cannot read the output of {name}"))?;
-    let ended = child.wait4().with_context(|| format!("cannot wait for {name}"))?;
-    let wall = begin.elapsed();
-    let stdout = String::from_utf8_lossy(&stdout).into_owned();
-    if !ended.status.success() {
-        bail!("{name} failed ({}); it printed: {stdout}", ended.status);
+    let mut started = Started::new(command)?;
+    started.read_output()?;
+    started.finish()
+}
+
+/// A program that runs.
+#[derive(Debug)]
+pub struct Started {
+    name: String,
+    begin: Instant,
+    child: Child,
+    stdout: Vec<u8>,
+}
+
+impl Started {
+    /// Starts a program. Its standard error is inherited.
+    ///
+    /// # Errors
+    /// If it can't be started.
+    pub fn new(command: &mut Command) -> Result<Self> {
+        let name = format!("{command:?}");
+        let begin = Instant::now();
+        let child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        Ok(Self {
+            name,
+            begin,
+            child,
+            stdout: Vec::new(),
+        })
     }
-    Ok(Measured {
-        wall,
-        cpu: ended.rusage.utime + ended.rusage.stime,
-        peak_rss_bytes: ended.rusage.maxrss,
-        stdout,
-    })
+
+    /// The id of its process, which is its own until [`Started::finish`].
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Reads its standard output until it closes it, which is when it ends.
+    ///
+    /// # Errors
+    /// If a read fails.
+    ///
+    /// # Panics
+    /// If it is called twice.
+    pub fn read_output(&mut self) -> Result<()> {
+        let mut stdout = self.child.stdout.take().expect("stdout is piped, and read once");
+        stdout
+            .read_to_end(&mut self.stdout)
+            .with_context(|| format!("cannot read the output of {}", self.name))?;
+        Ok(())
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn finish(self) -> Result<Measured> {
+        let Self {
+            name,
+            begin,
+            child,
+            stdout,
+        } = self;
+        let ended = child.wait4().with_context(|| format!("cannot wait for {name}"))?;
+        let wall = begin.elapsed();
+        let stdout = String::from_utf8_lossy(&stdout).into_owned();
+        if !ended.status.success() {
+            bail!("{name} failed ({}); it printed: {stdout}", ended.status);
+        }
+        Ok(Measured {
+            wall,
+            cpu: ended.rusage.utime + ended.rusage.stime,
+            peak_rss_bytes: ended.rusage.maxrss,
+            stdout,
+        })
+    }
 }
 
 impl Measured {

@@ -10,6 +10,7 @@ pub mod bench;
 pub mod cache;
 pub mod child;
 pub mod disk;
+pub mod disk_use;
 pub mod folder;
 pub mod inputs;
 pub mod labelled;

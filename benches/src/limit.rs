@@ -74,8 +74,16 @@ impl MemoryLimit {
     /// # Errors
     /// If the kernel refuses, or the program fails.
     pub fn run(&self, command: &Command) -> Result<Measured> {
+        child::run(&mut self.limited(command)?)
+    }
+
+    /// Resets the group, and returns the command that runs `command` in it.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn limited(&self, command: &Command) -> Result<Command> {
         self.reset()?;
-        child::run(&mut self.around(command))
+        Ok(self.around(command))
     }
 
     /// Drops the group's cached pages and resets its peak memory.

@@ -15,7 +15,7 @@ use crate::{
 const TRIAL: &str = "GRAPPA_BENCH_TRIAL";
 
 /// Each program with the options of a short run. WORK is a folder for its files.
-const PROGRAMS: [(&str, &str); 18] = [
+const PROGRAMS: [(&str, &str); 19] = [
     ("inputs", "npy 8 4 WORK"),
     ("ingest", "--scale 10 --runs 1 --work WORK"),
     ("memory", "--scales 10 --dim 4 --memory 64MiB --work WORK"),
@@ -40,6 +40,10 @@ const PROGRAMS: [(&str, &str); 18] = [
     (
         "out_of_core",
         "--scale 12 --runs 1 --partitions 4 --concurrent 4 --work WORK",
+    ),
+    (
+        "large",
+        "--scale 20 --sbm-scale 20 --procedural-scale 20 --slice-scale 29 --batches 500 --work WORK",
     ),
     (
         "bias",
