@@ -4,6 +4,8 @@
 //! injection with `GRAPPA_KILL_AT`, in debug builds only). Then it is restarted as a user would restart it, and the result
 //! is compared, byte for byte, with that of an undisturbed run.
 
+mod training;
+
 use std::{
     collections::BTreeMap,
     fmt, fs,
@@ -14,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::Value;
+pub use self::training::{training_job, training_jobs_out_of_core};
 
 use crate::{
     files::{copy_folder, files_of},
@@ -479,89 +481,4 @@ fn of_store(folder: &Path, arguments: &[&str]) -> Command {
     let (verb, options) = arguments.split_first().expect("a verb");
     command.arg("--quiet").arg(verb).arg(store_of(folder)).args(options);
     command
-}
-
-/// Training with `program`, which is grappa-train, in two partitions. It also makes the pre-aggregated features.
-pub fn training_job(program: PathBuf, inputs: &Path) -> Job {
-    let before = inputs.join("trained");
-    fs::create_dir(&before).unwrap();
-    run(&mut sbm(
-        2000,
-        &["--feature-dim", "8", "--chunks", "4"],
-        &store_of(&before),
-    ))
-    .success();
-    Job {
-        before: Some(before),
-        // Without a configuration there is no run to resume.
-        again: |folder| match folder.join("run/config.toml").exists() {
-            true => &["--resume"],
-            false => &[],
-        },
-        finished: &[],
-        counts: |path, bytes| match path.extension() {
-            Some(extension) if extension == "safetensors" => Some(without_times(&bytes)),
-            // Each run makes new generations of assignments, so a resumed run has other numbers.
-            _ if path.starts_with("graph.grappa/assignments") => None,
-            _ if path.starts_with("graph.grappa") || path.starts_with("run/checkpoints") => Some(bytes),
-            _ if path == Path::new("run/metrics.jsonl") => Some(epochs_of(&bytes)),
-            // Reports contain times.
-            _ => None,
-        },
-        ..Job::new("train", move |folder| {
-            let mut command = Command::new(&program);
-            command
-                .current_dir(folder)
-                .arg("graph.grappa")
-                .args(["--out", "run", "--epochs", "3"]);
-            command.args([
-                "--layers",
-                "2",
-                "--hidden",
-                "8",
-                "--fanouts",
-                "4,4",
-                "--batch",
-                "200",
-                "--partitions",
-                "2",
-            ]);
-            command.args(["--checkpoint-every", "1", "--threads", "1", "--quiet"]);
-            command
-        })
-    }
-}
-
-/// The epochs, steps and losses of a run's metrics; the rest is of times.
-fn epochs_of(metrics: &[u8]) -> Vec<u8> {
-    let lines = metrics.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-    let epoch = |line| {
-        let record: Value = serde_json::from_slice(line).expect("a line of metrics is JSON");
-        format!("{} {} {}\n", record["epoch"], record["step"], record["loss"])
-    };
-    lines.map(epoch).collect::<String>().into_bytes()
-}
-
-/// A checkpoint without its training time, its assignment number, and the digest that covers both.
-fn without_times(checkpoint: &[u8]) -> Vec<u8> {
-    let (length, rest) = checkpoint
-        .split_first_chunk()
-        .expect("a checkpoint begins with the length of its header");
-    let (header, tensors) = rest.split_at(u64::from_le_bytes(*length) as usize);
-    let mut header: Value = serde_json::from_slice(header).expect("a header is JSON");
-    let metadata = header["__metadata__"]
-        .as_object_mut()
-        .expect("a checkpoint has metadata");
-    metadata.remove("grappa.digest").expect("a checkpoint has a digest");
-    let state = metadata["grappa.state"].as_str().expect("the state is text");
-    let mut state: Value = serde_json::from_str(state).expect("the state is JSON");
-    let fields = state.as_object_mut().expect("the state has fields");
-    for time in ["seconds", "seconds_by_stage"] {
-        fields.remove(time).expect("the state has a time");
-    }
-    fields.remove("generation");
-    metadata["grappa.state"] = state;
-    let mut bytes = header.to_string().into_bytes();
-    bytes.extend_from_slice(tensors);
-    bytes
 }

@@ -15,7 +15,7 @@ use grappa_benches::{
 };
 use grappa_tests::{
     files::memory_folder,
-    kills::{Job, Moment, Outcome, generate_jobs, ingest_jobs, store_jobs, training_job},
+    kills::{Job, Moment, Outcome, generate_jobs, ingest_jobs, store_jobs, training_job, training_jobs_out_of_core},
     random::Random,
 };
 
@@ -61,7 +61,11 @@ pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
     jobs.extend(store_jobs(inputs.path()));
     let train = programs::folder()?.join("grappa-train");
     match train.exists() {
-        true => jobs.push((training_job(train, inputs.path()), 1)),
+        true => {
+            let out_of_core = training_jobs_out_of_core(&train, inputs.path());
+            jobs.push((training_job(train, inputs.path()), 1));
+            jobs.extend(out_of_core.into_iter().map(|job| (job, 1)));
+        }
         false => eprintln!("{} does not exist, so training is left out", train.display()),
     }
     jobs.retain(|(job, _)| job.name.contains(&args.only));

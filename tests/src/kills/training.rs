@@ -1,0 +1,148 @@
+//! Training that is killed and resumed.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use super::{Job, sbm, store_of};
+use crate::program::run;
+
+/// Training with `program`, which is grappa-train, in two partitions. It also makes the pre-aggregated features.
+pub fn training_job(program: PathBuf, inputs: &Path) -> Job {
+    let before = store(inputs, "trained", 2000, &["--feature-dim", "8", "--chunks", "4"]);
+    let options = [
+        &["--layers", "2", "--hidden", "8", "--fanouts", "4,4", "--batch", "200"][..],
+        &["--partitions", "2"],
+    ];
+    training("train", program, before, &options.concat())
+}
+
+/// Training on a graph that exceeds `--memory`, with `program`, which is grappa-train: with the views of partitions loaded in turn, with
+/// exact evaluations in scratch files, and with sampled ones.
+pub fn training_jobs_out_of_core(program: &Path, inputs: &Path) -> Vec<Job> {
+    let shares = [
+        "--train-fraction",
+        "0.02",
+        "--val-fraction",
+        "0.3",
+        "--test-fraction",
+        "0.3",
+    ];
+    let graph = ["--edge-factor", "24", "--feature-dim", "16", "--chunks", "16"];
+    let before = store(inputs, "large", 40_000, &[&graph[..], &shares].concat());
+    let job = |name: &str, options: &[&'static str]| {
+        let options = [&["--batch", "50"], options].concat();
+        training(&format!("train, {name}"), program.to_owned(), before.clone(), &options)
+    };
+    let small = ["--layers", "2", "--fanouts", "4,4", "--memory", "6MiB"];
+    let sampled = ["--first-hop", "sampled", "--hidden", "32"];
+    let evaluated = |how| [&small[..], &sampled, &["--evaluate", how]].concat();
+    vec![
+        job(
+            "partitions in turn",
+            &[
+                "--layers",
+                "3",
+                "--fanouts",
+                "4,4,4",
+                "--memory",
+                "4MiB",
+                "--hidden",
+                "8",
+            ],
+        ),
+        job("exact evaluation", &evaluated("exact")),
+        job("sampled evaluation", &evaluated("sampled")),
+    ]
+}
+
+/// A folder with a block model of `nodes` nodes.
+fn store(inputs: &Path, name: &str, nodes: u32, options: &[&str]) -> PathBuf {
+    let folder = inputs.join(name);
+    fs::create_dir(&folder).unwrap();
+    run(&mut sbm(nodes, options, &store_of(&folder))).success();
+    folder
+}
+
+/// Three epochs of training on the store in `before`.
+fn training(name: &str, program: PathBuf, before: PathBuf, options: &[&'static str]) -> Job {
+    let options = options.to_vec();
+    Job {
+        before: Some(before),
+        // Without a configuration there is no run to resume.
+        again: |folder| match folder.join("run/config.toml").exists() {
+            true => &["--resume"],
+            false => &[],
+        },
+        finished: &[],
+        counts,
+        ..Job::new(name, move |folder| {
+            let mut command = Command::new(&program);
+            command
+                .current_dir(folder)
+                .arg("graph.grappa")
+                .args(["--out", "run", "--epochs", "3"])
+                .args(&options);
+            command.args(["--checkpoint-every", "1", "--threads", "1", "--quiet"]);
+            command
+        })
+    }
+}
+
+/// The part of a file that a resumed run repeats.
+fn counts(path: &Path, bytes: Vec<u8>) -> Option<Vec<u8>> {
+    let is_temporary = path.components().any(|name| {
+        let name = name.as_os_str().to_string_lossy();
+        name.ends_with(".tmp") || name.ends_with(".partial")
+    });
+    match path.extension() {
+        // No undisturbed run has these.
+        _ if is_temporary => Some(bytes),
+        Some(extension) if extension == "safetensors" => Some(without_times(&bytes)),
+        // Each run makes new generations of assignments, so a resumed run has other numbers.
+        _ if path.starts_with("graph.grappa/assignments") => None,
+        _ if path.starts_with("graph.grappa") || path.starts_with("run/checkpoints") => Some(bytes),
+        _ if path == Path::new("run/metrics.jsonl") => Some(epochs_of(&bytes)),
+        // Reports contain times.
+        _ => None,
+    }
+}
+
+/// The numbers of a run's metrics that do not depend on time.
+fn epochs_of(metrics: &[u8]) -> Vec<u8> {
+    const KEYS: [&str; 6] = ["epoch", "step", "loss", "evaluated", "val_loss", "test_accuracy"];
+    let lines = metrics.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    let epoch = |line| {
+        let record: Value = serde_json::from_slice(line).expect("a line of metrics is JSON");
+        KEYS.map(|key| record[key].to_string()).join(" ") + "\n"
+    };
+    lines.map(epoch).collect::<String>().into_bytes()
+}
+
+/// A checkpoint without its training time, its assignment number, and the digest that covers both.
+fn without_times(checkpoint: &[u8]) -> Vec<u8> {
+    let (length, rest) = checkpoint
+        .split_first_chunk()
+        .expect("a checkpoint begins with the length of its header");
+    let (header, tensors) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let mut header: Value = serde_json::from_slice(header).expect("a header is JSON");
+    let metadata = header["__metadata__"]
+        .as_object_mut()
+        .expect("a checkpoint has metadata");
+    metadata.remove("grappa.digest").expect("a checkpoint has a digest");
+    let state = metadata["grappa.state"].as_str().expect("the state is text");
+    let mut state: Value = serde_json::from_str(state).expect("the state is JSON");
+    let fields = state.as_object_mut().expect("the state has fields");
+    for time in ["seconds", "seconds_by_stage"] {
+        fields.remove(time).expect("the state has a time");
+    }
+    fields.remove("generation");
+    metadata["grappa.state"] = state;
+    let mut bytes = header.to_string().into_bytes();
+    bytes.extend_from_slice(tensors);
+    bytes
+}
