@@ -205,11 +205,9 @@ impl Stand<'_> {
         let memory = ((GENERATOR_SHARE * self.graph.memory(self.args) as f64) as u64).max(GENERATOR_BYTES_MIN);
         let mut command = self.program("grappa-gen");
         self.graph.generate(self.args, &mut command);
-        command.args(["--memory", &memory.to_string(), "--json", "--quiet", "--out"]);
-        let (measured, disk) = self.run_cold({
-            command.arg(self.store());
-            command
-        })?;
+        command.args(["--memory", &memory.to_string(), "--json", "--quiet"]);
+        command.arg("--out").arg(self.store());
+        let (measured, disk) = self.run_cold(command)?;
         let mut section = Section::new(&self.name());
         section.lines.push(Line {
             planned: Numbers {
@@ -246,10 +244,8 @@ impl Stand<'_> {
         });
         let mut repartition = self.program("grappa-store");
         repartition.args(["--json", "--quiet", "repartition", "--partitions", "64"]);
-        let (measured, disk) = self.run_cold({
-            repartition.arg(self.store());
-            repartition
-        })?;
+        repartition.arg(self.store());
+        let (measured, disk) = self.run_cold(repartition)?;
         section.lines.push(Line {
             is_program: true,
             ..Line::new("repartition", Numbers::of(&measured, &disk))

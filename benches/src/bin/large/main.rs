@@ -1,7 +1,7 @@
 //! Graphs that exceed the memory, from the start of a program to its summary, cold: time of each stage, disk traffic, peak memory and
 //! scratch files, next to the plan of `grappa-store plan` for the same options.
 //!
-//! The graphs of one store are removed before the next one is made, because each takes tens of gigabytes.
+//! Stores take tens of gigabytes, so each is removed before the next one is made.
 
 mod graph;
 mod numbers;
@@ -137,17 +137,15 @@ impl Bench for Args {
                 continue;
             }
             let stand = Stand::new(self, graph, &programs)?;
-            if let Some(why) = &stand.unlimited {
-                record.add(format_args!("{}: no memory limit ({why}).", stand.name()));
-            }
+            record.add(stand.described());
             for section in stand.measure(&rows, &mut seconds_per_step)? {
                 record.add(section.table(&stand.disk));
                 section.notes.iter().for_each(|note| record.add(note));
             }
         }
         record.add(format_args!(
-            "Bytes are those that the kernel counts for the process; a plan of a stage without a measured number is for the stage alone. \
-             Floors are the bytes of a run at the disk's bandwidth, which was measured before each graph. Load {load} before and {} after.",
+            "Bytes are those that the kernel counts for a program; they are not known for each stage, which `-` stands for. Floors are these bytes \
+             at the disk's bandwidth, which was measured before each graph. Load {load} before and {} after.",
             machine::load()?
         ));
         Ok(())
@@ -180,6 +178,22 @@ impl<'a> Stand<'a> {
             limit,
             unlimited,
         })
+    }
+
+    /// The graph, its budget and limit, and the disk.
+    fn described(&self) -> String {
+        let limit = match (&self.unlimited, self.graph.limit(self.args)) {
+            (Some(why), _) => format!("no memory limit ({why})"),
+            (None, Some(limit)) => format!("a memory limit of {}, page cache included", ByteSize(limit)),
+            (None, None) => "no memory limit".to_owned(),
+        };
+        format!(
+            "**{}**: `--memory {}`, {limit}. The disk reads {}/s and writes {}/s.",
+            self.name(),
+            ByteSize(self.graph.memory(self.args)),
+            ByteSize(self.disk.read as u64),
+            ByteSize(self.disk.write as u64)
+        )
     }
 
     /// Makes the store, measures the rows, and removes the store.

@@ -155,7 +155,10 @@ impl Stand<'_> {
         })
     }
 
-    /// The plan of training on the store. An epoch of some steps has as many training nodes.
+    /// The plan of training on the store, for an epoch of at least as many steps as the run's.
+    ///
+    /// An epoch of some steps visits all groups of partitions, so it is planned as one with fewer training nodes. One of fewer steps than
+    /// groups is planned as a part of a full epoch.
     fn plan_of_store(&self, row: Row, training: &Training) -> Result<Plan> {
         let mut options = vec![
             self.store().display().to_string(),
@@ -163,18 +166,21 @@ impl Stand<'_> {
             self.memory_option(),
         ];
         options.extend(self.planned_training(row));
-        if let Some(steps) = training.steps {
-            let store = Store::open(&self.store())?;
-            let mut splits = store.manifest().splits.iter();
-            let train = splits
-                .find(|split| split.name == "train")
-                .context("the store has no split `train`")?;
-            let seeds = train.nodes.min(steps * SEEDS);
-            options.push(format!(
-                "--train-fraction={}",
-                seeds as f64 / store.present_nodes() as f64
-            ));
-        }
+        let full = self.plan(&options)?;
+        let groups = full.number("/train/partitions")? / full.number("/train/concurrent")?;
+        let Some(steps) = training.steps.filter(|&steps| steps as f64 >= groups) else {
+            return Ok(full);
+        };
+        let store = Store::open(&self.store())?;
+        let mut splits = store.manifest().splits.iter();
+        let train = splits
+            .find(|split| split.name == "train")
+            .context("the store has no split `train`")?;
+        let seeds = train.nodes.min(steps * SEEDS);
+        options.push(format!(
+            "--train-fraction={}",
+            seeds as f64 / store.present_nodes() as f64
+        ));
         self.plan(&options)
     }
 }
