@@ -1,6 +1,29 @@
 //! Passes over the graph: pre-aggregation and layer-wise inference.
 
-use super::{PAGE_BYTES, Planner, STATE_WORK, StagePlan, VALUE};
+use super::{Layer, Minibatch, PAGE_BYTES, Planner, STATE_WORK, StagePlan, VALUE};
+
+/// Bytes of a value of a state in a scratch file: bf16.
+const STATE_VALUE: f64 = 2.0;
+/// Bytes of the size of a list in a tile.
+const SIZE_BYTES: f64 = 16.0;
+/// The share of the memory that a tile may take. Blocks of rows take the rest.
+const TILE_SHARE: f64 = 0.62;
+
+/// Bytes that an inference reads, writes, and holds in scratch files.
+#[derive(Debug, Default)]
+struct Transfer {
+    read: f64,
+    written: f64,
+    scratch: f64,
+}
+
+impl Transfer {
+    fn add(&mut self, other: Self) {
+        self.read += other.read;
+        self.written += other.written;
+        self.scratch += other.scratch;
+    }
+}
 
 pub(super) struct InferencePlan {
     /// In aggregated edges.
@@ -30,32 +53,79 @@ impl Planner<'_> {
             aggregated += layer.edges * layer.inputs * VALUE;
             states += layer.destinations;
             memory = memory.max(VALUE * (layer.sources * layer.inputs + layer.destinations * layer.outputs));
-            // bf16 states of a layer and of the one before.
-            scratch = scratch.max(
-                2.0 * (layer.destinations * layer.outputs
-                    + if layer.is_first {
-                        0.0
-                    } else {
-                        layer.sources * layer.inputs
-                    }),
-            );
+            // States of a layer and of the one before.
+            let before = if layer.is_first {
+                0.0
+            } else {
+                layer.sources * layer.inputs
+            };
+            scratch = scratch.max(STATE_VALUE * (layer.destinations * layer.outputs + before));
         }
         let rates = &options.rates;
         let processor =
             (sets.edges() * rates.load_edge_ns + aggregated * rates.infer_byte_ns) * 1e-9 + flops / rates.product_flops;
-        let is_in_memory = scratch <= options.memory as f64 / 2.0;
         let lists = options.adjacency_bytes as f64 * (sets.edges() / options.edges as f64).min(hops as f64);
-        let rows = match is_resident {
-            true => 0.0,
-            false => self.feature_bytes * (sets.nodes * PAGE_BYTES / self.row_bytes / options.nodes as f64).min(1.0),
+        // The sets of nodes follow from the lists, and then the edges of tiles do.
+        let mut transfer = Transfer {
+            read: 2.0 * lists,
+            ..Transfer::default()
         };
-        let scratch = if is_in_memory { 0.0 } else { scratch };
+        if !is_resident {
+            transfer.add(self.transfer_of_features(&sets));
+        }
+        if scratch <= options.memory as f64 / 2.0 {
+            scratch = 0.0;
+        } else {
+            for layer in self.layers(&sets).filter(|layer| !layer.is_first) {
+                let states = STATE_VALUE * layer.sources * layer.inputs;
+                // Own rows are at random places.
+                let own = (layer.destinations * PAGE_BYTES).min(states);
+                transfer.add(Transfer {
+                    read: self.tiles(&layer) * states + own,
+                    written: states,
+                    scratch: 0.0,
+                });
+            }
+        }
         InferencePlan {
             work: sets.edges() + STATE_WORK * states,
-            stage: self.pass(lists + rows + scratch, scratch, processor / self.threads),
-            scratch,
+            stage: self.pass(transfer.read, transfer.written, processor / self.threads),
+            scratch: scratch + transfer.scratch,
             memory,
         }
+    }
+
+    /// What the first layer of an inference reads. In the feature files, the rows of other nodes are read with those of a set.
+    fn transfer_of_features(&self, sets: &Minibatch) -> Transfer {
+        let nodes = self.options.nodes as f64;
+        let whole = self.feature_bytes * (sets.nodes * PAGE_BYTES / self.row_bytes / nodes).min(1.0);
+        let first = self.layers(sets).next().expect("a model has a layer");
+        if self.options.preaggregated {
+            return Transfer {
+                read: self.rows_per_node() * whole,
+                ..Transfer::default()
+            };
+        }
+        // Own rows, and those of sources in each tile.
+        let passes = 1.0 + self.tiles(&first);
+        let copy = self.row_bytes * first.sources;
+        match whole + copy * (1.0 + passes) < whole * passes && self.options.stored {
+            true => Transfer {
+                read: whole + copy * passes,
+                written: copy,
+                scratch: copy,
+            },
+            false => Transfer {
+                read: whole * passes,
+                ..Transfer::default()
+            },
+        }
+    }
+
+    /// The number of tiles that the destinations of a layer are cut into. Each has their states and edges.
+    fn tiles(&self, layer: &Layer) -> f64 {
+        let bytes = layer.destinations * (VALUE * layer.inputs + SIZE_BYTES) + VALUE * layer.edges;
+        (bytes / (TILE_SHARE * self.options.memory as f64)).ceil()
     }
 
     /// Aggregates the features of all in-neighbours of all nodes.
