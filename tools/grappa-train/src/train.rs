@@ -83,14 +83,18 @@ pub fn run(path: &Path, options: &args::Train, console: &Console) -> anyhow::Res
 fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Result<()> {
     let store = open_store(path, options)?;
     let (folder, config) = open_folder(path, options)?;
-    let device = runtime::device(config.device)?;
     prepare_runtime(&config);
     let mut screen = Screen::new(console, None);
     signals::stops_by_itself("finishing the step and writing a checkpoint");
-    let trained = train(store, config, &folder, options.resume.is_some(), device, &mut screen);
+    let trained = runtime::device(config.device)
+        .and_then(|device| train(store, config, &folder, options.resume.is_some(), device, &mut screen));
     drop(screen);
-    let summary = trained.map_err(|error| with_remedy(error, None, path, folder.path()))?;
-    finish(console, summary, folder.path())
+    let at = folder.path().to_owned();
+    if trained.as_ref().is_err_and(|error| !error.is_stopped()) && options.resume.is_none() {
+        folder.remove_if_not_begun();
+    }
+    let summary = trained.map_err(|error| with_remedy(error, None, path, &at))?;
+    finish(console, summary, &at)
 }
 
 /// Trains together with other processes.

@@ -23,7 +23,11 @@ use std::{
 use grappa_io::{Error as EngineError, durable};
 
 use super::{
-    checkpoint::Checkpoints, checksum_line::with_checksum, class_names, config::TrainConfig, journal::Journal,
+    checkpoint::Checkpoints,
+    checksum_line::with_checksum,
+    class_names,
+    config::TrainConfig,
+    journal::{EVENTS, Journal, METRICS},
     summary::Summary,
 };
 use crate::{Error, Result};
@@ -45,6 +49,8 @@ pub const CHECKPOINTS: &str = "checkpoints";
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
+    /// Whether the folder existed before the run.
+    existed: bool,
     _lock: Option<FolderLock>,
 }
 
@@ -67,6 +73,7 @@ impl RunFolder {
     /// # Errors
     /// If the folder has other files, or cannot be created.
     pub fn create(path: &Path, config: &TrainConfig) -> Result<Self> {
+        let existed = path.exists();
         fs::create_dir_all(path).map_err(EngineError::io("create", path))?;
         let left_over = durable::temporary_name(Path::new(CONFIG));
         for entry in fs::read_dir(path).map_err(EngineError::io("read", path))? {
@@ -83,6 +90,7 @@ impl RunFolder {
         }
         let run = Self {
             path: path.to_owned(),
+            existed,
             _lock: lock(path)?,
         };
         run.write_config(config)?;
@@ -100,8 +108,33 @@ impl RunFolder {
         }
         Ok(Self {
             path: path.to_owned(),
+            existed: true,
             _lock: lock(path)?,
         })
+    }
+
+    /// Removes what a new run has written, if it ended with an error before its first checkpoint and epoch. So the next try can have the
+    /// same folder.
+    pub fn remove_if_not_begun(self) {
+        let has = |path: &str| fs::read_dir(self.path.join(path)).is_ok_and(|mut entries| entries.next().is_some());
+        let metrics = fs::metadata(self.path.join(METRICS)).map_or(0, |metadata| metadata.len());
+        if metrics > 0 || has(CHECKPOINTS) {
+            return;
+        }
+        // The error of the run matters more than one of these. What cannot be removed is named when the folder is used again.
+        for folder in [CHECKPOINTS, ASSIGNMENTS] {
+            let _ = fs::remove_dir_all(self.path.join(folder));
+        }
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        // The configuration last: it says that this is the folder of a run.
+        let events = names.filter(|name| name.starts_with(EVENTS));
+        for file in events.chain([METRICS, CLASSES, CONFIG].map(str::to_owned)) {
+            let _ = fs::remove_file(self.path.join(file));
+        }
+        if !self.existed {
+            let _ = fs::remove_dir(&self.path);
+        }
     }
 
     /// The default folder of a new run on `store`: the first that does not exist of `web.run`, `web.run.2`, and so on for the
@@ -256,6 +289,21 @@ mod tests {
         );
         let text = error(RunFolder::create(&folder.path().join("a"), &config));
         assert!(text.contains("not empty and contains no run"), "{text}");
+        // A run that did not begin leaves nothing; one that has metrics stays.
+        RunFolder::resume(&path).unwrap().remove_if_not_begun();
+        RunFolder::create(&path, &config).unwrap().remove_if_not_begun();
+        assert!(path.exists(), "the first of these found the folder");
+        fs::remove_dir(&path).unwrap();
+        RunFolder::create(&path, &config).unwrap().remove_if_not_begun();
+        assert!(!path.exists());
+        let run = RunFolder::create(&path, &config).unwrap();
+        drop(run.journal(0, 0).unwrap());
+        run.remove_if_not_begun();
+        assert!(!path.exists());
+        let run = RunFolder::create(&path, &config).unwrap();
+        fs::write(path.join(METRICS), "{}\n").unwrap();
+        run.remove_if_not_begun();
+        assert_eq!(RunFolder::resume(&path).unwrap().config().unwrap(), config);
         // An empty folder is accepted.
         let empty = folder.path().join("empty");
         fs::create_dir(&empty).unwrap();

@@ -3,5 +3,6 @@
 #[cfg(debug_assertions)] // only then can a program be killed before a chosen change
 mod kills;
 mod network;
+mod refused;
 mod signals;
 mod workers;

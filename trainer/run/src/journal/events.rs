@@ -30,6 +30,9 @@ use grappa_io::{Error as EngineError, durable};
 use super::record::EpochRecord;
 use crate::Result;
 
+/// Names of event files begin with this, by which TensorBoard finds them.
+pub(crate) const EVENTS: &str = "events.out.tfevents.";
+
 /// An open event file.
 #[derive(Debug)]
 pub(super) struct EventFile {
@@ -50,11 +53,7 @@ impl EventFile {
         // Readers sort files by name, so a second file of the same second gets a higher number.
         let mut number = 0;
         let (path, file) = loop {
-            let name = format!(
-                "events.out.tfevents.{:010}.{host}.{}.{number}",
-                since.as_secs(),
-                std::process::id()
-            );
+            let name = format!("{EVENTS}{:010}.{host}.{}.{number}", since.as_secs(), std::process::id());
             let path = folder.join(name);
             durable::kill_point("create", &path);
             match File::create_new(&path) {

@@ -9,6 +9,7 @@ mod tests;
 
 use std::{collections::BTreeMap, path::Path, time::SystemTime};
 
+pub(crate) use self::events::EVENTS;
 pub use self::record::EpochRecord;
 use self::{events::EventFile, metrics::Metrics};
 use crate::{Result, config::TrainConfig};
