@@ -14,6 +14,7 @@
 //!
 //! Labels, splits and the optimizer's state are not counted. [`TrainRates`] are measurements; [`measure`](super::measure) repeats them.
 
+mod halo;
 mod lists;
 mod passes;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
 use grappa_io::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+use self::halo::Halo;
 use super::{
     Degrees,
     degrees::degree_classes,
@@ -39,14 +41,8 @@ const STATE_WORK: f64 = 16.0;
 /// With `auto`, an exact evaluation may take this share of an epoch, or as long as a sampled one.
 const EXACT_SHARE: f64 = 0.25;
 const SAMPLED_EVALUATION: f64 = 1.3;
-/// Historical embeddings are refreshed as often as this share of the work of an epoch allows. They are not used if one refresh for so
-/// many epochs would take more.
+/// Historical embeddings are refreshed as often as this share of the work of an epoch allows.
 const HISTORY_SHARE: f64 = 0.25;
-const REPARTITION_EVERY: f64 = 5.0;
-/// In-neighbours that a halo node gets without historical embeddings, and the share of memory that they may take.
-const HALO_NEIGHBOURS: u32 = 10;
-const HALO_SHARE: f64 = 4.0;
-const HEAD_BYTES: f64 = 8.0;
 /// Bytes of a disk page. A missing row transfers the pages that it is on.
 const PAGE_BYTES: f64 = 4096.0;
 /// The most minibatches of a window, unless they are small.
@@ -253,26 +249,6 @@ pub fn plan_training(options: &TrainOptions) -> Result<TrainPlan> {
     Ok(Planner::new(options)?.plan())
 }
 
-/// What halo nodes have: in-neighbours that a partition does not own.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Halo {
-    /// Their features.
-    Nothing,
-    /// Historical embeddings.
-    Embeddings,
-    /// Sampled in-neighbours, which take so many bytes of memory.
-    Lists { bytes: f64 },
-}
-
-impl Halo {
-    fn list_bytes(self) -> f64 {
-        match self {
-            Self::Lists { bytes } => bytes,
-            Self::Nothing | Self::Embeddings => 0.0,
-        }
-    }
-}
-
 struct Planner<'a> {
     options: &'a TrainOptions,
     reach: Reach,
@@ -429,48 +405,6 @@ impl<'a> Planner<'a> {
     fn sampled_fanouts(&self) -> &[Option<u32>] {
         let fanouts = &self.options.fanouts;
         &fanouts[..fanouts.len() - usize::from(self.options.preaggregated)]
-    }
-
-    /// What `--halo auto` gives to halo nodes, for an epoch of so many minibatches.
-    fn halo(&self, partitions: u64, seeds: f64, minibatches: u64) -> Halo {
-        let layers = self.options.fanouts.len();
-        if partitions == 1 {
-            return Halo::Nothing;
-        }
-        if self.options.preaggregated && layers > 2 {
-            let epoch = self.minibatch(seeds, partitions, Halo::Nothing).work() * minibatches as f64;
-            if self.refresh_work() <= REPARTITION_EVERY * HISTORY_SHARE * epoch {
-                return Halo::Embeddings;
-            }
-        }
-        self.halo_lists()
-    }
-
-    /// The work of a refresh: inference for the in-neighbours that a training node has within reach of all layers but the last.
-    fn refresh_work(&self) -> f64 {
-        let hops = self.options.fanouts.len() - 1;
-        let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
-        let inferred = &reached.hops[1..];
-        inferred.iter().map(|hop| hop.edges + STATE_WORK * hop.sources).sum()
-    }
-
-    /// The sampled in-neighbours of halo nodes; nothing if no hop expands these, or if the memory is too small.
-    fn halo_lists(&self) -> Halo {
-        // The last hop reaches nodes that are not expanded.
-        let hops = self.sampled_fanouts().len().saturating_sub(1);
-        if hops == 0 {
-            return Halo::Nothing;
-        }
-        let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
-        let set = self.options.nodes as f64 / 8.0;
-        // While they are drawn, there are two copies with room for all in-neighbours.
-        let most = 2.0 * (reached.nodes * (HEAD_BYTES + self.source_bytes() * f64::from(HALO_NEIGHBOURS)) + set);
-        let bytes =
-            reached.nodes * HEAD_BYTES + self.source_bytes() * reached.drawn(&self.reach, HALO_NEIGHBOURS) + set;
-        match most <= self.options.memory as f64 / HALO_SHARE {
-            true => Halo::Lists { bytes },
-            false => Halo::Nothing,
-        }
     }
 
     /// Seconds of the processors and the device for a step of this many minibatches.

@@ -1,0 +1,75 @@
+//! What halo nodes have, as `--halo auto` chooses it.
+
+use super::{HISTORY_SHARE, Planner, STATE_WORK};
+
+/// Historical embeddings are not used if one refresh for so many epochs would take more than their share.
+const REPARTITION_EVERY: f64 = 5.0;
+/// In-neighbours that a halo node gets without historical embeddings, and the share of memory that they may take.
+const HALO_NEIGHBOURS: u32 = 10;
+const HALO_SHARE: f64 = 4.0;
+const HEAD_BYTES: f64 = 8.0;
+
+/// What halo nodes have: in-neighbours that a partition does not own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Halo {
+    /// Their features.
+    Nothing,
+    /// Historical embeddings.
+    Embeddings,
+    /// Sampled in-neighbours, which take so many bytes of memory.
+    Lists { bytes: f64 },
+}
+
+impl Halo {
+    /// Bytes of memory that lists take.
+    pub(super) fn list_bytes(self) -> f64 {
+        match self {
+            Self::Lists { bytes } => bytes,
+            Self::Nothing | Self::Embeddings => 0.0,
+        }
+    }
+}
+
+impl Planner<'_> {
+    /// What `--halo auto` gives to halo nodes, for an epoch of so many minibatches.
+    pub(super) fn halo(&self, partitions: u64, seeds: f64, minibatches: u64) -> Halo {
+        let layers = self.options.fanouts.len();
+        if partitions == 1 {
+            return Halo::Nothing;
+        }
+        if self.options.preaggregated && layers > 2 {
+            let epoch = self.minibatch(seeds, partitions, Halo::Nothing).work() * minibatches as f64;
+            if self.refresh_work() <= REPARTITION_EVERY * HISTORY_SHARE * epoch {
+                return Halo::Embeddings;
+            }
+        }
+        self.halo_lists()
+    }
+
+    /// The work of a refresh: inference for the in-neighbours that a training node has within reach of all layers but the last.
+    fn refresh_work(&self) -> f64 {
+        let hops = self.options.fanouts.len() - 1;
+        let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
+        let inferred = &reached.hops[1..];
+        inferred.iter().map(|hop| hop.edges + STATE_WORK * hop.sources).sum()
+    }
+
+    /// The sampled in-neighbours of halo nodes; nothing if no hop expands these, or if the memory is too small.
+    fn halo_lists(&self) -> Halo {
+        // The last hop reaches nodes that are not expanded.
+        let hops = self.sampled_fanouts().len().saturating_sub(1);
+        if hops == 0 {
+            return Halo::Nothing;
+        }
+        let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
+        let set = self.options.nodes as f64 / 8.0;
+        // While they are drawn, there are two copies with room for all in-neighbours.
+        let most = 2.0 * (reached.nodes * (HEAD_BYTES + self.source_bytes() * f64::from(HALO_NEIGHBOURS)) + set);
+        let bytes =
+            reached.nodes * HEAD_BYTES + self.source_bytes() * reached.drawn(&self.reach, HALO_NEIGHBOURS) + set;
+        match most <= self.options.memory as f64 / HALO_SHARE {
+            true => Halo::Lists { bytes },
+            false => Halo::Nothing,
+        }
+    }
+}
