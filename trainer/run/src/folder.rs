@@ -121,7 +121,7 @@ impl RunFolder {
         if metrics > 0 || has(CHECKPOINTS) {
             return;
         }
-        // The error of the run matters more than one of these. What cannot be removed is named when the folder is used again.
+        // The error of the run matters more than one of these.
         for folder in [CHECKPOINTS, ASSIGNMENTS] {
             let _ = fs::remove_dir_all(self.path.join(folder));
         }

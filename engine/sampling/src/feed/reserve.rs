@@ -58,13 +58,15 @@ impl MemoryReserve {
             Ok(_) => Ok(()),
             Err(left) => {
                 let missing = bytes.saturating_add_signed(least - left);
+                // What may be taken of each byte of the budget.
+                let share = (Self::SHARE as f64).recip() - least as f64 / self.budget as f64;
                 Err(Error::Budget {
                     what: format!(
                         "a minibatch that is much larger than those that were sampled in advance: {} are missing for {what}",
                         ByteSize(missing)
                     ),
                     given: self.budget,
-                    least: self.budget + missing * Self::SHARE,
+                    least: self.budget + (missing as f64 / share).ceil() as u64,
                     remedy: "raise --memory, or use smaller batches or fewer neighbours (--fanouts)",
                 })
             }

@@ -33,13 +33,13 @@ impl Core {
             };
             match task {
                 WorkerTask::Sample { index, mut batch } => match self.sample(source, index, &mut scratch, &mut batch) {
-                    Ok(()) => self.reserve(index, batch),
+                    Ok(()) => self.reserve_batch(index, batch),
                     Err(error) => {
                         self.lock().take_back(batch, None, &self.reserve);
                         self.fail(error);
                     }
                 },
-                WorkerTask::Reserve { index, batch } => self.reserve(index, batch),
+                WorkerTask::Reserve { index, batch } => self.reserve_batch(index, batch),
                 WorkerTask::Plan {
                     index,
                     batch,
@@ -81,7 +81,7 @@ impl Core {
     }
 
     /// Reserves memory for the nodes and edges of a sampled batch.
-    fn reserve(&self, index: u64, mut batch: InFlightBatch) {
+    fn reserve_batch(&self, index: u64, mut batch: InFlightBatch) {
         let bytes = minibatch_bytes(&batch.minibatch).max(batch.reserved_bytes);
         let more = bytes - batch.reserved_bytes;
         match self.reserving(index, |reserve| reserve.take_for_minibatch(more)) {
