@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The result of an operation of the trainer.
@@ -43,6 +44,16 @@ pub enum Error {
     /// The processes that train together could not meet, or one of them is missing. The message names the rank.
     #[error("{0}")]
     Distributed(String),
+    /// Memory or a disk is too small for work that training can do without, on this rank or on another one.
+    #[error("{}{what}", .rank.map_or_else(String::new, |rank| format!("rank {rank}: ")))]
+    Lack {
+        /// The rank, if it is another one.
+        rank: Option<u32>,
+        /// What there is too little of.
+        resource: Resource,
+        /// The message, which says how to proceed.
+        what: String,
+    },
     /// Options contradict each other or the store. The message names a value that works.
     #[error("{0}")]
     Options(String),
@@ -54,19 +65,36 @@ pub enum Error {
     Engine(#[from] grappa_io::Error),
 }
 
+/// What there can be too little of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Resource {
+    /// Space on a disk.
+    Disk,
+    /// The memory budget.
+    Memory,
+}
+
 impl Error {
     /// Whether a disk is full, or a quota exceeded.
     pub fn is_disk_full(&self) -> bool {
         match self {
             Self::Run(error) => error.is_disk_full(),
             Self::Engine(error) => error.is_disk_full(),
+            Self::Lack { resource, .. } => *resource == Resource::Disk,
             _ => false,
         }
     }
 
     /// Whether the memory budget is too small.
     pub(crate) fn is_budget(&self) -> bool {
-        matches!(self, Self::Engine(grappa_io::Error::Budget { .. }))
+        matches!(
+            self,
+            Self::Engine(grappa_io::Error::Budget { .. })
+                | Self::Lack {
+                    resource: Resource::Memory,
+                    ..
+                }
+        )
     }
 
     /// Whether the operation ended because the caller asked it to stop.

@@ -25,4 +25,4 @@ pub mod runtime;
 mod shim;
 pub mod train;
 
-pub use error::{Error, Result};
+pub use error::{Error, Resource, Result};

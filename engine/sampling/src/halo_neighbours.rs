@@ -250,7 +250,7 @@ mod tests {
                 ..options(Sampler::uniform("5,5,5".parse().unwrap(), false))
             };
             let loader = opened(&store, options, PARTITIONS, super_epoch).unwrap();
-            loader.parts()[0].view.halo_lists().unwrap().clone()
+            loader.halo_lists().unwrap().clone()
         };
         let first = drawn(1, 0);
         let (mut nodes, mut differ) = (0, 0);

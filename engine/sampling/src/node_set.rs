@@ -160,6 +160,28 @@ impl NodeSet {
         }
     }
 
+    /// The set as bits: bit b of word w is node 64 w + b. Sets of one graph have the same number of words.
+    pub fn to_words(&self) -> Vec<u64> {
+        self.to_lines().iter().flat_map(|line| line.words).collect()
+    }
+
+    /// The set that [`NodeSet::to_words`] made bits of, in a graph with `nodes` nodes.
+    ///
+    /// # Panics
+    /// If it was a graph of another size.
+    pub fn of_words(nodes: u64, words: &[u64]) -> Self {
+        let lines = words
+            .chunks(LINE_WORDS)
+            .map(|words| Line::of(words.try_into().expect("lines are whole")));
+        let lines: Vec<Line> = lines.collect();
+        assert_eq!(
+            lines.len() as u64,
+            nodes.div_ceil(LINE_NODES),
+            "words of a set of the same graph"
+        );
+        Self::counted(nodes, lines)
+    }
+
     /// Number of nodes of the graph.
     pub fn universe(&self) -> u64 {
         self.nodes
@@ -375,6 +397,7 @@ mod tests {
                 found.into_iter().map(|node| node.0).collect()
             };
             prop_assert_eq!(members(&set(&a).union(&set(&b))), &a | &b);
+            prop_assert_eq!(members(&NodeSet::of_words(nodes, &set(&a).to_words())), a.clone());
             prop_assert_eq!(members(&set(&b).union(&set(&a))), &a | &b);
             let selected = set(&a).select(|node| !b.contains(&node.0));
             prop_assert_eq!(members(&selected), &a - &b);

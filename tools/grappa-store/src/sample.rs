@@ -116,7 +116,12 @@ pub fn run(options: &args::Sample, console: &Console) -> anyhow::Result<()> {
     let mut batches = loader
         .batches(0, |batches| batches.first(left))
         .map_err(|error| with_program(error, options))?;
-    let kind = loader.parts()[0].view.kind();
+    let kind = loader
+        .served()
+        .next()
+        .expect("a single worker serves all partitions")
+        .view
+        .kind();
     let seconds_to_open = begin.elapsed().as_secs_f64();
 
     let bars = console.bars();

@@ -5,6 +5,8 @@
 //!
 //! ```text
 //! each step            all-reduce of the gradient, over connections between the ranks     Gloo
+//! each evaluation      counts of right and wrong predictions to rank 0 (`collect`)         Gloo
+//! each repartition     which halo nodes are in reach, and the work that depends on them    Gloo
 //! each epoch           metrics to rank 0, the score of the evaluation from it             store
 //! twice a second       a sign of life, and a look at those of the others                  store
 //! ```
@@ -15,6 +17,7 @@
 //! No call of c10d blocks the trainer for longer than a moment, because a peer that is stopped would block it for ever. A thread of
 //! its own talks to the store (`watch`), and an all-reduce is awaited in slices.
 
+mod collect;
 mod join;
 mod place;
 mod server;
@@ -30,6 +33,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use grappa_io::progress::{Progress, Silent, check_stopped};
 use serde::{Serialize, de::DeserializeOwned};
 use tch::Tensor;
 
@@ -39,7 +43,10 @@ pub use self::{
     place::Place,
     server::StoreServer,
 };
-use crate::{Error, Result, shim::c10d};
+use crate::{
+    Error, Result,
+    shim::c10d::{self, Reduction},
+};
 
 /// An all-reduce is awaited for so long before the watch is asked for the cause of its delay.
 const SLICE: Duration = Duration::from_millis(100);
@@ -91,15 +98,21 @@ impl ProcessGroup {
     /// # Errors
     /// If a rank has left or cannot be reached. The tensor is then undefined.
     pub fn all_reduce(&self, tensor: &Tensor) -> Result<()> {
+        self.reduce(tensor, Reduction::Sum, &Silent)
+    }
+
+    /// Replaces a tensor by what `reduction` makes of those of all ranks. Gives up if progress says to stop; this rank has to leave then.
+    fn reduce(&self, tensor: &Tensor, reduction: Reduction, progress: &dyn Progress) -> Result<()> {
         let gloo = self.gloo.lock().unwrap_or_else(PoisonError::into_inner);
         let gloo = gloo.as_ref().expect("the group is connected until it is left");
-        let work = gloo.all_reduce(tensor).map_err(|text| self.explain(&text))?;
+        let work = gloo.all_reduce(tensor, reduction).map_err(|text| self.explain(&text))?;
         let mut left_at = None;
         loop {
             if work.wait(SLICE).map_err(|text| self.explain(&text))? {
                 return Ok(());
             }
             let Some(departure) = self.watch.departure() else {
+                check_stopped(progress)?;
                 continue;
             };
             if left_at.get_or_insert_with(Instant::now).elapsed() > GRACE {

@@ -143,11 +143,13 @@ GroupHandle* grappa_group_new(
 
 void grappa_group_free(GroupHandle* group) { delete group; }
 
-// Starts to replace the tensor by its sum over all ranks.
-WorkHandle* grappa_all_reduce(GroupHandle* group, const at::Tensor* tensor, char** error) {
+// Starts to replace the tensor by its sum over all ranks, or by the union of its bits.
+WorkHandle* grappa_all_reduce(GroupHandle* group, const at::Tensor* tensor, bool unites, char** error) {
   return guarded(error, static_cast<WorkHandle*>(nullptr), [&] {
     std::vector<at::Tensor> tensors{*tensor};
-    return new WorkHandle{group->group->allreduce(tensors)};
+    c10d::AllreduceOptions options;
+    options.reduceOp = unites ? c10d::ReduceOp::BOR : c10d::ReduceOp::SUM;
+    return new WorkHandle{group->group->allreduce(tensors, options)};
   });
 }
 

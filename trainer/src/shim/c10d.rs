@@ -68,7 +68,12 @@ unsafe extern "C" {
         error: *mut *mut c_char,
     ) -> *mut c_void;
     fn grappa_group_free(group: *mut c_void);
-    fn grappa_all_reduce(group: *mut c_void, tensor: *const c_void, error: *mut *mut c_char) -> *mut c_void;
+    fn grappa_all_reduce(
+        group: *mut c_void,
+        tensor: *const c_void,
+        unites: bool,
+        error: *mut *mut c_char,
+    ) -> *mut c_void;
     fn grappa_work_free(work: *mut c_void);
     fn grappa_work_wait(work: *mut c_void, timeout_ms: i64, error: *mut *mut c_char) -> c_int;
 }
@@ -201,11 +206,12 @@ impl Group {
         NonNull::new(group).map(Self).ok_or_else(|| taken(error))
     }
 
-    /// Starts to replace `tensor` by its sum over all ranks. The work keeps the memory of the tensor.
-    pub(crate) fn all_reduce(&self, tensor: &Tensor) -> Result<Work> {
+    /// Starts to replace `tensor` by what `reduction` makes of the tensors of all ranks. The work keeps the memory of the tensor.
+    pub(crate) fn all_reduce(&self, tensor: &Tensor, reduction: Reduction) -> Result<Work> {
         let mut error = ptr::null_mut();
+        let unites = reduction == Reduction::Union;
         // SAFETY: both live during the call.
-        let work = unsafe { grappa_all_reduce(self.0.as_ptr(), tensor.as_ptr().cast(), &mut error) };
+        let work = unsafe { grappa_all_reduce(self.0.as_ptr(), tensor.as_ptr().cast(), unites, &mut error) };
         NonNull::new(work).map(Work).ok_or_else(|| taken(error))
     }
 }
@@ -215,6 +221,15 @@ impl Drop for Group {
         // SAFETY: it came from C++ and is freed once.
         unsafe { grappa_group_free(self.0.as_ptr()) }
     }
+}
+
+/// How the values of all ranks become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reduction {
+    /// They are added.
+    Sum,
+    /// Their bits are united. For integers only.
+    Union,
 }
 
 /// An operation in progress.

@@ -102,10 +102,7 @@ impl Trainer {
         let whole = self.loader.all_batches(epoch);
         let (steps, seeds_per_step) = (whole.steps(), whole.seeds_per_step());
         drop(whole);
-        let (worker, workers) = self.worker();
-        let batches = self.loader.batches(epoch, |batches| {
-            batches.of_worker(worker, workers).from_step(partial.steps)
-        })?;
+        let batches = self.loader.batches(epoch, |batches| batches.from_step(partial.steps))?;
         // While batches arrive, the trainer is busy with them.
         let mut feed = self.loader.take_feed();
         progress.steps("training", steps);

@@ -8,7 +8,7 @@ use grappa_run::{
     config::TrainConfig,
     model::{LayerKind, ModelOptions},
 };
-use grappa_sampling::partition::Schedule;
+use grappa_sampling::partition::{Schedule, Share};
 use grappa_storage::Store;
 
 use crate::{Error, Result};
@@ -41,11 +41,13 @@ pub(super) fn check(
     model: &ModelOptions,
     train_nodes: u64,
     knows_first_hop: bool,
+    share: Share,
 ) -> Result<Option<String>> {
     let (nodes, edges) = (store.present_nodes() as f64, store.manifest().edges as f64);
     let expected = expect(nodes, edges, config, model, train_nodes, knows_first_hop);
-    // A step computes the minibatches of its partitions together.
-    let (partitions, step_bytes) = (config.concurrent(), expected.bytes * f64::from(config.concurrent()));
+    // A step computes the minibatches of its partitions together, as far as this process serves them.
+    let partitions = config.concurrent().div_ceil(share.workers());
+    let step_bytes = expected.bytes * f64::from(partitions);
     let (together, fewer) = match partitions {
         1 => (String::new(), ""),
         _ => (

@@ -2,6 +2,9 @@
 //!
 //! Only nodes that the scores depend on are computed ([`Needed`]). Test nodes are scored when the validation score improved, because
 //! nothing else needs their score. If the test nodes cost little beside the validation nodes, one inference scores both.
+//!
+//! If several processes train together, each scores a part of the nodes. Rank 0 adds up the counts, so it reports the scores that a
+//! single process has.
 
 use std::ops::Range;
 
@@ -21,11 +24,15 @@ use tch::Tensor;
 use super::{
     Trainer,
     historical::HistoricalRows,
-    inference::{FirstInputs, Inference, Needed},
+    inference::{Inference, Needed},
     scored::{Scored, ScoredNodes},
     split::SplitScores,
 };
 use crate::{Result, nn::Model};
+
+/// The splits that are scored.
+const VAL: usize = 0;
+const TEST: usize = 1;
 
 /// Columns of the feed.
 const FEATURES: usize = 0;
@@ -89,6 +96,8 @@ impl Trainer {
     ///
     /// If the next epoch begins with a refresh of the historical embeddings, the same inference makes them.
     ///
+    /// None on ranks other than 0. They all have to take part; only rank 0 asks whether a score `improves`.
+    ///
     /// # Errors
     /// If files cannot be read or written, or memory is too small.
     pub fn evaluate(
@@ -97,7 +106,7 @@ impl Trainer {
         epoch: u64,
         improves: &dyn Fn(f64) -> bool,
         progress: &dyn Progress,
-    ) -> Result<Evaluation> {
+    ) -> Result<Option<Evaluation>> {
         let scored = match self.scored_nodes.take() {
             Some(scored) => scored,
             None => self.scored_nodes(self.config.evaluate, progress)?,
@@ -116,18 +125,18 @@ impl Trainer {
     ///
     /// # Errors
     /// As [`Trainer::evaluate`].
-    pub fn evaluate_exactly(&mut self, ranked: bool, progress: &dyn Progress) -> Result<Evaluation> {
+    pub fn evaluate_exactly(&mut self, ranked: bool, progress: &dyn Progress) -> Result<Option<Evaluation>> {
         (self.historical, self.historical_origin) = (None, None);
         self.scored_nodes.iter_mut().for_each(ScoredNodes::clear);
         let room = self.make_room(false);
-        let (val, test) = (self.splits.val().clone(), self.splits.test().clone());
-        let needed = self.needed(&[&val, &test], &[], &[], f64::INFINITY, progress)?;
-        let once = Scored {
-            needed: needed.expect("there is no limit"),
-            first_inputs: FirstInputs::new(0, &self.folder, 0),
+        let [val, test] = self.scored_splits.clone();
+        let scored = || {
+            let needed = self.needed(&[&val, &test], &[], &[], f64::INFINITY, progress)?;
+            let once = Scored::once(needed.expect("there is no limit"), &self.folder);
+            self.scores(room, &once, &[&val, &test], ranked, progress)
         };
-        let reports = self.scores(room, &once, &[&val, &test], ranked, progress)?;
-        Ok(together(reports, Evaluate::Exact))
+        let reports = self.reports(scored(), progress)?;
+        Ok(reports.map(|reports| together(reports, Evaluate::Exact)))
     }
 
     fn evaluate_nodes(
@@ -136,36 +145,64 @@ impl Trainer {
         ranked: bool,
         improves: &dyn Fn(f64) -> bool,
         progress: &dyn Progress,
-    ) -> Result<Evaluation> {
-        let (val, test) = (self.splits.val().clone(), self.splits.test().clone());
+    ) -> Result<Option<Evaluation>> {
         let (of_val, of_test) = match scored {
             ScoredNodes::Minibatches => (None, None),
             ScoredNodes::Apart(of_val, of_test) => (Some(of_val), Some(of_test)),
             ScoredNodes::Together(both) => {
+                let [val, test] = self.scored_splits.clone();
                 let room = self.make_room(false);
-                let reports = self.scores(room, both, &[&val, &test], ranked, progress)?;
-                return Ok(together(reports, scored.method()));
+                let scores = self.scores(room, both, &[&val, &test], ranked, progress);
+                let reports = self.reports(scores, progress)?;
+                return Ok(reports.map(|reports| together(reports, scored.method())));
             }
         };
-        let monitor = self.config.monitor;
-        let mut scores_of = |split: &RoaringTreemap, scored: Option<&Scored>| match scored {
-            None => self.sampled_scores(split, ranked, progress),
-            Some(scored) => {
-                let room = self.make_room(false);
-                let mut reports = self.scores(room, scored, &[split], ranked, progress)?;
-                Ok(reports.remove(0))
-            }
-        };
-        let val = scores_of(&val, of_val)?;
-        let test = match score(&val, monitor).is_none_or(improves) {
-            true => Some(scores_of(&test, of_test)?),
+        let val = self.report(VAL, of_val, ranked, progress)?;
+        let is_tested = self.told_by_first("test", || {
+            let val = val.as_ref().expect("rank 0 has the scores");
+            Ok(score(val, self.config.monitor).is_none_or(improves))
+        })?;
+        let test = match is_tested {
+            true => self.report(TEST, of_test, ranked, progress)?,
             false => None,
         };
-        Ok(Evaluation {
-            val,
-            test,
-            method: scored.method(),
-        })
+        let method = scored.method();
+        Ok(val.map(|val| Evaluation { val, test, method }))
+    }
+
+    /// The scores of the validation or of the test nodes, by an inference or, without one, by minibatches. None on ranks other than 0.
+    fn report(
+        &mut self,
+        split: usize,
+        scored: Option<&Scored>,
+        ranked: bool,
+        progress: &dyn Progress,
+    ) -> Result<Option<ScoreReport>> {
+        let all = [self.splits.val(), self.splits.test()][split].clone();
+        let own = self.scored_splits[split].clone();
+        let scores = match scored {
+            // Processes divide the minibatches, not the nodes.
+            None => self.sampled_scores(&all, ranked, progress),
+            Some(scored) => {
+                let room = self.make_room(false);
+                self.scores(room, scored, &[&own], ranked, progress)
+            }
+        };
+        let reports = self.reports(scores, progress)?;
+        Ok(reports.map(|mut reports| reports.remove(0)))
+    }
+
+    /// The scores of all processes, after each has scored its part. None on ranks other than 0.
+    fn reports(&self, scored: Result<SplitScores<'_>>, progress: &dyn Progress) -> Result<Option<Vec<ScoreReport>>> {
+        let mut scores = self.agree(scored, progress)?;
+        let Some(group) = &self.group else {
+            return Ok(Some(scores.reports()));
+        };
+        let Some(all) = group.gather_words(&scores.to_words(), progress)? else {
+            return Ok(None);
+        };
+        all[1..].iter().for_each(|words| scores.merge_words(words));
+        Ok(Some(scores.reports()))
     }
 
     /// Frees memory for inference, with `keeps` for one that saves historical embeddings. A feed that does not hold all features has
@@ -196,22 +233,23 @@ impl Trainer {
     }
 
     /// Exact scores and historical embeddings, from one inference.
-    fn evaluate_and_refresh(&mut self, ranked: bool, progress: &dyn Progress) -> Result<Evaluation> {
-        let (val, test) = (self.splits.val().clone(), self.splits.test().clone());
+    fn evaluate_and_refresh(&mut self, ranked: bool, progress: &dyn Progress) -> Result<Option<Evaluation>> {
+        let [val, test] = self.scored_splits.clone();
         let mut scores = SplitScores::new([&*val, &*test], self.labels.spec(), ranked);
-        self.refresh(Some(&mut scores), progress)?;
-        Ok(together(scores.reports(), Evaluate::Exact))
+        let refreshed = self.refresh(Some(&mut scores), progress);
+        let reports = self.reports(refreshed.map(|()| scores), progress)?;
+        Ok(reports.map(|reports| together(reports, Evaluate::Exact)))
     }
 
     /// Scores the nodes of `splits`, which are among those that are wanted.
-    fn scores(
+    fn scores<'a>(
         &self,
         room: Room,
         scored: &Scored,
-        splits: &[&RoaringTreemap],
+        splits: &[&'a RoaringTreemap],
         ranked: bool,
         progress: &dyn Progress,
-    ) -> Result<Vec<ScoreReport>> {
+    ) -> Result<SplitScores<'a>> {
         let mut scores = SplitScores::new(splits.iter().copied(), self.labels.spec(), ranked);
         let mut take = self.taking(&scored.needed, &mut scores);
         let room = Room {
@@ -226,7 +264,7 @@ impl Trainer {
             inference.run_needed(model, &scored.needed, progress, &mut take)
         })?;
         drop(take);
-        Ok(scores.reports())
+        Ok(scores)
     }
 
     /// Receives logits of the wanted nodes and adds them to `scores`.

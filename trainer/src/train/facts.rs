@@ -8,7 +8,6 @@ use grappa_run::{
     config::{Auto, DeviceChoice, Evaluate, FirstHop, HaloMode},
     facts::{Fact, RunFacts},
 };
-use grappa_sampling::feed::Seeded;
 use tch::Device;
 use time::OffsetDateTime;
 
@@ -65,10 +64,9 @@ impl Trainer {
             config.first_hop == FirstHop::Auto,
             Some(first_hop.to_string()),
         );
-        let has_lists = |part: &Seeded| part.view.halo_lists().is_some();
         let halo = match &self.refresh_plan {
             Some(_) => HaloMode::History,
-            None if self.loader.parts().iter().any(has_lists) => HaloMode::Neighbours,
+            None if self.loader.halo_lists().is_some() => HaloMode::Neighbours,
             None => HaloMode::Stop,
         };
         let has_halo = config.halo == HaloMode::Auto && config.partitions() > 1 && self.super_epoch.is_some();

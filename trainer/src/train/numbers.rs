@@ -7,12 +7,15 @@ use grappa_run::{
     checkpoint::{Checkpoint, RunState},
     config::{Auto, HaloMode, TrainConfig},
 };
-use grappa_sampling::{ListsPlace, LoaderOptions, NumberOptions, PartitionNumbers, Remedy};
+use grappa_sampling::{ListsPlace, LoaderOptions, NumberOptions, PartitionNumbers, Remedy, partition::Share};
 use grappa_storage::Store;
 use serde::{Deserialize, Serialize};
 use tch::Device;
 
-use super::{load::DeviceCopy, trainer::loader_options};
+use super::{
+    load::DeviceCopy,
+    trainer::{loader_options, share_of},
+};
 use crate::{Result, distributed::ProcessGroup};
 
 /// Counters of a checkpoint.
@@ -43,7 +46,7 @@ impl Numbers {
     ) -> Result<Self> {
         let own = || match from {
             Some((_, checkpoint)) => Ok(Self::kept(config, &checkpoint.state)),
-            None => Self::choose(store, config, knows_first_hop),
+            None => Self::choose(store, config, knows_first_hop, share_of(group)),
         };
         match group {
             Some(group) => group.share("numbers of partitions", own),
@@ -51,11 +54,11 @@ impl Numbers {
         }
     }
 
-    /// Chooses the numbers that are `auto`.
+    /// Chooses the numbers that are `auto`. They depend on the number of workers, and not on which one `share` is.
     ///
     /// # Errors
     /// If a given number is 0 or exceeds the number of chunks.
-    pub fn choose(store: &Store, config: &TrainConfig, knows_first_hop: bool) -> Result<Self> {
+    pub fn choose(store: &Store, config: &TrainConfig, knows_first_hop: bool, share: Share) -> Result<Self> {
         if let (Auto::Value(partitions), Auto::Value(concurrent)) = (config.partitions, config.concurrent) {
             return Ok(Self {
                 partitions,
@@ -73,13 +76,14 @@ impl Numbers {
         let loader = LoaderOptions {
             concurrent: config.concurrent.value().map(|concurrent| concurrent as usize),
             sampler: config.sampler(knows_first_hop)?.into(),
+            share,
             ..loader_options(config, aggregates, &DeviceCopy::new(Device::Cpu))?
         };
         let chosen = PartitionNumbers::choose(store, &loader, &options)?;
         Ok(Self {
             partitions: chosen.partitions,
             concurrent: chosen.concurrent,
-            reason: reason(config, &chosen),
+            reason: reason(config, &chosen, share.workers()),
         })
     }
 
@@ -110,8 +114,8 @@ pub(super) fn note(config: &TrainConfig, state: &mut RunState) {
     state.counters.extend(counters);
 }
 
-/// Why these numbers were chosen. None if the adjacency lists of the whole graph fit.
-fn reason(config: &TrainConfig, chosen: &PartitionNumbers) -> Option<String> {
+/// Why these numbers were chosen. None if the adjacency lists of the whole graph fit one process.
+fn reason(config: &TrainConfig, chosen: &PartitionNumbers, workers: u32) -> Option<String> {
     let PartitionNumbers {
         partitions, concurrent, ..
     } = chosen;
@@ -120,16 +124,18 @@ fn reason(config: &TrainConfig, chosen: &PartitionNumbers) -> Option<String> {
         (Auto::Auto, _) => format!("--partitions auto is {partitions}"),
         _ => format!("--concurrent auto is {concurrent} of {partitions} partitions"),
     };
+    let each = if workers > 1 { " of each process" } else { "" };
     let size = format!(
-        "adjacency lists take {} and may take {} of --memory {}",
+        "adjacency lists take {} and may take {} of --memory {}{each}",
         ByteSize(chosen.whole_bytes),
         ByteSize(chosen.room),
         config.memory
     );
     match chosen.lists {
+        ListsPlace::Memory if workers > 1 => Some(format!("{numbers}: {workers} processes divide them")),
         ListsPlace::Memory => None,
         ListsPlace::InTurn(bytes) => Some(format!(
-            "{numbers}: {size}; those of a step and of the next one take at most {}",
+            "{numbers}: {size}; those of a step and of the next one take at most {}{each}",
             ByteSize(bytes)
         )),
         ListsPlace::Mapped(remedy) => {

@@ -12,7 +12,7 @@ use super::Trainer;
 use crate::{Error, Result};
 
 impl Trainer {
-    /// Assigns chunks to the partitions of a super-epoch and opens their views, unless they are open.
+    /// Assigns chunks to the partitions of a super-epoch and opens the views of those that this process serves, unless they are open.
     pub(super) fn open_partitions(&mut self, super_epoch: u64, progress: &dyn Progress) -> Result<()> {
         if self.super_epoch == Some(super_epoch) {
             return Ok(());
@@ -25,6 +25,7 @@ impl Trainer {
         let assignment = self.assignment(super_epoch)?;
         // The rows of other halo nodes, which the new views need the memory of.
         (self.historical, self.historical_origin) = (None, None);
+        self.epoch_work = None;
         self.loader
             .partition(&assignment, &Seeds::Nodes(self.splits.train().clone()), progress)?;
         let stage = self.clock.enter(Stage::History);
@@ -43,8 +44,10 @@ impl Trainer {
         if !is_left {
             return Ok(());
         }
-        match self.loader.sample_halo_neighbours(assignment.generation(), progress) {
-            Err(error @ grappa_io::Error::Budget { .. }) => {
+        let lists = self.loader.sample_halo_neighbours(assignment.generation(), progress);
+        // All processes treat halo nodes in the same way.
+        match self.agree(lists.map_err(Error::from), progress) {
+            Err(error) if error.is_budget() => {
                 if self.super_epoch.is_none() {
                     self.warnings.push(format!(
                         "nodes of other partitions have no neighbors, so accuracy can be several points lower: {error}"
@@ -52,15 +55,20 @@ impl Trainer {
                 }
                 Ok(())
             }
-            sampled => Ok(sampled?),
+            lists => {
+                if let Some(lists) = lists? {
+                    self.loader.set_halo_lists(lists);
+                }
+                Ok(())
+            }
         }
     }
 
-    /// Bytes of the sampled in-neighbours that partitions got: lists of node ids, and the features of in-neighbours.
+    /// Bytes of the sampled in-neighbours that the partitions of this process got: lists of node ids, and the features of in-neighbours.
     fn bytes_of_halo_lists(&self) -> u64 {
         /// A node id on disk has 40 bits.
         const ID_BYTES: u64 = 5;
-        let Some(lists) = self.loader.parts().first().and_then(|part| part.view.halo_lists()) else {
+        let Some(lists) = self.loader.halo_lists() else {
             return 0;
         };
         let features = self.store.manifest().features.as_ref();
@@ -83,7 +91,7 @@ impl Trainer {
             super_epoch: Some(super_epoch),
         };
         let assignment = assign(self.store.manifest(), &options, super_epoch + 1)?;
-        if self.worker().0 > 0 {
+        if !self.is_first() {
             // Rank 0 writes the same.
             return Ok(assignment);
         }

@@ -1,33 +1,44 @@
 //! Training with several processes: what they agree on, and what the ranks other than 0 do.
 //!
-//! Every rank has the whole store and opens the same partitions. In each step, a rank computes the gradient of its share of the step's
-//! partitions, and all ranks apply the same sum. So all have the same parameters, and only rank 0 evaluates and writes files. It tells
-//! the others the score of an evaluation, on which the learning rate and early stopping depend.
+//! Every rank has the whole store, and opens the partitions that it serves ([`Share`](grappa_sampling::partition::Share)). In each step, it
+//! computes the gradient of its partitions, and all ranks apply the same sum. So all have the same parameters. A rank computes the
+//! historical embeddings of the halo nodes that its own partitions reach, and scores its part of the validation and test nodes. Only
+//! rank 0 adds up the scores and writes files. It tells the others the score of an evaluation, on which the learning rate and early
+//! stopping depend.
 //!
 //! ```text
 //! rank 0                                   the others
 //! choose a checkpoint, tell                read it
 //! pre-aggregate features                   afterwards, one after the other
+//! open its partitions                      open theirs
+//! decide on refreshes and evaluations      tell what their partitions reach, and take the decisions
 //! train its partitions of each step        train theirs
 //! collect the metrics of the epoch         send them
-//! evaluate, tell the score                 wait for it
+//! score its nodes, add up, tell the score  score theirs, send the counts
 //! write the files of the epoch
 //! ```
+//!
+//! What all ranks must decide alike never depends on what one of them has open: they sum or unite what each counts
+//! ([`ProcessGroup::sum`], [`ProcessGroup::unite`]), or rank 0 decides ([`Trainer::told_by_first`]). If work that training can do without
+//! fails on one rank for lack of memory or disk space, it fails on all ([`Trainer::agree`]). Any other error ends the run on all ranks.
 
 use std::{path::Path, sync::Arc};
 
 use grappa_formats::aggregates::AggregateKind;
+use grappa_io::progress::Progress;
 use grappa_run::{
     checkpoint::{Best, Checkpoint, PartialEpoch, RunState},
     config::{MAY_CHANGE, TrainConfig},
     model::NormKind,
 };
+use grappa_sampling::NodeSet;
 use grappa_storage::Store;
+use serde::{Serialize, de::DeserializeOwned};
 use tch::{Device, Tensor, no_grad};
 
 use super::{Trainer, Watcher, exchange::AllReduce, numbers::Numbers, session};
 use crate::{
-    Error, Result,
+    Error, Resource, Result,
     distributed::{Hello, ProcessGroup},
     runtime,
 };
@@ -61,8 +72,8 @@ pub fn follow(
         let aggregates = first_hop_in_turn(&group, &store, &config, found.as_ref(), watcher)?;
         let numbers = Numbers::of_run(&store, &config, aggregates.is_some(), found.as_ref(), Some(&group))?;
         let config = numbers.applied(&config);
-        let mut trainer = Trainer::new(store, config.clone(), aggregates, device, folder.to_owned())?;
-        trainer.join(group.clone());
+        let (at, of_group) = (folder.to_owned(), Some(group.clone()));
+        let mut trainer = Trainer::of_group(store, config.clone(), aggregates, device, at, of_group)?;
         let mut state = RunState::default();
         match found {
             Some((path, checkpoint)) => {
@@ -113,7 +124,7 @@ pub fn hello(store: &Store, config: &TrainConfig) -> Result<Hello> {
     })
 }
 
-/// The epochs of a rank other than 0.
+/// The epochs of a rank other than 0, and its part of the evaluation at the end.
 fn epochs(
     trainer: &mut Trainer,
     config: &TrainConfig,
@@ -121,7 +132,14 @@ fn epochs(
     group: &ProcessGroup,
     watcher: &mut dyn Watcher,
 ) -> Result<()> {
-    while state.epoch < config.epochs && !state.early_stopping.is_over(config.early_stopping) {
+    let is_over =
+        |state: &RunState| state.epoch >= config.epochs || state.early_stopping.is_over(config.early_stopping);
+    if !is_over(state) {
+        let prepared = trainer.prepare(state.epoch, None, watcher.progress());
+        session::tell_warnings(trainer, watcher);
+        prepared?;
+    }
+    while !is_over(state) {
         watcher.begin(state.epoch + 1, config.epochs);
         let (learning_rate, epoch) = (state.learning_rate, state.epoch);
         let rate = |step, steps| learning_rate.at(config, epoch, step, steps);
@@ -129,7 +147,10 @@ fn epochs(
         session::tell_warnings(trainer, watcher);
         trained?;
         let score = match is_evaluated(config, epoch) {
-            true => group.share("score", || unreachable!("rank 0 knows it"))?,
+            true => {
+                survived(trainer.evaluate(true, epoch, &|_| unreachable!("rank 0 asks"), watcher.progress()))?;
+                group.share("score", || unreachable!("rank 0 knows it"))?
+            }
             false => None,
         };
         trainer.end_epoch();
@@ -139,7 +160,18 @@ fn epochs(
             observe(state, config, score, None);
         }
     }
+    if trainer.has_final_evaluation(false)? {
+        survived(trainer.evaluate_exactly(true, watcher.progress()))?;
+    }
     Ok(())
+}
+
+/// The end of an evaluation on a rank other than 0. If it lacked memory or disk space, rank 0 warns, and training continues.
+fn survived<T>(evaluated: Result<T>) -> Result<()> {
+    match evaluated {
+        Err(error) if error.is_disk_full() || error.is_budget() => Ok(()),
+        evaluated => evaluated.map(|_| ()),
+    }
 }
 
 /// Whether the model is evaluated after an epoch.
@@ -193,7 +225,7 @@ pub(super) fn first_hop_in_turn(
 }
 
 impl Trainer {
-    /// Makes this trainer one of the processes of a group.
+    /// Makes this trainer, which has the share of its rank, one of the processes of a group.
     pub(super) fn join(&mut self, group: Arc<ProcessGroup>) {
         let (ranks, concurrent) = (group.place().ranks, self.config.concurrent());
         if concurrent < ranks {
@@ -213,10 +245,80 @@ impl Trainer {
         self.group = Some(group);
     }
 
-    /// The number of this process, and the number of processes.
-    pub(super) fn worker(&self) -> (u32, u32) {
-        let place = self.group.as_ref().map(|group| group.place());
-        place.map_or((0, 1), |place| (place.rank, place.ranks))
+    /// Whether this is rank 0, or the only process.
+    pub(super) fn is_first(&self) -> bool {
+        self.group.as_ref().is_none_or(|group| group.is_first())
+    }
+
+    /// A value that rank 0 computes and tells the others.
+    pub(super) fn told_by_first<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        value: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match &self.group {
+            None => value(),
+            Some(group) => group.share(name, value),
+        }
+    }
+
+    /// The end of work that every rank does a part of, and that training can do without: if one rank lacks memory or disk space for its
+    /// part, all get the error of the first such rank. All ranks must call it, unless they end with another error.
+    pub(super) fn agree<T>(&self, done: Result<T>, progress: &dyn Progress) -> Result<T> {
+        let Some(group) = &self.group else { return done };
+        let lack = match &done {
+            Ok(_) => None,
+            Err(error) if error.is_disk_full() => Some((Resource::Disk, error.to_string())),
+            Err(error) if error.is_budget() => Some((Resource::Memory, error.to_string())),
+            Err(_) => return done,
+        };
+        let mut lacks = [u64::from(lack.is_some())];
+        group.sum(&mut lacks, progress)?;
+        if lacks == [0] {
+            return done;
+        }
+        let of_each = group.gather_all("lack", lack)?;
+        let first = (0..).zip(of_each).find_map(|(rank, lack)| Some((rank, lack?)));
+        let (rank, (resource, what)) = first.expect("a rank lacks something");
+        match done {
+            Err(error) if rank == group.place().rank => Err(error),
+            _ => Err(Error::Lack {
+                rank: Some(rank),
+                resource,
+                what,
+            }),
+        }
+    }
+
+    /// The nodes that are in a set on any rank, for each set.
+    pub(super) fn united(&self, sets: &[NodeSet], progress: &dyn Progress) -> Result<Vec<NodeSet>> {
+        let Some(group) = &self.group else {
+            return Ok(sets.to_vec());
+        };
+        let unite = |set: &NodeSet| {
+            let mut words = set.to_words();
+            group.unite(&mut words, progress)?;
+            Ok(NodeSet::of_words(set.universe(), &words))
+        };
+        sets.iter().map(unite).collect()
+    }
+
+    /// Whether all ranks evaluate the best model at the end of the run, which rank 0 decides. If so, all get the parameters of rank 0.
+    pub(super) fn has_final_evaluation(&self, is_due: bool) -> Result<bool> {
+        let is_due = self.told_by_first("final evaluation", || Ok(is_due))?;
+        if is_due && let Some(group) = &self.group {
+            let parameters = self.model.parameters();
+            for tensors in [parameters.named(), parameters.buffers()] {
+                change_flat(tensors, |flat| {
+                    if !group.is_first() {
+                        // Its sum over all ranks is then that of rank 0.
+                        let _ = flat.zero_();
+                    }
+                    group.all_reduce(flat)
+                })?;
+            }
+        }
+        Ok(is_due)
     }
 
     /// Where training is, for people. `epochs` are finished.
@@ -241,22 +343,10 @@ impl Trainer {
 
     /// Makes the running statistics of batch norms, which each rank has of its own partitions, the mean over all ranks.
     fn average_buffers(&self) -> Result<()> {
-        let buffers = self.model.parameters().buffers();
-        let Some(group) = self.group.as_ref().filter(|_| !buffers.is_empty()) else {
-            return Ok(());
-        };
-        no_grad(|| {
-            let flat: Vec<Tensor> = buffers.iter().map(|(_, buffer)| buffer.view([-1])).collect();
-            let sum = Tensor::cat(&flat, 0).to_device(Device::Cpu).contiguous();
-            group.all_reduce(&sum)?;
-            let mean = sum / f64::from(group.place().ranks);
-            let mut start = 0;
-            for (_, buffer) in buffers {
-                let count = buffer.numel() as i64;
-                let part = mean.narrow(0, start, count).view(&*buffer.size());
-                buffer.shallow_clone().copy_(&part);
-                start += count;
-            }
+        let Some(group) = &self.group else { return Ok(()) };
+        change_flat(self.model.parameters().buffers(), |flat| {
+            group.all_reduce(flat)?;
+            *flat /= f64::from(group.place().ranks);
             Ok(())
         })
     }
@@ -282,4 +372,24 @@ impl Trainer {
         }
         true
     }
+}
+
+/// Changes the values of tensors, which `change` gets one after another in the processor's memory.
+fn change_flat(tensors: &[(String, Tensor)], change: impl FnOnce(&mut Tensor) -> Result<()>) -> Result<()> {
+    if tensors.is_empty() {
+        return Ok(());
+    }
+    no_grad(|| {
+        let flat: Vec<Tensor> = tensors.iter().map(|(_, tensor)| tensor.reshape([-1])).collect();
+        let mut flat = Tensor::cat(&flat, 0).to_device(Device::Cpu).contiguous();
+        change(&mut flat)?;
+        let mut start = 0;
+        for (_, tensor) in tensors {
+            let count = tensor.numel() as i64;
+            let part = flat.narrow(0, start, count).view(&*tensor.size());
+            tensor.shallow_clone().copy_(&part);
+            start += count;
+        }
+        Ok(())
+    })
 }

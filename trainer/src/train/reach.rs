@@ -12,9 +12,9 @@ use crate::Result;
 ///
 /// # Errors
 /// If an adjacency list cannot be read, or progress says to stop.
-pub(super) fn halo_in_reach(
+pub(super) fn halo_in_reach<'a>(
     chunks: &MappedChunks,
-    partitions: &[Seeded],
+    partitions: impl Iterator<Item = &'a Seeded>,
     [hops, steps]: [usize; 2],
     threads: usize,
     progress: &dyn Progress,

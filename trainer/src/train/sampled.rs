@@ -2,12 +2,11 @@
 //!
 //! Most evaluations that sample neighbours take one pass for each layer instead (`scored`): it computes a node once, and reads files in
 //! their order. Minibatches remain for random walks, and for slices of graphs so large that memory does not hold sets of their nodes.
-//! All evaluations of a run draw the same neighbours, so that they can be compared.
+//! All evaluations of a run draw the same neighbours, so that they can be compared. Several processes divide the minibatches.
 
 use std::sync::Arc;
 
 use grappa_io::progress::{Progress, check_stopped};
-use grappa_run::scores::ScoreReport;
 use grappa_sampling::{feed::Batch, sample::Sampler};
 use roaring::RoaringTreemap;
 use tch::{Tensor, no_grad};
@@ -22,20 +21,19 @@ use crate::{
 const BATCH_MIN: usize = 16;
 
 impl Trainer {
-    /// Scores on the nodes of a split, from sampled neighbours. `ranked` adds the area under the ROC curve.
+    /// Scores on the nodes of a split, from sampled neighbours, as far as this process has its minibatches. `ranked` adds the area under
+    /// the ROC curve.
     ///
     /// # Errors
     /// If files cannot be read, memory is too small, or progress says to stop.
-    pub(super) fn sampled_scores(
+    pub(super) fn sampled_scores<'a>(
         &mut self,
-        split: &RoaringTreemap,
+        split: &'a RoaringTreemap,
         ranked: bool,
         progress: &dyn Progress,
-    ) -> Result<ScoreReport> {
+    ) -> Result<SplitScores<'a>> {
         if split.is_empty() {
-            return Ok(SplitScores::new([split], self.labels.spec(), ranked)
-                .reports()
-                .remove(0));
+            return Ok(SplitScores::new([split], self.labels.spec(), ranked));
         }
         let sampler = Arc::new(self.config.evaluation_sampler(self.aggregates.is_some())?);
         // Each sampled hop reaches twice as many nodes as in training, and different seeds share fewer of them. With so many
@@ -44,21 +42,23 @@ impl Trainer {
         let seeds = self.config.batch() * self.config.concurrent() as usize;
         let mut batch = (seeds >> (hops + 1).min(usize::BITS as usize - 1)).max(BATCH_MIN);
         loop {
-            match self.scores_of_batches(split, &sampler, batch, ranked, progress) {
+            let scores = self.scores_of_batches(split, &sampler, batch, ranked, progress);
+            // All processes divide the same minibatches.
+            match self.agree(scores, progress) {
                 Err(error) if error.is_budget() && batch > 1 => batch /= 2,
                 scores => return scores,
             }
         }
     }
 
-    fn scores_of_batches(
+    fn scores_of_batches<'a>(
         &mut self,
-        split: &RoaringTreemap,
+        split: &'a RoaringTreemap,
         sampler: &Arc<Sampler>,
         batch: usize,
         ranked: bool,
         progress: &dyn Progress,
-    ) -> Result<ScoreReport> {
+    ) -> Result<SplitScores<'a>> {
         let batches = self
             .loader
             .whole_graph_batches(split, sampler.clone(), batch, progress)?;
@@ -80,7 +80,7 @@ impl Trainer {
         let scored = score_all();
         self.loader.return_feed(feed);
         scored?;
-        Ok(scores.reports().remove(0))
+        Ok(scores)
     }
 
     /// The logits of the seeds of a batch over the whole graph.

@@ -1,6 +1,10 @@
 //! Which nodes an evaluation computes, decided before the first epoch.
+//!
+//! If several processes train together, each scores a part of the nodes ([`Splits::scored_by`](super::split::Splits::scored_by)), and
+//! computes what these depend on. How to evaluate is decided for the nodes of all by rank 0, so it does not depend on the number of
+//! processes.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use grappa_formats::NodeId;
 use grappa_io::{
@@ -12,13 +16,14 @@ use grappa_io::{
 use grappa_run::{config::Evaluate, model::LayerKind, stages::Stage};
 use grappa_sampling::{NeighbourSample, NodeSet};
 use roaring::RoaringTreemap;
+use serde::{Deserialize, Serialize};
 
 use super::{
     Trainer,
     inference::{FirstInputs, Inference, Needed, NeededOptions},
     key,
 };
-use crate::{Error, Result};
+use crate::{Error, Resource, Result};
 
 /// With `auto`, an exact evaluation may take this share of an epoch.
 const EXACT_SHARE: f64 = 0.25;
@@ -48,17 +53,39 @@ pub(super) enum ScoredNodes {
     Apart(Scored, Scored),
 }
 
-/// The nodes to compute for some scores, and what stays from one evaluation to the next.
+/// The nodes that this process computes for some scores, and what stays from one evaluation to the next.
 #[derive(Debug)]
 pub(super) struct Scored {
     pub(super) needed: Needed,
+    /// The work of one inference for the nodes of all processes.
+    work: f64,
     pub(super) first_inputs: FirstInputs,
+}
+
+/// The inferences of an evaluation.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Inferences {
+    /// Whether one scores the validation and the test nodes.
+    are_together: bool,
+    /// The work of the first one, for the nodes of all processes.
+    work: f64,
+}
+
+impl Scored {
+    /// Scores of one inference, of which nothing stays.
+    pub(super) fn once(needed: Needed, scratch: &Path) -> Self {
+        Self {
+            work: needed.work(),
+            needed,
+            first_inputs: FirstInputs::new(0, scratch, 0),
+        }
+    }
 }
 
 impl ScoredNodes {
     pub(super) fn method(&self) -> Evaluate {
         match self.first() {
-            Some(needed) if !needed.is_sampled() => Evaluate::Exact,
+            Some(first) if !first.needed.is_sampled() => Evaluate::Exact,
             _ => Evaluate::Sampled,
         }
     }
@@ -83,14 +110,14 @@ impl ScoredNodes {
     }
 
     /// What each evaluation computes.
-    fn first(&self) -> Option<&Needed> {
-        self.all().next().map(|scored| &scored.needed)
+    fn first(&self) -> Option<&Scored> {
+        self.all().next()
     }
 }
 
 impl Trainer {
     /// Opens the partitions of an epoch, and decides how to evaluate the model. `before` is how the run was evaluated before it was
-    /// resumed: `auto` keeps to that. Returns a sentence about the evaluations.
+    /// resumed, which only rank 0 knows: `auto` keeps to that. Returns a sentence about the evaluations.
     ///
     /// # Errors
     /// If an exact evaluation needs more disk than is free. Also if files cannot be read, or progress says to stop.
@@ -102,19 +129,23 @@ impl Trainer {
         let is_auto = self.config.evaluate == Evaluate::Auto;
         let method = before.filter(|_| is_auto).unwrap_or(self.config.evaluate);
         let mut scored = self.scored_nodes(method, progress)?;
-        if let Err(error) = self.check_disk(&scored) {
-            if scored.method() == Evaluate::Exact {
-                if !is_auto {
-                    return Err(error);
-                }
-                scored = self.sampled_nodes(progress)?;
-            }
+        let mut checked = self.check_disk(&scored, progress);
+        if let Err(error) = &checked
+            && error.is_disk_full()
+            && scored.method() == Evaluate::Exact
+            && is_auto
+        {
+            scored = self.sampled_nodes(progress)?;
+            checked = self.check_disk(&scored, progress);
+        }
+        match checked {
             // Minibatches need no disk.
-            if self.check_disk(&scored).is_err() {
+            Err(error) if error.is_disk_full() && scored.method() == Evaluate::Sampled => {
                 scored = ScoredNodes::Minibatches;
             }
+            checked => checked?,
         }
-        let told = self.describe(&scored);
+        let told = self.describe(&scored, progress)?;
         self.scored_nodes = Some(scored);
         Ok(told)
     }
@@ -130,18 +161,18 @@ impl Trainer {
         }
     }
 
-    /// Decides how to evaluate, and finds the nodes to compute.
+    /// Decides how to evaluate, and finds the nodes to compute. The method is that of rank 0.
     pub(super) fn scored_nodes(&mut self, method: Evaluate, progress: &dyn Progress) -> Result<ScoredNodes> {
-        let work_max = match method {
+        let work_max = match self.told_by_first("method", || Ok(method))? {
             Evaluate::Sampled => return self.sampled_nodes(progress),
             Evaluate::Exact => f64::INFINITY,
             Evaluate::Auto if self.check_sets().is_err() => return Ok(ScoredNodes::Minibatches),
             Evaluate::Auto => {
-                let batches = self.loader.all_batches(0);
-                let epoch = self.work_of(&batches)?;
+                let epoch = self.work_of_epoch(progress)?;
+                let seeds = self.loader.all_batches(0).seeds_of_all().max(1) as f64;
                 let (val, test) = (self.splits.val().len(), self.splits.test().len());
                 let scored = if val == 0 { test } else { val } as f64;
-                let sampled = epoch * SAMPLED_EVALUATION * scored / batches.seeds_of_all().max(1) as f64;
+                let sampled = epoch * SAMPLED_EVALUATION * scored / seeds;
                 sampled.max(EXACT_SHARE * epoch).max(LITTLE_WORK)
             }
         };
@@ -178,24 +209,66 @@ impl Trainer {
         Some((0..self.config.layers).rev().map(sample).collect())
     }
 
-    /// The inferences of an evaluation whose layers aggregate `samples` ([`NeededOptions::samples`]). None if they are more work than
-    /// `work_max`.
+    /// The inferences of an evaluation whose layers aggregate `samples` ([`NeededOptions::samples`]), as far as this process has a part
+    /// in them. None if they are more work than `work_max`.
     fn inferences(
         &self,
         samples: &[Option<NeighbourSample>],
         work_max: f64,
         progress: &dyn Progress,
     ) -> Result<Option<ScoredNodes>> {
-        let (val, test) = (self.splits.val(), self.splits.test());
+        let mut of_all = None;
+        let decided = self.told_by_first("inferences", || {
+            let Some((inferences, first)) = self.choose_inferences(samples, work_max, progress)? else {
+                return Ok(None);
+            };
+            of_all = Some(first);
+            Ok(Some(inferences))
+        })?;
+        let Some(Inferences { are_together, work }) = decided else {
+            return Ok(None);
+        };
         let bytes_max = self.config.memory.0 / FIRST_INPUTS_SHARE;
         let disk_max = free_disk_bytes(&self.folder).unwrap_or(0) / FIRST_INPUTS_DISK_SHARE;
-        let scored = |needed| Scored {
-            needed,
-            first_inputs: FirstInputs::new(bytes_max, &self.folder, disk_max),
+        // A single process computes what the decision was about.
+        let mut known = of_all.filter(|_| self.group.is_none());
+        let mut scored = |splits: &[&RoaringTreemap]| -> Result<Scored> {
+            let needed = match known.take() {
+                Some(needed) => needed,
+                None => {
+                    let needed = self.needed(splits, samples, &[], f64::INFINITY, progress)?;
+                    needed.expect("there is no limit")
+                }
+            };
+            Ok(Scored {
+                needed,
+                work,
+                first_inputs: FirstInputs::new(bytes_max, &self.folder, disk_max),
+            })
         };
+        let [val, test] = &self.scored_splits;
+        Ok(Some(match are_together {
+            true => ScoredNodes::Together(scored(&[val, test])?),
+            false => ScoredNodes::Apart(scored(&[val])?, scored(&[test])?),
+        }))
+    }
+
+    /// Decides how to score the nodes of all processes. Also returns what the first inference computes for them. None if that is more
+    /// work than `work_max`.
+    fn choose_inferences(
+        &self,
+        samples: &[Option<NeighbourSample>],
+        work_max: f64,
+        progress: &dyn Progress,
+    ) -> Result<Option<(Inferences, Needed)>> {
+        let (val, test) = (self.splits.val(), self.splits.test());
         let of = |splits: &[&RoaringTreemap], work_max| self.needed(splits, samples, &[], work_max, progress);
+        let chosen = |are_together, first: Needed| {
+            let work = first.work();
+            Some((Inferences { are_together, work }, first))
+        };
         if val.is_empty() || test.is_empty() {
-            return Ok(of(&[val, test], work_max)?.map(|both| ScoredNodes::Together(scored(both))));
+            return Ok(of(&[val, test], work_max)?.and_then(|both| chosen(true, both)));
         }
         let Some(of_val) = of(&[val], work_max)? else {
             return Ok(None);
@@ -204,11 +277,10 @@ impl Trainer {
             true => TOGETHER,
             false => TOGETHER_FROM_FILES,
         };
-        if let Some(both) = of(&[val, test], work_max.min(together * of_val.work()))? {
-            return Ok(Some(ScoredNodes::Together(scored(both))));
+        match of(&[val, test], work_max.min(together * of_val.work()))? {
+            Some(both) => Ok(chosen(true, both)),
+            None => Ok(chosen(false, of_val)),
         }
-        let of_test = of(&[test], f64::INFINITY)?.expect("there is no limit");
-        Ok(Some(ScoredNodes::Apart(scored(of_val), scored(of_test))))
     }
 
     /// Fails if memory does not hold the sets of nodes of an exact evaluation. They have a bit for each node of the graph, also if the
@@ -252,27 +324,25 @@ impl Trainer {
         Needed::of(&self.chunks, scored, &options, progress)
     }
 
-    fn describe(&mut self, scored: &ScoredNodes) -> String {
+    fn describe(&mut self, scored: &ScoredNodes, progress: &dyn Progress) -> Result<String> {
         let (val, test) = (self.splits.val().len(), self.splits.test().len());
         let nodes = format!("{} validation and {} test nodes", count(val), count(test));
         let files = match self.scratch_bytes(scored) {
             0 => String::new(),
             bytes => format!(", with {} of scratch files", ByteSize(bytes)),
         };
-        let Some(needed) = scored.first().filter(|needed| !needed.is_sampled()) else {
+        let Some(first) = scored.first().filter(|first| !first.needed.is_sampled()) else {
             let last = match self.config.evaluate {
                 Evaluate::Auto if self.check_sets().is_ok() => "; the best model is scored exactly at the end",
                 _ => "",
             };
-            return format!("evaluations sample the neighbors of {nodes}{files}{last}");
+            return Ok(format!("evaluations sample the neighbors of {nodes}{files}{last}"));
         };
-        let work = match self.work_of_epoch() {
-            Ok(epoch) if epoch > 0.0 => {
-                format!(", about {:.0} % of the work of an epoch", 100.0 * needed.work() / epoch)
-            }
+        let work = match self.work_of_epoch(progress)? {
+            epoch if epoch > 0.0 => format!(", about {:.0} % of the work of an epoch", 100.0 * first.work / epoch),
             _ => String::new(),
         };
-        format!("evaluations are exact: {nodes}{work}{files}")
+        Ok(format!("evaluations are exact: {nodes}{work}{files}"))
     }
 
     /// Bytes of the scratch files of an evaluation.
@@ -291,18 +361,23 @@ impl Trainer {
         scored.all().map(of).sum()
     }
 
-    /// Refuses an evaluation whose scratch files do not fit the disk.
-    fn check_disk(&mut self, scored: &ScoredNodes) -> Result<()> {
+    /// Refuses an evaluation whose scratch files do not fit the disk, of this process or of another one.
+    fn check_disk(&mut self, scored: &ScoredNodes, progress: &dyn Progress) -> Result<()> {
         let bytes = self.scratch_bytes(scored);
-        match free_disk_bytes(&self.folder) {
-            Some(free) if bytes > free => Err(Error::Options(format!(
-                "an exact evaluation needs {} of scratch files, and {} are free in {}: use --evaluate sampled, a larger \
-                 --memory, or a disk with more space for --out",
-                ByteSize(bytes),
-                ByteSize(free),
-                self.folder.display()
-            ))),
+        let checked = match free_disk_bytes(&self.folder) {
+            Some(free) if bytes > free => Err(Error::Lack {
+                rank: None,
+                resource: Resource::Disk,
+                what: format!(
+                    "an exact evaluation needs {} of scratch files, and {} are free in {}: use --evaluate sampled, a larger \
+                     --memory, or a disk with more space for --out",
+                    ByteSize(bytes),
+                    ByteSize(free),
+                    self.folder.display()
+                ),
+            }),
             _ => Ok(()),
-        }
+        };
+        self.agree(checked, progress)
     }
 }

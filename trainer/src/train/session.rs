@@ -132,12 +132,9 @@ fn train_on(
     let numbers = Numbers::of_run(&store, &config, aggregates.is_some(), from, group.as_deref())?;
     numbers.reason.iter().for_each(|reason| watcher.tell(reason));
     let (wanted, at) = (numbers.applied(&config), folder.path().to_owned());
-    let mut trainer = Trainer::new(store, wanted, aggregates, device, at)?;
+    let mut trainer = Trainer::of_group(store, wanted, aggregates, device, at, group)?;
     trainer.chosen_numbers = [config.partitions, config.concurrent].map(|number| number == Auto::Auto);
     trainer.clock = clock;
-    if let Some(group) = group {
-        trainer.join(group);
-    }
     tell_warnings(&mut trainer, watcher);
     let mut state = RunState {
         config_digest: config.digest(),
@@ -292,7 +289,7 @@ impl Run<'_, '_> {
         {
             return Err(self.stopped(watcher));
         }
-        let evaluated = survive_full_disk(watcher, "no evaluation", evaluated)?;
+        let evaluated = survive_full_disk(watcher, "no evaluation", evaluated)?.flatten();
         if evaluated.is_some() {
             self.evaluation_seconds = Some(begin.elapsed().as_secs_f64());
         }
@@ -419,11 +416,7 @@ impl Run<'_, '_> {
     /// Evaluates the best model exactly if its scores are sampled ones and may be exact, and writes the summary and the report.
     fn finish(mut self, watcher: &mut dyn Watcher) -> Result<Summary> {
         self.wait_for_files(watcher);
-        let was_sampled = |record: &EpochRecord| record.evaluated == Some(Evaluate::Sampled);
-        let exact = match self.config.evaluate {
-            Evaluate::Auto if self.journal.records().iter().any(was_sampled) => self.final_scores(watcher)?,
-            _ => None,
-        };
+        let exact = self.final_scores(watcher)?;
         self.trainer.clock.enter(Stage::Report);
         if let Some(exact) = &exact {
             self.best_scores = Some(scored(exact));
@@ -443,20 +436,15 @@ impl Run<'_, '_> {
         Ok(summary)
     }
 
-    /// The exact scores of the best model of a run whose evaluations sampled neighbours. The trainer then has that model. Without
+    /// The exact scores of the best model, if evaluations sampled neighbours and may be exact. The trainer then has that model. Without
     /// a best model, the scores are those of the last one.
     fn final_scores(&mut self, watcher: &mut dyn Watcher) -> Result<Option<Evaluation>> {
+        let was_sampled = |record: &EpochRecord| record.evaluated == Some(Evaluate::Sampled);
+        let is_due = self.config.evaluate == Evaluate::Auto && self.journal.records().iter().any(was_sampled);
         self.trainer.clock.enter(Stage::Evaluate);
-        if let Some(best) = self.state.best.filter(|best| best.step != self.trainer.steps()) {
-            match self.checkpoints.best(u64::MAX)? {
-                Some((path, checkpoint)) if checkpoint.state.step == best.step => {
-                    self.trainer.load_parameters(&path, &checkpoint)?;
-                }
-                _ => {
-                    watcher.warn("the best model was not saved, so its scores are those of sampled neighbours");
-                    return Ok(None);
-                }
-            }
+        let has_model = is_due && self.load_best_model(watcher)?;
+        if !self.trainer.has_final_evaluation(has_model)? {
+            return Ok(None);
         }
         match self.trainer.evaluate_exactly(true, watcher.progress()) {
             Err(error) if error.is_stopped() => Err(Error::Stopped {
@@ -470,7 +458,24 @@ impl Run<'_, '_> {
                 ));
                 Ok(None)
             }
-            evaluated => evaluated.map(Some),
+            evaluated => evaluated,
+        }
+    }
+
+    /// Gives the trainer the best model. False if there is one, and it was not saved.
+    fn load_best_model(&mut self, watcher: &mut dyn Watcher) -> Result<bool> {
+        let Some(best) = self.state.best.filter(|best| best.step != self.trainer.steps()) else {
+            return Ok(true);
+        };
+        match self.checkpoints.best(u64::MAX)? {
+            Some((path, checkpoint)) if checkpoint.state.step == best.step => {
+                self.trainer.load_parameters(&path, &checkpoint)?;
+                Ok(true)
+            }
+            _ => {
+                watcher.warn("the best model was not saved, so its scores are those of sampled neighbours");
+                Ok(false)
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use grappa_formats::{
     manifest::{LabelKind, LabelSpec},
 };
 use grappa_run::scores::{Labels, ScoreReport, Scores};
+use grappa_sampling::partition::Share;
 use grappa_storage::Store;
 use roaring::RoaringTreemap;
 use tch::Tensor;
@@ -42,6 +43,26 @@ impl Splits {
             )));
         }
         Ok(splits)
+    }
+
+    /// The validation and the test nodes that one of several workers scores: consecutive ones, the same number as the others.
+    pub fn scored_by(&self, share: Share) -> [Arc<RoaringTreemap>; 2] {
+        [self.val(), self.test()].map(|nodes| {
+            let range = share.range(nodes.len());
+            if range == (0..nodes.len()) {
+                return nodes.clone();
+            }
+            let mut part = RoaringTreemap::clone(nodes);
+            // There is no node at the end of the last range.
+            if let Some(end) = nodes.select(range.end) {
+                part.remove_range(end..);
+            }
+            match nodes.select(range.start).filter(|_| !range.is_empty()) {
+                Some(first) => part.remove_range(..first),
+                None => part.remove_range(..),
+            };
+            Arc::new(part)
+        })
     }
 
     /// The training nodes.
@@ -114,6 +135,30 @@ impl<'a> SplitScores<'a> {
             );
         }
         Ok(())
+    }
+
+    /// The scores as words, for [`SplitScores::merge_words`] on another rank.
+    pub fn to_words(&self) -> Vec<u32> {
+        let mut words = Vec::new();
+        for (_, scores) in &self.splits {
+            let of_split = scores.to_words();
+            words.push(u32::try_from(of_split.len()).expect("memory holds fewer"));
+            words.extend(of_split);
+        }
+        words
+    }
+
+    /// Adds the scores of another rank, of the same splits.
+    ///
+    /// # Panics
+    /// If they are of others.
+    pub fn merge_words(&mut self, mut words: &[u32]) {
+        for (_, scores) in &mut self.splits {
+            let (&length, rest) = words.split_first().expect("words of the same splits");
+            let (of_split, rest) = rest.split_at(length as usize);
+            scores.merge_words(of_split);
+            words = rest;
+        }
     }
 
     /// The scores of each split, in their order.

@@ -136,9 +136,9 @@ impl Trainer {
         self.step = checkpoint.state.step;
         self.generation = checkpoint.state.generation;
         // The metrics of a process count once.
-        self.partial = checkpoint.state.partial.map(|partial| match self.worker() {
-            (0, _) => partial,
-            _ => partial.without_sums(),
+        self.partial = checkpoint.state.partial.map(|partial| match self.is_first() {
+            true => partial,
+            false => partial.without_sums(),
         });
         Ok(())
     }

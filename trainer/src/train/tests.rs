@@ -1,5 +1,7 @@
 //! The batch of a step has the gradient, the loss and the counts that its minibatches have one by one.
 
+mod ranks;
+
 use std::{path::Path, sync::Arc};
 
 use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
@@ -16,7 +18,13 @@ use grappa_synthetic::{BlockModel, Model, Recipe};
 use tch::{Device, Tensor, no_grad};
 
 use super::{
-    Trainer, exchange::LossWeights, first_hop, historical::HistoricalRows, step::BatchSums, trainer::loader_options,
+    Trainer,
+    exchange::LossWeights,
+    first_hop,
+    historical::HistoricalRows,
+    scored::ScoredNodes,
+    step::BatchSums,
+    trainer::{loader_options, share_of},
 };
 
 fn store(folder: &Path) -> Arc<Store> {
@@ -88,6 +96,7 @@ fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<St
     let options = LoaderOptions {
         join_steps,
         view,
+        share: share_of(trainer.group.as_deref()),
         ..loader_options(&trainer.config, trainer.aggregates, &trainer.device_copy).unwrap()
     };
     trainer.loader = Loader::new(&trainer.store, options);
@@ -265,7 +274,7 @@ fn steps_are_the_same_from_views_in_memory_in_turn_and_mapped() {
             let mut trainer = trainer(&store, &config, folder.path());
             let [memory, in_turn, mapped] = [ViewKind::Memory, ViewKind::InTurn, ViewKind::Mapped].map(|kind| {
                 let steps = steps_from(&mut trainer, true, kind);
-                assert!(trainer.loader.parts().iter().all(|part| part.view.kind() == kind));
+                assert!(trainer.loader.served().all(|part| part.view.kind() == kind));
                 assert_eq!(steps.len(), STEPS);
                 steps
             });
@@ -318,11 +327,11 @@ fn an_evaluation_that_refreshes_has_the_bits_of_an_evaluation_and_a_refresh() {
         assert!(together.is_refreshed_with(0), "{layers} {halo}");
         // With the rows of the first refresh in place, and once more with what it planned.
         for _ in 0..2 {
-            let evaluation = together.evaluate(true, 0, &|_| true, &Silent).unwrap();
+            let evaluation = together.evaluate(true, 0, &|_| true, &Silent).unwrap().unwrap();
             // The last epoch of a super-epoch: no refresh follows for these partitions.
             let last = config.repartition_every - 1;
             assert!(!apart.is_refreshed_with(last));
-            let expected = apart.evaluate(true, last, &|_| true, &Silent).unwrap();
+            let expected = apart.evaluate(true, last, &|_| true, &Silent).unwrap().unwrap();
             apart.refresh(None, &Silent).unwrap();
             assert_eq!(evaluation.val, expected.val);
             assert_eq!(evaluation.test, expected.test);

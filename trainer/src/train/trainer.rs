@@ -10,8 +10,9 @@ use grappa_run::{
     model::{ModelOptions, Precision, Task},
     stages::StageClock,
 };
-use grappa_sampling::{Loader, LoaderOptions, feed::OutputDtype, view::Halo};
+use grappa_sampling::{Loader, LoaderOptions, feed::OutputDtype, partition::Share, view::Halo};
 use grappa_storage::{MappedChunks, Store, no_features};
+use roaring::RoaringTreemap;
 use tch::Device;
 
 use super::{
@@ -46,6 +47,8 @@ pub struct Trainer {
     pub(super) labels: NodeLabels,
     pub(super) degrees: Degrees,
     pub(super) splits: Splits,
+    /// The validation and the test nodes that this process scores.
+    pub(super) scored_splits: [Arc<RoaringTreemap>; 2],
     /// The kind of pre-aggregated features that the first layer takes, if it does.
     pub(super) aggregates: Option<AggregateKind>,
     pub(super) model: Model,
@@ -65,6 +68,8 @@ pub struct Trainer {
     pub(super) halo_bytes: u64,
     /// The nodes that evaluations compute; none before the first evaluation.
     pub(super) scored_nodes: Option<ScoredNodes>,
+    /// The work of training an epoch on the open partitions, in all processes, once it was counted.
+    pub(super) epoch_work: Option<f64>,
     /// The epoch in progress, if there is one.
     pub(super) partial: Option<PartialEpoch>,
     /// Problems that training survives.
@@ -93,9 +98,22 @@ impl Trainer {
         device: Device,
         folder: PathBuf,
     ) -> Result<Self> {
+        Self::of_group(store, config, aggregates, device, folder, None)
+    }
+
+    /// [`Trainer::new`] as one of the processes of a group. All have the same options.
+    pub(super) fn of_group(
+        store: Arc<Store>,
+        config: TrainConfig,
+        aggregates: Option<AggregateKind>,
+        device: Device,
+        folder: PathBuf,
+        group: Option<Arc<ProcessGroup>>,
+    ) -> Result<Self> {
         config.check()?;
+        let share = share_of(group.as_deref());
         let chosen_numbers = [config.partitions, config.concurrent].map(|number| number == Auto::Auto);
-        let config = Numbers::choose(&store, &config, aggregates.is_some())?.applied(&config);
+        let config = Numbers::choose(&store, &config, aggregates.is_some(), share)?.applied(&config);
         let chunks = Arc::new(MappedChunks::open(&store)?);
         let labels = NodeLabels::new(&store, chunks.clone())?;
         slice::check(&store, &config)?;
@@ -112,16 +130,22 @@ impl Trainer {
         let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
         check_memory(&model)?;
         let splits = Splits::open(&store)?;
-        let size = estimate::check(&store, &config, &model, splits.train().len(), aggregates.is_some())?;
+        let train_nodes = splits.train().len();
+        let size = estimate::check(&store, &config, &model, train_nodes, aggregates.is_some(), share)?;
         let warnings = size.into_iter().chain(config.warnings(aggregates.is_some())).collect();
         let model = Model::new(model, config.seed, device)?;
         let device_copy = DeviceCopy::new(device);
         let optimizer = Optimizer::new(&config, model.parameters());
-        Ok(Self {
+        let options = LoaderOptions {
+            share,
+            ..loader_options(&config, aggregates, &device_copy)?
+        };
+        let mut trainer = Self {
+            scored_splits: splits.scored_by(share),
             degrees: Degrees::new(chunks.clone()),
             exchange: Box::new(InProcess),
             group: None,
-            loader: Loader::new(&store, loader_options(&config, aggregates, &device_copy)?),
+            loader: Loader::new(&store, options),
             device_copy,
             denominator: Denominator::default(),
             scored_nodes: None,
@@ -129,6 +153,7 @@ impl Trainer {
             historical: None,
             historical_origin: None,
             halo_bytes: 0,
+            epoch_work: None,
             partial: None,
             warnings,
             super_epoch: None,
@@ -146,7 +171,11 @@ impl Trainer {
             aggregates,
             model,
             optimizer,
-        })
+        };
+        if let Some(group) = group {
+            trainer.join(group);
+        }
+        Ok(trainer)
     }
 
     /// The model, as far as it was trained.
@@ -179,6 +208,11 @@ impl Trainer {
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
+}
+
+/// The part of the work that this process does.
+pub(super) fn share_of(group: Option<&ProcessGroup>) -> Share {
+    group.map_or(Share::ALL, |group| Share::new(group.place().rank, group.place().ranks))
 }
 
 /// Minibatches as the configuration wants them, all of a step in one batch.

@@ -67,7 +67,7 @@ pub use self::{
     batch::Batch,
     buffer::FeatureBuffer,
     options::{FeedOptions, OutputDtype, RegisterMemory, Registration},
-    partitions::{BatchPlace, EpochOptions, PartitionBatches, Seeded},
+    partitions::{BatchPlace, EpochOptions, Part, PartitionBatches, Seeded},
     resident::ResidentRows,
     source::BatchSource,
     stats::{FeedStats, Stall},

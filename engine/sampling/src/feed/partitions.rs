@@ -7,7 +7,7 @@ use grappa_io::Result;
 
 use super::{demand::minibatch_bytes, source::BatchSource};
 use crate::{
-    partition::SeedNodes,
+    partition::{SeedNodes, Share},
     sample::{BatchKey, Minibatch, Sampler, Scratch},
     view::{Turns, ViewSource},
 };
@@ -19,6 +19,42 @@ pub struct Seeded {
     pub view: ViewSource,
     /// Distinct nodes that the partition owns.
     pub seeds: Arc<SeedNodes>,
+}
+
+/// A partition of an epoch, as one of several workers has it.
+#[derive(Debug, Clone)]
+pub enum Part {
+    /// This worker serves it.
+    Served(Seeded),
+    /// Another worker serves it. Only the number of its seeds is known here: the steps of its group depend on it.
+    Elsewhere {
+        /// Number of its seeds.
+        seeds: u64,
+    },
+}
+
+impl Part {
+    /// The partition with its seed nodes, if this worker serves it.
+    pub fn served(&self) -> Option<&Seeded> {
+        match self {
+            Self::Served(seeded) => Some(seeded),
+            Self::Elsewhere { .. } => None,
+        }
+    }
+
+    /// Number of its seeds.
+    pub fn seeds(&self) -> u64 {
+        match self {
+            Self::Served(seeded) => seeded.seeds.len(),
+            Self::Elsewhere { seeds } => *seeds,
+        }
+    }
+}
+
+impl From<Seeded> for Part {
+    fn from(seeded: Seeded) -> Self {
+        Self::Served(seeded)
+    }
 }
 
 /// Options of an epoch.
@@ -77,9 +113,12 @@ pub struct EpochScratch {
 ///
 /// With [`EpochOptions::steps_max`], each group takes its share of the steps, the first ones of the same division. If seeds are
 /// shuffled, these are other seeds in each epoch.
+///
+/// If several workers divide the partitions, the batches of all partitions can be counted on each worker. Only those that are
+/// [served](PartitionBatches::served) there can be sampled.
 #[derive(Debug)]
 pub struct PartitionBatches {
-    parts: Vec<Seeded>,
+    parts: Vec<Part>,
     options: EpochOptions,
     /// The step and partition of each minibatch.
     places: Vec<BatchPlace>,
@@ -95,10 +134,10 @@ impl PartitionBatches {
     ///
     /// # Panics
     /// If `options.batch` or `options.concurrent` is 0.
-    pub fn new(parts: Vec<Seeded>, options: EpochOptions) -> Self {
+    pub fn new(parts: Vec<Part>, options: EpochOptions) -> Self {
         assert!(options.batch > 0 && options.concurrent > 0, "{options:?}");
-        let batches = |part: &Seeded| part.seeds.len().div_ceil(options.batch as u64);
-        let groups: Vec<&[Seeded]> = parts.chunks(options.concurrent).collect();
+        let batches = |part: &Part| part.seeds().div_ceil(options.batch as u64);
+        let groups: Vec<&[Part]> = parts.chunks(options.concurrent).collect();
         let steps: Vec<u64> = groups
             .iter()
             .map(|group| group.iter().map(batches).max().unwrap_or(0))
@@ -110,7 +149,7 @@ impl PartitionBatches {
             let first_partition = (number * options.concurrent) as u32;
             for batch in 0..taken {
                 for (partition, part) in (first_partition..).zip(group) {
-                    if !seeds_of_batch(part.seeds.len(), batch, steps).is_empty() {
+                    if !seeds_of_batch(part.seeds(), batch, steps).is_empty() {
                         places.push(BatchPlace {
                             step: first_step + batch,
                             partition: PartitionId(partition),
@@ -122,14 +161,18 @@ impl PartitionBatches {
             first_step += taken;
         }
         let steps_of_partition = (0..parts.len()).map(|part| steps[part / options.concurrent]).collect();
-        let nodes_max = parts.iter().map(|part| part.view.nodes()).max().unwrap_or(0);
+        let nodes_max = parts
+            .iter()
+            .filter_map(Part::served)
+            .map(|part| part.view.nodes())
+            .max();
         Self {
             parts,
             starts: starts(&places, options.join_steps),
             options,
             places,
             steps_of_partition,
-            nodes_max,
+            nodes_max: nodes_max.unwrap_or(0),
         }
     }
 
@@ -160,19 +203,23 @@ impl PartitionBatches {
         self
     }
 
-    /// Keeps only the minibatches of worker `worker` of `workers`: an even share of the partitions of each step. A worker has no batch in
-    /// a step in which its partitions have none.
-    ///
-    /// # Panics
-    /// If there is no such worker.
+    /// Keeps only the minibatches of the partitions that this worker serves. It has no batch in a step in which these have none.
     #[must_use]
-    pub fn of_worker(mut self, worker: u32, workers: u32) -> Self {
-        assert!(worker < workers, "worker {worker} of {workers}");
-        let concurrent = self.options.concurrent.min(self.parts.len()) as u64;
-        let owner = |partition: u64| partition % concurrent * u64::from(workers) / concurrent;
+    pub fn served(mut self) -> Self {
+        let parts = &self.parts;
         self.places
-            .retain(|place| owner(place.partition.0.into()) == u64::from(worker));
+            .retain(|place| parts[place.partition.0 as usize].served().is_some());
         self.starts = starts(&self.places, self.options.join_steps);
+        self
+    }
+
+    /// Keeps only the share of one of several workers that all serve the same partitions: consecutive batches, which stay the same.
+    #[must_use]
+    pub fn of_share(mut self, share: Share) -> Self {
+        let range = share.range(self.batches());
+        let starts = &self.starts[range.start as usize..=range.end as usize];
+        self.places = self.places[starts[0]..starts[starts.len() - 1]].to_vec();
+        self.starts = starts.iter().map(|start| start - starts[0]).collect();
         self
     }
 
@@ -195,13 +242,13 @@ impl PartitionBatches {
     /// The seeds of a minibatch, as indices of the seeds of its partition.
     fn indices(&self, place: BatchPlace) -> Range<u64> {
         let partition = place.partition.0 as usize;
-        let seeds = self.parts[partition].seeds.len();
+        let seeds = self.parts[partition].seeds();
         seeds_of_batch(seeds, place.batch, self.steps_of_partition[partition])
     }
 
     /// The seeds of a minibatch.
     fn seeds(&self, place: BatchPlace, out: &mut Vec<NodeId>) {
-        let (seeds, indices) = (&self.parts[place.partition.0 as usize].seeds, self.indices(place));
+        let (seeds, indices) = (&self.part(place).seeds, self.indices(place));
         out.clear();
         if self.options.shuffle {
             // A keyed permutation is computed, so the shuffled order takes no memory.
@@ -220,8 +267,13 @@ impl PartitionBatches {
         out: &mut Minibatch,
     ) -> Result<()> {
         self.seeds(place, seeds);
-        let view = self.parts[place.partition.0 as usize].view.get()?;
+        let view = self.part(place).view.get()?;
         self.options.sampler.sample(&view, seeds, self.key(place), sampler, out)
+    }
+
+    fn part(&self, place: BatchPlace) -> &Seeded {
+        let part = self.parts[place.partition.0 as usize].served();
+        part.unwrap_or_else(|| panic!("another worker serves partition {}", place.partition))
     }
 
     /// The group that a batch is of.
@@ -239,7 +291,7 @@ impl PartitionBatches {
 
     /// The views of the partitions, if these are in memory in turn.
     fn turns(&self) -> Option<&Arc<Turns>> {
-        match &self.parts.first()?.view {
+        match &self.parts.iter().find_map(Part::served)?.view {
             ViewSource::InTurn(turns, _) => Some(turns),
             ViewSource::Open(_) => None,
         }
@@ -320,6 +372,7 @@ impl BatchSource for PartitionBatches {
         let lists: BTreeMap<_, _> = self
             .parts
             .iter()
+            .filter_map(Part::served)
             .map(|part| (Arc::as_ptr(&part.seeds), &part.seeds))
             .collect();
         let lists: u64 = lists.values().map(|seeds| seeds.bytes()).sum();

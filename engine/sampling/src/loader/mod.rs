@@ -11,6 +11,10 @@
 //! quarter of the budget. If not, and if only some partitions take part in a step, the lists of these and of the next ones
 //! are in memory if they take at most half of the budget (7/8 without features). Else, or if the rest is then too small for the feed, the lists
 //! are mapped.
+//!
+//! Of several workers that divide the partitions of each step, each has a loader with its [`Share`](crate::partition::Share). It opens the
+//! views of the partitions that it serves, and its budget is for these alone. Of the others it knows the number of seeds, which the
+//! division into steps depends on. So all workers count the same steps, and the minibatches do not depend on the number of workers.
 
 mod builder;
 mod numbers;
@@ -33,7 +37,7 @@ pub use self::{
     options::{LoaderOptions, Seeds},
 };
 use crate::{
-    feed::{Epoch, EpochOptions, Feed, FeedOptions, FeedStats, PartitionBatches, Seeded},
+    feed::{Epoch, EpochOptions, Feed, FeedOptions, FeedStats, Part, PartitionBatches, Seeded},
     partition::Owned,
     sample::Sampler,
     view::{HaloLists, PartitionView, ViewKind, ViewSource},
@@ -61,7 +65,8 @@ use crate::{
 pub struct Loader {
     store: Arc<Store>,
     options: LoaderOptions,
-    parts: Vec<Seeded>,
+    /// The open partitions, as far as this worker serves them.
+    parts: Vec<Part>,
     /// The sampled in-neighbours of halo nodes, with [`Halo::Neighbours`].
     halo_lists: Option<Arc<HaloLists>>,
     /// A mapped view of the whole graph, for [`Loader::whole_graph_batches`] of several partitions.
@@ -87,7 +92,7 @@ impl Loader {
         }
     }
 
-    /// Opens the views of all partitions of `assignment`. The memory of the previous views is freed first.
+    /// Opens the views of the partitions of `assignment` that this worker serves. The memory of the previous views is freed first.
     ///
     /// # Errors
     /// If the store lacks the split, there are no seeds, the memory is too small, or `progress` asks to stop.
@@ -98,7 +103,7 @@ impl Loader {
         Ok(())
     }
 
-    /// The minibatches of an epoch that `choose` selects. Opens the feed if it is closed.
+    /// The minibatches of an epoch that this worker serves and `choose` selects. Opens the feed if it is closed.
     ///
     /// # Errors
     /// If the memory is too small for one minibatch, or files cannot be read.
@@ -107,7 +112,8 @@ impl Loader {
         epoch: u64,
         choose: impl Fn(PartitionBatches) -> PartitionBatches,
     ) -> Result<Arc<PartitionBatches>> {
-        let batches = Arc::new(choose(self.all_batches(epoch)));
+        let chosen = |loader: &Self| Arc::new(choose(loader.all_batches(epoch).served()));
+        let batches = chosen(self);
         if self.feed.is_some() {
             return Ok(batches);
         }
@@ -115,7 +121,7 @@ impl Loader {
             Err(Error::Budget { .. }) if self.may_map() => {
                 drop(batches);
                 self.map_views()?;
-                let batches = Arc::new(choose(self.all_batches(epoch)));
+                let batches = chosen(self);
                 self.feed = Some(self.open_feed(&batches)?);
                 Ok(batches)
             }
@@ -127,7 +133,7 @@ impl Loader {
     }
 
     /// Minibatches of the given nodes, in order, drawn by `sampler` from the whole graph: for evaluation while training. They have
-    /// at most `batch` seeds. Opens the feed if it is closed.
+    /// at most `batch` seeds. Several workers divide them. Opens the feed if it is closed.
     ///
     /// With one partition, its view is used. Otherwise a mapped view of the whole graph is opened, and stays open.
     ///
@@ -141,7 +147,7 @@ impl Loader {
         progress: &dyn Progress,
     ) -> Result<Arc<PartitionBatches>> {
         let view = match (&self.parts[..], &self.whole) {
-            ([part], _) => part.view.get()?,
+            ([Part::Served(part)], _) => part.view.get()?,
             (_, Some(whole)) => whole.clone(),
             (_, None) => {
                 let owned = Owned::whole(&self.store);
@@ -166,7 +172,8 @@ impl Loader {
             join_steps: false,
             steps_max: None,
         };
-        let batches = Arc::new(PartitionBatches::new(vec![seeded], options));
+        let batches = PartitionBatches::new(vec![seeded.into()], options);
+        let batches = Arc::new(batches.of_share(self.options.share));
         if self.feed.is_none() {
             self.feed = Some(self.open_feed(&batches)?);
         }
@@ -181,7 +188,7 @@ impl Loader {
         self.feed.as_mut().expect("batches() opens the feed").epoch(batches)
     }
 
-    /// Delivers all minibatches of an epoch.
+    /// Delivers all minibatches of an epoch that this worker serves.
     ///
     /// # Errors
     /// As [`Loader::batches`].
@@ -190,14 +197,19 @@ impl Loader {
         Ok(self.deliver(&batches))
     }
 
-    /// The open partitions, each with its view and its seeds.
-    pub fn parts(&self) -> &[Seeded] {
-        &self.parts
+    /// The open partitions that this worker serves, each with its view and its seeds.
+    pub fn served(&self) -> impl Iterator<Item = &Seeded> {
+        self.parts.iter().filter_map(Part::served)
+    }
+
+    /// The sampled in-neighbours of the halo nodes of these partitions, if they have any.
+    pub fn halo_lists(&self) -> Option<&Arc<HaloLists>> {
+        self.halo_lists.as_ref()
     }
 
     /// Bytes of memory that the adjacency lists of the partitions take at most, and the lists of halo nodes.
     pub fn adjacency_bytes(&self) -> u64 {
-        let views: u64 = match self.parts.first().map(|part| &part.view) {
+        let views: u64 = match self.served().next().map(|part| &part.view) {
             Some(ViewSource::InTurn(turns, _)) => turns.bytes(),
             _ => self.open_views().map(|view| view.bytes()).sum(),
         };
@@ -238,7 +250,7 @@ impl Loader {
         open::feature_bytes(&self.store, &self.options)
     }
 
-    /// All minibatches of an epoch.
+    /// All minibatches of an epoch, those of other workers among them: these can be counted, but not sampled here.
     pub fn all_batches(&self, epoch: u64) -> PartitionBatches {
         let options = EpochOptions {
             sampler: self.options.sampler.clone(),

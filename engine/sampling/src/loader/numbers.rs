@@ -8,21 +8,26 @@
 //! no number fits                                                     1 partition, in mapped files
 //! ```
 //!
+//! Of several workers, each needs memory for the partitions that it serves alone. Instead of 1, the least number is that of the workers,
+//! so that each has a partition in every step, and the numbers that are tried are its doubles.
+//!
 //! Adjacency lists and features that fit together are in memory. If features exceed it, lists may take half of the memory: as mapped files
 //! they take at most half as much, which is the share of mapped pages.
 
 #[cfg(test)]
 mod tests;
 
+use std::iter;
+
 use grappa_io::Result;
 use grappa_storage::Store;
 
 use super::{
     LoaderOptions,
-    open::{LISTS_SHARE, adjacency_bytes_max, feature_bytes},
+    open::{LISTS_SHARE, adjacency_bytes_max, feature_bytes, groups},
 };
 use crate::{
-    partition::{Owned, RepartitionOptions, Schedule, assign},
+    partition::{Owned, RepartitionOptions, Schedule, Share, assign},
     view::{Halo, PartitionView, Turns, ViewKind, ViewOptions, fits},
 };
 
@@ -31,7 +36,8 @@ const PARTITIONS_MAX: u32 = 1024;
 /// Partitions change from one super-epoch to the next, and their sizes with them. Sizes are computed for this many.
 const SUPER_EPOCHS_MAX: u64 = 16;
 
-/// What the numbers depend on, besides the options of the loader. These have the number of partitions of a step, if it is given.
+/// What the numbers depend on, besides the options of the loader. These have the number of partitions of a step, if it is given, and the
+/// number of workers.
 #[derive(Debug, Clone)]
 pub struct NumberOptions {
     /// The number of partitions, if it is given.
@@ -53,7 +59,7 @@ pub struct PartitionNumbers {
     pub concurrent: u32,
     /// Bytes of the adjacency lists of the whole graph in memory.
     pub whole_bytes: u64,
-    /// Bytes of memory that they may take.
+    /// Bytes of memory that those of a worker may take.
     pub room: u64,
     /// Where the adjacency lists are during training.
     pub lists: ListsPlace,
@@ -64,7 +70,7 @@ pub struct PartitionNumbers {
 pub enum ListsPlace {
     /// All are in memory, or in mapped files that stay in memory.
     Memory,
-    /// Those of a step and of the next one are in memory, and take at most this many bytes.
+    /// Those of a step and of the next one are in memory, and take at most this many bytes of each worker.
     InTurn(u64),
     /// In mapped files that exceed the memory.
     Mapped(Remedy),
@@ -129,20 +135,23 @@ impl<'a> Sizes<'a> {
             room: self.room(partitions),
             lists,
         };
-        if self.whole_fits() {
-            let partitions = given.0.or(given.1).unwrap_or(1);
-            return Ok(numbers(partitions, given.1.unwrap_or(partitions), ListsPlace::Memory));
-        }
         let Some(partitions) = given.0 else {
-            let concurrent = given.1.unwrap_or(1);
+            let concurrent = given.1.unwrap_or(self.least());
+            if self.all_fit(concurrent, concurrent)? {
+                return Ok(numbers(concurrent, concurrent, ListsPlace::Memory));
+            }
             return Ok(match self.smallest(concurrent)? {
                 Some((partitions, bytes)) => numbers(partitions, concurrent, ListsPlace::InTurn(bytes)),
                 None => numbers(concurrent, concurrent, ListsPlace::Mapped(self.remedy(concurrent)?)),
             });
         };
+        let concurrent = given.1.unwrap_or(partitions);
+        if self.all_fit(partitions, concurrent)? {
+            return Ok(numbers(partitions, concurrent, ListsPlace::Memory));
+        }
         let candidates = match given.1 {
             Some(concurrent) => vec![concurrent],
-            None => powers_of_two(partitions.saturating_sub(1)).rev().collect(),
+            None => doubles(self.least(), partitions.saturating_sub(1)).rev().collect(),
         };
         for concurrent in candidates.into_iter().filter(|&q| q < partitions) {
             let bytes = self.two_groups(partitions, concurrent)?;
@@ -150,14 +159,24 @@ impl<'a> Sizes<'a> {
                 return Ok(numbers(partitions, concurrent, ListsPlace::InTurn(bytes)));
             }
         }
-        let concurrent = given.1.unwrap_or(partitions);
-        let remedy = self.remedy(given.1.unwrap_or(1))?;
+        let remedy = self.remedy(given.1.unwrap_or(self.least()))?;
         Ok(numbers(partitions, concurrent, ListsPlace::Mapped(remedy)))
     }
 
-    /// Whether the adjacency lists of the whole graph fit.
-    fn whole_fits(&self) -> bool {
-        fits(self.whole_bytes, self.feature_bytes, self.loader.memory) || self.whole_bytes <= self.room(1)
+    /// Whether the adjacency lists of all partitions that a worker serves fit.
+    fn all_fit(&self, partitions: u32, concurrent: u32) -> Result<bool> {
+        let (room, bytes) = match self.loader.share.workers() {
+            1 => (self.room(1), self.whole_bytes),
+            _ => {
+                let all = |groups: &[Vec<Owned>]| groups.iter().flatten().map(|owned| self.bytes_of(owned)).sum();
+                (self.room(partitions), self.largest_share(partitions, concurrent, all)?)
+            }
+        };
+        Ok(fits(bytes, self.feature_bytes, self.loader.memory) || bytes <= room)
+    }
+
+    fn bytes_of(&self, owned: &Owned) -> u64 {
+        PartitionView::bytes_in_memory(self.store, owned, self.views.halo, self.views.edge_weights)
     }
 
     /// Bytes of memory that views may take.
@@ -177,7 +196,7 @@ impl<'a> Sizes<'a> {
 
     /// The smallest number of partitions of which two groups of `concurrent` fit, and the bytes of these.
     fn smallest(&self, concurrent: u32) -> Result<Option<(u32, u64)>> {
-        for partitions in powers_of_two(self.most()).filter(|&partitions| partitions > concurrent) {
+        for partitions in self.candidates().filter(|&partitions| partitions > concurrent) {
             let bytes = self.two_groups(partitions, concurrent)?;
             if bytes <= self.room(partitions) {
                 return Ok(Some((partitions, bytes)));
@@ -186,18 +205,41 @@ impl<'a> Sizes<'a> {
         Ok(None)
     }
 
+    /// The numbers of partitions that may be chosen, ascending.
+    fn candidates(&self) -> impl DoubleEndedIterator<Item = u32> {
+        let least = match self.loader.concurrent {
+            Some(_) => 1,
+            None => self.least(),
+        };
+        doubles(least, self.most())
+    }
+
+    /// The smallest number of partitions in which each worker has one, if there can be so many.
+    fn least(&self) -> u32 {
+        self.loader.share.workers().min(self.most()).max(1)
+    }
+
     /// The largest number of partitions that may be chosen.
     fn most(&self) -> u32 {
         (self.store.present_chunks().count() as u32).min(PARTITIONS_MAX)
     }
 
-    /// Bytes of the two largest groups of partitions in any super-epoch. Once they exceed the memory, the others are not computed.
+    /// Bytes of the two largest groups of partitions of a worker in any super-epoch.
     fn two_groups(&self, partitions: u32, concurrent: u32) -> Result<u64> {
+        self.largest_share(partitions, concurrent, |groups| {
+            Turns::bytes_of(self.store, groups, &self.views)
+        })
+    }
+
+    /// The most that `bytes_of` counts in any super-epoch for the groups of partitions that a worker serves. Once it exceeds the memory,
+    /// later super-epochs are not counted.
+    fn largest_share(&self, partitions: u32, concurrent: u32, bytes_of: impl Fn(&[Vec<Owned>]) -> u64) -> Result<u64> {
         let different = match self.options.schedule {
             Schedule::Fixed => 1,
             Schedule::Sweep => u64::from(partitions.saturating_sub(1)).max(1),
             Schedule::Shuffle => u64::MAX,
         };
+        let (count, concurrent) = (partitions as usize, concurrent as usize);
         let mut most = 0;
         for super_epoch in 0..self.options.super_epochs.clamp(1, SUPER_EPOCHS_MAX).min(different) {
             let options = RepartitionOptions {
@@ -208,8 +250,13 @@ impl<'a> Sizes<'a> {
             };
             let assignment = assign(self.store.manifest(), &options, super_epoch + 1)?;
             let owned = Owned::all(&assignment, self.store);
-            most = most.max(Turns::bytes_of(self.store, &owned, concurrent as usize, &self.views));
-            if most > self.room(partitions) {
+            let of_share = |share: Share| {
+                let is_served = |owned: &&Owned| share.serves(owned.partition(), count, concurrent);
+                bytes_of(&groups(owned.iter().filter(is_served), count, concurrent))
+            };
+            let largest = Share::each(self.loader.share.workers()).map(of_share).max();
+            most = most.max(largest.unwrap_or(0));
+            if most > self.loader.memory {
                 break;
             }
         }
@@ -235,7 +282,7 @@ impl<'a> Sizes<'a> {
             with_lists.saturating_add(LISTS_SHARE * 8)
         };
         let whole = budget_of(self.whole_bytes, false).min(self.whole_bytes.saturating_add(self.feature_bytes));
-        let most = powers_of_two(self.most()).last().unwrap_or(1);
+        let most = self.candidates().next_back().unwrap_or(1);
         let in_turn = match most > concurrent {
             true => budget_of(self.two_groups_at_most(most, concurrent)?, self.may_have_halo_lists()),
             false => u64::MAX,
@@ -253,11 +300,11 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// The powers of two up to `most`, ascending.
-fn powers_of_two(most: u32) -> impl DoubleEndedIterator<Item = u32> {
-    (0..u32::BITS)
-        .map(|bit| 1 << bit)
-        .take_while(move |&power| power <= most)
+/// `least`, its double, and so on up to `most`.
+fn doubles(least: u32, most: u32) -> impl DoubleEndedIterator<Item = u32> {
+    let doubles = iter::successors(Some(least), |number| number.checked_mul(2));
+    doubles
+        .take_while(|&number| number <= most)
         .collect::<Vec<_>>()
         .into_iter()
 }

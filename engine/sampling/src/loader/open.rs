@@ -2,7 +2,7 @@
 
 use std::{mem, sync::Arc};
 
-use grappa_formats::{assignment::Assignment, manifest::FeatureSource, random};
+use grappa_formats::{PartitionId, assignment::Assignment, manifest::FeatureSource, random};
 use grappa_io::{
     Error, Result,
     progress::{Progress, Silent},
@@ -12,10 +12,10 @@ use roaring::RoaringTreemap;
 
 use super::{Loader, LoaderOptions, Seeds};
 use crate::{
-    feed::Seeded,
+    feed::{Part, Seeded},
     halo_neighbours::HaloNeighbours,
     partition::{Owned, SeedNodes},
-    view::{Halo, HaloLists, PartitionView, Turns, ViewKind, ViewOptions, ViewSource, fits},
+    view::{Halo, HaloLists, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions, ViewSource, fits},
 };
 
 /// The sampled in-neighbours of halo nodes may take 1/LISTS_SHARE of the memory.
@@ -40,23 +40,27 @@ pub(super) fn feature_bytes(store: &Store, options: &LoaderOptions) -> u64 {
 }
 
 impl Loader {
-    /// Gives the halo nodes of the open partitions sampled in-neighbours, as [`Halo::Neighbours`] does. `generation` is that of the
-    /// assignment. To be called before the first batch of these partitions.
+    /// Samples in-neighbours of the halo nodes of the open partitions that this worker serves, as [`Halo::Neighbours`] does. `generation`
+    /// is that of the assignment. None if minibatches expand no halo nodes.
     ///
     /// # Errors
     /// If the lists need more memory than allowed, an adjacency list cannot be read, or `progress` asks to stop.
-    pub fn sample_halo_neighbours(&mut self, generation: u64, progress: &dyn Progress) -> Result<()> {
+    pub fn sample_halo_neighbours(&self, generation: u64, progress: &dyn Progress) -> Result<Option<HaloLists>> {
         if self.options.sampler.edges_from_seeds() == 1 {
             // Only seeds are expanded.
-            return Ok(());
+            return Ok(None);
         }
-        let partitions: Vec<_> = self
-            .parts
-            .iter()
-            .map(|part| (part.view.owned(), &*part.seeds))
-            .collect();
-        let lists = Arc::new(self.draw_halo_lists(generation, &partitions, progress)?);
+        let partitions = self.served().map(|part| (part.view.owned(), &*part.seeds));
+        let lists = self.draw_halo_lists(generation, &partitions.collect::<Vec<_>>(), progress)?;
+        Ok(Some(lists))
+    }
+
+    /// Gives the halo nodes of the open partitions the lists that [`Loader::sample_halo_neighbours`] made. To be called before the first
+    /// batch of these partitions.
+    pub fn set_halo_lists(&mut self, lists: HaloLists) {
+        let lists = Arc::new(lists);
         for part in &mut self.parts {
+            let Part::Served(part) = part else { continue };
             match &mut part.view {
                 ViewSource::Open(view) => {
                     let view = Arc::get_mut(view).expect("no batch has the view yet");
@@ -66,7 +70,6 @@ impl Loader {
             }
         }
         self.halo_lists = Some(lists);
-        Ok(())
     }
 
     /// The number of partitions that take part in a step, of `partitions`.
@@ -76,79 +79,107 @@ impl Loader {
 
     /// The views that are open all the time.
     pub(super) fn open_views(&self) -> impl Iterator<Item = &PartitionView> {
-        self.parts.iter().filter_map(|part| match &part.view {
+        self.served().filter_map(|part| match &part.view {
             ViewSource::Open(view) => Some(&**view),
             ViewSource::InTurn(..) => None,
         })
     }
 
-    /// Opens the views of all partitions of `assignment`, with their seeds.
+    /// Opens the views of the partitions of `assignment` that this worker serves, with their seeds.
     pub(super) fn views(
         &mut self,
         assignment: &Assignment,
         seeds: &Seeds,
         progress: &dyn Progress,
-    ) -> Result<Vec<Seeded>> {
+    ) -> Result<Vec<Part>> {
         let split = match seeds {
             Seeds::All => None,
             Seeds::Nodes(nodes) => Some(nodes.clone()),
             Seeds::Split(name) => Some(Arc::new(self.split(name)?)),
         };
-        let owned = Owned::all(assignment, &self.store);
-        let seeds_of = |owned: &Owned| -> SeedNodes {
-            match &split {
-                None => owned.all_seeds(),
-                Some(nodes) => owned.seeds(nodes),
+        let (mut owned, mut seeds) = (Vec::new(), Vec::new());
+        let count = assignment.partitions() as usize;
+        for partition in (0..assignment.partitions()).map(PartitionId) {
+            let of = Owned::of(assignment, &self.store, partition);
+            if self.options.share.serves(partition, count, self.concurrent(count)) {
+                let listed = match &split {
+                    None => of.all_seeds(),
+                    Some(nodes) => of.seeds(nodes),
+                };
+                seeds.push(PartSeeds::Served(Arc::new(listed)));
+                owned.push(of);
+            } else {
+                seeds.push(PartSeeds::Elsewhere(match &split {
+                    None => of.all_seeds().len(),
+                    Some(nodes) => of.seed_count(nodes),
+                }));
             }
-        };
-        let seeds: Vec<SeedNodes> = owned.iter().map(seeds_of).collect();
-        if seeds.iter().all(SeedNodes::is_empty) {
+        }
+        if seeds.iter().all(PartSeeds::is_empty) {
             return Err(Error::conflict(
                 "there are no seeds: the split is empty, or none of its nodes is in a chunk of the store",
                 "name another split, or the nodes",
             ));
         }
-        if self.options.halo == Halo::Neighbours && owned.len() > 1 {
-            let partitions: Vec<_> = owned.iter().zip(&seeds).collect();
+        if self.options.halo == Halo::Neighbours && count > 1 {
+            let partitions: Vec<_> = owned.iter().zip(seeds.iter().filter_map(PartSeeds::listed)).collect();
             let lists = self.draw_halo_lists(assignment.generation(), &partitions, progress)?;
             self.halo_lists = Some(Arc::new(lists));
         }
-        let seeds = seeds.into_iter().map(Arc::new).collect();
         self.open_as(owned, seeds, self.options.view, progress)
     }
 
+    /// Opens the views of the partitions that this worker serves, which own `owned`. `seeds` are those of all partitions.
     fn open_as(
         &self,
         owned: Vec<Owned>,
-        seeds: Vec<Arc<SeedNodes>>,
+        seeds: Vec<PartSeeds>,
         kind: ViewKind,
         progress: &dyn Progress,
-    ) -> Result<Vec<Seeded>> {
-        let options = self.view_options(kind);
-        let views: Vec<ViewSource> = if self.is_in_turn(&owned, &options)? {
-            let concurrent = self.concurrent(owned.len());
-            let count = owned.len();
-            let turns = Arc::new(Turns::new(&self.store, owned, concurrent, options));
-            (0..count)
-                .map(|partition| ViewSource::InTurn(turns.clone(), partition))
-                .collect()
-        } else {
-            let views = PartitionView::open_all(&self.store, owned, self.feature_bytes(), &options, progress)?;
-            views.into_iter().map(ViewSource::Open).collect()
+    ) -> Result<Vec<Part>> {
+        let mut views = self.views_of(owned, seeds.len(), kind, progress)?.into_iter();
+        let part = |seeds| match seeds {
+            PartSeeds::Elsewhere(seeds) => Part::Elsewhere { seeds },
+            PartSeeds::Served(seeds) => Part::Served(Seeded {
+                view: views.next().expect("each partition that is served has a view"),
+                seeds,
+            }),
         };
-        let parts = views.into_iter().zip(seeds);
-        Ok(parts.map(|(view, seeds)| Seeded { view, seeds }).collect())
+        Ok(seeds.into_iter().map(part).collect())
     }
 
-    /// Whether views are in memory in turn.
-    fn is_in_turn(&self, owned: &[Owned], options: &ViewOptions) -> Result<bool> {
-        let concurrent = self.concurrent(owned.len());
-        if concurrent >= owned.len() || !matches!(options.kind, ViewKind::Auto | ViewKind::InTurn) {
+    /// Opens the views of some of `count` partitions.
+    fn views_of(
+        &self,
+        owned: Vec<Owned>,
+        count: usize,
+        kind: ViewKind,
+        progress: &dyn Progress,
+    ) -> Result<Vec<ViewSource>> {
+        let options = self.view_options(kind);
+        let groups = groups(&owned, count, self.concurrent(count));
+        if !self.is_in_turn(&groups, &options)? {
+            let views = PartitionView::open_all(&self.store, owned, self.feature_bytes(), &options, progress)?;
+            return Ok(views.into_iter().map(ViewSource::Open).collect());
+        }
+        let places = groups.iter().enumerate().flat_map(|(group, partitions)| {
+            let indices = 0..partitions.len();
+            indices.map(move |index| TurnPlace { group, index })
+        });
+        let places: Vec<TurnPlace> = places.collect();
+        let turns = Arc::new(Turns::new(&self.store, groups, options));
+        let view = |place| ViewSource::InTurn(turns.clone(), place);
+        Ok(places.into_iter().map(view).collect())
+    }
+
+    /// Whether the views of groups of partitions are in memory in turn.
+    fn is_in_turn(&self, groups: &[Vec<Owned>], options: &ViewOptions) -> Result<bool> {
+        if groups.len() == 1 || !matches!(options.kind, ViewKind::Auto | ViewKind::InTurn) {
             return Ok(false);
         }
         let bytes = |owned| PartitionView::bytes_in_memory(&self.store, owned, options.halo, options.edge_weights);
-        let all: u64 = owned.iter().map(bytes).sum();
-        let in_turn = Turns::bytes_of(&self.store, owned, concurrent, options);
+        let all: u64 = groups.iter().flatten().map(bytes).sum();
+        let in_turn = Turns::bytes_of(&self.store, groups, options);
         match options.kind {
             ViewKind::Auto => {
                 let features = self.feature_bytes();
@@ -215,16 +246,59 @@ impl Loader {
     /// Whether adjacency lists are in memory, and the options allow to map them.
     pub(super) fn may_map(&self) -> bool {
         let is_mapped = |part: &Seeded| part.view.kind() == ViewKind::Mapped;
-        self.options.view == ViewKind::Auto && !self.parts.iter().all(is_mapped)
+        self.options.view == ViewKind::Auto && !self.served().all(is_mapped)
     }
 
     /// Maps the adjacency lists instead of holding them in memory. The seeds stay the same.
     pub(super) fn map_views(&mut self) -> Result<()> {
-        let (owned, seeds): (Vec<_>, Vec<_>) = mem::take(&mut self.parts)
-            .into_iter()
-            .map(|part| (part.view.owned().clone(), part.seeds))
-            .unzip();
+        let mut owned = Vec::new();
+        let mut seeds_of = |part| match part {
+            Part::Elsewhere { seeds } => PartSeeds::Elsewhere(seeds),
+            Part::Served(part) => {
+                owned.push(part.view.owned().clone());
+                PartSeeds::Served(part.seeds)
+            }
+        };
+        // Frees the views in memory before it opens others.
+        let seeds = mem::take(&mut self.parts).into_iter().map(&mut seeds_of).collect();
         self.parts = self.open_as(owned, seeds, ViewKind::Mapped, &Silent)?;
         Ok(())
     }
+}
+
+/// The seeds of a partition, as far as this worker needs them.
+enum PartSeeds {
+    /// This worker serves it.
+    Served(Arc<SeedNodes>),
+    /// Another worker does. The number of its seeds.
+    Elsewhere(u64),
+}
+
+impl PartSeeds {
+    fn listed(&self) -> Option<&SeedNodes> {
+        match self {
+            Self::Served(seeds) => Some(seeds),
+            Self::Elsewhere(_) => None,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Served(seeds) => seeds.is_empty(),
+            Self::Elsewhere(seeds) => *seeds == 0,
+        }
+    }
+}
+
+/// The groups of `concurrent` partitions, each with those of its partitions that are among `owned`. There are `count` partitions in all.
+pub(super) fn groups<'a>(
+    owned: impl IntoIterator<Item = &'a Owned>,
+    count: usize,
+    concurrent: usize,
+) -> Vec<Vec<Owned>> {
+    let mut groups = vec![Vec::new(); count.div_ceil(concurrent)];
+    for partition in owned {
+        groups[partition.partition().0 as usize / concurrent].push(partition.clone());
+    }
+    groups
 }

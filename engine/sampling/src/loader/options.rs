@@ -8,6 +8,7 @@ use roaring::RoaringTreemap;
 
 use crate::{
     feed::{OutputDtype, RegisterMemory},
+    partition::Share,
     sample::Sampler,
     view::{Halo, ViewKind},
 };
@@ -39,6 +40,8 @@ pub struct LoaderOptions {
     pub batch: usize,
     /// The maximum number of partitions that take part in a step; none for all.
     pub concurrent: Option<usize>,
+    /// Which partitions of each step this worker serves, of several that divide them. It opens no others.
+    pub share: Share,
     /// Whether the minibatches of a step are delivered as one block-diagonal batch; see
     /// [`Minibatch::join`](crate::sample::Minibatch::join).
     pub join_steps: bool,
@@ -79,6 +82,7 @@ impl LoaderOptions {
             sampler: Arc::new(sampler),
             batch: 1024,
             concurrent: None,
+            share: Share::ALL,
             join_steps: false,
             seed: 1,
             shuffle: true,

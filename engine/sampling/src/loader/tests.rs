@@ -9,9 +9,12 @@ use grappa_storage::files;
 use super::*;
 use crate::{
     feed::BatchSource,
-    partition::{RepartitionOptions, Schedule, assign},
+    partition::{RepartitionOptions, Schedule, Share, assign},
     sample::Minibatch,
-    view::tests::graph::{Graph, TestStore},
+    view::{
+        Halo,
+        tests::graph::{Graph, TestStore},
+    },
 };
 
 const PARTITIONS: u32 = 6;
@@ -35,7 +38,7 @@ fn options(view: ViewKind, concurrent: usize, threads: usize) -> LoaderOptions {
         batch: 16,
         concurrent: Some(concurrent),
         features: false,
-        halo: crate::view::Halo::Stop,
+        halo: Halo::Stop,
         memory: 256 << 20,
         threads,
         view,
@@ -45,7 +48,7 @@ fn options(view: ViewKind, concurrent: usize, threads: usize) -> LoaderOptions {
 
 /// The groups of the loader whose views are in memory or being loaded.
 fn groups_in_memory(loader: &Loader) -> usize {
-    match &loader.parts()[0].view {
+    match &loader.served().next().unwrap().view {
         ViewSource::InTurn(turns, _) => turns.groups_in_memory(),
         ViewSource::Open(_) => panic!("all views are open"),
     }
@@ -78,11 +81,63 @@ fn minibatches_do_not_depend_on_whether_views_are_in_memory_in_turn() {
 }
 
 #[test]
+fn workers_hold_the_partitions_that_they_serve_and_deliver_the_minibatches_of_one() {
+    let store = Graph::mixed(1000).store(24);
+    for halo in [Halo::Stop, Halo::Neighbours] {
+        for (view, concurrent, workers) in [
+            (ViewKind::Memory, 6, 2),
+            (ViewKind::Memory, 6, 4),
+            (ViewKind::InTurn, 2, 2),
+            (ViewKind::InTurn, 4, 3),
+            // Some workers have nothing to do.
+            (ViewKind::InTurn, 2, 5),
+            (ViewKind::Mapped, 3, 2),
+        ] {
+            let context = format!("{halo:?}, {view:?}, {concurrent} per step, {workers} workers");
+            let of_share = |share| LoaderOptions {
+                share,
+                halo,
+                ..options(view, concurrent, 2)
+            };
+            let mut whole = opened(&store, of_share(Share::ALL));
+            let delivered = |loader: &mut Loader| -> Vec<_> {
+                let batches = loader.batches(1, |batches| batches).unwrap();
+                let places: Vec<_> = (0..batches.batches()).map(|index| batches.places(index)[0]).collect();
+                let minibatches = loader
+                    .deliver(&batches)
+                    .map(|batch| sampled(batch.unwrap().minibatch()));
+                let places = places.into_iter().map(|place| (place.step, place.partition.0));
+                places.zip(minibatches).collect()
+            };
+            let mut found = Vec::new();
+            let (mut served, mut bytes) = (0, 0);
+            for share in Share::each(workers) {
+                let mut loader = opened(&store, of_share(share));
+                assert_eq!(loader.all_batches(1).steps(), whole.all_batches(1).steps(), "{context}");
+                let own = loader.served().count();
+                assert!(own <= (PARTITIONS as usize).div_ceil(concurrent) * concurrent.div_ceil(workers as usize));
+                served += own;
+                bytes += loader.adjacency_bytes();
+                found.extend(delivered(&mut loader));
+            }
+            assert_eq!(served, PARTITIONS as usize, "{context}");
+            if view == ViewKind::Memory && halo == Halo::Stop {
+                assert_eq!(bytes, whole.adjacency_bytes(), "{context}");
+            }
+            found.sort();
+            let mut expected = delivered(&mut whole);
+            expected.sort();
+            assert!(found == expected, "{context}");
+        }
+    }
+}
+
+#[test]
 fn two_groups_are_in_memory_at_most() {
     let store = Graph::mixed(1000).store(24);
     for threads in [1, 4] {
         let mut loader = opened(&store, options(ViewKind::InTurn, 1, threads));
-        let turns = match &loader.parts()[0].view {
+        let turns = match &loader.served().next().unwrap().view {
             ViewSource::InTurn(turns, _) => turns.clone(),
             ViewSource::Open(_) => panic!("all views are open"),
         };
@@ -150,7 +205,8 @@ fn damage_in_a_later_group_is_an_error_when_its_turn_comes() {
     let mut loader = opened(&store, options(ViewKind::InTurn, 1, 2));
     let batches = loader.all_batches(0);
     let last = batches.places(batches.batches() - 1)[0].partition;
-    let chunk = loader.parts()[last.0 as usize].view.owned().chunks().next().unwrap();
+    let damaged = loader.served().nth(last.0 as usize).unwrap();
+    let chunk = damaged.view.owned().chunks().next().unwrap();
     let path = store.store.path().join(files::of_chunk(chunk, "edges"));
     let mut bytes = std::fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
@@ -174,7 +230,7 @@ fn memory_decides_how_views_are_held_if_some_partitions_take_part_in_a_step() {
             memory,
             ..options(ViewKind::Auto, concurrent, 1)
         };
-        opened(&store, options).parts()[0].view.kind()
+        opened(&store, options).served().next().unwrap().view.kind()
     };
     let all = opened(&store, options(ViewKind::Memory, 1, 1)).adjacency_bytes();
     let two = opened(&store, options(ViewKind::InTurn, 1, 1)).adjacency_bytes();

@@ -21,6 +21,7 @@
 //! - [`repartition`] writes a new assignment into a store, atomically. A training run writes its own ([`assign`],
 //!   [`keep`]) and leaves that of the store unchanged.
 //! - [`Owned`] has the nodes that one partition owns, and numbers them with local ids.
+//! - [`Share`] says which partitions one of several workers serves.
 //! - [`report()`] and [`coverage()`] describe which edges each partition sees.
 //!
 //! Repartitioning moves no edges. It writes a table of C x C entries for C chunks, in milliseconds for any graph.
@@ -31,6 +32,7 @@ mod repartition;
 mod report;
 mod schedule;
 mod seeds;
+mod share;
 #[cfg(test)]
 mod tests;
 
@@ -40,3 +42,4 @@ pub use repartition::{RepartitionOptions, Repartitioned, assign, keep, repartiti
 pub use report::{PartitionReport, report};
 pub use schedule::{Schedule, assignment, chunk_sizes};
 pub use seeds::SeedNodes;
+pub use share::Share;

@@ -215,15 +215,19 @@ impl Owned {
         LocalId(first)..LocalId(first + self.chunks.len(chunk))
     }
 
+    /// Number of the seeds of this partition, which [`Owned::seeds`] lists.
+    pub fn seed_count(&self, split: &RoaringTreemap) -> u64 {
+        let ranges = self.base.iter().map(|&chunk| self.chunks.range(chunk));
+        ranges.map(|range| split.range_cardinality(range)).sum()
+    }
+
     /// The seeds of this partition: the nodes of `split` in its base, ascending.
     pub fn seeds(&self, split: &RoaringTreemap) -> SeedNodes {
-        let ranges = || self.base.iter().map(|&chunk| self.chunks.range(chunk));
-        let count: u64 = ranges().map(|range| split.range_cardinality(range)).sum();
         // The exact capacity: there may be billions of seeds, and a growing vector would take up to twice their memory.
-        let mut seeds = Vec::with_capacity(count as usize);
+        let mut seeds = Vec::with_capacity(self.seed_count(split) as usize);
         let mut nodes = split.iter();
         let mut next = nodes.next();
-        for range in ranges() {
+        for range in self.base.iter().map(|&chunk| self.chunks.range(chunk)) {
             if next.is_some_and(|node| node < range.start) {
                 nodes.advance_to(range.start);
                 next = nodes.next();
@@ -322,6 +326,7 @@ mod tests {
                 prop_assert!(owned.all_seeds().iter().eq(all));
                 let seeds: Vec<_> = owned.seeds(&split).iter().collect();
                 prop_assert!(seeds.is_sorted());
+                prop_assert_eq!(owned.seed_count(&split), seeds.len() as u64);
                 prop_assert!(seeds.iter().all(|&seed| owners[map.chunk_of(seed).0 as usize].0 == partition));
                 seeds_of_all.extend(seeds.iter().map(|seed| seed.0));
             }

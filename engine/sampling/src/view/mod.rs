@@ -50,7 +50,7 @@ pub use self::{
     halo::Halo,
     halo_lists::{Given, HaloLists},
     kind::ViewKind,
-    turns::{Turns, ViewSource},
+    turns::{TurnPlace, Turns, ViewSource},
 };
 use crate::partition::Owned;
 

@@ -28,14 +28,12 @@ use crate::partition::Owned;
 /// The number of groups that are in memory: one is sampled from, one is loaded.
 const GROUPS_IN_MEMORY: usize = 2;
 
-/// The views of all partitions, in groups of which at most two are in memory.
+/// The views of the partitions that a worker serves, in groups of which at most two are in memory.
 #[derive(Debug)]
 pub struct Turns {
     store: Arc<Store>,
-    /// The partitions, group after group.
-    partitions: Vec<Owned>,
-    /// Number of partitions of a group.
-    concurrent: usize,
+    /// The partitions of each group. A group may have none: then other workers serve all of it.
+    groups: Vec<Vec<Owned>>,
     options: ViewOptions,
     /// The adjacency lists of halo nodes, if they have any.
     halo_lists: OnceLock<Arc<HaloLists>>,
@@ -57,6 +55,15 @@ struct State {
     loader: Option<JoinHandle<()>>,
 }
 
+/// The place of a partition in [`Turns`].
+#[derive(Debug, Clone, Copy)]
+pub struct TurnPlace {
+    /// The group.
+    pub group: usize,
+    /// The index in the group.
+    pub index: usize,
+}
+
 /// A group in memory.
 #[derive(Debug)]
 enum Group {
@@ -65,16 +72,11 @@ enum Group {
 }
 
 impl Turns {
-    /// Opens no view yet. `partitions` form groups of `concurrent` partitions.
-    ///
-    /// # Panics
-    /// If `concurrent` is 0.
-    pub fn new(store: &Arc<Store>, partitions: Vec<Owned>, concurrent: usize, options: ViewOptions) -> Self {
-        assert!(concurrent > 0, "a group has partitions");
+    /// Opens no view yet. `groups` has the partitions of each group.
+    pub fn new(store: &Arc<Store>, groups: Vec<Vec<Owned>>, options: ViewOptions) -> Self {
         Self {
             store: store.clone(),
-            partitions,
-            concurrent,
+            groups,
             halo_lists: options.halo_lists.clone().map(OnceLock::from).unwrap_or_default(),
             options: ViewOptions {
                 kind: ViewKind::Memory,
@@ -88,19 +90,16 @@ impl Turns {
     }
 
     /// Bytes of memory that the views take at most: those of the two largest groups. Computed from the manifest alone.
-    pub fn bytes_of(store: &Store, partitions: &[Owned], concurrent: usize, options: &ViewOptions) -> u64 {
+    pub fn bytes_of(store: &Store, groups: &[Vec<Owned>], options: &ViewOptions) -> u64 {
         let bytes = |owned| PartitionView::bytes_in_memory(store, owned, options.halo, options.edge_weights);
-        let mut groups: Vec<u64> = partitions
-            .chunks(concurrent)
-            .map(|group| group.iter().map(bytes).sum())
-            .collect();
+        let mut groups: Vec<u64> = groups.iter().map(|group| group.iter().map(bytes).sum()).collect();
         groups.sort_unstable_by(|a, b| b.cmp(a));
         groups.iter().take(GROUPS_IN_MEMORY).sum()
     }
 
     /// [`Turns::bytes_of`] for these partitions.
     pub fn bytes(&self) -> u64 {
-        Self::bytes_of(&self.store, &self.partitions, self.concurrent, &self.options)
+        Self::bytes_of(&self.store, &self.groups, &self.options)
     }
 
     /// The number of groups that are in memory or being loaded.
@@ -110,8 +109,8 @@ impl Turns {
     }
 
     /// The nodes that a partition owns.
-    pub fn owned(&self, partition: usize) -> &Owned {
-        &self.partitions[partition]
+    pub fn owned(&self, partition: TurnPlace) -> &Owned {
+        &self.groups[partition.group][partition.index]
     }
 
     /// Number of nodes of the graph.
@@ -178,8 +177,8 @@ impl Turns {
     ///
     /// # Errors
     /// If an adjacency list cannot be read, or the epoch was stopped.
-    pub fn view(self: &Arc<Self>, partition: usize) -> Result<Arc<PartitionView>> {
-        let wanted = partition / self.concurrent;
+    pub fn view(self: &Arc<Self>, partition: TurnPlace) -> Result<Arc<PartitionView>> {
+        let wanted = partition.group;
         let mut state = self.lock();
         loop {
             if self.stopped.load(Ordering::Relaxed) {
@@ -189,7 +188,7 @@ impl Turns {
             let is_early = state.position(wanted).is_some_and(|at| at >= GROUPS_IN_MEMORY);
             match state.groups.get(&wanted) {
                 Some(Group::Open(views)) => {
-                    let view = views[partition % self.concurrent].clone();
+                    let view = views[partition.index].clone();
                     self.load_ahead(&mut state);
                     return Ok(view);
                 }
@@ -233,8 +232,6 @@ impl Turns {
     fn load(&self, group: usize) -> Result<()> {
         let begin = Instant::now();
         let unmark = Unmark { turns: self, group };
-        let first = group * self.concurrent;
-        let partitions = &self.partitions[first..(first + self.concurrent).min(self.partitions.len())];
         let progress = UntilStopped(&self.stopped);
         let options = ViewOptions {
             halo_lists: self.halo_lists.get().cloned(),
@@ -242,7 +239,7 @@ impl Turns {
         };
         let views = PartitionView::open_all_with(
             &self.store,
-            partitions.to_vec(),
+            self.groups[group].clone(),
             0,
             &options,
             Some(&self.spare),
@@ -308,8 +305,8 @@ impl Progress for UntilStopped<'_> {
 pub enum ViewSource {
     /// An open view.
     Open(Arc<PartitionView>),
-    /// The view of a partition of [`Turns`], which is given by its number.
-    InTurn(Arc<Turns>, usize),
+    /// The view of a partition of [`Turns`].
+    InTurn(Arc<Turns>, TurnPlace),
 }
 
 impl ViewSource {

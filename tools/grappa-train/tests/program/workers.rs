@@ -110,6 +110,7 @@ fn assert_same_losses(one: &Path, other: &Path, context: &str) {
         for key in ["step", "sampled_edges", "gradient_bytes", "halo_bytes", "generation"] {
             assert_eq!(one[key], other[key], "{context}: {key}");
         }
+        assert_eq!(one["evaluated"], other["evaluated"], "{context}");
         for key in ["loss", "val_loss", "coverage_mean", "train_accuracy"] {
             let (one, other) = (one[key].as_f64().unwrap(), other[key].as_f64().unwrap());
             assert!(
@@ -137,12 +138,37 @@ fn one_two_and_four_processes_compute_the_same_losses() {
         run(&mut train(folder.path(), &[options, &more].concat())).success();
         folder.path().join(out)
     };
-    let variants: [&[&str]; 5] = [
+    let variants: [&[&str]; 9] = [
         &["--partitions", "4"],
         // Historical embeddings of halo nodes.
         &["--partitions", "4", "--layers", "3", "--halo", "history"],
+        &[
+            "--partitions",
+            "8",
+            "--concurrent",
+            "4",
+            "--layers",
+            "4",
+            "--halo",
+            "history",
+            "--evaluate",
+            "exact",
+        ],
         // Two of four processes have no partition in a step.
         &["--partitions", "4", "--concurrent", "2", "--correction", "batch"],
+        &[
+            "--partitions",
+            "4",
+            "--concurrent",
+            "2",
+            "--layers",
+            "3",
+            "--halo",
+            "history",
+        ],
+        // Evaluations by minibatches.
+        &["--partitions", "4", "--model", "pinsage", "--evaluate", "sampled"],
+        &["--partitions", "8", "--concurrent", "4", "--evaluate", "sampled"],
         // Steps in which some partitions have no seeds.
         &["--partitions", "8", "--batch", "1", "--dropout", "0"],
         // Dropout of features and of edges.
@@ -165,6 +191,140 @@ fn one_two_and_four_processes_compute_the_same_losses() {
             let other = trained(options, workers, &format!("{number}-{workers}"));
             assert_same_losses(&one, &other, &format!("{options:?} with {workers} workers"));
         }
+    }
+}
+
+/// A folder with a store whose exact evaluation is more work than an epoch of few steps.
+fn larger_folder() -> TempDir {
+    let folder = memory_folder();
+    let mut generate = program::command("grappa-gen");
+    generate.args([
+        "sbm",
+        "--nodes",
+        "40000",
+        "--feature-dim",
+        "8",
+        "--chunks",
+        "8",
+        "--quiet",
+        "--out",
+    ]);
+    run(generate.arg(folder.path().join("graph.grappa"))).success();
+    folder
+}
+
+#[test]
+fn processes_score_the_best_model_together_at_the_end() {
+    let folder = larger_folder();
+    let summary = |workers: &str| -> Value {
+        let options = [
+            "--partitions",
+            "4",
+            "--layers",
+            "3",
+            "--epochs",
+            "3",
+            "--steps-per-epoch",
+            "2",
+            "--dropout",
+            "0",
+            "--workers",
+            workers,
+            "--out",
+            workers,
+        ];
+        run(&mut train(folder.path(), &options)).success();
+        let records = metrics(&folder.path().join(workers));
+        assert!(
+            records.iter().all(|record| record["evaluated"] == "sampled"),
+            "{records:?}"
+        );
+        serde_json::from_slice(&fs::read(folder.path().join(workers).join("summary.json")).unwrap()).unwrap()
+    };
+    let one = summary("1");
+    assert_eq!(one["evaluated"], "exact");
+    for workers in ["2", "3"] {
+        let other = summary(workers);
+        assert_eq!(
+            (&one["evaluated"], &one["best_epoch"]),
+            (&other["evaluated"], &other["best_epoch"])
+        );
+        for key in ["val_accuracy", "val_loss", "test_accuracy"] {
+            let [one, other] = [&one, &other].map(|summary| summary[key].as_f64().unwrap());
+            assert!((one - other).abs() < 1e-3 * one.abs(), "{key} is {other} and not {one}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_is_lost_or_stopped_while_all_evaluate_ends_the_others() {
+    let folder = larger_folder();
+    for (signal, victim) in [
+        (Signal::KILL, 0),
+        (Signal::KILL, 1),
+        (Signal::TERM, 1),
+        (Signal::TERM, 2),
+    ] {
+        let out = format!("{signal:?}-{victim}");
+        let options = [
+            "--partitions",
+            "4",
+            "--layers",
+            "3",
+            "--hidden",
+            "128",
+            "--epochs",
+            "100000",
+            "--steps-per-epoch",
+            "1",
+            "--batch",
+            "4",
+            "--evaluate",
+            "exact",
+            "--timeout",
+            "10",
+            "--out",
+            &out,
+        ];
+        let port = port();
+        let mut ranks: Vec<Option<Child>> = (0..3)
+            .map(|number| Some(rank(folder.path(), [number, 3, port], &options)))
+            .collect();
+        let run = folder.path().join(&out);
+        wait_for_epochs(&run, 2);
+        // Any moment is one of an evaluation, nearly.
+        let epoch = metrics(&run).pop().unwrap();
+        let of_stage = |stage: &str| epoch["seconds_by_stage"][stage].as_f64().unwrap_or(0.0);
+        assert!(
+            of_stage("evaluate") > 0.8 * epoch["seconds"].as_f64().unwrap(),
+            "{epoch}"
+        );
+        let victim_child = ranks[victim].take().unwrap();
+        kill_process(Pid::from_child(&victim_child), signal).unwrap();
+        let begin = Instant::now();
+        let of_victim = end(victim_child);
+        let is_stop = signal == Signal::TERM;
+        assert_eq!(of_victim.code, is_stop.then_some(143), "{}", of_victim.stderr);
+        for (number, child) in ranks.into_iter().enumerate() {
+            let Some(child) = child else { continue };
+            let ran = end(child);
+            let context = format!("{signal:?} to {victim}: {}", ran.stderr);
+            assert_eq!(ran.code, Some(1), "{context}");
+            let named = match is_stop {
+                true => format!("rank {number}: error: rank {victim} was asked to stop: "),
+                false => format!("rank {number}: error: rank {victim} "),
+            };
+            assert!(ran.stderr.contains(&named), "{context}");
+        }
+        assert!(begin.elapsed() < Duration::from_secs(40), "{:?}", begin.elapsed());
+        if !is_stop {
+            continue;
+        }
+        // Rank 0 has written a checkpoint, which has the epoch that was not evaluated.
+        let epochs = (metrics(&run).len() + 1).to_string();
+        let resumed = ["--resume", "--workers", "2", "--epochs", &epochs, "--out", &out];
+        grappa_tests::program::run(&mut train(folder.path(), &resumed)).success();
+        assert_eq!(metrics(&run).len().to_string(), epochs);
     }
 }
 

@@ -83,6 +83,7 @@ impl PartialEpoch {
         self.coverage += other.coverage;
         self.right += other.right;
         self.sampled_edges += other.sampled_edges;
+        self.halo_bytes += other.halo_bytes;
         self.bytes_read += other.bytes_read;
     }
 

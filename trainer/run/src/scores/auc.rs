@@ -19,8 +19,18 @@ impl Ranking {
 
     /// Adds the nodes of another.
     pub(super) fn merge(&mut self, other: Self) {
-        self.inside.extend(other.inside);
-        self.outside.extend(other.outside);
+        self.extend([other.inside, other.outside]);
+    }
+
+    /// The scores of nodes that are in the class, and of those that are not.
+    pub(super) fn sides(&self) -> [&[f32]; 2] {
+        [&self.inside, &self.outside]
+    }
+
+    /// Adds nodes that are in the class, and nodes that are not.
+    pub(super) fn extend(&mut self, [inside, outside]: [Vec<f32>; 2]) {
+        self.inside.extend(inside);
+        self.outside.extend(outside);
     }
 
     /// The probability that a node in the class has a higher score than one that is not, ties counting half. None if all

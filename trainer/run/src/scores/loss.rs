@@ -22,6 +22,16 @@ impl LossSum {
         }
     }
 
+    /// The sum of the finite losses in units, and whether a loss is not finite.
+    pub(super) fn parts(self) -> (u128, bool) {
+        (self.units, self.is_infinite)
+    }
+
+    /// The sum with these [parts](Self::parts).
+    pub(super) fn of_parts(units: u128, is_infinite: bool) -> Self {
+        Self { units, is_infinite }
+    }
+
     /// Adds another sum.
     pub(super) fn merge(&mut self, other: Self) {
         self.units += other.units;

@@ -1,6 +1,6 @@
 //! Scores of predictions: accuracy, loss, F1, ROC-AUC, confusion matrix.
 //!
-//! [`Scores`] takes logits and labels in batches. The result does not depend on the batches or their order, because counts and
+//! [`Scores`] takes logits and labels in batches, on one process or on several. The result does not depend on the batches or their order, because counts and
 //! the sum of losses are integers. Definitions are those of scikit-learn, and the tests compare with it. The fields say what
 //! happens where a score is undefined, for example for a class without nodes.
 //!
@@ -11,6 +11,7 @@ mod auc;
 mod loss;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use grappa_formats::manifest::{LabelKind, LabelSpec};
 use serde::{Deserialize, Serialize};

@@ -253,16 +253,22 @@ fn batches_in_any_order_and_merged_parts_give_the_same_as_all_at_once() {
             parts[index % 2].add(logits, Labels::Classes(labels));
         }
         let [mut even, odd] = parts;
+        let mut by_words = even.clone();
+        by_words.merge_words(&odd.to_words());
         even.merge(odd);
         assert_eq!(even.report(), whole);
+        assert_eq!(by_words.report(), whole, "as words");
 
         let mut scores = Scores::new(multi_spec(9), true);
+        let mut by_words = scores.clone();
         for (logits, sets) in set_logits.chunks(9 * batch).zip(set_labels.chunks(2 * batch)) {
             let mut part = Scores::new(multi_spec(9), true);
             part.add(logits, Labels::Sets(sets));
+            by_words.merge_words(&part.to_words());
             scores.merge(part);
         }
         assert_eq!(scores.report(), whole_sets);
+        assert_eq!(by_words.report(), whole_sets, "as words");
     }
 }
 

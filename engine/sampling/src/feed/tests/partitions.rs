@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use grappa_formats::PartitionId;
 use grappa_io::read::Choice;
 
 use super::*;
 use crate::{
-    partition::Owned,
+    partition::{Owned, Share},
     sample::{Fanouts, Sampler},
     view::{Halo, PartitionView, ViewKind, ViewOptions, ViewSource},
 };
 
-fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Seeded> {
+fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Part> {
     let options = ViewOptions {
         halo: Halo::Stop,
         halo_lists: None,
@@ -23,20 +24,22 @@ fn parts(store: &Store, seeds: &[&[u64]]) -> Vec<Seeded> {
     };
     let whole = Owned::whole(store);
     let view = Arc::new(PartitionView::open(store, whole, &options).unwrap());
-    let part = |seeds: &&[u64]| Seeded {
-        view: ViewSource::Open(view.clone()),
-        seeds: Arc::new(seeds.iter().copied().map(NodeId).collect::<Vec<_>>().into()),
+    let part = |seeds: &&[u64]| {
+        Part::Served(Seeded {
+            view: ViewSource::Open(view.clone()),
+            seeds: Arc::new(seeds.iter().copied().map(NodeId).collect::<Vec<_>>().into()),
+        })
     };
     seeds.iter().map(part).collect()
 }
 
-fn batches(parts: &[Seeded], batch: usize, concurrent: usize, shuffle: bool) -> PartitionBatches {
+fn batches(parts: &[Part], batch: usize, concurrent: usize, shuffle: bool) -> PartitionBatches {
     let options = options_of(batch, concurrent, shuffle);
     PartitionBatches::new(parts.to_vec(), options)
 }
 
 /// All minibatches of a step in one batch.
-fn joined(parts: &[Seeded], batch: usize, concurrent: usize) -> PartitionBatches {
+fn joined(parts: &[Part], batch: usize, concurrent: usize) -> PartitionBatches {
     let options = EpochOptions {
         join_steps: true,
         ..options_of(batch, concurrent, true)
@@ -115,11 +118,22 @@ fn workers_divide_the_minibatches_of_each_step() {
         ((0..200).collect(), (200..300).collect(), (300..310).collect());
     let parts = parts(&store, &[&many, &some, &few]);
     for concurrent in [1, 2, 3, 4] {
-        let epoch = || PartitionBatches::new(parts.clone(), options_of(10, concurrent, true));
+        let epoch = |parts| PartitionBatches::new(parts, options_of(10, concurrent, true));
+        let whole = epoch(parts.clone());
         for workers in [1, 2, 3, 5] {
-            let shares: Vec<_> = (0..workers)
-                .map(|worker| seeds(&epoch().of_worker(worker, workers)))
-                .collect();
+            let of_share = |share: Share| {
+                let part = |(partition, part): (u32, &Part)| match share.serves(PartitionId(partition), 3, concurrent) {
+                    true => part.clone(),
+                    false => Part::Elsewhere { seeds: part.seeds() },
+                };
+                let known: Vec<Part> = (0..).zip(&parts).map(part).collect();
+                // What the division into steps depends on is known to all.
+                let all = epoch(known.clone());
+                let counts = |batches: &PartitionBatches| (batches.steps(), batches.batches(), batches.seeds_of_all());
+                assert_eq!(counts(&all), counts(&whole));
+                seeds(&all.served())
+            };
+            let shares: Vec<_> = Share::each(workers).map(of_share).collect();
             let most = concurrent.min(3).div_ceil(workers as usize);
             for share in &shares {
                 let same_step = share.chunk_by(|(a, _), (b, _)| a.step == b.step);
@@ -127,8 +141,27 @@ fn workers_divide_the_minibatches_of_each_step() {
             }
             let mut all = shares.concat();
             all.sort_by_key(|(place, _)| (place.step, place.partition.0));
-            assert_eq!(all, seeds(&epoch()), "{concurrent} partitions, {workers} workers");
+            assert_eq!(all, seeds(&whole), "{concurrent} partitions, {workers} workers");
         }
+    }
+}
+
+#[test]
+fn workers_that_serve_the_same_partitions_take_consecutive_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = stored(folder.path(), FeatureDtype::F32, 4);
+    let (many, few): (Vec<u64>, Vec<u64>) = ((0..203).collect(), (300..302).collect());
+    let parts = parts(&store, &[&many, &few]);
+    for workers in [1, 2, 5, 30] {
+        let of_share = |share| seeds(&batches(&parts, 10, 1, false).of_share(share));
+        let shares: Vec<_> = Share::each(workers).map(of_share).collect();
+        assert_eq!(
+            shares.concat(),
+            seeds(&batches(&parts, 10, 1, false)),
+            "{workers} workers"
+        );
+        let joined = Share::each(workers).map(|share| joined(&parts, 10, 2).of_share(share).batches());
+        assert_eq!(joined.sum::<u64>(), 21);
     }
 }
 

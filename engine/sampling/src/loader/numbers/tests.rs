@@ -59,7 +59,7 @@ fn kinds(store: &TestStore, memory: u64, numbers: &PartitionNumbers, schedule: S
         let assignment = assign(store.manifest(), &repartition, 1).unwrap();
         let mut loader = Loader::new(&store, options.clone());
         loader.partition(&assignment, &Seeds::All, &Silent).unwrap();
-        loader.parts()[0].view.kind()
+        loader.served().next().unwrap().view.kind()
     };
     (0..SUPER_EPOCHS.min(SUPER_EPOCHS_MAX)).map(of).collect()
 }
@@ -134,6 +134,74 @@ fn of_a_given_number_of_partitions_as_many_as_fit_are_in_a_step() {
         })
         .collect();
     assert!(steps[0] > steps[1] && steps[1] > steps[2], "{steps:?}");
+}
+
+#[test]
+fn of_several_workers_each_has_a_partition_in_every_step_and_needs_memory_for_its_own() {
+    let store = Graph::mixed(20_000).store(CHUNKS);
+    let whole = whole_bytes(&store);
+    let opened = Store::open(store.store.path()).unwrap();
+    let choose = |memory, workers, given: (Option<u32>, Option<usize>)| {
+        let loader = LoaderOptions {
+            share: Share::new(workers - 1, workers),
+            ..loader(memory, given.1)
+        };
+        PartitionNumbers::choose(&opened, &loader, &options(given.0, Schedule::Shuffle)).unwrap()
+    };
+    let numbers = |chosen: PartitionNumbers| (chosen.partitions, chosen.concurrent, chosen.lists);
+    for workers in [2, 3, 4] {
+        // A graph that fits one worker.
+        assert_eq!(
+            numbers(choose(1 << 30, workers, (None, None))),
+            (workers, workers, ListsPlace::Memory)
+        );
+        assert_eq!(
+            numbers(choose(1 << 30, workers, (Some(16), None))),
+            (16, 16, ListsPlace::Memory)
+        );
+        assert_eq!(
+            numbers(choose(1 << 30, workers, (None, Some(8)))),
+            (8, 8, ListsPlace::Memory)
+        );
+    }
+    // One that fits two together, and not one alone.
+    let most = whole * 4 / 5;
+    assert!(matches!(choose(most, 1, (None, None)).lists, ListsPlace::InTurn(_)));
+    assert_eq!(numbers(choose(most, 2, (None, None))), (2, 2, ListsPlace::Memory));
+    // One that fits three together only in turn: a number of partitions of which each has two in memory.
+    for workers in [2, 3] {
+        let little = whole / 5;
+        let chosen = choose(little, workers, (None, None));
+        let ListsPlace::InTurn(bytes) = chosen.lists else {
+            panic!("{chosen:?}")
+        };
+        assert!(bytes <= chosen.room && chosen.concurrent == workers, "{chosen:?}");
+        assert!(
+            chosen.partitions > workers && chosen.partitions.is_multiple_of(workers),
+            "{chosen:?}"
+        );
+        for share in Share::each(workers) {
+            let store = Arc::new(Store::open(store.store.path()).unwrap());
+            let options = LoaderOptions {
+                share,
+                ..loader(little, Some(chosen.concurrent as usize))
+            };
+            let repartition = RepartitionOptions {
+                partitions: chosen.partitions,
+                schedule: Schedule::Shuffle,
+                seed: options.seed,
+                super_epoch: Some(0),
+            };
+            let mut loader = Loader::new(&store, options);
+            let assignment = assign(store.manifest(), &repartition, 1).unwrap();
+            loader.partition(&assignment, &Seeds::All, &Silent).unwrap();
+            assert!(loader.served().all(|part| part.view.kind() == ViewKind::InTurn));
+            assert!(loader.adjacency_bytes() <= bytes);
+        }
+    }
+    // There cannot be more partitions than chunks.
+    let chosen = choose(1 << 30, 100, (None, None));
+    assert_eq!((chosen.partitions, chosen.concurrent), (CHUNKS, CHUNKS));
 }
 
 #[test]

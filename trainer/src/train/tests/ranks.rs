@@ -1,0 +1,275 @@
+//! Ranks, as threads of one process: each opens its own partitions and scores its own nodes, and together they have what one has.
+
+use std::{collections::BTreeMap, thread, time::Duration};
+
+use grappa_sampling::NodeSet;
+
+use super::*;
+use crate::distributed::{Hello, Place, ProcessGroup, StoreServer, join};
+
+/// Calls `work` as each of `ranks` ranks that train together.
+fn as_ranks<T: Send>(ranks: u32, work: impl Fn(Arc<ProcessGroup>) -> T + Sync) -> Vec<T> {
+    let server = StoreServer::start().unwrap();
+    let port = server.port();
+    let of_rank = |rank| {
+        let place = Place {
+            rank,
+            ranks,
+            local_rank: rank,
+            local_ranks: ranks,
+            store: ("127.0.0.1".into(), port),
+            is_store_of_launcher: true,
+            restarts: 0,
+        };
+        let same = BTreeMap::new();
+        let group = Arc::new(join(place, Hello { same }, Duration::from_secs(60)).unwrap());
+        let done = work(group.clone());
+        group.finish().unwrap();
+        done
+    };
+    thread::scope(|scope| {
+        let of_rank = &of_rank;
+        let threads: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || of_rank(rank))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+/// The trainer of a rank, or of a single process, ready for its first epoch.
+fn prepared(store: &Arc<Store>, config: &TrainConfig, folder: &Path, group: Option<Arc<ProcessGroup>>) -> Trainer {
+    let aggregates = first_hop::choose(store, config, &Silent, &mut |problem| panic!("{problem}")).unwrap();
+    let folder = folder.join("run");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut trainer = Trainer::of_group(store.clone(), config.clone(), aggregates, Device::Cpu, folder, group).unwrap();
+    trainer.prepare(0, None, &Silent).unwrap();
+    trainer.refresh_when_due(0, &Silent).unwrap();
+    trainer
+}
+
+#[test]
+fn what_ranks_sum_unite_and_gather_is_that_of_all() {
+    for ranks in [1, 2, 3] {
+        let of_each = as_ranks(ranks, |group| {
+            let rank = u64::from(group.place().rank);
+            let mut counts = [rank, 1 << 40, 5];
+            group.sum(&mut counts, &Silent).unwrap();
+            let mut words = vec![1 << (63 - rank), 1 << 7, rank];
+            group.unite(&mut words, &Silent).unwrap();
+            // Of different lengths, one of them none, and longer than a piece.
+            let own = vec![u32::MAX - rank as u32; rank as usize * 700_000];
+            let gathered = group.gather_words(&own, &Silent).unwrap();
+            (counts, words, gathered, group.gather_all("rank", rank).unwrap())
+        });
+        let all: Vec<u64> = (0..ranks.into()).collect();
+        for (rank, (counts, words, gathered, each)) in of_each.into_iter().enumerate() {
+            assert_eq!(counts, [all.iter().sum(), u64::from(ranks) << 40, 5 * u64::from(ranks)]);
+            let firsts = all.iter().fold(0, |bits, rank| bits | 1 << (63 - rank));
+            assert_eq!(words, [firsts, 1 << 7, all.iter().fold(0, |bits, rank| bits | rank)]);
+            assert_eq!(each, all);
+            let expected = |&rank: &u64| vec![u32::MAX - rank as u32; rank as usize * 700_000];
+            let expected: Vec<Vec<u32>> = all.iter().map(expected).collect();
+            assert!(gathered == (rank == 0).then_some(expected), "{ranks} ranks");
+        }
+    }
+}
+
+#[test]
+fn ranks_report_the_scores_of_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for (model, layers, evaluate, partitions) in [
+        (LayerKind::Sage, 3, Evaluate::Exact, 4),
+        (LayerKind::Sage, 3, Evaluate::Sampled, 4),
+        // The test nodes apart from the validation nodes.
+        (LayerKind::Gcn, 1, Evaluate::Exact, 1),
+        (LayerKind::Gat, 2, Evaluate::Sampled, 4),
+        // By minibatches.
+        (LayerKind::PinSage, 2, Evaluate::Sampled, 4),
+    ] {
+        let config = TrainConfig {
+            layers,
+            evaluate,
+            partitions: Auto::Value(partitions),
+            // Evaluations alone, and none that refreshes.
+            halo: HaloMode::Stop,
+            ..config(model)
+        };
+        let mut alone = prepared(&store, &config, folder.path(), None);
+        let expected = alone.evaluate(true, 0, &|_| true, &Silent).unwrap().unwrap();
+        let expected_exactly = alone.evaluate_exactly(true, &Silent).unwrap().unwrap();
+        assert!(expected.val.nodes > 50 && expected.test.as_ref().unwrap().nodes > 50);
+        for ranks in [2, 4] {
+            let context = format!("{model}, {layers} layers, {evaluate}, {ranks} ranks");
+            let found = as_ranks(ranks, |group| {
+                let mut trainer = prepared(&store, &config, folder.path(), Some(group));
+                let methods = (trainer.scored_nodes.as_ref().unwrap().method(), trainer.epoch_work);
+                // A second time, with the inputs that the first one kept.
+                let [first, second] = [(); 2].map(|()| trainer.evaluate(true, 0, &|_| true, &Silent).unwrap());
+                let untested = trainer.evaluate(true, 0, &|_| false, &Silent).unwrap();
+                let exactly = trainer.evaluate_exactly(true, &Silent).unwrap();
+                (methods, [first, second, exactly], untested)
+            });
+            let (of_first, others) = found.split_first().unwrap();
+            for (methods, evaluations, untested) in others {
+                assert_eq!(methods, &of_first.0, "{context}");
+                assert!(
+                    evaluations.iter().all(Option::is_none) && untested.is_none(),
+                    "rank 0 reports"
+                );
+            }
+            let [first, second, exactly] = of_first.1.each_ref().map(|evaluation| evaluation.as_ref().unwrap());
+            for (found, expected) in [(first, &expected), (second, &expected), (exactly, &expected_exactly)] {
+                assert_eq!(found.val, expected.val, "{context}");
+                assert_eq!(found.test, expected.test, "{context}");
+                assert_eq!(found.method, expected.method, "{context}");
+            }
+            let untested = of_first.2.as_ref().unwrap();
+            let is_apart = matches!(
+                alone.scored_nodes,
+                Some(ScoredNodes::Apart(..) | ScoredNodes::Minibatches)
+            );
+            assert_eq!(untested.test.is_none(), is_apart, "{context}");
+        }
+    }
+}
+
+/// The sets of nodes that have historical embeddings, and the bytes of the rows.
+fn historical_of(trainer: &Trainer) -> Option<(Vec<NodeSet>, u64)> {
+    let historical = trainer.historical.as_ref()?;
+    let sets = historical.layers.iter().map(|layer| NodeSet::clone(&layer[0].nodes));
+    Some((sets.collect(), historical.memory()))
+}
+
+#[test]
+fn a_rank_has_the_views_and_historical_embeddings_of_its_own_partitions() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for (halo, layers, concurrent) in [
+        (HaloMode::History, 3, 4),
+        (HaloMode::History, 4, 2),
+        (HaloMode::Auto, 3, 4),
+        (HaloMode::Aggregates, 3, 4),
+        (HaloMode::Neighbours, 2, 4),
+        (HaloMode::Stop, 2, 2),
+    ] {
+        let config = TrainConfig {
+            layers,
+            halo,
+            concurrent: Auto::Value(concurrent),
+            evaluate: Evaluate::Exact,
+            ..config(LayerKind::Sage)
+        };
+        let refreshes = |trainer: &Trainer| {
+            (0..config.repartition_every)
+                .map(|epoch| trainer.is_refreshed_with(epoch))
+                .collect::<Vec<_>>()
+        };
+        let alone = prepared(&store, &config, folder.path(), None);
+        let expected = historical_of(&alone);
+        for ranks in [2, 4] {
+            let context = format!("{halo}, {layers} layers, {concurrent} per step, {ranks} ranks");
+            let found = as_ranks(ranks, |group| {
+                let mut trainer = prepared(&store, &config, folder.path(), Some(group));
+                let before = (trainer.loader.served().count(), trainer.loader.adjacency_bytes());
+                let same = (
+                    refreshes(&trainer),
+                    trainer.epoch_work,
+                    trainer.loader.all_batches(0).steps(),
+                );
+                let (halo_bytes, historical) = (trainer.halo_bytes, historical_of(&trainer));
+                // Scores and historical embeddings from one inference.
+                let evaluation = trainer.evaluate(true, 0, &|_| true, &Silent).unwrap();
+                (
+                    before,
+                    same,
+                    halo_bytes,
+                    historical,
+                    evaluation,
+                    historical_of(&trainer),
+                )
+            });
+            let same = (refreshes(&alone), alone.epoch_work, alone.loader.all_batches(0).steps());
+            assert!(found.iter().all(|of_rank| of_rank.1 == same), "{context}: {same:?}");
+            let served: Vec<usize> = found.iter().map(|of_rank| of_rank.0.0).collect();
+            assert_eq!(served.iter().sum::<usize>(), 4, "{context}");
+            assert!(
+                served
+                    .iter()
+                    .all(|&served| served <= 4 / (concurrent.min(ranks) as usize)),
+                "{context}: {served:?}"
+            );
+            let bytes: u64 = found.iter().map(|of_rank| of_rank.2).sum();
+            assert_eq!(bytes, alone.halo_bytes, "{context}");
+            if alone.loader.halo_lists().is_none() {
+                let bytes: u64 = found.iter().map(|of_rank| of_rank.0.1).sum();
+                assert_eq!(bytes, alone.loader.adjacency_bytes(), "{context}");
+            }
+            if let Some((expected, memory)) = &expected {
+                for (at, expected) in expected.iter().enumerate() {
+                    let sets = found.iter().map(|of_rank| &of_rank.3.as_ref().unwrap().0[at]);
+                    let union = sets
+                        .clone()
+                        .fold(NodeSet::of(expected.universe(), []), |all, set| all.union(set));
+                    assert_eq!(union.to_words(), expected.to_words(), "{context}");
+                }
+                for of_rank in &found {
+                    let (sets, bytes) = of_rank.3.as_ref().unwrap();
+                    assert!(bytes <= memory, "{context}");
+                    assert_eq!(sets[0].is_empty(), of_rank.0.0 == 0, "{context}");
+                    let refreshed: Vec<_> = of_rank.5.as_ref().unwrap().0.iter().map(NodeSet::len).collect();
+                    assert_eq!(
+                        refreshed,
+                        sets.iter().map(NodeSet::len).collect::<Vec<_>>(),
+                        "{context}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_gradients_of_ranks_add_up_to_those_of_one_process_from_views_in_memory_in_turn_and_mapped() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    for (model, halo, concurrent) in [
+        (LayerKind::Sage, HaloMode::History, 4),
+        (LayerKind::Sage, HaloMode::History, 2),
+        // Halo nodes with sampled in-neighbours.
+        (LayerKind::Gat, HaloMode::Auto, 2),
+    ] {
+        let config = TrainConfig {
+            halo,
+            concurrent: Auto::Value(concurrent),
+            evaluate: Evaluate::Exact,
+            ..config(model)
+        };
+        for view in [ViewKind::Memory, ViewKind::InTurn, ViewKind::Mapped] {
+            let expected = steps_from(&mut prepared(&store, &config, folder.path(), None), true, view);
+            let found = as_ranks(2, |group| {
+                let mut trainer = prepared(&store, &config, folder.path(), Some(group.clone()));
+                let mut steps = steps_from(&mut trainer, true, view);
+                let is_kept = view != ViewKind::InTurn || concurrent < 4;
+                assert!(!is_kept || trainer.loader.served().all(|part| part.view.kind() == view));
+                assert_eq!(trainer.loader.served().count(), 2);
+                for step in &mut steps {
+                    group.all_reduce(&step.gradient).unwrap();
+                }
+                steps
+                    .into_iter()
+                    .map(|step| (step.gradient, step.sums))
+                    .collect::<Vec<_>>()
+            });
+            let name = format!("{model}, {halo}, {concurrent} per step, {view}");
+            let [first, second] = <[_; 2]>::try_from(found).unwrap();
+            let steps = first
+                .into_iter()
+                .zip(second)
+                .map(|((gradient, first), (_, second))| Step {
+                    gradient,
+                    sums: added(first, second),
+                    passes: 1,
+                });
+            assert_same_steps(&name, &steps.collect::<Vec<_>>(), &expected);
+        }
+    }
+}
