@@ -268,8 +268,9 @@ struct Options {
     /// Number of partitions; 1 trains on the whole graph; auto: 1 if its adjacency lists fit in --memory
     ///
     /// If not, auto is the smallest power of two for which the adjacency lists of a step and of the next one fit in half of --memory (in
-    /// 7/8 without stored features). Then only these are in memory. If none fits, auto is 1, with lists in mapped files. --memory decides the number, and so the result; it is in
-    /// metrics.jsonl and summary.json, and a resumed run keeps it.
+    /// 7/8 without stored features). Then only these are in memory. If none fits, auto is 1, with lists in mapped files. With several
+    /// processes, auto is at least their number, so that each has a partition in every step, and each needs memory for its own. --memory
+    /// decides the number, and so the result; it is in metrics.jsonl and summary.json, and a resumed run keeps it.
     #[arg(long, help_heading = PARTITIONS, value_name = "K", value_parser = checked::<Auto<u32>>)]
     partitions: Option<String>,
     /// Partitions that are computed together in one step; auto: all, or as many as fit in --memory if the graph does not

@@ -5,10 +5,11 @@
 //! because they may be busy. All ranks make the same calls in the same order.
 
 use grappa_io::progress::Progress;
-use tch::{Kind, Tensor};
+use serde::{Serialize, de::DeserializeOwned};
+use tch::Tensor;
 
 use super::ProcessGroup;
-use crate::{Error, Result, shim::c10d::Reduction};
+use crate::{Result, shim::c10d::Reduction};
 
 /// Values that one all-reduce takes.
 const PIECE: usize = 1 << 20;
@@ -40,8 +41,8 @@ impl ProcessGroup {
         let mut lengths = vec![0; self.place().ranks as usize];
         lengths[own] = words.len() as u64;
         self.sum(&mut lengths, progress)?;
-        let total: usize = lengths.iter().map(|&length| length as usize).sum();
-        let begin: usize = lengths[..own].iter().map(|&length| length as usize).sum();
+        let total = lengths.iter().sum::<u64>() as usize;
+        let begin = lengths[..own].iter().sum::<u64>() as usize;
         let mut all = Vec::with_capacity(if self.is_first() { total } else { 0 });
         let mut piece = Vec::with_capacity(PIECE.min(total));
         for start in (0..total).step_by(PIECE) {
@@ -49,9 +50,13 @@ impl ProcessGroup {
             // Each word is added to zeros of the other ranks.
             piece.clear();
             piece.resize(end - start, 0_i32);
-            let (from, to) = (begin.clamp(start, end), (begin + words.len()).clamp(start, end));
-            for at in from..to {
-                piece[at - start] = words[at - begin].cast_signed();
+            let (from, to) = (begin.max(start), (begin + words.len()).min(end));
+            if from < to {
+                let own = words[from - begin..to - begin].iter().map(|word| word.cast_signed());
+                piece[from - start..to - start]
+                    .iter_mut()
+                    .zip(own)
+                    .for_each(|(word, own)| *word = own);
             }
             let tensor = Tensor::from_slice(&piece);
             self.reduce(&tensor, Reduction::Sum, progress)?;
@@ -72,21 +77,15 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// If a rank has left or cannot be reached.
-    pub fn gather_all<T>(&self, name: &str, value: T) -> Result<Vec<T>>
-    where
-        T: serde::Serialize + serde::de::DeserializeOwned,
-    {
+    pub fn gather_all<T: Serialize + DeserializeOwned>(&self, name: &str, value: T) -> Result<Vec<T>> {
         let gathered = self.gather(name, value)?;
-        self.share(name, || {
-            gathered.ok_or_else(|| Error::Distributed(format!("{name}: rank 0 gathers")))
-        })
+        self.share(name, || Ok(gathered.expect("rank 0 gathers")))
     }
 
     fn reduce_words(&self, words: &mut [u64], reduction: Reduction, progress: &dyn Progress) -> Result<()> {
         for piece in words.chunks_mut(PIECE) {
             let piece: &mut [i64] = bytemuck::cast_slice_mut(piece);
             let tensor = Tensor::from_slice(piece);
-            debug_assert_eq!(tensor.kind(), Kind::Int64);
             self.reduce(&tensor, reduction, progress)?;
             tensor.copy_data(piece, piece.len());
         }

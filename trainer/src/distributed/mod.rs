@@ -205,13 +205,14 @@ impl ProcessGroup {
     }
 
     /// Tells the others that this rank ends before the work is finished, and why. `is_stop` says that it was asked to stop. The first rank
-    /// to say so is the one that the others name.
+    /// to say so is the one that the others name. If another rank has left or cannot be reached, that is the reason, and this rank says so.
     pub fn announce(&self, is_stop: bool, reason: &str) {
-        self.watch.publish(&Departure {
+        let own = || Departure {
             rank: self.place.rank,
             is_stop,
             reason: reason.to_owned(),
-        });
+        };
+        self.watch.publish(&self.watch.departure().unwrap_or_else(own));
     }
 
     /// Ends the part of this rank, after [`ProcessGroup::announce`]. The process should then end without running static destructors, because

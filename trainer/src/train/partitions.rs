@@ -58,6 +58,8 @@ impl Trainer {
             lists => {
                 if let Some(lists) = lists? {
                     self.loader.set_halo_lists(lists);
+                    // Minibatches have more edges now.
+                    self.epoch_work = None;
                 }
                 Ok(())
             }

@@ -194,14 +194,14 @@ fn one_two_and_four_processes_compute_the_same_losses() {
     }
 }
 
-/// A folder with a store whose exact evaluation is more work than an epoch of few steps.
+/// A folder with a store whose evaluation takes longer than an epoch of few steps.
 fn larger_folder() -> TempDir {
     let folder = memory_folder();
     let mut generate = program::command("grappa-gen");
     generate.args([
         "sbm",
         "--nodes",
-        "40000",
+        "60000",
         "--feature-dim",
         "8",
         "--chunks",
@@ -224,6 +224,8 @@ fn processes_score_the_best_model_together_at_the_end() {
             "3",
             "--epochs",
             "3",
+            "--fanouts",
+            "2,2,2",
             "--steps-per-epoch",
             "2",
             "--dropout",
@@ -323,9 +325,24 @@ fn a_rank_that_is_lost_or_stopped_while_all_evaluate_ends_the_others() {
         // Rank 0 has written a checkpoint, which has the epoch that was not evaluated.
         let epochs = (metrics(&run).len() + 1).to_string();
         let resumed = ["--resume", "--workers", "2", "--epochs", &epochs, "--out", &out];
-        grappa_tests::program::run(&mut train(folder.path(), &resumed)).success();
+        program::run(&mut train(folder.path(), &resumed)).success();
         assert_eq!(metrics(&run).len().to_string(), epochs);
     }
+}
+
+#[test]
+fn by_default_each_process_has_a_partition_in_every_step() {
+    let folder = folder();
+    let options = ["--epochs", "1", "--workers", "3", "--out", "run"];
+    let ran = run(&mut train(folder.path(), &options));
+    ran.success();
+    let epoch = metrics(&folder.path().join("run")).remove(0);
+    assert_eq!((&epoch["partitions"], &epoch["concurrent"]), (&3.into(), &3.into()));
+    // A resumed run keeps the numbers, whatever the number of processes.
+    let resumed = ["--resume", "--epochs", "2", "--workers", "2", "--out", "run"];
+    run(&mut train(folder.path(), &resumed)).success();
+    let epoch = metrics(&folder.path().join("run")).remove(1);
+    assert_eq!((&epoch["partitions"], &epoch["concurrent"]), (&3.into(), &3.into()));
 }
 
 #[test]

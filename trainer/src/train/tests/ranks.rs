@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, thread, time::Duration};
 use grappa_sampling::NodeSet;
 
 use super::*;
-use crate::distributed::{Hello, Place, ProcessGroup, StoreServer, join};
+use crate::{
+    Error, Resource,
+    distributed::{Hello, Place, ProcessGroup, StoreServer, join},
+};
 
 /// Calls `work` as each of `ranks` ranks that train together.
 fn as_ranks<T: Send>(ranks: u32, work: impl Fn(Arc<ProcessGroup>) -> T + Sync) -> Vec<T> {
@@ -76,6 +79,7 @@ fn what_ranks_sum_unite_and_gather_is_that_of_all() {
 fn ranks_report_the_scores_of_one_process() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
+    let mut ways = [false; 3];
     for (model, layers, evaluate, partitions) in [
         (LayerKind::Sage, 3, Evaluate::Exact, 4),
         (LayerKind::Sage, 3, Evaluate::Sampled, 4),
@@ -123,13 +127,16 @@ fn ranks_report_the_scores_of_one_process() {
                 assert_eq!(found.method, expected.method, "{context}");
             }
             let untested = of_first.2.as_ref().unwrap();
-            let is_apart = matches!(
-                alone.scored_nodes,
-                Some(ScoredNodes::Apart(..) | ScoredNodes::Minibatches)
-            );
-            assert_eq!(untested.test.is_none(), is_apart, "{context}");
+            let way = match alone.scored_nodes.as_ref().unwrap() {
+                ScoredNodes::Together(_) => 0,
+                ScoredNodes::Apart(..) => 1,
+                ScoredNodes::Minibatches => 2,
+            };
+            assert_eq!(untested.test.is_none(), way > 0, "{context}");
+            ways[way] = true;
         }
     }
+    assert_eq!(ways, [true; 3], "together, apart, and by minibatches");
 }
 
 /// The sets of nodes that have historical embeddings, and the bytes of the rows.
@@ -270,6 +277,46 @@ fn the_gradients_of_ranks_add_up_to_those_of_one_process_from_views_in_memory_in
                     passes: 1,
                 });
             assert_same_steps(&name, &steps.collect::<Vec<_>>(), &expected);
+        }
+    }
+}
+
+#[test]
+fn what_one_rank_lacks_memory_or_disk_for_fails_on_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let config = config(LayerKind::Sage);
+    let found = as_ranks(3, |group| {
+        let rank = group.place().rank;
+        let trainer = prepared(&store, &config, folder.path(), Some(group));
+        let lack = |rank, resource| {
+            Err(Error::Lack {
+                rank: None,
+                resource,
+                what: format!("too little for {rank}"),
+            })
+        };
+        let done = [
+            Ok(rank),
+            if rank == 1 { lack(1, Resource::Disk) } else { Ok(rank) },
+            // All get the error of the first one.
+            if rank > 0 {
+                lack(rank, if rank == 1 { Resource::Memory } else { Resource::Disk })
+            } else {
+                Ok(rank)
+            },
+            Ok(rank),
+        ];
+        done.map(|done| trainer.agree(done, &Silent))
+    });
+    for (rank, [all, disk, several, again]) in (0..).zip(found) {
+        assert_eq!([all.unwrap(), again.unwrap()], [rank; 2]);
+        let (disk, several) = (disk.unwrap_err(), several.unwrap_err());
+        assert!(disk.is_disk_full() && !disk.is_budget());
+        assert!(several.is_budget() && !several.is_disk_full());
+        for error in [disk, several] {
+            let named = if rank == 1 { "" } else { "rank 1: " };
+            assert_eq!(error.to_string(), format!("{named}too little for 1"));
         }
     }
 }
