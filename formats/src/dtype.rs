@@ -69,6 +69,27 @@ impl FeatureDtype {
             Self::Int8 => decode_int8(row, values),
         }
     }
+
+    /// Adds the values of a feature row, without padding, to `sums`.
+    #[inline]
+    pub(crate) fn add(self, row: &[u8], sums: &mut [f32]) {
+        match self {
+            Self::F32 => add_each(row, sums, f32::from_le_bytes),
+            Self::F16 => {
+                let mut values = [0.0; LANES];
+                for (sums, row) in sums.chunks_mut(LANES).zip(row.chunks(2 * LANES)) {
+                    let values = &mut values[..sums.len()];
+                    decode_f16(row, values);
+                    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += *value);
+                }
+            }
+            Self::Bf16 => add_each(row, sums, of_bf16),
+            Self::Int8 => {
+                let (scale, quanta) = split_scale(row);
+                add_each(quanta, sums, |[q]| scale * f32::from(q as i8));
+            }
+        }
+    }
 }
 
 /// The type of the elements of an array outside of a store, such as NumPy's. All are little-endian.
@@ -167,6 +188,13 @@ fn convert<const N: usize>(source: &[u8], values: &mut [f32], one: impl Fn([u8; 
     }
 }
 
+#[inline(always)]
+fn add_each<const N: usize>(source: &[u8], sums: &mut [f32], one: impl Fn([u8; N]) -> f32) {
+    for (sum, bytes) in sums.iter_mut().zip(source.as_chunks().0) {
+        *sum += one(*bytes);
+    }
+}
+
 fn encode_f32(values: &[f32], row: &mut [u8]) {
     for (bytes, value) in row.as_chunks_mut().0.iter_mut().zip(values) {
         *bytes = value.to_le_bytes();
@@ -211,7 +239,12 @@ fn encode_bf16(values: &[f32], row: &mut [u8]) {
 }
 
 fn decode_bf16(row: &[u8], values: &mut [f32]) {
-    convert(row, values, |b| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16));
+    convert(row, values, of_bf16);
+}
+
+#[inline(always)]
+fn of_bf16(bytes: [u8; 2]) -> f32 {
+    f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
 }
 
 /// Writes `scale = max(|v|) / 127`, then `q = v / scale` for each value, rounded to nearest, ties to even.

@@ -213,6 +213,16 @@ impl FeatureLayout {
         self.dtype.decode(&row[..self.row_bytes()], values);
     }
 
+    /// Adds the values of a feature row to `sums`. The same as decoding it first, but in one loop.
+    ///
+    /// # Panics
+    /// If `sums` does not have `dim` values, or `row` is too short.
+    #[inline]
+    pub fn add_row(&self, row: &[u8], sums: &mut [f32]) {
+        assert_eq!(sums.len(), self.dim as usize, "values of a row");
+        self.dtype.add(&row[..self.row_bytes()], sums);
+    }
+
     /// Writes several feature rows: `stride` bytes of `rows` for every `dim` values.
     ///
     /// # Panics

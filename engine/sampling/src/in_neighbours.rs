@@ -180,10 +180,7 @@ impl<'a> InNeighbours<'a> {
 
     /// Passes the nodes of a set and their in-degrees to `each`, piece by piece, on several threads.
     fn each_degree(&self, set: &NodeSet, threads: usize, each: impl Fn(&[NodeId], &[u64]) + Sync) -> Result<()> {
-        let pieces = Pieces {
-            read_ahead: MappedChunks::read_ahead_degrees,
-            ..Pieces::new(set, 0..set.len(), self.chunks)
-        };
+        let pieces = Pieces::of_degrees(set, 0..set.len(), self.chunks);
         workers::run(threads, |worker| {
             let mut nodes = Vec::new();
             while worker.goes_on() && pieces.next(&mut nodes).is_some() {
@@ -306,6 +303,17 @@ impl<'a> Pieces<'a> {
             end: positions.end,
             next: AtomicU64::new(positions.start),
             ahead: AtomicU64::new(positions.start),
+        }
+    }
+
+    /// As [`Pieces::new`], if only in-degrees are used: they are read ahead, and lists are not.
+    ///
+    /// # Panics
+    /// As [`Pieces::new`].
+    pub fn of_degrees(set: &'a NodeSet, positions: Range<u64>, chunks: &'a MappedChunks) -> Self {
+        Self {
+            read_ahead: MappedChunks::read_ahead_degrees,
+            ..Self::new(set, positions, chunks)
         }
     }
 

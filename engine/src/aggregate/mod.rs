@@ -23,6 +23,7 @@
 //! trainer.
 
 mod draw;
+mod edge_lists;
 mod in_memory;
 mod reduce;
 mod rows;
@@ -47,7 +48,9 @@ pub use self::whole::WholeGraph;
 pub use self::{
     draw::DrawnNeighbours,
     reduce::{GcnSum, ListSize, Max, Mean, Reduce, Sum},
-    rows::{AggregateRows, Beside, NodeRows, ScaledRows, SelectedRows, StateRows, StoreFeatures, read_each},
+    rows::{
+        AggregateRows, Beside, NodeRows, ScaledRows, SelectedRows, StateRows, StoreFeatures, read_each, read_each_ahead,
+    },
 };
 use self::{in_memory::InMemory, tile::Tiler};
 
@@ -69,6 +72,9 @@ pub struct Budget {
 
 /// Receives the states of a range of positions among the destinations. It may keep the vector, and leave another in its place.
 pub type Sink<'a> = dyn FnMut(Range<u64>, &mut Vec<f32>) -> Result<()> + 'a;
+
+/// As [`Sink`]. Also receives the destinations' rows in their encoding, if the pass has read them.
+pub type SinkWithRows<'a> = dyn FnMut(Range<u64>, &mut Vec<f32>, Option<&[u8]>) -> Result<()> + 'a;
 
 /// Writes the own rows ([`Reduce::begin`]) of a range of positions among the destinations.
 pub type OwnRows<'a> = dyn FnMut(Range<u64>, &mut [f32]) -> Result<()> + 'a;
@@ -105,32 +111,69 @@ impl Aggregation<'_> {
         &self,
         reduce: &R,
         first: u64,
-        mut own: Option<&mut OwnRows<'_>>,
+        own: Option<&mut OwnRows<'_>>,
         progress: &dyn Progress,
         sink: &mut Sink<'_>,
+    ) -> Result<()> {
+        let rows = DestinationRows::Unread;
+        self.run_as(reduce, first, own, rows, progress, &mut |positions, states, _| {
+            sink(positions, states)
+        })
+    }
+
+    /// As [`Aggregation::run`] for all destinations, all of which are sources too, and by a reduction without own rows. If rows are
+    /// streamed, those of the destinations are passed to `sink`, which would read most of the file once more to get them.
+    ///
+    /// # Errors
+    /// As [`Aggregation::run`].
+    ///
+    /// # Panics
+    /// As [`Aggregation::run`].
+    pub fn run_with_rows<R: Reduce>(
+        &self,
+        reduce: &R,
+        progress: &dyn Progress,
+        sink: &mut SinkWithRows<'_>,
+    ) -> Result<()> {
+        self.run_as(reduce, 0, None, DestinationRows::Kept, progress, sink)
+    }
+
+    fn run_as<R: Reduce>(
+        &self,
+        reduce: &R,
+        first: u64,
+        mut own: Option<&mut OwnRows<'_>>,
+        destination_rows: DestinationRows,
+        progress: &dyn Progress,
+        sink: &mut SinkWithRows<'_>,
     ) -> Result<()> {
         assert_eq!(self.rows.width(), reduce.source_width(), "values in a row");
         assert_eq!(own.is_some(), reduce.own_width() > 0, "own rows");
         progress.stage("aggregating", None);
+        let mut without_rows = |positions: Range<u64>, states: &mut Vec<f32>| sink(positions, states, None);
         if let Some(values) = self.rows.in_memory() {
-            return InMemory::new(self, values, reduce, progress).run(first, &mut own, sink);
+            return InMemory::new(self, values, reduce, progress).run(first, &mut own, &mut without_rows);
         }
-        let bytes = self.bytes_in_memory();
-        if bytes <= self.budget.memory / 2 {
+        if !self.streams() {
             let mut rows = StateRows::new(self.sources.len(), self.rows.width())?;
             read_all(self.rows, rows.values_mut(), self.budget.threads)?;
             let less = Aggregation {
                 budget: Budget {
-                    memory: self.budget.memory - bytes,
+                    memory: self.budget.memory - self.bytes_in_memory(),
                     ..self.budget
                 },
                 rows: &rows,
                 ..*self
             };
             let values = rows.in_memory().expect("they are f32");
-            return InMemory::new(&less, values, reduce, progress).run(first, &mut own, sink);
+            return InMemory::new(&less, values, reduce, progress).run(first, &mut own, &mut without_rows);
         }
-        self.stream(reduce, first, own, progress, sink)
+        self.stream(reduce, first, own, destination_rows, progress, sink)
+    }
+
+    /// Whether rows are streamed, because they exceed the memory.
+    fn streams(&self) -> bool {
+        self.rows.in_memory().is_none() && self.bytes_in_memory() > self.budget.memory / 2
     }
 
     /// About how many times [`Aggregation::run`] reads all rows.
@@ -139,7 +182,7 @@ impl Aggregation<'_> {
     /// If in-degrees are damaged.
     fn passes<R: Reduce>(&self, reduce: &R) -> Result<u64> {
         let Budget { memory, threads } = self.budget;
-        if self.rows.in_memory().is_some() || self.bytes_in_memory() <= memory / 2 {
+        if !self.streams() {
             return Ok(1);
         }
         let edges = self.lists.edges_to(self.destinations, threads)?;
@@ -159,13 +202,14 @@ impl Aggregation<'_> {
         reduce: &R,
         first: u64,
         mut own: Option<&mut OwnRows<'_>>,
+        destination_rows: DestinationRows,
         progress: &dyn Progress,
-        sink: &mut Sink<'_>,
+        sink: &mut SinkWithRows<'_>,
     ) -> Result<()> {
         let (rows, threads) = (self.rows, self.budget.threads);
         let layout = rows.layout();
         let blocks = Blocks::new(self.sources.len(), layout.stride, self.budget.memory);
-        let mut tiler = Tiler::new(self, reduce, first, blocks, progress)?;
+        let mut tiler = Tiler::new(self, reduce, first, blocks, destination_rows, progress);
         let mut front = Arena::new(blocks.block_bytes())?;
         let mut back = Arena::new(if blocks.count() > 1 { blocks.block_bytes() } else { 0 })?;
         let mut loaded = None;
@@ -200,11 +244,21 @@ impl Aggregation<'_> {
             check_stopped(progress)?;
             let positions = tile.positions();
             let edges = tile.edges();
-            sink(positions, tile.finish()?)?;
+            let (states, kept) = tile.finish()?;
+            sink(positions, states, kept)?;
             progress.advance(0, edges);
         }
         Ok(())
     }
+}
+
+/// What becomes of the rows of destinations while all rows are streamed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DestinationRows {
+    /// They are not of use.
+    Unread,
+    /// They are kept until their tile is finished.
+    Kept,
 }
 
 /// Reads all rows on `threads` threads.

@@ -1,5 +1,7 @@
 //! How the rows of a node's in-neighbours become one row.
 
+use grappa_formats::features::FeatureLayout;
+
 use super::ScaledRows;
 
 /// Reduces rows to a state, one row at a time.
@@ -27,6 +29,13 @@ pub trait Reduce: Sync {
 
     /// Adds the row of an in-neighbour.
     fn add(&self, state: &mut [f32], source: &[f32]);
+
+    /// As [`Reduce::add`], for an encoded row. `values` has room for a row.
+    #[inline]
+    fn add_encoded(&self, state: &mut [f32], source: &[u8], layout: FeatureLayout, values: &mut [f32]) {
+        layout.decode_row(source, values);
+        self.add(state, values);
+    }
 
     /// Completes the state of a node.
     fn finish(&self, _list: ListSize, _state: &mut [f32]) {}
@@ -103,6 +112,11 @@ impl Reduce for Sum {
         state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
     }
 
+    #[inline]
+    fn add_encoded(&self, state: &mut [f32], source: &[u8], layout: FeatureLayout, _: &mut [f32]) {
+        layout.add_row(source, state);
+    }
+
     fn finish(&self, list: ListSize, state: &mut [f32]) {
         list.scale_sum(state);
     }
@@ -116,6 +130,11 @@ impl Reduce for Mean {
     #[inline]
     fn add(&self, state: &mut [f32], source: &[f32]) {
         state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
+    }
+
+    #[inline]
+    fn add_encoded(&self, state: &mut [f32], source: &[u8], layout: FeatureLayout, _: &mut [f32]) {
+        layout.add_row(source, state);
     }
 
     fn finish(&self, list: ListSize, state: &mut [f32]) {
@@ -132,6 +151,11 @@ impl Reduce for GcnSum {
     #[inline]
     fn add(&self, state: &mut [f32], source: &[f32]) {
         state.iter_mut().zip(source).for_each(|(sum, value)| *sum += value);
+    }
+
+    #[inline]
+    fn add_encoded(&self, state: &mut [f32], source: &[u8], layout: FeatureLayout, _: &mut [f32]) {
+        layout.add_row(source, state);
     }
 
     fn finish(&self, list: ListSize, state: &mut [f32]) {

@@ -124,7 +124,7 @@ fn naive(sources: &[Vec<u64>], rows: &[Vec<f32>], reduce: &impl Reduce) -> Vec<f
 #[test]
 fn any_memory_and_any_threads_give_the_same_bits() {
     fn check<R: Reduce>(store: &Store, features: &StoreFeatures<'_>, expected: &[f32], reduce: &R) {
-        for (memory, tiles_min) in [(1 << 20, 1), (40_000, 2), (8_000, 5)] {
+        for (memory, tiles_min) in [(1 << 20, 1), (40_000, 2), (20_000, 3)] {
             for threads in [1, 2, 3] {
                 let (found, tiles) = aggregated(store, features, reduce, memory, threads);
                 assert!(found == expected, "{memory} bytes, {threads} threads");
@@ -309,7 +309,7 @@ fn samples_of_in_neighbours_give_the_same_bits_in_any_memory() {
             };
             sum_of(drawn).into_iter().map(|sum| sum * scale).collect()
         });
-        for memory in [1 << 20, 40_000, 8_000] {
+        for memory in [1 << 20, 40_000, 20_000] {
             for threads in [1, 3] {
                 let aggregation = Aggregation {
                     store: &store,
@@ -508,8 +508,9 @@ fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
     let features = StoreFeatures::open(&store).unwrap();
+    let (_, own) = whole(&store, &features);
     let mean = Mean { width: DIM };
-    let (whole, _) = aggregated(&store, &features, &mean, 1 << 20, 2);
+    let (all, _) = aggregated(&store, &features, &mean, 1 << 20, 2);
     let destinations = some_nodes(&store);
     let chunks = MappedChunks::open(&store).unwrap();
     let (sources, _) = InNeighbours::all(&chunks)
@@ -519,7 +520,7 @@ fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
     destinations.nodes_at(0..destinations.len(), &mut nodes);
     let expected: Vec<f32> = nodes
         .iter()
-        .flat_map(|node| &whole[node.0 as usize * DIM..][..DIM])
+        .flat_map(|node| &all[node.0 as usize * DIM..][..DIM])
         .copied()
         .collect();
     for (memory, threads) in [(1 << 20, 1), (1 << 20, 3), (20_000, 2), (9_000, 1)] {
@@ -548,5 +549,21 @@ fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
                 "{memory} bytes, from {first}"
             );
         }
+        let (mut found, mut rows) = (Vec::new(), Vec::new());
+        let layout = aggregation.rows.layout();
+        let sink = &mut |positions: Range<u64>, states: &mut Vec<f32>, of_tile: Option<&[u8]>| {
+            found.extend_from_slice(states);
+            if let Some(of_tile) = of_tile {
+                let mut values = vec![0.0; (positions.end - positions.start) as usize * DIM];
+                layout.decode_rows(of_tile, &mut values);
+                rows.extend(values);
+            }
+            Ok(())
+        };
+        aggregation.run_with_rows(&mean, &Silent, sink).unwrap();
+        assert!(found == expected, "{memory} bytes");
+        let is_streamed = memory < 1 << 20;
+        let expected: Vec<f32> = nodes.iter().flat_map(|node| &own[node.0 as usize]).copied().collect();
+        assert_eq!(rows, if is_streamed { expected } else { Vec::new() }, "{memory} bytes");
     }
 }

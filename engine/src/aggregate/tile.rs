@@ -11,7 +11,10 @@ use grappa_io::{
 };
 use grappa_sampling::{ListScratch, Pieces};
 
-use super::{Aggregation, Blocks, ListSize, OwnRows, Reduce};
+use super::{
+    Aggregation, Blocks, DestinationRows, ListSize, OwnRows, Reduce,
+    edge_lists::{BlockEdges, EdgeCode, EdgeLists},
+};
 
 /// Bytes of an edge in a tile's lists.
 const EDGE_BYTES: u64 = 4;
@@ -30,6 +33,8 @@ pub struct Tiler<'a, R> {
     threads: usize,
     /// The budget of a tile, in bytes.
     tile_bytes: u64,
+    /// Bytes of the row of a destination that the tile keeps.
+    kept_bytes: u64,
     /// The position of the next tile's first destination.
     next: u64,
     progress: &'a dyn Progress,
@@ -41,14 +46,36 @@ pub struct Tile<'a, R> {
     positions: Range<u64>,
     states: Vec<f32>,
     strips: Vec<Strip>,
+    /// The rows of the destinations, if they are kept.
+    kept: Option<KeptRows>,
     progress: &'a dyn Progress,
 }
 
-/// A tile before its edges are listed.
-struct Cut {
-    strips: Vec<CutStrip>,
-    /// Whether memory holds the sources of all edges until the states exist.
-    holds: bool,
+/// The encoded rows of a tile's destinations.
+struct KeptRows {
+    /// Row after row. Those of blocks that were not added yet are missing at the end.
+    rows: Vec<u8>,
+    /// The positions of the destinations among the sources.
+    places: Vec<u64>,
+    block_bits: u32,
+}
+
+impl KeptRows {
+    /// The destinations whose rows are in a block.
+    fn in_block(&self, block: u64) -> Range<usize> {
+        let first = |block: u64| self.places.partition_point(|place| place >> self.block_bits < block);
+        first(block)..first(block + 1)
+    }
+
+    /// Keeps those of a block, after those of the blocks before.
+    fn keep(&mut self, block: u64, rows: &[u8], stride: usize) {
+        let first = block << self.block_bits;
+        let Range { start, end } = self.in_block(block);
+        for place in &self.places[start..end] {
+            let at = (place - first) as usize * stride;
+            self.rows.extend_from_slice(&rows[at..at + stride]);
+        }
+    }
 }
 
 /// A strip before its edges are listed.
@@ -59,10 +86,7 @@ struct CutStrip {
 
 /// The part of a tile that one thread works on.
 struct Strip {
-    /// Where the edges of each block start, and where those of the last end.
-    starts: Vec<usize>,
-    edges: Vec<u32>,
-    code: EdgeCode,
+    edges: EdgeLists,
     sizes: Vec<ListSize>,
 }
 
@@ -71,66 +95,6 @@ impl Blocks {
         EdgeCode {
             place_bits: self.block_bits,
         }
-    }
-}
-
-/// How an edge of a block is encoded in 32 bits: the source's place in the block, and above it how many destinations lie between its
-/// destination and that of the edge before. If that does not fit, all upper bits are ones, and the destination follows.
-#[derive(Debug, Clone, Copy)]
-struct EdgeCode {
-    place_bits: u32,
-}
-
-impl EdgeCode {
-    /// The places in a block, as bits that are ones.
-    fn places(self) -> u32 {
-        !(u32::MAX << self.place_bits)
-    }
-
-    /// The number of the upper bits that stands for a destination that follows.
-    fn far(self) -> u32 {
-        u32::MAX >> self.place_bits
-    }
-
-    /// Number of words of an edge to a destination that follows an edge to `before`.
-    #[inline(always)]
-    fn words(self, before: u32, destination: u32) -> usize {
-        1 + usize::from(destination - before >= self.far())
-    }
-
-    /// Encodes an edge that follows one to `before`.
-    #[inline(always)]
-    fn push(self, before: u32, (destination, place): (u32, u32), mut push: impl FnMut(u32)) {
-        let step = (destination - before).min(self.far());
-        push(step << self.place_bits | place);
-        if step == self.far() {
-            push(destination);
-        }
-    }
-}
-
-/// The edges of a block, in the order of their destinations: destination and place.
-#[derive(Debug, Clone)]
-struct BlockEdges<'a> {
-    codes: &'a [u32],
-    code: EdgeCode,
-    destination: u32,
-}
-
-impl Iterator for BlockEdges<'_> {
-    type Item = (u32, u32);
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<(u32, u32)> {
-        let (&edge, mut rest) = self.codes.split_first()?;
-        let step = edge >> self.code.place_bits;
-        if step == self.code.far() {
-            (self.destination, rest) = (rest[0], &rest[1..]);
-        } else {
-            self.destination += step;
-        }
-        self.codes = rest;
-        Some((self.destination, edge & self.code.places()))
     }
 }
 
@@ -146,17 +110,22 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         reduce: &'a R,
         first: u64,
         blocks: Blocks,
+        destination_rows: DestinationRows,
         progress: &'a dyn Progress,
-    ) -> Result<Self> {
-        Ok(Self {
+    ) -> Self {
+        Self {
             aggregation,
             reduce,
             blocks,
             threads: aggregation.budget.threads,
             tile_bytes: aggregation.budget.memory.saturating_sub(blocks.bytes()),
+            kept_bytes: match destination_rows {
+                DestinationRows::Unread => 0,
+                DestinationRows::Kept => blocks.stride.into(),
+            },
             next: first,
             progress,
-        })
+        }
     }
 
     /// The next tile with its edges, or `None` after the last.
@@ -164,45 +133,58 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         if self.next >= self.aggregation.destinations.len() {
             return Ok(None);
         }
-        let Cut { strips, holds } = self.cut()?;
+        let strips = self.cut()?;
         let positions = self.next..strips.last().expect("a tile has a node").positions.end;
         self.next = positions.end;
         let this = &*self;
         let strips: Vec<Strip> = thread::scope(|scope| {
             let threads: Vec<_> = strips
                 .into_iter()
-                .map(|strip| workers::spawn(scope, move || this.strip(strip, holds)))
+                .map(|strip| workers::spawn(scope, move || this.strip(strip)))
                 .collect::<Result<_>>()?;
             threads.into_iter().map(workers::join).collect::<Result<_>>()
         })?;
         // Strips end early when the operation shall stop.
         check_stopped(self.progress)?;
+        tracing::debug!(
+            destinations = positions.end - positions.start,
+            edges = strips
+                .iter()
+                .flat_map(|strip| &strip.sizes)
+                .map(|size| size.added)
+                .sum::<u64>(),
+            bytes = self.tile_bytes,
+            blocks = self.blocks.count(),
+            "listed the edges of a tile"
+        );
         let values = (positions.end - positions.start) as usize * self.reduce.state_width();
         Ok(Some(Tile {
             reduce: self.reduce,
-            positions,
             states: vec![0.0; values],
             strips,
+            kept: (self.kept_bytes > 0).then(|| self.kept_rows(positions.clone())),
+            positions,
             progress: self.progress,
         }))
     }
 
     /// Finds the end of the next tile, and cuts the tile into strips of about equal work.
-    fn cut(&self) -> Result<Cut> {
+    fn cut(&self) -> Result<Vec<CutStrip>> {
         let blocks = self.blocks.count();
-        // Destinations that follow an edge: in each block, at most one for so many destinations.
-        let following = (4 * blocks).div_ceil(u64::from(self.blocks.code().far()));
-        let row_bytes = bytes_of(1, 0, self.reduce) + following;
-        let mut bytes = 16 * blocks * self.threads as u64;
+        let far_bytes = (2 * EDGE_BYTES * blocks).div_ceil(u64::from(self.blocks.code().far()));
+        let row_bytes = bytes_of(1, 0, self.reduce) + far_bytes + self.kept_bytes;
+        let mut bytes = self.threads as u64 * EdgeLists::bytes_of_lists(blocks, self.segment_words());
         // Prefix sums of the costs of adjacency lists, at the end of each run of them. Strips are balanced by these.
         let mut marks = vec![(self.next, 0u64)];
         let (mut position, mut cost) = (self.next, 0);
-        let destinations = self.aggregation.destinations;
-        let pieces = self.pieces(self.next..destinations.len());
+        let Aggregation {
+            lists, destinations, ..
+        } = self.aggregation;
+        let pieces = Pieces::of_degrees(destinations, self.next..destinations.len(), lists.chunks());
         let mut nodes = Vec::new();
         'full: while pieces.next(&mut nodes).is_some() {
             for node in &nodes {
-                let (degree, added) = self.aggregation.lists.degree_and_length(*node)?;
+                let (degree, added) = lists.degree_and_length(*node)?;
                 let row_needs = row_bytes + EDGE_BYTES * added;
                 let is_full = bytes + row_needs > self.tile_bytes || position - self.next == u64::from(u32::MAX);
                 if is_full && position == self.next {
@@ -232,81 +214,40 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                 edges: cost - cost_before - (end - first),
             }
         });
-        let destinations = position - self.next;
-        let of_states = destinations * 4 * (self.reduce.state_width() + self.reduce.own_width()) as u64;
-        let of_sources = size_of::<u32>() as u64 * (cost - destinations);
-        let holds =
-            self.aggregation.sources.len() <= 1 << u32::BITS && bytes - of_states + of_sources <= self.tile_bytes;
-        Ok(Cut {
-            strips: strips.filter(|strip| !strip.positions.is_empty()).collect(),
-            holds,
-        })
+        Ok(strips.filter(|strip| !strip.positions.is_empty()).collect())
     }
 
-    /// The destinations at some positions, whose lists are read ahead.
-    fn pieces(&self, positions: Range<u64>) -> Pieces<'a> {
+    /// Room for the rows of the destinations at some positions.
+    fn kept_rows(&self, positions: Range<u64>) -> KeptRows {
         let Aggregation {
-            lists, destinations, ..
+            destinations, sources, ..
         } = self.aggregation;
-        Pieces::new(destinations, positions, lists.chunks())
+        let mut nodes = Vec::new();
+        destinations.nodes_at(positions, &mut nodes);
+        KeptRows {
+            rows: Vec::with_capacity(nodes.len() * self.kept_bytes as usize),
+            places: nodes.into_iter().map(|node| sources.position(node)).collect(),
+            block_bits: self.blocks.block_bits,
+        }
     }
 
-    /// Lists the edges of a strip by block: first counts those of each block, then puts them in place. If memory `holds` their sources in
-    /// between, adjacency lists are not decoded again.
-    fn strip(&self, CutStrip { positions, edges }: CutStrip, holds: bool) -> Result<Strip> {
-        let (sources, code, count) = (
-            self.aggregation.sources,
-            self.blocks.code(),
-            self.blocks.count() as usize,
-        );
-        let mut starts = vec![0; count + 1];
-        let mut last = vec![0; count];
+    /// Words of a segment of the lists of edges.
+    fn segment_words(&self) -> u64 {
+        EdgeLists::segment_words(self.blocks.count(), self.threads as u64, self.tile_bytes)
+    }
+
+    /// Lists the edges of a strip by block.
+    fn strip(&self, CutStrip { positions, edges }: CutStrip) -> Result<Strip> {
+        let (sources, blocks) = (self.aggregation.sources, self.blocks.count());
+        let code = self.blocks.code();
+        let far = EdgeLists::far_edges(code, blocks, positions.end - positions.start);
+        let mut lists = EdgeLists::new(code, blocks, self.segment_words(), edges, far.min(edges))?;
         let mut sizes: Vec<ListSize> = Vec::with_capacity((positions.end - positions.start) as usize);
-        let mut held = holds.then(|| Vec::<u32>::with_capacity(edges as usize));
-        self.each_row(positions.clone(), |row, size, list| {
+        self.each_row(positions, |row, size, list| {
             sizes.push(size);
-            for position in sources.positions(list) {
-                let block = (position >> code.place_bits) as usize;
-                starts[block + 1] += code.words(last[block], row);
-                last[block] = row;
-                if let Some(held) = &mut held {
-                    held.push(position as u32);
-                }
-            }
+            sources.positions(list).for_each(|position| lists.push(row, position));
         })?;
-        for i in 1..starts.len() {
-            starts[i] += starts[i - 1];
-        }
-        let mut edges = vec![0; starts[count]];
-        let mut next = starts.clone();
-        last.fill(0);
-        let mut put = |row: u32, position: u64| {
-            let block = (position >> code.place_bits) as usize;
-            code.push(last[block], (row, position as u32 & code.places()), |word| {
-                edges[next[block]] = word;
-                next[block] += 1;
-            });
-            last[block] = row;
-        };
-        if let Some(held) = &held {
-            let mut left = &held[..];
-            for (row, size) in sizes.iter().enumerate() {
-                // The operation may have been stopped in the middle.
-                let (list, rest) = left.split_at(left.len().min(size.added as usize));
-                list.iter().for_each(|&position| put(row as u32, position.into()));
-                left = rest;
-            }
-        } else {
-            self.each_row(positions, |row, _, list| {
-                sources.positions(list).for_each(|position| put(row, position));
-            })?;
-        }
-        Ok(Strip {
-            starts,
-            edges,
-            code,
-            sizes,
-        })
+        Ok(Strip { edges: lists, sizes })
     }
 
     /// The error of a budget that does not hold the adjacency list of a node, which takes `needs` bytes.
@@ -326,7 +267,11 @@ impl<'a, R: Reduce> Tiler<'a, R> {
     fn each_row(&self, positions: Range<u64>, mut each: impl FnMut(u32, ListSize, &[u64])) -> Result<()> {
         let (mut nodes, mut sources, mut number) = (Vec::new(), Vec::new(), 0);
         let mut scratch = ListScratch::default();
-        let pieces = self.pieces(positions);
+        let pieces = Pieces::new(
+            self.aggregation.destinations,
+            positions,
+            self.aggregation.lists.chunks(),
+        );
         while pieces.next(&mut nodes).is_some() {
             if self.progress.is_stopped() {
                 return Ok(());
@@ -358,9 +303,10 @@ impl<R: Reduce> Tile<'_, R> {
         sizes.map(|size| size.added).sum()
     }
 
-    /// Whether the strip has an edge from this block.
+    /// Whether the tile has an edge from this block, or a destination in it whose row it keeps.
     pub fn uses(&self, block: u64) -> bool {
-        self.strips.iter().any(|strip| !strip.codes(block).is_empty())
+        let has_edges = self.strips.iter().any(|strip| !strip.edges.is_empty(block));
+        has_edges || self.kept.as_ref().is_some_and(|kept| !kept.in_block(block).is_empty())
     }
 
     /// Initialises the states.
@@ -376,12 +322,16 @@ impl<R: Reduce> Tile<'_, R> {
         Ok(())
     }
 
-    /// Adds the edges from a block whose encoded rows are `rows`. Returns early when the operation shall stop.
+    /// Adds the edges from a block whose encoded rows are `rows`. Blocks come in ascending order. Returns early when the operation shall
+    /// stop.
     pub fn add(&mut self, block: u64, rows: &[u8], layout: FeatureLayout) -> Result<()> {
         let (reduce, stride, state_width) = (self.reduce, layout.stride as usize, self.reduce.state_width());
         let progress = self.progress;
+        if let Some(kept) = &mut self.kept {
+            kept.keep(block, rows, stride);
+        }
         self.each_strip(|strip, states| {
-            let edges = strip.edges_of(block);
+            let edges = strip.edges.of_block(block);
             let mut ahead = edges.clone();
             let prefetch_next = |ahead: &mut BlockEdges<'_>, states: &[f32]| {
                 let Some((destination, source)) = ahead.next() else {
@@ -401,25 +351,22 @@ impl<R: Reduce> Tile<'_, R> {
                 let state = &mut states[destination as usize * state_width..][..state_width];
                 match layout.dtype {
                     FeatureDtype::F32 => reduce.add(state, bytemuck::cast_slice(row)),
-                    _ => {
-                        layout.decode_row(row, &mut values);
-                        reduce.add(state, &values);
-                    }
+                    _ => reduce.add_encoded(state, row, layout, &mut values),
                 }
             }
         })?;
         Ok(())
     }
 
-    /// Completes the states and passes them on.
-    pub fn finish(&mut self) -> Result<&mut Vec<f32>> {
+    /// Completes the states. Returns them, and the rows that were kept.
+    pub fn finish(&mut self) -> Result<(&mut Vec<f32>, Option<&[u8]>)> {
         let reduce = self.reduce;
         self.each_strip(|strip, states| {
             for (size, state) in strip.sizes.iter().zip(states.chunks_exact_mut(reduce.state_width())) {
                 reduce.finish(*size, state);
             }
         })?;
-        Ok(&mut self.states)
+        Ok((&mut self.states, self.kept.as_ref().map(|kept| &kept.rows[..])))
     }
 
     /// Runs `work` for each strip and its states, each on its own thread.
@@ -444,45 +391,4 @@ impl<R: Reduce> Tile<'_, R> {
 fn prefetch_part<T>(values: &[T], first: usize, count: usize) {
     let line = LINE_BYTES / size_of::<T>();
     (first..first + count).step_by(line).for_each(|at| prefetch(values, at));
-}
-
-impl Strip {
-    fn codes(&self, block: u64) -> &[u32] {
-        let block = block as usize;
-        &self.edges[self.starts[block]..self.starts[block + 1]]
-    }
-
-    fn edges_of(&self, block: u64) -> BlockEdges<'_> {
-        BlockEdges {
-            codes: self.codes(block),
-            code: self.code,
-            destination: 0,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn edges_of_a_block_come_back(
-            place_bits in 0u32..=20,
-            steps in prop::collection::vec((prop_oneof![0u32..3, 4000u32..4200, 0u32..1 << 27], any::<u32>()), 0..50),
-        ) {
-            let code = EdgeCode { place_bits };
-            let (mut codes, mut edges, mut before) = (Vec::new(), Vec::new(), 0);
-            for (step, place) in steps {
-                let edge = (before + step, place & code.places());
-                code.push(before, edge, |word| codes.push(word));
-                before = edge.0;
-                edges.push(edge);
-            }
-            let decoded = BlockEdges { codes: &codes, code, destination: 0 };
-            prop_assert_eq!(decoded.collect::<Vec<_>>(), edges);
-        }
-    }
 }

@@ -164,7 +164,7 @@ fn a_stopped_run_is_continued_and_ends_with_the_same_bytes() {
     // A budget of several tiles, beyond what the writer takes.
     let options = AggregateOptions {
         budget: Budget {
-            memory: (1 << 20) + 256 * 20 + 4000,
+            memory: (1 << 20) + 256 * 20 + 7000,
             threads: 2,
         },
         ..OPTIONS

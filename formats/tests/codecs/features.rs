@@ -76,6 +76,10 @@ proptest! {
         prop_assert_eq!(bits(&decoded), bits(&naive_values(dtype, &row[..naive.len()])));
         let lost = decoded.iter().zip(&values).filter(|(d, v)| !v.is_finite() || !d.is_finite()).count();
         prop_assert_eq!(layout.unstorable(&values), lost);
+        let (mut sums, mut expected) = (values.clone(), values);
+        layout.add_row(&row, &mut sums);
+        expected.iter_mut().zip(decoded).for_each(|(sum, value)| *sum += value);
+        prop_assert_eq!(bits(&sums), bits(&expected));
     }
 
     #[test]

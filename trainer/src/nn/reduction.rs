@@ -1,6 +1,7 @@
 //! The aggregation of a layer over all in-neighbours, out of core: see [`grappa_engine::aggregate`].
 
 use grappa_engine::aggregate::{ListSize, Max, Mean, Reduce, Sum};
+use grappa_formats::features::FeatureLayout;
 
 use crate::kernels::attention::leaky;
 
@@ -63,6 +64,11 @@ impl Reduce for Reduction {
     #[inline]
     fn add(&self, state: &mut [f32], source: &[f32]) {
         each!(self, reduce => reduce.add(state, source));
+    }
+
+    #[inline]
+    fn add_encoded(&self, state: &mut [f32], source: &[u8], layout: FeatureLayout, values: &mut [f32]) {
+        each!(self, reduce => reduce.add_encoded(state, source, layout, values));
     }
 
     fn finish(&self, list: ListSize, state: &mut [f32]) {

@@ -207,11 +207,12 @@ impl Trainer {
 
     /// Frees memory for inference, with `keeps` for one that saves historical embeddings. A feed that does not hold all features has
     /// taken all memory that the views leave, so it is closed; the next epoch opens another, and historical embeddings have to be in
-    /// files.
+    /// files. Views in turn are freed too: a pass over rows in files reads all of them once for each part of its results that fits the
+    /// memory.
     pub(super) fn make_room(&mut self, keeps: bool) -> Room {
         let memory = self.config.memory.0;
         self.loader.close_feed_on_disk();
-        let views = self.loader.adjacency_bytes();
+        let views = self.loader.free_views_in_turn();
         let features = self.loader.feature_bytes() * (1 + u64::from(self.aggregates.is_some()));
         // Those of the evaluations, and those of an exact inference at the end.
         let sets = NodeSet::bytes_of(self.store.manifest().nodes) * 2 * (self.config.layers as u64 + 1);

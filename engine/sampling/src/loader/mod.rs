@@ -216,6 +216,17 @@ impl Loader {
         views + self.halo_lists.as_ref().map_or(0, |lists| lists.bytes())
     }
 
+    /// Frees the views that are in memory in turn; the next epoch loads them again. Returns the bytes that adjacency lists still take.
+    pub fn free_views_in_turn(&self) -> u64 {
+        match self.served().next().map(|part| &part.view) {
+            Some(ViewSource::InTurn(turns, _)) => {
+                turns.free();
+                self.adjacency_bytes() - turns.bytes()
+            }
+            _ => self.adjacency_bytes(),
+        }
+    }
+
     /// The feed, if it is open.
     pub fn feed(&self) -> Option<&Feed> {
         self.feed.as_ref()

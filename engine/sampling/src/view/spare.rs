@@ -34,6 +34,11 @@ impl SpareArenas {
         arena.resize(bytes);
         Ok(arena)
     }
+
+    /// Gives all memory back to the system.
+    pub fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
 }
 
 /// An arena that becomes a spare one when it is dropped.

@@ -173,6 +173,12 @@ impl Turns {
         self.stopped.store(false, Ordering::Relaxed);
     }
 
+    /// Frees the memory of all views. They are loaded again when they are needed. To be called between epochs.
+    pub fn free(&self) {
+        self.lock().groups.clear();
+        self.spare.clear();
+    }
+
     /// The view of a partition. Waits until its group is in memory, and loads it if nobody does.
     ///
     /// # Errors

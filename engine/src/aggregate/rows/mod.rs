@@ -79,6 +79,14 @@ pub fn read_each(rows: &dyn NodeRows, positions: &[u64], out: &mut [f32], thread
     })
 }
 
+/// Asks the system to read the rows at ascending positions into its cache, as [`read_each`] will read them. So the disk is busy while the
+/// caller computes.
+pub fn read_each_ahead(rows: &dyn NodeRows, positions: &[u64]) {
+    if rows.file_bytes() > 0 {
+        Runs::of(rows, positions).for_each(|(first, last, _)| rows.read_ahead(first..last + 1));
+    }
+}
+
 /// As [`read_each`], but the rows stay encoded.
 pub(crate) fn read_each_encoded(rows: &dyn NodeRows, positions: &[u64], out: &mut [u8], threads: usize) -> Result<()> {
     let stride = rows.layout().stride as usize;
@@ -117,9 +125,8 @@ fn in_parts<T: Send>(
 /// Passes the encoded row at each of the ascending positions to `each`.
 fn visit(rows: &dyn NodeRows, positions: &[u64], mut each: impl FnMut(&[u8])) -> Result<()> {
     let stride = rows.layout().stride as usize;
-    let (gap, most) = ((GAP_BYTES / stride).max(1) as u64, (READ_BYTES / stride).max(1) as u64);
     let mut bytes = Vec::<u32>::new();
-    let (reads, mut ahead) = (Runs::new(positions, gap, most), Runs::new(positions, gap, most));
+    let (reads, mut ahead) = (Runs::of(rows, positions), Runs::of(rows, positions));
     let mut read_ahead = || {
         if let Some((first, last, _)) = ahead.next() {
             rows.read_ahead(first..last + 1);
@@ -147,8 +154,13 @@ struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    fn new(positions: &'a [u64], gap: u64, most: u64) -> Self {
-        Self { positions, gap, most }
+    fn of(rows: &dyn NodeRows, positions: &'a [u64]) -> Self {
+        let stride = rows.layout().stride as usize;
+        Self {
+            positions,
+            gap: (GAP_BYTES / stride).max(1) as u64,
+            most: (READ_BYTES / stride).max(1) as u64,
+        }
     }
 }
 

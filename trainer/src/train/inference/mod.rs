@@ -23,9 +23,9 @@ mod needed;
 use std::{ops::Range, path::Path, sync::Arc};
 
 use grappa_engine::aggregate::{
-    Aggregation, Budget, NodeRows, OwnRows, Reduce, ScaledRows, SelectedRows, StateRows, read_each,
+    Aggregation, Budget, NodeRows, OwnRows, Reduce, ScaledRows, SelectedRows, StateRows, read_each, read_each_ahead,
 };
-use grappa_formats::{NodeId, manifest::FeatureDtype};
+use grappa_formats::{NodeId, features::FeatureLayout, manifest::FeatureDtype};
 use grappa_io::progress::{Progress, check_stopped};
 use grappa_sampling::{InNeighbours, NodeSet};
 use grappa_storage::{MappedChunks, Store};
@@ -48,6 +48,8 @@ use crate::{
     shim,
 };
 
+/// Outputs may take so small a share of the memory if inputs are streamed.
+const STREAMED_OUTPUTS_SHARE: u64 = 16;
 /// Nodes whose states are updated at once.
 const UPDATE_NODES: u64 = 1 << 15;
 
@@ -144,32 +146,35 @@ impl Inference<'_> {
         let normalized = model.normalized(self.features);
         let features = normalized.as_ref().map_or(self.features, |rows| rows);
         let memory = self.budget.memory;
-        let (mut hidden_in_memory, mut hidden_in_file, mut kept_in_file, mut most) = (0, 0, 0, 0);
+        let (mut hidden, mut kept_in_file, mut most) = (StatesPlace::default(), 0, 0);
         for layer in 0..needed.layers() {
-            let mut free = memory.saturating_sub(hidden_in_memory);
             // As `run_layers` creates them.
-            let mut create = |set: &NodeSet, width: usize| {
-                let dtype = self.state_dtype(set.len(), width, free / 2);
-                match StateRows::bytes_of(set.len(), width, dtype) {
-                    bytes if bytes <= free / 2 => {
-                        free -= bytes;
-                        (bytes, 0)
-                    }
-                    bytes => (0, bytes),
-                }
-            };
+            let mut free = memory.saturating_sub(hidden.memory);
             let is_known = layer == 0 && self.first_hop.is_some();
-            let messages = match !is_known && transforms(model, layer) {
-                true => create(needed.inputs(layer), model.reduction(layer).source_width()),
-                false => (0, 0),
+            let reduction = model.reduction(layer);
+            let (inputs, width) = (needed.inputs(layer).len(), reduction.source_width());
+            let has_messages = !is_known && transforms(model, layer);
+            let in_memory = match layer {
+                0 => features.in_memory().is_some(),
+                _ => hidden.memory > 0 && hidden.dtype == FeatureDtype::F32,
+            };
+            let share = outputs_share(is_known || (in_memory && !has_messages), inputs, width, free);
+            let mut place = |rows: u64, width: usize, share: u64| {
+                let place = self.place(rows, width, free / share);
+                free -= place.memory;
+                place
+            };
+            let messages = match has_messages {
+                true => place(inputs, width, 2),
+                false => StatesPlace::default(),
             };
             let out = match layer + 1 == needed.layers() {
-                true => (0, 0),
-                false => create(needed.outputs(layer), model.width(layer + 1)),
+                true => StatesPlace::default(),
+                false => place(needed.outputs(layer).len(), model.width(layer + 1), share),
             };
             let kept = match (layer, self.first_inputs) {
                 (0, Some(first_inputs)) if has_fixed_inputs(model, layer) && features.file_bytes() > 0 => {
-                    let widths = [self.features.width(), model.reduction(layer).result_width()];
+                    let widths = [self.features.width(), reduction.result_width()];
                     first_inputs.file_bytes(needed.outputs(layer).len(), widths)
                 }
                 _ => 0,
@@ -179,8 +184,8 @@ impl Inference<'_> {
                 true => self.copy_bytes(features, needed, model),
                 false => 0,
             };
-            most = most.max(kept_in_file + copy + hidden_in_file + messages.1 + out.1);
-            (hidden_in_memory, hidden_in_file) = out;
+            most = most.max(kept_in_file + copy + hidden.file + messages.file + out.file);
+            hidden = out;
         }
         most
     }
@@ -198,12 +203,15 @@ impl Inference<'_> {
         StateRows::copy_bytes(self.scratch, features, needed.inputs(0).len(), passes)
     }
 
-    /// The type of some states, if memory has `free` bytes for them.
-    fn state_dtype(&self, rows: u64, width: usize, free: u64) -> FeatureDtype {
-        match StateRows::bytes_of(rows, width, FeatureDtype::F32) {
-            bytes if bytes <= free => FeatureDtype::F32,
+    /// Where states are, if memory has `room` bytes for them.
+    fn place(&self, rows: u64, width: usize, room: u64) -> StatesPlace {
+        let dtype = match StateRows::bytes_of(rows, width, FeatureDtype::F32) {
+            bytes if bytes <= room => FeatureDtype::F32,
             _ => self.rounded_states,
-        }
+        };
+        let bytes = StateRows::bytes_of(rows, width, dtype);
+        let (memory, file) = if bytes <= room { (bytes, 0) } else { (0, bytes) };
+        StatesPlace { dtype, memory, file }
     }
 
     fn run_layers(
@@ -249,20 +257,27 @@ impl Inference<'_> {
                 degrees,
                 progress,
             };
-            let mut create = |rows, width| -> Result<StateRows> {
-                let dtype = self.state_dtype(rows, width, free / 2);
-                let states = StateRows::create(self.scratch, rows, width, dtype, &mut (free / 2))?;
+            let reduction = model.reduction(layer);
+            let aggregates = known.is_none() && ready.is_none();
+            let has_messages = aggregates && transforms(model, layer);
+            let share = {
+                let in_memory = !has_messages && pass.rows.in_memory().is_some();
+                let (inputs, width) = (pass.inputs.len(), reduction.source_width());
+                outputs_share(!aggregates || in_memory, inputs, width, free)
+            };
+            let mut create = |rows, width, share| -> Result<StateRows> {
+                let StatesPlace { dtype, .. } = self.place(rows, width, free / share);
+                let states = StateRows::create(self.scratch, rows, width, dtype, &mut (free / share))?;
                 free -= states.memory();
                 Ok(states)
             };
-            let reduction = model.reduction(layer);
-            let messages = match known.is_none() && ready.is_none() && transforms(model, layer) {
-                true => Some(create(pass.inputs.len(), reduction.source_width())?),
+            let messages = match has_messages {
+                true => Some(create(pass.inputs.len(), reduction.source_width(), 2)?),
                 false => None,
             };
             let mut out = match is_last {
                 true => None,
-                false => Some(create(pass.outputs.len(), model.width(layer + 1))?),
+                false => Some(create(pass.outputs.len(), model.width(layer + 1), share)?),
             };
             if let Some(keeper) = &mut results.kept {
                 keeper.begin(layer, reduction.result_width())?;
@@ -271,13 +286,13 @@ impl Inference<'_> {
             let mut inputs = kept_inputs
                 .filter(|_| ready.is_none())
                 .and_then(|kept| kept.begin(pass.outputs.len(), widths, features.file_bytes() > 0));
-            let mut take = |positions: Range<u64>, aggregates: Vec<f32>| {
+            let mut take = |positions: Range<u64>, aggregates: Vec<f32>, own: Option<EncodedStates<'_>>| {
                 if let Some(keeper) = &mut results.kept {
                     let state_width = aggregates.len() / (positions.end - positions.start).max(1) as usize;
                     keeper.take(&pass, positions.clone(), &aggregates, state_width)?;
                 }
                 match results.of_updates(&mut out) {
-                    Some(mut on_new) => pass.update(positions, aggregates, &mut inputs, &mut on_new),
+                    Some(mut on_new) => pass.update(positions, aggregates, own, &mut inputs, &mut on_new),
                     None => Ok(()),
                 }
             };
@@ -303,6 +318,36 @@ impl Inference<'_> {
             hidden = out;
         }
         Ok(())
+    }
+}
+
+/// Where states are.
+#[derive(Debug, Clone, Copy)]
+struct StatesPlace {
+    dtype: FeatureDtype,
+    /// Bytes of memory and of a scratch file that they take.
+    memory: u64,
+    file: u64,
+}
+
+impl Default for StatesPlace {
+    fn default() -> Self {
+        Self {
+            dtype: FeatureDtype::F32,
+            memory: 0,
+            file: 0,
+        }
+    }
+}
+
+/// The share of the `free` memory that the states which a layer makes may take.
+///
+/// If the layer streams the rows of its inputs, it reads all of them once for each part of the outputs that fits the rest of the memory.
+/// Then outputs are better in a file: they are written once and read once.
+fn outputs_share(has_rows: bool, inputs: u64, width: usize, free: u64) -> u64 {
+    match !has_rows && StateRows::bytes_of(inputs, width, FeatureDtype::F32) > free / 2 {
+        true => STREAMED_OUTPUTS_SHARE,
+        false => 2,
     }
 }
 
@@ -342,8 +387,27 @@ fn has_fixed_inputs(model: &Model, layer: usize) -> bool {
     layer == 0 && !of_parameters
 }
 
-/// Receives the aggregates of a range of positions among the outputs.
-type Take<'a> = dyn FnMut(Range<u64>, Vec<f32>) -> Result<()> + 'a;
+/// Receives the aggregates of a range of positions among the outputs, and their states before the layer, if these were read.
+type Take<'a> = dyn FnMut(Range<u64>, Vec<f32>, Option<EncodedStates<'_>>) -> Result<()> + 'a;
+
+/// States in their encoding.
+#[derive(Clone, Copy)]
+struct EncodedStates<'a> {
+    bytes: &'a [u8],
+    layout: FeatureLayout,
+}
+
+impl EncodedStates<'_> {
+    /// Some of them, as a tensor.
+    fn decoded(&self, range: Range<u64>) -> Tensor {
+        let stride = u64::from(self.layout.stride);
+        let bytes = &self.bytes[(range.start * stride) as usize..(range.end * stride) as usize];
+        let shape = [(range.end - range.start) as i64, i64::from(self.layout.dim)];
+        let mut tensor = Tensor::empty(shape, (Kind::Float, Device::Cpu));
+        self.layout.decode_rows(bytes, shim::values_mut(&mut tensor));
+        tensor
+    }
+}
 
 /// One layer of an inference.
 struct LayerPass<'a> {
@@ -366,13 +430,18 @@ impl LayerPass<'_> {
     /// Takes the aggregates from `first_hop`, which has rows of all nodes.
     fn known(&self, first_hop: &dyn NodeRows, take: &mut Take<'_>) -> Result<()> {
         let width = first_hop.width();
+        let range = |first: u64| first..(first + UPDATE_NODES).min(self.outputs.len());
+        let nodes_at = |positions| -> Vec<u64> { self.nodes(positions).iter().map(|node| node.0).collect() };
+        let mut nodes = nodes_at(range(0));
         for first in (0..self.outputs.len()).step_by(UPDATE_NODES as usize) {
             check_stopped(self.progress)?;
-            let positions = first..(first + UPDATE_NODES).min(self.outputs.len());
-            let nodes: Vec<u64> = self.nodes(positions.clone()).iter().map(|node| node.0).collect();
+            let positions = range(first);
             let mut aggregates = vec![0.0; nodes.len() * width];
             read_each(first_hop, &nodes, &mut aggregates, self.inference.budget.threads)?;
-            take(positions, aggregates)?;
+            nodes = nodes_at(range(positions.end));
+            read_each_ahead(first_hop, &nodes);
+            read_each_ahead(self.rows, &self.places(range(positions.end)));
+            take(positions, aggregates, None)?;
         }
         Ok(())
     }
@@ -414,9 +483,19 @@ impl LayerPass<'_> {
                 out.copy_from_slice(&values(&queries));
             }))
         };
-        let own = (reduction.own_width() > 0).then_some(&mut queries as &mut OwnRows<'_>);
-        let mut sink = |positions: Range<u64>, states: &mut Vec<f32>| caught(take(positions, std::mem::take(states)));
-        let result = aggregation.run(&reduction, 0, own, self.progress, &mut sink);
+        let layout = aggregation.rows.layout();
+        let mut sink = |positions: Range<u64>, states: &mut Vec<f32>, own: Option<&[u8]>| {
+            let own = own.map(|bytes| EncodedStates { bytes, layout });
+            caught(take(positions, std::mem::take(states), own))
+        };
+        let passes_states = messages.is_none() && aggregation.rows.width() == self.rows.width();
+        let result = if passes_states && reduction.own_width() == 0 {
+            aggregation.run_with_rows(&reduction, self.progress, &mut sink)
+        } else {
+            let own = (reduction.own_width() > 0).then_some(&mut queries as &mut OwnRows<'_>);
+            let mut sink = |positions: Range<u64>, states: &mut Vec<f32>| sink(positions, states, None);
+            aggregation.run(&reduction, 0, own, self.progress, &mut sink)
+        };
         match failure.take() {
             Some(failure) => Err(failure),
             None => Ok(result?),
@@ -448,11 +527,13 @@ impl LayerPass<'_> {
         Ok(messages)
     }
 
-    /// Updates a range of outputs from their aggregates, [`UPDATE_NODES`] at a time. The inputs are added to `inputs`.
+    /// Updates a range of outputs from their aggregates, [`UPDATE_NODES`] at a time. The inputs are added to `inputs`. Their states before
+    /// the layer are read unless they are given as `own`.
     fn update(
         &self,
         positions: Range<u64>,
         aggregates: Vec<f32>,
+        own: Option<EncodedStates<'_>>,
         inputs: &mut Option<Kept>,
         on_new: &mut dyn FnMut(Range<u64>, &Tensor) -> Result<()>,
     ) -> Result<()> {
@@ -463,9 +544,16 @@ impl LayerPass<'_> {
             check_stopped(self.progress)?;
             let range = first..(first + UPDATE_NODES).min(positions.end);
             let degrees = self.degrees_of(range.clone())?;
+            let next = range.end..(range.end + UPDATE_NODES).min(positions.end);
             let (at, length) = ((first - positions.start) as i64, (range.end - range.start) as i64);
             let part = UpdateInputs {
-                own: self.own(range.clone())?,
+                own: match own {
+                    Some(own) => {
+                        let places = range.start - positions.start..range.end - positions.start;
+                        own.decoded(places).to_device(self.inference.device)
+                    }
+                    None => self.own_before(range.clone(), next)?,
+                },
                 aggregated: aggregates.narrow(0, at, length).to_device(self.inference.device),
                 positions: range,
                 degrees,
@@ -520,11 +608,20 @@ impl LayerPass<'_> {
 
     /// The states of a range of outputs before this layer.
     fn own(&self, positions: Range<u64>) -> Result<Tensor> {
-        let places = self
-            .nodes(positions)
-            .into_iter()
-            .map(|node| self.rows_of.position(node));
-        self.read(self.rows, &places.collect::<Vec<_>>())
+        self.read(self.rows, &self.places(positions))
+    }
+
+    /// The states of a range of outputs, while those of the `next` one are read ahead.
+    fn own_before(&self, positions: Range<u64>, next: Range<u64>) -> Result<Tensor> {
+        let own = self.own(positions)?;
+        read_each_ahead(self.rows, &self.places(next));
+        Ok(own)
+    }
+
+    /// Where the states of a range of outputs before this layer are.
+    fn places(&self, positions: Range<u64>) -> Vec<u64> {
+        let nodes = self.nodes(positions).into_iter();
+        nodes.map(|node| self.rows_of.position(node)).collect()
     }
 
     /// Rows at ascending positions, on the device.
