@@ -15,6 +15,8 @@ const SAMPLED_EDGE_WORK: f64 = 8.0;
 pub(super) struct Reach {
     classes: Vec<DegreeClass>,
     edges: f64,
+    /// The share of the edges whose sources the store has.
+    present: f64,
 }
 
 /// The expected size of a minibatch.
@@ -89,20 +91,27 @@ impl Minibatch {
 }
 
 impl Reach {
-    pub fn new(classes: Vec<DegreeClass>) -> Self {
+    /// The store is a slice if it has the sources of a share `present` of its edges, and not of all.
+    pub fn new(classes: Vec<DegreeClass>, present: f64) -> Self {
         let edges = classes.iter().map(|class| class.nodes * class.mean).sum();
-        Self { classes, edges }
+        Self {
+            classes,
+            edges,
+            present,
+        }
     }
 
-    /// A minibatch of `seeds` random nodes. Of the other nodes only the share `owned` is expanded.
+    /// A minibatch of `seeds` random nodes. Of the other nodes only the share `owned` is expanded, and none that a slice lacks. Those are
+    /// all different: their graph is much larger.
     pub fn sample(&self, seeds: f64, fanouts: &[Option<u32>], owned: f64) -> Minibatch {
         let nodes: f64 = self.classes.iter().map(|class| class.nodes).sum();
         let share = seeds / nodes;
         let mut reached: Vec<f64> = self.classes.iter().map(|class| share * class.nodes).collect();
-        let (mut hops, mut expanded) = (Vec::new(), 0.0);
+        let (mut hops, mut expanded, mut absent) = (Vec::new(), 0.0, 0.0);
         for fanout in fanouts {
-            let destinations: f64 = reached.iter().sum();
-            expanded = seeds + owned * (destinations - seeds);
+            let present: f64 = reached.iter().sum();
+            let destinations = present + absent;
+            expanded = seeds + owned * (present - seeds);
             let edges: f64 = reached
                 .iter()
                 .zip(&self.classes)
@@ -111,19 +120,20 @@ impl Reach {
                     (seeds + owned * (reached - seeds)) * drawn(class.mean, *fanout)
                 })
                 .sum();
+            absent += edges * (1.0 - self.present);
             for (reached, class) in reached.iter_mut().zip(&self.classes) {
-                let draws_of_a_node = edges * class.mean / self.edges;
+                let draws_of_a_node = self.present * edges * class.mean / self.edges;
                 let hit = -(-draws_of_a_node).exp_m1();
                 *reached += hit * (class.nodes - *reached).max(0.0);
             }
             hops.push(Hop {
                 destinations,
                 edges,
-                sources: reached.iter().sum(),
+                sources: absent + reached.iter().sum::<f64>(),
             });
         }
         Minibatch {
-            nodes: reached.iter().sum(),
+            nodes: absent + reached.iter().sum::<f64>(),
             hops,
             expanded,
             reached,
@@ -145,7 +155,7 @@ mod tests {
     use crate::plan::degrees::{Degrees, degree_classes};
 
     fn reach(degrees: Degrees) -> Reach {
-        Reach::new(degree_classes(1 << 22, 1 << 26, degrees))
+        Reach::new(degree_classes(1 << 22, 1 << 26, degrees), 1.0)
     }
 
     /// A run on R-MAT 22 with 209,715 training nodes in 206 steps sampled 32,240,650 edges, and 6,927,435 with two hops.
@@ -167,6 +177,17 @@ mod tests {
             assert!((all.edges() / (1 << 26) as f64 - 1.0).abs() < 1e-9);
             assert!(all.nodes <= (1 << 22) as f64 * (1.0 + 1e-9));
         }
+    }
+
+    #[test]
+    fn a_slice_expands_only_the_sources_that_it_has() {
+        let classes = || degree_classes(1 << 22, 1 << 26, Degrees::Rmat);
+        let edges = |present, fanouts: &[u32]| {
+            let fanouts: Vec<Option<u32>> = fanouts.iter().copied().map(Some).collect();
+            Reach::new(classes(), present).sample(1024.0, &fanouts, 1.0).edges()
+        };
+        assert_eq!(edges(0.0, &[15, 10]), edges(1.0, &[15]) + edges(1.0, &[10]));
+        assert!(edges(0.0, &[15, 10]) < edges(0.5, &[15, 10]) && edges(0.5, &[15, 10]) < edges(1.0, &[15, 10]));
     }
 
     #[test]

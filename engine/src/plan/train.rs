@@ -45,6 +45,8 @@ const SAMPLED_EVALUATION: f64 = 1.3;
 const HISTORY_SHARE: f64 = 0.25;
 /// Bytes of a disk page. A missing row transfers the pages that it is on.
 const PAGE_BYTES: f64 = 4096.0;
+/// Seconds to load libtorch and to open a store, from a cold cache (2026-11-22, billion edges).
+const START_SECONDS: f64 = 1.0;
 /// The most minibatches of a window, unless they are small.
 const WINDOW_BATCHES: f64 = 64.0;
 const WINDOW_NODES: f64 = (1 << 22) as f64;
@@ -87,6 +89,8 @@ pub struct TrainOptions {
     pub scored: u64,
     /// Number of chunks.
     pub chunks: u32,
+    /// The share of the edges whose sources the store has: 1, unless it is a slice.
+    pub present: f64,
     /// Neighbours to sample, one number per layer, from the seeds outwards; none takes all.
     pub fanouts: Vec<Option<u32>>,
     /// Hidden dimension.
@@ -279,7 +283,10 @@ impl<'a> Planner<'a> {
         let (dim, dtype) = options.features;
         let row_bytes = f64::from(FeatureLayout::new(dtype, dim).stride);
         Ok(Self {
-            reach: Reach::new(degree_classes(options.nodes, options.edges, options.degrees)),
+            reach: Reach::new(
+                degree_classes(options.nodes, options.edges, options.degrees),
+                options.present,
+            ),
             row_bytes,
             feature_bytes: if options.stored {
                 options.nodes as f64 * row_bytes
@@ -308,10 +315,10 @@ impl<'a> Planner<'a> {
         let is_resident = rows <= 0.9 * room;
         let features = if is_resident { rows } else { 0.9 * room };
 
-        let mut opening = StagePlan::default();
+        let mut opening = self.stage(0.0, 0.0, START_SECONDS);
         if lists == PlannedLists::Memory {
             let edges = options.edges as f64 * options.rates.load_edge_ns * 1e-9;
-            opening = self.stage(options.adjacency_bytes as f64, 0.0, edges / self.threads);
+            opening = opening.and(self.stage(options.adjacency_bytes as f64, 0.0, edges / self.threads));
         }
         if is_resident {
             opening = opening.and(self.stage(rows, 0.0, 0.0));

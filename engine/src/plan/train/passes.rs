@@ -6,8 +6,8 @@ use super::{Layer, Minibatch, PAGE_BYTES, Planner, STATE_WORK, StagePlan, VALUE}
 const STATE_VALUE: f64 = 2.0;
 /// Bytes of the size of a list in a tile.
 const SIZE_BYTES: f64 = 16.0;
-/// The share of the memory that a tile may take. Blocks of rows take the rest.
-const TILE_SHARE: f64 = 0.62;
+/// The share of the memory that a tile may take. Blocks of rows, sets of nodes and lists of halo nodes take the rest.
+const TILE_SHARE: f64 = 0.75;
 
 /// Bytes that an inference reads, writes, and holds in scratch files.
 #[derive(Debug, Default)]
@@ -77,11 +77,10 @@ impl Planner<'_> {
             scratch = 0.0;
         } else {
             for layer in self.layers(&sets).filter(|layer| !layer.is_first) {
-                let states = STATE_VALUE * layer.sources * layer.inputs;
-                // Own rows are at random places.
-                let own = (layer.destinations * PAGE_BYTES).min(states);
+                let row = STATE_VALUE * layer.inputs;
+                let states = layer.sources * row;
                 transfer.add(Transfer {
-                    read: self.tiles(&layer) * states + own,
+                    read: self.tiles(&layer, row) * states,
                     written: states,
                     scratch: 0.0,
                 });
@@ -106,8 +105,7 @@ impl Planner<'_> {
                 ..Transfer::default()
             };
         }
-        // Own rows, and those of sources in each tile.
-        let passes = 1.0 + self.tiles(&first);
+        let passes = self.tiles(&first, self.row_bytes);
         let copy = self.row_bytes * first.sources;
         match whole + copy * (1.0 + passes) < whole * passes && self.options.stored {
             true => Transfer {
@@ -122,9 +120,10 @@ impl Planner<'_> {
         }
     }
 
-    /// The number of tiles that the destinations of a layer are cut into. Each has their states and edges.
-    fn tiles(&self, layer: &Layer) -> f64 {
-        let bytes = layer.destinations * (VALUE * layer.inputs + SIZE_BYTES) + VALUE * layer.edges;
+    /// The number of tiles that the destinations of a layer are cut into. Each has their states, their own rows of `row_bytes`, and their
+    /// edges.
+    fn tiles(&self, layer: &Layer, row_bytes: f64) -> f64 {
+        let bytes = layer.destinations * (VALUE * layer.inputs + row_bytes + SIZE_BYTES) + VALUE * layer.edges;
         (bytes / (TILE_SHARE * self.options.memory as f64)).ceil()
     }
 

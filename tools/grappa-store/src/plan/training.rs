@@ -8,7 +8,7 @@ use grappa_engine::plan::{
     Degrees, Plan,
     train::{PlannedLists, StagePlan, TrainOptions, TrainPlan},
 };
-use grappa_formats::{container::FileKind, manifest::FeatureSource};
+use grappa_formats::{ChunkId, container::FileKind, manifest::FeatureSource};
 use grappa_storage::{Store, files};
 
 use super::Speed;
@@ -50,6 +50,7 @@ pub fn of_store(options: &args::Plan, store: &Store, speed: &Speed) -> anyhow::R
         train: nodes_of("train"),
         scored: Some(nodes_of("val").unwrap_or(0) + nodes_of("test").unwrap_or(0)),
         chunks: store.present_chunks().count() as u32,
+        present: present_sources(store),
     };
     of_graph(options, &graph, speed)
 }
@@ -71,6 +72,7 @@ pub fn of_plan(options: &args::Plan, plan: &Plan, speed: &Speed) -> anyhow::Resu
         train: shares.map(|shares| nodes(shares[0])),
         scored: shares.map(|shares| nodes(shares[1] + shares[2])),
         chunks: plan.chunks,
+        present: 1.0,
     };
     of_graph(options, &graph, speed)
 }
@@ -85,6 +87,18 @@ struct Graph {
     train: Option<u64>,
     scored: Option<u64>,
     chunks: u32,
+    present: f64,
+}
+
+/// The share of a store's edges whose sources it has.
+fn present_sources(store: &Store) -> f64 {
+    let manifest = store.manifest();
+    let of_chunk = |chunk: ChunkId| -> u64 {
+        let entries = manifest.chunks.iter().filter(|entry| entry.present);
+        entries.map(|entry| entry.bucket_edges[chunk.0 as usize]).sum()
+    };
+    let present: u64 = store.present_chunks().map(of_chunk).sum();
+    present as f64 / manifest.edges.max(1) as f64
 }
 
 fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Result<TrainOptions> {
@@ -120,6 +134,7 @@ fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Resul
         train,
         scored: training.scored_fraction.map(share).or(graph.scored).unwrap_or(0),
         chunks: graph.chunks,
+        present: graph.present,
         fanouts,
         hidden: training.hidden,
         batch: training.batch,
