@@ -10,8 +10,8 @@ use grappa_console::{ByteSize, Summary};
 use grappa_run::{
     Result,
     config::{
-        Auto, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor, Optimizer, PerLayer, Preset,
-        ReadEngine, TrainConfig,
+        Auto, Compress, CompressRate, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor,
+        Optimizer, PerLayer, Preset, ReadEngine, TrainConfig,
     },
     model::{Activation, FeatureNorm, JumpingKnowledge, LayerKind, NormKind, Precision},
 };
@@ -20,11 +20,11 @@ use serde::Serialize;
 
 use crate::{
     values::{
-        LAYERS, NORMS, activation_help, checked, correction_help, evaluate_help, evaluate_states_help, explained,
-        feature_norm_help, first_hop_help, halo_help, jumping_knowledge_help, lr_schedule_help, monitor_help, named,
-        optimizer_help, possible, precision_help, read_engine_help, schedule_help,
+        LAYERS, NORMS, activation_help, checked, compress_help, correction_help, evaluate_help, evaluate_states_help,
+        explained, feature_norm_help, first_hop_help, halo_help, jumping_knowledge_help, lr_schedule_help,
+        monitor_help, named, optimizer_help, possible, precision_help, read_engine_help, schedule_help,
     },
-    workers::Workers,
+    workers::{PROCESSES, Workers},
 };
 
 /// The store, and how to train on it.
@@ -318,6 +318,21 @@ struct Options {
     )]
     first_hop: Option<String>,
 
+    /// Compression of the gradients that processes send each other (--workers, or a launcher)
+    #[arg(
+        long,
+        help_heading = PROCESSES,
+        value_name = "METHOD",
+        value_parser = possible(named(Compress::ALL, Compress::name, compress_help))
+    )]
+    compress: Option<String>,
+    /// Share of the gradient's values that --compress top-k sends, such as 0.01; or a range such as 0.01..0.5
+    ///
+    /// With a range, the compression ratio falls evenly over the run's epochs: from 100 at the start to 2 at the end with
+    /// 0.01..0.5. auto: 0.25.
+    #[arg(long, help_heading = PROCESSES, value_name = "SHARE", value_parser = checked::<Auto<CompressRate>>)]
+    compress_rate: Option<String>,
+
     /// Memory limit for the graph and its features, such as 512MiB or 4GiB; the model's memory is extra
     #[arg(long, help_heading = MACHINE, value_name = "SIZE", value_parser = checked::<ByteSize>)]
     memory: Option<String>,
@@ -566,6 +581,8 @@ mod tests {
             ("halo-neighbors", "7"),
             ("shrinkage", "0.3"),
             ("first-hop", "sampled"),
+            ("compress", "top-k"),
+            ("compress-rate", "0.01..0.5"),
             ("memory", "512MiB"),
             ("threads", "2"),
             ("lookahead", "3"),

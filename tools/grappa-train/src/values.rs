@@ -7,7 +7,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use grappa_run::{
-    config::{Correction, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor, Optimizer, ReadEngine},
+    config::{Compress, Correction, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor, Optimizer, ReadEngine},
     model::{Activation, FeatureNorm, JumpingKnowledge, Precision},
 };
 use grappa_sampling::partition::Schedule;
@@ -119,6 +119,19 @@ pub fn first_hop_help(first_hop: FirstHop) -> &'static str {
         }
         FirstHop::Sampled => "the sampled neighbors, in each minibatch",
         FirstHop::Preaggregated => "all neighbors, aggregated once and stored with the graph; for sage, gcn and gin",
+    }
+}
+
+pub fn compress_help(compress: Compress) -> &'static str {
+    match compress {
+        Compress::None => "32-bit float, by an all-reduce",
+        Compress::Bf16 => "bfloat16: half of the bytes; sums are computed in 32-bit float",
+        Compress::Int8 => "8 bits per value: a quarter of the bytes; rounding errors are added to the next gradient",
+        Compress::TopK => {
+            "only the share --compress-rate of the values, those of the largest magnitude; the others are added to the next \
+             gradient"
+        }
+        Compress::Lossless => "32-bit float, entropy-coded without loss",
     }
 }
 

@@ -27,7 +27,8 @@ use grappa_trainer::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-const HEADING: &str = "Processes";
+/// The heading of options about several processes in the help.
+pub const PROCESSES: &str = "Processes";
 
 /// The processes that train together.
 #[derive(Debug, Args)]
@@ -37,12 +38,12 @@ pub struct Workers {
     /// For several hosts, start one process per GPU or host with torchrun, SLURM or Kubernetes, and leave this out: a process joins the
     /// others if RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are set. --memory is for each process, and --threads auto
     /// divides the processors of a host among its processes.
-    #[arg(long, help_heading = HEADING, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, help_heading = PROCESSES, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     workers: Option<u32>,
     /// Seconds without a sign of life after which a process is missing, and training ends; also to wait for all at the start
     #[arg(
         long,
-        help_heading = HEADING,
+        help_heading = PROCESSES,
         value_name = "SECONDS",
         default_value_t = 60,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000)

@@ -185,6 +185,7 @@ const LAYERS: [Layer; 10] = [
             "checksum_line",
             "model",
             "class_names",
+            "compression",
             "early_stopping",
             "config",
             "learning_rate",

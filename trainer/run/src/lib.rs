@@ -3,6 +3,7 @@
 //! - [`config`]: the options of a run, from files and flags;
 //! - [`model`]: the kinds of layers, norms and numbers, and the shape of a model;
 //! - [`scores`]: how good predictions are;
+//! - [`compression`]: encodings of gradients that processes send each other;
 //! - [`learning_rate`] and [`early_stopping`]: decisions after each step or evaluation;
 //! - [`class_names`]: names of classes;
 //! - [`folder`]: the run's folder and its files;
@@ -23,6 +24,7 @@ pub mod background;
 pub mod checkpoint;
 mod checksum_line;
 pub mod class_names;
+pub mod compression;
 pub mod config;
 pub mod early_stopping;
 mod error;

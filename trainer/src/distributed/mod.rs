@@ -4,7 +4,8 @@
 //! key-value store of PyTorch's distributed engine (TCPStore), which rank 0 or the launcher serves, and form a [`ProcessGroup`].
 //!
 //! ```text
-//! each step            all-reduce of the gradient, over connections between the ranks     Gloo
+//! each step            all-reduce of the gradient, or messages with parts of it, over     Gloo
+//!                      connections between the ranks
 //! each evaluation      counts of right and wrong predictions to rank 0 (`collect`)         Gloo
 //! each repartition     which halo nodes are in reach, and the work that depends on them    Gloo
 //! each epoch           metrics to rank 0, the score of the evaluation from it             store
@@ -15,7 +16,7 @@
 //! timeout, ends the job: every other rank returns an error that names it.
 //!
 //! No call of c10d blocks the trainer for longer than a moment, because a peer that is stopped would block it for ever. A thread of
-//! its own talks to the store (`watch`), and an all-reduce is awaited in slices.
+//! its own talks to the store (`watch`), and an operation of Gloo is awaited in slices.
 
 mod collect;
 mod join;
@@ -35,7 +36,7 @@ use std::{
 
 use grappa_io::progress::{Progress, Silent, check_stopped};
 use serde::{Serialize, de::DeserializeOwned};
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 
 use self::watch::{Departure, Watch};
 pub use self::{
@@ -48,12 +49,17 @@ use crate::{
     shim::c10d::{self, Reduction},
 };
 
-/// An all-reduce is awaited for so long before the watch is asked for the cause of its delay.
+/// An operation is awaited for so long before the watch is asked for the cause of its delay.
 const SLICE: Duration = Duration::from_millis(100);
-/// An all-reduce that a rank left behind can still arrive for so long: the rank may have finished its part before it left.
+/// An operation that a rank left behind can still end for so long: the rank may have finished its part before it left.
 const GRACE: Duration = Duration::from_secs(1);
 /// A rank that leaves waits at most so long for the others to notice, if it serves the store.
 const LINGER: Duration = Duration::from_secs(5);
+
+/// Bytes that ranks send each other for the length of a message.
+pub const LENGTH_BYTES: usize = size_of::<i64>();
+/// Bytes that a rank leaves behind under one key. TCPStore takes 8 MiB at most.
+const PIECE_BYTES: usize = 4 << 20;
 
 /// The processes that train together, as one of them sees it.
 #[derive(Debug)]
@@ -103,9 +109,58 @@ impl ProcessGroup {
 
     /// Replaces a tensor by what `reduction` makes of those of all ranks. Gives up if progress says to stop; this rank has to leave then.
     fn reduce(&self, tensor: &Tensor, reduction: Reduction, progress: &dyn Progress) -> Result<()> {
+        self.finished(|gloo| gloo.all_reduce(tensor, reduction), progress)
+    }
+
+    /// Sends `messages[r]` to rank r, and returns the message of each rank, by rank. All must call it. The message of this rank to itself
+    /// does not leave the process. `lengths` are those of the messages of each rank to this one; without them, the ranks tell each other
+    /// first, with [`LENGTH_BYTES`] each.
+    ///
+    /// # Errors
+    /// If a rank has left or cannot be reached.
+    ///
+    /// # Panics
+    /// If there is not one message, or length, per rank.
+    pub fn all_to_all(&self, messages: &[&[u8]], lengths: Option<&[usize]>) -> Result<Vec<Vec<u8>>> {
+        let sent: Vec<i64> = messages.iter().map(|message| message.len() as i64).collect();
+        let received: Vec<i64> = match lengths {
+            Some(lengths) => lengths.iter().map(|length| *length as i64).collect(),
+            None => {
+                let of_each = vec![LENGTH_BYTES as i64; messages.len()];
+                let told: Vec<u8> = sent.iter().flat_map(|length| length.to_le_bytes()).collect();
+                let told = self.pass(&told, &of_each, &of_each)?;
+                let length = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().expect("bytes of a length"));
+                told.chunks_exact(LENGTH_BYTES).map(length).collect()
+            }
+        };
+        let mut bytes = self.pass(&messages.concat(), &sent, &received)?;
+        let mut taken = Vec::with_capacity(received.len());
+        for length in received.iter().rev() {
+            taken.push(bytes.split_off(bytes.len() - *length as usize));
+        }
+        taken.reverse();
+        Ok(taken)
+    }
+
+    /// Sends parts of `bytes` to each rank, by rank, and returns the parts that each sent to this one.
+    fn pass(&self, bytes: &[u8], sent: &[i64], received: &[i64]) -> Result<Vec<u8>> {
+        let input = Tensor::from_slice(bytes);
+        let output = Tensor::zeros([received.iter().sum::<i64>()], (Kind::Uint8, Device::Cpu));
+        self.finished(|gloo| gloo.all_to_all(&output, received, &input, sent), &Silent)?;
+        let mut taken = vec![0; output.numel()];
+        output.copy_data(&mut taken, output.numel());
+        Ok(taken)
+    }
+
+    /// Starts an operation in which all ranks take part, and waits for its end. Gives up if progress says to stop.
+    fn finished(
+        &self,
+        start: impl FnOnce(&c10d::Group) -> c10d::Result<c10d::Work>,
+        progress: &dyn Progress,
+    ) -> Result<()> {
         let gloo = self.gloo.lock().unwrap_or_else(PoisonError::into_inner);
         let gloo = gloo.as_ref().expect("the group is connected until it is left");
-        let work = gloo.all_reduce(tensor, reduction).map_err(|text| self.explain(&text))?;
+        let work = start(gloo).map_err(|text| self.explain(&text))?;
         let mut left_at = None;
         loop {
             if work.wait(SLICE).map_err(|text| self.explain(&text))? {
@@ -173,6 +228,28 @@ impl ProcessGroup {
         let key = format!("{name}/{}", self.place.rank);
         // If this fails, rank 0 does without.
         let _ = self.watch.set(&key, &json(value));
+    }
+
+    /// As [`ProcessGroup::left_behind`], of the bytes that ranks left by [`ProcessGroup::leave_bytes_behind`].
+    pub fn left_bytes_behind(&self, name: &str) -> Vec<Option<Vec<u8>>> {
+        let pieces: Vec<Option<u64>> = self.left_behind(name);
+        let of_rank = |(rank, pieces): (u32, Option<u64>)| {
+            let piece = |number| self.watch.get(&format!("{name}/{rank}/{number}")).ok().flatten();
+            let pieces: Option<Vec<Vec<u8>>> = (0..pieces?).map(piece).collect();
+            Some(pieces?.concat())
+        };
+        (1..).zip(pieces).map(of_rank).collect()
+    }
+
+    /// As [`ProcessGroup::leave_behind`], of any number of bytes.
+    pub fn leave_bytes_behind(&self, name: &str, bytes: &[u8]) {
+        let mut pieces: u64 = 0;
+        for piece in bytes.chunks(PIECE_BYTES) {
+            // If this fails, rank 0 does without.
+            let _ = self.watch.set(&format!("{name}/{}/{pieces}", self.place.rank), piece);
+            pieces += 1;
+        }
+        self.leave_behind(name, &pieces);
     }
 
     /// Calls `work` on one rank after the other, rank 0 first.

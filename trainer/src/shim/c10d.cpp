@@ -153,6 +153,24 @@ WorkHandle* grappa_all_reduce(GroupHandle* group, const at::Tensor* tensor, bool
   });
 }
 
+// Starts to send a part of `input` to each rank, and to receive a part of `output` from each. Parts follow each other by rank, with these
+// numbers of bytes.
+WorkHandle* grappa_all_to_all(
+    GroupHandle* group,
+    const at::Tensor* output,
+    const int64_t* output_bytes,
+    const at::Tensor* input,
+    const int64_t* input_bytes,
+    char** error) {
+  return guarded(error, static_cast<WorkHandle*>(nullptr), [&] {
+    at::Tensor received = *output, sent = *input;
+    const int ranks = group->group->getSize();
+    std::vector<int64_t> received_bytes(output_bytes, output_bytes + ranks);
+    std::vector<int64_t> sent_bytes(input_bytes, input_bytes + ranks);
+    return new WorkHandle{group->group->alltoall_base(received, sent, received_bytes, sent_bytes)};
+  });
+}
+
 void grappa_work_free(WorkHandle* work) { delete work; }
 
 int grappa_work_wait(WorkHandle* work, int64_t timeout_ms, char** error) {

@@ -74,6 +74,14 @@ unsafe extern "C" {
         unites: bool,
         error: *mut *mut c_char,
     ) -> *mut c_void;
+    fn grappa_all_to_all(
+        group: *mut c_void,
+        output: *const c_void,
+        output_bytes: *const i64,
+        input: *const c_void,
+        input_bytes: *const i64,
+        error: *mut *mut c_char,
+    ) -> *mut c_void;
     fn grappa_work_free(work: *mut c_void);
     fn grappa_work_wait(work: *mut c_void, timeout_ms: i64, error: *mut *mut c_char) -> c_int;
 }
@@ -182,7 +190,10 @@ impl Drop for Store {
 
 /// Connected processes.
 #[derive(Debug)]
-pub(crate) struct Group(NonNull<c_void>);
+pub(crate) struct Group {
+    group: NonNull<c_void>,
+    ranks: usize,
+}
 
 // SAFETY: it is moved between threads, never shared.
 unsafe impl Send for Group {}
@@ -203,7 +214,11 @@ impl Group {
                 &mut error,
             )
         };
-        NonNull::new(group).map(Self).ok_or_else(|| taken(error))
+        let group = NonNull::new(group).ok_or_else(|| taken(error))?;
+        Ok(Self {
+            group,
+            ranks: size as usize,
+        })
     }
 
     /// Starts to replace `tensor` by what `reduction` makes of the tensors of all ranks. The work keeps the memory of the tensor.
@@ -211,7 +226,39 @@ impl Group {
         let mut error = ptr::null_mut();
         let unites = reduction == Reduction::Union;
         // SAFETY: both live during the call.
-        let work = unsafe { grappa_all_reduce(self.0.as_ptr(), tensor.as_ptr().cast(), unites, &mut error) };
+        let work = unsafe { grappa_all_reduce(self.group.as_ptr(), tensor.as_ptr().cast(), unites, &mut error) };
+        NonNull::new(work).map(Work).ok_or_else(|| taken(error))
+    }
+
+    /// Starts to send a part of `input` to each rank, and to fill a part of `output` from each. Both are bytes, and their parts follow
+    /// each other by rank, with these lengths. The work keeps the memory of the tensors.
+    ///
+    /// # Panics
+    /// If there is not one length per rank.
+    pub(crate) fn all_to_all(
+        &self,
+        output: &Tensor,
+        output_bytes: &[i64],
+        input: &Tensor,
+        input_bytes: &[i64],
+    ) -> Result<Work> {
+        assert_eq!(
+            [output_bytes.len(), input_bytes.len()],
+            [self.ranks; 2],
+            "a length per rank"
+        );
+        let mut error = ptr::null_mut();
+        // SAFETY: all live during the call, and there are as many lengths as ranks. c10d compares their sums with the tensors.
+        let work = unsafe {
+            grappa_all_to_all(
+                self.group.as_ptr(),
+                output.as_ptr().cast(),
+                output_bytes.as_ptr(),
+                input.as_ptr().cast(),
+                input_bytes.as_ptr(),
+                &mut error,
+            )
+        };
         NonNull::new(work).map(Work).ok_or_else(|| taken(error))
     }
 }
@@ -219,7 +266,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // SAFETY: it came from C++ and is freed once.
-        unsafe { grappa_group_free(self.0.as_ptr()) }
+        unsafe { grappa_group_free(self.group.as_ptr()) }
     }
 }
 

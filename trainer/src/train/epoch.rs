@@ -181,11 +181,11 @@ impl Trainer {
         progress: &dyn Progress,
     ) -> Result<()> {
         self.clock.enter(Stage::Exchange);
-        self.update(weights, epoch.seeds_per_step, (epoch.rate)(step))?;
-        let bytes = exchanged_bytes(self.model.parameters().count());
+        let done = (epoch.number as f64 + step as f64 / epoch.steps as f64) / self.config.epochs as f64;
+        let sent_bytes = self.update(weights, epoch.seeds_per_step, (epoch.rate)(step), done)?;
         epoch.partial.steps = step + 1;
-        epoch.partial.gradient_bytes += bytes;
-        epoch.partial.bytes_sent += self.exchange.sent_bytes(bytes);
+        epoch.partial.gradient_bytes += exchanged_bytes(self.model.parameters().count());
+        epoch.partial.bytes_sent += sent_bytes;
         progress.advance(1, edges);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, time::SystemTime};
 use grappa_formats::manifest::{LabelKind, Manifest};
 use grappa_io::size::count;
 use grappa_run::{
-    config::{Auto, DeviceChoice, Evaluate, FirstHop, HaloMode},
+    config::{Auto, Compress, DeviceChoice, Evaluate, FirstHop, HaloMode},
     facts::{Fact, RunFacts},
 };
 use tch::Device;
@@ -55,6 +55,8 @@ impl Trainer {
             config.threads == Auto::Auto,
             Some(config.threads().to_string()),
         );
+        let has_rate = config.compress == Compress::TopK && config.compress_rate == Auto::Auto;
+        add("compress-rate", has_rate, Some(config.compress_rate().to_string()));
         let first_hop = match self.aggregates {
             Some(_) => FirstHop::Preaggregated,
             None => FirstHop::Sampled,

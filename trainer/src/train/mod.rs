@@ -35,6 +35,7 @@ mod partitions;
 mod ranks;
 mod reach;
 mod refresh;
+mod residuals;
 mod sampled;
 mod scored;
 mod session;

@@ -15,6 +15,7 @@
 //! train its partitions of each step        train theirs
 //! collect the metrics of the epoch         send them
 //! score its nodes, add up, tell the score  score theirs, send the counts
+//! collect the residuals of gradients       send them, if there are any and a checkpoint is due
 //! write the files of the epoch
 //! ```
 //!
@@ -36,7 +37,7 @@ use grappa_storage::Store;
 use serde::{Serialize, de::DeserializeOwned};
 use tch::{Device, Tensor, no_grad};
 
-use super::{Trainer, Watcher, exchange::AllReduce, numbers::Numbers, session};
+use super::{Trainer, Watcher, exchange, numbers::Numbers, session};
 use crate::{
     Error, Resource, Result,
     distributed::{Hello, ProcessGroup},
@@ -89,6 +90,7 @@ pub fn follow(
                 if let Some(partial) = &trainer.partial {
                     group.leave_behind(UNFINISHED, partial);
                 }
+                trainer.leave_residual();
                 Err(Error::Stopped {
                     place: trainer.place(state.epoch),
                     kept: "rank 0 writes the checkpoint".into(),
@@ -148,6 +150,7 @@ fn epochs(
         trained?;
         let score = match is_evaluated(config, epoch) {
             true => {
+                trainer.collect_residuals(false)?;
                 survived(trainer.evaluate(true, epoch, &|_| unreachable!("rank 0 asks"), watcher.progress()))?;
                 group.share("score", || unreachable!("rank 0 knows it"))?
             }
@@ -159,6 +162,7 @@ fn epochs(
         if let Some(score) = score {
             observe(state, config, score, None);
         }
+        trainer.collect_residuals(false)?;
     }
     if trainer.has_final_evaluation(false)? {
         survived(trainer.evaluate_exactly(true, watcher.progress()))?;
@@ -241,13 +245,20 @@ impl Trainer {
                  {ranks}: --norm layer does not"
             ));
         }
-        self.exchange = Box::new(AllReduce(group.clone()));
+        self.warn_about_compression(ranks);
+        self.exchange = exchange::of_group(&self.config, group.clone(), self.model.parameters().count());
         self.group = Some(group);
     }
 
     /// Whether this is rank 0, or the only process.
     pub(super) fn is_first(&self) -> bool {
         self.group.as_ref().is_none_or(|group| group.is_first())
+    }
+
+    /// The number of this process, and the number of processes.
+    pub(super) fn rank(&self) -> (u32, u32) {
+        let place = self.group.as_ref().map(|group| group.place());
+        place.map_or((0, 1), |place| (place.rank, place.ranks))
     }
 
     /// A value that rank 0 computes and tells the others.

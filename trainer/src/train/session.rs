@@ -135,6 +135,9 @@ fn train_on(
     let mut trainer = Trainer::of_group(store, wanted, aggregates, device, at, group)?;
     trainer.chosen_numbers = [config.partitions, config.concurrent].map(|number| number == Auto::Auto);
     trainer.clock = clock;
+    if trainer.group.is_none() {
+        trainer.warn_about_compression(1);
+    }
     tell_warnings(&mut trainer, watcher);
     let mut state = RunState {
         config_digest: config.digest(),
@@ -264,8 +267,7 @@ impl Run<'_, '_> {
         watcher.epoch(&record, self.config.epochs);
         self.trainer.clock.enter(Stage::Report);
         survive(watcher, "no line in metrics.jsonl", self.journal.append(record));
-        self.start_files(is_best);
-        Ok(())
+        self.start_files(is_best, watcher)
     }
 
     /// Evaluates the model. None if the disk is too full.
@@ -274,6 +276,7 @@ impl Run<'_, '_> {
             Some(seconds) => seconds > LONG_EVALUATION_SECONDS,
             None => self.trainer.graph_size() >= LARGE_GRAPH,
         };
+        self.collect_residuals(is_long, watcher)?;
         if is_long {
             self.wait_for_files(watcher);
             self.start_checkpoint();
@@ -330,6 +333,14 @@ impl Run<'_, '_> {
         self.trainer.checkpoint(&self.state, true)
     }
 
+    /// Prepares a checkpoint, if one is due.
+    fn collect_residuals(&mut self, is_due: bool, watcher: &mut dyn Watcher) -> Result<()> {
+        match self.trainer.collect_residuals(is_due) {
+            Err(error) if error.is_stopped() => Err(self.stopped(watcher)),
+            collected => collected,
+        }
+    }
+
     fn start_checkpoint(&mut self) {
         let latest = Some(self.checkpoint());
         self.writer.start(RunFiles {
@@ -339,20 +350,23 @@ impl Run<'_, '_> {
     }
 
     /// Starts to write the files of the last finished epoch.
-    fn start_files(&mut self, is_best: bool) {
+    fn start_files(&mut self, is_best: bool, watcher: &mut dyn Watcher) -> Result<()> {
         let is_over = self.state.epoch == self.config.epochs || self.is_stopped_early();
         let every = self.config.checkpoint_every;
         let by_epochs = every > 0 && self.state.epoch.is_multiple_of(every);
         let seconds = 60.0 * self.config.checkpoint_minutes;
         let by_time = seconds > 0.0 && self.saved.elapsed().as_secs_f64() >= seconds;
+        let is_saved = is_over || by_epochs || by_time;
         self.trainer.clock.enter(Stage::Checkpoint);
+        self.collect_residuals(is_saved, watcher)?;
         let best = is_best.then(|| self.trainer.checkpoint(&self.state, false));
-        let latest = (is_over || by_epochs || by_time).then(|| self.checkpoint());
+        let latest = is_saved.then(|| self.checkpoint());
         self.trainer.clock.enter(Stage::Report);
         let is_due = self.shown.is_none_or(|shown| shown.elapsed() >= REPORT_INTERVAL);
         // At the end of the run they are written once, with its last scores.
         let pages = (is_due && !is_over).then(|| self.pages(false));
         self.writer.start(RunFiles { best, latest, pages });
+        Ok(())
     }
 
     fn pages(&mut self, is_finished: bool) -> Pages {
@@ -486,7 +500,7 @@ impl Run<'_, '_> {
         if let Some(group) = &self.trainer.group {
             group.announce(true, "was asked to stop");
         }
-        if !self.trainer.collect_unfinished() {
+        if !self.trainer.collect_unfinished() || !self.trainer.collect_left_residuals() {
             let kept = "another rank is missing, so the epoch is not saved; earlier checkpoints are intact".into();
             return Error::Stopped { place, kept };
         }

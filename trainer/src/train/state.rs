@@ -64,6 +64,10 @@ impl Trainer {
                 false => Vec::new(),
             },
             historical: historical.map_or_else(Vec::new, |from| from.tensors.clone()),
+            residuals: match whole {
+                true => self.residuals(),
+                false => Vec::new(),
+            },
         }
     }
 
@@ -131,6 +135,7 @@ impl Trainer {
             .moments()
             .map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone()));
         load(path, &moments, &checkpoint.optimizer)?;
+        self.restore_residual(path, checkpoint)?;
         self.optimizer.set_steps(counter(OPTIMIZER_STEPS));
         self.denominator = Denominator::of_parts([average(DENOMINATOR_MEAN), average(DENOMINATOR_WEIGHT)]);
         self.step = checkpoint.state.step;

@@ -8,7 +8,12 @@
 use grappa_run::{model::Task, stages::Stage};
 use tch::Kind;
 
-use super::{Trainer, exchange::LossWeights, key, load::Loaded};
+use super::{
+    Trainer,
+    exchange::{LossWeights, Summed},
+    key,
+    load::Loaded,
+};
 use crate::{
     Error, Result,
     nn::{Pass, Scaling, losses},
@@ -98,10 +103,13 @@ impl Trainer {
     }
 
     /// Ends a step: exchanges its gradient, divides and clips it, and updates the parameters. `weights` are the loss weights of
-    /// the step's seeds; `seeds` is the mean number of seeds of a step of this epoch.
-    pub(super) fn update(&mut self, weights: LossWeights, seeds: f64, rate: f64) -> Result<()> {
+    /// the step's seeds; `seeds` is the mean number of seeds of a step of this epoch; `done` is the part of the run before this step.
+    /// Returns the bytes that this process sent.
+    pub(super) fn update(&mut self, weights: LossWeights, seeds: f64, rate: f64, done: f64) -> Result<u64> {
         let parameters = self.model.parameters();
-        let weights = self.exchange.sum(&parameters.flat_gradient_with_room(), weights)?;
+        let Summed { weights, sent_bytes } = self
+            .exchange
+            .sum(&parameters.flat_gradient_with_room(), weights, done)?;
         let mut gradient = parameters.flat_gradient();
         gradient *= 1.0 / self.denominator.of_step(self.config.correction, weights, seeds);
         if self.config.clip > 0.0 {
@@ -113,6 +121,6 @@ impl Trainer {
         self.optimizer.step(&parameters.flat_values(), &gradient, rate);
         parameters.zero_gradient();
         self.step += 1;
-        Ok(())
+        Ok(sent_bytes)
     }
 }

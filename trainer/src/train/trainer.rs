@@ -6,7 +6,7 @@ use grappa_formats::aggregates::AggregateKind;
 use grappa_io::{machine::free_memory_bytes, size::ByteSize};
 use grappa_run::{
     checkpoint::PartialEpoch,
-    config::{Auto, HaloMode, TrainConfig},
+    config::{Auto, Compress, HaloMode, TrainConfig},
     model::{ModelOptions, Precision, Task},
     stages::StageClock,
 };
@@ -26,6 +26,7 @@ use super::{
     numbers::Numbers,
     optimizer::Optimizer,
     refresh::RefreshPlan,
+    residuals::CollectedResiduals,
     scored::ScoredNodes,
     slice,
     split::Splits,
@@ -55,6 +56,8 @@ pub struct Trainer {
     pub(super) optimizer: Optimizer,
     pub(super) denominator: Denominator,
     pub(super) exchange: Box<dyn Exchange>,
+    /// On rank 0, the residuals of the other ranks when they were last collected.
+    pub(super) collected: Option<CollectedResiduals>,
     /// The processes that train together; none if there is only this one.
     pub(super) group: Option<Arc<ProcessGroup>>,
     pub(super) device_copy: DeviceCopy,
@@ -128,7 +131,7 @@ impl Trainer {
             )));
         }
         let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
-        check_memory(&model)?;
+        check_memory(&model, &config)?;
         let splits = Splits::open(&store)?;
         let train_nodes = splits.train().len();
         let size = estimate::check(&store, &config, &model, train_nodes, aggregates.is_some(), share)?;
@@ -143,7 +146,8 @@ impl Trainer {
         let mut trainer = Self {
             scored_splits: splits.scored_by(share),
             degrees: Degrees::new(chunks.clone()),
-            exchange: Box::new(InProcess),
+            exchange: Box::new(InProcess::default()),
+            collected: None,
             group: None,
             loader: Loader::new(&store, options),
             device_copy,
@@ -249,10 +253,14 @@ pub(super) fn loader_options(
 }
 
 /// Refuses a model that this machine has no memory to train.
-fn check_memory(model: &ModelOptions) -> Result<()> {
-    /// For each parameter: its value, its gradient, and two moments of the optimizer.
-    const PARAMETER_BYTES: u64 = 4 * size_of::<f32>() as u64;
-    let needed = model.parameters_min().saturating_mul(PARAMETER_BYTES);
+fn check_memory(model: &ModelOptions, config: &TrainConfig) -> Result<()> {
+    // Its value, its gradient, and two moments of the optimizer; for compressed gradients also a residual, and its successor.
+    let of_parameter = match config.compress {
+        Compress::Int8 | Compress::TopK => 6,
+        Compress::None | Compress::Bf16 | Compress::Lossless => 4,
+    };
+    let parameter_bytes = of_parameter * size_of::<f32>() as u64;
+    let needed = model.parameters_min().saturating_mul(parameter_bytes);
     match free_memory_bytes() {
         Some(free) if needed > free => Err(Error::Options(format!(
             "the model's parameters, their gradients and the optimizer's moments need at least {}, and {} are free: use a \

@@ -1,9 +1,10 @@
-//! Files of training runs: configurations, checkpoints, safetensors, metrics, class names.
+//! Files of training runs: configurations, checkpoints, safetensors, metrics, class names. And compressed gradients.
 
 use std::{fs, path::Path};
 
 use grappa_run::{
     checkpoint::{Best, Checkpoint, NamedTensor, PartialEpoch, RunState, read_tensors, write_tensors},
+    compression::{Dense, top_k},
     config::TrainConfig,
     folder::class_names_of,
     journal::read_records,
@@ -43,8 +44,13 @@ const TOML: &[&str] = &[
     "epochs = ",
 ];
 
+/// Values of the gradients that are decoded, and of them, those that are sent by their indices.
+const VALUES: usize = 300;
+const LARGEST: usize = 40;
+
 pub fn targets() -> Vec<Target> {
     vec![
+        small("gradient", &[], gradient_seeds, run_gradient),
         small("config", TOML, config_seeds, run_config),
         small("safetensors", JSON, tensor_seeds, run_tensors),
         Target {
@@ -150,11 +156,43 @@ fn checkpoint_seeds() -> Vec<Vec<u8>> {
         buffers: vec![NamedTensor::from_f32("running_mean", &[2], &[1.5, -2.5])],
         optimizer: vec![NamedTensor::from_f32("exp_avg", &[6], &[0.0; 6])],
         historical: vec![NamedTensor::from_f32("parameters.layers.0.weight", &[1], &[0.5])],
+        residuals: vec![NamedTensor::from_f32("0", &[6], &[0.25; 6])],
     };
     let scratch = Scratch::new();
     let path = scratch.path().join("checkpoint");
     checkpoint.write(&path).expect("memory takes all bytes");
     vec![fs::read(path).expect("it was just written")]
+}
+
+/// A byte that selects the encoding, and an encoding.
+fn gradient_seeds() -> Vec<Vec<u8>> {
+    let values: Vec<f32> = (0..VALUES as u32)
+        .map(|i| f64::from(i * i).sin().powi(5) as f32)
+        .collect();
+    let dense = [Dense::Bf16, Dense::Int8, Dense::Lossless].map(|codec| {
+        let mut bytes = vec![codec as u8];
+        codec.encode(&values, &mut bytes);
+        bytes
+    });
+    let mut largest = vec![3];
+    top_k::encode(&values, LARGEST, &mut largest);
+    dense.into_iter().chain([largest]).collect()
+}
+
+fn run_gradient(input: &Input) -> String {
+    let (choice, bytes) = input.choice();
+    let mut values = vec![0.0; VALUES];
+    let decoded = match choice % 4 {
+        0 => Dense::Bf16.decode(bytes, &mut values),
+        1 => Dense::Int8.decode(bytes, &mut values),
+        2 => Dense::Lossless.decode(bytes, &mut values),
+        _ => top_k::decode(bytes, LARGEST, &mut values),
+    };
+    outcome(decoded, |()| {
+        let sent = values.iter().filter(|value| value.to_bits() != 0).count();
+        assert!(choice % 4 != 3 || sent <= LARGEST, "{sent} values of {LARGEST}");
+        format!("accepted, {sent} values")
+    })
 }
 
 /// Repairs the digest: XXH3-64 of the state and of the name, type, shape and bytes of every tensor, each preceded by

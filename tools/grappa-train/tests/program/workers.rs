@@ -50,11 +50,9 @@ pub fn folder() -> TempDir {
 }
 
 /// `grappa-train graph.grappa` with options, in `folder`.
-fn train(folder: &Path, options: &[&str]) -> Command {
+pub fn command(folder: &Path, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_grappa-train"));
-    command
-        .current_dir(folder)
-        .args(["graph.grappa", "--threads", "1", "--quiet"]);
+    command.current_dir(folder).args(["graph.grappa", "--threads", "1"]);
     command.args(options).stdin(Stdio::null());
     for variable in ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"] {
         command.env_remove(variable);
@@ -62,8 +60,13 @@ fn train(folder: &Path, options: &[&str]) -> Command {
     command
 }
 
+/// [`command`] without output but errors.
+fn train(folder: &Path, options: &[&str]) -> Command {
+    command(folder, &[options, &["--quiet"]].concat())
+}
+
 /// Rank `rank` of `ranks`, as a launcher starts it.
-fn rank(folder: &Path, [rank, ranks, port]: [u16; 3], options: &[&str]) -> Child {
+pub fn rank(folder: &Path, [rank, ranks, port]: [u16; 3], options: &[&str]) -> Child {
     let mut command = train(folder, options);
     command
         .env("RANK", rank.to_string())
@@ -76,23 +79,23 @@ fn rank(folder: &Path, [rank, ranks, port]: [u16; 3], options: &[&str]) -> Child
 }
 
 /// A port that was free just now.
-fn port() -> u16 {
+pub fn port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
-fn end(child: Child) -> Ran {
+pub fn end(child: Child) -> Ran {
     Ran::from(child.wait_with_output().unwrap())
 }
 
-fn metrics(run: &Path) -> Vec<Value> {
+pub fn metrics(run: &Path) -> Vec<Value> {
     let text = fs::read_to_string(run.join("metrics.jsonl")).unwrap_or_default();
     text.lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect()
 }
 
-fn wait_for_epochs(run: &Path, epochs: usize) {
+pub fn wait_for_epochs(run: &Path, epochs: usize) {
     let begin = Instant::now();
     while metrics(run).len() < epochs {
         assert!(begin.elapsed() < Duration::from_secs(120), "no epoch ends");
@@ -102,7 +105,7 @@ fn wait_for_epochs(run: &Path, epochs: usize) {
 
 /// The losses of two runs are equal up to the order of sums, and so are counts.
 #[track_caller]
-fn assert_same_losses(one: &Path, other: &Path, context: &str) {
+pub fn assert_same_losses(one: &Path, other: &Path, context: &str) {
     let (one, other) = (metrics(one), metrics(other));
     assert_eq!(one.len(), other.len(), "{context}");
     assert!(!one.is_empty(), "{context}");

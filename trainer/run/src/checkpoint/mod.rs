@@ -4,7 +4,7 @@
 //! (`parameters.layers.0.lin_l.weight`, `buffers.norms.0.running_mean`, `optimizer.first`). The metadata of its header has
 //!
 //! ```text
-//! grappa.version   "3"
+//! grappa.version   "4"
 //! grappa.state     the state of the run, as JSON: RunState
 //! grappa.digest    XXH3-64 of the state and of every tensor's name, type, shape and bytes; 16 hexadecimal digits
 //! ```
@@ -12,6 +12,8 @@
 //! Historical embeddings of halo nodes may be older than the checkpoint. Then `history.parameters.` and `history.buffers.` are the
 //! tensors of the model that they were made with, from which they are made again. Version 1 has no such tensors, and no
 //! unfinished epochs in its state. Versions 1 and 2 have no wall time by stage. They can still be read.
+//!
+//! `residuals.0`, `residuals.1` and so on are what each process has not sent yet of its compressed gradients. Versions before 4 have none.
 //!
 //! A file is written under a temporary name, synced and renamed, and then its folder is synced. So a file with its final name is
 //! complete, unless the disk damaged it; the digest detects that. Files are named after the step:
@@ -41,7 +43,7 @@ pub use self::{
 use crate::{Error, Result};
 
 /// The version of the format that is written, and the newest that can be read.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 const VERSION_KEY: &str = "grappa.version";
 const STATE_KEY: &str = "grappa.state";
@@ -61,6 +63,8 @@ pub struct Checkpoint {
     /// The parameters and buffers that the historical embeddings of halo nodes were made with, as `parameters.NAME` and
     /// `buffers.NAME`; empty if these are the ones above.
     pub historical: Vec<NamedTensor>,
+    /// What each process has not sent yet of its compressed gradients, under its number; empty without such a compression.
+    pub residuals: Vec<NamedTensor>,
 }
 
 impl Checkpoint {
@@ -126,6 +130,7 @@ impl Checkpoint {
             buffers: Vec::new(),
             optimizer: Vec::new(),
             historical: Vec::new(),
+            residuals: Vec::new(),
         };
         for mut tensor in tensors {
             let (kind, name) = tensor.name.split_once('.').unwrap_or_default();
@@ -134,6 +139,7 @@ impl Checkpoint {
                 "buffers" => &mut checkpoint.buffers,
                 "optimizer" => &mut checkpoint.optimizer,
                 "history" => &mut checkpoint.historical,
+                "residuals" => &mut checkpoint.residuals,
                 _ => return Err(damaged(format!("unexpected tensor {}", tensor.name))),
             };
             tensor.name = name.to_owned();
@@ -149,6 +155,7 @@ impl Checkpoint {
             ("buffers", &self.buffers),
             ("optimizer", &self.optimizer),
             ("history", &self.historical),
+            ("residuals", &self.residuals),
         ];
         kinds
             .into_iter()

@@ -47,6 +47,7 @@ fn checkpoint(step: u64) -> Checkpoint {
         buffers: vec![NamedTensor::new("norms.0.batches", Dtype::I64, &[], vec![9; 8])],
         optimizer: vec![NamedTensor::from_f32("exp_avg", &[0, 5], &[])],
         historical: vec![NamedTensor::from_f32("parameters.layers.0.weight", &[1], &[0.5])],
+        residuals: vec![NamedTensor::from_f32("0", &[2], &[0.25, -0.5])],
     }
 }
 
@@ -264,11 +265,11 @@ fn a_newer_version_is_an_error_and_nothing_older_is_taken_instead() {
     let path = checkpoints.save(&checkpoint(20)).unwrap();
     let (tensors, metadata) = read_tensors(&path).unwrap();
     let mut metadata: BTreeMap<String, String> = metadata.into_iter().collect();
-    metadata.insert(VERSION_KEY.to_owned(), "4".to_owned());
+    metadata.insert(VERSION_KEY.to_owned(), "5".to_owned());
     write_tensors(&path, &tensors, &metadata).unwrap();
     let error = checkpoints.latest().unwrap_err().to_string();
     assert!(
-        error.contains("version 4, and this program reads versions up to 3"),
+        error.contains("version 5, and this program reads versions up to 4"),
         "{error}"
     );
 }

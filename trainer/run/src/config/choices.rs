@@ -131,6 +131,23 @@ impl From<ReadEngine> for read::Choice {
     }
 }
 
+named_enum! {
+    /// How gradients are compressed between processes. [`crate::compression`] has the encodings.
+    "compression" Compress {
+        /// f32, summed by an all-reduce.
+        #[default]
+        None = "none",
+        /// bf16. Sums are computed in f32.
+        Bf16 = "bf16",
+        /// 8 bits per value and a scale per block, with error feedback.
+        Int8 = "int8",
+        /// The values of the largest magnitude, as bf16, with error feedback.
+        TopK = "top-k",
+        /// f32 without loss, entropy-coded.
+        Lossless = "lossless",
+    }
+}
+
 /// The device that the user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceChoice {

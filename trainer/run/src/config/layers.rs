@@ -34,7 +34,7 @@ pub const MAY_CHANGE: [&str; 15] = [
 ];
 
 /// Options that checkpoints exist without. Their defaults do not count in [`TrainConfig::digest`], so that these runs can be resumed.
-const ADDED: [&str; 1] = ["steps-per-epoch"];
+const ADDED: [&str; 3] = ["compress", "compress-rate", "steps-per-epoch"];
 
 impl TrainConfig {
     /// The configuration of a new run: the preset overrides the defaults, the file overrides the preset, and the flags override the

@@ -10,6 +10,7 @@
 //! [`TrainConfig::batch`] and so on. Options that depend on the store or the machine are resolved elsewhere.
 
 mod choices;
+mod compress_rate;
 mod effects;
 mod layers;
 mod per_layer;
@@ -28,8 +29,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     choices::{
-        Auto, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor, Optimizer, ReadEngine,
+        Auto, Compress, Correction, DeviceChoice, Evaluate, FirstHop, HaloMode, LrSchedule, Monitor, Optimizer,
+        ReadEngine,
     },
+    compress_rate::CompressRate,
     layers::MAY_CHANGE,
     per_layer::PerLayer,
     preset::Preset,
@@ -144,6 +147,12 @@ pub struct TrainConfig {
     /// Source of the first layer's aggregates.
     pub first_hop: FirstHop,
 
+    /// Compression of the gradients that processes send each other.
+    pub compress: Compress,
+    /// The share of the gradient's values that [`Compress::TopK`] sends. See [`TrainConfig::compress_rate`].
+    #[serde(with = "serde_text")]
+    pub compress_rate: Auto<CompressRate>,
+
     /// Memory for the graph and its features; the model's is extra.
     #[serde(serialize_with = "exact_size", deserialize_with = "serde_text::deserialize")]
     pub memory: ByteSize,
@@ -237,6 +246,8 @@ impl Default for TrainConfig {
             correction: Correction::default(),
             shrinkage: 1.0,
             first_hop: FirstHop::default(),
+            compress: Compress::default(),
+            compress_rate: Auto::Auto,
             memory: ByteSize(4 << 30),
             threads: Auto::Auto,
             lookahead: Auto::Auto,
@@ -413,6 +424,11 @@ impl TrainConfig {
         self.threads.value().map_or_else(all, NonZeroUsize::get)
     }
 
+    /// The share of values that [`Compress::TopK`] sends. `auto` is [`CompressRate::default`].
+    pub fn compress_rate(&self) -> CompressRate {
+        self.compress_rate.value().unwrap_or_default()
+    }
+
     /// Whether training drops values at random.
     pub fn has_dropout(&self) -> bool {
         self.dropout > 0.0 || self.input_dropout > 0.0 || self.attention_dropout > 0.0
@@ -572,6 +588,15 @@ impl TrainConfig {
                 "momentum is {}, and the optimizer {} has none: use `--optimizer sgd`, or leave momentum out",
                 self.momentum, self.optimizer
             ));
+        }
+        if let Auto::Value(rate) = self.compress_rate {
+            rate.check()?;
+            if self.compress != Compress::TopK {
+                return no(format!(
+                    "compress-rate is {rate}, and `--compress {}` has no rate: use `--compress top-k`, or leave compress-rate out",
+                    self.compress
+                ));
+            }
         }
         self.check_model_options()
     }

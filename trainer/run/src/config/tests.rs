@@ -76,6 +76,8 @@ fn everything() -> TrainConfig {
         correction: Correction::Node,
         shrinkage: 0.3,
         first_hop: FirstHop::Sampled,
+        compress: Compress::TopK,
+        compress_rate: Auto::Value("0.01..0.5".parse().unwrap()),
         memory: ByteSize(1_500_000_001),
         threads: Auto::Value(NonZeroUsize::new(2).unwrap()),
         lookahead: Auto::Value(NonZeroUsize::new(3).unwrap()),
@@ -263,6 +265,11 @@ fn a_wrong_value_is_named_with_its_line_and_what_would_be_right() {
         ("schedule = 'spiral'", "sweep, shuffle and fixed"),
         ("batch = 0", "neither `auto` nor a value"),
         ("device = 'tpu'", "use auto, cpu, cuda or cuda:N"),
+        ("compress = 'topk'", "did you mean `top-k`?"),
+        (
+            "compress-rate = '0.1-0.5'",
+            "`0.1-0.5` is no rate: give a share such as 0.01, or a range such as 0.01..0.5",
+        ),
         ("seed = -1", "invalid digit"),
         ("residual = 'yes'", "expected a boolean"),
         ("layers = 2\nlayers = 3", "RUN.toml:2:"),
@@ -337,6 +344,27 @@ fn values_out_of_range_and_contradictions_say_what_would_do() {
             "first-hop = 'preaggregated'\nnormalize-features = 'row'",
             "--normalize-features row needs the features of neighbours",
         ),
+        (
+            "compress = 'top-k'\ncompress-rate = 0",
+            "compress-rate is 0; it must be above 0 and at most 1",
+        ),
+        (
+            "compress = 'top-k'\ncompress-rate = 1.5",
+            "compress-rate is 1.5; it must be",
+        ),
+        (
+            "compress = 'top-k'\ncompress-rate = '0.1..nan'",
+            "compress-rate is 0.1..NaN; it must be",
+        ),
+        (
+            "compress = 'top-k'\ncompress-rate = '0.5..0.1'",
+            "compress-rate is 0.5..0.1; a rate cannot fall: give the smaller one first",
+        ),
+        (
+            "compress = 'int8'\ncompress-rate = 0.1",
+            "compress-rate is 0.1, and `--compress int8` has no rate: use `--compress top-k`",
+        ),
+        ("compress-rate = 0.1", "`--compress none` has no rate"),
     ] {
         let text = error(file);
         assert!(text.contains(expected), "{file}: {text}");
@@ -436,6 +464,8 @@ fn changed_options_are_reported_with_both_values() {
 fn a_run_from_before_an_option_existed_has_the_same_digest() {
     let mut table = TrainConfig::default().table();
     assert_eq!(table.remove("steps-per-epoch"), Some(0.into()));
+    assert_eq!(table.remove("compress"), Some("none".into()));
+    assert_eq!(table.remove("compress-rate"), Some("auto".into()));
     let before: TrainConfig = table.clone().try_into().unwrap();
     assert_eq!(before, TrainConfig::default());
     // What that version computed.
