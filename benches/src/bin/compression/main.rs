@@ -1,0 +1,260 @@
+//! What the compression of gradients saves and costs: runs of `grappa-train` with several processes, each on a host of its own.
+//!
+//! Hosts are network namespaces whose links have the bandwidth of a real network. They have no latency, so the time of small messages is
+//! too short. Where the system does not permit namespaces, processes talk over the loopback interface, and the time for the bytes of a
+//! step is computed and added.
+
+mod network;
+
+use std::{
+    fmt, fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitCode, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use grappa_benches::{
+    bench::{self, Bench, Files},
+    machine, programs,
+    record::{Record, Table},
+    stats::{mean, median},
+    turns::in_turns,
+};
+use serde_json::Value;
+
+use self::network::{INTERFACE, Network, address};
+
+/// Measure compressed gradients
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(flatten)]
+    files: Files,
+    /// A store with labels
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+    /// Methods of compression; top-k with its rate, such as top-k=0.01 or top-k=0.01..0.5
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "METHOD",
+        default_value = "none,bf16,int8,lossless,top-k=0.05,top-k=0.01,top-k=0.01..0.5"
+    )]
+    methods: Vec<String>,
+    /// Numbers of processes
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4], value_parser = clap::value_parser!(u32).range(2..=64))]
+    ranks: Vec<u32>,
+    /// Bandwidths of the hosts' links in Mbit/s; 0: no limit
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 1000, 100])]
+    megabits: Vec<u32>,
+    /// Hidden dimension of the model
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    hidden: usize,
+    /// Number of partitions; all of them make a step
+    #[arg(long, value_name = "K", default_value_t = 16)]
+    partitions: u32,
+    /// Epochs
+    #[arg(long, default_value_t = 20)]
+    epochs: u64,
+    /// Runs of each contender, with other seeds
+    #[arg(long, default_value_t = 3)]
+    runs: u32,
+}
+
+fn main() -> ExitCode {
+    bench::main::<Args>()
+}
+
+/// One row of the table.
+struct Contender<'a> {
+    method: &'a str,
+    ranks: u32,
+    /// None: without a limit.
+    megabits: Option<u32>,
+}
+
+impl fmt::Display for Contender<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, ranks, .. } = self;
+        match self.megabits {
+            None => write!(f, "{method}, {ranks} processes, no limit"),
+            Some(megabits) => write!(f, "{method}, {ranks} processes, {megabits} Mbit/s"),
+        }
+    }
+}
+
+/// The figures of a run.
+struct Figures {
+    bytes_per_step: f64,
+    exchange_ms: f64,
+    step_ms: f64,
+    accuracy: f64,
+}
+
+impl Args {
+    /// Trains with the processes of a contender. Without namespaces, adds the time of the link.
+    fn run(&self, contender: &Contender<'_>, seed: u32, has_hosts: bool) -> Result<Figures> {
+        let out = self.files.work.join("compression.run");
+        remove(&out)?;
+        let network = match has_hosts {
+            true => Some(Network::new(contender.ranks, contender.megabits).map_err(anyhow::Error::msg)?),
+            false => None,
+        };
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let program = programs::build(&["grappa-train"])?.join("grappa-train");
+        let start = |rank: u32| -> Result<Child> {
+            let (mut command, store_host, interface) = match &network {
+                Some(network) => {
+                    let mut command = network.on(rank);
+                    command.arg(&program);
+                    (command, address(0), INTERFACE)
+                }
+                None => (Command::new(&program), "127.0.0.1".to_owned(), "lo"),
+            };
+            self.options(&mut command, contender, seed, &out);
+            command
+                .env("RANK", rank.to_string())
+                .env("WORLD_SIZE", contender.ranks.to_string())
+                .env("MASTER_ADDR", store_host)
+                .env("MASTER_PORT", port.to_string())
+                .env("GLOO_SOCKET_IFNAME", interface)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped());
+            Ok(command.spawn()?)
+        };
+        let children: Vec<Child> = (0..contender.ranks).map(start).collect::<Result<_>>()?;
+        for (rank, child) in children.into_iter().enumerate() {
+            let output = child.wait_with_output()?;
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.success(), "rank {rank} failed: {stderr}");
+        }
+        let mut figures = figures(&out)?;
+        remove(&out)?;
+        if let Some(megabits) = contender.megabits.filter(|_| !has_hosts) {
+            let link_ms = figures.bytes_per_step * 8.0 / (f64::from(megabits) * 1e3);
+            figures.exchange_ms += link_ms;
+            figures.step_ms += link_ms;
+        }
+        Ok(figures)
+    }
+
+    fn options(&self, command: &mut Command, contender: &Contender<'_>, seed: u32, out: &Path) {
+        let (method, rate) = match contender.method.split_once('=') {
+            Some((method, rate)) => (method, Some(rate)),
+            None => (contender.method, None),
+        };
+        command
+            .arg(&self.store)
+            .args(["--threads", "1", "--quiet", "--compress", method]);
+        if let Some(rate) = rate {
+            command.args(["--compress-rate", rate]);
+        }
+        let numbers = [
+            ("--hidden", self.hidden.to_string()),
+            ("--partitions", self.partitions.to_string()),
+            ("--epochs", self.epochs.to_string()),
+            ("--seed", seed.to_string()),
+        ];
+        for (option, value) in numbers {
+            command.args([option, &value]);
+        }
+        command.arg("--out").arg(out);
+    }
+}
+
+/// The figures of the run in a folder: means over its steps, and the accuracy of its best epoch.
+fn figures(out: &Path) -> Result<Figures> {
+    let path = out.join("metrics.jsonl");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let epochs: Vec<Value> = text
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<std::result::Result<_, _>>()?;
+    let steps = epochs
+        .last()
+        .and_then(|epoch| epoch["step"].as_f64())
+        .context("no epochs")?;
+    let stages = ["sample", "read", "assemble", "forward", "backward", "exchange"];
+    let seconds = |stage: &str| -> f64 {
+        let of_epoch = |epoch: &Value| epoch["seconds_by_stage"][stage].as_f64().unwrap_or(0.0);
+        epochs.iter().map(of_epoch).sum()
+    };
+    let sent: f64 = epochs.iter().filter_map(|epoch| epoch["bytes_sent"].as_f64()).sum();
+    let summary: Value = serde_json::from_str(&fs::read_to_string(out.join("summary.json"))?)?;
+    Ok(Figures {
+        bytes_per_step: sent / steps,
+        exchange_ms: 1e3 * seconds("exchange") / steps,
+        step_ms: 1e3 * stages.map(seconds).iter().sum::<f64>() / steps,
+        accuracy: summary["test_accuracy"]
+            .as_f64()
+            .context("the store has no test nodes")?,
+    })
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    match folder.exists() {
+        true => fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display())),
+        false => Ok(()),
+    }
+}
+
+impl Bench for Args {
+    const TITLE: &'static str = "Compressed gradients";
+    const QUESTION: &'static str = "What does each way to compress gradients save, and what does it cost? Processes that train together, with a thread \
+        each, over links of a given bandwidth: bytes that each process sends per step, milliseconds of the exchange with encoding and \
+        decoding, and of the whole step (medians of the runs), and test accuracy in %, at the best validation (mean of the runs).";
+
+    fn files(&self) -> &Files {
+        &self.files
+    }
+
+    fn measure(&self, record: &mut Record) -> Result<()> {
+        let refused = Network::new(2, Some(1000)).err();
+        let mut contenders = Vec::new();
+        for &megabits in &self.megabits {
+            let megabits = (megabits > 0).then_some(megabits);
+            for &ranks in &self.ranks {
+                let of_method = |method| Contender {
+                    method,
+                    ranks,
+                    megabits,
+                };
+                contenders.extend(self.methods.iter().map(|method| of_method(method.as_str())));
+            }
+        }
+        let mut started = 0;
+        let runs = in_turns(
+            &contenders,
+            self.runs,
+            |contender| {
+                let turn = started / contenders.len() as u32;
+                started += 1;
+                self.run(contender, 1 + turn, refused.is_none())
+            },
+            |figures| format!("{:.2} ms per step", figures.step_ms),
+        )?;
+        let mut table = Table::new(&["contender", "KiB per step", "exchange, ms", "step, ms", "accuracy"]);
+        for (contender, runs) in contenders.iter().zip(&runs) {
+            let of = |figure: fn(&Figures) -> f64| -> Vec<f64> { runs.iter().map(figure).collect() };
+            table.row([
+                contender.to_string(),
+                format!("{:.1}", median(of(|run| run.bytes_per_step)) / 1024.0),
+                format!("{:.2}", median(of(|run| run.exchange_ms))),
+                format!("{:.2}", median(of(|run| run.step_ms))),
+                format!("{:.2}", 100.0 * mean(&of(|run| run.accuracy))),
+            ]);
+        }
+        record.add(table);
+        record.add(match refused {
+            None => "Hosts are network namespaces, and tc limits their links.".to_owned(),
+            Some(reason) => format!(
+                "No network namespaces with limits here ({reason}): processes talked over the loopback interface, and the time of a \
+                 step's bytes on the link was added."
+            ),
+        });
+        record.add(format!("Load average after the runs: {}.", machine::load()?.trim()));
+        Ok(())
+    }
+}
