@@ -14,7 +14,7 @@
 //!
 //! Cost: in memory, an edge costs the memory traffic of its source's row: 512 bytes for 128 values. Streamed, all rows that
 //! the tile needs are read once per tile, front to back, and stay encoded until they are added. The disk then transfers (bytes
-//! of all rows) x (number of tiles). The number of tiles is about (bytes of all states + 4 bytes an edge) / budget.
+//! of all rows) x (number of tiles). The number of tiles is about (bytes of all states and kept rows + 4 bytes an edge) / budget.
 //!
 //! Sources are added in ascending order, so the result has the same bits for any budget, any number of threads, and any set of
 //! destinations.

@@ -33,7 +33,7 @@ pub struct Tiler<'a, R> {
     threads: usize,
     /// The budget of a tile, in bytes.
     tile_bytes: u64,
-    /// Bytes of the row of a destination that the tile keeps.
+    /// Bytes of the row of a destination that the tile keeps, and of its place; 0 if it keeps none.
     kept_bytes: u64,
     /// The position of the next tile's first destination.
     next: u64,
@@ -121,7 +121,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             tile_bytes: aggregation.budget.memory.saturating_sub(blocks.bytes()),
             kept_bytes: match destination_rows {
                 DestinationRows::Unread => 0,
-                DestinationRows::Kept => blocks.stride.into(),
+                DestinationRows::Kept => u64::from(blocks.stride) + size_of::<u64>() as u64,
             },
             next: first,
             progress,
@@ -225,7 +225,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let mut nodes = Vec::new();
         destinations.nodes_at(positions, &mut nodes);
         KeptRows {
-            rows: Vec::with_capacity(nodes.len() * self.kept_bytes as usize),
+            rows: Vec::with_capacity(nodes.len() * self.blocks.stride as usize),
             places: nodes.into_iter().map(|node| sources.position(node)).collect(),
             block_bits: self.blocks.block_bits,
         }

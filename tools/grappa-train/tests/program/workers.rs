@@ -32,20 +32,18 @@ const TORCHRUN: [&str; 6] = [
 
 /// A folder with a store of four chunks or more.
 pub fn folder() -> TempDir {
+    folder_of("2000")
+}
+
+/// A folder with a store of so many nodes.
+fn folder_of(nodes: &str) -> TempDir {
     let folder = memory_folder();
     let mut generate = program::command("grappa-gen");
-    generate.args([
-        "sbm",
-        "--nodes",
-        "2000",
-        "--feature-dim",
-        "8",
-        "--chunks",
-        "8",
-        "--quiet",
-        "--out",
-    ]);
-    run(generate.arg(folder.path().join("graph.grappa"))).success();
+    generate.args(["sbm", "--nodes", nodes, "--feature-dim", "8", "--chunks", "8"]);
+    generate
+        .args(["--quiet", "--out"])
+        .arg(folder.path().join("graph.grappa"));
+    run(&mut generate).success();
     folder
 }
 
@@ -199,21 +197,7 @@ fn one_two_and_four_processes_compute_the_same_losses() {
 
 /// A folder with a store whose evaluation takes longer than an epoch of few steps.
 fn larger_folder() -> TempDir {
-    let folder = memory_folder();
-    let mut generate = program::command("grappa-gen");
-    generate.args([
-        "sbm",
-        "--nodes",
-        "60000",
-        "--feature-dim",
-        "8",
-        "--chunks",
-        "8",
-        "--quiet",
-        "--out",
-    ]);
-    run(generate.arg(folder.path().join("graph.grappa"))).success();
-    folder
+    folder_of("60000")
 }
 
 #[test]
