@@ -79,6 +79,7 @@ pub fn test(before: impl FnOnce(Duration) -> String) -> Result<()> {
 
     let mut count = Count::default();
     let result = run_with_lines(&mut command, |line| count.add(line));
+    count.end();
     let skips = Skips::read(&skips)?;
     if count.is_empty() {
         result?;
@@ -108,29 +109,53 @@ fn summary(count: &Count, skips: &Skips) -> String {
     text
 }
 
+/// The results of test programs, from their output.
 #[derive(Debug, Default, PartialEq)]
 struct Count {
     passed: u64,
     failed: u64,
     ignored: u64,
+    /// The program that runs, from `running 12 tests` until its result.
+    running: Option<Running>,
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Running {
+    tests: u64,
+    passed: u64,
 }
 
 impl Count {
     /// Adds up lines such as `test result: ok. 12 passed; 0 failed; 0 ignored; ...`.
     fn add(&mut self, line: &str) {
-        let Some((_, counts)) = line
+        if let Some(tests) = line.strip_prefix("running ").and_then(|rest| rest.split_once(" test")) {
+            self.end();
+            let tests = tests.0.parse().unwrap_or(0);
+            self.running = Some(Running { tests, passed: 0 });
+        } else if let (Some(running), true) = (&mut self.running, line.starts_with("test ") && line.ends_with("... ok"))
+        {
+            running.passed += 1;
+        } else if let Some((_, counts)) = line
             .strip_prefix("test result: ")
             .and_then(|result| result.split_once(". "))
-        else {
-            return;
-        };
-        for count in counts.split("; ") {
-            match count.split_once(' ') {
-                Some((n, "passed")) => self.passed += n.parse().unwrap_or(0),
-                Some((n, "failed")) => self.failed += n.parse().unwrap_or(0),
-                Some((n, "ignored")) => self.ignored += n.parse().unwrap_or(0),
-                _ => {}
+        {
+            self.running = None;
+            for count in counts.split("; ") {
+                match count.split_once(' ') {
+                    Some((n, "passed")) => self.passed += n.parse().unwrap_or(0),
+                    Some((n, "failed")) => self.failed += n.parse().unwrap_or(0),
+                    Some((n, "ignored")) => self.ignored += n.parse().unwrap_or(0),
+                    _ => {}
+                }
             }
+        }
+    }
+
+    /// Ends the program that runs. One that died gave no result: what it had not passed counts as failed.
+    fn end(&mut self) {
+        if let Some(Running { tests, passed }) = self.running.take() {
+            self.passed += passed;
+            self.failed += tests.saturating_sub(passed).max(1);
         }
     }
 
@@ -199,6 +224,20 @@ mod tests {
     fn results_of_several_test_programs_are_added_up() {
         let text = summary(&count(), &Skips::default());
         assert_eq!(text, "15 passed, 2 failed, 1 skipped\n");
+    }
+
+    #[test]
+    fn tests_of_a_program_that_died_have_failed() {
+        let mut count = count();
+        let died = ["running 4 tests", "test a ... ok", "test b ... FAILED", "test c ... ok"];
+        died.iter().for_each(|line| count.add(line));
+        let next = ["running 1 test", "test d ... ok", RESULTS[0]];
+        next.iter().for_each(|line| count.add(line));
+        ["running 1 test", "test e ... ok"]
+            .iter()
+            .for_each(|line| count.add(line));
+        count.end();
+        assert_eq!(summary(&count, &Skips::default()), "30 passed, 5 failed, 1 skipped\n");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,15 @@ Result guarded(char** error, Result failed, Run run) {
     *error = text_of("unknown exception");
   }
   return failed;
+}
+
+// Starts an operation. One thread at a time does: c10d's flight recorder keeps the groups of a process in a map and adds to it without
+// a lock, so two groups that start their first operation together would break it.
+template <typename Start>
+WorkHandle* started(Start start) {
+  static std::mutex starting;
+  const std::lock_guard<std::mutex> lock(starting);
+  return new WorkHandle{start()};
 }
 
 }  // namespace
@@ -149,7 +159,7 @@ WorkHandle* grappa_all_reduce(GroupHandle* group, const at::Tensor* tensor, bool
     std::vector<at::Tensor> tensors{*tensor};
     c10d::AllreduceOptions options;
     options.reduceOp = unites ? c10d::ReduceOp::BOR : c10d::ReduceOp::SUM;
-    return new WorkHandle{group->group->allreduce(tensors, options)};
+    return started([&] { return group->group->allreduce(tensors, options); });
   });
 }
 
@@ -167,7 +177,7 @@ WorkHandle* grappa_all_to_all(
     const int ranks = group->group->getSize();
     std::vector<int64_t> received_bytes(output_bytes, output_bytes + ranks);
     std::vector<int64_t> sent_bytes(input_bytes, input_bytes + ranks);
-    return new WorkHandle{group->group->alltoall_base(received, sent, received_bytes, sent_bytes)};
+    return started([&] { return group->group->alltoall_base(received, sent, received_bytes, sent_bytes); });
   });
 }
 

@@ -8,8 +8,9 @@ mod models;
 mod parameters;
 mod training;
 
-use std::sync::Mutex;
+use std::f32::consts::TAU;
 
+use grappa_formats::random::SplitMix64;
 use tch::{Kind, Tensor};
 
 use crate::runtime::{self, Cuda};
@@ -22,13 +23,16 @@ fn devices() -> Vec<tch::Device> {
     runtime::devices()
 }
 
-/// Numbers from the generator of libtorch, begun anew.
+/// Normally distributed numbers. They do not come from libtorch's generator, because all threads share that.
 fn random(seed: i64, shape: &[i64]) -> Tensor {
-    // All threads share it.
-    static GENERATOR: Mutex<()> = Mutex::new(());
-    let _guard = GENERATOR.lock().unwrap_or_else(|poison| poison.into_inner());
-    tch::manual_seed(seed);
-    Tensor::randn(shape, (Kind::Float, tch::Device::Cpu))
+    let mut draws = SplitMix64::new(seed.cast_unsigned());
+    let mut uniform = || (draws.draw() >> 40) as f32 / (1 << 24) as f32;
+    let count: i64 = shape.iter().product();
+    // The transform of Box and Muller.
+    let numbers: Vec<f32> = (0..count)
+        .map(|_| (-2.0 * (1.0 - uniform()).ln()).sqrt() * (TAU * uniform()).cos())
+        .collect();
+    Tensor::from_slice(&numbers).view(shape)
 }
 
 /// Numbers, some of them NaN or infinite. These are in few rows.
