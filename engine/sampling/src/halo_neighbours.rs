@@ -4,7 +4,10 @@
 //! a few in-neighbours, drawn uniformly, and the partition has the features of these. They are drawn again at each repartition. In
 //! expectation, minibatches are those of the whole graph; within a super-epoch, a halo node has the same few in-neighbours.
 
-use std::sync::Mutex;
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+};
 
 use grappa_formats::NodeId;
 use grappa_io::{Error, Result, progress::Progress, workers};
@@ -12,6 +15,7 @@ use grappa_storage::MappedChunks;
 
 use crate::{
     InNeighbours, ListScratch, NeighbourSample, NodeSet, Pieces,
+    node_set::GrowingSet,
     partition::{Owned, SeedNodes},
     view::{Given, HaloLists, HaloPiece},
 };
@@ -44,24 +48,46 @@ impl HaloNeighbours<'_> {
         for _ in 1..self.hops {
             let mut halo = lists.nodes().clone();
             for (reached, (owned, _)) in reached.iter_mut().zip(partitions) {
-                let expanded = reached.select(|node| owned.contains(node));
+                let (expanded, outside) = reached.split(owned.runs());
                 let (with_neighbours, _) =
                     InNeighbours::all(self.chunks).with_sources(&expanded, self.threads, progress)?;
-                let outside = reached.select(|node| !owned.contains(node));
-                let sampled = NodeSet::of(nodes, outside.iter().flat_map(|node| lists.sources(node)));
+                let (sampled, _) = self.sources_of(&lists, &outside)?;
                 *reached = reached.union(&with_neighbours).union(&sampled);
-                halo = halo.union(&reached.select(|node| !owned.contains(node)));
+                halo = halo.union(&reached.split(owned.runs()).1);
             }
             lists = self.lists_of(halo, progress)?;
         }
         let mut given = Given::default();
         for (reached, (owned, _)) in reached.iter().zip(partitions) {
-            let outside = reached.select(|node| !owned.contains(node));
-            let sources = || outside.iter().flat_map(|node| lists.sources(node));
-            given.listed += outside.len() + sources().count() as u64;
-            given.rows += NodeSet::of(nodes, sources().filter(|&source| !owned.contains(source))).len();
+            let (_, outside) = reached.split(owned.runs());
+            let (sources, listed) = self.sources_of(&lists, &outside)?;
+            given.listed += outside.len() + listed;
+            given.rows += sources.split(owned.runs()).1.len();
         }
         Ok(lists.with_given(given))
+    }
+
+    /// The nodes in the lists of some nodes, and the length of all these lists.
+    fn sources_of(&self, lists: &HaloLists, nodes: &NodeSet) -> Result<(NodeSet, u64)> {
+        let (found, listed) = (GrowingSet::from(&NodeSet::of(nodes.universe(), [])), AtomicU64::new(0));
+        let next = AtomicU64::new(0);
+        workers::run(self.threads, |worker| {
+            let mut members = Vec::new();
+            while worker.goes_on() {
+                let first = next.fetch_add(Pieces::NODES, Ordering::Relaxed).min(nodes.len());
+                let end = (first + Pieces::NODES).min(nodes.len());
+                if first == end {
+                    break;
+                }
+                members.clear();
+                nodes.nodes_at(first..end, &mut members);
+                let sources = members.iter().flat_map(|&node| lists.sources(node));
+                let count = sources.inspect(|source| found.add(source.0)).count();
+                listed.fetch_add(count as u64, Ordering::Relaxed);
+            }
+            Ok(())
+        })?;
+        Ok((found.finish(), listed.into_inner()))
     }
 
     fn check_memory(&self, bytes: u64) -> Result<()> {

@@ -103,23 +103,36 @@ impl NodeSet {
         Self { nodes, count, lines }
     }
 
-    /// The nodes of the set for which `keep` holds.
+    /// The nodes of the set that are in the given ranges of nodes, and the others. Takes as long as to copy the set, however many nodes it
+    /// has.
+    ///
+    /// # Panics
+    /// If a range ends beyond the nodes of the graph.
     #[must_use]
-    pub fn select(&self, keep: impl Fn(NodeId) -> bool) -> Self {
-        let mut lines = self.to_lines();
-        for (at, line) in lines.iter_mut().enumerate() {
-            for (word, bits) in line.words.iter_mut().enumerate() {
-                let mut left = *bits;
-                while left != 0 {
-                    let bit = left.trailing_zeros();
-                    left &= left - 1;
-                    if !keep(NodeId(at as u64 * LINE_NODES + 64 * word as u64 + u64::from(bit))) {
-                        *bits &= !(1 << bit);
-                    }
-                }
+    pub fn split(&self, ranges: &[Range<u64>]) -> (Self, Self) {
+        let mut outside = self.to_lines();
+        let mut inside = vec![Line::default(); outside.len()];
+        for range in ranges.iter().filter(|range| !range.is_empty()) {
+            assert!(range.end <= self.nodes, "nodes {range:?} of {}", self.nodes);
+            let (first, last) = (range.start / 64, (range.end - 1) / 64);
+            for at in first..=last {
+                let from = if at == first {
+                    u64::MAX << (range.start % 64)
+                } else {
+                    u64::MAX
+                };
+                let to = if at == last {
+                    u64::MAX >> (63 - (range.end - 1) % 64)
+                } else {
+                    u64::MAX
+                };
+                let (line, word, _) = place(64 * at);
+                let bits = &mut outside[line].words[word];
+                inside[line].words[word] |= *bits & from & to;
+                *bits &= !(from & to);
             }
         }
-        Self::counted(self.nodes, lines)
+        (Self::counted(self.nodes, inside), Self::counted(self.nodes, outside))
     }
 
     /// The nodes that are in this set or in another one of the same graph.
@@ -381,7 +394,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn unions_and_selections_are_those_of_sorted_sets(
+        fn unions_and_parts_are_those_of_sorted_sets(
             nodes in 1u64..2000,
             a in prop::collection::btree_set(0u64..2000, 0..300),
             b in prop::collection::btree_set(0u64..2000, 0..300),
@@ -399,9 +412,14 @@ mod tests {
             prop_assert_eq!(members(&set(&a).union(&set(&b))), &a | &b);
             prop_assert_eq!(members(&NodeSet::of_words(nodes, &set(&a).to_words())), a.clone());
             prop_assert_eq!(members(&set(&b).union(&set(&a))), &a | &b);
-            let selected = set(&a).select(|node| !b.contains(&node.0));
-            prop_assert_eq!(members(&selected), &a - &b);
-            prop_assert_eq!(selected.len() as usize, (&a - &b).len());
+            // Pairs of members are ranges.
+            let ends: Vec<u64> = b.iter().copied().collect();
+            let ranges: Vec<_> = ends.chunks_exact(2).map(|ends| ends[0]..ends[1]).collect();
+            let (inside, outside) = set(&a).split(&ranges);
+            let (expected, others): (BTreeSet<u64>, BTreeSet<u64>) =
+                a.iter().copied().partition(|node| ranges.iter().any(|range| range.contains(node)));
+            prop_assert_eq!((inside.len() as usize, outside.len() as usize), (expected.len(), others.len()));
+            prop_assert_eq!((members(&inside), members(&outside)), (expected, others));
         }
     }
 

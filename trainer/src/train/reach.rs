@@ -29,8 +29,9 @@ pub(super) fn halo_in_reach<'a>(
         for (halo, of_partitions) in halo.iter_mut().zip(&mut of_partitions) {
             for _ in 0..steps {
                 let (reached, _) = InNeighbours::all(chunks).with_sources(&expanded, threads, progress)?;
-                own = own.union(&reached.select(|node| !owned.contains(node)));
-                expanded = reached.select(|node| owned.contains(node));
+                let (inside, outside) = reached.split(owned.runs());
+                own = own.union(&outside);
+                expanded = inside;
             }
             *halo = halo.union(&own);
             *of_partitions += own.len();

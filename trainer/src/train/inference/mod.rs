@@ -19,13 +19,14 @@ mod degrees;
 mod first_inputs;
 mod keeper;
 mod needed;
+mod states;
 
 use std::{ops::Range, path::Path, sync::Arc};
 
 use grappa_engine::aggregate::{
     Aggregation, Budget, NodeRows, OwnRows, Reduce, ScaledRows, SelectedRows, StateRows, read_each, read_each_ahead,
 };
-use grappa_formats::{NodeId, features::FeatureLayout, manifest::FeatureDtype};
+use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::{Progress, check_stopped};
 use grappa_sampling::{InNeighbours, NodeSet};
 use grappa_storage::{MappedChunks, Store};
@@ -35,6 +36,7 @@ use self::{
     columns::FirstColumns,
     first_inputs::{Kept, UpdateInputs},
     keeper::Keeper,
+    states::{EncodedStates, StatesPlace, outputs_share},
 };
 pub use self::{
     degrees::Degrees,
@@ -48,8 +50,6 @@ use crate::{
     shim,
 };
 
-/// Outputs may take so small a share of the memory if inputs are streamed.
-const STREAMED_OUTPUTS_SHARE: u64 = 16;
 /// Nodes whose states are updated at once.
 const UPDATE_NODES: u64 = 1 << 15;
 
@@ -160,7 +160,7 @@ impl Inference<'_> {
             };
             let share = outputs_share(is_known || (in_memory && !has_messages), inputs, width, free);
             let mut place = |rows: u64, width: usize, share: u64| {
-                let place = self.place(rows, width, free / share);
+                let place = StatesPlace::of(rows, width, free / share, self.rounded_states);
                 free -= place.memory;
                 place
             };
@@ -201,17 +201,6 @@ impl Inference<'_> {
         );
         let passes = 1 + outputs.div_ceil(self.budget.memory.max(1));
         StateRows::copy_bytes(self.scratch, features, needed.inputs(0).len(), passes)
-    }
-
-    /// Where states are, if memory has `room` bytes for them.
-    fn place(&self, rows: u64, width: usize, room: u64) -> StatesPlace {
-        let dtype = match StateRows::bytes_of(rows, width, FeatureDtype::F32) {
-            bytes if bytes <= room => FeatureDtype::F32,
-            _ => self.rounded_states,
-        };
-        let bytes = StateRows::bytes_of(rows, width, dtype);
-        let (memory, file) = if bytes <= room { (bytes, 0) } else { (0, bytes) };
-        StatesPlace { dtype, memory, file }
     }
 
     fn run_layers(
@@ -266,7 +255,7 @@ impl Inference<'_> {
                 outputs_share(!aggregates || in_memory, inputs, width, free)
             };
             let mut create = |rows, width, share| -> Result<StateRows> {
-                let StatesPlace { dtype, .. } = self.place(rows, width, free / share);
+                let StatesPlace { dtype, .. } = StatesPlace::of(rows, width, free / share, self.rounded_states);
                 let states = StateRows::create(self.scratch, rows, width, dtype, &mut (free / share))?;
                 free -= states.memory();
                 Ok(states)
@@ -321,36 +310,6 @@ impl Inference<'_> {
     }
 }
 
-/// Where states are.
-#[derive(Debug, Clone, Copy)]
-struct StatesPlace {
-    dtype: FeatureDtype,
-    /// Bytes of memory and of a scratch file that they take.
-    memory: u64,
-    file: u64,
-}
-
-impl Default for StatesPlace {
-    fn default() -> Self {
-        Self {
-            dtype: FeatureDtype::F32,
-            memory: 0,
-            file: 0,
-        }
-    }
-}
-
-/// The share of the `free` memory that the states which a layer makes may take.
-///
-/// If the layer streams the rows of its inputs, it reads all of them once for each part of the outputs that fits the rest of the memory.
-/// Then outputs are better in a file: they are written once and read once.
-fn outputs_share(has_rows: bool, inputs: u64, width: usize, free: u64) -> u64 {
-    match !has_rows && StateRows::bytes_of(inputs, width, FeatureDtype::F32) > free / 2 {
-        true => STREAMED_OUTPUTS_SHARE,
-        false => 2,
-    }
-}
-
 /// The results of an inference.
 struct Results<'a, 'b, 'c> {
     /// Receives the states of the wanted nodes.
@@ -389,25 +348,6 @@ fn has_fixed_inputs(model: &Model, layer: usize) -> bool {
 
 /// Receives the aggregates of a range of positions among the outputs, and their states before the layer, if these were read.
 type Take<'a> = dyn FnMut(Range<u64>, Vec<f32>, Option<EncodedStates<'_>>) -> Result<()> + 'a;
-
-/// States in their encoding.
-#[derive(Clone, Copy)]
-struct EncodedStates<'a> {
-    bytes: &'a [u8],
-    layout: FeatureLayout,
-}
-
-impl EncodedStates<'_> {
-    /// Some of them, as a tensor.
-    fn decoded(&self, range: Range<u64>) -> Tensor {
-        let stride = u64::from(self.layout.stride);
-        let bytes = &self.bytes[(range.start * stride) as usize..(range.end * stride) as usize];
-        let shape = [(range.end - range.start) as i64, i64::from(self.layout.dim)];
-        let mut tensor = Tensor::empty(shape, (Kind::Float, Device::Cpu));
-        self.layout.decode_rows(bytes, shim::values_mut(&mut tensor));
-        tensor
-    }
-}
 
 /// One layer of an inference.
 struct LayerPass<'a> {

@@ -1,0 +1,75 @@
+//! Where the states between two layers are, and how they are encoded.
+
+use std::ops::Range;
+
+use grappa_engine::aggregate::StateRows;
+use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
+use tch::{Device, Kind, Tensor};
+
+use crate::shim;
+
+/// Outputs may take so small a share of the memory if inputs are streamed.
+const STREAMED_OUTPUTS_SHARE: u64 = 16;
+
+/// Where states are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StatesPlace {
+    pub(super) dtype: FeatureDtype,
+    /// Bytes of memory and of a scratch file that they take.
+    pub(super) memory: u64,
+    pub(super) file: u64,
+}
+
+impl Default for StatesPlace {
+    fn default() -> Self {
+        Self {
+            dtype: FeatureDtype::F32,
+            memory: 0,
+            file: 0,
+        }
+    }
+}
+
+impl StatesPlace {
+    /// That of `rows` rows of `width` values, if memory has `room` bytes for them. Those that it does not hold as f32 have the type
+    /// `rounded`.
+    pub(super) fn of(rows: u64, width: usize, room: u64, rounded: FeatureDtype) -> Self {
+        let dtype = match StateRows::bytes_of(rows, width, FeatureDtype::F32) {
+            bytes if bytes <= room => FeatureDtype::F32,
+            _ => rounded,
+        };
+        let bytes = StateRows::bytes_of(rows, width, dtype);
+        let (memory, file) = if bytes <= room { (bytes, 0) } else { (0, bytes) };
+        Self { dtype, memory, file }
+    }
+}
+
+/// The share of the `free` memory that the states which a layer makes may take.
+///
+/// If the layer streams the rows of its inputs, it reads all of them once for each part of the outputs that fits the rest of the memory.
+/// Then outputs are better in a file: they are written once and read once.
+pub(super) fn outputs_share(has_rows: bool, inputs: u64, width: usize, free: u64) -> u64 {
+    match !has_rows && StateRows::bytes_of(inputs, width, FeatureDtype::F32) > free / 2 {
+        true => STREAMED_OUTPUTS_SHARE,
+        false => 2,
+    }
+}
+
+/// States in their encoding.
+#[derive(Clone, Copy)]
+pub(super) struct EncodedStates<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) layout: FeatureLayout,
+}
+
+impl EncodedStates<'_> {
+    /// Some of them, as a tensor.
+    pub(super) fn decoded(&self, range: Range<u64>) -> Tensor {
+        let stride = u64::from(self.layout.stride);
+        let bytes = &self.bytes[(range.start * stride) as usize..(range.end * stride) as usize];
+        let shape = [(range.end - range.start) as i64, i64::from(self.layout.dim)];
+        let mut tensor = Tensor::empty(shape, (Kind::Float, Device::Cpu));
+        self.layout.decode_rows(bytes, shim::values_mut(&mut tensor));
+        tensor
+    }
+}
