@@ -51,7 +51,7 @@ impl HaloNeighbours<'_> {
                 let (expanded, outside) = reached.split(owned.runs());
                 let (with_neighbours, _) =
                     InNeighbours::all(self.chunks).with_sources(&expanded, self.threads, progress)?;
-                let (sampled, _) = self.sources_of(&lists, &outside)?;
+                let (sampled, _) = self.sources_of(&lists, &outside, progress)?;
                 *reached = reached.union(&with_neighbours).union(&sampled);
                 halo = halo.union(&reached.split(owned.runs()).1);
             }
@@ -60,7 +60,7 @@ impl HaloNeighbours<'_> {
         let mut given = Given::default();
         for (reached, (owned, _)) in reached.iter().zip(partitions) {
             let (_, outside) = reached.split(owned.runs());
-            let (sources, listed) = self.sources_of(&lists, &outside)?;
+            let (sources, listed) = self.sources_of(&lists, &outside, progress)?;
             given.listed += outside.len() + listed;
             given.rows += sources.split(owned.runs()).1.len();
         }
@@ -68,12 +68,16 @@ impl HaloNeighbours<'_> {
     }
 
     /// The nodes in the lists of some nodes, and the length of all these lists.
-    fn sources_of(&self, lists: &HaloLists, nodes: &NodeSet) -> Result<(NodeSet, u64)> {
-        let (found, listed) = (GrowingSet::from(&NodeSet::of(nodes.universe(), [])), AtomicU64::new(0));
-        let next = AtomicU64::new(0);
+    fn sources_of(&self, lists: &HaloLists, nodes: &NodeSet, progress: &dyn Progress) -> Result<(NodeSet, u64)> {
+        let found = GrowingSet::new(nodes.universe());
+        // Not `Pieces`, which reads the adjacency lists of the store ahead.
+        let (next, listed) = (AtomicU64::new(0), AtomicU64::new(0));
         workers::run(self.threads, |worker| {
             let mut members = Vec::new();
             while worker.goes_on() {
+                if progress.is_stopped() {
+                    return Err(Error::Stopped);
+                }
                 let first = next.fetch_add(Pieces::NODES, Ordering::Relaxed).min(nodes.len());
                 let end = (first + Pieces::NODES).min(nodes.len());
                 if first == end {

@@ -159,7 +159,7 @@ impl<'a> InNeighbours<'a> {
     /// # Errors
     /// As [`InNeighbours::with_sources`].
     pub fn sources_of(&self, set: &NodeSet, threads: usize, progress: &dyn Progress) -> Result<NodeSet> {
-        let grown = GrowingSet::from(&NodeSet::of(set.universe(), []));
+        let grown = GrowingSet::new(set.universe());
         self.add_sources(&grown, set, threads, progress)?;
         Ok(grown.finish())
     }
@@ -170,7 +170,7 @@ impl<'a> InNeighbours<'a> {
     /// If the in-degrees are damaged, or a thread cannot be started.
     pub fn destinations(&self, threads: usize) -> Result<NodeSet> {
         let nodes = self.chunks.map().nodes();
-        let found = GrowingSet::from(&NodeSet::of(nodes, []));
+        let found = GrowingSet::new(nodes);
         self.each_degree(&NodeSet::all(nodes), threads, |nodes, degrees| {
             let with_edges = nodes.iter().zip(degrees).filter(|(_, degree)| **degree > 0);
             with_edges.for_each(|(node, _)| found.add(node.0));

@@ -323,6 +323,11 @@ pub(crate) struct GrowingSet {
 }
 
 impl GrowingSet {
+    /// No nodes, of a graph with `nodes` nodes.
+    pub(crate) fn new(nodes: u64) -> Self {
+        Self::from(&NodeSet::of(nodes, []))
+    }
+
     /// The nodes of a set.
     pub(crate) fn from(set: &NodeSet) -> Self {
         let words = set.to_lines().into_iter().flat_map(|line| line.words);

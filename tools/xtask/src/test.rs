@@ -126,12 +126,15 @@ struct Running {
 }
 
 impl Count {
-    /// Adds up lines such as `test result: ok. 12 passed; 0 failed; 0 ignored; ...`.
+    /// Takes a line of output. Lines such as `test result: ok. 12 passed; 0 failed; 0 ignored; ...` are added up; the others tell how far a
+    /// program came.
     fn add(&mut self, line: &str) {
-        if let Some(tests) = line.strip_prefix("running ").and_then(|rest| rest.split_once(" test")) {
+        if let Some((tests, _)) = line.strip_prefix("running ").and_then(|rest| rest.split_once(" test")) {
             self.end();
-            let tests = tests.0.parse().unwrap_or(0);
-            self.running = Some(Running { tests, passed: 0 });
+            self.running = Some(Running {
+                tests: tests.parse().unwrap_or(0),
+                passed: 0,
+            });
         } else if let (Some(running), true) = (&mut self.running, line.starts_with("test ") && line.ends_with("... ok"))
         {
             running.passed += 1;
