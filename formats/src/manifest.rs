@@ -174,8 +174,13 @@ impl Manifest {
 
     /// Encodes the file `manifest`.
     pub fn encode(&self) -> Vec<u8> {
+        self.encoded().0
+    }
+
+    /// The file `manifest`, and its digest.
+    fn encoded(&self) -> (Vec<u8>, u64) {
         let payload = rkyv::to_bytes::<rancor::Error>(self).expect("a manifest is plain data, which always archives");
-        container::encode_file(FileKind::MANIFEST, Vec::new(), &payload).0
+        container::encode_file(FileKind::MANIFEST, Vec::new(), &payload)
     }
 
     /// Decodes and fully checks the file `manifest`: the container, the archive, and that its parts agree.
@@ -204,6 +209,28 @@ impl Manifest {
     /// Whether all chunks are present.
     pub fn is_whole(&self) -> bool {
         self.chunks.iter().all(|chunk| chunk.present)
+    }
+
+    /// A digest of what all slices of a graph have in common: nodes and their chunks, ids, kinds of features and labels, and the recipe of a
+    /// generated graph.
+    pub fn graph_digest(&self) -> u64 {
+        let absent = ChunkEntry {
+            present: false,
+            edges: 0,
+            bucket_edges: Vec::new(),
+        };
+        let is_shared = |file: &&FileEntry| file.path.starts_with("ids/");
+        let common = Self {
+            writer: String::new(),
+            edges: 0,
+            chunks: vec![absent; self.chunks.len()],
+            splits: Vec::new(),
+            edges_read: 0,
+            rejected: 0,
+            files: self.files.iter().filter(is_shared).cloned().collect(),
+            ..self.clone()
+        };
+        common.encoded().1
     }
 
     /// Checks that the parts of the manifest agree: counts, starts, sums and names.

@@ -64,6 +64,12 @@ pub fn run(options: &args::Predict, console: &Console) -> anyhow::Result<()> {
         .value()
         .map_or_else(runtime::threads, std::num::NonZero::get);
     runtime::set_threads(threads);
+    if !store.manifest().is_whole() {
+        tracing::warn!(
+            "{} is a slice of its graph: nodes of other chunks count with their features, and not with their neighbors",
+            store.path().display()
+        );
+    }
     let trained = Trained::open(&options.run, runtime::device(options.device)?)?;
     let budget = PredictBudget {
         memory: options.memory.0,

@@ -90,9 +90,7 @@ fn alone(path: &Path, options: &args::Train, console: &Console) -> anyhow::Resul
         .and_then(|device| train(store, config, &folder, options.resume.is_some(), device, &mut screen));
     drop(screen);
     let at = folder.path().to_owned();
-    if trained.as_ref().is_err_and(|error| !error.is_stopped()) && options.resume.is_none() {
-        folder.remove_if_not_begun();
-    }
+    remove_if_not_begun(folder, &trained, options);
     let summary = trained.map_err(|error| with_remedy(error, None, path, &at))?;
     finish(console, summary, &at)
 }
@@ -130,9 +128,19 @@ fn as_rank(place: Place, path: &Path, options: &args::Train, console: &Console) 
     });
     let summary = workers::end(&group, trained);
     drop(screen);
+    folder
+        .into_iter()
+        .for_each(|folder| remove_if_not_begun(folder, &summary, options));
     match summary.map_err(|error| with_remedy(error, group.stopped_by(), path, &at))? {
         Some(summary) => finish(console, summary, &at),
         None => Ok(()),
+    }
+}
+
+/// Makes room for the next try if a new run ended with an error before it began.
+fn remove_if_not_begun<T>(folder: RunFolder, trained: &grappa_trainer::Result<T>, options: &args::Train) {
+    if trained.as_ref().is_err_and(|error| !error.is_stopped()) && options.resume != Some(Resume::Always) {
+        folder.remove_if_not_begun();
     }
 }
 

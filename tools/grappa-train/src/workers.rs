@@ -19,7 +19,7 @@ use clap::Args;
 use grappa_console::{log, printable, signals};
 use grappa_run::{
     config::TrainConfig,
-    folder::{CONFIG, RunFolder, config_of},
+    folder::{CONFIG, RunFolder, config_of, log_of_rank},
 };
 use grappa_trainer::{
     Error,
@@ -191,7 +191,7 @@ pub fn share_folder(
         Some((folder, config)) => (Some(folder), config),
         None => (None, shared_config(group, &path, digest)?),
     };
-    log::open_file(&path.join(format!("rank-{}.log", group.place().rank)))?;
+    log::open_file(&path.join(log_of_rank(group.place().rank)))?;
     Ok((path, folder, config))
 }
 

@@ -15,6 +15,7 @@
 //! is read. To edit one of these files, remove that line. Runs of older versions have no checksum.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File, TryLockError},
     io::ErrorKind,
     path::{Path, PathBuf},
@@ -45,6 +46,21 @@ pub const ASSIGNMENTS: &str = "assignments";
 /// The folder of checkpoints.
 pub const CHECKPOINTS: &str = "checkpoints";
 
+/// The file of the messages of a rank.
+pub fn log_of_rank(rank: u32) -> String {
+    format!("{LOG}{rank}{LOG_END}")
+}
+
+const LOG: &str = "rank-";
+const LOG_END: &str = ".log";
+
+fn is_log(name: &OsStr) -> bool {
+    let rank = name
+        .to_str()
+        .and_then(|name| name.strip_prefix(LOG)?.strip_suffix(LOG_END));
+    rank.is_some_and(|rank| rank.parse::<u32>().is_ok())
+}
+
 /// The folder of a run, locked for this process.
 #[derive(Debug)]
 pub struct RunFolder {
@@ -68,7 +84,7 @@ impl Drop for FolderLock {
 
 impl RunFolder {
     /// Creates the folder of a new run and writes the configuration into it. The folder may exist if it is empty, or has only
-    /// the temporary file of a run that was killed right here.
+    /// what a run leaves that ended before it began: a temporary file, or logs of ranks.
     ///
     /// # Errors
     /// If the folder has other files, or cannot be created.
@@ -77,8 +93,9 @@ impl RunFolder {
         fs::create_dir_all(path).map_err(EngineError::io("create", path))?;
         let left_over = durable::temporary_name(Path::new(CONFIG));
         for entry in fs::read_dir(path).map_err(EngineError::io("read", path))? {
-            // Left by a run that was killed before it began.
-            if entry.map_err(EngineError::io("read", path))?.file_name() == left_over.as_os_str() {
+            let name = entry.map_err(EngineError::io("read", path))?.file_name();
+            // Left by a run that was killed or failed before it began.
+            if name == left_over.as_os_str() || (is_log(&name) && !path.join(CONFIG).exists()) {
                 continue;
             }
             let what = if path.join(CONFIG).exists() {
@@ -113,8 +130,8 @@ impl RunFolder {
         })
     }
 
-    /// Removes what a new run has written, if it ended with an error before its first checkpoint and epoch. So the next try can have the
-    /// same folder.
+    /// Removes what a new run has written, except logs of ranks, if it ended with an error before its first checkpoint and epoch. So the next
+    /// try can have the same folder.
     pub fn remove_if_not_begun(self) {
         let has = |path: &str| fs::read_dir(self.path.join(path)).is_ok_and(|mut entries| entries.next().is_some());
         let metrics = fs::metadata(self.path.join(METRICS)).map_or(0, |metadata| metadata.len());
@@ -304,6 +321,14 @@ mod tests {
         fs::write(path.join(METRICS), "{}\n").unwrap();
         run.remove_if_not_begun();
         assert_eq!(RunFolder::resume(&path).unwrap().config().unwrap(), config);
+        // One that has only logs of ranks is accepted, too.
+        let logs = folder.path().join("logs");
+        let run = RunFolder::create(&logs, &config).unwrap();
+        fs::write(logs.join(log_of_rank(12)), "rank 12: error").unwrap();
+        assert!(error(RunFolder::create(&logs, &config)).contains("already contains a run"));
+        run.remove_if_not_begun();
+        drop(RunFolder::create(&logs, &config).unwrap());
+        assert!(logs.join("rank-12.log").exists());
         // An empty folder is accepted.
         let empty = folder.path().join("empty");
         fs::create_dir(&empty).unwrap();

@@ -34,7 +34,7 @@ use self::parquet::DenseIds;
 use crate::{
     Error, Result,
     train::{
-        inference::values,
+        inference::{self, values},
         labels::NodeLabels,
         trained::{Output, Trained, Wanted},
     },
@@ -108,7 +108,7 @@ impl From<Values> for FileOptions<'_> {
 /// Computes only what the nodes depend on.
 ///
 /// # Errors
-/// If the model does not fit the store, the store has no such split, `out` exists, its ending is unknown or does not fit the values,
+/// If the model does not fit the store, the store has no such split or is a slice and no split is given, `out` exists, its ending is unknown or does not fit the values,
 /// files cannot be read or written, or memory is too small.
 pub fn predict_file<'a>(
     trained: &Trained,
@@ -125,6 +125,13 @@ pub fn predict_file<'a>(
         let what = format!("{} exists; remove it or choose another name", out.display());
         return Err(Error::Options(what));
     }
+    if split.is_none() && !store.manifest().is_whole() {
+        return Err(Error::Options(format!(
+            "{}: the store is a slice of its graph, so it cannot predict all nodes: name a --split, or nodes with --nodes or --ids",
+            store.path().display()
+        )));
+    }
+    check_sets(trained, store, budget.memory)?;
     let split = split.map(|name| split_of(store, name)).transpose()?;
     let folder = durable::parent(out);
     let options = trained.model().options();
@@ -199,6 +206,12 @@ pub fn predict_file<'a>(
     })
 }
 
+/// Refuses a budget that does not hold the sets of nodes of an inference.
+fn check_sets(trained: &Trained, store: &Store, memory: u64) -> Result<()> {
+    let layers = trained.model().options().layers;
+    inference::check_sets(store.manifest().nodes, layers, memory, "raise --memory")
+}
+
 /// The nodes of a split.
 ///
 /// # Errors
@@ -243,6 +256,7 @@ pub fn predict_nodes(
     progress: &dyn Progress,
 ) -> Result<Vec<Prediction>> {
     trained.check_store(store)?;
+    check_sets(trained, store, budget.memory)?;
     let count = store.manifest().nodes;
     assert!(nodes.iter().all(|node| node.0 < count), "nodes of {count}");
     let open_labels = |_| NodeLabels::new(store, Arc::new(MappedChunks::open(store)?));

@@ -8,8 +8,7 @@ use grappa_run::{
     config::TrainConfig,
     model::{LayerKind, ModelOptions},
 };
-use grappa_sampling::partition::{Schedule, Share};
-use grappa_storage::Store;
+use grappa_sampling::partition::{HeldChunk, Hosts, Schedule, Share};
 
 use crate::{Error, Result};
 
@@ -36,14 +35,15 @@ struct Expected {
 /// # Errors
 /// [`Error::Options`] with the memory that a minibatch takes.
 pub(super) fn check(
-    store: &Store,
+    hosts: &Hosts,
     config: &TrainConfig,
     model: &ModelOptions,
     train_nodes: u64,
     knows_first_hop: bool,
     share: Share,
 ) -> Result<Option<String>> {
-    let (nodes, edges) = (store.present_nodes() as f64, store.manifest().edges as f64);
+    let size = |of: fn(HeldChunk) -> u64| hosts.trained().map(|(_, held)| of(held)).sum::<u64>() as f64;
+    let (nodes, edges) = (size(|held| held.nodes), size(|held| held.edges));
     let expected = expect(nodes, edges, config, model, train_nodes, knows_first_hop);
     // A step computes the minibatches of its partitions together, as far as this process serves them.
     let partitions = config.concurrent().div_ceil(share.workers());

@@ -31,8 +31,8 @@ use super::{
 use crate::{Result, nn::Model};
 
 /// The splits that are scored.
-const VAL: usize = 0;
-const TEST: usize = 1;
+pub(super) const VAL: usize = 0;
+pub(super) const TEST: usize = 1;
 
 /// Columns of the feed.
 const FEATURES: usize = 0;
@@ -181,7 +181,7 @@ impl Trainer {
         let all = [self.splits.val(), self.splits.test()][split].clone();
         let own = self.scored_splits[split].clone();
         let scores = match scored {
-            // Processes divide the minibatches, not the nodes.
+            // The processes of a host divide the minibatches, not the nodes.
             None => self.sampled_scores(&all, ranked, progress),
             Some(scored) => {
                 let room = self.make_room(false);

@@ -8,6 +8,7 @@ use grappa_run::{
     config::{Auto, Compress, DeviceChoice, Evaluate, FirstHop, HaloMode},
     facts::{Fact, RunFacts},
 };
+use grappa_sampling::partition::HeldChunk;
 use tch::Device;
 use time::OffsetDateTime;
 
@@ -19,10 +20,50 @@ impl Trainer {
     /// process, and `started` the time when it began.
     pub(super) fn facts(&self, command: &str, started: SystemTime) -> RunFacts {
         RunFacts {
-            dataset: dataset(self.store.manifest()),
+            dataset: self.dataset(),
             process: process(self.device, command, started),
             chosen: self.chosen(),
         }
+    }
+
+    fn dataset(&self) -> Vec<Fact> {
+        let manifest = self.store.manifest();
+        let trained: Vec<HeldChunk> = self.hosts.trained().map(|(_, held)| held).collect();
+        let edges = edges(manifest, trained.iter().map(|held| held.edges).sum());
+        let mut facts = vec![("nodes", count(manifest.nodes)), ("edges", edges)];
+        if let Some(features) = &manifest.features {
+            facts.push(("features", format!("{} x {}", features.dim, features.dtype.name())));
+        }
+        if let Some(labels) = manifest.labels {
+            let several = match labels.kind {
+                LabelKind::Single => "",
+                LabelKind::Multi => ", any number per node",
+            };
+            facts.push(("classes", format!("{}{several}", labels.classes)));
+        }
+        let names = [
+            ("train", "training nodes"),
+            ("val", "validation nodes"),
+            ("test", "test nodes"),
+        ];
+        for ((split, name), nodes) in names.into_iter().zip(self.splits.of_all()) {
+            if manifest.splits.iter().any(|entry| entry.name == split) {
+                facts.push((name, count(nodes)));
+            }
+        }
+        if let Some(split) = manifest.random_split() {
+            facts.push(("random split", split.to_owned()));
+        }
+        let chunks = match self.hosts.has_all() {
+            true => trained.len().to_string(),
+            false => format!("{} of {}", trained.len(), manifest.chunks.len()),
+        };
+        facts.push(("chunks", chunks));
+        if self.hosts.count() > 1 {
+            facts.push(("hosts with different chunks", self.hosts.count().to_string()));
+        }
+        facts.push(("written by", manifest.writer.clone()));
+        facts
     }
 
     fn chosen(&self) -> BTreeMap<&'static str, String> {
@@ -84,42 +125,15 @@ impl Trainer {
     }
 }
 
-fn dataset(manifest: &Manifest) -> Vec<Fact> {
-    let mut facts = vec![("nodes", count(manifest.nodes)), ("edges", edges(manifest))];
-    if let Some(features) = &manifest.features {
-        facts.push(("features", format!("{} x {}", features.dim, features.dtype.name())));
-    }
-    if let Some(labels) = manifest.labels {
-        let several = match labels.kind {
-            LabelKind::Single => "",
-            LabelKind::Multi => ", any number per node",
-        };
-        facts.push(("classes", format!("{}{several}", labels.classes)));
-    }
-    for split in &manifest.splits {
-        let name = match split.name.as_str() {
-            "train" => "training nodes",
-            "val" => "validation nodes",
-            _ => "test nodes",
-        };
-        facts.push((name, count(split.nodes)));
-    }
-    if let Some(split) = manifest.random_split() {
-        facts.push(("random split", split.to_owned()));
-    }
-    facts.push(("chunks", manifest.chunks.len().to_string()));
-    facts.push(("written by", manifest.writer.clone()));
-    facts
-}
-
-fn edges(manifest: &Manifest) -> String {
+/// Describes `edges` edges.
+fn edges(manifest: &Manifest, edges: u64) -> String {
     let undirected = if manifest.edge_options.undirected {
         ", both directions"
     } else {
         ""
     };
     let weighted = if manifest.weighted { ", weighted" } else { "" };
-    format!("{}{undirected}{weighted}", count(manifest.edges))
+    format!("{}{undirected}{weighted}", count(edges))
 }
 
 fn device_name(device: Device) -> String {

@@ -26,6 +26,7 @@ mod facts;
 mod features;
 pub mod first_hop;
 pub mod historical;
+mod hosts;
 pub mod inference;
 pub(crate) mod labels;
 mod load;

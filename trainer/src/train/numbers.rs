@@ -7,16 +7,13 @@ use grappa_run::{
     checkpoint::{Checkpoint, RunState},
     config::{Auto, HaloMode, TrainConfig},
 };
-use grappa_sampling::{ListsPlace, LoaderOptions, NumberOptions, PartitionNumbers, Remedy, partition::Share};
+use grappa_sampling::{ListsPlace, LoaderOptions, NumberOptions, PartitionNumbers, Remedy};
 use grappa_storage::Store;
 use serde::{Deserialize, Serialize};
 use tch::Device;
 
-use super::{
-    load::DeviceCopy,
-    trainer::{loader_options, share_of},
-};
-use crate::{Result, distributed::ProcessGroup};
+use super::{hosts::Ranks, load::DeviceCopy, trainer::loader_options};
+use crate::Result;
 
 /// Counters of a checkpoint.
 const PARTITIONS: &str = "partitions";
@@ -42,48 +39,62 @@ impl Numbers {
         config: &TrainConfig,
         knows_first_hop: bool,
         from: Option<&(PathBuf, Checkpoint)>,
-        group: Option<&ProcessGroup>,
+        ranks: &Ranks,
     ) -> Result<Self> {
-        let own = || match from {
-            Some((_, checkpoint)) => Ok(Self::kept(config, &checkpoint.state)),
-            None => Self::choose(store, config, knows_first_hop, share_of(group)),
-        };
-        match group {
-            Some(group) => group.share("numbers of partitions", own),
-            None => own(),
+        let own = || Self::choose(store, config, knows_first_hop, ranks);
+        match (from, &ranks.group) {
+            (Some((_, checkpoint)), _) => Ok(Self::kept(config, &checkpoint.state)),
+            (None, Some(group)) if ranks.hosts.count() == 1 => group.share("numbers of partitions", own),
+            (None, _) => own(),
         }
     }
 
-    /// Chooses the numbers that are `auto`. They depend on the number of workers, and not on which one `share` is.
+    /// Chooses the numbers that are `auto`. They depend on the ranks, and not on which one this process is. On several hosts, all ranks must
+    /// call it: each host chooses for its chunks, and all ranks get as many partitions as the one that needs most.
     ///
     /// # Errors
     /// If a given number is 0 or exceeds the number of chunks.
-    pub fn choose(store: &Store, config: &TrainConfig, knows_first_hop: bool, share: Share) -> Result<Self> {
-        if let (Auto::Value(partitions), Auto::Value(concurrent)) = (config.partitions, config.concurrent) {
+    pub fn choose(store: &Store, config: &TrainConfig, knows_first_hop: bool, ranks: &Ranks) -> Result<Self> {
+        let given = [config.partitions.value(), config.concurrent.value()];
+        if let [Some(partitions), Some(concurrent)] = given {
             return Ok(Self {
                 partitions,
                 concurrent,
                 reason: None,
             });
         }
+        let (workers, share) = (ranks.share().workers(), ranks.share_within());
+        let of_host = |number: u32| {
+            let share = u64::from(number) * u64::from(share.workers());
+            share.div_ceil(workers.into()).max(1) as u32
+        };
         let options = NumberOptions {
-            partitions: config.partitions.value(),
+            partitions: config.partitions.value().map(of_host),
             schedule: config.schedule,
             super_epochs: config.epochs.div_ceil(config.repartition_every),
             expands_halo: matches!(config.halo, HaloMode::Auto | HaloMode::Neighbours),
         };
         let aggregates = None;
         let loader = LoaderOptions {
-            concurrent: config.concurrent.value().map(|concurrent| concurrent as usize),
+            concurrent: config.concurrent.value().map(|concurrent| of_host(concurrent) as usize),
             sampler: config.sampler(knows_first_hop)?.into(),
             share,
             ..loader_options(config, aggregates, &DeviceCopy::new(Device::Cpu))?
         };
-        let chosen = PartitionNumbers::choose(store, &loader, &options)?;
+        let mut chosen = PartitionNumbers::choose(store, &loader, &options)?;
+        if let Some(group) = ranks.group.as_ref().filter(|_| ranks.hosts.count() > 1) {
+            let of_rank = [chosen.partitions, chosen.concurrent].map(|number| number.div_ceil(share.workers()));
+            let of_each = group.gather_all("numbers of partitions", of_rank)?;
+            let most = |number: usize| of_each.iter().map(|of_rank| of_rank[number]).max().unwrap_or(1);
+            // Each partition needs a chunk.
+            let of_rank = most(0).min(ranks.hosts.partitions_of_worker_max()).max(1);
+            chosen.partitions = given[0].unwrap_or(of_rank * workers);
+            chosen.concurrent = given[1].unwrap_or((most(1) * workers).min(chosen.partitions));
+        }
         Ok(Self {
             partitions: chosen.partitions,
             concurrent: chosen.concurrent,
-            reason: reason(config, &chosen, share.workers()),
+            reason: reason(config, &chosen, workers),
         })
     }
 

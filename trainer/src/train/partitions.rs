@@ -5,7 +5,7 @@ use grappa_io::progress::Progress;
 use grappa_run::{config::HaloMode, folder::ASSIGNMENTS, stages::Stage};
 use grappa_sampling::{
     Seeds,
-    partition::{self, RepartitionOptions, assign},
+    partition::{self, RepartitionOptions},
 };
 
 use super::Trainer;
@@ -26,8 +26,11 @@ impl Trainer {
         // The rows of other halo nodes, which the new views need the memory of.
         (self.historical, self.historical_origin) = (None, None);
         self.epoch_work = None;
-        self.loader
-            .partition(&assignment, &Seeds::Nodes(self.splits.train().clone()), progress)?;
+        let seeds = Seeds::OfHost {
+            nodes: self.splits.train().clone(),
+            of_partitions: self.hosts.seeds(&assignment),
+        };
+        self.loader.partition(&assignment, &seeds, progress)?;
         let stage = self.clock.enter(Stage::History);
         self.refresh_plan = self.plan_refreshes(progress)?;
         self.expand_halo_nodes(&assignment, progress)?;
@@ -83,7 +86,7 @@ impl Trainer {
     /// With more than one partition it is also written to the run's folder, for readers who want to know what each
     /// partition saw. The store is not written to: it may be read-only, and other runs may use it.
     fn assignment(&mut self, super_epoch: u64) -> Result<Assignment> {
-        if self.config.partitions() == 1 {
+        if self.config.partitions() == 1 && self.hosts.count() == 1 {
             return Ok(Assignment::whole(self.store.chunks().chunks()));
         }
         let options = RepartitionOptions {
@@ -92,7 +95,7 @@ impl Trainer {
             seed: self.config.seed,
             super_epoch: Some(super_epoch),
         };
-        let assignment = assign(self.store.manifest(), &options, super_epoch + 1)?;
+        let assignment = self.hosts.assign(&options, self.config.concurrent(), super_epoch + 1)?;
         if !self.is_first() {
             // Rank 0 writes the same.
             return Ok(assignment);

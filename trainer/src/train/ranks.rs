@@ -1,6 +1,7 @@
 //! Training with several processes: what they agree on, and what the ranks other than 0 do.
 //!
-//! Every rank has the whole store, and opens the partitions that it serves ([`Share`](grappa_sampling::partition::Share)). In each step, it
+//! Every rank has the whole store, or a slice of it ([`super::hosts`]), and opens the partitions that it serves
+//! ([`Share`](grappa_sampling::partition::Share)). In each step, it
 //! computes the gradient of its partitions, and all ranks apply the same sum. So all have the same parameters. A rank computes the
 //! historical embeddings of the halo nodes that its own partitions reach, and scores its part of the validation and test nodes. Only
 //! rank 0 adds up the scores and writes files. It tells the others the score of an evaluation, on which the learning rate and early
@@ -32,12 +33,17 @@ use grappa_run::{
     config::{MAY_CHANGE, TrainConfig},
     model::NormKind,
 };
-use grappa_sampling::NodeSet;
+use grappa_sampling::{NodeSet, partition::Share};
 use grappa_storage::Store;
 use serde::{Serialize, de::DeserializeOwned};
 use tch::{Device, Tensor, no_grad};
 
-use super::{Trainer, Watcher, exchange, numbers::Numbers, session};
+use super::{
+    Trainer, Watcher, exchange,
+    hosts::{self, Ranks},
+    numbers::Numbers,
+    session,
+};
 use crate::{
     Error, Resource, Result,
     distributed::{Hello, ProcessGroup},
@@ -70,11 +76,12 @@ pub fn follow(
             }
             None => None,
         };
+        let ranks = Ranks::meet(&store, Some(group.clone()))?;
         let aggregates = first_hop_in_turn(&group, &store, &config, found.as_ref(), watcher)?;
-        let numbers = Numbers::of_run(&store, &config, aggregates.is_some(), found.as_ref(), Some(&group))?;
+        let numbers = Numbers::of_run(&store, &config, aggregates.is_some(), found.as_ref(), &ranks)?;
         let config = numbers.applied(&config);
-        let (at, of_group) = (folder.to_owned(), Some(group.clone()));
-        let mut trainer = Trainer::of_group(store, config.clone(), aggregates, device, at, of_group)?;
+        let at = folder.to_owned();
+        let mut trainer = Trainer::of_ranks(store, config.clone(), aggregates, device, at, ranks)?;
         let mut state = RunState::default();
         match found {
             Some((path, checkpoint)) => {
@@ -111,7 +118,6 @@ pub fn hello(store: &Store, config: &TrainConfig) -> Result<Hello> {
         env!("CARGO_PKG_VERSION"),
         runtime::libtorch_version()
     );
-    let digest = format!("{:016x}", session::store_digest(store)?);
     let options = config
         .table()
         .into_iter()
@@ -119,7 +125,7 @@ pub fn hello(store: &Store, config: &TrainConfig) -> Result<Hello> {
     let options = options.map(|(option, value)| (format!("option --{option}"), value.to_string()));
     let same = [
         ("program's version".to_owned(), version),
-        ("store's digest".to_owned(), digest),
+        ("store's digest".to_owned(), hosts::comparable_digest(store)?),
     ];
     Ok(Hello {
         same: same.into_iter().chain(options).collect(),
@@ -248,6 +254,11 @@ impl Trainer {
         self.warn_about_compression(ranks);
         self.exchange = exchange::of_group(&self.config, group.clone(), self.model.parameters().count());
         self.group = Some(group);
+    }
+
+    /// The part of this process in work that the ranks of its host divide.
+    pub(super) fn share_within_host(&self) -> Share {
+        self.hosts.share_within(self.rank().0)
     }
 
     /// Whether this is rank 0, or the only process.

@@ -2,7 +2,7 @@
 //!
 //! Most evaluations that sample neighbours take one pass for each layer instead (`scored`): it computes a node once, and reads files in
 //! their order. Minibatches remain for random walks, and for slices of graphs so large that memory does not hold sets of their nodes.
-//! All evaluations of a run draw the same neighbours, so that they can be compared. Several processes divide the minibatches.
+//! All evaluations of a run draw the same neighbours, so that they can be compared. The ranks of a host divide the minibatches.
 
 use std::sync::Arc;
 
@@ -32,9 +32,6 @@ impl Trainer {
         ranked: bool,
         progress: &dyn Progress,
     ) -> Result<SplitScores<'a>> {
-        if split.is_empty() {
-            return Ok(SplitScores::new([split], self.labels.spec(), ranked));
-        }
         let sampler = Arc::new(self.config.evaluation_sampler(self.aggregates.is_some())?);
         // Each sampled hop reaches twice as many nodes as in training, and different seeds share fewer of them. With so many
         // seeds, a minibatch has at most about as many nodes as one of training, for which the feed has memory.
@@ -42,8 +39,11 @@ impl Trainer {
         let seeds = self.config.batch() * self.config.concurrent() as usize;
         let mut batch = (seeds >> (hops + 1).min(usize::BITS as usize - 1)).max(BATCH_MIN);
         loop {
-            let scores = self.scores_of_batches(split, &sampler, batch, ranked, progress);
-            // All processes divide the same minibatches.
+            let scores = match split.is_empty() {
+                true => Ok(SplitScores::new([split], self.labels.spec(), ranked)),
+                false => self.scores_of_batches(split, &sampler, batch, ranked, progress),
+            };
+            // The processes of a host divide the same minibatches.
             match self.agree(scores, progress) {
                 Err(error) if error.is_budget() && batch > 1 => batch /= 2,
                 scores => return scores,
@@ -59,9 +59,10 @@ impl Trainer {
         ranked: bool,
         progress: &dyn Progress,
     ) -> Result<SplitScores<'a>> {
+        let share = self.share_within_host();
         let batches = self
             .loader
-            .whole_graph_batches(split, sampler.clone(), batch, progress)?;
+            .whole_graph_batches(split, sampler.clone(), batch, share, progress)?;
         progress.steps("evaluating", batches.steps());
         // While batches arrive, the trainer is busy with them.
         let mut feed = self.loader.take_feed();

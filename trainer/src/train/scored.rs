@@ -2,13 +2,12 @@
 //!
 //! If several processes train together, each scores a part of the nodes ([`Splits::scored_by`](super::split::Splits::scored_by)), and
 //! computes what these depend on. How to evaluate is decided for the nodes of all by rank 0, so it does not depend on the number of
-//! processes.
+//! processes. If hosts have different slices of the graph, the ranks add up the work of their own nodes instead.
 
 use std::{path::Path, sync::Arc};
 
 use grappa_formats::NodeId;
 use grappa_io::{
-    Error as EngineError,
     machine::free_disk_bytes,
     progress::Progress,
     size::{ByteSize, count},
@@ -20,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Trainer,
-    inference::{FirstInputs, Inference, Needed, NeededOptions},
+    evaluate::{TEST, VAL},
+    inference::{FirstInputs, Inference, Needed, NeededOptions, check_sets},
     key,
 };
 use crate::{Error, Resource, Result};
@@ -170,7 +170,7 @@ impl Trainer {
             Evaluate::Auto => {
                 let epoch = self.work_of_epoch(progress)?;
                 let seeds = self.loader.all_batches(0).seeds_of_all().max(1) as f64;
-                let (val, test) = (self.splits.val().len(), self.splits.test().len());
+                let [_, val, test] = self.splits.of_all();
                 let scored = if val == 0 { test } else { val } as f64;
                 let sampled = epoch * SAMPLED_EVALUATION * scored / seeds;
                 sampled.max(EXACT_SHARE * epoch).max(LITTLE_WORK)
@@ -217,21 +217,25 @@ impl Trainer {
         work_max: f64,
         progress: &dyn Progress,
     ) -> Result<Option<ScoredNodes>> {
-        let mut of_all = None;
-        let decided = self.told_by_first("inferences", || {
+        let mut chosen = None;
+        let mut choose = || -> Result<_> {
             let Some((inferences, first)) = self.choose_inferences(samples, work_max, progress)? else {
                 return Ok(None);
             };
-            of_all = Some(first);
+            chosen = Some(first);
             Ok(Some(inferences))
-        })?;
+        };
+        let decided = match self.hosts.count() {
+            1 => self.told_by_first("inferences", choose)?,
+            _ => choose()?,
+        };
         let Some(Inferences { are_together, work }) = decided else {
             return Ok(None);
         };
         let bytes_max = self.config.memory.0 / FIRST_INPUTS_SHARE;
         let disk_max = free_disk_bytes(&self.folder).unwrap_or(0) / FIRST_INPUTS_DISK_SHARE;
-        // A single process computes what the decision was about.
-        let mut known = of_all.filter(|_| self.group.is_none());
+        // The decision of several ranks of one host was about the nodes of all.
+        let mut known = chosen.filter(|_| self.group.is_none() || self.hosts.count() > 1);
         let mut scored = |splits: &[&RoaringTreemap]| -> Result<Scored> {
             let needed = match known.take() {
                 Some(needed) => needed,
@@ -253,51 +257,67 @@ impl Trainer {
         }))
     }
 
-    /// Decides how to score the nodes of all processes. Also returns what the first inference computes for them. None if that is more
-    /// work than `work_max`.
+    /// Decides how to score the nodes of all processes. Also returns what the first inference computes ([`Trainer::work_of`]). None if that
+    /// is more work than `work_max`.
     fn choose_inferences(
         &self,
         samples: &[Option<NeighbourSample>],
         work_max: f64,
         progress: &dyn Progress,
     ) -> Result<Option<(Inferences, Needed)>> {
-        let (val, test) = (self.splits.val(), self.splits.test());
-        let of = |splits: &[&RoaringTreemap], work_max| self.needed(splits, samples, &[], work_max, progress);
-        let chosen = |are_together, first: Needed| {
-            let work = first.work();
-            Some((Inferences { are_together, work }, first))
-        };
-        if val.is_empty() || test.is_empty() {
-            return Ok(of(&[val, test], work_max)?.and_then(|both| chosen(true, both)));
+        let of = |splits: &[usize], work_max| self.work_of(splits, samples, work_max, progress);
+        let chosen = |are_together, (work, first)| Some((Inferences { are_together, work }, first));
+        let [_, val, test] = self.splits.of_all();
+        if val == 0 || test == 0 {
+            return Ok(of(&[VAL, TEST], work_max)?.and_then(|both| chosen(true, both)));
         }
-        let Some(of_val) = of(&[val], work_max)? else {
+        let Some(of_val) = of(&[VAL], work_max)? else {
             return Ok(None);
         };
         let together = match self.loader.feature_bytes() <= self.config.memory.0 / 2 {
             true => TOGETHER,
             false => TOGETHER_FROM_FILES,
         };
-        match of(&[val, test], work_max.min(together * of_val.work()))? {
+        match of(&[VAL, TEST], work_max.min(together * of_val.0))? {
             Some(both) => Ok(chosen(true, both)),
             None => Ok(chosen(false, of_val)),
         }
     }
 
-    /// Fails if memory does not hold the sets of nodes of an exact evaluation. They have a bit for each node of the graph, also if the
-    /// store is a small slice of it.
+    /// The work of scoring some splits, in all processes, and what an inference computes for that. None if it is more than `work_max`.
+    ///
+    /// On one host, the inference is for the nodes of all processes. On several hosts, no process has the edges of all: each counts the work
+    /// for its own nodes, and all of them must call this.
+    fn work_of(
+        &self,
+        splits: &[usize],
+        samples: &[Option<NeighbourSample>],
+        work_max: f64,
+        progress: &dyn Progress,
+    ) -> Result<Option<(f64, Needed)>> {
+        let nodes = match self.hosts.count() {
+            1 => [self.splits.val(), self.splits.test()],
+            _ => self.scored_splits.each_ref(),
+        };
+        let nodes: Vec<&RoaringTreemap> = splits.iter().map(|&split| &**nodes[split]).collect();
+        let needed = self.needed(&nodes, samples, &[], work_max, progress)?;
+        let Some(group) = self.group.as_ref().filter(|_| self.hosts.count() > 1) else {
+            return Ok(needed.map(|needed| (needed.work(), needed)));
+        };
+        let mut of_all = [
+            u64::from(needed.is_none()),
+            needed.as_ref().map_or(0, |needed| needed.work() as u64),
+        ];
+        group.sum(&mut of_all, progress)?;
+        let [exceeded, work] = of_all;
+        let is_allowed = exceeded == 0 && work as f64 <= work_max;
+        Ok(needed.filter(|_| is_allowed).map(|needed| (work as f64, needed)))
+    }
+
+    /// Fails if memory does not hold the sets of nodes of an exact evaluation.
     fn check_sets(&self) -> Result<()> {
-        let sets = NodeSet::bytes_of(self.store.manifest().nodes).saturating_mul(self.config.layers as u64 + 1);
-        let given = self.config.memory.0;
-        if sets <= given {
-            return Ok(());
-        }
-        Err(EngineError::Budget {
-            what: "the sets of nodes that an exact evaluation computes".into(),
-            given,
-            least: sets,
-            remedy: "raise --memory, or use --evaluate sampled",
-        }
-        .into())
+        let (nodes, remedy) = (self.store.manifest().nodes, "raise --memory, or use --evaluate sampled");
+        check_sets(nodes, self.config.layers, self.config.memory.0, remedy)
     }
 
     /// The nodes that the scores of some splits depend on if layers aggregate `samples` ([`NeededOptions::samples`]), and the states
@@ -325,7 +345,7 @@ impl Trainer {
     }
 
     fn describe(&mut self, scored: &ScoredNodes, progress: &dyn Progress) -> Result<String> {
-        let (val, test) = (self.splits.val().len(), self.splits.test().len());
+        let [_, val, test] = self.splits.of_all();
         let nodes = format!("{} validation and {} test nodes", count(val), count(test));
         let files = match self.scratch_bytes(scored) {
             0 => String::new(),

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use grappa_formats::{aggregates::AggregateKind, container::FileKind};
-use grappa_io::{container::ContainerFile, machine::peak_rss_bytes, progress::Progress};
+use grappa_formats::aggregates::AggregateKind;
+use grappa_io::{machine::peak_rss_bytes, progress::Progress};
 use grappa_run::{
     background::{BackgroundWriter, Pages, RunFiles},
     checkpoint::{Checkpoint, Checkpoints, Latest, RunState},
@@ -23,7 +23,7 @@ use grappa_run::{
 use grappa_storage::Store;
 use tch::Device;
 
-use super::{EpochStats, Evaluation, OUT_OF_MEMORY, Trainer, first_hop, numbers::Numbers, ranks, state};
+use super::{EpochStats, Evaluation, OUT_OF_MEMORY, Trainer, first_hop, hosts::Ranks, numbers::Numbers, ranks, state};
 use crate::{Error, Result, distributed::ProcessGroup, runtime};
 
 /// A checkpoint is written before an evaluation that is expected to take longer than this.
@@ -112,27 +112,29 @@ fn train_on(
 ) -> Result<Summary> {
     let mut clock = StageClock::started(watcher.started());
     let process = (watcher.command(), SystemTime::now() - watcher.started());
-    let digest = store_digest(&store)?;
     let checkpoints = folder.checkpoints(config.keep)?;
     let latest = match resume {
         true => checkpoints.latest()?,
         false => Latest::default(),
     };
     latest.warnings.iter().for_each(|warning| watcher.warn(warning));
-    clock.enter(Stage::Preaggregate);
     let from = latest.found.as_ref();
-    let aggregates = match &group {
+    if let Some(group) = &group {
+        ranks::agree_on_checkpoint(group, from.map(|(path, _)| path.as_path()))?;
+    }
+    let ranks = Ranks::meet(&store, group)?;
+    let digest = ranks.digest(&store)?;
+    ranks.describe().iter().for_each(|hosts| watcher.tell(hosts));
+    clock.enter(Stage::Preaggregate);
+    let aggregates = match &ranks.group {
         None => first_hop(&store, &config, from, watcher)?,
-        Some(group) => {
-            ranks::agree_on_checkpoint(group, from.map(|(path, _)| path.as_path()))?;
-            ranks::first_hop_in_turn(group, &store, &config, from, watcher)?
-        }
+        Some(group) => ranks::first_hop_in_turn(group, &store, &config, from, watcher)?,
     };
     clock.enter(Stage::Open);
-    let numbers = Numbers::of_run(&store, &config, aggregates.is_some(), from, group.as_deref())?;
+    let numbers = Numbers::of_run(&store, &config, aggregates.is_some(), from, &ranks)?;
     numbers.reason.iter().for_each(|reason| watcher.tell(reason));
     let (wanted, at) = (numbers.applied(&config), folder.path().to_owned());
-    let mut trainer = Trainer::of_group(store, wanted, aggregates, device, at, group)?;
+    let mut trainer = Trainer::of_ranks(store, wanted, aggregates, device, at, ranks)?;
     trainer.chosen_numbers = [config.partitions, config.concurrent].map(|number| number == Auto::Auto);
     trainer.clock = clock;
     if trainer.group.is_none() {
@@ -606,7 +608,9 @@ fn resumed(
     state.check_store(new.inputs, new.outputs)?;
     if state.store_digest != new.store_digest {
         return Err(Error::Options(
-            "the store is not the one that the run was trained on; use that one, or start a new run".into(),
+            "the store is not the one that the run was trained on, or hosts have other chunks of its graph; use that store and those \
+             chunks, or start a new run"
+                .into(),
         ));
     }
     if state.config_digest != new.config_digest {
@@ -617,9 +621,4 @@ fn resumed(
     trainer.restore(path, checkpoint)?;
     trainer.restore_historical(path, checkpoint, watcher.progress())?;
     Ok(state)
-}
-
-/// The digest of a store: that of its manifest, which names all other files with theirs.
-pub(super) fn store_digest(store: &Store) -> Result<u64> {
-    Ok(ContainerFile::open(&store.path().join("manifest"), FileKind::MANIFEST)?.digest())
 }

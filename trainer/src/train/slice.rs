@@ -1,4 +1,4 @@
-//! Training on a slice: a store that has some chunks of its graph.
+//! Training on a slice: a store that has some chunks of its graph. [`super::hosts`] is about several of them.
 //!
 //! Partitions consist of chunks that are present. Sources in absent chunks are halo nodes: they have features, which are computed, and
 //! nothing else is known of them. They are never expanded, whatever the halo mode, neither in training nor in evaluations. So the
@@ -13,36 +13,54 @@ use grappa_storage::Store;
 
 use crate::{Error, Result};
 
-/// Refuses what needs more of the graph than a slice has.
+/// Refuses options that need more of the graph than a slice has.
 ///
 /// # Errors
 /// The message names the option, or the chunks to add.
 pub(super) fn check(store: &Store, config: &TrainConfig) -> Result<()> {
-    if store.manifest().is_whole() {
-        return Ok(());
-    }
-    let no = |what: String| Err(Error::Options(format!("{}: {what}", store.path().display())));
-    let missing: Vec<u32> = store.missing_features().iter().map(|chunk| chunk.0).collect();
-    if !missing.is_empty() {
-        return no(format!(
-            "the store is a slice of its graph, and it has edges from nodes of other chunks, whose features are not stored here: \
-             add the chunks {}, or use a graph with computed features (`grappa-gen --features procedural`)",
-            text::ranges(&missing)
-        ));
-    }
-    if config.model == LayerKind::Gcn {
-        return no(
-            "the store is a slice of its graph, and gcn divides by the in-degrees of neighbors, which are unknown for nodes of \
-             other chunks: use another --model, such as sage"
-                .into(),
-        );
-    }
-    if matches!(config.halo, HaloMode::History | HaloMode::Aggregates) {
-        return no(format!(
-            "the store is a slice of its graph, and --halo {} aggregates over the in-neighbors of halo nodes, which are unknown for \
-             nodes of other chunks: leave out --halo, or use --halo neighbors or stop",
-            config.halo
+    check_model(store, config.model)?;
+    if !store.manifest().is_whole() && matches!(config.halo, HaloMode::History | HaloMode::Aggregates) {
+        return Err(lack(
+            store,
+            &format!(
+                "--halo {} aggregates over the in-neighbors of halo nodes, which are unknown for nodes of other chunks: leave out \
+                 --halo, or use --halo neighbors or stop",
+                config.halo
+            ),
         ));
     }
     Ok(())
+}
+
+/// Refuses a model that needs more of the graph than a slice has.
+///
+/// # Errors
+/// The message names the chunks to add, or another model.
+pub(super) fn check_model(store: &Store, model: LayerKind) -> Result<()> {
+    if store.manifest().is_whole() {
+        return Ok(());
+    }
+    let missing: Vec<u32> = store.missing_features().iter().map(|chunk| chunk.0).collect();
+    if !missing.is_empty() {
+        return Err(lack(
+            store,
+            &format!(
+                "it has edges from nodes of other chunks, whose features are not stored here: add the chunks {}, or use a graph with \
+                 computed features (`grappa-gen --features procedural`)",
+                text::ranges(&missing)
+            ),
+        ));
+    }
+    if model == LayerKind::Gcn {
+        return Err(lack(
+            store,
+            "gcn divides by the in-degrees of neighbors, which are unknown for nodes of other chunks: use another --model, such as sage",
+        ));
+    }
+    Ok(())
+}
+
+fn lack(store: &Store, what: &str) -> Error {
+    let path = store.path().display();
+    Error::Options(format!("{path}: the store is a slice of its graph, and {what}"))
 }

@@ -12,37 +12,55 @@ use grappa_storage::Store;
 use roaring::RoaringTreemap;
 use tch::Tensor;
 
-use super::{inference::values, labels::NodeLabels};
+use super::{hosts::Ranks, inference::values, labels::NodeLabels};
 use crate::{Error, Result};
 
-/// The splits of a store.
+/// The name of the split of training nodes.
+pub(super) const TRAIN: &str = "train";
+
+/// The splits of a store, as far as its host trains their nodes.
 #[derive(Debug, Clone)]
-pub struct Splits([Arc<RoaringTreemap>; 3]);
+pub struct Splits {
+    nodes: [Arc<RoaringTreemap>; 3],
+    /// Number of nodes of each on all hosts.
+    of_all: [u64; 3],
+}
 
 impl Splits {
-    /// Reads the splits. The validation and test splits may be empty. Those of a slice have only nodes of its chunks.
+    /// Reads the splits. The validation and test splits may be empty. On several hosts they have only nodes of the chunks that the host
+    /// of this process trains, and all ranks must call this.
     ///
     /// # Errors
     /// If there are no training nodes.
-    pub fn open(store: &Store) -> Result<Self> {
+    pub(super) fn open(store: &Store, ranks: &Ranks) -> Result<Self> {
         let split = |name| {
             let mut nodes = store.split(name)?.unwrap_or_default();
-            let absent = (0..store.chunks().chunks())
+            let others = (0..store.chunks().chunks())
                 .map(ChunkId)
-                .filter(|&chunk| !store.is_present(chunk));
-            for chunk in absent {
+                .filter(|&chunk| !ranks.trains(chunk));
+            for chunk in others {
                 nodes.remove_range(store.chunks().range(chunk));
             }
             Ok::<_, grappa_io::Error>(Arc::new(nodes))
         };
-        let splits = Self([split("train")?, split("val")?, split("test")?]);
-        if splits.train().is_empty() {
+        let nodes = [split(TRAIN)?, split("val")?, split("test")?];
+        let of_host = nodes.each_ref().map(|nodes| nodes.len());
+        let splits = Self {
+            of_all: ranks.sum_of_hosts(of_host)?,
+            nodes,
+        };
+        if splits.of_all[0] == 0 {
             return Err(Error::Options(format!(
                 "{}: there are no nodes to train on; ingest them with --train, or with --split 60/20/20",
                 store.path().display()
             )));
         }
         Ok(splits)
+    }
+
+    /// Number of training, validation and test nodes on all hosts.
+    pub fn of_all(&self) -> [u64; 3] {
+        self.of_all
     }
 
     /// The validation and the test nodes that one of several workers scores: consecutive ones, the same number as the others.
@@ -67,17 +85,17 @@ impl Splits {
 
     /// The training nodes.
     pub fn train(&self) -> &Arc<RoaringTreemap> {
-        &self.0[0]
+        &self.nodes[0]
     }
 
     /// The validation nodes.
     pub fn val(&self) -> &Arc<RoaringTreemap> {
-        &self.0[1]
+        &self.nodes[1]
     }
 
     /// The test nodes.
     pub fn test(&self) -> &Arc<RoaringTreemap> {
-        &self.0[2]
+        &self.nodes[2]
     }
 }
 

@@ -6,7 +6,9 @@
 use std::ops::Range;
 
 use grappa_engine::aggregate::{NodeRows, StoreFeatures};
+use grappa_formats::ChunkId;
 use grappa_io::progress::{Progress, check_stopped};
+use serde::{Deserialize, Serialize};
 use tch::{Tensor, no_grad};
 
 use super::Trainer;
@@ -26,15 +28,18 @@ impl Trainer {
             return Ok(());
         };
         let features = StoreFeatures::open(&self.store)?;
-        let chunks = self
-            .store
-            .present_chunks()
-            .map(|chunk| self.store.chunks().range(chunk));
-        let moments = moments(&features, chunks, progress)?;
+        // The first rank of each host measures its chunks. On one host, each rank measures all.
+        let is_measured = |chunk: &ChunkId| match self.hosts.count() {
+            1 => true,
+            _ => self.share_within_host().worker() == 0 && self.hosts.trains(self.rank().0, *chunk),
+        };
+        let chunks = self.store.present_chunks().filter(is_measured);
+        let chunks = chunks.map(|chunk| self.store.chunks().range(chunk));
+        let mut moments = moments(&features, chunks, progress)?;
         if let Some(column) = moments
             .mean
             .iter()
-            .chain(&moments.deviation)
+            .chain(&moments.variance)
             .position(|value| !value.is_finite())
         {
             return Err(Error::Options(format!(
@@ -43,17 +48,62 @@ impl Trainer {
                 column % moments.mean.len()
             )));
         }
+        if let Some(group) = self.group.as_ref().filter(|_| self.hosts.count() > 1) {
+            let of_each = group.gather_all("moments of features", moments)?;
+            moments = of_each.into_iter().reduce(Moments::merged).expect("there is a rank");
+        }
         no_grad(|| {
-            mean.shallow_clone().copy_(&Tensor::from_slice(&moments.mean));
-            deviation.shallow_clone().copy_(&Tensor::from_slice(&moments.deviation));
+            mean.shallow_clone().copy_(&Tensor::from_slice(&moments.means()));
+            deviation
+                .shallow_clone()
+                .copy_(&Tensor::from_slice(&moments.deviations()));
         });
         Ok(())
     }
 }
 
+/// The mean and the variance of each column of some rows.
+#[derive(Debug, Serialize, Deserialize)]
 struct Moments {
-    mean: Vec<f32>,
-    deviation: Vec<f32>,
+    rows: u64,
+    mean: Vec<f64>,
+    variance: Vec<f64>,
+}
+
+impl Moments {
+    /// The moments of the rows of both.
+    fn merged(self, other: Self) -> Self {
+        let rows = self.rows + other.rows;
+        if self.rows == 0 || other.rows == 0 {
+            return if self.rows == 0 { other } else { self };
+        }
+        let (own, others) = (self.rows as f64 / rows as f64, other.rows as f64 / rows as f64);
+        let distances = self.mean.iter().zip(&other.mean).map(|(mean, other)| other - mean);
+        let mean = self
+            .mean
+            .iter()
+            .zip(distances.clone())
+            .map(|(mean, distance)| mean + distance * others);
+        let variances = self.variance.iter().zip(&other.variance);
+        let variance = variances
+            .zip(distances)
+            .map(|((variance, other), distance)| variance * own + other * others + distance * distance * own * others);
+        Self {
+            rows,
+            mean: mean.collect(),
+            variance: variance.collect(),
+        }
+    }
+
+    fn means(&self) -> Vec<f32> {
+        self.mean.iter().map(|&mean| mean as f32).collect()
+    }
+
+    fn deviations(&self) -> Vec<f32> {
+        // NaN stays.
+        let deviation = |&variance: &f64| if variance == 0.0 { 1.0 } else { variance.sqrt() as f32 };
+        self.variance.iter().map(deviation).collect()
+    }
 }
 
 /// The moments of the features of some ranges of nodes.
@@ -88,15 +138,12 @@ fn moments(
         }
     }
     let count = nodes as f64;
-    let mean = |(sum, first): (&f64, &f32)| (f64::from(*first) + sum / count) as f32;
-    let deviation = |(sum, square): (&f64, &f64)| {
-        let variance = (square / count - (sum / count).powi(2)).max(0.0);
-        // NaN stays.
-        if variance == 0.0 { 1.0 } else { variance.sqrt() as f32 }
-    };
+    let mean = |(sum, first): (&f64, &f32)| f64::from(*first) + sum / count;
+    let variance = |(sum, square): (&f64, &f64)| (square / count - (sum / count).powi(2)).max(0.0);
     Ok(Moments {
+        rows: nodes,
         mean: sums.iter().zip(&first).map(mean).collect(),
-        deviation: sums.iter().zip(&squares).map(deviation).collect(),
+        variance: sums.iter().zip(&squares).map(variance).collect(),
     })
 }
 
@@ -125,11 +172,22 @@ mod tests {
     #[test]
     fn moments_are_those_of_the_population_and_a_constant_column_has_deviation_one() {
         let rows = Rows(vec![[1.0, 5.0, 1e6], [3.0, 5.0, 1e6 + 1.0], [5.0, 5.0, 1e6 + 2.0]]);
-        let Moments { mean, deviation } = moments(&rows, [0..2, 2..3].into_iter(), &Silent).unwrap();
-        assert_eq!(mean, [3.0, 5.0, 1e6 + 1.0]);
-        let expected = [(8.0f32 / 3.0).sqrt(), 1.0, (2.0f32 / 3.0).sqrt()];
-        for (actual, expected) in deviation.iter().zip(expected) {
-            assert!((actual - expected).abs() < 1e-6, "{deviation:?}");
+        let together = moments(&rows, [0..2, 2..3].into_iter(), &Silent).unwrap();
+        // Of several hosts, some of which have no nodes.
+        let of_host =
+            |range: Range<u64>| moments(&rows, std::iter::once(range).filter(|of| !of.is_empty()), &Silent).unwrap();
+        let apart = [0..0, 1..3, 0..0, 0..1]
+            .map(of_host)
+            .into_iter()
+            .reduce(Moments::merged)
+            .unwrap();
+        for moments in [together, apart] {
+            assert_eq!(moments.rows, 3);
+            assert_eq!(moments.means(), [3.0, 5.0, 1e6 + 1.0]);
+            let expected = [(8.0f32 / 3.0).sqrt(), 1.0, (2.0f32 / 3.0).sqrt()];
+            for (actual, expected) in moments.deviations().iter().zip(expected) {
+                assert!((actual - expected).abs() < 1e-6, "{moments:?}");
+            }
         }
         let nan = Rows(vec![[1.0, f32::NAN, 0.0], [1.0, 2.0, 3.0]]);
         assert!(moments(&nan, std::iter::once(0..2), &Silent).unwrap().mean[1].is_nan());

@@ -1,8 +1,9 @@
 //! The batch of a step has the gradient, the loss and the counts that its minibatches have one by one.
 
+mod hosts;
 mod ranks;
 
-use std::{path::Path, sync::Arc};
+use std::{ops::RangeInclusive, path::Path, sync::Arc};
 
 use grappa_build::generate::store::{FeatureOptions, StoreOptions, generate_store};
 use grappa_engine::aggregate::NodeRows;
@@ -12,23 +13,22 @@ use grappa_run::{
     config::{Auto, Correction, Evaluate, FirstHop, HaloMode, TrainConfig},
     model::{LayerKind, NormKind},
 };
-use grappa_sampling::{Loader, LoaderOptions, view::ViewKind};
+use grappa_sampling::{Loader, LoaderOptions, partition::Share, view::ViewKind};
 use grappa_storage::Store;
 use grappa_synthetic::{BlockModel, Model, Recipe};
 use tch::{Device, Tensor, no_grad};
 
 use super::{
-    Trainer,
-    exchange::LossWeights,
-    first_hop,
-    historical::HistoricalRows,
-    scored::ScoredNodes,
-    step::BatchSums,
-    trainer::{loader_options, share_of},
+    Trainer, exchange::LossWeights, first_hop, historical::HistoricalRows, scored::ScoredNodes, step::BatchSums,
+    trainer::loader_options,
 };
 
 fn store(folder: &Path) -> Arc<Store> {
-    let out = folder.join("graph.grappa");
+    generated(&folder.join("graph.grappa"), FeatureSource::Stored, None)
+}
+
+/// A graph of 8 chunks, or a slice of it.
+fn generated(out: &Path, source: FeatureSource, only_chunks: Option<RangeInclusive<u32>>) -> Arc<Store> {
     let model = BlockModel {
         classes: 4,
         ..BlockModel::new(600, 8.0)
@@ -36,15 +36,15 @@ fn store(folder: &Path) -> Arc<Store> {
     let features = FeatureOptions {
         dim: 8,
         dtype: FeatureDtype::F32,
-        source: FeatureSource::Stored,
+        source,
     };
     generate_store(
         &StoreOptions {
             recipe: Recipe::new(Model::Sbm(model), 5),
-            out: out.clone(),
+            out: out.to_owned(),
             random_permutation: true,
             chunks: Some(8),
-            only_chunks: None,
+            only_chunks: only_chunks.map(|chunks| vec![chunks]),
             edge_options: EdgeOptions::default(),
             features: Some(features),
             memory: 64 << 20,
@@ -55,7 +55,7 @@ fn store(folder: &Path) -> Arc<Store> {
         &Silent,
     )
     .unwrap();
-    Arc::new(Store::open(&out).unwrap())
+    Arc::new(Store::open(out).unwrap())
 }
 
 /// Three layers, so that a layer between the first and the last may have historical embeddings.
@@ -93,10 +93,11 @@ fn steps(trainer: &mut Trainer, join_steps: bool) -> Vec<Step> {
 
 /// [`steps`], from views of this kind.
 fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<Step> {
+    let (rank, ranks) = trainer.rank();
     let options = LoaderOptions {
         join_steps,
         view,
-        share: share_of(trainer.group.as_deref()),
+        share: Share::new(rank, ranks),
         ..loader_options(&trainer.config, trainer.aggregates, &trainer.device_copy).unwrap()
     };
     trainer.loader = Loader::new(&trainer.store, options);

@@ -6,7 +6,10 @@ use std::{
 };
 
 use grappa_engine::aggregate::{AggregateRows, Budget, NodeRows, StoreFeatures};
-use grappa_formats::manifest::{FeatureDtype, LabelKind};
+use grappa_formats::{
+    ChunkId, NodeId,
+    manifest::{FeatureDtype, LabelKind},
+};
 use grappa_io::progress::Progress;
 use grappa_run::{
     checkpoint::{Checkpoints, RunState},
@@ -20,6 +23,7 @@ use tch::{Device, Tensor};
 use super::{
     first_hop,
     inference::{Inference, Needed, NeededOptions, OnRows},
+    slice,
     state::{self, MULTI_LABEL, PREAGGREGATED},
 };
 use crate::{Error, Result, nn::Model, runtime::catch_out_of_memory};
@@ -132,7 +136,8 @@ impl Trained {
     /// Checks that the model can be applied to a store. If the store has labels, they must be of the same kind.
     ///
     /// # Errors
-    /// If numbers of features or classes differ (the message has both), if nodes have no features, or if the store is a slice.
+    /// If numbers of features or classes differ (the message has both), if nodes have no features, or if the store is a slice that lacks what
+    /// the model needs.
     pub fn check_store(&self, store: &Store) -> Result<()> {
         let manifest = store.manifest();
         let no = |what: &str| Err(Error::Options(format!("{}: {what}", store.path().display())));
@@ -144,9 +149,7 @@ impl Trained {
                 store.path().display()
             ));
         };
-        if !manifest.is_whole() {
-            return no("the store is a slice of its graph, and predictions need all of it");
-        }
+        slice::check_model(store, self.model.options().layer)?;
         let classes = manifest
             .labels
             .map_or(self.state.outputs, |labels| labels.classes.into());
@@ -168,8 +171,8 @@ impl Trained {
     /// first layer took pre-aggregated features and the store has them, inference takes them too.
     ///
     /// # Errors
-    /// If the model does not fit the store, files cannot be read, scratch files in `scratch` cannot be written, or memory is too
-    /// small. Also the errors of `on_rows`.
+    /// If the model does not fit the store, the store is a slice without a wanted node, files cannot be read, scratch files in `scratch`
+    /// cannot be written, or memory is too small. Also the errors of `on_rows`.
     pub fn infer(
         &self,
         store: &Store,
@@ -189,6 +192,7 @@ impl Trained {
                 "a model with one layer has no embeddings, which are the input of the last layer: choose logits".into(),
             ));
         }
+        check_present(store, &wanted.nodes)?;
         let chunks = Arc::new(MappedChunks::open(store)?);
         let features = StoreFeatures::open(store)?;
         let aggregates = match self.state.counters.get(PREAGGREGATED) {
@@ -227,4 +231,23 @@ impl Trained {
         })?;
         Ok(())
     }
+}
+
+/// Refuses nodes of chunks that a slice lacks.
+fn check_present(store: &Store, wanted: &NodeSet) -> Result<()> {
+    let chunks = store.chunks();
+    for chunk in (0..chunks.chunks())
+        .map(ChunkId)
+        .filter(|&chunk| !store.is_present(chunk))
+    {
+        let range = chunks.range(chunk);
+        let Some(last) = range.clone().last().map(NodeId) else {
+            continue;
+        };
+        let is_wanted = wanted.contains(last) || wanted.position(NodeId(range.start)) < wanted.position(last);
+        if is_wanted {
+            store.span(chunk)?;
+        }
+    }
+    Ok(())
 }

@@ -10,7 +10,7 @@ use grappa_run::{
     model::{ModelOptions, Precision, Task},
     stages::StageClock,
 };
-use grappa_sampling::{Loader, LoaderOptions, feed::OutputDtype, partition::Share, view::Halo};
+use grappa_sampling::{Loader, LoaderOptions, feed::OutputDtype, partition::Hosts, view::Halo};
 use grappa_storage::{MappedChunks, Store, no_features};
 use roaring::RoaringTreemap;
 use tch::Device;
@@ -20,6 +20,7 @@ use super::{
     estimate,
     exchange::{Exchange, InProcess},
     historical::HistoricalRows,
+    hosts::Ranks,
     inference::Degrees,
     labels::NodeLabels,
     load::DeviceCopy,
@@ -60,6 +61,8 @@ pub struct Trainer {
     pub(super) collected: Option<CollectedResiduals>,
     /// The processes that train together; none if there is only this one.
     pub(super) group: Option<Arc<ProcessGroup>>,
+    /// The chunks that each of them has.
+    pub(super) hosts: Hosts,
     pub(super) device_copy: DeviceCopy,
     /// When the historical embeddings of the open partitions are refreshed; none if they use none.
     pub(super) refresh_plan: Option<RefreshPlan>,
@@ -101,22 +104,23 @@ impl Trainer {
         device: Device,
         folder: PathBuf,
     ) -> Result<Self> {
-        Self::of_group(store, config, aggregates, device, folder, None)
+        let ranks = Ranks::meet(&store, None)?;
+        Self::of_ranks(store, config, aggregates, device, folder, ranks)
     }
 
-    /// [`Trainer::new`] as one of the processes of a group. All have the same options.
-    pub(super) fn of_group(
+    /// [`Trainer::new`] as one of the processes of a group. All have the same options, and call this.
+    pub(super) fn of_ranks(
         store: Arc<Store>,
         config: TrainConfig,
         aggregates: Option<AggregateKind>,
         device: Device,
         folder: PathBuf,
-        group: Option<Arc<ProcessGroup>>,
+        ranks: Ranks,
     ) -> Result<Self> {
         config.check()?;
-        let share = share_of(group.as_deref());
+        let share = ranks.share();
         let chosen_numbers = [config.partitions, config.concurrent].map(|number| number == Auto::Auto);
-        let config = Numbers::choose(&store, &config, aggregates.is_some(), share)?.applied(&config);
+        let config = Numbers::choose(&store, &config, aggregates.is_some(), &ranks)?.applied(&config);
         let chunks = Arc::new(MappedChunks::open(&store)?);
         let labels = NodeLabels::new(&store, chunks.clone())?;
         slice::check(&store, &config)?;
@@ -132,9 +136,9 @@ impl Trainer {
         }
         let model = config.model_options(features.dim as usize, labels.spec().classes as usize);
         check_memory(&model, &config)?;
-        let splits = Splits::open(&store)?;
-        let train_nodes = splits.train().len();
-        let size = estimate::check(&store, &config, &model, train_nodes, aggregates.is_some(), share)?;
+        let splits = Splits::open(&store, &ranks)?;
+        let [train_nodes, ..] = splits.of_all();
+        let size = estimate::check(&ranks.hosts, &config, &model, train_nodes, aggregates.is_some(), share)?;
         let warnings = size.into_iter().chain(config.warnings(aggregates.is_some())).collect();
         let model = Model::new(model, config.seed, device)?;
         let device_copy = DeviceCopy::new(device);
@@ -144,7 +148,7 @@ impl Trainer {
             ..loader_options(&config, aggregates, &device_copy)?
         };
         let mut trainer = Self {
-            scored_splits: splits.scored_by(share),
+            scored_splits: splits.scored_by(ranks.share_within()),
             degrees: Degrees::new(chunks.clone()),
             exchange: Box::new(InProcess::default()),
             collected: None,
@@ -160,6 +164,7 @@ impl Trainer {
             epoch_work: None,
             partial: None,
             warnings,
+            hosts: ranks.hosts,
             super_epoch: None,
             generation: store.generation(),
             step: 0,
@@ -176,7 +181,7 @@ impl Trainer {
             model,
             optimizer,
         };
-        if let Some(group) = group {
+        if let Some(group) = ranks.group {
             trainer.join(group);
         }
         Ok(trainer)
@@ -212,11 +217,6 @@ impl Trainer {
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
-}
-
-/// The part of the work that this process does.
-pub(super) fn share_of(group: Option<&ProcessGroup>) -> Share {
-    group.map_or(Share::ALL, |group| Share::new(group.place().rank, group.place().ranks))
 }
 
 /// Minibatches as the configuration wants them, all of a step in one batch.

@@ -8,7 +8,7 @@ use grappa_build::{
 };
 use grappa_engine::place::{PlaceOptions, place};
 use grappa_formats::{
-    NodeId,
+    ChunkId, NodeId,
     manifest::{EdgeOptions, FeatureDtype, FeatureSource},
 };
 use grappa_io::{
@@ -26,6 +26,7 @@ use grappa_storage::Store;
 use grappa_synthetic::{AdjacencyBuffer, BlockModel, Generator, Model, Recipe};
 use grappa_trainer::{
     Error,
+    predict::{FileOptions, PredictBudget, Prediction, Values, predict_file, predict_nodes, split_of},
     train::{Watcher, train, trained::Trained},
 };
 use tch::Device;
@@ -212,12 +213,54 @@ fn a_slice_is_learned_in_partitions_with_every_halo_mode() {
         let steps = store.split("train").unwrap().unwrap().len().div_ceil(16);
         assert!(read_records(&path).unwrap()[0].step <= steps, "{halo}");
     }
-    let trained = Trained::open(&folder.path().join("auto.run"), Device::Cpu).unwrap();
-    let error = trained.check_store(&store).unwrap_err().to_string();
-    assert!(
-        error.contains("slice of its graph, and predictions need all of it"),
-        "{error}"
-    );
+}
+
+const BUDGET: PredictBudget = PredictBudget {
+    memory: 64 << 20,
+    threads: 2,
+};
+
+#[test]
+fn predictions_of_a_slice_are_those_that_its_evaluations_score() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let store = slice(&path("slice"), FeatureSource::Procedural);
+    let config = TrainConfig {
+        evaluate: Evaluate::Exact,
+        ..config()
+    };
+    let summary = run(&store, &config, &path("run")).unwrap();
+    let trained = Trained::open(&path("run"), Device::Cpu).unwrap();
+    let val: Vec<NodeId> = split_of(&store, "val").unwrap().iter().map(NodeId).collect();
+    let predict = |nodes: &[NodeId]| predict_nodes(&trained, &store, nodes, BUDGET, &path("run"), &Silent);
+    let predicted = predict(&val).unwrap();
+    let is_right = |prediction: &&Prediction| prediction.labels == Some(vec![prediction.classes[0].0]);
+    let right = predicted.iter().filter(is_right).count();
+    assert_eq!(summary.val_accuracy, Some(right as f64 / val.len() as f64));
+
+    let write = |out: &str, split, budget| {
+        let options = FileOptions {
+            values: Values::Classes,
+            split,
+        };
+        predict_file(&trained, &store, &path(out), options, budget, &Silent)
+    };
+    assert_eq!(write("val.npy", Some("val"), BUDGET).unwrap().nodes, val.len() as u64);
+    let little = PredictBudget { memory: 100, ..BUDGET };
+    let absent = NodeId(store.chunks().range(ChunkId(3)).start);
+    for (error, expected) in [
+        (
+            write("all.npy", None, BUDGET).unwrap_err(),
+            "name a --split, or nodes with --nodes or --ids",
+        ),
+        (write("test.npy", Some("test"), little).unwrap_err(), "raise --memory"),
+        (
+            predict(&[val[0], absent]).unwrap_err(),
+            "has only the chunks 1-2, 5, not chunk 3",
+        ),
+    ] {
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub use self::{
 };
 use crate::{
     feed::{Epoch, EpochOptions, Feed, FeedOptions, FeedStats, Part, PartitionBatches, Seeded},
-    partition::Owned,
+    partition::{Owned, Share},
     sample::Sampler,
     view::{HaloLists, PartitionView, ViewKind, ViewSource},
 };
@@ -133,7 +133,8 @@ impl Loader {
     }
 
     /// Minibatches of the given nodes, in order, drawn by `sampler` from the whole graph: for evaluation while training. They have
-    /// at most `batch` seeds. Several workers divide them. Opens the feed if it is closed.
+    /// at most `batch` seeds. `share` says which of them this worker has, of several that have the same nodes. Opens the feed if it is
+    /// closed.
     ///
     /// With one partition, its view is used. Otherwise a mapped view of the whole graph is opened, and stays open.
     ///
@@ -144,6 +145,7 @@ impl Loader {
         seeds: &RoaringTreemap,
         sampler: Arc<Sampler>,
         batch: usize,
+        share: Share,
         progress: &dyn Progress,
     ) -> Result<Arc<PartitionBatches>> {
         let view = match (&self.parts[..], &self.whole) {
@@ -173,7 +175,7 @@ impl Loader {
             steps_max: None,
         };
         let batches = PartitionBatches::new(vec![seeded.into()], options);
-        let batches = Arc::new(batches.of_share(self.options.share));
+        let batches = Arc::new(batches.of_share(share));
         if self.feed.is_none() {
             self.feed = Some(self.open_feed(&batches)?);
         }

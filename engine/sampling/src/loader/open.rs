@@ -94,8 +94,12 @@ impl Loader {
     ) -> Result<Vec<Part>> {
         let split = match seeds {
             Seeds::All => None,
-            Seeds::Nodes(nodes) => Some(nodes.clone()),
+            Seeds::Nodes(nodes) | Seeds::OfHost { nodes, .. } => Some(nodes.clone()),
             Seeds::Split(name) => Some(Arc::new(self.split(name)?)),
+        };
+        let of_others = match seeds {
+            Seeds::OfHost { of_partitions, .. } => Some(of_partitions),
+            _ => None,
         };
         let (mut owned, mut seeds) = (Vec::new(), Vec::new());
         let count = assignment.partitions() as usize;
@@ -109,9 +113,10 @@ impl Loader {
                 seeds.push(PartSeeds::Served(Arc::new(listed)));
                 owned.push(of);
             } else {
-                seeds.push(PartSeeds::Elsewhere(match &split {
-                    None => of.all_seeds().len(),
-                    Some(nodes) => of.seed_count(nodes),
+                seeds.push(PartSeeds::Elsewhere(match (of_others, &split) {
+                    (Some(of_others), _) => of_others[partition.0 as usize],
+                    (None, Some(nodes)) => of.seed_count(nodes),
+                    (None, None) => of.all_seeds().len(),
                 }));
             }
         }

@@ -29,6 +29,13 @@ pub enum Seeds {
     Split(String),
     /// An explicit set.
     Nodes(Arc<RoaringTreemap>),
+    /// An explicit set, of the chunks of one of several [hosts](crate::partition::Hosts).
+    OfHost {
+        /// The nodes.
+        nodes: Arc<RoaringTreemap>,
+        /// Number of seeds of each partition. Those of other hosts are not among `nodes`.
+        of_partitions: Vec<u64>,
+    },
 }
 
 /// Options of a [`Loader`](super::Loader).

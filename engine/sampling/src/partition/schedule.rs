@@ -96,20 +96,49 @@ pub fn assignment(
         return Err(Error::out_of_range("the number of partitions", "at least 1", 0));
     }
     if partitions as usize > present.len() {
-        return Err(Error::conflict(
-            format!(
-                "the store has {} chunks, and each of the {partitions} partitions needs at least one",
-                present.len()
-            ),
-            format!(
-                "use at most {} partitions, or create the store again with more --chunks (grappa-ingest, grappa-gen)",
-                present.len()
-            ),
-        ));
+        return Err(too_few_chunks(present.len(), partitions));
     }
-    let base_of = match schedule {
-        Schedule::Shuffle => deal(&sizes_present, false, partitions, seed, super_epoch),
-        Schedule::Sweep | Schedule::Fixed => deal(&sizes_present, true, partitions, seed, 0),
+    let mut owners = vec![ABSENT; sizes.len()];
+    let dealt = owners_of(schedule, &sizes_present, partitions, seed, super_epoch);
+    present
+        .into_iter()
+        .zip(dealt)
+        .for_each(|(chunk, of_chunk)| owners[chunk] = of_chunk);
+    Ok(Assignment::from_owners(
+        generation,
+        partitions,
+        schedule.name(),
+        &owners,
+    ))
+}
+
+/// The error for more partitions than chunks.
+pub(super) fn too_few_chunks(chunks: usize, partitions: u32) -> Error {
+    Error::conflict(
+        format!("the store has {chunks} chunks, and each of the {partitions} partitions needs at least one"),
+        format!(
+            "use at most {chunks} partitions, or create the store again with more --chunks (grappa-ingest, grappa-gen)"
+        ),
+    )
+}
+
+/// The owners in an assignment of a chunk that nobody owns.
+pub(super) const ABSENT: Owners = Owners {
+    base: PartitionId(0),
+    variable: None,
+};
+
+/// Divides chunks of these sizes among the partitions of a super-epoch. There are at least as many chunks as partitions.
+pub(super) fn owners_of(
+    schedule: Schedule,
+    sizes: &[u64],
+    partitions: u32,
+    seed: u64,
+    super_epoch: u64,
+) -> impl Iterator<Item = Owners> {
+    let bases = match schedule {
+        Schedule::Shuffle => deal(sizes, false, partitions, seed, super_epoch),
+        Schedule::Sweep | Schedule::Fixed => deal(sizes, true, partitions, seed, 0),
     };
     // The variable part of partition p is the base of partition p + distance.
     let distance = match schedule {
@@ -118,23 +147,10 @@ pub fn assignment(
         Schedule::Fixed => Some(1),
         Schedule::Shuffle => None,
     };
-    let absent = Owners {
-        base: PartitionId(0),
-        variable: None,
-    };
-    let mut owners = vec![absent; sizes.len()];
-    for (chunk, base) in present.into_iter().zip(base_of) {
-        owners[chunk] = Owners {
-            base,
-            variable: distance.map(|distance| before(base, distance, partitions)),
-        };
-    }
-    Ok(Assignment::from_owners(
-        generation,
-        partitions,
-        schedule.name(),
-        &owners,
-    ))
+    bases.into_iter().map(move |base| Owners {
+        base,
+        variable: distance.map(|distance| before(base, distance, partitions)),
+    })
 }
 
 /// The work of each chunk, estimated from the manifest: its nodes plus its edges. None for chunks that a slice lacks.

@@ -32,6 +32,11 @@ impl Share {
         (0..workers).map(move |worker| Self { worker, workers })
     }
 
+    /// The number of this worker.
+    pub fn worker(self) -> u32 {
+        self.worker
+    }
+
     /// Number of workers.
     pub fn workers(self) -> u32 {
         self.workers

@@ -41,7 +41,7 @@ use self::{
 pub use self::{
     degrees::Degrees,
     first_inputs::FirstInputs,
-    needed::{Needed, NeededOptions},
+    needed::{Needed, NeededOptions, check_sets},
 };
 use super::historical::{HistoricalNodes, HistoricalRows};
 use crate::{

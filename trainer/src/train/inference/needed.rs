@@ -22,6 +22,25 @@ pub struct Needed {
     samples: Vec<Option<NeighbourSample>>,
 }
 
+/// Fails if `given` bytes of memory do not hold the sets of an inference over `layers` layers of a graph with `nodes` nodes. They have a bit
+/// for each node of the graph, also if the store is a small slice of it.
+///
+/// # Errors
+/// [`grappa_io::Error::Budget`], with this remedy.
+pub fn check_sets(nodes: u64, layers: usize, given: u64, remedy: &'static str) -> Result<()> {
+    let least = NodeSet::bytes_of(nodes).saturating_mul(layers as u64 + 1);
+    if least <= given {
+        return Ok(());
+    }
+    Err(grappa_io::Error::Budget {
+        what: "the sets of nodes that an exact inference computes".into(),
+        given,
+        least,
+        remedy,
+    }
+    .into())
+}
+
 /// How [`Needed`] is found.
 #[derive(Debug, Clone, Copy)]
 pub struct NeededOptions<'a> {

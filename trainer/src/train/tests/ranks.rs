@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, thread, time::Duration};
 
 use grappa_sampling::NodeSet;
 
-use super::*;
+use super::{super::hosts::Ranks, *};
 use crate::{
     Error, Resource,
     distributed::{Hello, Place, ProcessGroup, StoreServer, join},
 };
 
 /// Calls `work` as each of `ranks` ranks that train together.
-fn as_ranks<T: Send>(ranks: u32, work: impl Fn(Arc<ProcessGroup>) -> T + Sync) -> Vec<T> {
+pub(super) fn as_ranks<T: Send>(ranks: u32, work: impl Fn(Arc<ProcessGroup>) -> T + Sync) -> Vec<T> {
     let server = StoreServer::start().unwrap();
     let port = server.port();
     let of_rank = |rank| {
@@ -38,11 +38,17 @@ fn as_ranks<T: Send>(ranks: u32, work: impl Fn(Arc<ProcessGroup>) -> T + Sync) -
 }
 
 /// The trainer of a rank, or of a single process, ready for its first epoch.
-fn prepared(store: &Arc<Store>, config: &TrainConfig, folder: &Path, group: Option<Arc<ProcessGroup>>) -> Trainer {
+pub(super) fn prepared(
+    store: &Arc<Store>,
+    config: &TrainConfig,
+    folder: &Path,
+    group: Option<Arc<ProcessGroup>>,
+) -> Trainer {
     let aggregates = first_hop::choose(store, config, &Silent, &mut |problem| panic!("{problem}")).unwrap();
     let folder = folder.join("run");
     std::fs::create_dir_all(&folder).unwrap();
-    let mut trainer = Trainer::of_group(store.clone(), config.clone(), aggregates, Device::Cpu, folder, group).unwrap();
+    let ranks = Ranks::meet(store, group).unwrap();
+    let mut trainer = Trainer::of_ranks(store.clone(), config.clone(), aggregates, Device::Cpu, folder, ranks).unwrap();
     trainer.prepare(0, None, &Silent).unwrap();
     trainer.refresh_when_due(0, &Silent).unwrap();
     trainer

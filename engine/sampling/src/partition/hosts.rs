@@ -1,0 +1,415 @@
+//! Which of several hosts trains which chunks.
+//!
+//! A *host* is all workers that have the same chunks. If every worker has the whole store, there is one host. If workers have different
+//! slices of a graph, each partition consists of chunks of one host: a host divides its chunks among the partitions that its workers
+//! serve, by the same schedule as for a whole store. So repartitioning moves no data between hosts.
+//!
+//! ```text
+//! worker   has chunks   host   serves, of 6 partitions with 6 per step
+//! 0        0-3          0      0, 1      bases and variable parts are of chunks 0-3
+//! 1        0-3          0      2, 3
+//! 2        4-9          1      4, 5      of chunks 4-9
+//! ```
+//!
+//! One host trains each chunk. If several hosts have it, it is the one with the least work per worker so far.
+//!
+//! All of this follows from what each worker has, so that workers agree on it once they have told each other.
+
+use std::collections::BTreeMap;
+
+use grappa_formats::{ChunkId, PartitionId, assignment::Assignment, manifest::Manifest};
+use grappa_io::{Error, Result};
+use roaring::RoaringTreemap;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    RepartitionOptions, Share,
+    schedule::{ABSENT, owners_of, too_few_chunks},
+};
+
+/// A chunk, as a worker has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct HeldChunk {
+    /// Number of its nodes.
+    pub nodes: u64,
+    /// Number of edges to its nodes.
+    pub edges: u64,
+    /// Number of training nodes among its nodes.
+    pub seeds: u64,
+}
+
+impl HeldChunk {
+    fn work(self) -> u64 {
+        self.nodes.saturating_add(self.edges)
+    }
+}
+
+/// The chunks that a worker has: an entry for each chunk of the graph, which is none if the worker does not have it.
+pub type HeldChunks = Vec<Option<HeldChunk>>;
+
+/// The chunks of a store with this manifest. `seeds` are its training nodes.
+pub fn held_chunks(manifest: &Manifest, seeds: &RoaringTreemap) -> HeldChunks {
+    let held = |(bounds, entry): (&[u64], &grappa_formats::manifest::ChunkEntry)| {
+        entry.present.then(|| HeldChunk {
+            nodes: bounds[1] - bounds[0],
+            edges: entry.edges,
+            seeds: seeds.range_cardinality(bounds[0]..bounds[1]),
+        })
+    };
+    manifest
+        .chunk_starts
+        .windows(2)
+        .zip(&manifest.chunks)
+        .map(held)
+        .collect()
+}
+
+/// The hosts that train a graph, and the chunks of each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hosts {
+    /// The host of each worker.
+    of_worker: Vec<usize>,
+    /// The host that trains each chunk, if one has it.
+    chunks: Vec<Option<(usize, HeldChunk)>>,
+}
+
+impl Hosts {
+    /// A single worker with the chunks `held`.
+    pub fn one(held: HeldChunks) -> Self {
+        Self::of_workers(&[held]).expect("one worker agrees with itself")
+    }
+
+    /// The hosts of workers that have the chunks `held`.
+    ///
+    /// # Errors
+    /// If two workers have different chunks with the same number, which is a chunk of another graph.
+    ///
+    /// # Panics
+    /// If there are no workers, or they have graphs with different numbers of chunks.
+    pub fn of_workers(held: &[HeldChunks]) -> Result<Self> {
+        let count = held[0].len();
+        assert!(
+            held.iter().all(|held| held.len() == count),
+            "chunks of different graphs"
+        );
+        let mut hosts: BTreeMap<Vec<bool>, usize> = BTreeMap::new();
+        let mut of_worker = Vec::new();
+        for held in held {
+            let present: Vec<bool> = held.iter().map(Option::is_some).collect();
+            let next = hosts.len();
+            of_worker.push(*hosts.entry(present).or_insert(next));
+        }
+        let mut hosts = Self {
+            of_worker,
+            chunks: vec![None; count],
+        };
+        hosts.divide(held)?;
+        Ok(hosts)
+    }
+
+    /// Gives each chunk to one of the hosts that have it.
+    fn divide(&mut self, held: &[HeldChunks]) -> Result<()> {
+        let mut work = vec![0u64; self.count()];
+        for chunk in 0..self.chunks.len() {
+            let mut with = (0..)
+                .zip(held)
+                .filter_map(|(worker, held)| Some((worker, held[chunk]?)));
+            let Some((first, of_first)) = with.next() else { continue };
+            let mut best = self.of_worker[first];
+            for (worker, other) in with {
+                if other != of_first {
+                    return Err(Error::conflict(
+                        format!(
+                            "rank {first} and rank {worker} have a different chunk {chunk}: {of_first:?} and {other:?}"
+                        ),
+                        "use slices of the same store",
+                    ));
+                }
+                let host = self.of_worker[worker];
+                // Compares work / workers without a division.
+                let of = |host: usize, other: usize| u128::from(work[host]) * self.workers_of(other).count() as u128;
+                if of(host, best) < of(best, host) {
+                    best = host;
+                }
+            }
+            work[best] = work[best].saturating_add(of_first.work());
+            self.chunks[chunk] = Some((best, of_first));
+        }
+        Ok(())
+    }
+
+    /// Number of hosts.
+    pub fn count(&self) -> usize {
+        self.of_worker.iter().max().map_or(0, |last| last + 1)
+    }
+
+    /// The workers of a host, ascending.
+    fn workers_of(&self, host: usize) -> impl Iterator<Item = u32> + '_ {
+        let workers = (0..).zip(&self.of_worker);
+        workers.filter_map(move |(worker, &of)| (of == host).then_some(worker))
+    }
+
+    /// The share of a worker in work that the workers of each host divide.
+    pub fn share_within(&self, worker: u32) -> Share {
+        let host = self.of_worker[worker as usize];
+        let before = self.workers_of(host).take_while(|&other| other < worker);
+        Share::new(before.count() as u32, self.workers_of(host).count() as u32)
+    }
+
+    /// Whether the host of a worker trains a chunk.
+    pub fn trains(&self, worker: u32, chunk: ChunkId) -> bool {
+        let of_chunk = self.chunks[chunk.0 as usize].map(|(host, _)| host);
+        of_chunk == Some(self.of_worker[worker as usize])
+    }
+
+    /// The chunks that some host trains, ascending.
+    pub fn trained(&self) -> impl Iterator<Item = (ChunkId, HeldChunk)> + '_ {
+        let chunks = (0..).map(ChunkId).zip(&self.chunks);
+        chunks.filter_map(|(chunk, held)| Some((chunk, (*held)?.1)))
+    }
+
+    /// Number of chunks of the graph.
+    pub fn chunks(&self) -> u32 {
+        self.chunks.len() as u32
+    }
+
+    /// Whether some host trains each chunk of the graph.
+    pub fn has_all(&self) -> bool {
+        self.chunks.iter().all(Option::is_some)
+    }
+
+    /// The most partitions that each worker can serve in every step, so that each of them has a chunk.
+    pub fn partitions_of_worker_max(&self) -> u32 {
+        let of_host = |host| {
+            let chunks = self.chunks.iter().flatten().filter(|(of, _)| *of == host);
+            chunks.count() / self.workers_of(host).count()
+        };
+        (0..self.count()).map(of_host).min().unwrap_or(0) as u32
+    }
+
+    /// Assigns chunks to the partitions of a super-epoch, as generation `generation`. `concurrent` is the number of partitions of a step.
+    /// With one host, this is [`assign`](super::assign).
+    ///
+    /// # Errors
+    /// If a host has no partition, or more partitions than chunks.
+    ///
+    /// # Panics
+    /// If `options` has no super-epoch.
+    pub fn assign(&self, options: &RepartitionOptions, concurrent: u32, generation: u64) -> Result<Assignment> {
+        let partitions = options.partitions;
+        let super_epoch = options.super_epoch.expect("the caller sets the super-epoch");
+        if partitions == 0 || concurrent == 0 {
+            return Err(Error::out_of_range("the number of partitions", "at least 1", 0));
+        }
+        let mut owners = vec![ABSENT; self.chunks.len()];
+        for host in 0..self.count() {
+            let (chunks, sizes): (Vec<usize>, Vec<u64>) = (0..)
+                .zip(&self.chunks)
+                .filter_map(|(chunk, held)| held.filter(|(of, _)| *of == host).map(|(_, held)| (chunk, held.work())))
+                .unzip();
+            let served = self.served_by(host, partitions, concurrent);
+            self.check(host, chunks.len(), served.len(), partitions)?;
+            let dealt = owners_of(options.schedule, &sizes, served.len() as u32, options.seed, super_epoch);
+            for (chunk, mut of_chunk) in chunks.into_iter().zip(dealt) {
+                of_chunk.base = served[of_chunk.base.0 as usize];
+                of_chunk.variable = of_chunk.variable.map(|partition| served[partition.0 as usize]);
+                owners[chunk] = of_chunk;
+            }
+        }
+        let name = options.schedule.name();
+        Ok(Assignment::from_owners(generation, partitions, name, &owners))
+    }
+
+    /// The partitions that the workers of a host serve, ascending.
+    fn served_by(&self, host: usize, partitions: u32, concurrent: u32) -> Vec<PartitionId> {
+        let workers = self.of_worker.len() as u32;
+        let shares: Vec<Share> = self
+            .workers_of(host)
+            .map(|worker| Share::new(worker, workers))
+            .collect();
+        let all = (0..partitions).map(PartitionId);
+        all.filter(|&partition| {
+            let serves = |share: &Share| share.serves(partition, partitions as usize, concurrent as usize);
+            shares.iter().any(serves)
+        })
+        .collect()
+    }
+
+    fn check(&self, host: usize, chunks: usize, served: usize, partitions: u32) -> Result<()> {
+        if (1..=chunks).contains(&served) {
+            return Ok(());
+        }
+        if self.count() == 1 {
+            return Err(too_few_chunks(chunks, partitions));
+        }
+        let ranks: Vec<String> = self.workers_of(host).map(|rank| rank.to_string()).collect();
+        let workers = self.of_worker.len();
+        let what = format!(
+            "the host of rank {} has {chunks} chunks of its own, and serves {served} of the {partitions} partitions",
+            ranks.join(", "),
+        );
+        Err(match served {
+            0 => Error::conflict(
+                what,
+                format!("use --partitions and --concurrent of at least {workers}, the number of ranks"),
+            ),
+            _ => Error::conflict(
+                what,
+                "use fewer --partitions, or place more chunks there (grappa-store place)",
+            ),
+        })
+    }
+
+    /// Number of seeds of each partition of an assignment that [`Hosts::assign`] made.
+    pub fn seeds(&self, assignment: &Assignment) -> Vec<u64> {
+        let mut seeds = vec![0; assignment.partitions() as usize];
+        for (chunk, held) in self.trained() {
+            let base = assignment.owners(chunk).base.expect("every chunk is in a base");
+            seeds[base.0 as usize] += held.seeds;
+        }
+        seeds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::partition::{Schedule, assignment};
+
+    fn chunk(i: u64) -> HeldChunk {
+        HeldChunk {
+            nodes: 100 + i % 3,
+            edges: 1000 + i * i % 97 * 50,
+            seeds: 1 + i % 7,
+        }
+    }
+
+    /// A worker with some of `count` chunks.
+    fn with(chunks: impl IntoIterator<Item = u64>, count: u64) -> HeldChunks {
+        let mut held = vec![None; count as usize];
+        chunks.into_iter().for_each(|i| held[i as usize] = Some(chunk(i)));
+        held
+    }
+
+    fn options(schedule: Schedule, partitions: u32, super_epoch: u64) -> RepartitionOptions {
+        RepartitionOptions {
+            partitions,
+            schedule,
+            seed: 3,
+            super_epoch: Some(super_epoch),
+        }
+    }
+
+    #[test]
+    fn one_host_divides_its_chunks_as_a_store_does() {
+        for held in [with(0..13, 13), with(2..9, 13)] {
+            let sizes: Vec<_> = held.iter().map(|held| held.map(HeldChunk::work)).collect();
+            for workers in [1, 2, 3] {
+                let hosts = Hosts::of_workers(&vec![held.clone(); workers]).unwrap();
+                assert_eq!(hosts.count(), 1);
+                for (schedule, super_epoch) in Schedule::ALL
+                    .into_iter()
+                    .flat_map(|schedule| [(schedule, 0), (schedule, 5)])
+                {
+                    let found = hosts.assign(&options(schedule, 5, super_epoch), 2, 9).unwrap();
+                    assert_eq!(found, assignment(schedule, &sizes, 5, 3, super_epoch, 9).unwrap());
+                }
+                let error = hosts
+                    .assign(&options(Schedule::Sweep, 14, 0), 2, 9)
+                    .unwrap_err()
+                    .to_string();
+                assert_eq!(
+                    error,
+                    assignment(Schedule::Sweep, &sizes, 14, 3, 0, 9)
+                        .unwrap_err()
+                        .to_string()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn partitions_of_a_host_have_its_chunks_and_no_others() {
+        let (a, b) = (with(0..4, 12), with(4..10, 12));
+        let hosts = Hosts::of_workers(&[a.clone(), b, a]).unwrap();
+        assert_eq!(hosts.count(), 2);
+        assert!(!hosts.has_all());
+        assert_eq!(hosts.trained().count(), 10);
+        assert_eq!(hosts.partitions_of_worker_max(), 2);
+        assert_eq!(
+            [0, 1, 2].map(|worker| hosts.share_within(worker)),
+            [Share::new(0, 2), Share::ALL, Share::new(1, 2)]
+        );
+        for (schedule, super_epoch) in Schedule::ALL
+            .into_iter()
+            .flat_map(|schedule| [(schedule, 0), (schedule, 3)])
+        {
+            let assignment = hosts.assign(&options(schedule, 6, super_epoch), 3, 1).unwrap();
+            assignment.check_owners().unwrap();
+            // In each step of three partitions, the second worker serves the second one.
+            for (chunk, _) in hosts.trained() {
+                let owners = assignment.owners(chunk);
+                let is_of_second = chunk.0 >= 4;
+                assert_eq!(hosts.trains(1, chunk), is_of_second);
+                assert_eq!(hosts.trains(2, chunk), !is_of_second);
+                for partition in owners.base.into_iter().chain(owners.variable) {
+                    assert_eq!(partition.0 % 3 == 1, is_of_second, "{chunk}: {owners:?}");
+                }
+            }
+            let seeds = hosts.seeds(&assignment);
+            assert!(seeds.iter().all(|&seeds| seeds > 0), "{seeds:?}");
+            assert_eq!(
+                seeds.iter().sum::<u64>(),
+                hosts.trained().map(|(_, held)| held.seeds).sum::<u64>()
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_that_several_hosts_have_are_divided_evenly(first in 1..40u64, both in 0..40u64, second in 1..40u64) {
+            let count = first + both + second;
+            let held = [with(0..first + both, count), with(first..count, count), with(0..first + both, count)];
+            let hosts = Hosts::of_workers(&held).unwrap();
+            let mut work = [0; 2];
+            for (chunk, held) in hosts.trained() {
+                let host = usize::from(hosts.trains(1, chunk));
+                prop_assert!(hosts.trains([0, 1][host], chunk) && !hosts.trains([1, 0][host], chunk));
+                work[host] += held.work();
+            }
+            prop_assert!(hosts.has_all());
+            // The first host has two workers. Chunks that only the second one has come last, so it may have more work.
+            let largest = 100 + 2 + 1000 + 96 * 50;
+            let own: u64 = (0..first).map(|i| chunk(i).work()).sum();
+            prop_assert!(work[0] == own || work[0] <= 2 * (work[1] + largest), "{work:?}");
+        }
+    }
+
+    #[test]
+    fn hosts_without_a_partition_or_with_other_chunks_are_refused() {
+        let (a, b) = (with(0..4, 8), with(4..8, 8));
+        let hosts = Hosts::of_workers(&[a.clone(), b.clone()]).unwrap();
+        let error = |partitions, concurrent| {
+            let refused = hosts.assign(&options(Schedule::Sweep, partitions, 0), concurrent, 1);
+            refused.unwrap_err().to_string()
+        };
+        let found = error(1, 1);
+        assert!(
+            found.contains("rank 1 has 4 chunks of its own, and serves 0 of the 1 partitions"),
+            "{found}"
+        );
+        assert!(found.contains("--concurrent of at least 2"), "{found}");
+        assert!(
+            error(10, 2).contains("rank 0 has 4 chunks of its own, and serves 5"),
+            "{}",
+            error(10, 2)
+        );
+        assert!(hosts.assign(&options(Schedule::Sweep, 0, 0), 1, 1).is_err());
+        let mut other = with(3..8, 8);
+        other[3] = Some(HeldChunk { edges: 1, ..chunk(3) });
+        let error = Hosts::of_workers(&[b, a, other]).unwrap_err().to_string();
+        assert!(error.contains("rank 1 and rank 2 have a different chunk 3"), "{error}");
+    }
+}

@@ -1,0 +1,143 @@
+//! Several processes that have different slices of a graph, as hosts with a part of it each.
+
+use std::{fs, path::Path, process::Child};
+
+use grappa_tests::{
+    files::memory_folder,
+    program::{self, Ran, run},
+};
+use serde_json::Value;
+
+use crate::workers::{assert_same_losses, end, port, rank, wait_for_epochs};
+
+/// The graph of all tests, or slices of it, at `name/graph.grappa`.
+fn generate(folder: &Path, name: &str, options: &[&str]) {
+    fs::create_dir(folder.join(name)).unwrap();
+    let mut generate = program::command("grappa-gen");
+    generate.args([
+        "sbm",
+        "--nodes",
+        "2000",
+        "--feature-dim",
+        "8",
+        "--features",
+        "procedural",
+        "--chunks",
+        "8",
+    ]);
+    generate.args(options).args(["--quiet", "--out"]);
+    run(generate.arg(folder.join(name).join("graph.grappa"))).success();
+}
+
+/// Some chunks of the store in `from`, placed in `to`.
+fn place(folder: &Path, from: &str, to: &str, chunks: &str) {
+    fs::create_dir(folder.join(to)).unwrap();
+    let mut place = program::command("grappa-store");
+    place.arg("place").arg(folder.join(from).join("graph.grappa"));
+    place.args(["--chunks", chunks, "--quiet", "--to"]);
+    run(place.arg(folder.join(to).join("graph.grappa"))).success();
+}
+
+/// Starts a rank on each of `hosts`, which are folders.
+fn start(folder: &Path, hosts: &[&str], options: &[String]) -> Vec<Child> {
+    let (port, ranks) = (port(), hosts.len() as u16);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let start = |(number, host): (u16, &&str)| rank(&folder.join(host), [number, ranks, port], &options);
+    (0..).zip(hosts).map(start).collect()
+}
+
+fn ends(ranks: Vec<Child>) -> Vec<Ran> {
+    ranks.into_iter().map(end).collect()
+}
+
+fn summary(run: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(run.join("summary.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn hosts_with_slices_train_and_resume_together() {
+    let folder = memory_folder();
+    let at = folder.path();
+    generate(at, "whole", &[]);
+    generate(at, "first", &["--only-chunks", "0-4"]);
+    place(at, "whole", "second", "5-7");
+    let (run, killed) = (at.join("run"), at.join("killed"));
+    let options = |out: &Path| {
+        let out = out.display().to_string();
+        [
+            "--epochs",
+            "6",
+            "--repartition-every",
+            "2",
+            "--schedule",
+            "shuffle",
+            "--lr",
+            "0.05",
+            "--checkpoint-every",
+            "1",
+            "--out",
+            &out,
+        ]
+        .map(str::to_owned)
+    };
+    // Rank 2 has the same chunks as rank 0.
+    let hosts = ["first", "second", "first"];
+    for ran in ends(start(at, &hosts, &options(&run))) {
+        ran.success();
+    }
+    let found = summary(&run);
+    assert_eq!(found["partitions"], 3, "{found}");
+    assert!(found["val_accuracy"].as_f64().unwrap() > 0.4, "{found}");
+
+    let mut ranks = start(at, &hosts, &options(&killed));
+    wait_for_epochs(&killed, 2);
+    ranks[1].kill().unwrap();
+    for (number, ran) in ends(ranks).into_iter().enumerate() {
+        assert!(number == 1 || ran.stderr.contains("rank 1"), "{}", ran.stderr);
+    }
+    let resume = [&options(&killed)[..], &["--resume".to_owned(), "auto".to_owned()]].concat();
+    // The chunks of the second host are missing.
+    let refused = ends(start(at, &["first", "first"], &resume));
+    let error = &refused[0].stderr;
+    assert!(error.contains("hosts have other chunks of its graph"), "{refused:?}");
+    for ran in ends(start(at, &hosts, &resume)) {
+        ran.success();
+    }
+    assert_same_losses(&run, &killed, "resumed");
+}
+
+#[test]
+fn hosts_that_do_not_fit_together_say_why() {
+    let folder = memory_folder();
+    let at = folder.path();
+    generate(at, "whole", &[]);
+    place(at, "whole", "first", "0-4");
+    place(at, "whole", "second", "4-7");
+    generate(at, "other", &["--seed", "9", "--only-chunks", "5-7"]);
+    let out = at.join("run").display().to_string();
+    let refused = |hosts: &[&str], options: &[&str]| {
+        let options = [&["--epochs", "1", "--out", &out], options].concat();
+        let ran = ends(start(
+            at,
+            hosts,
+            &options.iter().map(|&option| option.to_owned()).collect::<Vec<_>>(),
+        ));
+        assert!(ran.iter().all(|ran| ran.code == Some(1)), "{ran:?}");
+        ran.into_iter().map(|ran| ran.stderr).collect::<Vec<_>>().concat()
+    };
+    let differ = "ranks differ in the store's digest: rank 0 has";
+    assert!(refused(&["first", "other"], &[]).contains(differ));
+    assert!(refused(&["whole", "second"], &[]).contains(differ));
+    let error = refused(&["first", "second"], &["--partitions", "1"]);
+    assert!(
+        error.contains("the host of rank 1 has 4 chunks of its own, and serves 0 of the 1 partitions"),
+        "{error}"
+    );
+    let error = refused(&["first", "second"], &["--partitions", "12"]);
+    assert!(
+        error.contains("the host of rank 0 has 4 chunks of its own, and serves 6 of the 12"),
+        "{error}"
+    );
+    let error = refused(&["first", "second"], &["--model", "gcn"]);
+    assert!(error.contains("gcn divides by the in-degrees of neighbors"), "{error}");
+}

@@ -1,0 +1,135 @@
+//! The processes that train together, and the chunks that each has.
+//!
+//! Usually each rank has the whole store. If ranks have different slices of a graph, they tell each other at the start which chunks they
+//! have, with the number of training nodes in each. Then all know the partitions of all hosts ([`Hosts`]), and need no more than that
+//! during training.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use grappa_formats::{ChunkId, container::FileKind, random};
+use grappa_io::{container::ContainerFile, progress::Silent, size::count, text};
+use grappa_sampling::partition::{Hosts, Share, held_chunks};
+use grappa_storage::Store;
+
+use super::split::TRAIN;
+use crate::{Result, distributed::ProcessGroup};
+
+/// This process and those that it trains with.
+pub(super) struct Ranks {
+    /// The processes; none if there is only this one.
+    pub group: Option<Arc<ProcessGroup>>,
+    /// The chunks that each of them has.
+    pub hosts: Hosts,
+}
+
+impl Ranks {
+    /// Tells the other ranks of `group` which chunks `store` has. All ranks must call it.
+    ///
+    /// # Errors
+    /// If the store's training nodes cannot be read, another rank has left, or ranks have slices of different graphs.
+    pub fn meet(store: &Store, group: Option<Arc<ProcessGroup>>) -> Result<Self> {
+        let train = store.split(TRAIN)?.unwrap_or_default();
+        let held = held_chunks(store.manifest(), &train);
+        // Ranks that have the whole store have compared its digest.
+        let hosts = match &group {
+            Some(group) if !store.manifest().is_whole() => Hosts::of_workers(&group.gather_all("chunks", held)?)?,
+            Some(group) => Hosts::of_workers(&vec![held; group.place().ranks as usize])?,
+            None => Hosts::one(held),
+        };
+        Ok(Self { group, hosts })
+    }
+
+    /// The number of this process.
+    pub fn rank(&self) -> u32 {
+        self.group.as_ref().map_or(0, |group| group.place().rank)
+    }
+
+    /// The partitions that this process serves.
+    pub fn share(&self) -> Share {
+        let place = self.group.as_ref().map(|group| group.place());
+        place.map_or(Share::ALL, |place| Share::new(place.rank, place.ranks))
+    }
+
+    /// The part of this process in work that the ranks of its host divide.
+    pub fn share_within(&self) -> Share {
+        self.hosts.share_within(self.rank())
+    }
+
+    /// Whether the host of this process trains a chunk.
+    pub fn trains(&self, chunk: ChunkId) -> bool {
+        self.hosts.trains(self.rank(), chunk)
+    }
+
+    /// The digest of what the run trains on: that of the store, or of the graph and of the chunks that its hosts have.
+    ///
+    /// # Errors
+    /// If the store's manifest cannot be read.
+    pub fn digest(&self, store: &Store) -> Result<u64> {
+        if self.hosts.count() == 1 {
+            return store_digest(store);
+        }
+        let chunks = self.hosts.trained().map(|(chunk, _)| u64::from(chunk.0));
+        Ok(chunks.fold(store.manifest().graph_digest(), random::combine))
+    }
+
+    /// Adds up counts of all hosts. All ranks must call it.
+    ///
+    /// # Errors
+    /// If another rank has left.
+    pub fn sum_of_hosts<const N: usize>(&self, counts: [u64; N]) -> Result<[u64; N]> {
+        let mut sum = counts;
+        if let Some(group) = self.group.as_ref().filter(|_| self.hosts.count() > 1) {
+            // The first rank of each host speaks for it.
+            if self.share_within().worker() > 0 {
+                sum = [0; N];
+            }
+            group.sum(&mut sum, &Silent)?;
+        }
+        Ok(sum)
+    }
+
+    /// A sentence about the chunks of the hosts. None if there is one host.
+    pub fn describe(&self) -> Option<String> {
+        let hosts = self.hosts.count();
+        if hosts == 1 {
+            return None;
+        }
+        let (mut nodes, mut edges) = (0, 0);
+        for (_, held) in self.hosts.trained() {
+            nodes += held.nodes;
+            edges += held.edges;
+        }
+        let absent = match self.hosts.has_all() {
+            true => String::new(),
+            false => {
+                let trained: BTreeSet<u32> = self.hosts.trained().map(|(chunk, _)| chunk.0).collect();
+                let absent: Vec<u32> = (0..self.hosts.chunks())
+                    .filter(|chunk| !trained.contains(chunk))
+                    .collect();
+                format!("; no host has the chunks {}", text::ranges(&absent))
+            }
+        };
+        Some(format!(
+            "{hosts} hosts train {} chunks with {} nodes and {} edges{absent}",
+            self.hosts.trained().count(),
+            count(nodes),
+            count(edges)
+        ))
+    }
+}
+
+/// What ranks compare before they train: the digest of a whole store, or that of the graph of a slice.
+///
+/// # Errors
+/// If the store's manifest cannot be read.
+pub(super) fn comparable_digest(store: &Store) -> Result<String> {
+    Ok(match store.manifest().is_whole() {
+        true => format!("{:016x}", store_digest(store)?),
+        false => format!("{:016x} (slice)", store.manifest().graph_digest()),
+    })
+}
+
+/// The digest of a store: that of its manifest, which names all other files with theirs.
+fn store_digest(store: &Store) -> Result<u64> {
+    Ok(ContainerFile::open(&store.path().join("manifest"), FileKind::MANIFEST)?.digest())
+}

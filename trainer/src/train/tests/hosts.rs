@@ -1,0 +1,223 @@
+//! Ranks that have different slices of a graph.
+
+use grappa_run::{model::FeatureNorm, scores::ScoreReport};
+use grappa_sampling::partition::{Hosts, held_chunks};
+
+use super::{
+    super::{evaluate::Evaluation, hosts::Ranks, numbers::Numbers, split::Splits},
+    ranks::{as_ranks, prepared},
+    *,
+};
+
+/// A graph, and the slices of two hosts. The first one has two ranks: 0 and 2.
+struct Slices {
+    whole: Arc<Store>,
+    slices: [Arc<Store>; 2],
+}
+
+const SLICE_OF_RANK: [usize; 3] = [0, 1, 0];
+const RANKS: u32 = SLICE_OF_RANK.len() as u32;
+
+impl Slices {
+    fn new(folder: &Path) -> Self {
+        let of = |name: &str, chunks| generated(&folder.join(name), FeatureSource::Procedural, chunks);
+        Self {
+            whole: of("whole", None),
+            slices: [of("first", Some(0..=4)), of("second", Some(5..=7))],
+        }
+    }
+
+    fn of_rank(&self, rank: u32) -> &Arc<Store> {
+        &self.slices[SLICE_OF_RANK[rank as usize]]
+    }
+
+    fn hosts(&self) -> Hosts {
+        let held = |slice: usize| {
+            let store = &self.slices[slice];
+            held_chunks(store.manifest(), &store.split("train").unwrap().unwrap())
+        };
+        Hosts::of_workers(&SLICE_OF_RANK.map(held)).unwrap()
+    }
+}
+
+fn config_of(model: LayerKind, halo: HaloMode, concurrent: u32) -> TrainConfig {
+    TrainConfig {
+        halo,
+        partitions: Auto::Value(6),
+        concurrent: Auto::Value(concurrent),
+        first_hop: FirstHop::Sampled,
+        ..config(model)
+    }
+}
+
+#[test]
+fn hosts_with_slices_train_as_one_process_with_the_same_partitions() {
+    let folder = tempfile::tempdir().unwrap();
+    let slices = Slices::new(folder.path());
+    for (model, halo, concurrent) in [
+        (LayerKind::Sage, HaloMode::Stop, 6),
+        (LayerKind::Sage, HaloMode::Features, 3),
+        (LayerKind::Gat, HaloMode::Stop, 3),
+    ] {
+        let config = config_of(model, halo, concurrent);
+        let mut alone = prepared(&slices.whole, &config, folder.path(), None);
+        alone.hosts = slices.hosts();
+        let steps_of_epoch = |trainer: &Trainer| {
+            let all = trainer.loader.all_batches(0);
+            (all.steps(), all.seeds_of_all())
+        };
+        let expected = steps_from(&mut alone, true, ViewKind::Memory);
+        let expected_steps = steps_of_epoch(&alone);
+        let found = as_ranks(RANKS, |group| {
+            let store = slices.of_rank(group.place().rank);
+            let mut trainer = prepared(store, &config, folder.path(), Some(group.clone()));
+            let steps = steps_from(&mut trainer, true, ViewKind::Memory);
+            assert_eq!(steps_of_epoch(&trainer), expected_steps);
+            assert_eq!(trainer.loader.served().count(), 2);
+            for step in &steps {
+                group.all_reduce(&step.gradient).unwrap();
+            }
+            steps
+                .into_iter()
+                .map(|step| (step.gradient, step.sums))
+                .collect::<Vec<_>>()
+        });
+        let mut of_ranks = found.into_iter();
+        let mut sum = of_ranks.next().unwrap();
+        for (step, (_, sums)) in of_ranks.flat_map(|of_rank| of_rank.into_iter().enumerate()) {
+            sum[step].1 = added(sum[step].1, sums);
+        }
+        let steps = sum.into_iter().map(|(gradient, sums)| Step {
+            gradient,
+            sums,
+            passes: 1,
+        });
+        let name = format!("{model}, {halo}, {concurrent} per step");
+        assert_same_steps(&name, &steps.collect::<Vec<_>>(), &expected);
+    }
+}
+
+/// Number of nodes by class and prediction.
+fn confusion(reports: &[&ScoreReport]) -> Vec<u64> {
+    let flat = |report: &&ScoreReport| report.confusion.as_ref().unwrap().concat();
+    let add = |sum: Vec<u64>, other: Vec<u64>| sum.iter().zip(other).map(|(sum, other)| sum + other).collect();
+    reports.iter().map(flat).reduce(add).unwrap()
+}
+
+#[test]
+fn hosts_score_their_own_nodes() {
+    let folder = tempfile::tempdir().unwrap();
+    let slices = Slices::new(folder.path());
+    for (model, evaluate) in [
+        (LayerKind::Sage, Evaluate::Exact),
+        (LayerKind::Sage, Evaluate::Sampled),
+        (LayerKind::Sage, Evaluate::Auto),
+        // By minibatches, whose draws depend on which of them are in one.
+        (LayerKind::PinSage, Evaluate::Sampled),
+    ] {
+        let config = TrainConfig {
+            evaluate,
+            ..config_of(model, HaloMode::Stop, 3)
+        };
+        let scored = |trainer: &mut Trainer| {
+            let evaluated = [
+                trainer.evaluate(true, 0, &|_| true, &Silent),
+                trainer.evaluate_exactly(true, &Silent),
+            ];
+            evaluated.map(Result::unwrap)
+        };
+        let of_slices = slices.slices.each_ref().map(|slice| {
+            let alone = TrainConfig {
+                partitions: Auto::Value(1),
+                concurrent: Auto::Value(1),
+                ..config.clone()
+            };
+            scored(&mut prepared(slice, &alone, folder.path(), None)).map(Option::unwrap)
+        });
+        let found = as_ranks(RANKS, |group| {
+            let store = slices.of_rank(group.place().rank);
+            let mut trainer = prepared(store, &config, folder.path(), Some(group));
+            let methods = (trainer.scored_nodes.as_ref().unwrap().method(), trainer.epoch_work);
+            (methods, scored(&mut trainer))
+        });
+        let (of_first, others) = found.split_first().unwrap();
+        for (methods, evaluations) in others {
+            assert_eq!(methods, &of_first.0, "{model}, {evaluate}");
+            assert!(evaluations.iter().all(Option::is_none), "rank 0 reports");
+        }
+        for (at, found) in of_first.1.iter().enumerate() {
+            let found = found.as_ref().unwrap();
+            for report in [
+                |of: &Evaluation| of.val.clone(),
+                |of: &Evaluation| of.test.clone().unwrap(),
+            ] {
+                let expected = of_slices.each_ref().map(|evaluations| report(&evaluations[at]));
+                let context = format!("{model}, {evaluate}, {at}");
+                assert!(expected.iter().all(|report| report.nodes > 10), "{context}");
+                let found = report(found);
+                assert_eq!(found.nodes, expected[0].nodes + expected[1].nodes, "{context}");
+                if model == LayerKind::Sage {
+                    assert_eq!(confusion(&[&found]), confusion(&expected.each_ref()), "{context}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn hosts_agree_on_numbers_digests_and_moments() {
+    let folder = tempfile::tempdir().unwrap();
+    let slices = Slices::new(folder.path());
+    let config = TrainConfig {
+        partitions: Auto::Auto,
+        concurrent: Auto::Auto,
+        normalize_features: FeatureNorm::Standard,
+        ..config_of(LayerKind::Sage, HaloMode::Stop, 3)
+    };
+    let moments = |trainer: &mut Trainer| {
+        trainer.measure_features(&Silent).unwrap();
+        let (mean, deviation) = trainer.model.feature_moments().unwrap();
+        Vec::<f32>::try_from(Tensor::cat(&[mean, deviation], 0)).unwrap()
+    };
+    let mut alone = prepared(&slices.whole, &config, folder.path(), None);
+    let expected = moments(&mut alone);
+    let found = as_ranks(RANKS, |group| {
+        let store = slices.of_rank(group.place().rank);
+        let ranks = Ranks::meet(store, Some(group.clone())).unwrap();
+        let numbers = Numbers::choose(store, &config, false, &ranks).unwrap();
+        let config = numbers.applied(&config);
+        let mut trainer = prepared(store, &config, folder.path(), Some(group));
+        let splits = Splits::open(store, &ranks).unwrap();
+        let found = moments(&mut trainer);
+        let are_close = found
+            .iter()
+            .zip(&expected)
+            .all(|(found, expected)| (found - expected).abs() < 1e-5);
+        assert!(are_close && found.len() == expected.len(), "{found:?}, {expected:?}");
+        let facts = trainer.facts("", std::time::SystemTime::now()).dataset;
+        (
+            numbers,
+            ranks.digest(store).unwrap(),
+            ranks.describe(),
+            splits.of_all(),
+            facts,
+        )
+    });
+    assert!(found.iter().all(|of_rank| of_rank == &found[0]), "{found:?}");
+    let (numbers, _, described, of_all, facts) = &found[0];
+    assert_eq!(numbers.applied(&config).partitions(), 3, "{numbers:?}");
+    assert_eq!(*of_all, alone.splits.of_all());
+    let described = described.as_ref().unwrap();
+    assert!(
+        described.starts_with("2 hosts train 8 chunks with 600 nodes and"),
+        "{described}"
+    );
+    let of_alone = alone.facts("", std::time::SystemTime::now()).dataset;
+    for fact in of_alone {
+        assert!(facts.contains(&fact), "{fact:?}, {facts:?}");
+    }
+    assert!(
+        facts.contains(&("hosts with different chunks", "2".to_owned())),
+        "{facts:?}"
+    );
+}
