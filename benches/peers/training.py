@@ -1,11 +1,11 @@
 """Peers' training: the same model on the same minibatches' sizes, the graph and its features in memory.
 
-    training.py check PEER DEVICE                                                   train on a tiny graph; prints the versions
-    training.py run PEER DEVICE EDGES FEATURES LABELS SEEDS BATCHES THREADS         prints one JSON object
+    training.py check PEER DEVICE MODELS                                                   train on a tiny graph; prints the versions
+    training.py run PEER DEVICE MODEL EDGES FEATURES LABELS SEEDS BATCHES THREADS          prints one JSON object
 
 PEER is `dgl`, `graphbolt` or `pyg` (which needs pyg-lib or torch-sparse). DEVICE is `cpu` or `cuda`, where the model is. EDGES is an array of
-rows (source, destination), FEATURES one of f32, LABELS and SEEDS of int64. The model is three layers of GraphSAGE with means, 128 values wide,
-dropout 0.5, Adam; fanouts 15, 10, 5 from the seeds outwards, batches of 1024 seeds in random order. `seconds` are those of BATCHES batches
+rows (source, destination), FEATURES one of f32, LABELS and SEEDS of int64. MODELS are separated by commas; a MODEL is
+`sage` (with means), `gcn`, `gin`, `gat` or `gatv2`, of three layers, 128 values wide (attention: 4 heads of 32), with ReLU, dropout 0.5, Adam; fanouts 15, 10, 5 from the seeds outwards, batches of 1024 seeds in random order. `seconds` are those of BATCHES batches
 after the first three: sampling, gathering, copies to the device, forward, backward, and the step.
 """
 
@@ -18,7 +18,7 @@ import numpy
 import torch
 import torch.nn.functional as F
 
-FANOUTS, BATCH, HIDDEN, WARMUP = [15, 10, 5], 1024, 128, 3
+FANOUTS, BATCH, HIDDEN, HEADS, WARMUP = [15, 10, 5], 1024, 128, 4, 3
 
 
 def load(edges, features, labels, seeds):
@@ -93,30 +93,67 @@ def run_pyg(indptr, indices, features, labels, seeds, device):
         yield batch.edge_index, batch.x, batch.y[: batch.batch_size]
 
 
-class OfDgl(torch.nn.Module):
-    def __init__(self, inputs, classes):
-        from dgl.nn import SAGEConv
+def perceptron(inputs, outputs):
+    """The two layers of GIN."""
+    return torch.nn.Sequential(torch.nn.Linear(inputs, outputs), torch.nn.ReLU(), torch.nn.Linear(outputs, outputs))
 
+
+def dgl_layer(model, inputs, outputs, is_last):
+    from dgl import nn
+
+    # A node without in-neighbors gets zeros.
+    bare = {"allow_zero_in_degree": True}
+    heads = {"out_feats": outputs if is_last else outputs // HEADS, "num_heads": HEADS}
+    match model:
+        case "sage":
+            return nn.SAGEConv(inputs, outputs, "mean")
+        case "gcn":
+            return nn.GraphConv(inputs, outputs, **bare)
+        case "gin":
+            return nn.GINConv(perceptron(inputs, outputs), "sum", learn_eps=True)
+        case "gat":
+            return nn.GATConv(inputs, **heads, **bare)
+        case "gatv2":
+            return nn.GATv2Conv(inputs, **heads, **bare)
+
+
+def pyg_layer(model, inputs, outputs, is_last):
+    from torch_geometric import nn
+
+    heads = {"out_channels": outputs if is_last else outputs // HEADS, "heads": HEADS, "concat": not is_last}
+    match model:
+        case "sage":
+            return nn.SAGEConv(inputs, outputs)
+        case "gcn":
+            return nn.GCNConv(inputs, outputs)
+        case "gin":
+            return nn.GINConv(perceptron(inputs, outputs), train_eps=True)
+        case "gat":
+            return nn.GATConv(inputs, **heads)
+        case "gatv2":
+            return nn.GATv2Conv(inputs, **heads)
+
+
+class Model(torch.nn.Module):
+    def __init__(self, layer, model, inputs, classes):
         super().__init__()
-        sizes = [inputs, HIDDEN, HIDDEN, classes]
-        self.layers = torch.nn.ModuleList(SAGEConv(a, b, "mean") for a, b in itertools.pairwise(sizes))
+        sizes = itertools.pairwise([inputs, HIDDEN, HIDDEN, classes])
+        self.layers = torch.nn.ModuleList(layer(model, a, b, i == 2) for i, (a, b) in enumerate(sizes))
 
+
+class OfDgl(Model):
     def forward(self, blocks, rows):
         for i, (layer, block) in enumerate(zip(self.layers, blocks)):
             rows = layer(block, rows)
+            if rows.dim() == 3:
+                # [nodes, heads, values]: the last layer's heads are averaged.
+                rows = rows.flatten(1) if i < 2 else rows.mean(1)
             if i < 2:
                 rows = F.dropout(F.relu(rows), 0.5)
         return rows
 
 
-class OfPyg(torch.nn.Module):
-    def __init__(self, inputs, classes):
-        from torch_geometric.nn import SAGEConv
-
-        super().__init__()
-        sizes = [inputs, HIDDEN, HIDDEN, classes]
-        self.layers = torch.nn.ModuleList(SAGEConv(a, b) for a, b in itertools.pairwise(sizes))
-
+class OfPyg(Model):
     def forward(self, edges, rows):
         for i, layer in enumerate(self.layers):
             rows = layer(rows, edges)
@@ -125,7 +162,7 @@ class OfPyg(torch.nn.Module):
         return rows[:BATCH]
 
 
-PEERS = {"dgl": (run_dgl, OfDgl), "graphbolt": (run_graphbolt, OfDgl), "pyg": (run_pyg, OfPyg)}
+PEERS = {"dgl": (run_dgl, OfDgl, dgl_layer), "graphbolt": (run_graphbolt, OfDgl, dgl_layer), "pyg": (run_pyg, OfPyg, pyg_layer)}
 
 
 def now(device):
@@ -135,11 +172,11 @@ def now(device):
     return time.perf_counter()
 
 
-def train(peer, device, arrays, batches):
+def train(peer, device, model, arrays, batches):
     """Returns the seconds of the batches and the last loss."""
-    run, model = PEERS[peer]
+    run, kind, layer = PEERS[peer]
     torch.manual_seed(1)
-    model = model(arrays[2].shape[1], int(arrays[3].max()) + 1).to(device)
+    model = kind(layer, model, arrays[2].shape[1], int(arrays[3].max()) + 1).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
     # An epoch has enough batches, or there are several.
     stream = itertools.chain.from_iterable(run(*arrays, device) for _ in itertools.count())
@@ -156,9 +193,11 @@ def train(peer, device, arrays, batches):
     return now(device) - begin, loss.item()
 
 
-def check(peer, device):
+def check(peer, device, models):
     ring = torch.tensor([1, 0], dtype=torch.int32)
-    train(peer, device, (torch.tensor([0, 1, 2]), ring, torch.ones(2, 1), torch.tensor([0, 1]), torch.tensor([0, 1])), 1)
+    arrays = (torch.tensor([0, 1, 2]), ring, torch.ones(2, 1), torch.tensor([0, 1]), torch.tensor([0, 1]))
+    for model in models.split(","):
+        train(peer, device, model, arrays, 1)
     module = __import__("torch_geometric" if peer == "pyg" else "dgl")
     print(f"{module.__name__} {module.__version__}, torch {torch.__version__}")
 
@@ -166,10 +205,10 @@ def check(peer, device):
 def main():
     task, peer, device, *arguments = sys.argv[1:]
     if task == "check":
-        return check(peer, device)
-    *files, batches, threads = arguments
+        return check(peer, device, *arguments)
+    model, *files, batches, threads = arguments
     torch.set_num_threads(int(threads))
-    seconds, loss = train(peer, device, load(*files), int(batches))
+    seconds, loss = train(peer, device, model, load(*files), int(batches))
     print(json.dumps({"batches": int(batches), "seconds": seconds, "loss": loss}))
 
 

@@ -36,12 +36,28 @@ impl Trained {
     }
 }
 
-/// The command that trains the model whose time is measured: GraphSAGE, 3 layers, hidden dimension 128, fanouts 15, 10,
-/// 5, no checkpoints.
+/// The hidden dimension of the model whose time is measured.
+pub const HIDDEN: u32 = 128;
+
+/// The command that trains GraphSAGE, as [`model`] does, with [`HIDDEN`].
 pub fn sage(programs: &Path, store: &Path) -> Command {
+    model(programs, store, "sage", HIDDEN)
+}
+
+/// The command that trains the model whose time is measured: 3 layers, fanouts 15, 10, 5, no checkpoints.
+pub fn model(programs: &Path, store: &Path, model: &str, hidden: u32) -> Command {
     let mut command = Command::new(programs.join("grappa-train"));
     command.arg(store);
-    command.args(["--layers", "3", "--hidden", "128", "--fanouts", "15,10,5"]);
+    command.args([
+        "--model",
+        model,
+        "--layers",
+        "3",
+        "--hidden",
+        &hidden.to_string(),
+        "--fanouts",
+        "15,10,5",
+    ]);
     command.args(["--checkpoint-every", "0", "--json"]);
     command
 }

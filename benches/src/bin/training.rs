@@ -1,6 +1,6 @@
 //! Seconds for 50 training steps in memory, next to DGL, GraphBolt and PyG.
 //!
-//! Two threads; GraphSAGE with means, 3 layers, hidden dimension 128; R-MAT with 128 features per node; fanouts 15, 10, 5; batches
+//! Two threads; GraphSAGE with means, or other models, of 3 layers, hidden dimension 128; R-MAT with 128 features per node; fanouts 15, 10, 5; batches
 //! of 1024 seeds. Grappa is measured in the second of two epochs over all seeds, so one-time loading does not count. Peers run 50
 //! batches after three to warm up. Evaluation is not measured. With `--device cuda`, models of all contenders are on the GPU; the graph
 //! and its features stay in the machine's memory.
@@ -28,6 +28,7 @@ use grappa_formats::aggregates::AggregateKind;
 
 const BATCH: u64 = 1024;
 const BATCHES: u64 = 50;
+const MODELS: [&str; 5] = ["sage", "gcn", "gin", "gat", "gatv2"];
 
 /// Measure training in memory
 #[derive(Debug, Parser)]
@@ -46,6 +47,9 @@ struct Args {
     /// Memory budget of Grappa. Everything must fit
     #[arg(long, default_value = "12GiB")]
     memory: ByteSize,
+    /// Models; those other than sage are trained with a sampled first hop and in f32
+    #[arg(long, value_delimiter = ',', default_values = ["sage"], value_parser = MODELS)]
+    models: Vec<String>,
     /// Device of all models
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
     device: Device,
@@ -70,9 +74,15 @@ enum Device {
     Cuda,
 }
 
-/// A program that trains.
+/// A program that trains a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Contender {
+struct Contender<'a> {
+    model: &'a str,
+    program: Program,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Program {
     Ours {
         first_hop: &'static str,
         precision: &'static str,
@@ -102,7 +112,7 @@ fn main() -> ExitCode {
 impl Bench for Args {
     const TITLE: &'static str = "Training in memory";
     const QUESTION: &'static str = "How long do 50 steps of training take, from seeds to changed parameters, everything in memory? Three layers of \
-        GraphSAGE-mean, hidden 128, 32 classes, dropout 0.5, Adam, R-MAT of edge factor 16, 128 features of f32, fanouts 15,10,5, batches of \
+        GraphSAGE-mean or of another model, hidden 128, attention with 4 heads of 32, 32 classes, dropout 0.5, Adam, R-MAT of edge factor 16, 128 features of f32, fanouts 15,10,5, batches of \
         1024. Medians; contenders take turns.";
 
     fn files(&self) -> &Files {
@@ -121,7 +131,7 @@ impl Bench for Args {
             return Ok(());
         }
         let peers = ["dgl", "graphbolt", "pyg"].map(|peer| (peer, self.check(peer)));
-        let contenders: Vec<Contender> = Contender::all(&peers)
+        let contenders: Vec<Contender> = Contender::all(&self.models, &peers)
             .into_iter()
             .filter(|contender| contender.to_string().contains(&self.only))
             .collect();
@@ -137,13 +147,13 @@ impl Bench for Args {
         record.add(table(&contenders, &runs));
         for (peer, checked) in &peers {
             match checked {
-                Ok(version) => record.add(format_args!("{}: {version}.", Contender::Peer(peer))),
-                Err(why) => record.add(format_args!("Left out: {}: {why}.", Contender::Peer(peer))),
+                Ok(version) => record.add(format_args!("{}: {version}.", Program::Peer(peer))),
+                Err(why) => record.add(format_args!("Left out: {}: {why}.", Program::Peer(peer))),
             }
         }
         record.add(format_args!(
             "Grappa's figures are of the second epoch, over all {} seeds, scaled to {BATCHES} steps. Its stages are the time that the training loop \
-             spent on each or waited for it. \"Over\" is the ratio to the fastest peer. Models are on the device `{}`; contenders have {} threads. Load {load} before and {} \
+             spent on each or waited for it. \"Over\" is the ratio to the fastest peer with the same model. Models are on the device `{}`; contenders have {} threads. Load {load} before and {} \
              after.",
             setup.graph.seed_count,
             self.device,
@@ -169,7 +179,7 @@ impl Args {
             None => Err("no Python with it was given".to_owned()),
             Some(python) => {
                 let mut command = peers::script(python, "training.py", 1);
-                peers::check(command.args(["check", peer, &self.device.to_string()]))
+                peers::check(command.args(["check", peer, &self.device.to_string(), &self.models.join(",")]))
             }
         };
         match checked {
@@ -192,19 +202,20 @@ impl fmt::Display for Device {
 
 fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
     let seconds = |runs: &[Ran]| median(runs.iter().map(|run| run.seconds));
-    let fastest = contenders
-        .iter()
-        .zip(runs)
-        .filter(|(contender, _)| matches!(contender, Contender::Peer(_)))
-        .map(|(_, runs)| seconds(runs))
-        .min_by(f64::total_cmp);
+    let fastest = |model: &str| {
+        let peers = contenders
+            .iter()
+            .zip(runs)
+            .filter(|(contender, _)| contender.is_peer_with(model));
+        peers.map(|(_, runs)| seconds(runs)).min_by(f64::total_cmp)
+    };
     let mut table = Table::new(&["", "s for 50 batches", "range", "over", "peak RSS, GiB", STAGES]);
     for (contender, runs) in contenders.iter().zip(runs) {
         table.row([
             contender.to_string(),
             format!("{:.2}", seconds(runs)),
             range(runs.iter().map(|run| run.seconds)),
-            fastest.map_or("-".to_owned(), |fastest| format!("{:.2}", seconds(runs) / fastest)),
+            fastest(contender.model).map_or("-".to_owned(), |fastest| format!("{:.2}", seconds(runs) / fastest)),
             format!(
                 "{:.1}",
                 median(runs.iter().map(|run| run.peak_rss_bytes as f64)) / f64::from(1 << 30)
@@ -215,23 +226,38 @@ fn table(contenders: &[Contender], runs: &[Vec<Ran>]) -> Table {
     table
 }
 
-impl Contender {
+impl<'a> Contender<'a> {
     /// All contenders that can run here.
-    fn all(peers: &[(&'static str, Result<String, String>)]) -> Vec<Self> {
-        let ours = |first_hop, precision| Self::Ours { first_hop, precision };
-        let mut all = vec![
-            ours("sampled", "f32"),
-            ours("preaggregated", "f32"),
-            ours("sampled", "bf16"),
-            ours("preaggregated", "bf16"),
-        ];
-        let able = peers.iter().filter(|(_, checked)| checked.is_ok());
-        all.extend(able.map(|(peer, _)| Self::Peer(peer)));
-        all
+    fn all(models: &'a [String], peers: &[(&'static str, Result<String, String>)]) -> Vec<Self> {
+        let ours = |first_hop, precision| Program::Ours { first_hop, precision };
+        let of_model = |model: &'a String| {
+            let mut programs = vec![ours("sampled", "f32")];
+            if model == "sage" {
+                programs.extend([
+                    ours("preaggregated", "f32"),
+                    ours("sampled", "bf16"),
+                    ours("preaggregated", "bf16"),
+                ]);
+            }
+            let able = peers.iter().filter(|(_, checked)| checked.is_ok());
+            programs.extend(able.map(|(peer, _)| Program::Peer(peer)));
+            programs.into_iter().map(move |program| Self { model, program })
+        };
+        models.iter().flat_map(of_model).collect()
+    }
+
+    fn is_peer_with(&self, model: &str) -> bool {
+        self.model == model && matches!(self.program, Program::Peer(_))
     }
 }
 
-impl fmt::Display for Contender {
+impl fmt::Display for Contender<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.model, self.program)
+    }
+}
+
+impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ours { first_hop, precision } => write!(f, "first hop {first_hop}, {precision}"),
@@ -243,15 +269,17 @@ impl fmt::Display for Contender {
 }
 
 impl Setup<'_> {
-    fn run(&self, contender: Contender) -> Result<Ran> {
-        match contender {
-            Contender::Ours { first_hop, precision } => self.run_ours(first_hop, precision),
-            Contender::Peer(peer) => self.run_peer(peer),
+    fn run(&self, contender: Contender<'_>) -> Result<Ran> {
+        match contender.program {
+            Program::Ours { first_hop, precision } => self.run_ours(contender.model, first_hop, precision),
+            Program::Peer(peer) => self.run_peer(contender.model, peer),
         }
     }
 
-    fn run_ours(&self, first_hop: &str, precision: &str) -> Result<Ran> {
-        let mut command = training::sage(&self.programs, &self.graph.store);
+    fn run_ours(&self, model: &str, first_hop: &str, precision: &str) -> Result<Ran> {
+        let mut command = training::model(&self.programs, &self.graph.store, model, training::HIDDEN);
+        // The peers have none.
+        command.args(["--norm", "none"]);
         command.args([
             "--batch",
             &BATCH.to_string(),
@@ -273,13 +301,13 @@ impl Setup<'_> {
         })
     }
 
-    fn run_peer(&self, peer: &str) -> Result<Ran> {
+    fn run_peer(&self, model: &str, peer: &str) -> Result<Ran> {
         let python = self
             .args
             .python(peer)
             .expect("a peer is a contender only if it has a Python");
         let mut command = peers::script(python, "training.py", self.args.threads as usize);
-        command.args(["run", peer, &self.args.device.to_string()]);
+        command.args(["run", peer, &self.args.device.to_string(), model]);
         let graph = &self.graph;
         command.args([&graph.edges, &graph.features, &graph.labels, &graph.seeds]);
         command.args([BATCHES.to_string(), self.args.threads.to_string()]);

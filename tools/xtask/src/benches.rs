@@ -15,7 +15,7 @@ use crate::{
 const TRIAL: &str = "GRAPPA_BENCH_TRIAL";
 
 /// Each program with the options of a short run. WORK is a folder for its files.
-const PROGRAMS: [(&str, &str); 20] = [
+const PROGRAMS: [(&str, &str); 22] = [
     ("inputs", "npy 8 4 WORK"),
     ("ingest", "--scale 10 --runs 1 --work WORK"),
     ("memory", "--scales 10 --dim 4 --memory 64MiB --work WORK"),
@@ -32,6 +32,7 @@ const PROGRAMS: [(&str, &str); 20] = [
     ("flips", "--flips 4 --work WORK"),
     ("faults", "pairs --pairs 2 --apart 0.5"),
     ("faults", "kills --random 1 --every 25"),
+    ("faults", "workers --kills 2"),
     (
         "time_to_accuracy",
         "--datasets cora,rmat,sbm --scale 12 --limit 1GiB --epochs 2 --turns 1 --work WORK",
@@ -53,6 +54,7 @@ const PROGRAMS: [(&str, &str); 20] = [
         "compression",
         "WORK/cora.grappa --work WORK --methods none,int8,top-k=0.1 --ranks 2 --megabits 0,1000 --hidden 4 --partitions 2 --epochs 1 --runs 1",
     ),
+    ("workers", "--scale 12 --hidden 8 --steps 1 --runs 1 --work WORK"),
     ("allreduce", "--ranks 2 --bytes 4096 --calls 3 --runs 1 --work WORK"),
 ];
 

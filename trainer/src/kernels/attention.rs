@@ -1,4 +1,4 @@
-//! Attention: sums of rows with an attention weight per edge and head, the softmax of logits, and GATv2's logits.
+//! Attention: sums of rows with an attention weight per edge and head, the softmax of logits, and the logits of GAT and GATv2.
 //!
 //! The rows of the CSR are destinations. A row of values has those of the first head, then those of the second, and so on. Attention
 //! weights and logits are `[edges, heads]`, which is small next to rows. An edge costs loading its source's row, as in
@@ -176,6 +176,56 @@ pub(crate) fn softmax_backward(edges: Edges<'_>, weights: &[f32], gradient: &[f3
                 for ((weight, gradient), result) in both.zip(results.iter_mut().skip(head).step_by(heads)) {
                     *result = weight * (gradient - mean);
                 }
+            }
+        }
+    });
+}
+
+/// GAT's logits: for each edge and head, the leaky relu of a score of the source plus one of the destination. A row of `scores` has those of
+/// a node as a source, then those as a destination. Destinations are the first sources.
+pub(crate) fn sum_logits(edges: Edges<'_>, scores: &[f32], results: &mut [f32]) {
+    let heads = edges.heads;
+    for_edges(edges, results, |range, results| {
+        let mut results = results.chunks_exact_mut(heads);
+        for destination in range {
+            let own = &scores[(2 * destination + 1) * heads..][..heads];
+            for edge in edges.of(destination) {
+                let source = &scores[2 * edges.indices[edge] as usize * heads..][..heads];
+                let results = results.next().expect("a row for each edge");
+                for (result, (source, own)) in results.iter_mut().zip(source.iter().zip(own)) {
+                    *result = leaky(source + own);
+                }
+            }
+        }
+    });
+}
+
+/// The gradient of [`sum_logits`]' scores, from its results and their gradient.
+pub(crate) fn sum_logits_backward(
+    edges: Edges<'_>,
+    transposed: &Transposed,
+    logits: &[f32],
+    gradient: &[f32],
+    results: &mut [f32],
+) {
+    let (heads, destinations) = (edges.heads, edges.offsets.len() - 1);
+    let add = |sums: &mut [f32], edge: usize| {
+        let of_edge = edge * heads..(edge + 1) * heads;
+        let both = logits[of_edge.clone()].iter().zip(&gradient[of_edge]);
+        for (sum, (logit, gradient)) in sums.iter_mut().zip(both) {
+            // The leaky relu keeps the sign.
+            *sum += gradient * if *logit > 0.0 { 1.0 } else { SLOPE };
+        }
+    };
+    for_destinations(&transposed.offsets, 2 * heads, results, |range, results| {
+        for (node, result) in range.zip(results.chunks_exact_mut(2 * heads)) {
+            result.fill(0.0);
+            let (of_source, of_destination) = result.split_at_mut(heads);
+            for place in transposed.offsets[node] as usize..transposed.offsets[node + 1] as usize {
+                add(of_source, transposed.edges[place] as usize);
+            }
+            if node < destinations {
+                edges.of(node).for_each(|edge| add(of_destination, edge));
             }
         }
     });

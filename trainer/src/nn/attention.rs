@@ -20,12 +20,41 @@ use crate::{
     shim,
 };
 
-/// Logits of `leaky_relu(source + destination)`, as GAT has them: `[edges, heads]` from `[sources, heads]` and
-/// `[destinations, heads]`.
-pub(crate) fn sum_logits(block: &Block, sources: &Tensor, destinations: &Tensor) -> Tensor {
-    let edges = block.tensors();
-    let sum = sources.index_select(0, &edges.indices) + destinations.index_select(0, &edges.destinations);
-    leaky_relu(&sum)
+/// Logits of `leaky_relu(source + destination)`, as GAT has them: `[edges, heads]` from the scores of nodes, `[sources, 2 * heads]`. These
+/// are those of a node as a source, then those as a destination.
+pub(crate) fn sum_logits(backend: Backend, block: &Block, scores: &Tensor) -> Tensor {
+    let heads = scores.size()[1] / 2;
+    if !backend.has_kernels_for(scores) {
+        let edges = block.tensors();
+        let [of_sources, of_destinations] = [0, 1].map(|of| scores.narrow(1, of * heads, heads));
+        return leaky_relu(
+            &(of_sources.index_select(0, &edges.indices) + of_destinations.index_select(0, &edges.destinations)),
+        );
+    }
+    let scores = scores.contiguous();
+    let shape = Shape::new(block, &scores, heads);
+    let mut result = Tensor::empty([block.edges() as i64, heads], (Kind::Float, Device::Cpu));
+    let detached = scores.detach();
+    kernels::sum_logits(
+        shape.edges(block),
+        shim::values(&detached),
+        shim::values_mut(&mut result),
+    );
+    let kept = result.detach();
+    shim::with_gradient(result, &[&scores], || {
+        let (csr, transposed) = (Arc::clone(block.csr()), Arc::clone(block.transposed()));
+        Box::new(move |gradient, _| {
+            let mut result = detached.empty_like();
+            kernels::sum_logits_backward(
+                shape.of(&csr.offsets, &csr.indices),
+                &transposed,
+                shim::values(&kept),
+                shim::values(&gradient.contiguous()),
+                shim::values_mut(&mut result),
+            );
+            vec![Some(result)]
+        })
+    })
 }
 
 fn leaky_relu(values: &Tensor) -> Tensor {

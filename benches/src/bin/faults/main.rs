@@ -1,4 +1,4 @@
-//! Whether programs that are killed, or started twice, leave the right bytes: the campaign behind
+//! Whether programs that are killed, or started twice, leave the right bytes: the campaigns behind
 //! `docs/reliability.md`.
 //!
 //! Run it without `--release`. Only programs with debug assertions can be killed before any change of the file system.
@@ -6,6 +6,7 @@
 
 mod kills;
 mod pairs;
+mod workers;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -28,6 +29,8 @@ enum Campaign {
     Pairs(pairs::Args),
     /// Kill programs at random moments and before every change of the file system
     Kills(kills::Args),
+    /// Kill one of several processes that train together, and start them again
+    Workers(workers::Args),
 }
 
 fn main() -> ExitCode {
@@ -39,5 +42,6 @@ fn run(args: &Args) -> Result<()> {
     match &args.campaign {
         Campaign::Pairs(pairs) => pairs::run(pairs, args.record.as_deref()),
         Campaign::Kills(kills) => kills::run(kills, args.record.as_deref()),
+        Campaign::Workers(workers) => workers::run(workers, args.record.as_deref()),
     }
 }

@@ -42,10 +42,18 @@ impl Gat {
         float(&linear(&[(rows, &self.weight)], None, Epilogue::NONE))
     }
 
-    /// `att W x` of each head.
-    fn scores(&self, transformed: &Tensor, attention: &Tensor) -> Tensor {
-        let heads = transformed.view([-1, self.heads.count, self.heads.width]);
-        (heads * attention).sum_dim_intlist([2i64].as_slice(), false, Kind::Float)
+    /// `att W x` of each head, with the attention of sources and then with that of destinations: `[rows, 2 * heads]`.
+    ///
+    /// `att W` is a row for each head. So the scores cost a product with few columns, and their gradient does not pass through `W x`, which
+    /// would take several passes over rows as wide as all heads.
+    fn scores(&self, rows: &Tensor) -> Tensor {
+        let Heads { count, width, .. } = self.heads;
+        let weight = self.weight.view([count, width, -1]);
+        let projections = [&self.source_attention, &self.destination_attention].map(|attention| {
+            let products = &weight * attention.view([count, width, 1]);
+            products.sum_dim_intlist([1i64].as_slice(), false, Kind::Float)
+        });
+        float(&linear(&[(rows, &Tensor::cat(&projections, 0))], None, Epilogue::NONE))
     }
 }
 
@@ -65,26 +73,18 @@ impl Layer for Gat {
         let transformed = self.transformed(sources);
         let looped = block.with_own();
         let own_states = sources.narrow(0, 0, block.destinations() as i64);
-        let own = transformed.narrow(0, 0, block.destinations() as i64);
-        let logits = sum_logits(
-            looped,
-            &self.scores(&transformed, &self.source_attention),
-            &self.scores(&own, &self.destination_attention),
-        );
+        let logits = sum_logits(Backend::Fastest, looped, &self.scores(sources));
         let aggregated = attend(Backend::Fastest, looped, &transformed, &logits, dropout);
         (own_states, with_historical(aggregated, historical))
     }
 
     fn messages(&self, sources: &Tensor) -> Tensor {
-        let transformed = self.transformed(sources);
-        let scores = self.scores(&transformed, &self.source_attention);
-        Tensor::cat(&[transformed, scores], 1)
+        let of_sources = self.scores(sources).narrow(1, 0, self.heads.count);
+        Tensor::cat(&[self.transformed(sources), of_sources], 1)
     }
 
     fn queries(&self, own: &Tensor) -> Option<Tensor> {
-        let transformed = self.transformed(own);
-        let scores = [&self.source_attention, &self.destination_attention].map(|att| self.scores(&transformed, att));
-        Some(Tensor::cat(&[&transformed, &scores[0], &scores[1]], 1))
+        Some(Tensor::cat(&[self.transformed(own), self.scores(own)], 1))
     }
 
     fn reduction(&self, _width: usize) -> Reduction {

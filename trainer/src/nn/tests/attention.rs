@@ -6,7 +6,7 @@ use super::{aggregation::some_block, assert_close, assert_close_or_special, rand
 use crate::nn::{
     Block,
     aggregate::Backend,
-    attention::{attend, pair_logits},
+    attention::{attend, pair_logits, sum_logits},
     linear::Dropout,
 };
 
@@ -43,6 +43,25 @@ fn loops_equal_operators_forward_and_backward() {
         let run = |backend| attention_of(backend, &block, sizes, Tensor::copy);
         for (i, (actual, expected)) in run(Backend::Fastest).iter().zip(&run(Backend::Operators)).enumerate() {
             assert_close(actual, expected, 1e-5, &format!("{i} of {sizes:?}"));
+        }
+    }
+}
+
+#[test]
+fn logits_of_sums_equal_operators_forward_and_backward() {
+    for (destinations, sources, heads) in [(1, 1, 1), (40, 90, 3), (300, 2000, 4), (5, 9, 20)] {
+        let block = Block::new(&some_block(destinations, sources), Device::Cpu);
+        let looped = block.with_own();
+        let run = |backend| {
+            let scores = random(1, &[sources as i64, 2 * heads]).set_requires_grad(true);
+            let logits = sum_logits(backend, looped, &scores);
+            let factors = random(2, &[looped.edges() as i64, heads]);
+            (&logits * factors).sum(Kind::Float).backward();
+            [logits.detach(), scores.grad()]
+        };
+        for (i, (actual, expected)) in run(Backend::Fastest).iter().zip(&run(Backend::Operators)).enumerate() {
+            let what = format!("{i} of {destinations} destinations and {heads} heads");
+            assert_close(actual, expected, 1e-5, &what);
         }
     }
 }

@@ -1,0 +1,277 @@
+//! Kills processes that train together.
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use grappa_benches::{
+    programs,
+    record::{Record, Table},
+};
+use grappa_run::checkpoint::{Checkpoint, Checkpoints};
+use grappa_tests::{files::memory_folder, random::Random};
+use rustix::process::{Pid, Signal, kill_process};
+
+const QUESTION: &str = "Does a training of several processes end with the right parameters if one of them is killed by SIGKILL at a random \
+                        moment? 2 to 4 ranks, drawn for each start. After a kill, the other ranks must end by themselves. Then the run is \
+                        started again with --resume auto, and must end with the parameters of an undisturbed run of one process, up to the \
+                        order of sums. `hung`: processes that did not end in time, and were killed. `failed`: the second start ends with an \
+                        error. `different`: a parameter differs by more than 1e-3 of the largest one.";
+
+/// Ranks that wait longer than this for each other hang.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// The largest difference of two parameters, relative to the largest parameter. Sums of another order differ by less.
+const TOLERANCE: f32 = 1e-3;
+/// One layer, so that differences of rounding do not grow over hundreds of steps.
+const OPTIONS: [&str; 17] = [
+    "--partitions",
+    "4",
+    "--layers",
+    "1",
+    "--epochs",
+    "40",
+    "--checkpoint-every",
+    "1",
+    "--batch",
+    "4",
+    "--threads",
+    "1",
+    "--timeout",
+    "20",
+    "--resume",
+    "auto",
+    "--quiet",
+];
+
+/// Number of kills.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Runs of which one rank is killed
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    kills: u64,
+    /// Selects ranks and moments
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// The end of a run with a kill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// It ended before the kill.
+    NotKilled,
+    Same,
+    Hung,
+    Failed,
+    Different,
+}
+
+impl Outcome {
+    const ALL: [Self; 5] = [Self::Same, Self::NotKilled, Self::Hung, Self::Failed, Self::Different];
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::NotKilled => "ended before",
+            Self::Same => "same",
+            Self::Hung => "hung",
+            Self::Failed => "failed",
+            Self::Different => "different",
+        })
+    }
+}
+
+pub fn run(args: &Args, record: Option<&Path>) -> Result<()> {
+    let folder = memory_folder();
+    let trial = Trial {
+        train: programs::folder()?.join("grappa-train"),
+        folder: folder.path().canonicalize()?,
+    };
+    trial.generate()?;
+    let begin = Instant::now();
+    ensure!(trial.ends(1)? == Some(true), "an undisturbed run fails");
+    let (took, expected) = (begin.elapsed(), trial.parameters()?);
+
+    let mut random = Random::new(args.seed);
+    let mut counts = [0u64; Outcome::ALL.len()];
+    let count = |counts: &[u64], outcome| {
+        counts[Outcome::ALL
+            .iter()
+            .position(|&of| of == outcome)
+            .expect("all are there")]
+    };
+    while counts.iter().sum::<u64>() - count(&counts, Outcome::NotKilled) < args.kills {
+        let ranks = [2, 2].map(|least| least + random.below(3) as u32);
+        let moment = took.mul_f64(random.unit());
+        let victim = random.below(ranks[0].into()) as u32;
+        let outcome = trial.kill(ranks, victim, moment, &expected)?;
+        counts[Outcome::ALL
+            .iter()
+            .position(|&of| of == outcome)
+            .expect("all are there")] += 1;
+        if !matches!(outcome, Outcome::Same | Outcome::NotKilled) {
+            eprintln!(
+                "{ranks:?} ranks, rank {victim} after {:.2} s: {outcome}",
+                moment.as_secs_f64()
+            );
+        }
+    }
+
+    let line = format!(
+        "cargo run -p grappa-benches --bin faults -- workers --kills {} --seed {}",
+        args.kills, args.seed
+    );
+    let mut page = Record::new("Kills of workers", QUESTION, &line, &trial.folder)?;
+    let names = Outcome::ALL.map(|outcome| outcome.to_string());
+    let mut table = Table::new(&names.each_ref().map(String::as_str));
+    table.row(counts.map(|count| count.to_string()));
+    page.add(table);
+    page.finish(record)?;
+    match args.kills - count(&counts, Outcome::Same) {
+        0 => Ok(()),
+        wrong => bail!("{wrong} of {} went wrong", args.kills),
+    }
+}
+
+struct Trial {
+    train: PathBuf,
+    folder: PathBuf,
+}
+
+impl Trial {
+    fn generate(&self) -> Result<()> {
+        let mut generate = Command::new(programs::folder()?.join("grappa-gen"));
+        generate.args([
+            "sbm",
+            "--nodes",
+            "2000",
+            "--feature-dim",
+            "8",
+            "--chunks",
+            "8",
+            "--quiet",
+            "--out",
+        ]);
+        let status = generate.arg(self.folder.join("graph.grappa")).status()?;
+        ensure!(status.success(), "grappa-gen fails");
+        Ok(())
+    }
+
+    fn run_folder(&self) -> PathBuf {
+        self.folder.join("run")
+    }
+
+    fn start(&self, ranks: u32) -> Result<Child> {
+        let mut command = Command::new(&self.train);
+        command
+            .current_dir(&self.folder)
+            .args(["graph.grappa", "--out", "run", "--workers", &ranks.to_string()])
+            .args(OPTIONS)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.train.display()))
+    }
+
+    /// Runs to the end. Whether it succeeds; none if it does not end in time.
+    fn ends(&self, ranks: u32) -> Result<Option<bool>> {
+        let status = self.wait(self.start(ranks)?)?;
+        Ok(status.map(|status| status.success()))
+    }
+
+    /// Waits for the launcher, which ends after its ranks. None if it does not end in time; then all are killed.
+    fn wait(&self, mut launcher: Child) -> Result<Option<ExitStatus>> {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            if let Some(status) = launcher.try_wait()? {
+                return Ok(Some(status));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        launcher.kill()?;
+        launcher.wait()?;
+        (0..4).filter_map(|rank| self.process_of(rank)).for_each(|process| {
+            // It may have ended meanwhile.
+            let _ = kill_process(process, Signal::KILL);
+        });
+        Ok(None)
+    }
+
+    /// Starts a run, kills a rank after some time, and starts it again with another number of ranks.
+    fn kill(&self, [before, after]: [u32; 2], victim: u32, moment: Duration, expected: &Checkpoint) -> Result<Outcome> {
+        if self.run_folder().exists() {
+            fs::remove_dir_all(self.run_folder())?;
+        }
+        let mut launcher = self.start(before)?;
+        thread::sleep(moment);
+        // A rank may not have started yet.
+        let killed = loop {
+            if launcher.try_wait()?.is_some() {
+                return Ok(Outcome::NotKilled);
+            }
+            if let Some(process) = self.process_of(victim) {
+                break kill_process(process, Signal::KILL).is_ok();
+            }
+        };
+        let Some(status) = self.wait(launcher)? else {
+            return Ok(Outcome::Hung);
+        };
+        if !killed || status.success() {
+            return Ok(Outcome::NotKilled);
+        }
+        Ok(match self.ends(after)? {
+            None => Outcome::Hung,
+            Some(false) => Outcome::Failed,
+            Some(true) if are_close(&self.parameters()?, expected) => Outcome::Same,
+            Some(true) => Outcome::Different,
+        })
+    }
+
+    /// The process of a rank.
+    fn process_of(&self, rank: u32) -> Option<Pid> {
+        let variable = format!("RANK={rank}");
+        let mut processes = fs::read_dir("/proc").ok()?.flatten();
+        processes.find_map(|process| {
+            let number: i32 = process.file_name().to_str()?.parse().ok()?;
+            let is_here = fs::read_link(process.path().join("cwd")).is_ok_and(|at| at == self.folder);
+            let environment = fs::read(process.path().join("environ")).ok()?;
+            let is_rank = environment.split(|byte| *byte == 0).any(|of| of == variable.as_bytes());
+            Pid::from_raw(number).filter(|_| is_here && is_rank)
+        })
+    }
+
+    /// The last checkpoint.
+    fn parameters(&self) -> Result<Checkpoint> {
+        let checkpoints = Checkpoints::look(&self.run_folder().join(grappa_run::folder::CHECKPOINTS));
+        let (_, checkpoint) = checkpoints.latest()?.found.context("the run has no checkpoint")?;
+        Ok(checkpoint)
+    }
+}
+
+/// Whether two checkpoints are of the same step, with the same parameters up to the order of sums.
+fn are_close(found: &Checkpoint, expected: &Checkpoint) -> bool {
+    let values = |checkpoint: &Checkpoint| -> Vec<f32> {
+        let bytes = checkpoint
+            .parameters
+            .iter()
+            .flat_map(|tensor| tensor.bytes.chunks_exact(4));
+        bytes
+            .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")))
+            .collect()
+    };
+    let (found_values, expected_values) = (values(found), values(expected));
+    let largest = expected_values
+        .iter()
+        .fold(0.0, |largest: f32, value| largest.max(value.abs()));
+    let mut pairs = found_values.iter().zip(&expected_values);
+    found.state.step == expected.state.step
+        && found_values.len() == expected_values.len()
+        && pairs.all(|(found, expected)| (found - expected).abs() <= TOLERANCE * largest)
+}
