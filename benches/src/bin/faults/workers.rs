@@ -25,6 +25,8 @@ const QUESTION: &str = "Does a training of several processes end with the right 
 
 /// Ranks that wait longer than this for each other hang.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// Time between two looks at processes.
+const POLL: Duration = Duration::from_millis(10);
 /// The largest difference of two parameters, relative to the largest parameter. Sums of another order differ by less.
 const TOLERANCE: f32 = 1e-3;
 /// One layer, so that differences of rounding do not grow over hundreds of steps.
@@ -34,11 +36,11 @@ const OPTIONS: [&str; 17] = [
     "--layers",
     "1",
     "--epochs",
-    "40",
+    "20",
     "--checkpoint-every",
     "1",
     "--batch",
-    "4",
+    "8",
     "--threads",
     "1",
     "--timeout",
@@ -193,7 +195,7 @@ impl Trial {
             if let Some(status) = launcher.try_wait()? {
                 return Ok(Some(status));
             }
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(POLL);
         }
         launcher.kill()?;
         launcher.wait()?;
@@ -219,6 +221,7 @@ impl Trial {
             if let Some(process) = self.process_of(victim) {
                 break kill_process(process, Signal::KILL).is_ok();
             }
+            thread::sleep(POLL);
         };
         let Some(status) = self.wait(launcher)? else {
             return Ok(Outcome::Hung);
