@@ -33,8 +33,8 @@ impl Ranks {
         // Ranks that have the whole store have compared its digest.
         let hosts = match &group {
             Some(group) if !store.manifest().is_whole() => Hosts::of_workers(&group.gather_all("chunks", held)?)?,
-            Some(group) => Hosts::of_workers(&vec![held; group.place().ranks as usize])?,
-            None => Hosts::one(held),
+            Some(group) => Hosts::one(&held, group.place().ranks),
+            None => Hosts::one(&held, 1),
         };
         Ok(Self { group, hosts })
     }

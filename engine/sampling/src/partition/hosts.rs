@@ -17,7 +17,11 @@
 
 use std::collections::BTreeMap;
 
-use grappa_formats::{ChunkId, PartitionId, assignment::Assignment, manifest::Manifest};
+use grappa_formats::{
+    ChunkId, PartitionId,
+    assignment::Assignment,
+    manifest::{ChunkEntry, Manifest},
+};
 use grappa_io::{Error, Result};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
@@ -49,7 +53,7 @@ pub type HeldChunks = Vec<Option<HeldChunk>>;
 
 /// The chunks of a store with this manifest. `seeds` are its training nodes.
 pub fn held_chunks(manifest: &Manifest, seeds: &RoaringTreemap) -> HeldChunks {
-    let held = |(bounds, entry): (&[u64], &grappa_formats::manifest::ChunkEntry)| {
+    let held = |(bounds, entry): (&[u64], &ChunkEntry)| {
         entry.present.then(|| HeldChunk {
             nodes: bounds[1] - bounds[0],
             edges: entry.edges,
@@ -74,9 +78,12 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// A single worker with the chunks `held`.
-    pub fn one(held: HeldChunks) -> Self {
-        Self::of_workers(&[held]).expect("one worker agrees with itself")
+    /// One host, whose `workers` workers all have the chunks `held`.
+    pub fn one(held: &HeldChunks, workers: u32) -> Self {
+        Self {
+            of_worker: vec![0; workers as usize],
+            chunks: held.iter().map(|held| held.map(|held| (0, held))).collect(),
+        }
     }
 
     /// The hosts of workers that have the chunks `held`.
@@ -307,7 +314,8 @@ mod tests {
         for held in [with(0..13, 13), with(2..9, 13)] {
             let sizes: Vec<_> = held.iter().map(|held| held.map(HeldChunk::work)).collect();
             for workers in [1, 2, 3] {
-                let hosts = Hosts::of_workers(&vec![held.clone(); workers]).unwrap();
+                let hosts = Hosts::one(&held, workers);
+                assert_eq!(hosts, Hosts::of_workers(&vec![held.clone(); workers as usize]).unwrap());
                 assert_eq!(hosts.count(), 1);
                 for (schedule, super_epoch) in Schedule::ALL
                     .into_iter()
