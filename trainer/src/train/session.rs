@@ -1,5 +1,7 @@
 //! A run: epochs with evaluations, records, reports and checkpoints, from its first epoch or its last checkpoint to its summary.
 
+mod end;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -13,7 +15,7 @@ use grappa_run::{
     background::{BackgroundWriter, Pages, RunFiles},
     checkpoint::{Checkpoint, Checkpoints, Latest, RunState},
     class_names,
-    config::{Auto, Evaluate, FirstHop, TrainConfig},
+    config::{Auto, FirstHop, TrainConfig},
     folder::{RunFolder, class_names_of},
     journal::{EpochRecord, Journal},
     scores::ScoreReport,
@@ -427,91 +429,6 @@ impl Run<'_, '_> {
             concurrent: self.trainer.config.concurrent(),
             peak_rss_bytes: peak_rss_bytes(),
         }
-    }
-
-    /// Evaluates the best model exactly if its scores are sampled ones and may be exact, and writes the summary and the report.
-    fn finish(mut self, watcher: &mut dyn Watcher) -> Result<Summary> {
-        self.wait_for_files(watcher);
-        let exact = self.final_scores(watcher)?;
-        self.trainer.clock.enter(Stage::Report);
-        if let Some(exact) = &exact {
-            self.best_scores = Some(scored(exact));
-        }
-        let mut pages = self.pages(true);
-        if let Some(exact) = &exact {
-            pages.summary.val_accuracy = exact.val.accuracy;
-            pages.summary.val_loss = exact.val.loss;
-            pages.summary.test_accuracy = exact.test_accuracy();
-            pages.summary.evaluated = Some(Evaluate::Exact);
-        }
-        let mut summary = pages.summary.clone();
-        survive(watcher, "no end in the event file", self.journal.finish());
-        survive(watcher, "no report", self.folder.write_report(&pages.html()));
-        summary.set_seconds(self.before + self.trainer.clock.seconds());
-        survive(watcher, "no summary", self.folder.write_summary(&summary));
-        Ok(summary)
-    }
-
-    /// The exact scores of the best model, if evaluations sampled neighbours and may be exact. The trainer then has that model. Without
-    /// a best model, the scores are those of the last one.
-    fn final_scores(&mut self, watcher: &mut dyn Watcher) -> Result<Option<Evaluation>> {
-        let was_sampled = |record: &EpochRecord| record.evaluated == Some(Evaluate::Sampled);
-        let is_due = self.config.evaluate == Evaluate::Auto && self.journal.records().iter().any(was_sampled);
-        self.trainer.clock.enter(Stage::Evaluate);
-        let has_model = is_due && self.load_best_model(watcher)?;
-        if !self.trainer.has_final_evaluation(has_model)? {
-            return Ok(None);
-        }
-        match self.trainer.evaluate_exactly(true, watcher.progress()) {
-            Err(error) if error.is_stopped() => Err(Error::Stopped {
-                place: "before the exact evaluation of the best model".into(),
-                kept: "all epochs are finished, and the last checkpoint has their result".into(),
-            }),
-            // The epochs of the run are worth more than this evaluation.
-            Err(error) if error.is_disk_full() || error.is_budget() => {
-                watcher.warn(&format!(
-                    "no exact evaluation of the best model: {error}; its scores are those of sampled neighbours"
-                ));
-                Ok(None)
-            }
-            evaluated => evaluated,
-        }
-    }
-
-    /// Gives the trainer the best model. False if there is one, and it was not saved.
-    fn load_best_model(&mut self, watcher: &mut dyn Watcher) -> Result<bool> {
-        let Some(best) = self.state.best.filter(|best| best.step != self.trainer.steps()) else {
-            return Ok(true);
-        };
-        match self.checkpoints.best(u64::MAX)? {
-            Some((path, checkpoint)) if checkpoint.state.step == best.step => {
-                self.trainer.load_parameters(&path, &checkpoint)?;
-                Ok(true)
-            }
-            _ => {
-                watcher.warn("the best model was not saved, so its scores are those of sampled neighbours");
-                Ok(false)
-            }
-        }
-    }
-
-    /// Writes a checkpoint of a run that was asked to stop, and returns the error that says so.
-    fn stopped(&mut self, watcher: &mut dyn Watcher) -> Error {
-        self.wait_for_files(watcher);
-        let place = self.trainer.place(self.state.epoch);
-        if let Some(group) = &self.trainer.group {
-            group.announce(true, "was asked to stop");
-        }
-        if !self.trainer.collect_unfinished() || !self.trainer.collect_left_residuals() {
-            let kept = "another rank is missing, so the epoch is not saved; earlier checkpoints are intact".into();
-            return Error::Stopped { place, kept };
-        }
-        let checkpoint = self.checkpoint();
-        let kept = match self.checkpoints.save(&checkpoint) {
-            Ok(_) => "a checkpoint has its state".into(),
-            Err(error) => format!("its state could not be saved ({error}); earlier checkpoints are intact"),
-        };
-        Error::Stopped { place, kept }
     }
 }
 

@@ -7,4 +7,5 @@ mod kills;
 mod network;
 mod refused;
 mod signals;
+mod torchrun;
 mod workers;

@@ -1,0 +1,102 @@
+//! Processes that torchrun starts, and starts again.
+
+use std::{
+    env, fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use grappa_tests::program::run;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::workers::{assert_same_losses, end, folder, train, wait_for_epochs};
+
+/// Names a Python with PyTorch, for torchrun.
+const PYTHON: &str = "GRAPPA_PYG_PYTHON";
+
+/// Two processes under torchrun.
+const TORCHRUN: [&str; 6] = [
+    "-m",
+    "torch.distributed.run",
+    "--standalone",
+    "--no-python",
+    "--nproc-per-node",
+    "2",
+];
+
+#[test]
+fn torchrun_starts_processes_that_train_together() {
+    let Some(python) = env::var_os(PYTHON) else {
+        grappa_skip::skip!("{PYTHON} names no Python with PyTorch")
+    };
+    let folder = folder();
+    let options = ["--partitions", "4", "--epochs", "2", "--dropout", "0", "--out"];
+    run(&mut train(folder.path(), &[&options[..], &["one"]].concat())).success();
+    let together = train(folder.path(), &[&options[..], &["two"]].concat());
+    let mut torchrun = Command::new(python);
+    torchrun
+        .current_dir(folder.path())
+        .args(TORCHRUN)
+        .arg(together.get_program())
+        .args(together.get_args());
+    run(&mut torchrun).success();
+    assert_same_losses(&folder.path().join("one"), &folder.path().join("two"), "torchrun");
+    for rank in ["0", "1"] {
+        let log = fs::read_to_string(folder.path().join(format!("two/rank-{rank}.log"))).unwrap();
+        assert!(log.contains(&format!("rank {rank} of 2, training in ")), "{log}");
+    }
+}
+
+/// The process of a rank that torchrun started in `folder`.
+fn process_of(rank: u32, folder: &Path) -> Option<Pid> {
+    let mut processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.find_map(|process| {
+        let number: i32 = process.file_name().to_str()?.parse().ok()?;
+        let is_here = fs::read_link(process.path().join("cwd")).is_ok_and(|at| at == folder);
+        let environment = fs::read(process.path().join("environ")).ok()?;
+        let mut variables = environment.split(|byte| *byte == 0);
+        let is_rank = variables.any(|variable| variable == format!("RANK={rank}").as_bytes());
+        Pid::from_raw(number).filter(|_| is_here && is_rank)
+    })
+}
+
+#[test]
+fn torchrun_continues_from_the_last_checkpoint_after_kills() {
+    let Some(python) = env::var_os(PYTHON) else {
+        grappa_skip::skip!("{PYTHON} names no Python with PyTorch")
+    };
+    let folder = folder();
+    let at = folder.path().canonicalize().unwrap();
+    // One layer: differences of rounding do not grow over hundreds of steps.
+    let options = [
+        "--partitions",
+        "4",
+        "--layers",
+        "1",
+        "--epochs",
+        "60",
+        "--checkpoint-every",
+        "1",
+        "--batch",
+        "4",
+        "--out",
+    ];
+    run(&mut train(&at, &[&options[..], &["one"]].concat())).success();
+    let together = train(&at, &[&options[..], &["two", "--resume", "auto"]].concat());
+    let mut torchrun = Command::new(python);
+    torchrun
+        .current_dir(&at)
+        .args(TORCHRUN)
+        .args(["--max-restarts", "3", "--monitor-interval", "0.1"])
+        .arg(together.get_program())
+        .args(together.get_args())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let torchrun = torchrun.spawn().unwrap();
+    for (victim, epochs) in [(1, 2), (0, 12)] {
+        wait_for_epochs(&at.join("two"), epochs);
+        kill_process(process_of(victim, &at).unwrap(), Signal::KILL).unwrap();
+    }
+    end(torchrun).success();
+    assert_same_losses(&at.join("one"), &at.join("two"), "after two kills");
+}
