@@ -1,6 +1,6 @@
 //! The layers.
 //!
-//! Each consists of a message, an aggregation and an update (see [`aggregate`](super::aggregate)). The residual, norm, nonlinearity and
+//! Each consists of a message, an aggregation and an update (see [`aggregate`](mod@super::aggregate)). The residual, norm, nonlinearity and
 //! dropout that follow belong to the model. An update can compute relu and dropout in the same pass. Parameters have the names of the
 //! same layer in PyTorch Geometric.
 
