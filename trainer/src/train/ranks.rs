@@ -1,11 +1,10 @@
 //! Training with several processes: what they agree on, and what the ranks other than 0 do.
 //!
-//! Every rank has the whole store, or a slice of it ([`super::hosts`]), and opens the partitions that it serves
-//! ([`Share`]). In each step, it
-//! computes the gradient of its partitions, and all ranks apply the same sum. So all have the same parameters. A rank computes the
-//! historical embeddings of the halo nodes that its own partitions reach, and scores its part of the validation and test nodes. Only
-//! rank 0 adds up the scores and writes files. It tells the others the score of an evaluation, on which the learning rate and early
-//! stopping depend.
+//! Every rank has the whole store, or a slice of it ([`super::hosts`]), and opens the partitions that it serves ([`Share`]). In each
+//! step, it computes the gradient of its partitions, and all ranks apply the same sum. So all have the same parameters. A rank computes
+//! the historical embeddings of the halo nodes that its own partitions reach, and scores its part of the validation and test nodes.
+//! Only rank 0 adds up the scores and writes files. It tells the others the score of an evaluation, on which the learning rate and
+//! early stopping depend.
 //!
 //! ```text
 //! rank 0                                   the others
