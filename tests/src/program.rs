@@ -2,11 +2,13 @@
 
 use std::{
     ffi::OsStr,
+    fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     sync::OnceLock,
 };
 
+use rustix::process::Pid;
 use serde_json::Value;
 
 /// The tested programs. `grappa-train` is not one of them, because it needs libtorch.
@@ -165,4 +167,17 @@ pub fn ingest(edges: &Path, out: &Path) -> Command {
     let mut command = command("grappa-ingest");
     command.arg("--edges").arg(edges).arg("--out").arg(out);
     command
+}
+
+/// The process of a rank that a launcher started in `folder`, whose path has no links.
+pub fn process_of_rank(rank: u32, folder: &Path) -> Option<Pid> {
+    let variable = format!("RANK={rank}");
+    let mut processes = fs::read_dir("/proc").ok()?.flatten();
+    processes.find_map(|process| {
+        let number: i32 = process.file_name().to_str()?.parse().ok()?;
+        let is_here = fs::read_link(process.path().join("cwd")).is_ok_and(|at| at == folder);
+        let environment = fs::read(process.path().join("environ")).ok()?;
+        let is_rank = environment.split(|byte| *byte == 0).any(|of| of == variable.as_bytes());
+        Pid::from_raw(number).filter(|_| is_here && is_rank)
+    })
 }

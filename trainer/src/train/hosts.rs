@@ -46,8 +46,7 @@ impl Ranks {
 
     /// The partitions that this process serves.
     pub fn share(&self) -> Share {
-        let place = self.group.as_ref().map(|group| group.place());
-        place.map_or(Share::ALL, |place| Share::new(place.rank, place.ranks))
+        self.hosts.share(self.rank())
     }
 
     /// The part of this process in work that the ranks of its host divide.
@@ -68,8 +67,9 @@ impl Ranks {
         if self.hosts.count() == 1 {
             return store_digest(store);
         }
-        let chunks = self.hosts.trained().map(|(chunk, _)| u64::from(chunk.0));
-        Ok(chunks.fold(store.manifest().graph_digest(), random::combine))
+        let chunks = self.hosts.trained();
+        let numbers = chunks.flat_map(|(chunk, held)| [chunk.0.into(), held.nodes, held.edges, held.seeds]);
+        Ok(numbers.fold(store.manifest().graph_digest(), random::combine))
     }
 
     /// Adds up counts of all hosts. All ranks must call it.

@@ -234,7 +234,7 @@ impl Trainer {
         };
         let bytes_max = self.config.memory.0 / FIRST_INPUTS_SHARE;
         let disk_max = free_disk_bytes(&self.folder).unwrap_or(0) / FIRST_INPUTS_DISK_SHARE;
-        // The decision of several ranks of one host was about the nodes of all.
+        // Several ranks of one host decided about the nodes of all. In other cases, the decision was about those of this process.
         let mut known = chosen.filter(|_| self.group.is_none() || self.hosts.count() > 1);
         let mut scored = |splits: &[&RoaringTreemap]| -> Result<Scored> {
             let needed = match known.take() {
@@ -310,8 +310,10 @@ impl Trainer {
         ];
         group.sum(&mut of_all, progress)?;
         let [exceeded, work] = of_all;
-        let is_allowed = exceeded == 0 && work as f64 <= work_max;
-        Ok(needed.filter(|_| is_allowed).map(|needed| (work as f64, needed)))
+        // Limits follow from memory and features, which may differ: all keep to the lowest.
+        let mut refused = [u64::from(exceeded > 0 || work as f64 > work_max)];
+        group.sum(&mut refused, progress)?;
+        Ok(needed.filter(|_| refused == [0]).map(|needed| (work as f64, needed)))
     }
 
     /// Fails if memory does not hold the sets of nodes of an exact evaluation.

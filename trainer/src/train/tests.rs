@@ -91,13 +91,20 @@ fn steps(trainer: &mut Trainer, join_steps: bool) -> Vec<Step> {
     steps_from(trainer, join_steps, ViewKind::Auto)
 }
 
+/// A process alone serves all partitions, also those that are divided by hosts.
+fn share_of(trainer: &Trainer) -> Share {
+    match trainer.group {
+        Some(_) => trainer.hosts.share(trainer.rank().0),
+        None => Share::ALL,
+    }
+}
+
 /// [`steps`], from views of this kind.
 fn steps_from(trainer: &mut Trainer, join_steps: bool, view: ViewKind) -> Vec<Step> {
-    let (rank, ranks) = trainer.rank();
     let options = LoaderOptions {
         join_steps,
         view,
-        share: Share::new(rank, ranks),
+        share: share_of(trainer),
         ..loader_options(&trainer.config, trainer.aggregates, &trainer.device_copy).unwrap()
     };
     trainer.loader = Loader::new(&trainer.store, options);

@@ -14,8 +14,8 @@ use grappa_benches::{
     record::{Record, Table},
 };
 use grappa_run::checkpoint::{Checkpoint, Checkpoints};
-use grappa_tests::{files::memory_folder, random::Random};
-use rustix::process::{Pid, Signal, kill_process};
+use grappa_tests::{files::memory_folder, program::process_of_rank, random::Random};
+use rustix::process::{Signal, kill_process};
 
 const QUESTION: &str = "Does a training of several processes end with the right parameters if one of them is killed by SIGKILL at a random \
                         moment? 2 to 4 ranks, drawn for each start. After a kill, the other ranks must end by themselves. Then the run is \
@@ -199,10 +199,12 @@ impl Trial {
         }
         launcher.kill()?;
         launcher.wait()?;
-        (0..4).filter_map(|rank| self.process_of(rank)).for_each(|process| {
-            // It may have ended meanwhile.
-            let _ = kill_process(process, Signal::KILL);
-        });
+        (0..4)
+            .filter_map(|rank| process_of_rank(rank, &self.folder))
+            .for_each(|process| {
+                // It may have ended meanwhile.
+                let _ = kill_process(process, Signal::KILL);
+            });
         Ok(None)
     }
 
@@ -218,7 +220,7 @@ impl Trial {
             if launcher.try_wait()?.is_some() {
                 return Ok(Outcome::NotKilled);
             }
-            if let Some(process) = self.process_of(victim) {
+            if let Some(process) = process_of_rank(victim, &self.folder) {
                 break kill_process(process, Signal::KILL).is_ok();
             }
             thread::sleep(POLL);
@@ -234,19 +236,6 @@ impl Trial {
             Some(false) => Outcome::Failed,
             Some(true) if are_close(&self.parameters()?, expected) => Outcome::Same,
             Some(true) => Outcome::Different,
-        })
-    }
-
-    /// The process of a rank.
-    fn process_of(&self, rank: u32) -> Option<Pid> {
-        let variable = format!("RANK={rank}");
-        let mut processes = fs::read_dir("/proc").ok()?.flatten();
-        processes.find_map(|process| {
-            let number: i32 = process.file_name().to_str()?.parse().ok()?;
-            let is_here = fs::read_link(process.path().join("cwd")).is_ok_and(|at| at == self.folder);
-            let environment = fs::read(process.path().join("environ")).ok()?;
-            let is_rank = environment.split(|byte| *byte == 0).any(|of| of == variable.as_bytes());
-            Pid::from_raw(number).filter(|_| is_here && is_rank)
         })
     }
 

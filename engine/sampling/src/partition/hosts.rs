@@ -13,9 +13,12 @@
 //!
 //! One host trains each chunk. If several hosts have it, it is the one with the least work per worker so far.
 //!
+//! Hosts are in the order of their chunks, and partitions are divided among workers in the order of hosts. So it does not matter which
+//! number a launcher gives a worker.
+//!
 //! All of this follows from what each worker has, so that workers agree on it once they have told each other.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use grappa_formats::{
     ChunkId, PartitionId,
@@ -99,15 +102,12 @@ impl Hosts {
             held.iter().all(|held| held.len() == count),
             "chunks of different graphs"
         );
-        let mut hosts: BTreeMap<Vec<bool>, usize> = BTreeMap::new();
-        let mut of_worker = Vec::new();
-        for held in held {
-            let present: Vec<bool> = held.iter().map(Option::is_some).collect();
-            let next = hosts.len();
-            of_worker.push(*hosts.entry(present).or_insert(next));
-        }
+        let present = |held: &HeldChunks| -> Vec<usize> { (0..count).filter(|&chunk| held[chunk].is_some()).collect() };
+        let sets: Vec<Vec<usize>> = held.iter().map(present).collect();
+        let hosts: BTreeSet<&Vec<usize>> = sets.iter().collect();
+        let host_of = |set| hosts.iter().position(|&of| of == set).expect("it is in the set");
         let mut hosts = Self {
-            of_worker,
+            of_worker: sets.iter().map(host_of).collect(),
             chunks: vec![None; count],
         };
         hosts.divide(held)?;
@@ -154,6 +154,14 @@ impl Hosts {
     fn workers_of(&self, host: usize) -> impl Iterator<Item = u32> + '_ {
         let workers = (0..).zip(&self.of_worker);
         workers.filter_map(move |(worker, &of)| (of == host).then_some(worker))
+    }
+
+    /// The share of a worker in work that all workers divide, such as the partitions of a step: those of a host are next to each other.
+    pub fn share(&self, worker: u32) -> Share {
+        let host = self.of_worker[worker as usize];
+        let before = self.of_worker.iter().filter(|&&of| of < host).count() as u32;
+        let workers = self.of_worker.len() as u32;
+        Share::new(before + self.share_within(worker).worker(), workers)
     }
 
     /// The share of a worker in work that the workers of each host divide.
@@ -229,11 +237,7 @@ impl Hosts {
 
     /// The partitions that the workers of a host serve, ascending.
     fn served_by(&self, host: usize, partitions: u32, concurrent: u32) -> Vec<PartitionId> {
-        let workers = self.of_worker.len() as u32;
-        let shares: Vec<Share> = self
-            .workers_of(host)
-            .map(|worker| Share::new(worker, workers))
-            .collect();
+        let shares: Vec<Share> = self.workers_of(host).map(|worker| self.share(worker)).collect();
         let all = (0..partitions).map(PartitionId);
         all.filter(|&partition| {
             let serves = |share: &Share| share.serves(partition, partitions as usize, concurrent as usize);
@@ -341,8 +345,15 @@ mod tests {
     #[test]
     fn partitions_of_a_host_have_its_chunks_and_no_others() {
         let (a, b) = (with(0..4, 12), with(4..10, 12));
-        let hosts = Hosts::of_workers(&[a.clone(), b, a]).unwrap();
+        let hosts = Hosts::of_workers(&[a.clone(), b.clone(), a.clone()]).unwrap();
         assert_eq!(hosts.count(), 2);
+        // With other numbers of workers, the same partitions are on the same hosts.
+        let renumbered = Hosts::of_workers(&[b, a.clone(), a]).unwrap();
+        assert_eq!(
+            [1, 2, 0].map(|worker| renumbered.share(worker)),
+            [0, 2, 1].map(|worker| hosts.share(worker))
+        );
+        assert_eq!(renumbered.chunks, hosts.chunks);
         assert!(!hosts.has_all());
         assert_eq!(hosts.trained().count(), 10);
         assert_eq!(hosts.partitions_of_worker_max(), 2);
@@ -356,16 +367,20 @@ mod tests {
         {
             let assignment = hosts.assign(&options(schedule, 6, super_epoch), 3, 1).unwrap();
             assignment.check_owners().unwrap();
-            // In each step of three partitions, the second worker serves the second one.
+            // In each step of three partitions, the second worker serves the last one: its host has the last chunks.
             for (chunk, _) in hosts.trained() {
                 let owners = assignment.owners(chunk);
                 let is_of_second = chunk.0 >= 4;
                 assert_eq!(hosts.trains(1, chunk), is_of_second);
                 assert_eq!(hosts.trains(2, chunk), !is_of_second);
                 for partition in owners.base.into_iter().chain(owners.variable) {
-                    assert_eq!(partition.0 % 3 == 1, is_of_second, "{chunk}: {owners:?}");
+                    assert_eq!(partition.0 % 3 == 2, is_of_second, "{chunk}: {owners:?}");
                 }
             }
+            assert_eq!(
+                renumbered.assign(&options(schedule, 6, super_epoch), 3, 1).unwrap(),
+                assignment
+            );
             let seeds = hosts.seeds(&assignment);
             assert!(seeds.iter().all(|&seeds| seeds > 0), "{seeds:?}");
             assert_eq!(

@@ -2,12 +2,11 @@
 
 use std::{
     env, fs,
-    path::Path,
     process::{Command, Stdio},
 };
 
-use grappa_tests::program::run;
-use rustix::process::{Pid, Signal, kill_process};
+use grappa_tests::program::{process_of_rank, run};
+use rustix::process::{Signal, kill_process};
 
 use crate::workers::{assert_same_losses, end, folder, train, wait_for_epochs};
 
@@ -47,19 +46,6 @@ fn torchrun_starts_processes_that_train_together() {
     }
 }
 
-/// The process of a rank that torchrun started in `folder`.
-fn process_of(rank: u32, folder: &Path) -> Option<Pid> {
-    let mut processes = fs::read_dir("/proc").unwrap().flatten();
-    processes.find_map(|process| {
-        let number: i32 = process.file_name().to_str()?.parse().ok()?;
-        let is_here = fs::read_link(process.path().join("cwd")).is_ok_and(|at| at == folder);
-        let environment = fs::read(process.path().join("environ")).ok()?;
-        let mut variables = environment.split(|byte| *byte == 0);
-        let is_rank = variables.any(|variable| variable == format!("RANK={rank}").as_bytes());
-        Pid::from_raw(number).filter(|_| is_here && is_rank)
-    })
-}
-
 #[test]
 fn torchrun_continues_from_the_last_checkpoint_after_kills() {
     let Some(python) = env::var_os(PYTHON) else {
@@ -95,7 +81,7 @@ fn torchrun_continues_from_the_last_checkpoint_after_kills() {
     let torchrun = torchrun.spawn().unwrap();
     for (victim, epochs) in [(1, 2), (0, 12)] {
         wait_for_epochs(&at.join("two"), epochs);
-        kill_process(process_of(victim, &at).unwrap(), Signal::KILL).unwrap();
+        kill_process(process_of_rank(victim, &at).unwrap(), Signal::KILL).unwrap();
     }
     end(torchrun).success();
     assert_same_losses(&at.join("one"), &at.join("two"), "after two kills");
