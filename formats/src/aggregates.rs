@@ -12,6 +12,8 @@
 //! payload   16*i      8  length of the file of chunk i in bytes
 //!       16*i + 8      8  digest of that file
 //! ```
+//!
+//! A slice has no files for chunks that it lacks. Then both numbers are 0.
 
 use std::{fmt, str::FromStr};
 
@@ -71,8 +73,8 @@ pub struct AggregateIndex {
     pub kind: AggregateKind,
     /// The digest of the store's manifest.
     pub manifest_digest: u64,
-    /// The files, one per chunk.
-    pub files: Vec<AggregateFile>,
+    /// The file of each chunk; none for chunks that a slice lacks.
+    pub files: Vec<Option<AggregateFile>>,
 }
 
 /// The file of one chunk, as the index records it.
@@ -98,8 +100,9 @@ impl AggregateIndex {
         meta.resize(META_BYTES, 0);
         let mut payload = Vec::with_capacity(16 * self.files.len());
         for file in &self.files {
-            payload.extend_from_slice(&file.bytes.to_le_bytes());
-            payload.extend_from_slice(&file.digest.to_le_bytes());
+            let (bytes, digest) = file.map_or((0, 0), |file| (file.bytes, file.digest));
+            payload.extend_from_slice(&bytes.to_le_bytes());
+            payload.extend_from_slice(&digest.to_le_bytes());
         }
         container::encode_file(FileKind::AGGREGATES, meta, &payload).0
     }
@@ -125,9 +128,9 @@ impl AggregateIndex {
         let field = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
         let files = payload
             .chunks_exact(16)
-            .map(|entry| AggregateFile {
-                bytes: field(&entry[..8]),
-                digest: field(&entry[8..]),
+            .map(|entry| match (field(&entry[..8]), field(&entry[8..])) {
+                (0, 0) => None,
+                (bytes, digest) => Some(AggregateFile { bytes, digest }),
             })
             .collect();
         Ok(Self {

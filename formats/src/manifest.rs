@@ -183,6 +183,11 @@ impl Manifest {
         container::encode_file(FileKind::MANIFEST, Vec::new(), &payload)
     }
 
+    /// The digest in the header of the file `manifest`. Files that are made for a store name it.
+    pub fn digest(&self) -> u64 {
+        self.encoded().1
+    }
+
     /// Decodes and fully checks the file `manifest`: the container, the archive, and that its parts agree.
     pub fn decode(file: &[u8]) -> Result<Self> {
         let (header, payload) = container::decode_file(file, FileKind::MANIFEST)?;

@@ -417,8 +417,8 @@ pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
             command
         })
     };
-    let place = |what: &str, options: &'static [&'static str]| {
-        let before = featured.clone();
+    let place = |what: &str, before: &Path, options: &'static [&'static str]| {
+        let before = before.to_owned();
         let job = Job::new(&format!("place, {what}"), move |folder| {
             let mut command = command("grappa-store");
             command
@@ -431,8 +431,9 @@ pub fn store_jobs(inputs: &Path) -> Vec<(Job, usize)> {
         resumed(job)
     };
     vec![
-        (place("links", &[]), 1),
-        (place("copies", &["--copy"]), 1),
+        (place("links", &featured, &[]), 1),
+        (place("copies", &featured, &["--copy"]), 1),
+        (place("edges inside", &aggregated, &["--edges", "inside"]), 1),
         (
             job(
                 "add-features",

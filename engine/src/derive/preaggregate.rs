@@ -164,7 +164,7 @@ fn make(
     let index = AggregateIndex {
         kind: options.kind,
         manifest_digest: manifest_digest(store.path())?,
-        files: files.clone(),
+        files: files.iter().copied().map(Some).collect(),
     };
     durable::write_file(&writer.folder().join(files::AGGREGATE_INDEX), &index.encode())?;
     Ok((files, kept))

@@ -40,7 +40,7 @@ fn sample(folder: &Path) -> Store {
 fn rows(aggregates: &Aggregates) -> Vec<f32> {
     let layout: FeatureLayout = aggregates.layout();
     let mut all = Vec::new();
-    for file in aggregates.files() {
+    for file in aggregates.files().iter().flatten() {
         let payload = file.open().unwrap().read_payload().unwrap();
         let mut values = vec![0.0; payload.len() / layout.stride as usize * DIM as usize];
         layout.decode_rows(&payload, &mut values);

@@ -3,5 +3,6 @@
 mod aggregates;
 mod export;
 mod open;
+mod place;
 mod sample;
 mod verify;

@@ -1,8 +1,13 @@
 //! Checks that pre-aggregated features belong to the store and to each other. Their values are not computed again.
 
-use std::fs;
+use std::{fs, path::Path};
 
-use grappa_formats::{ChunkId, aggregates::AggregateKind, chunks::ChunkMap, manifest::Manifest};
+use grappa_formats::{
+    ChunkId,
+    aggregates::{AggregateFile, AggregateKind},
+    chunks::ChunkMap,
+    manifest::Manifest,
+};
 use grappa_io::{Error, Result};
 use grappa_storage::{aggregates, files};
 
@@ -20,6 +25,13 @@ impl Check<'_> {
         let mut layouts = Vec::new();
         for (chunk, entry) in (0..).map(ChunkId).zip(&index.files) {
             let path = name(&files::aggregate(chunk));
+            let Some(entry) = entry else {
+                if manifest.chunks[chunk.0 as usize].present {
+                    let what = format!("the index lists no file for chunk {chunk}");
+                    self.problem(&name(files::AGGREGATE_INDEX), 64, what);
+                }
+                continue;
+            };
             match aggregates::open_file(&folder, chunks, chunk, entry) {
                 Err(error) => self.failed(&path, error),
                 Ok((file, layout)) => {
@@ -45,11 +57,12 @@ impl Check<'_> {
     }
 
     /// Files that the index does not list.
-    fn only_known<T>(&self, folder: &std::path::Path, listed: &[T], kind: AggregateKind) -> Result<()> {
+    fn only_known(&self, folder: &Path, listed: &[Option<AggregateFile>], kind: AggregateKind) -> Result<()> {
         for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
             let found = entry.map_err(Error::io("list", folder))?.file_name();
             let found = found.to_string_lossy();
-            let is_listed = (0..listed.len() as u32).any(|chunk| files::aggregate(ChunkId(chunk)) == found);
+            let mut listed = (0..).map(ChunkId).zip(listed).filter(|(_, entry)| entry.is_some());
+            let is_listed = listed.any(|(chunk, _)| files::aggregate(chunk) == found);
             if !is_listed && found != files::AGGREGATE_INDEX {
                 let path = format!("{}/{kind}/{found}", files::AGGREGATES);
                 self.problem(&path, 0, "this is no part of the store; remove it".to_owned());

@@ -22,7 +22,8 @@ use crate::{Store, feature_rows, files, writer::with_suffix};
 pub struct Aggregates {
     kind: AggregateKind,
     layout: FeatureLayout,
-    files: Vec<ClosedFile>,
+    /// By chunk; none for chunks that a slice lacks.
+    files: Vec<Option<ClosedFile>>,
 }
 
 impl Aggregates {
@@ -34,27 +35,21 @@ impl Aggregates {
             return Ok(None);
         }
         let index = read_index(store.path(), kind, store.chunks())?;
-        let open = |(chunk, entry)| {
-            let (file, layout) = open_file(&folder, store.chunks(), chunk, entry)?;
-            Ok((file.close()?, layout))
-        };
-        let opened = (0..)
-            .map(ChunkId)
-            .zip(&index.files)
-            .map(open)
-            .collect::<Result<Vec<_>>>()?;
-        let Some(&(_, layout)) = opened.first() else {
-            return Ok(None);
-        };
-        if let Some((file, _)) = opened.iter().find(|(_, other)| *other != layout) {
-            let what = "the feature rows have another layout than those of chunk 0";
-            return Err(Error::format(file.path())(FormatError::invalid(64, what)));
+        let (mut files, mut layout) = (Vec::with_capacity(index.files.len()), None);
+        for (chunk, entry) in (0..).map(ChunkId).zip(&index.files) {
+            let Some(entry) = entry else {
+                check_absent(store, &folder, chunk)?;
+                files.push(None);
+                continue;
+            };
+            let (file, found) = open_file(&folder, store.chunks(), chunk, entry)?;
+            if *layout.get_or_insert(found) != found {
+                let what = "the feature rows have another layout than those of the chunks before";
+                return Err(Error::format(file.path())(FormatError::invalid(64, what)));
+            }
+            files.push(Some(file.close()?));
         }
-        Ok(Some(Self {
-            kind,
-            layout,
-            files: opened.into_iter().map(|(file, _)| file).collect(),
-        }))
+        Ok(layout.map(|layout| Self { kind, layout, files }))
     }
 
     /// The aggregation.
@@ -67,20 +62,30 @@ impl Aggregates {
         self.layout
     }
 
-    /// The file of each chunk.
-    pub fn files(&self) -> &[ClosedFile] {
+    /// The file of each chunk; none for chunks that a slice lacks.
+    pub fn files(&self) -> &[Option<ClosedFile>] {
         &self.files
     }
 
     /// The file of each chunk, without this value.
-    pub fn into_files(self) -> Vec<ClosedFile> {
+    pub fn into_files(self) -> Vec<Option<ClosedFile>> {
         self.files
     }
 
     /// Total length of the files in bytes.
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(ClosedFile::bytes).sum()
+        self.files.iter().flatten().map(ClosedFile::bytes).sum()
     }
+}
+
+/// Fails if the store has a chunk, because the index lists no file for it.
+fn check_absent(store: &Store, folder: &Path, chunk: ChunkId) -> Result<()> {
+    if !store.is_present(chunk) {
+        return Ok(());
+    }
+    let what = format!("chunk {chunk} has no pre-aggregated features; remove the folder and pre-aggregate again");
+    let index = folder.join(files::AGGREGATE_INDEX);
+    Err(Error::format(index)(FormatError::invalid(64, what)))
 }
 
 /// Opens a chunk's file of pre-aggregated features, and checks that it is the one that the index lists.

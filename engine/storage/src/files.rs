@@ -191,11 +191,18 @@ pub fn entry<'a>(manifest: &'a Manifest, path: &str) -> &'a FileEntry {
 /// Opens a file below the store `root`, and compares its header and length with its entry in the manifest. The payload is
 /// not read.
 pub fn open(root: &Path, entry: &FileEntry) -> Result<ContainerFile> {
+    match kind_of(&entry.path) {
+        Some(kind) => open_as(root, entry, kind),
+        None => {
+            let what = "no file of a store has this name; was the store written by a newer Grappa?";
+            Err(Error::input(root.join(&entry.path), Position::Whole, what))
+        }
+    }
+}
+
+/// As [`open`], for a file of a known kind that need not be in the manifest.
+pub fn open_as(root: &Path, entry: &FileEntry, kind: FileKind) -> Result<ContainerFile> {
     let path = root.join(&entry.path);
-    let Some(kind) = kind_of(&entry.path) else {
-        let what = "no file of a store has this name; was the store written by a newer Grappa?";
-        return Err(Error::input(path, Position::Whole, what));
-    };
     let file = ContainerFile::open(&path, kind).map_err(missing)?;
     if file.bytes() != entry.bytes {
         return Err(Error::format(path)(FormatError::Length {
@@ -206,7 +213,7 @@ pub fn open(root: &Path, entry: &FileEntry) -> Result<ContainerFile> {
     }
     if file.digest() != entry.digest {
         let what = format!(
-            "this is not the file that the manifest lists: expected the digest {:016x}, found {:016x}; was it copied from \
+            "this is not the file that the store lists: expected the digest {:016x}, found {:016x}; was it copied from \
              another store, or swapped with another file?",
             entry.digest,
             file.digest()

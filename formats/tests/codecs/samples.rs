@@ -208,7 +208,7 @@ pub const WEIGHTS: [f32; 3] = [1.5, -2.0, 0.25];
 pub const AGGREGATES_OF: u64 = 0x0123_4567_89ab_cdef;
 
 pub fn aggregates() -> AggregateIndex {
-    let file = |bytes, digest| AggregateFile { bytes, digest };
+    let file = |bytes, digest| Some(AggregateFile { bytes, digest });
     AggregateIndex {
         kind: AggregateKind::Gcn,
         manifest_digest: AGGREGATES_OF,

@@ -77,6 +77,48 @@ fn a_placed_slice_has_the_files_of_a_generated_one() {
 }
 
 #[test]
+fn edges_from_other_chunks_are_left_out_on_request() {
+    let folder = memory_folder();
+    let path = |name: &str| folder.path().join(name);
+    let whole = generated(&path("whole"), &[]);
+    run(store("preaggregate", &whole).args(["--kind", "mean", "--quiet"])).success();
+    let count = |placed: &serde_json::Value, key: &str| placed[key].as_u64().unwrap();
+    let all = run(&mut place(&whole, "0-2", &path("all"))).success().json();
+    assert_eq!(count(&all, "edges_left_out"), 0);
+    let to = path("inside");
+    let inside = run(place(&whole, "0-2", &to).args(["--edges", "inside"]))
+        .success()
+        .json();
+    assert!(count(&inside, "edges_left_out") > 0);
+    assert_eq!(
+        count(&inside, "edges") + count(&inside, "edges_left_out"),
+        count(&all, "edges")
+    );
+    for placed in [&all, &inside] {
+        assert_eq!(placed["aggregates"], json!(["mean"]));
+    }
+    for name in ["all", "inside"] {
+        run(&mut store("verify", &path(name))).success();
+    }
+    // A slice of the slice has none to leave out.
+    let again = run(place(&to, "0-2", &path("again")).args(["--edges", "inside"]))
+        .success()
+        .json();
+    assert_eq!(
+        (count(&again, "edges"), count(&again, "edges_left_out")),
+        (count(&inside, "edges"), 0)
+    );
+    assert!(files_of(&path("again")) == files_of(&to));
+    run(place(&whole, "0", &path("none")).args(["--edges", "some"])).misuse(&["inside"]);
+    // It cannot make them, because they aggregate over the whole graph.
+    run(store("preaggregate", &to).args(["--kind", "sum"])).failure(&["slice"]);
+    let mut stale = fs::read(whole.join("aggregates/mean/chunk-1")).unwrap();
+    *stale.last_mut().unwrap() ^= 1;
+    fs::write(whole.join("aggregates/mean/chunk-1"), stale).unwrap();
+    run(&mut place(&whole, "1", &path("damaged"))).failure(&["aggregates/mean/chunk-1"]);
+}
+
+#[test]
 fn chunks_are_copied_to_another_file_system() {
     let [from, to] = [memory_folder(), tempfile::tempdir().unwrap()];
     let device = |path: &Path| fs::metadata(path).unwrap().dev();

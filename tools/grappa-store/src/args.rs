@@ -9,6 +9,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use grappa_console::{ByteSize, chunk_range};
+use grappa_engine::place::SliceEdges;
 use grappa_formats::{aggregates::AggregateKind, features::DIM_MAX, manifest::FeatureDtype};
 use grappa_io::read::Choice;
 use grappa_sampling::{
@@ -85,9 +86,13 @@ pub enum Command {
     AddFeatures(AddFeatures),
     /// Make a store of some chunks of a store, with hard links where possible
     ///
-    /// The slice can be trained on, if the features of its edges' sources are computed or in its chunks. Every file is compared with its
-    /// checksums. Pre-aggregated features are not taken over.
-    #[command(after_long_help = "Example: grappa-store place web.grappa --chunks 0-15 --to /mnt/fast/web-0.grappa")]
+    /// Training needs features of the sources of all edges of a slice. If features are stored and not computed, leave out the edges from other
+    /// chunks with --edges inside. Every file is compared with its checksums. The slice has the pre-aggregated features of its nodes, if the
+    /// store has some.
+    #[command(after_long_help = "\
+Examples:
+  grappa-store place web.grappa --chunks 0-15 --to /mnt/fast/web-0.grappa
+  grappa-store place papers.grappa --chunks 0-15 --edges inside --to papers-0.grappa")]
     Place(Place),
     /// Estimate chunks, bytes and time of an ingest or of training before it begins
     #[command(after_long_help = "\
@@ -129,6 +134,9 @@ pub struct Place {
     /// Store to make; it must not exist
     #[arg(long, value_name = "STORE")]
     pub to: PathBuf,
+    /// Edges into the nodes of these chunks that the slice has
+    #[arg(long, value_name = "NAME", default_value = "all", value_parser = explained(SliceEdges::ALL, SliceEdges::name, edges_help))]
+    pub edges: SliceEdges,
     /// Copy files even where they can be linked
     #[arg(long)]
     pub copy: bool,
@@ -347,6 +355,13 @@ fn halo_help(halo: Halo) -> &'static str {
         Halo::Stop => "every hop samples them, but never their neighbors",
         Halo::Neighbours => "every hop samples them, and up to 10 in-neighbors of each",
         Halo::None => "never sampled",
+    }
+}
+
+fn edges_help(edges: SliceEdges) -> &'static str {
+    match edges {
+        SliceEdges::All => "from nodes of all chunks; their files are shared",
+        SliceEdges::Inside => "from nodes of these chunks; their files are written anew",
     }
 }
 

@@ -24,6 +24,7 @@ pub fn run(options: &args::Place, console: &Console) -> anyhow::Result<()> {
     let store = Store::open(&options.store)?;
     let place_options = PlaceOptions {
         chunks: options.chunks.clone(),
+        edges: options.edges,
         out: options.to.clone(),
         copy: options.copy,
         threads: options.threads.get()?,
@@ -44,14 +45,24 @@ impl Summary for Made {
         let Placed {
             nodes_present,
             edges,
+            edges_left_out,
+            ref aggregates,
             chunks,
             chunks_present,
             files_linked,
             bytes_copied,
             ..
         } = self.placed;
+        let left_out = match edges_left_out {
+            0 => String::new(),
+            edges => format!(" ({} from other chunks left out)", count(edges)),
+        };
+        let aggregates = match aggregates.is_empty() {
+            true => String::new(),
+            false => format!("; pre-aggregated features: {}", aggregates.join(", ")),
+        };
         format!(
-            "{}: {chunks_present} of {chunks} chunks, {} nodes, {} edges; {files_linked} files linked, {} copied; {}",
+            "{}: {chunks_present} of {chunks} chunks, {} nodes, {} edges{left_out}{aggregates}; {files_linked} files linked, {} copied; {}",
             printable(&self.store),
             count(nodes_present),
             count(edges),

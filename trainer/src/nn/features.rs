@@ -89,6 +89,10 @@ impl NodeRows for NormalizedRows<'_> {
         self.rows.file_bytes()
     }
 
+    fn file_end(&self, position: u64) -> u64 {
+        self.rows.file_end(position)
+    }
+
     fn read(&self, positions: Range<u64>, out: &mut [f32]) -> grappa_io::Result<()> {
         self.rows.read(positions, out)?;
         for row in out.chunks_exact_mut(self.width()) {

@@ -56,6 +56,18 @@ pub fn choose(
     if Aggregates::open(store, kind)?.is_some() {
         return Ok(Some(kind));
     }
+    if !store.manifest().is_whole() {
+        let what = format!(
+            "{}: the slice has no pre-aggregated features, and they need the whole graph: run `grappa-store preaggregate --kind {kind}` \
+             on the whole store, and place the slice again",
+            store.path().display()
+        );
+        if is_wanted {
+            return Err(Error::Options(what));
+        }
+        warn(&format!("the first hop is sampled, from edges of the slice. {what}"));
+        return Ok(None);
+    }
     if !is_wanted {
         let (bytes, free) = (aggregate_bytes(store, None)?, free_disk_bytes(store.path()));
         if free.is_none_or(|free| bytes > free / DISK_SHARE) {
@@ -119,9 +131,6 @@ fn possible(store: &Store, model: LayerKind) -> std::result::Result<AggregateKin
         .is_some_and(|features| is_stored(&features.source))
     {
         return Err("the features of the store are computed, not stored".into());
-    }
-    if !manifest.is_whole() {
-        return Err("the store is a slice of its graph".into());
     }
     Ok(kind)
 }

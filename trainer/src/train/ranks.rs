@@ -33,7 +33,7 @@ use grappa_run::{
     model::NormKind,
 };
 use grappa_sampling::{NodeSet, partition::Share};
-use grappa_storage::Store;
+use grappa_storage::{Store, aggregates::folder};
 use serde::{Serialize, de::DeserializeOwned};
 use tch::{Device, Tensor, no_grad};
 
@@ -122,10 +122,23 @@ pub fn hello(store: &Store, config: &TrainConfig) -> Result<Hello> {
         .into_iter()
         .filter(|(option, _)| !MAY_CHANGE.contains(&option.as_str()));
     let options = options.map(|(option, value)| (format!("option --{option}"), value.to_string()));
-    let same = [
+    let mut same = vec![
         ("program's version".to_owned(), version),
         ("store's digest".to_owned(), hosts::comparable_digest(store)?),
     ];
+    if !store.manifest().is_whole() {
+        // A rank cannot make them.
+        let kinds = AggregateKind::ALL
+            .into_iter()
+            .filter(|&kind| folder(store, kind).exists());
+        let names: Vec<&str> = kinds.map(AggregateKind::name).collect();
+        let names = if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        };
+        same.push(("slice's pre-aggregated features".to_owned(), names));
+    }
     Ok(Hello {
         same: same.into_iter().chain(options).collect(),
     })

@@ -59,6 +59,8 @@ impl Trainer {
         match self.config.halo {
             // Sampled in-neighbours do more.
             HaloMode::Auto if self.aggregates.is_none() => Keep::Nothing,
+            // A slice has not all in-neighbours of halo nodes, and hosts exchange no embeddings.
+            HaloMode::Auto if !self.store.manifest().is_whole() => Keep::Nothing,
             HaloMode::Auto | HaloMode::History if has_use && corrects => Keep::Neighbours {
                 seed: key([self.config.seed, self.step]),
             },

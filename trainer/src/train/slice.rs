@@ -3,6 +3,9 @@
 //! Partitions consist of chunks that are present. Sources in absent chunks are halo nodes: they have features, which are computed, and
 //! nothing else is known of them. They are never expanded, whatever the halo mode, neither in training nor in evaluations. So the
 //! scores of nodes whose neighbourhoods leave the slice are lower bounds of those on the whole graph.
+//!
+//! If features are stored, a slice must be without edges from absent chunks. It may have pre-aggregated features, which aggregate over
+//! the whole graph, so its first layer is exact.
 
 use grappa_io::text;
 use grappa_run::{
@@ -23,8 +26,8 @@ pub(super) fn check(store: &Store, config: &TrainConfig) -> Result<()> {
         return Err(lack(
             store,
             &format!(
-                "--halo {} aggregates over the in-neighbors of halo nodes, which are unknown for nodes of other chunks: leave out \
-                 --halo, or use --halo neighbors or stop",
+                "--halo {} aggregates over all in-neighbors of halo nodes, and those in other chunks are unknown: leave out --halo, or \
+                 use --halo neighbors or stop",
                 config.halo
             ),
         ));
@@ -45,8 +48,9 @@ pub(super) fn check_model(store: &Store, model: LayerKind) -> Result<()> {
         return Err(lack(
             store,
             &format!(
-                "it has edges from nodes of other chunks, whose features are not stored here: add the chunks {}, or use a graph with \
-                 computed features (`grappa-gen --features procedural`)",
+                "it has edges from nodes of other chunks, whose features are not stored here: leave these edges out when you make the \
+                 slice (`grappa-store place --edges inside`), add the chunks {}, or use a graph with computed features \
+                 (`grappa-gen --features procedural`)",
                 text::ranges(&missing)
             ),
         ));
@@ -54,7 +58,7 @@ pub(super) fn check_model(store: &Store, model: LayerKind) -> Result<()> {
     if model == LayerKind::Gcn {
         return Err(lack(
             store,
-            "gcn divides by the in-degrees of neighbors, which are unknown for nodes of other chunks: use another --model, such as sage",
+            "gcn divides by in-degrees in the whole graph, which a slice does not have: use another --model, such as sage",
         ));
     }
     Ok(())

@@ -6,9 +6,14 @@ use grappa_build::{
     generate::store::{FeatureOptions, StoreOptions, generate_store},
     ingest::{Assign, IngestOptions, SplitFile, ingest},
 };
-use grappa_engine::place::{PlaceOptions, place};
+use grappa_engine::{
+    aggregate::Budget,
+    derive::preaggregate::{AggregateOptions, preaggregate},
+    place::{PlaceOptions, SliceEdges, place},
+};
 use grappa_formats::{
     ChunkId, NodeId,
+    aggregates::{AggregateIndex, AggregateKind},
     manifest::{EdgeOptions, FeatureDtype, FeatureSource},
 };
 use grappa_io::{
@@ -22,7 +27,11 @@ use grappa_run::{
     model::LayerKind,
     summary::Summary,
 };
-use grappa_storage::Store;
+use grappa_storage::{
+    Store,
+    aggregates::{folder as folder_of_aggregates, manifest_digest, read_index},
+    files,
+};
 use grappa_synthetic::{AdjacencyBuffer, BlockModel, Generator, Model, Recipe};
 use grappa_trainer::{
     Error,
@@ -85,8 +94,9 @@ fn slice(out: &Path, source: FeatureSource) -> Arc<Store> {
     generated(out, source, Some(PRESENT.map(|chunk| chunk..=chunk).to_vec()))
 }
 
-/// The whole store of a graph without the edges and the splits of the other chunks.
-fn without_other_chunks(slice: &Store, folder: &Path) -> Arc<Store> {
+/// The whole store of a graph without the edges and the splits of the other chunks. With [`SliceEdges::Inside`], also without edges from
+/// them.
+fn without_other_chunks(slice: &Store, folder: &Path, kept: SliceEdges) -> Arc<Store> {
     fs::create_dir_all(folder).unwrap();
     let generator = Generator::new(recipe()).unwrap();
     let is_present = |label: u64| slice.is_present(slice.chunks().chunk_of(NodeId(label)));
@@ -98,7 +108,9 @@ fn without_other_chunks(slice: &Store, folder: &Path) -> Arc<Store> {
     let (mut edges, mut buffer) = (String::new(), AdjacencyBuffer::default());
     for label in (0..NODES).filter(|&label| is_present(label)) {
         for source in generator.sources(label, &mut buffer) {
-            writeln!(edges, "{source}\t{label}").unwrap();
+            if kept == SliceEdges::All || is_present(*source) {
+                writeln!(edges, "{source}\t{label}").unwrap();
+            }
         }
     }
     let array = |name: &str, descr: &str, sizes: &[u64], values: Vec<u8>| {
@@ -157,7 +169,7 @@ fn deterministic() -> TrainConfig {
 fn a_slice_trains_like_its_graph_without_the_edges_of_other_chunks() {
     let folder = tempfile::tempdir().unwrap();
     let slice = slice(&folder.path().join("slice"), FeatureSource::Procedural);
-    let whole = without_other_chunks(&slice, &folder.path().join("input"));
+    let whole = without_other_chunks(&slice, &folder.path().join("input"), SliceEdges::All);
     for model in [LayerKind::Sage, LayerKind::Gin, LayerKind::Gat] {
         for evaluate in [Evaluate::Exact, Evaluate::Sampled] {
             let config = TrainConfig {
@@ -171,21 +183,133 @@ fn a_slice_trains_like_its_graph_without_the_edges_of_other_chunks() {
                 read_records(&path).unwrap()
             };
             let (found, expected) = (of(&slice, "slice"), of(&whole, "whole"));
-            for (found, expected) in found.iter().zip(&expected) {
-                let same = |found: f64, expected: f64| {
-                    assert!(
-                        (found - expected).abs() < 1e-3 * expected.abs().max(0.1),
-                        "{model}, {evaluate}: {found:?}, {expected:?}"
-                    );
-                };
-                assert_eq!(
-                    (found.step, found.sampled_edges),
-                    (expected.step, expected.sampled_edges)
-                );
-                same(found.loss, expected.loss);
-                same(found.val_loss.unwrap(), expected.val_loss.unwrap());
+            assert_same(&format!("{model}, {evaluate}"), &found, &expected);
+        }
+    }
+}
+
+fn assert_same(name: &str, found: &[EpochRecord], expected: &[EpochRecord]) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        let same = |found: f64, expected: f64| {
+            assert!(
+                (found - expected).abs() < 1e-3 * expected.abs().max(0.1),
+                "{name}: {found:?}, {expected:?}"
+            );
+        };
+        assert_eq!(
+            (found.step, found.sampled_edges),
+            (expected.step, expected.sampled_edges)
+        );
+        same(found.loss, expected.loss);
+        same(found.val_loss.unwrap(), expected.val_loss.unwrap());
+    }
+}
+
+fn aggregated(store: &Store, kind: AggregateKind) {
+    let options = AggregateOptions {
+        kind,
+        dtype: None,
+        budget: Budget {
+            memory: 64 << 20,
+            threads: 2,
+        },
+        replace: false,
+    };
+    preaggregate(store, &options, &Silent).unwrap();
+}
+
+/// Gives a store the pre-aggregated features of another one with the same nodes.
+fn take_aggregates(from: &Store, to: &Store, kind: AggregateKind) {
+    let [source, target] = [from, to].map(|store| folder_of_aggregates(store, kind));
+    fs::create_dir_all(&target).unwrap();
+    for chunk in (0..CHUNKS).map(ChunkId) {
+        let name = files::aggregate(chunk);
+        fs::copy(source.join(&name), target.join(&name)).unwrap();
+    }
+    let index = AggregateIndex {
+        manifest_digest: manifest_digest(to.path()).unwrap(),
+        ..read_index(from.path(), kind, from.chunks()).unwrap()
+    };
+    fs::write(target.join(files::AGGREGATE_INDEX), index.encode()).unwrap();
+}
+
+#[test]
+fn a_slice_with_stored_features_trains_like_its_graph_without_the_edges_from_other_chunks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let whole = generated(&path("whole"), FeatureSource::Stored, None);
+    let kinds = [AggregateKind::Mean, AggregateKind::Sum];
+    kinds.iter().for_each(|&kind| aggregated(&whole, kind));
+    let chunks = || PRESENT.map(|chunk| chunk..=chunk).to_vec();
+    let slice = placed(&whole, &path("slice"), chunks(), SliceEdges::Inside);
+    let reduced = without_other_chunks(&slice, &path("input"), SliceEdges::Inside);
+    kinds.iter().for_each(|&kind| take_aggregates(&whole, &reduced, kind));
+    for (model, first_hop) in [
+        (LayerKind::Sage, FirstHop::Preaggregated),
+        (LayerKind::Gin, FirstHop::Preaggregated),
+        (LayerKind::Sage, FirstHop::Sampled),
+        (LayerKind::Gat, FirstHop::Auto),
+    ] {
+        for (partitions, halo) in [(1, HaloMode::Auto), (3, HaloMode::Stop), (3, HaloMode::Neighbours)] {
+            let config = TrainConfig {
+                model,
+                first_hop,
+                halo,
+                partitions: Auto::Value(partitions),
+                evaluate: Evaluate::Exact,
+                epochs: 2,
+                ..deterministic()
+            };
+            let of = |store, name: &str| {
+                let path = path(&format!("{name}-{model}-{first_hop}-{halo}-{partitions}.run"));
+                run(store, &config, &path).unwrap();
+                read_records(&path).unwrap()
+            };
+            // Partitions of the slice have other chunks than those of the whole store, so only their accuracies compare.
+            let found = of(&slice, "slice");
+            match partitions {
+                1 => assert_same(&format!("{model}, {first_hop}"), &found, &of(&reduced, "reduced")),
+                _ => assert!(found[1].loss < found[0].loss, "{model}, {first_hop}, {halo}: {found:?}"),
             }
         }
+    }
+}
+
+#[test]
+fn a_slice_cannot_make_preaggregated_features() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let whole = generated(&path("whole"), FeatureSource::Stored, None);
+    let slice = placed(&whole, &path("slice"), vec![0..=2], SliceEdges::Inside);
+    let wanted = TrainConfig {
+        first_hop: FirstHop::Preaggregated,
+        ..config()
+    };
+    let error = run(&slice, &wanted, &path("wanted.run")).unwrap_err().to_string();
+    assert!(error.contains("grappa-store preaggregate --kind mean"), "{error}");
+
+    let folder = RunFolder::create(&path("auto.run"), &config()).unwrap();
+    let mut warnings = Warnings(Vec::new());
+    train(slice, config(), &folder, false, Device::Cpu, &mut warnings).unwrap();
+    assert!(
+        warnings.0.iter().any(|what| what.contains("the first hop is sampled")),
+        "{:?}",
+        warnings.0
+    );
+}
+
+struct Warnings(Vec<String>);
+
+impl Watcher for Warnings {
+    fn progress(&self) -> &dyn Progress {
+        &Silent
+    }
+
+    fn epoch(&mut self, _record: &EpochRecord, _epochs: u64) {}
+
+    fn warn(&mut self, what: &str) {
+        self.0.push(what.to_owned());
     }
 }
 
@@ -278,7 +402,7 @@ fn what_a_slice_cannot_do_is_refused_by_name() {
     };
     for (name, store, config, expected) in [
         ("stored", &stored, config(), "add the chunks 0, 3-4"),
-        ("gcn", &computed, gcn, "gcn divides by the in-degrees of neighbors"),
+        ("gcn", &computed, gcn, "gcn divides by in-degrees in the whole graph"),
         ("history", &computed, history, "--halo aggregates aggregates over"),
     ] {
         let error = run(store, &config, &folder.path().join(format!("{name}.run")))
@@ -288,9 +412,10 @@ fn what_a_slice_cannot_do_is_refused_by_name() {
     }
 }
 
-fn placed(store: &Store, out: &Path, chunks: Vec<RangeInclusive<u32>>) -> Arc<Store> {
+fn placed(store: &Store, out: &Path, chunks: Vec<RangeInclusive<u32>>, edges: SliceEdges) -> Arc<Store> {
     let options = PlaceOptions {
         chunks,
+        edges,
         out: out.to_owned(),
         copy: false,
         threads: 2,
@@ -306,7 +431,8 @@ fn a_placed_slice_trains_like_a_generated_one() {
     let path = |name: &str| folder.path().join(name);
     let generated_slice = slice(&path("generated"), FeatureSource::Procedural);
     let whole = generated(&path("whole"), FeatureSource::Procedural, None);
-    let slice = placed(&whole, &path("placed"), PRESENT.map(|chunk| chunk..=chunk).to_vec());
+    let chunks = PRESENT.map(|chunk| chunk..=chunk).to_vec();
+    let slice = placed(&whole, &path("placed"), chunks, SliceEdges::All);
     let config = TrainConfig {
         partitions: Auto::Value(2),
         epochs: 3,
@@ -323,9 +449,12 @@ fn a_placed_slice_trains_like_a_generated_one() {
     assert_eq!(losses(&slice, "placed.run"), losses(&generated_slice, "generated.run"));
 
     let stored = generated(&path("stored"), FeatureSource::Stored, None);
-    let slice = placed(&stored, &path("placed-stored"), vec![0..=2]);
+    let slice = placed(&stored, &path("placed-stored"), vec![0..=2], SliceEdges::All);
     let error = run(&slice, &config, &path("refused.run")).unwrap_err().to_string();
-    assert!(error.contains("add the chunks 3-5"), "{error}");
+    assert!(
+        error.contains("add the chunks 3-5") && error.contains("--edges inside"),
+        "{error}"
+    );
 }
 
 /// Two halves without edges between them, so that each half has all features that it needs.
@@ -372,7 +501,12 @@ fn a_placed_slice_with_all_its_sources_trains_on_stored_features() {
         ..IngestOptions::new(vec![file("edges.tsv", edges.as_bytes())], out.clone())
     };
     ingest(&options, &Silent).unwrap();
-    let slice = placed(&Store::open(&out).unwrap(), &folder.path().join("half"), vec![2..=3]);
+    let slice = placed(
+        &Store::open(&out).unwrap(),
+        &folder.path().join("half"),
+        vec![2..=3],
+        SliceEdges::All,
+    );
     assert_eq!(slice.split("train").unwrap().unwrap().len(), NODES / 2 * 3 / 5);
     for evaluate in [Evaluate::Exact, Evaluate::Sampled] {
         let config = TrainConfig {

@@ -83,7 +83,7 @@ pub struct Lists {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 3])]
     seeds: Vec<u64>,
     /// Numbers of partitions; all of them make one step
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64), default_values_t = [1, 16])]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024), default_values_t = [1, 16])]
     partitions: Vec<u32>,
     /// Values of grappa-train's `--halo`
     #[arg(long, value_delimiter = ',', default_values = ["none", "features", "stop", "aggregates", "history"])]
@@ -267,16 +267,16 @@ impl Run {
     /// The options of grappa-train, without paths and resources.
     pub fn options(&self) -> Vec<String> {
         let variant = &self.variant;
-        let fanouts: Vec<&str> = ["15", "10"]
-            .into_iter()
-            .chain(std::iter::repeat("5"))
-            .take(self.layers as usize)
-            .collect();
+        let fanouts = match variant.model.as_str() {
+            // PinSAGE keeps as many visited nodes at each hop.
+            "pinsage" => ["10"; 8],
+            _ => ["15", "10", "5", "5", "5", "5", "5", "5"],
+        };
         let mut options: Vec<String> = [
             ("--model", variant.model.clone()),
             ("--layers", self.layers.to_string()),
             ("--hidden", "128".to_owned()),
-            ("--fanouts", fanouts.join(",")),
+            ("--fanouts", fanouts[..self.layers as usize].join(",")),
             ("--batch", (1024 / variant.partitions).to_string()),
             ("--lr", "0.003".to_owned()),
             ("--dropout", "0.5".to_owned()),

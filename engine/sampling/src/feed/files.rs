@@ -88,10 +88,8 @@ impl RowFiles {
     }
 
     fn aggregates(aggregates: &Aggregates, opened: &mut Opened) -> Result<ColumnFiles> {
-        let locations = aggregates
-            .files()
-            .iter()
-            .map(|file| opened.add(&file.open()?).map(Some));
+        let files = aggregates.files().iter();
+        let locations = files.map(|file| file.as_ref().map(|file| opened.add(&file.open()?)).transpose());
         Ok(ColumnFiles {
             layout: aggregates.layout(),
             locations: locations.collect::<Result<_>>()?,

@@ -257,7 +257,7 @@ pub(super) fn append_aggregates(rows: &mut [Vec<u8>], store: &Store, kind: Aggre
     let mut values = vec![0.0; layout.dim as usize];
     let mut rows = rows.iter_mut();
     for (chunk, file) in (0..).map(ChunkId).zip(aggregates.files()) {
-        let payload = file.open().unwrap().read_payload().unwrap();
+        let payload = file.as_ref().unwrap().open().unwrap().read_payload().unwrap();
         let stored = payload.chunks_exact(layout.stride as usize);
         let nodes = store.chunks().len(chunk) as usize;
         for (row, bytes) in rows.by_ref().zip(stored).take(nodes) {

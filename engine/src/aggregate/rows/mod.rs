@@ -55,6 +55,12 @@ pub trait NodeRows: Sync {
     fn in_memory(&self) -> Option<&[f32]> {
         None
     }
+
+    /// The end of the file with the row at a position. Rows of several files are not read together, because a slice may lack a file between
+    /// them.
+    fn file_end(&self, _position: u64) -> u64 {
+        u64::MAX
+    }
 }
 
 /// Reads the rows at ascending `positions` on `threads` threads into `out`, whose length is exactly theirs. Positions that are
@@ -148,15 +154,17 @@ fn visit(rows: &dyn NodeRows, positions: &[u64], mut each: impl FnMut(&[u8])) ->
 
 /// Cuts ascending positions into runs that are read together: the first and the last position of each, and all of them.
 struct Runs<'a> {
+    rows: &'a dyn NodeRows,
     positions: &'a [u64],
     gap: u64,
     most: u64,
 }
 
 impl<'a> Runs<'a> {
-    fn of(rows: &dyn NodeRows, positions: &'a [u64]) -> Self {
+    fn of(rows: &'a dyn NodeRows, positions: &'a [u64]) -> Self {
         let stride = rows.layout().stride as usize;
         Self {
+            rows,
             positions,
             gap: (GAP_BYTES / stride).max(1) as u64,
             most: (READ_BYTES / stride).max(1) as u64,
@@ -169,10 +177,11 @@ impl<'a> Iterator for Runs<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let &first = self.positions.first()?;
+        let bound = self.rows.file_end(first).min(first.saturating_add(self.most));
         let mut end = 1;
         while let Some(&next) = self.positions.get(end)
             && next - self.positions[end - 1] <= self.gap
-            && next - first < self.most
+            && next < bound
         {
             end += 1;
         }
@@ -308,6 +317,10 @@ impl NodeRows for ScaledRows<'_> {
     fn file_bytes(&self) -> u64 {
         self.rows.file_bytes()
     }
+
+    fn file_end(&self, node: u64) -> u64 {
+        self.rows.file_end(node)
+    }
 }
 
 /// The concatenation of two rows of each node.
@@ -337,6 +350,10 @@ impl NodeRows for Beside<'_> {
             }
         }
         Ok(())
+    }
+
+    fn file_end(&self, node: u64) -> u64 {
+        self.0.file_end(node).min(self.1.file_end(node))
     }
 }
 

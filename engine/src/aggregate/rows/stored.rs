@@ -96,6 +96,11 @@ impl NodeRows for StoredRows<'_> {
     fn file_bytes(&self) -> u64 {
         self.store.manifest().nodes * u64::from(self.layout.stride)
     }
+
+    fn file_end(&self, node: u64) -> u64 {
+        let chunks = self.store.chunks();
+        chunks.range(chunks.chunk_of(NodeId(node))).end
+    }
 }
 
 /// The pre-aggregated features of a store.
@@ -105,7 +110,7 @@ impl<'a> AggregateRows<'a> {
     /// The rows of `aggregates`, which were opened from `store`.
     pub fn new(store: &'a Store, aggregates: Aggregates) -> Self {
         let layout = aggregates.layout();
-        let files = aggregates.into_files().into_iter().map(Some).collect();
+        let files = aggregates.into_files();
         Self(StoredRows::new(store, files, layout))
     }
 }
@@ -133,6 +138,10 @@ impl NodeRows for AggregateRows<'_> {
 
     fn file_bytes(&self) -> u64 {
         self.0.file_bytes()
+    }
+
+    fn file_end(&self, node: u64) -> u64 {
+        self.0.file_end(node)
     }
 }
 
@@ -221,6 +230,13 @@ impl NodeRows for StoreFeatures<'_> {
         match &self.source {
             Source::Procedural(_) => 0,
             Source::Stored(rows) => rows.file_bytes(),
+        }
+    }
+
+    fn file_end(&self, node: u64) -> u64 {
+        match &self.source {
+            Source::Procedural(_) => u64::MAX,
+            Source::Stored(rows) => rows.file_end(node),
         }
     }
 }

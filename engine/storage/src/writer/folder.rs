@@ -270,6 +270,7 @@ fn clear(partial: &Path) -> Result<()> {
             "ids",
             "splits",
             files::ASSIGNMENTS,
+            files::AGGREGATES,
             scratch::FOLDER,
             scratch::PATH_FILE,
             JOURNAL,

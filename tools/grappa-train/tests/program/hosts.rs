@@ -10,31 +10,29 @@ use serde_json::Value;
 
 use crate::workers::{assert_same_losses, end, port, rank, wait_for_epochs};
 
-/// The graph of all tests, or slices of it, at `name/graph.grappa`.
+/// The graph of all tests, or slices of it, at `name/graph.grappa`. Its features are computed.
 fn generate(folder: &Path, name: &str, options: &[&str]) {
+    generate_with(folder, name, &[&["--features", "procedural"], options].concat());
+}
+
+fn generate_with(folder: &Path, name: &str, options: &[&str]) {
     fs::create_dir(folder.join(name)).unwrap();
     let mut generate = program::command("grappa-gen");
-    generate.args([
-        "sbm",
-        "--nodes",
-        "2000",
-        "--feature-dim",
-        "8",
-        "--features",
-        "procedural",
-        "--chunks",
-        "8",
-    ]);
+    generate.args(["sbm", "--nodes", "2000", "--feature-dim", "8", "--chunks", "8"]);
     generate.args(options).args(["--quiet", "--out"]);
     run(generate.arg(folder.join(name).join("graph.grappa"))).success();
 }
 
 /// Some chunks of the store in `from`, placed in `to`.
 fn place(folder: &Path, from: &str, to: &str, chunks: &str) {
+    place_with(folder, from, to, &["--chunks", chunks]);
+}
+
+fn place_with(folder: &Path, from: &str, to: &str, options: &[&str]) {
     fs::create_dir(folder.join(to)).unwrap();
     let mut place = program::command("grappa-store");
     place.arg("place").arg(folder.join(from).join("graph.grappa"));
-    place.args(["--chunks", chunks, "--quiet", "--to"]);
+    place.args(options).args(["--quiet", "--to"]);
     run(place.arg(folder.join(to).join("graph.grappa"))).success();
 }
 
@@ -108,6 +106,38 @@ fn hosts_with_slices_train_and_resume_together() {
 }
 
 #[test]
+fn hosts_with_stored_features_train_without_the_edges_between_them() {
+    let folder = memory_folder();
+    let at = folder.path();
+    generate_with(at, "whole", &[]);
+    place_with(at, "whole", "plain", &["--chunks", "4-7", "--edges", "inside"]);
+    let mut preaggregate = program::command("grappa-store");
+    preaggregate.arg("preaggregate").arg(at.join("whole/graph.grappa"));
+    run(preaggregate.args(["--kind", "mean", "--quiet"])).success();
+    place_with(at, "whole", "first", &["--chunks", "0-3", "--edges", "inside"]);
+    place_with(at, "whole", "second", &["--chunks", "4-7", "--edges", "inside"]);
+    let options = |out: &Path| {
+        let out = out.display().to_string();
+        let options = "--layers 3 --partitions 4 --epochs 20 --repartition-every 2 --lr 0.05 --out";
+        options.split(' ').chain([&*out]).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let run = at.join("run");
+    for ran in ends(start(at, &["first", "second"], &options(&run))) {
+        let ran = ran.success();
+        assert!(!ran.stderr.contains("the first hop is sampled"), "{}", ran.stderr);
+    }
+    let found = summary(&run);
+    assert!(found["val_accuracy"].as_f64().unwrap() > 0.5, "{found}");
+
+    let refused = ends(start(at, &["first", "plain"], &options(&at.join("refused"))));
+    let error = &refused[0].stderr;
+    assert!(
+        error.contains("differ in the slice's pre-aggregated features: rank 0 has mean, and rank 1"),
+        "{error}"
+    );
+}
+
+#[test]
 fn hosts_that_do_not_fit_together_say_why() {
     let folder = memory_folder();
     let at = folder.path();
@@ -140,5 +170,8 @@ fn hosts_that_do_not_fit_together_say_why() {
         "{error}"
     );
     let error = refused(&["first", "second"], &["--model", "gcn"]);
-    assert!(error.contains("gcn divides by the in-degrees of neighbors"), "{error}");
+    assert!(
+        error.contains("gcn divides by in-degrees in the whole graph"),
+        "{error}"
+    );
 }

@@ -51,6 +51,10 @@ impl NodeRows for FirstColumns<'_> {
         }
     }
 
+    fn file_end(&self, position: u64) -> u64 {
+        self.rows.file_end(position)
+    }
+
     fn read_encoded(&self, positions: Range<u64>, out: &mut [u8]) -> grappa_io::Result<()> {
         match self.is_all() {
             true => self.rows.read_encoded(positions, out),

@@ -2,15 +2,19 @@
 //!
 //! ```text
 //! NAME.partial/ while it grows, as for any new store        grappa_storage::writer
-//! for each file of the chunks and of the ids, on all threads:
+//! with --edges inside, on all threads: adjacency lists of each chunk with sources in the slice   edges
+//! for each other file of the chunks and of the ids, on all threads:
 //!     link it, or copy it if that is not possible
 //!     compare it with its checksums, and record it in the journal
-//! splits with the nodes of the chunks, manifest, rename
+//! splits with the nodes of the chunks, index of pre-aggregated features, manifest, rename
 //! ```
 //!
 //! The files of a store never change, so stores can share them: hard links take no space and no time, and either store can be
 //! removed. Between file systems they are copied. Every file is read once for the comparison. The slice has the node ids of the whole
-//! store. Pre-aggregated features and assignments stay behind, because they are of the whole graph.
+//! store, and the pre-aggregated features of its nodes, which aggregate over the whole graph. Assignments stay behind.
+
+mod aggregates;
+mod edges;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,6 +28,8 @@ use std::{
 
 use grappa_formats::{
     ChunkId,
+    aggregates::AggregateIndex,
+    container::FileKind,
     manifest::{ChunkEntry, FileEntry, Manifest, SplitEntry},
     splits,
 };
@@ -45,6 +51,9 @@ use grappa_storage::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use self::edges::SliceEdges;
+use self::edges::{ChunkEdges, EdgesInside};
+
 /// Bytes that are copied between two reports of progress.
 const COPY_BYTES: u64 = 64 << 20;
 
@@ -53,6 +62,8 @@ const COPY_BYTES: u64 = 64 << 20;
 pub struct PlaceOptions {
     /// The chunks of the slice.
     pub chunks: Vec<RangeInclusive<u32>>,
+    /// Which edges into their nodes it has.
+    pub edges: SliceEdges,
     /// The store to make.
     pub out: PathBuf,
     /// Whether to copy files even where they can be linked.
@@ -72,6 +83,10 @@ pub struct Placed {
     pub nodes_present: u64,
     /// Number of edges of the slice.
     pub edges: u64,
+    /// Edges into nodes of the slice that it does not have, because their sources are in other chunks.
+    pub edges_left_out: u64,
+    /// Names of the kinds of pre-aggregated features that the slice has.
+    pub aggregates: Vec<&'static str>,
     /// Number of chunks of the graph.
     pub chunks: u32,
     /// Number of chunks of the slice.
@@ -91,6 +106,17 @@ enum Record {
     Started(BTreeMap<String, String>),
     /// The file with this path is there, and its checksums are right.
     File(String),
+    /// The adjacency lists of this chunk are written.
+    Edges(u32, ChunkEdges),
+}
+
+/// What an earlier run finished.
+#[derive(Default)]
+struct Finished {
+    /// Paths of shared files.
+    files: BTreeSet<String>,
+    /// Adjacency lists, by chunk.
+    edges: BTreeMap<u32, ChunkEdges>,
 }
 
 /// Makes a store of some chunks of `store`.
@@ -113,10 +139,14 @@ struct Job<'a> {
     store: &'a Store,
     options: &'a PlaceOptions,
     progress: &'a dyn Progress,
-    /// The manifest of the slice, but for the splits.
+    /// The manifest of the slice, but for the splits and, if edges are left out, those of each chunk.
     manifest: Manifest,
-    /// The files that the slice shares with the store.
-    shared: Vec<FileEntry>,
+    /// The files that the slice shares with the store, and their kinds.
+    shared: Vec<(FileEntry, FileKind)>,
+    /// The pre-aggregated features of the slice. The digests of the manifest are those of the store.
+    aggregates: Vec<AggregateIndex>,
+    /// What leaves edges out, if the slice does not have all.
+    inside: Option<EdgesInside<'a>>,
 }
 
 /// What a run did with files.
@@ -147,35 +177,60 @@ impl<'a> Job<'a> {
             }
         }
         manifest.edges = manifest.chunks.iter().map(|entry| entry.edges).sum();
-        let of_splits: BTreeSet<String> = manifest.splits.iter().map(|entry| files::split(&entry.name)).collect();
+        let inside = (options.edges == SliceEdges::Inside).then(|| EdgesInside {
+            store,
+            is_present: manifest.chunks.iter().map(|entry| entry.present).collect(),
+            threads: options.threads,
+            progress,
+        });
+        let mut written: BTreeSet<String> = manifest.splits.iter().map(|entry| files::split(&entry.name)).collect();
+        if inside.is_some() {
+            let paths = |&chunk: &u32| edges::FILES.map(|name| files::of_chunk(ChunkId(chunk), name));
+            written.extend(wanted.iter().flat_map(paths));
+        }
         let shared = files::required(&manifest)
-            .into_keys()
-            .filter(|path| !of_splits.contains(path));
-        let shared = shared.map(|path| store.file_entry(&path).clone()).collect();
+            .into_iter()
+            .filter(|(path, _)| !written.contains(path));
+        let mut shared: Vec<_> = shared
+            .map(|(path, kind)| (store.file_entry(&path).clone(), kind))
+            .collect();
+        let aggregates = aggregates::indexes(store, &manifest)?;
+        let of_aggregates = aggregates.iter().flat_map(aggregates::files_of);
+        shared.extend(of_aggregates.map(|file| (file, FileKind::FEATURES)));
         Ok(Self {
             store,
             options,
             progress,
             manifest,
             shared,
+            aggregates,
+            inside,
         })
     }
 
-    fn bytes(&self) -> u64 {
-        self.shared.iter().map(|file| file.bytes).sum()
+    fn present(&self) -> impl Iterator<Item = ChunkId> {
+        let chunks = (0..).map(ChunkId).zip(&self.manifest.chunks);
+        chunks.filter(|(_, entry)| entry.present).map(|(chunk, _)| chunk)
     }
 
-    /// Fails if files must be copied and do not fit the disk.
+    /// Fails if the files that must be copied or written do not fit the disk.
     fn check_disk(&self) -> Result<()> {
         let target = durable::parent(&self.options.out);
         let device = |path: &Path| fs::metadata(path).map(|of| of.dev()).map_err(Error::io("open", path));
         let is_copied = self.options.copy || device(self.store.path())? != device(target)?;
+        let mut bytes = match is_copied {
+            true => self.shared.iter().map(|(file, _)| file.bytes).sum(),
+            false => 0,
+        };
+        if let Some(inside) = &self.inside {
+            bytes += self.present().map(|chunk| inside.bytes_of(chunk)).sum::<u64>();
+        }
         match free_disk_bytes(target) {
             // A resumed run has written a part already.
-            Some(free) if is_copied && !self.options.resume && self.bytes() > free => Err(Error::conflict(
+            Some(free) if !self.options.resume && bytes > free => Err(Error::conflict(
                 format!(
                     "the chunks take {}, and {} are free in {}",
-                    ByteSize(self.bytes()),
+                    ByteSize(bytes),
                     ByteSize(free),
                     target.display()
                 ),
@@ -200,74 +255,93 @@ impl<'a> Job<'a> {
             None => {
                 let journal = Journal::create(&path)?;
                 journal.append(&Record::Started(self.fingerprint()?))?;
-                (journal, BTreeSet::new())
+                (journal, Finished::default())
             }
         };
-        let done = self.share_files(folder, &journal, &finished)?;
+        let done = self.share_files(folder, &journal, &finished.files)?;
         let mut manifest = self.manifest.clone();
-        manifest.files.clone_from(&self.shared);
+        let required = files::required(&manifest);
+        let listed = self.shared.iter().filter(|(file, _)| required.contains_key(&file.path));
+        manifest.files = listed.map(|(file, _)| file.clone()).collect();
+        if let Some(inside) = &self.inside {
+            for (chunk, edges) in inside.write(folder, &journal, finished.edges)? {
+                manifest.chunks[chunk as usize] = edges.entry();
+                manifest.files.extend(edges.files());
+            }
+            manifest.edges = manifest.chunks.iter().map(|entry| entry.edges).sum();
+        }
         self.write_splits(folder, &mut manifest)?;
         manifest.files.sort_by(|a, b| a.path.cmp(&b.path));
+        self.aggregates
+            .iter()
+            .try_for_each(|index| aggregates::write_index(folder, index, &manifest))?;
         let bytes = folder.commit(&manifest)?;
         Ok(self.placed(&manifest, &done, bytes))
     }
 
     fn placed(&self, manifest: &Manifest, done: &Done, bytes: u64) -> Placed {
-        let present = (0..)
-            .map(ChunkId)
-            .zip(&manifest.chunks)
-            .filter(|(_, entry)| entry.present);
+        let of_aggregates = self.aggregates.iter().flat_map(aggregates::files_of);
         Placed {
             nodes: manifest.nodes,
-            nodes_present: present.clone().map(|(chunk, _)| self.store.chunks().len(chunk)).sum(),
+            nodes_present: self.present().map(|chunk| self.store.chunks().len(chunk)).sum(),
             edges: manifest.edges,
+            edges_left_out: self.manifest.edges - manifest.edges,
+            aggregates: self.aggregates.iter().map(|index| index.kind.name()).collect(),
             chunks: manifest.chunks.len() as u32,
-            chunks_present: present.count() as u32,
+            chunks_present: self.present().count() as u32,
             files_linked: done.linked,
             bytes_copied: done.copied_bytes,
-            bytes,
+            bytes: bytes + of_aggregates.map(|file| file.bytes).sum::<u64>(),
         }
     }
 
     /// Everything that the slice depends on. A run can be resumed only with an equal fingerprint.
     fn fingerprint(&self) -> Result<BTreeMap<String, String>> {
-        let present = (0..).zip(&self.manifest.chunks).filter(|(_, entry)| entry.present);
-        let present: Vec<u32> = present.map(|(chunk, _)| chunk).collect();
+        let present: Vec<u32> = self.present().map(|chunk| chunk.0).collect();
         Ok(BTreeMap::from([
             (
                 "manifest".to_owned(),
                 format!("{:016x}", manifest_digest(self.store.path())?),
             ),
             ("--chunks".to_owned(), text::ranges(&present)),
+            ("--edges".to_owned(), self.options.edges.to_string()),
             ("--copy".to_owned(), self.options.copy.to_string()),
         ]))
     }
 
-    /// Reads the journal of an earlier run. Returns the paths of the files that it finished.
-    fn resume(&self, folder: &StoreFolder, path: &Path) -> Result<(Journal, BTreeSet<String>)> {
+    /// Reads the journal of an earlier run.
+    fn resume(&self, folder: &StoreFolder, path: &Path) -> Result<(Journal, Finished)> {
         let (journal, records) = Journal::resume(path)?;
         let mut records = records.into_iter();
         let Some(Record::Started(before)) = records.next() else {
             return Err(not_begun(path));
         };
         same_options(folder.path(), &before, &self.fingerprint()?)?;
-        let path_of = |record| match record {
-            Record::File(path) => Some(path),
-            Record::Started(_) => None,
-        };
-        Ok((journal, records.filter_map(path_of).collect()))
+        let mut finished = Finished::default();
+        for record in records {
+            match record {
+                Record::Started(_) => {}
+                Record::File(path) => _ = finished.files.insert(path),
+                // The power may have failed after the record was written.
+                Record::Edges(chunk, edges) if edges.is_there(folder) => _ = finished.edges.insert(chunk, edges),
+                Record::Edges(..) => {}
+            }
+        }
+        Ok((journal, finished))
     }
 
     /// Links or copies the files that are not finished, and checks them.
     fn share_files(&self, folder: &StoreFolder, journal: &Journal, finished: &BTreeSet<String>) -> Result<Done> {
         // A recorded link may be lost in a power failure.
-        let is_done = |file: &FileEntry| finished.contains(&file.path) && files::open(folder.path(), file).is_ok();
-        let missing: Vec<&FileEntry> = self.shared.iter().filter(|file| !is_done(file)).collect();
+        let is_done = |(file, kind): &&(FileEntry, FileKind)| {
+            finished.contains(&file.path) && files::open_as(folder.path(), file, *kind).is_ok()
+        };
+        let missing: Vec<_> = self.shared.iter().filter(|file| !is_done(file)).collect();
         self.progress
-            .stage("placing chunks", Some(missing.iter().map(|file| file.bytes).sum()));
+            .stage("placing chunks", Some(missing.iter().map(|(file, _)| file.bytes).sum()));
         let done = Mutex::new(Done::default());
-        workers::for_each(self.options.threads, &missing, |file| {
-            let copied = self.share(folder, file)?;
+        workers::for_each(self.options.threads, &missing, |(file, kind)| {
+            let copied = self.share(folder, file, *kind)?;
             journal.append(&Record::File(file.path.clone()))?;
             let mut done = done.lock().expect("no thread panics");
             match copied {
@@ -280,10 +354,10 @@ impl<'a> Job<'a> {
     }
 
     /// Links or copies a file, and compares it with its checksums. Returns whether it was copied.
-    fn share(&self, folder: &StoreFolder, file: &FileEntry) -> Result<bool> {
+    fn share(&self, folder: &StoreFolder, file: &FileEntry, kind: FileKind) -> Result<bool> {
         let (from, to) = (self.store.path().join(&file.path), folder.path().join(&file.path));
-        // The header is that of the manifest, so this is a regular file.
-        files::open(self.store.path(), file)?;
+        // The header is the one that the store lists, so this is a regular file.
+        files::open_as(self.store.path(), file, kind)?;
         durable::create_folder(durable::parent(&to))?;
         durable::remove_file(&to)?;
         // A user may have replaced a file by a symbolic link to another disk.
@@ -296,7 +370,7 @@ impl<'a> Job<'a> {
         let on_problem = |error| {
             problem.get_or_insert(error);
         };
-        files::open(folder.path(), file)?.verify(|bytes| self.progress.advance(bytes, 0), on_problem)?;
+        files::open_as(folder.path(), file, kind)?.verify(|bytes| self.progress.advance(bytes, 0), on_problem)?;
         match problem {
             Some(problem) => Err(problem),
             None => Ok(!is_linked),

@@ -1,0 +1,60 @@
+//! The pre-aggregated features of a slice: those of its nodes, over all their in-neighbors in the whole graph.
+
+use grappa_formats::{
+    ChunkId,
+    aggregates::{AggregateIndex, AggregateKind},
+    manifest::{FileEntry, Manifest},
+};
+use grappa_io::{Result, durable};
+use grappa_storage::{
+    Store,
+    aggregates::{folder, read_index},
+    files,
+    writer::StoreFolder,
+};
+
+/// The index of each kind that `store` has, with the files of the chunks of `manifest`.
+///
+/// # Errors
+/// If an index cannot be read, or is not that of the store.
+pub(super) fn indexes(store: &Store, manifest: &Manifest) -> Result<Vec<AggregateIndex>> {
+    let kinds = AggregateKind::ALL
+        .into_iter()
+        .filter(|&kind| folder(store, kind).exists());
+    let indexes = kinds.map(|kind| {
+        let mut index = read_index(store.path(), kind, store.chunks())?;
+        for (file, chunk) in index.files.iter_mut().zip(&manifest.chunks) {
+            *file = file.filter(|_| chunk.present);
+        }
+        Ok(index)
+    });
+    indexes.collect()
+}
+
+/// The path of the folder of a kind, relative to a store.
+fn path_of(kind: AggregateKind) -> String {
+    format!("{}/{kind}", files::AGGREGATES)
+}
+
+/// The files that an index lists.
+pub(super) fn files_of(index: &AggregateIndex) -> impl Iterator<Item = FileEntry> {
+    let chunks = (0..).map(ChunkId).zip(&index.files);
+    chunks.filter_map(|(chunk, file)| {
+        file.map(|file| FileEntry {
+            path: format!("{}/{}", path_of(index.kind), files::aggregate(chunk)),
+            bytes: file.bytes,
+            digest: file.digest,
+        })
+    })
+}
+
+/// Writes an index for the slice that `manifest` describes. The files that it lists are there.
+pub(super) fn write_index(folder: &StoreFolder, index: &AggregateIndex, manifest: &Manifest) -> Result<()> {
+    let index = AggregateIndex {
+        manifest_digest: manifest.digest(),
+        ..index.clone()
+    };
+    let of_kind = folder.path().join(path_of(index.kind));
+    durable::write_file(&of_kind.join(files::AGGREGATE_INDEX), &index.encode())?;
+    durable::sync_folder(&of_kind)
+}

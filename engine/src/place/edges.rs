@@ -1,0 +1,211 @@
+//! The adjacency lists of a slice that has only edges between nodes of its own chunks.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    str::FromStr,
+    sync::{Mutex, PoisonError},
+};
+
+use grappa_formats::{
+    ChunkId, NodeId,
+    manifest::{ChunkEntry, FileEntry},
+};
+use grappa_io::{
+    Error, Result,
+    container::WrittenFile,
+    journal::Journal,
+    progress::{Progress, check_stopped},
+};
+use grappa_storage::{
+    Store, files,
+    writer::{AdjacencyWriter, StoreFolder},
+};
+use serde::{Deserialize, Serialize};
+
+use super::Record;
+
+/// Adjacency lists that are read between two reports of progress, after which their memory is released.
+const RELEASE_ROWS: u64 = 1 << 16;
+
+/// Which edges into the nodes of its chunks a slice has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SliceEdges {
+    /// All of them. The files of the store are shared.
+    #[default]
+    All,
+    /// Those from nodes of its chunks. The adjacency lists are written anew.
+    Inside,
+}
+
+impl SliceEdges {
+    /// All values.
+    pub const ALL: [Self; 2] = [Self::All, Self::Inside];
+
+    /// The name in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Inside => "inside",
+        }
+    }
+}
+
+impl fmt::Display for SliceEdges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for SliceEdges {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|edges| edges.name() == name);
+        found.ok_or_else(|| Error::UnknownName {
+            kind: "choice of edges",
+            name: name.to_owned(),
+            known: "all and inside",
+        })
+    }
+}
+
+/// The names of the files of a chunk that are written anew.
+pub(super) const FILES: [&str; 3] = ["edges", "degrees", "weights"];
+
+/// The adjacency lists of a chunk, as the journal records them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct ChunkEdges {
+    /// Edges from each chunk.
+    bucket_edges: Vec<u64>,
+    /// Path, length and digest of each file.
+    files: Vec<(String, u64, u64)>,
+}
+
+impl ChunkEdges {
+    fn new(entry: ChunkEntry, files: Vec<FileEntry>) -> Self {
+        Self {
+            bucket_edges: entry.bucket_edges,
+            files: files
+                .into_iter()
+                .map(|file| (file.path, file.bytes, file.digest))
+                .collect(),
+        }
+    }
+
+    /// The manifest's entry of the chunk.
+    pub fn entry(&self) -> ChunkEntry {
+        ChunkEntry {
+            present: true,
+            edges: self.bucket_edges.iter().sum(),
+            bucket_edges: self.bucket_edges.clone(),
+        }
+    }
+
+    /// The manifest's entries of the files.
+    pub fn files(&self) -> impl Iterator<Item = FileEntry> {
+        self.files.iter().map(|(path, bytes, digest)| FileEntry {
+            path: path.clone(),
+            bytes: *bytes,
+            digest: *digest,
+        })
+    }
+
+    /// Whether the files are there.
+    pub fn is_there(&self, folder: &StoreFolder) -> bool {
+        self.files().all(|file| files::open(folder.path(), &file).is_ok())
+    }
+}
+
+/// Writes the edges between nodes of chunks.
+pub(super) struct EdgesInside<'a> {
+    pub store: &'a Store,
+    /// Whether the slice has each chunk.
+    pub is_present: Vec<bool>,
+    pub threads: usize,
+    pub progress: &'a dyn Progress,
+}
+
+impl EdgesInside<'_> {
+    /// Number of edges of a chunk that are kept.
+    pub fn edges_of(&self, chunk: ChunkId) -> u64 {
+        let buckets = &self.store.manifest().chunks[chunk.0 as usize].bucket_edges;
+        let kept = buckets.iter().zip(&self.is_present).filter(|(_, present)| **present);
+        kept.map(|(edges, _)| edges).sum()
+    }
+
+    /// About how many bytes the files of a chunk take.
+    pub fn bytes_of(&self, chunk: ChunkId) -> u64 {
+        let manifest = self.store.manifest();
+        let edges = manifest.chunks[chunk.0 as usize].edges;
+        let share = self.edges_of(chunk) as f64 / edges.max(1) as f64;
+        let paths = FILES.iter().map(|name| files::of_chunk(chunk, name));
+        let listed = paths.filter_map(|path| manifest.files.iter().find(|file| file.path == path));
+        listed.map(|file| (file.bytes as f64 * share) as u64).sum()
+    }
+
+    /// Writes the chunks that are not in `done`. Returns all.
+    pub fn write(
+        &self,
+        folder: &StoreFolder,
+        journal: &Journal,
+        done: BTreeMap<u32, ChunkEdges>,
+    ) -> Result<BTreeMap<u32, ChunkEdges>> {
+        let present = (0..)
+            .map(ChunkId)
+            .zip(&self.is_present)
+            .filter(|(_, present)| **present);
+        let missing: Vec<ChunkId> = present
+            .map(|(chunk, _)| chunk)
+            .filter(|chunk| !done.contains_key(&chunk.0))
+            .collect();
+        let bytes = missing.iter().map(|&chunk| self.bytes_of(chunk)).sum();
+        self.progress.stage("writing edges between the chunks", Some(bytes));
+        let done = Mutex::new(done);
+        folder.write_chunks(
+            self.threads,
+            &missing,
+            |chunk| self.chunk(folder, chunk),
+            |chunk, entry, files| {
+                let edges = ChunkEdges::new(entry, files);
+                journal.append(&Record::Edges(chunk.0, edges.clone()))?;
+                done.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(chunk.0, edges);
+                Ok(())
+            },
+        )?;
+        Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn chunk(&self, folder: &StoreFolder, chunk: ChunkId) -> Result<(ChunkEntry, Vec<WrittenFile>)> {
+        let (map, files) = (self.store.chunks(), self.store.chunk_in_order(chunk)?);
+        let (rows, weights) = (files.rows(), files.weights());
+        let mut writer = AdjacencyWriter::create(folder, map, chunk, weights.is_some())?;
+        let (mut sources, mut kept_weights, mut of_list) = (Vec::new(), Vec::new(), Vec::new());
+        let bytes_of_row = self.bytes_of(chunk) as f64 / rows.rows().max(1) as f64;
+        for start in (0..rows.rows()).step_by(RELEASE_ROWS as usize) {
+            let end = rows.rows().min(start + RELEASE_ROWS);
+            for (row, list) in (start..end).zip(rows.range(start..end)) {
+                let list = list?;
+                sources.clear();
+                kept_weights.clear();
+                if let Some(weights) = &weights {
+                    of_list.resize(list.degree() as usize, 0.0);
+                    weights.copy(weights.range(row, &rows)?, &mut of_list)?;
+                }
+                for (at, source) in list.iter().enumerate() {
+                    if self.is_present[map.chunk_of(NodeId(source)).0 as usize] {
+                        sources.push(source);
+                        kept_weights.extend(of_list.get(at));
+                    }
+                }
+                writer.push(&sources, &kept_weights)?;
+            }
+            files.release_rows(start..end);
+            self.progress.advance(((end - start) as f64 * bytes_of_row) as u64, 0);
+            check_stopped(self.progress)?;
+        }
+        writer.finish()
+    }
+}
