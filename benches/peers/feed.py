@@ -76,7 +76,7 @@ def run_dgl(indptr, indices, features, seeds, threads):
 
 
 def run_pyg(indptr, indices, features, seeds, threads):
-    """PyG's neighbour loader, whose sampler has one thread: in this process, or in as many worker processes as there are to be threads."""
+    """PyG's neighbor loader, whose sampler has one thread: in this process, or in as many worker processes as there are to be threads."""
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
 

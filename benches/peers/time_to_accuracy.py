@@ -8,7 +8,7 @@ PEER is `dgl` or `pyg`, which needs pyg-lib or torch-sparse for minibatches. FOL
 features.npy, labels.npy (-1: none), and train.npy, val.npy, test.npy with nodes. SETTINGS is a JSON object.
 
 `run` writes JSON objects to the file OUT, a line each: {"ready": versions} after the imports, {"epoch": 1, "val_accuracy": 0.5} after each epoch and its
-evaluation, and {"test_accuracy": 0.5} at the end. Evaluations sample neighbours with the fanouts of training, as DGL's example
+evaluation, and {"test_accuracy": 0.5} at the end. Evaluations sample neighbors with the fanouts of training, as DGL's example
 node_classification.py does. If they say `full_graph`, a step and an evaluation are passes over the whole graph, as in the examples for Cora.
 """
 
@@ -80,7 +80,7 @@ class Dgl:
 
 
 class Pyg:
-    """PyG's neighbour loader and layers."""
+    """PyG's neighbor loader and layers."""
 
     def __init__(self, data, settings):
         import torch

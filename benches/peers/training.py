@@ -80,7 +80,7 @@ def run_graphbolt(indptr, indices, features, labels, seeds, device):
 
 
 def run_pyg(indptr, indices, features, labels, seeds, device):
-    """PyG's own neighbour loader, in this process."""
+    """PyG's own neighbor loader, in this process."""
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
 

@@ -1,6 +1,6 @@
 //! An R-MAT graph to train on, with features, labels and seeds: arrays for peers and a store for Grappa.
 //!
-//! Labels depend on the node's id alone, so neighbours carry no information. The graph is for measuring the time of training, not its
+//! Labels depend on the node's id alone, so neighbors carry no information. The graph is for measuring the time of training, not its
 //! accuracy.
 
 use std::{

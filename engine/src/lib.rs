@@ -3,8 +3,8 @@
 //! Start here:
 //!
 //! - [`ingest`] builds a store from edge lists, features, labels and splits;
-//! - [`Store`] opens it, translates ids ([`Store::node`], [`Store::external_id`]) and reads in-neighbours
-//!   ([`Store::neighbours`]);
+//! - [`Store`] opens it, translates ids ([`Store::node`], [`Store::external_id`]) and reads in-neighbors
+//!   ([`Store::neighbors`]);
 //! - [`Loader`] samples minibatches with features under a memory budget.
 //!
 //! ```no_run
@@ -56,4 +56,4 @@ pub use grappa_sampling::{
     feed::{Batch, FeatureBuffer},
     sample::{Block, Minibatch},
 };
-pub use grappa_storage::{ExternalId, Neighbours, Store};
+pub use grappa_storage::{ExternalId, Neighbors, Store};

@@ -1,4 +1,4 @@
-//! Pre-aggregated features: for each node, the features of its in-neighbours reduced to one feature row.
+//! Pre-aggregated features: for each node, the features of its in-neighbors reduced to one feature row.
 //!
 //! A store may have several kinds of reduction. Each is in a folder `aggregates/<kind>`, which is added to a complete
 //! store. The folder has one file of kind [`FileKind::FEATURES`] per chunk, and the index that this module encodes.
@@ -25,10 +25,10 @@ use crate::{
 
 const META_BYTES: usize = 16;
 
-/// The reduction of the in-neighbours' feature rows to one.
+/// The reduction of the in-neighbors' feature rows to one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AggregateKind {
-    /// The mean, or zeros if there are no in-neighbours. For GraphSAGE with the mean aggregator.
+    /// The mean, or zeros if there are no in-neighbors. For GraphSAGE with the mean aggregator.
     Mean,
     /// The sum of the rows times 1 / sqrt((d(u) + 1) (d(v) + 1)), where d is the in-degree. For GCN, which adds the node
     /// itself.

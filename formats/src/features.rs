@@ -298,7 +298,7 @@ impl FeatureLayout {
             FeatureDtype::F16 => 65_520.0,
             FeatureDtype::Bf16 => f32::from_bits(0x7f7f_8000),
         };
-        // 32-bit counters vectorise together with f32. One counter per piece cannot overflow.
+        // 32-bit counters vectorize together with f32. One counter per piece cannot overflow.
         let count = |piece: &[f32]| piece.iter().map(|v| u32::from(!below(v.abs(), limit))).sum::<u32>();
         values.chunks(1 << 16).map(|piece| count(piece) as usize).sum()
     }

@@ -1,11 +1,11 @@
 //! The node permutation as a formula: a keyed bijection from dense ids to nodes that takes no space.
 //!
-//! It spreads neighbouring dense ids over all chunks. It is a Feistel network over the smallest power of two that is at
+//! It spreads neighboring dense ids over all chunks. It is a Feistel network over the smallest power of two that is at
 //! least the size of the domain. A result outside the domain is permuted again until it is inside ("cycle walking";
 //! Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). The result is a bijection for any round function, has
 //! an exact inverse, and works up to 2^40. It is a shuffle, not a cipher.
 //!
-//! Cost: about 15 instructions per round and value. Values are independent, so loops over many of them vectorise.
+//! Cost: about 15 instructions per round and value. Values are independent, so loops over many of them vectorize.
 
 use crate::{NODES_MAX, random::SplitMix64};
 
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// Neighbouring dense ids must spread evenly over chunks: each of 64 chunks gets its share of 16,384 consecutive
+    /// Neighboring dense ids must spread evenly over chunks: each of 64 chunks gets its share of 16,384 consecutive
     /// ids. The statistic of a random assignment has mean 63 and standard deviation 11.
     #[test]
     fn consecutive_dense_ids_spread_over_chunks() {

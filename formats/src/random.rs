@@ -3,7 +3,7 @@
 //! Generated graphs, node permutations, minibatches and training runs are functions of their seeds, so no function here
 //! may ever return other numbers. All arithmetic is on integers and gives the same results on every machine.
 //!
-//! [`mix`] is the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
+//! [`mix`] is the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
 //! OOPSLA 2014, section 5). It costs two multiplications and needs no state, so draws can be made by counter: draw `i`
 //! does not depend on which draws were made before, or on which thread. None of this is for cryptography.
 
@@ -11,7 +11,7 @@
 /// multiplicative hashing.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The finaliser of SplitMix64 (variant 13 of Stafford's "Better Bit Mixing"): a bijection of `u64` after which each bit
+/// The finalizer of SplitMix64 (variant 13 of Stafford's "Better Bit Mixing"): a bijection of `u64` after which each bit
 /// depends on all bits of `z`. `mix(0)` is 0; [`hash`] has no such fixed point.
 #[inline(always)]
 pub const fn mix(mut z: u64) -> u64 {

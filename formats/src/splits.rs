@@ -5,7 +5,7 @@
 //!              0      8  name, ASCII, then zeros
 //!              8      8  number of nodes of the graph
 //!             16      8  number of nodes in the set
-//! payload                the set as a 64-bit roaring bitmap in the portable serialisation
+//! payload                the set as a 64-bit roaring bitmap in the portable serialization
 //! ```
 //!
 //! A set is decoded as a whole. It takes at most a bit per node, and far less if it is sparse or has long runs.

@@ -234,7 +234,7 @@ fn products(rows: i64) {
         let model = Model::new(options(precision, 1, WIDTH, WIDTH), 1, Device::Cpu).expect("a model");
         let known = Input::Aggregated {
             own: &x,
-            neighbours: &x,
+            neighbors: &x,
             degrees: None,
         };
         let forward = || model.forward(&[], known, &[], Pass::default());
@@ -279,7 +279,7 @@ fn steps(minibatch: &Minibatch) {
     for (kind, precision) in [(Kind::Float, Precision::F32), (Kind::BFloat16, Precision::Bf16)] {
         let x = Tensor::randn([first.sources as i64, WIDTH], (Kind::Float, Device::Cpu)).to_kind(kind);
         let own = x.narrow(0, 0, first.destinations as i64).copy();
-        let neighbours = own.roll(7, 0);
+        let neighbors = own.roll(7, 0);
         for known in [false, true] {
             let model = Model::new(options(precision, 3, WIDTH, CLASSES), 1, Device::Cpu).expect("a model");
             let zeros = || Tensor::zeros([model.parameters().count() as i64], (Kind::Float, Device::Cpu));
@@ -301,7 +301,7 @@ fn steps(minibatch: &Minibatch) {
                 let input = if known {
                     Input::Aggregated {
                         own: &own,
-                        neighbours: &neighbours,
+                        neighbors: &neighbors,
                         degrees: None,
                     }
                 } else {

@@ -18,7 +18,7 @@ from torch_geometric import nn as pyg
 
 
 class PinSAGEConv(nn.Module):
-    """PinSAGE's convolution over all in-neighbours alike, which PyTorch Geometric has not: `relu(W [mean of relu(Q x_j), x])`,
+    """PinSAGE's convolution over all in-neighbors alike, which PyTorch Geometric has not: `relu(W [mean of relu(Q x_j), x])`,
     scaled to length 1."""
 
     def __init__(self, inputs, outputs):

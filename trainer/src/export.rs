@@ -6,7 +6,7 @@
 //!
 //! | layer | class in PyTorch Geometric | tensors, each with the prefix `layers.N.` |
 //! |---|---|---|
-//! | sage, sage-max | `SAGEConv` | `lin_l.weight` `[o, i]` and `lin_l.bias` `[o]`, of neighbours; `lin_r.weight` `[o, i]`, of the node |
+//! | sage, sage-max | `SAGEConv` | `lin_l.weight` `[o, i]` and `lin_l.bias` `[o]`, of neighbors; `lin_r.weight` `[o, i]`, of the node |
 //! | gcn | `GCNConv` | `lin.weight` `[o, i]`, `bias` `[o]` |
 //! | gin | `GINConv`, `train_eps=True` | `eps` `[1]`, `nn.0.weight` `[o, i]`, `nn.0.bias` `[o]`, `nn.2.weight` `[o, o]`, `nn.2.bias` `[o]` |
 //! | gat | `GATConv` | `lin.weight` `[o, i]`, `att_src` and `att_dst` `[1, h, o/h]`, `bias` `[o]` |

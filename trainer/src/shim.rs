@@ -70,7 +70,7 @@ pub(crate) fn libtorch_version() -> [u8; 3] {
 /// The message of the dynamic loader, which usually names a library that is not installed.
 pub(crate) fn load_cuda() -> Result<(), String> {
     // SAFETY: the library is libtorch's own and was built together with the libtorch_cpu.so that is loaded, which is what
-    // its initialisers expect; PyTorch loads it in the same way. It is never unloaded.
+    // its initializers expect; PyTorch loads it in the same way. It is never unloaded.
     let library = unsafe { Library::open(Some("libtorch_cuda.so"), RTLD_NOW | RTLD_GLOBAL) };
     library.map(mem::forget).map_err(|error| match error.source() {
         Some(cause) => cause.to_string(),
@@ -356,7 +356,7 @@ pub(crate) fn values_mut<T: Element>(tensor: &mut Tensor) -> &mut [T] {
         return &mut [];
     }
     // SAFETY: as above; the caller has the only handle. Memory from libtorch's allocator, in another language, is
-    // initialised as far as Rust can know, and any bits are a value.
+    // initialized as far as Rust can know, and any bits are a value.
     unsafe { slice::from_raw_parts_mut(tensor.data_ptr().cast(), tensor.numel()) }
 }
 
@@ -379,7 +379,7 @@ mod tests {
 
     impl Values for Owner {
         fn bytes(&self) -> &[u8] {
-            // SAFETY: a word is four initialised bytes.
+            // SAFETY: a word is four initialized bytes.
             unsafe { slice::from_raw_parts(self.0.as_ptr().cast(), 4 * self.0.len()) }
         }
     }

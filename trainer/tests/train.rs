@@ -212,7 +212,7 @@ fn a_block_model_is_learned_whole_and_in_partitions_with_every_halo_and_correcti
 }
 
 #[test]
-fn partitions_with_all_neighbours_of_halo_nodes_learn_what_the_whole_graph_does() {
+fn partitions_with_all_neighbors_of_halo_nodes_learn_what_the_whole_graph_does() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
     for model in [
@@ -228,7 +228,7 @@ fn partitions_with_all_neighbours_of_halo_nodes_learn_what_the_whole_graph_does(
                 model,
                 partitions: Auto::Value(partitions),
                 first_hop: FirstHop::Sampled,
-                halo: HaloMode::Neighbours,
+                halo: HaloMode::Neighbors,
                 halo_neighbors: 1000,
                 fanouts: Auto::Value("-1,-1,-1".parse().unwrap()),
                 layers: 3,
@@ -368,7 +368,7 @@ fn on_cuda_the_same_is_learned() {
 fn every_kind_of_layer_is_trained_in_partitions() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    // A quarter by chance; the largest of sampled neighbours is not the largest of all.
+    // A quarter by chance; the largest of sampled neighbors is not the largest of all.
     for (model, least) in [
         (LayerKind::SageMax, 0.35),
         (LayerKind::Gin, 0.5),
@@ -405,7 +405,7 @@ fn a_run_that_is_resumed_ends_with_the_same_bits() {
     // History is of layers between the first and the last.
     for (halo, layers) in [
         (HaloMode::Stop, 2),
-        (HaloMode::Neighbours, 3),
+        (HaloMode::Neighbors, 3),
         (HaloMode::Aggregates, 3),
         (HaloMode::History, 4),
     ] {
@@ -434,10 +434,10 @@ fn a_run_that_is_resumed_ends_with_the_same_bits() {
 }
 
 #[test]
-fn what_is_known_of_the_first_layer_is_what_all_neighbours_say() {
+fn what_is_known_of_the_first_layer_is_what_all_neighbors_say() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
-    // All neighbours at every hop: then it makes no difference but for rounding whether the first hop is sampled.
+    // All neighbors at every hop: then it makes no difference but for rounding whether the first hop is sampled.
     let whole = |model, first_hop| TrainConfig {
         model,
         first_hop,

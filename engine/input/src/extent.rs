@@ -30,7 +30,7 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
-    /// Recognises a compressed file by its first bytes, which are more reliable than its name.
+    /// Recognizes a compressed file by its first bytes, which are more reliable than its name.
     pub fn of(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Self::Gzip,

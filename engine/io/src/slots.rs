@@ -137,7 +137,7 @@ impl Slots {
     #[inline]
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: `words` is derived from a unique reference to all bytes of the arena, which holds `length` words, is
-        // aligned to pages, initialised, and lives as long as `self`. `_arena` is never used meanwhile, so all access
+        // aligned to pages, initialized, and lives as long as `self`. `_arena` is never used meanwhile, so all access
         // goes through these atomics. An `AtomicU64` has size, alignment (on 64-bit machines) and validity of eight
         // bytes.
         unsafe { slice::from_raw_parts(self.words.as_ptr(), self.length) }

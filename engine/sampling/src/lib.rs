@@ -12,15 +12,15 @@
 #![forbid(unsafe_code)]
 
 pub mod feed;
-mod halo_neighbours;
-mod in_neighbours;
+mod halo_neighbors;
+mod in_neighbors;
 mod loader;
 mod node_set;
 pub mod partition;
 pub mod sample;
 pub mod view;
 
-pub use in_neighbours::{InNeighbours, List, ListScratch, NeighbourSample, Pieces};
+pub use in_neighbors::{InNeighbors, List, ListScratch, NeighborSample, Pieces};
 pub use loader::{
     ListsPlace, Loader, LoaderBuilder, LoaderOptions, NumberOptions, PartitionNumbers, Remedy, Seeds,
     adjacency_bytes_max,

@@ -1,4 +1,4 @@
-//! One in-neighbour of each node, drawn at random.
+//! One in-neighbor of each node, drawn at random.
 
 use std::sync::Mutex;
 
@@ -12,15 +12,15 @@ use super::{NodeRows, StateRows, read_each};
 /// Rows that are read at once.
 const GATHER_ROWS: usize = 1 << 15;
 
-/// A drawn in-neighbour of each node of a set.
+/// A drawn in-neighbor of each node of a set.
 #[derive(Debug)]
-pub struct DrawnNeighbours {
+pub struct DrawnNeighbors {
     /// By position in the set.
-    neighbours: Vec<Option<NodeId>>,
+    neighbors: Vec<Option<NodeId>>,
 }
 
-impl DrawnNeighbours {
-    /// Draws an in-neighbour of each node, uniformly. The draw of a node depends on the node and on `seed` only.
+impl DrawnNeighbors {
+    /// Draws an in-neighbor of each node, uniformly. The draw of a node depends on the node and on `seed` only.
     ///
     /// # Errors
     /// If an adjacency list is damaged, a thread cannot be started, or progress says to stop.
@@ -31,8 +31,8 @@ impl DrawnNeighbours {
         threads: usize,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        let mut neighbours = vec![None; of.len() as usize];
-        let drawn: Vec<_> = neighbours.chunks_mut(Pieces::NODES as usize).map(Mutex::new).collect();
+        let mut neighbors = vec![None; of.len() as usize];
+        let drawn: Vec<_> = neighbors.chunks_mut(Pieces::NODES as usize).map(Mutex::new).collect();
         let pieces = Pieces::new(of, 0..of.len(), chunks);
         workers::run(threads, |worker| {
             let mut nodes = Vec::new();
@@ -57,23 +57,23 @@ impl DrawnNeighbours {
             Ok(())
         })?;
         drop(drawn);
-        Ok(Self { neighbours })
+        Ok(Self { neighbors })
     }
 
     /// The drawn nodes.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
-        self.neighbours.iter().flatten().copied()
+        self.neighbors.iter().flatten().copied()
     }
 
-    /// Writes, for each node of the set, the row of its neighbour. `rows` are those of the nodes in `rows_of`, which has all
-    /// neighbours. Nodes without in-neighbours keep their rows of zeros.
+    /// Writes, for each node of the set, the row of its neighbor. `rows` are those of the nodes in `rows_of`, which has all
+    /// neighbors. Nodes without in-neighbors keep their rows of zeros.
     ///
     /// # Errors
     /// If files cannot be read or written.
     pub fn gather(&self, rows: &dyn NodeRows, rows_of: &NodeSet, threads: usize, out: &mut StateRows) -> Result<()> {
-        let drawn = self.neighbours.iter().zip(0..);
+        let drawn = self.neighbors.iter().zip(0..);
         let mut sorted: Vec<(u64, u64)> = drawn
-            .filter_map(|(neighbour, to)| Some((rows_of.position((*neighbour)?), to)))
+            .filter_map(|(neighbor, to)| Some((rows_of.position((*neighbor)?), to)))
             .collect();
         // Rows in files are read in their order.
         sorted.sort_unstable();

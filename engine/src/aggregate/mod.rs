@@ -1,7 +1,7 @@
-//! Reduces the rows of each node's in-neighbours to one row. This is the product of a sparse and a dense matrix that exact
+//! Reduces the rows of each node's in-neighbors to one row. This is the product of a sparse and a dense matrix that exact
 //! layer-wise inference and pre-aggregation need.
 //!
-//! [`Aggregation`] aggregates for a set of nodes, from the rows of another set that contains all their in-neighbours. If the
+//! [`Aggregation`] aggregates for a set of nodes, from the rows of another set that contains all their in-neighbors. If the
 //! rows take at most half of the budget, they are kept in memory. Otherwise they are streamed:
 //!
 //! ```text
@@ -40,13 +40,13 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_sampling::{InNeighbours, NodeSet};
+use grappa_sampling::{InNeighbors, NodeSet};
 use grappa_storage::Store;
 
 pub(crate) use self::rows::{StoredRows, pieces};
 pub use self::whole::WholeGraph;
 pub use self::{
-    draw::DrawnNeighbours,
+    draw::DrawnNeighbors,
     reduce::{GcnSum, ListSize, Max, Mean, Reduce, Sum},
     rows::{
         AggregateRows, Beside, NodeRows, ScaledRows, SelectedRows, StateRows, StoreFeatures, read_each, read_each_ahead,
@@ -83,9 +83,9 @@ pub type OwnRows<'a> = dyn FnMut(Range<u64>, &mut [f32]) -> Result<()> + 'a;
 pub struct Aggregation<'a> {
     /// The graph.
     pub store: &'a Store,
-    /// The in-neighbours of each node.
-    pub lists: InNeighbours<'a>,
-    /// The nodes that have rows. All listed in-neighbours of the destinations are among them.
+    /// The in-neighbors of each node.
+    pub lists: InNeighbors<'a>,
+    /// The nodes that have rows. All listed in-neighbors of the destinations are among them.
     pub sources: &'a NodeSet,
     /// Their rows, by position in `sources`.
     pub rows: &'a dyn NodeRows,

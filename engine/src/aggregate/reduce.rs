@@ -1,4 +1,4 @@
-//! How the rows of a node's in-neighbours become one row.
+//! How the rows of a node's in-neighbors become one row.
 
 use grappa_formats::features::FeatureLayout;
 
@@ -6,7 +6,7 @@ use super::ScaledRows;
 
 /// Reduces rows to a state, one row at a time.
 ///
-/// [`Reduce::begin`] makes the state of a node. [`Reduce::add`] adds the row of each in-neighbour, in ascending order.
+/// [`Reduce::begin`] makes the state of a node. [`Reduce::add`] adds the row of each in-neighbor, in ascending order.
 /// [`Reduce::finish`] completes the state.
 pub trait Reduce: Sync {
     /// Values in a source's row.
@@ -22,12 +22,12 @@ pub trait Reduce: Sync {
         self.source_width()
     }
 
-    /// Makes the state of a node without in-neighbours from the node's own row. By default zeros.
+    /// Makes the state of a node without in-neighbors from the node's own row. By default zeros.
     fn begin(&self, _own: &[f32], state: &mut [f32]) {
         state.fill(0.0);
     }
 
-    /// Adds the row of an in-neighbour.
+    /// Adds the row of an in-neighbor.
     fn add(&self, state: &mut [f32], source: &[f32]);
 
     /// As [`Reduce::add`], for an encoded row. `values` has room for a row.
@@ -41,17 +41,17 @@ pub trait Reduce: Sync {
     fn finish(&self, _list: ListSize, _state: &mut [f32]) {}
 }
 
-/// How many in-neighbours a node has, and how many of them were added to its state.
+/// How many in-neighbors a node has, and how many of them were added to its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListSize {
     /// The node's in-degree.
     pub degree: u64,
-    /// The number of rows that were added: fewer, or more, if in-neighbours were drawn.
+    /// The number of rows that were added: fewer, or more, if in-neighbors were drawn.
     pub added: u64,
 }
 
 impl ListSize {
-    /// The size of a list that has all `degree` in-neighbours.
+    /// The size of a list that has all `degree` in-neighbors.
     pub fn whole(degree: u64) -> Self {
         Self { degree, added: degree }
     }
@@ -86,9 +86,9 @@ pub struct Mean {
     pub width: usize,
 }
 
-/// The normalised sum of GCN (Kipf and Welling, arXiv 1609.02907, eq. 2): each in-neighbour over the root of its in-degree +
+/// The normalized sum of GCN (Kipf and Welling, arXiv 1609.02907, eq. 2): each in-neighbor over the root of its in-degree +
 /// 1, and the sum over the root of the node's in-degree + 1. Sources are [`ScaledRows`](super::ScaledRows). The paper counts
-/// the node itself among its neighbours; here the layer adds it.
+/// the node itself among its neighbors; here the layer adds it.
 #[derive(Debug, Clone, Copy)]
 pub struct GcnSum {
     /// Values in a row.

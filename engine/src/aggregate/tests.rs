@@ -10,7 +10,7 @@ use grappa_formats::{
     manifest::{EdgeOptions, FeatureDtype, FeatureSource},
 };
 use grappa_io::{Error, progress::Silent};
-use grappa_sampling::{InNeighbours, List, ListScratch, NeighbourSample, NodeSet};
+use grappa_sampling::{InNeighbors, List, ListScratch, NeighborSample, NodeSet};
 use grappa_storage::MappedChunks;
 use grappa_synthetic::{Model, Recipe, Rmat};
 
@@ -169,10 +169,10 @@ fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
             budget: Budget { memory, threads: 2 },
             scratch: Some(store.path()),
         };
-        let destinations = InNeighbours::all(&chunks).destinations(2).unwrap();
+        let destinations = InNeighbors::all(&chunks).destinations(2).unwrap();
         let aggregation = Aggregation {
             store: &store,
-            lists: InNeighbours::all(&chunks),
+            lists: InNeighbors::all(&chunks),
             sources: &all,
             rows: &features,
             destinations: &destinations,
@@ -213,7 +213,7 @@ fn reductions_do_what_their_names_say() {
 }
 
 #[test]
-fn the_normalised_sum_is_that_of_the_paper() {
+fn the_normalized_sum_is_that_of_the_paper() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F16);
     let features = StoreFeatures::open(&store).unwrap();
@@ -226,8 +226,8 @@ fn the_normalised_sum_is_that_of_the_paper() {
     };
     for (v, found) in found.chunks_exact(DIM).enumerate() {
         for (i, &found) in found.iter().enumerate() {
-            let neighbours = sources[v].iter().copied();
-            let expected: f64 = neighbours.map(|u| weight(u, v) * f64::from(rows[u as usize][i])).sum();
+            let neighbors = sources[v].iter().copied();
+            let expected: f64 = neighbors.map(|u| weight(u, v) * f64::from(rows[u as usize][i])).sum();
             assert!(
                 (f64::from(found) - expected).abs() < 1e-5,
                 "node {v}: {found} for {expected}"
@@ -237,7 +237,7 @@ fn the_normalised_sum_is_that_of_the_paper() {
 }
 
 #[test]
-fn samples_of_in_neighbours_give_the_same_bits_in_any_memory() {
+fn samples_of_in_neighbors_give_the_same_bits_in_any_memory() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
     let nodes = store.manifest().nodes;
@@ -245,7 +245,7 @@ fn samples_of_in_neighbours_give_the_same_bits_in_any_memory() {
     let (sources, rows) = whole(&store, &features);
     let chunks = MappedChunks::open(&store).unwrap();
     let all = NodeSet::all(nodes);
-    let sample = |per_node, replace| NeighbourSample {
+    let sample = |per_node, replace| NeighborSample {
         per_node,
         replace,
         seed: 9,
@@ -260,7 +260,7 @@ fn samples_of_in_neighbours_give_the_same_bits_in_any_memory() {
         states
     }
     for (per_node, replace) in [(3, false), (3, true), (1000, false)] {
-        let lists = InNeighbours::sampled(&chunks, Some(sample(per_node, replace)));
+        let lists = InNeighbors::sampled(&chunks, Some(sample(per_node, replace)));
         let mut drawn: Vec<(u64, Vec<u64>)> = Vec::new();
         let members: Vec<NodeId> = (0..nodes).map(NodeId).collect();
         let mut take = |_: usize, list: List<'_>| {
@@ -327,7 +327,7 @@ fn samples_of_in_neighbours_give_the_same_bits_in_any_memory() {
 }
 
 #[test]
-fn one_in_neighbour_is_drawn_with_equal_chances() {
+fn one_in_neighbor_is_drawn_with_equal_chances() {
     const SEEDS: usize = 2000;
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
@@ -339,7 +339,7 @@ fn one_in_neighbour_is_drawn_with_equal_chances() {
     ids.write(0, &numbers).unwrap();
     let all = NodeSet::all(nodes);
     let drawn = |seed, threads| {
-        let drawn = DrawnNeighbours::draw(&MappedChunks::open(&store).unwrap(), &all, seed, threads, &Silent).unwrap();
+        let drawn = DrawnNeighbors::draw(&MappedChunks::open(&store).unwrap(), &all, seed, threads, &Silent).unwrap();
         let mut rows = StateRows::new(nodes, 1).unwrap();
         drawn.gather(&ids, &all, threads, &mut rows).unwrap();
         rows.values_mut().to_vec()
@@ -372,22 +372,22 @@ fn draws_of_a_set_are_those_of_the_same_nodes_in_any_other() {
     let features = StoreFeatures::open(&store).unwrap();
     let rows = |of: &NodeSet, rows: &dyn NodeRows, rows_of: &NodeSet| {
         let mut out = StateRows::new(of.len(), DIM).unwrap();
-        let drawn = DrawnNeighbours::draw(&MappedChunks::open(&store).unwrap(), of, 5, 2, &Silent).unwrap();
+        let drawn = DrawnNeighbors::draw(&MappedChunks::open(&store).unwrap(), of, 5, 2, &Silent).unwrap();
         drawn.gather(rows, rows_of, 2, &mut out).unwrap();
         (drawn, out)
     };
     let all = NodeSet::all(nodes);
     let (_, mut of_all) = rows(&all, &features, &all);
     let some = NodeSet::of(nodes, (0..nodes).filter(|node| node % 3 == 1).map(NodeId));
-    let drawn = DrawnNeighbours::draw(&MappedChunks::open(&store).unwrap(), &some, 5, 1, &Silent).unwrap();
-    // Rows of the neighbours alone are enough.
-    let neighbours = NodeSet::of(nodes, drawn.nodes());
-    assert!(neighbours.len() < nodes);
+    let drawn = DrawnNeighbors::draw(&MappedChunks::open(&store).unwrap(), &some, 5, 1, &Silent).unwrap();
+    // Rows of the neighbors alone are enough.
+    let neighbors = NodeSet::of(nodes, drawn.nodes());
+    assert!(neighbors.len() < nodes);
     let selected = SelectedRows {
         rows: &features,
-        set: &neighbours,
+        set: &neighbors,
     };
-    let (_, mut of_some) = rows(&some, &selected, &neighbours);
+    let (_, mut of_some) = rows(&some, &selected, &neighbors);
     let expected: Vec<f32> = of_all
         .values_mut()
         .chunks(DIM)
@@ -470,21 +470,21 @@ fn a_part_of_the_nodes_is_aggregated_alone() {
     }
 }
 
-/// All chunks of nodes with a certain remainder, and their in-neighbours: sets with gaps and runs.
+/// All chunks of nodes with a certain remainder, and their in-neighbors: sets with gaps and runs.
 fn some_nodes(store: &Store) -> NodeSet {
     let nodes = store.manifest().nodes;
     NodeSet::of(nodes, (0..nodes).filter(|node| node % 7 < 2).map(NodeId))
 }
 
 #[test]
-fn in_neighbours_of_a_set_are_those_of_its_adjacency_lists() {
+fn in_neighbors_of_a_set_are_those_of_its_adjacency_lists() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
     let (sources, _) = whole(&store, &StoreFeatures::open(&store).unwrap());
     let set = some_nodes(&store);
     let chunks = MappedChunks::open(&store).unwrap();
     for threads in [1, 3] {
-        let (reached, edges) = InNeighbours::all(&chunks).with_sources(&set, threads, &Silent).unwrap();
+        let (reached, edges) = InNeighbors::all(&chunks).with_sources(&set, threads, &Silent).unwrap();
         let mut expected: Vec<bool> = (0..sources.len()).map(|node| node % 7 < 2).collect();
         let mut listed = 0;
         for (_, list) in sources.iter().enumerate().filter(|(node, _)| node % 7 < 2) {
@@ -498,7 +498,7 @@ fn in_neighbours_of_a_set_are_those_of_its_adjacency_lists() {
         assert_eq!(edges, listed);
     }
     let all = NodeSet::all(store.manifest().nodes);
-    let (reached, edges) = InNeighbours::all(&chunks).with_sources(&all, 2, &Silent).unwrap();
+    let (reached, edges) = InNeighbors::all(&chunks).with_sources(&all, 2, &Silent).unwrap();
     assert!(reached.is_all());
     assert_eq!(edges, store.manifest().edges);
 }
@@ -513,7 +513,7 @@ fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
     let (all, _) = aggregated(&store, &features, &mean, 1 << 20, 2);
     let destinations = some_nodes(&store);
     let chunks = MappedChunks::open(&store).unwrap();
-    let (sources, _) = InNeighbours::all(&chunks)
+    let (sources, _) = InNeighbors::all(&chunks)
         .with_sources(&destinations, 2, &Silent)
         .unwrap();
     let mut nodes = Vec::new();
@@ -526,7 +526,7 @@ fn a_set_of_destinations_gets_the_bits_of_the_whole_graph() {
     for (memory, threads) in [(1 << 20, 1), (1 << 20, 3), (20_000, 2), (9_000, 1)] {
         let aggregation = Aggregation {
             store: &store,
-            lists: InNeighbours::all(&chunks),
+            lists: InNeighbors::all(&chunks),
             sources: &sources,
             rows: &SelectedRows {
                 rows: &features,

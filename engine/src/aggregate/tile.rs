@@ -309,7 +309,7 @@ impl<R: Reduce> Tile<'_, R> {
         has_edges || self.kept.as_ref().is_some_and(|kept| !kept.in_block(block).is_empty())
     }
 
-    /// Initialises the states.
+    /// Initializes the states.
     pub fn begin(&mut self, own: &mut Option<&mut OwnRows<'_>>) -> Result<()> {
         let (reduce, width) = (self.reduce, self.reduce.own_width());
         let mut rows = vec![0.0; (self.positions.end - self.positions.start) as usize * width];

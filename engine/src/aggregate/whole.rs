@@ -4,7 +4,7 @@ use std::{ops::Range, path::Path};
 
 use grappa_formats::NodeId;
 use grappa_io::{Error, Position, Result, progress::Progress};
-use grappa_sampling::{InNeighbours, NodeSet};
+use grappa_sampling::{InNeighbors, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 
 use super::{Aggregation, Budget, ListSize, NodeRows, Reduce, Sink, StateRows};
@@ -14,7 +14,7 @@ const RESULT_NODES: u64 = 1 << 15;
 /// Sets of nodes take at most this share of the memory.
 const SETS_SHARE: u64 = 8;
 
-/// Reduces the rows of all in-neighbours of every node, by a reduction without own rows.
+/// Reduces the rows of all in-neighbors of every node, by a reduction without own rows.
 ///
 /// In graphs with few large degrees, most nodes have no in-edges or no out-edges. The former have the same result, and the rows of the
 /// latter are not needed. If rows are read many times, those that are needed are copied to a scratch file first.
@@ -46,7 +46,7 @@ impl WholeGraph<'_> {
         let nodes = self.store.manifest().nodes;
         let all = NodeSet::all(nodes);
         let chunks = MappedChunks::open(self.store)?;
-        let lists = InNeighbours::all(&chunks);
+        let lists = InNeighbors::all(&chunks);
         let sets = 2 * NodeSet::bytes_of(nodes);
         let destinations = match sets <= self.budget.memory / SETS_SHARE {
             true => lists.destinations(self.budget.threads)?,
@@ -103,7 +103,7 @@ impl WholeGraph<'_> {
     }
 }
 
-/// The state of a node without in-neighbours.
+/// The state of a node without in-neighbors.
 fn empty_state<R: Reduce>(reduce: &R) -> Vec<f32> {
     let mut state = vec![0.0; reduce.state_width()];
     reduce.begin(&[], &mut state);
@@ -111,7 +111,7 @@ fn empty_state<R: Reduce>(reduce: &R) -> Vec<f32> {
     state
 }
 
-/// Puts the results of destinations between those of nodes without in-neighbours.
+/// Puts the results of destinations between those of nodes without in-neighbors.
 struct Filled<'a, 's> {
     destinations: &'a NodeSet,
     empty: Vec<f32>,
@@ -149,7 +149,7 @@ impl Filled<'_, '_> {
         Ok(())
     }
 
-    /// Passes on the results of nodes without in-neighbours before `end`.
+    /// Passes on the results of nodes without in-neighbors before `end`.
     fn fill_to(&mut self, end: u64) -> Result<()> {
         while self.next < end {
             let nodes = self.next..end.min(self.next + RESULT_NODES);

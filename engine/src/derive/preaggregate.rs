@@ -44,7 +44,7 @@ use crate::aggregate::{Budget, GcnSum, Mean, NodeRows, ScaledRows, StoreFeatures
 /// Options of [`preaggregate`].
 #[derive(Debug, Clone, Copy)]
 pub struct AggregateOptions {
-    /// How the rows of in-neighbours are reduced.
+    /// How the rows of in-neighbors are reduced.
     pub kind: AggregateKind,
     /// The type in which values are stored. By default that of the features.
     pub dtype: Option<FeatureDtype>,

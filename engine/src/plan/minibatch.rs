@@ -141,7 +141,7 @@ impl Reach {
     }
 }
 
-/// The expected number of in-neighbours that are drawn of a node, whose in-degree is a Poisson number.
+/// The expected number of in-neighbors that are drawn of a node, whose in-degree is a Poisson number.
 fn drawn(mean: f64, fanout: Option<u32>) -> f64 {
     match fanout {
         None => mean,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn all_in_neighbours_of_all_nodes_are_all_edges() {
+    fn all_in_neighbors_of_all_nodes_are_all_edges() {
         for degrees in [Degrees::Rmat, Degrees::Even] {
             let all = reach(degrees).sample((1 << 22) as f64, &[None], 1.0);
             assert!((all.edges() / (1 << 26) as f64 - 1.0).abs() < 1e-9);

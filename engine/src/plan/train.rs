@@ -91,7 +91,7 @@ pub struct TrainOptions {
     pub chunks: u32,
     /// The share of the edges whose sources the store has: 1, unless it is a slice.
     pub present: f64,
-    /// Neighbours to sample, one number per layer, from the seeds outwards; none takes all.
+    /// Neighbors to sample, one number per layer, from the seeds outwards; none takes all.
     pub fanouts: Vec<Option<u32>>,
     /// Hidden dimension.
     pub hidden: u32,
@@ -162,7 +162,7 @@ pub struct TrainPlan {
     pub concurrent: u64,
     /// Where adjacency lists are.
     pub lists: PlannedLists,
-    /// Whether nodes of other partitions have neighbours: with one partition, or if memory has room for sampled in-neighbours.
+    /// Whether nodes of other partitions have neighbors: with one partition, or if memory has room for sampled in-neighbors.
     pub expands_halo: bool,
     /// Steps of an epoch.
     pub steps: u64,

@@ -92,7 +92,7 @@ impl AdjacencyFiles {
 /// The mapped files of one chunk of a store. Dropping it unmaps them.
 ///
 /// The headers were compared with the manifest. A block of a payload is compared with its checksum when it is first used.
-/// The decoded values are not checked further, but no value can cause unsafe behaviour; `grappa-store verify` checks them.
+/// The decoded values are not checked further, but no value can cause unsafe behavior; `grappa-store verify` checks them.
 #[derive(Debug)]
 pub struct Chunk {
     span: ChunkSpan,

@@ -2,7 +2,7 @@
 //!
 //! - [`Store`] is an open store. It maps its [`Chunk`]s one by one; [`MappedChunks`] has all of them.
 //! - [`StoreIds`] maps external ids to nodes and back. [`NodePermutation`] does the step from dense ids to nodes.
-//! - [`Neighbours`] reads the in-neighbours of single nodes.
+//! - [`Neighbors`] reads the in-neighbors of single nodes.
 //! - [`CheckedAdjacency`] and its siblings read a chunk's files. They compare each block with its checksum before its first
 //!   use.
 //! - [`aggregates`] opens pre-aggregated features.
@@ -24,7 +24,7 @@ mod features;
 pub mod files;
 mod ids;
 mod mapped;
-mod neighbours;
+mod neighbors;
 mod open;
 mod permutation;
 pub mod writer;
@@ -34,6 +34,6 @@ pub use chunk::{AdjacencyFiles, Chunk, expect_adjacency};
 pub use features::no_features;
 pub use ids::{ExternalId, StoreIds};
 pub use mapped::MappedChunks;
-pub use neighbours::Neighbours;
+pub use neighbors::Neighbors;
 pub use open::{Store, read_manifest};
 pub use permutation::{NodePermutation, NodeTable};

@@ -23,9 +23,9 @@ use super::{
 /// A value costs one 64-bit hash. One thread computes 4 GB/s of f32.
 ///
 /// With the defaults of [`super::BlockModel`] (10 classes, homophily 0.7, noise 5), a network can hardly classify a node by
-/// its own features, but well by its neighbourhood. The table shows the accuracy on the split `test` of a scikit-learn 1.9
+/// its own features, but well by its neighborhood. The table shows the accuracy on the split `test` of a scikit-learn 1.9
 /// `MLPClassifier` with 128 hidden units, trained on `train`, with 64 features, edge factor 10 and seed 1. X is the feature
-/// matrix and A the row-normalised matrix of in-edges.
+/// matrix and A the row-normalized matrix of in-edges.
 ///
 /// | nodes | X | X, AX | X, AX, AAX |
 /// |---|---|---|---|
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn features_are_standardised_and_have_their_class_mean() {
+    fn features_are_standardized_and_have_their_class_mean() {
         let block = BlockModel {
             noise: 2.0,
             classes: 4,

@@ -45,7 +45,7 @@ impl Poisson {
     /// If `mean` is not in `0..=MEAN_MAX`.
     pub(super) fn new(mean: f64) -> Self {
         assert!((0.0..=MEAN_MAX).contains(&mean), "a mean of {mean}");
-        // Probabilities relative to the mode, from the ratios of neighbours: P(k) / P(k - 1) = mean / k. Beginning at the mode,
+        // Probabilities relative to the mode, from the ratios of neighbors: P(k) / P(k - 1) = mean / k. Beginning at the mode,
         // no factor over- or underflows, and e^-mean is not needed.
         let mode = mean as u64;
         let mut below = Vec::new();

@@ -88,7 +88,7 @@ impl Stream {
     }
 }
 
-/// Maps any number to a gamma: an odd number whose neighbouring bits differ often (`mixGamma` of the paper).
+/// Maps any number to a gamma: an odd number whose neighboring bits differ often (`mixGamma` of the paper).
 #[inline(always)]
 fn mix_gamma(mut z: u64) -> u64 {
     z = (z ^ z >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_of_neighbouring_streams_are_fair_and_independent() {
+    fn bits_of_neighboring_streams_are_fair_and_independent() {
         // 2^16 streams, the first word of each: every bit is one half of the time, and so is the exclusive or of every
         // bit with the same bit of the next stream and of the next word. 5 sigma of a fair coin over n throws is 2.5 sqrt(n).
         let source = Source::new(0, Purpose::Row);

@@ -140,7 +140,7 @@ impl Recipe {
 
     /// The recipe as JSON.
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("a recipe is plain data, which always serialises")
+        serde_json::to_string(self).expect("a recipe is plain data, which always serializes")
     }
 
     /// Reads the JSON of [`Recipe::to_json`]. [`Generator::new`](crate::Generator::new) checks the values.

@@ -132,7 +132,7 @@ pub(super) struct RmatSampler {
     patterns: Option<PatternSampler>,
 }
 
-/// A group of neighbouring bits of a label.
+/// A group of neighboring bits of a label.
 #[derive(Debug, Clone)]
 struct Group {
     /// Number of bits.

@@ -394,7 +394,7 @@ fn nearest(means: &[f32], row: &[f32]) -> usize {
 /// Classifies nodes by their own features and by the mean over their sources, with knowledge of the class means: an upper bound for
 /// linear models without edges, and a lower bound for those with them.
 #[test]
-fn neighbours_tell_the_class_better_than_features_do() {
+fn neighbors_tell_the_class_better_than_features_do() {
     const DIM: usize = 64;
     let generator = generator(Model::Rmat(with_classes(13, 16, 0.7)), 3);
     let features = generator.features(DIM);

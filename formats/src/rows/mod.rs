@@ -1,6 +1,6 @@
 //! Compressed adjacency lists of a chunk, with random access to each list.
 //!
-//! A *row* is the adjacency list of one destination node: the ids of its in-neighbours, its *sources*, in ascending
+//! A *row* is the adjacency list of one destination node: the ids of its in-neighbors, its *sources*, in ascending
 //! order. Parallel edges repeat a source. A chunk has one row per node, in two container files. `edges` has the rows,
 //! packed bit after bit. `degrees` has the directory: it gives the start and the number of sources of each row, in
 //! about 9.5 bits per node. The layout is specified in `formats/spec/rows.md`.

@@ -8,13 +8,13 @@ proptest! {
         dense in prop::collection::btree_set(0..100_000u64, 0..500),
         wide in prop::collection::btree_set(0..NODES_MAX, 0..50),
         run in prop::option::of((0..NODES_MAX - 100_000, 1..100_000u64)),
-        optimise in any::<bool>(),
+        optimize in any::<bool>(),
     ) {
         let mut set: RoaringTreemap = dense.into_iter().chain(wide).collect();
         if let Some((start, length)) = run {
             set.insert_range(start..start + length);
         }
-        if optimise {
+        if optimize {
             set.optimize();
         }
         let (file, _) = splits::encode("train", NODES_MAX, &set);

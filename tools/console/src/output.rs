@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_who_leaves_is_recognised_through_the_engines_errors() {
+    fn a_reader_who_leaves_is_recognized_through_the_engines_errors() {
         let pipe = MarkClosed(BrokenPipe).write(b"x").unwrap_err();
         let error = anyhow::Error::from(Error::io("write", "-")(pipe)).context("exporting");
         assert!(stdout_was_closed(&error));

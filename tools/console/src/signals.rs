@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_that_is_ignored_at_the_start_is_recognised() {
+    fn a_signal_that_is_ignored_at_the_start_is_recognized() {
         let status = "Name:\tx\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000001002\nSigCgt:\t0000000000000000\n";
         assert!(is_ignored(status, SIGINT));
         assert!(!is_ignored(status, SIGTERM));

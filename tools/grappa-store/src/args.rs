@@ -353,7 +353,7 @@ fn halo_help(halo: Halo) -> &'static str {
     match halo {
         Halo::Features => "only the last hop samples them, for their features",
         Halo::Stop => "every hop samples them, but never their neighbors",
-        Halo::Neighbours => "every hop samples them, and up to 10 in-neighbors of each",
+        Halo::Neighbors => "every hop samples them, and up to 10 in-neighbors of each",
         Halo::None => "never sampled",
     }
 }

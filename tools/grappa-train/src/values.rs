@@ -91,7 +91,7 @@ pub fn halo_help(halo: HaloMode) -> &'static str {
         HaloMode::Auto => "history if its refreshes take at most a quarter of the work of training, else neighbors",
         HaloMode::Features => "only the last hop samples them, for their features",
         HaloMode::Stop => "every hop samples them, but never their neighbors",
-        HaloMode::Neighbours => {
+        HaloMode::Neighbors => {
             "every hop samples them, and they have sampled neighbors of their own (--halo-neighbors)"
         }
         HaloMode::None => "never sampled, as if their edges were missing",

@@ -9,7 +9,7 @@ use crate::command::{cargo, program, root, run, target_folder};
 /// Each example with its arguments, in an order in which the first makes the store for the others. STORE is that store.
 const EXAMPLES: [(&str, &[&str]); 3] = [
     ("ingest", &["tests/data/cora", "STORE"]),
-    ("neighbours", &["STORE", "35"]),
+    ("neighbors", &["STORE", "35"]),
     ("minibatches", &["STORE"]),
 ];
 

@@ -7,10 +7,10 @@ use crate::{Error, Result, names::named_enum};
 named_enum! {
     /// The kind of a model's layers.
     "model" LayerKind {
-        /// GraphSAGE that aggregates the mean of the neighbours (Hamilton, Ying, Leskovec, 2017).
+        /// GraphSAGE that aggregates the mean of the neighbors (Hamilton, Ying, Leskovec, 2017).
         #[default]
         Sage = "sage",
-        /// GraphSAGE that aggregates the maximum of the neighbours, value by value.
+        /// GraphSAGE that aggregates the maximum of the neighbors, value by value.
         SageMax = "sage-max",
         /// GCN (Kipf, Welling, 2017).
         Gcn = "gcn",

@@ -127,7 +127,7 @@ struct Mask {
 }
 
 impl Mask {
-    /// The factor of a value: 0 if it is dropped. Mixes bits with the finaliser of MurmurHash3, which is six vector instructions.
+    /// The factor of a value: 0 if it is dropped. Mixes bits with the finalizer of MurmurHash3, which is six vector instructions.
     #[inline(always)]
     fn factor(&self, column: usize) -> f32 {
         let mut bits = self.key ^ (column as u32).wrapping_mul(0x9e37_79b1);

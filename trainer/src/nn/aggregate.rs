@@ -1,4 +1,4 @@
-//! Aggregation: reduces the messages of a destination's in-neighbours to one row.
+//! Aggregation: reduces the messages of a destination's in-neighbors to one row.
 //!
 //! A layer has three parts. The *message* is a function of a source's state. The *aggregation* reduces messages. The *update* is a
 //! function of a destination's own state and its aggregate. This module is the aggregation over the [`Block`] of one hop:
@@ -10,8 +10,8 @@
 //!
 //! A destination without edges gets zeros, as in PyTorch Geometric.
 //!
-//! **Sampled sums.** GCN and GIN add up neighbours, so a sample of them gives too small a sum. With uniform draws, with or without
-//! replacement, each draw has the mean of all neighbours as its expectation. So the sampled sum times (in-degree / number of draws)
+//! **Sampled sums.** GCN and GIN add up neighbors, so a sample of them gives too small a sum. With uniform draws, with or without
+//! replacement, each draw has the mean of all neighbors as its expectation. So the sampled sum times (in-degree / number of draws)
 //! has the full sum as its expectation (Horvitz-Thompson). [`Scaling::HorvitzThompson`] multiplies by that. A mean needs no
 //! scaling, and a maximum cannot be scaled.
 //!
@@ -26,7 +26,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::{
     graph::{Block, Csr},
-    neighbour::Neighbour,
+    neighbor::Neighbor,
 };
 use crate::{
     kernels::{
@@ -73,18 +73,18 @@ pub struct HistoricalEmbeddings {
     /// Their places among the destinations, int64 of `[rows]`, each at most once. The known aggregates replace those of sampled
     /// edges.
     pub destinations: Tensor,
-    /// The aggregates, f32 of `[rows, result width of the layer's reduction]`. With a [`Neighbour`], their differences to its
+    /// The aggregates, f32 of `[rows, result width of the layer's reduction]`. With a [`Neighbor`], their differences to its
     /// contribution.
     pub rows: Tensor,
     /// The inputs that let the aggregates follow the parameters.
-    pub neighbour: Option<Neighbour>,
+    pub neighbor: Option<Neighbor>,
 }
 
 impl HistoricalEmbeddings {
     /// All its tensors.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        let neighbours = self.neighbour.iter().flat_map(Neighbour::tensors);
-        [&self.destinations, &self.rows].into_iter().chain(neighbours)
+        let neighbors = self.neighbor.iter().flat_map(Neighbor::tensors);
+        [&self.destinations, &self.rows].into_iter().chain(neighbors)
     }
 
     /// The names of the nodes of its rows, from those of all nodes. On a processor only.

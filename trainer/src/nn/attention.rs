@@ -1,9 +1,9 @@
 //! Attention: the attention weight of an edge, for each head, is the softmax of its logit over the edges of its destination.
 //!
-//! The destination is one of its own neighbours. A self-loop of the graph is a second one; PyTorch Geometric drops self-loops first,
+//! The destination is one of its own neighbors. A self-loop of the graph is a second one; PyTorch Geometric drops self-loops first,
 //! so ingest without them to get the same numbers.
 //!
-//! All values are f32. Sampled neighbours need no scaling, because attention weights add up to 1.
+//! All values are f32. Sampled neighbors need no scaling, because attention weights add up to 1.
 
 use std::sync::Arc;
 

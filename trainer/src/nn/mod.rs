@@ -20,7 +20,7 @@ mod layers;
 mod linear;
 mod loss;
 mod model;
-mod neighbour;
+mod neighbor;
 mod norm;
 mod parameters;
 mod reduction;
@@ -32,7 +32,7 @@ pub use self::{
     graph::Block,
     loss::losses,
     model::{Input, Model, Pass},
-    neighbour::Neighbour,
+    neighbor::Neighbor,
     parameters::Parameters,
     reduction::{Attention, Reduction},
 };

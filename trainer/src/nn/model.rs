@@ -35,8 +35,8 @@ pub enum Input<'a> {
     Aggregated {
         /// Features of the last block's sources, `[nodes, inputs]`.
         own: &'a Tensor,
-        /// Aggregates of their in-neighbours' features by [`Model::reduction`], `[nodes, inputs]`.
-        neighbours: &'a Tensor,
+        /// Aggregates of their in-neighbors' features by [`Model::reduction`], `[nodes, inputs]`.
+        neighbors: &'a Tensor,
         /// In-degrees in the whole graph, f32 of `[nodes]`; only GCN needs them.
         degrees: Option<&'a Tensor>,
     },
@@ -225,16 +225,16 @@ impl Model {
             }
             Input::Aggregated {
                 own,
-                neighbours,
+                neighbors,
                 degrees,
             } => {
                 assert_eq!(blocks.len() + 1, count, "a block for each layer but the first");
                 assert!(
                     self.takes_aggregated_input(),
-                    "the first layer takes the features of neighbours, not their aggregates"
+                    "the first layer takes the features of neighbors, not their aggregates"
                 );
                 (
-                    self.step(0, &own.to_kind(kind), &neighbours.to_kind(kind), degrees, Some(&pass)),
+                    self.step(0, &own.to_kind(kind), &neighbors.to_kind(kind), degrees, Some(&pass)),
                     1,
                 )
             }
@@ -258,7 +258,7 @@ impl Model {
                 Some(&pass),
                 ATTENTION_DROPOUT + layer as u64,
             );
-            let (own, aggregated) = self.layers[layer].neighbours(block, &hidden, pass.scaling, historical, dropout);
+            let (own, aggregated) = self.layers[layer].neighbors(block, &hidden, pass.scaling, historical, dropout);
             let degrees = (self.aggregate(layer) == Aggregate::Gcn).then(|| block.destination_degrees());
             hidden = self.step(layer, &own, &aggregated, degrees.as_ref(), Some(&pass));
             after(layer, &hidden);
@@ -291,8 +291,8 @@ impl Model {
         no_grad(|| self.layers[layer].queries(&self.state(layer, rows).to_kind(self.kind())))
     }
 
-    /// The aggregation of a layer over all in-neighbours. For PinSAGE, whose neighbourhoods in training are those of random walks, all
-    /// in-neighbours have the same weight here.
+    /// The aggregation of a layer over all in-neighbors. For PinSAGE, whose neighborhoods in training are those of random walks, all
+    /// in-neighbors have the same weight here.
     pub fn reduction(&self, layer: usize) -> Reduction {
         self.layers[layer].reduction(self.state_width(layer))
     }

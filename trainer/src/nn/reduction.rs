@@ -1,11 +1,11 @@
-//! The aggregation of a layer over all in-neighbours, out of core: see [`grappa_engine::aggregate`].
+//! The aggregation of a layer over all in-neighbors, out of core: see [`grappa_engine::aggregate`].
 
 use grappa_engine::aggregate::{ListSize, Max, Mean, Reduce, Sum};
 use grappa_formats::features::FeatureLayout;
 
 use crate::kernels::attention::leaky;
 
-/// The aggregation of one layer over all in-neighbours.
+/// The aggregation of one layer over all in-neighbors.
 ///
 /// The sources' rows are [`Model::messages`](super::Model::messages), and the destinations' own rows are
 /// [`Model::queries`](super::Model::queries). A state begins with the aggregate that [`Model::update`](super::Model::update) takes.
@@ -181,7 +181,7 @@ impl Reduce for Attention {
         let (sums, rest) = state.split_at_mut(self.width());
         let (largest, rest) = rest.split_at_mut(self.heads);
         let (weights, kept) = rest.split_at_mut(self.heads);
-        // The node itself is the first neighbour.
+        // The node itself is the first neighbor.
         sums.copy_from_slice(&source[..sums.len()]);
         for (head, largest) in largest.iter_mut().enumerate() {
             *largest = self.logit(head, source, query);

@@ -1,8 +1,8 @@
 //! Coverage-corrected aggregation of gradients.
 //!
 //! # Idea
-//! The target is the gradient of uniform sampling from whole neighbourhoods. A partition samples the neighbours of an inner
-//! node u only among the l(u) of its g(u) in-neighbours that it can expand. So the ratio of target to proposal probability of
+//! The target is the gradient of uniform sampling from whole neighborhoods. A partition samples the neighbors of an inner
+//! node u only among the l(u) of its g(u) in-neighbors that it can expand. So the ratio of target to proposal probability of
 //! a draw is l(u) / g(u) <= 1. The *coverage* of a seed v is
 //!
 //! ```text
@@ -19,8 +19,8 @@
 //! ```
 //!
 //! `batch` replaces the weights of the seeds by their mean: the scalar with the least squared error when gradients of seeds are
-//! uncorrelated and equally large. Both forms are self-normalised importance sampling. They are unbiased in the limit, where
-//! repartitioning gives every neighbourhood a chance. With s = `--shrinkage`, a weight a becomes (1 - s) + s a: 1 keeps the
+//! uncorrelated and equally large. Both forms are self-normalized importance sampling. They are unbiased in the limit, where
+//! repartitioning gives every neighborhood a chance. With s = `--shrinkage`, a weight a becomes (1 - s) + s a: 1 keeps the
 //! weights, 0 is no correction.
 //!
 //! The denominator is a running mean over steps, corrected for its start at zero. The denominator of one step alone would
@@ -165,7 +165,7 @@ mod tests {
             ],
             ..Minibatch::default()
         };
-        // The first seed sees half of its neighbours, which see a quarter and all of theirs; the second has none.
+        // The first seed sees half of its neighbors, which see a quarter and all of theirs; the second has none.
         assert_eq!(coverage(&minibatch), [0.5 * (0.25 + 1.0) / 2.0, 1.0]);
         minibatch.blocks[1].halo[3] = true;
         assert_eq!(coverage(&minibatch), [0.5 * 0.25 / 2.0, 1.0]);

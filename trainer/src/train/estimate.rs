@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_minibatch_has_what_its_fanouts_reach() {
         let two = of(|_| ());
-        // 1024 seeds with 15 neighbours each, and 10 of each of these.
+        // 1024 seeds with 15 neighbors each, and 10 of each of these.
         assert!(
             (two.edges - (1024.0 * 15.0 + 16_200.0 * 10.0)).abs() < 2000.0,
             "{two:?}"
@@ -151,7 +151,7 @@ mod tests {
         assert!(two.nodes > 1e5 && two.nodes < 178_000.0, "{two:?}");
         let values = 4.0 * (1024.0 * (128.0 + 10.0) + 16_250.0 * (100.0 + 128.0));
         assert!((two.bytes / values - 1.0).abs() < 0.02, "{two:?}");
-        // No more neighbours than there are.
+        // No more neighbors than there are.
         assert_eq!(
             of(|config| config.fanouts = "30,30".parse().unwrap()),
             of(|config| {

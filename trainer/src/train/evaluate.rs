@@ -1,4 +1,4 @@
-//! Evaluation while training, by exact inference or by sampled neighbours.
+//! Evaluation while training, by exact inference or by sampled neighbors.
 //!
 //! Only nodes that the scores depend on are computed ([`Needed`]). Test nodes are scored when the validation score improved, because
 //! nothing else needs their score. If the test nodes cost little beside the validation nodes, one inference scores both.

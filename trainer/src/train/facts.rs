@@ -109,7 +109,7 @@ impl Trainer {
         );
         let halo = match &self.refresh_plan {
             Some(_) => HaloMode::History,
-            None if self.loader.halo_lists().is_some() => HaloMode::Neighbours,
+            None if self.loader.halo_lists().is_some() => HaloMode::Neighbors,
             None => HaloMode::Stop,
         };
         let has_halo = config.halo == HaloMode::Auto && config.partitions() > 1 && self.super_epoch.is_some();

@@ -1,8 +1,8 @@
 //! The choice between a sampled and a pre-aggregated first hop.
 //!
 //! The first layer aggregates features, which training does not change. So the mean of SAGE and the sums of GCN and GIN can be
-//! computed once, for every node, over its whole neighbourhood ([`grappa_engine::derive::preaggregate`]). A minibatch then has one
-//! hop less, the widest one. And the first layer of a halo node is exact, although its partition does not see its neighbours.
+//! computed once, for every node, over its whole neighborhood ([`grappa_engine::derive::preaggregate`]). A minibatch then has one
+//! hop less, the widest one. And the first layer of a halo node is exact, although its partition does not see its neighbors.
 
 use grappa_engine::{
     aggregate::Budget,

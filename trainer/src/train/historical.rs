@@ -1,15 +1,15 @@
 //! The historical embeddings of halo nodes: rows that exact inference leaves for the steps of a super-epoch.
 //!
-//! For each layer between the first and the last, exact inference saves the aggregate of the in-neighbours' states of halo nodes.
+//! For each layer between the first and the last, exact inference saves the aggregate of the in-neighbors' states of halo nodes.
 //! The first layer's aggregates are pre-aggregated or sampled, and the last layer's are those of seeds, which are not halo nodes.
 //! Only halo nodes that steps can reach have rows ([`HistoricalNodes`]).
 //!
-//! With [`Keep::Neighbours`] it also samples one in-neighbour per node. It saves the difference between the aggregate and the
-//! contribution of this neighbour, and the inputs for recomputing the contribution ([`Neighbour`]). With L layers the rows are
+//! With [`Keep::Neighbors`] it also samples one in-neighbor per node. It saves the difference between the aggregate and the
+//! contribution of this neighbor, and the inputs for recomputing the contribution ([`Neighbor`]). With L layers the rows are
 //!
 //! ```text
-//! inputs       features, aggregates, degree: of the neighbour, of its neighbour, ...    L - 2 times
-//! layer 1      difference: of the node, of its neighbour, of that one's neighbour, ...  L - 2 times
+//! inputs       features, aggregates, degree: of the neighbor, of its neighbor, ...    L - 2 times
+//! layer 1      difference: of the node, of its neighbor, of that one's neighbor, ...  L - 2 times
 //! layer 2      the same                                                                 L - 3 times
 //! ..
 //! layer L - 2  difference of the node                                                   once
@@ -21,7 +21,7 @@
 
 use std::sync::Arc;
 
-use grappa_engine::aggregate::{DrawnNeighbours, NodeRows, StateRows, read_each};
+use grappa_engine::aggregate::{DrawnNeighbors, NodeRows, StateRows, read_each};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::Progress;
 use grappa_sampling::{NodeSet, sample};
@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     Result,
-    nn::{HistoricalEmbeddings, Neighbour},
+    nn::{HistoricalEmbeddings, Neighbor},
     runtime::send,
 };
 
@@ -48,9 +48,9 @@ pub enum Keep {
     Nothing,
     /// The aggregates of the layers between the first and the last.
     Aggregates,
-    /// The differences to the contribution of one in-neighbour per node, and the inputs of this neighbour.
-    Neighbours {
-        /// Seed of the sampled neighbours.
+    /// The differences to the contribution of one in-neighbor per node, and the inputs of this neighbor.
+    Neighbors {
+        /// Seed of the sampled neighbors.
         seed: u64,
     },
 }
@@ -58,14 +58,14 @@ pub enum Keep {
 /// The nodes that have historical embeddings.
 ///
 /// A halo node that is reached in h hops takes part in the layers up to L - 1 - h, counted from 0. So with growing layers fewer halo
-/// nodes have rows. A row of a node's neighbour, of that one's neighbour, and so on, is stored at the node.
+/// nodes have rows. A row of a node's neighbor, of that one's neighbor, and so on, is stored at the node.
 #[derive(Debug)]
 pub struct HistoricalNodes {
-    /// At index m: the nodes with inputs of their m + 1st neighbour, and with the differences of their tth neighbour at layer
+    /// At index m: the nodes with inputs of their m + 1st neighbor, and with the differences of their tth neighbor at layer
     /// m + 1 - t, for each t.
     sets: Vec<Arc<NodeSet>>,
-    /// The neighbours of the nodes of each set; empty if none are kept.
-    drawn: Vec<DrawnNeighbours>,
+    /// The neighbors of the nodes of each set; empty if none are kept.
+    drawn: Vec<DrawnNeighbors>,
 }
 
 impl HistoricalNodes {
@@ -81,15 +81,15 @@ impl HistoricalNodes {
         threads: usize,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        // Rows of neighbours are gathered from those of the set before, which therefore has the neighbours, too.
-        let (mut sets, mut drawn) = (Vec::<Arc<NodeSet>>::new(), Vec::<DrawnNeighbours>::new());
+        // Rows of neighbors are gathered from those of the set before, which therefore has the neighbors, too.
+        let (mut sets, mut drawn) = (Vec::<Arc<NodeSet>>::new(), Vec::<DrawnNeighbors>::new());
         for set in reached {
             let set = match drawn.last() {
                 None => set,
                 Some(drawn) => set.union(&NodeSet::of(chunks.map().nodes(), drawn.nodes())),
             };
-            if let Keep::Neighbours { seed } = keep {
-                drawn.push(DrawnNeighbours::draw(chunks, &set, seed, threads, progress)?);
+            if let Keep::Neighbors { seed } = keep {
+                drawn.push(DrawnNeighbors::draw(chunks, &set, seed, threads, progress)?);
             }
             sets.push(Arc::new(set));
         }
@@ -147,8 +147,8 @@ impl HistoricalNodes {
         &self.sets
     }
 
-    /// The neighbours of the nodes of each set; empty if none are kept.
-    pub(super) fn drawn(&self) -> &[DrawnNeighbours] {
+    /// The neighbors of the nodes of each set; empty if none are kept.
+    pub(super) fn drawn(&self) -> &[DrawnNeighbors] {
         &self.drawn
     }
 }
@@ -200,9 +200,9 @@ impl SetRows {
 /// Historical embeddings, and what they were made of.
 #[derive(Debug, Default)]
 pub struct HistoricalRows {
-    /// For layer 1, 2, ...: aggregates or differences of each node, of its neighbour, ...
+    /// For layer 1, 2, ...: aggregates or differences of each node, of its neighbor, ...
     pub(super) layers: Vec<Vec<SetRows>>,
-    /// Inputs of each node's neighbour, of that one's neighbour, ...; empty without neighbours.
+    /// Inputs of each node's neighbor, of that one's neighbor, ...; empty without neighbors.
     pub(super) inputs: Vec<SetRows>,
 }
 
@@ -229,9 +229,9 @@ impl HistoricalRows {
         Ok(HistoricalEmbeddings {
             destinations: send(Tensor::from_slice(destinations), device),
             rows: read(&self.layers[layer - 1][0])?,
-            neighbour: match self.inputs.is_empty() {
+            neighbor: match self.inputs.is_empty() {
                 true => None,
-                false => Some(self.neighbour(layer, send(as_kept(&degrees), device), read)?),
+                false => Some(self.neighbor(layer, send(as_kept(&degrees), device), read)?),
             },
         })
     }
@@ -263,16 +263,16 @@ impl HistoricalRows {
         all.for_each(|rows| rows.read_ahead(nodes));
     }
 
-    /// The inputs of neighbours at a layer, read with `read`. `degrees` are the in-degrees of the nodes, rounded by [`as_kept`].
-    pub(super) fn neighbour(
+    /// The inputs of neighbors at a layer, read with `read`. `degrees` are the in-degrees of the nodes, rounded by [`as_kept`].
+    pub(super) fn neighbor(
         &self,
         layer: usize,
         degrees: Tensor,
         read: impl Fn(&SetRows) -> Result<Tensor>,
-    ) -> Result<Neighbour> {
+    ) -> Result<Neighbor> {
         let below = self.layers[..layer - 1].iter().enumerate();
         let differences = below.map(|(below, of)| of[1..layer - below].iter().map(&read).collect());
-        Ok(Neighbour {
+        Ok(Neighbor {
             degrees,
             inputs: self.inputs[..layer].iter().map(&read).collect::<Result<_>>()?,
             differences: differences.collect::<Result<_>>()?,
@@ -307,7 +307,7 @@ impl Trainer {
         }
     }
 
-    /// The places of the halo nodes with in-neighbours among the destinations of a block.
+    /// The places of the halo nodes with in-neighbors among the destinations of a block.
     fn halo_of(&self, minibatch: &sample::Minibatch, block: &sample::Block) -> Result<Vec<i64>> {
         let mut halo = Vec::new();
         for at in (0..block.destinations).filter(|&at| block.halo[at]) {
@@ -334,11 +334,11 @@ impl Trainer {
             }
             let nodes = nodes_of(minibatch, &halo);
             let mut historical = kept.of(layer, &nodes, &halo, &self.degrees, self.device)?;
-            if let Some(neighbour) = &mut historical.neighbour {
+            if let Some(neighbor) = &mut historical.neighbor {
                 let fanout = fanouts.at(hop).map_or(u64::MAX, u64::from);
                 let spread = |node: &NodeId| Ok((self.degrees.of(*node)?.min(fanout) as f32).sqrt().recip());
                 let spread = nodes.iter().map(spread).collect::<Result<Vec<f32>>>()?;
-                neighbour.spread = Some(send(Tensor::from_slice(&spread).unsqueeze(1), self.device));
+                neighbor.spread = Some(send(Tensor::from_slice(&spread).unsqueeze(1), self.device));
             }
             Ok(Some(historical))
         };

@@ -72,9 +72,9 @@ impl ModelTensors {
     /// The input of the first layer.
     pub fn input(&self) -> Input<'_> {
         match &self.rows[..] {
-            [own, neighbours] => Input::Aggregated {
+            [own, neighbors] => Input::Aggregated {
                 own,
-                neighbours,
+                neighbors,
                 degrees: self.degrees.as_ref(),
             },
             rows => Input::Features(&rows[0]),

@@ -72,7 +72,7 @@ impl Numbers {
             partitions: config.partitions.value().map(of_host),
             schedule: config.schedule,
             super_epochs: config.epochs.div_ceil(config.repartition_every),
-            expands_halo: matches!(config.halo, HaloMode::Auto | HaloMode::Neighbours),
+            expands_halo: matches!(config.halo, HaloMode::Auto | HaloMode::Neighbors),
         };
         let aggregates = None;
         let loader = LoaderOptions {

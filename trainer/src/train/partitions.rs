@@ -41,13 +41,13 @@ impl Trainer {
         Ok(())
     }
 
-    /// With `--halo auto`, gives halo nodes sampled in-neighbours if historical embeddings cannot be used or cost too much.
+    /// With `--halo auto`, gives halo nodes sampled in-neighbors if historical embeddings cannot be used or cost too much.
     fn expand_halo_nodes(&mut self, assignment: &Assignment, progress: &dyn Progress) -> Result<()> {
         let is_left = self.config.halo == HaloMode::Auto && self.config.partitions() > 1 && self.refresh_plan.is_none();
         if !is_left {
             return Ok(());
         }
-        let lists = self.loader.sample_halo_neighbours(assignment.generation(), progress);
+        let lists = self.loader.sample_halo_neighbors(assignment.generation(), progress);
         // All processes treat halo nodes in the same way.
         match self.agree(lists.map_err(Error::from), progress) {
             Err(error) if error.is_budget() => {
@@ -69,7 +69,7 @@ impl Trainer {
         }
     }
 
-    /// Bytes of the sampled in-neighbours that the partitions of this process got: lists of node ids, and the features of in-neighbours.
+    /// Bytes of the sampled in-neighbors that the partitions of this process got: lists of node ids, and the features of in-neighbors.
     fn bytes_of_halo_lists(&self) -> u64 {
         /// A node id on disk has 40 bits.
         const ID_BYTES: u64 = 5;

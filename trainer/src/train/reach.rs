@@ -1,13 +1,13 @@
 //! The halo nodes that the steps of a super-epoch can reach.
 
 use grappa_io::progress::Progress;
-use grappa_sampling::{InNeighbours, NodeSet, feed::Seeded};
+use grappa_sampling::{InNeighbors, NodeSet, feed::Seeded};
 use grappa_storage::MappedChunks;
 
 use crate::Result;
 
 /// The halo nodes that minibatches of the partitions can reach in at most one hop, in at most two, and so on, for `hops` hops. A hop
-/// goes along up to `steps` edges, as random walks do. Any in-neighbour may be sampled, and halo nodes are not expanded. A node is in
+/// goes along up to `steps` edges, as random walks do. Any in-neighbor may be sampled, and halo nodes are not expanded. A node is in
 /// a set if it is a halo node of any partition. Also returns the sizes of the partitions' own sets, summed.
 ///
 /// # Errors
@@ -28,7 +28,7 @@ pub(super) fn halo_in_reach<'a>(
         let mut own = NodeSet::of(nodes, []);
         for (halo, of_partitions) in halo.iter_mut().zip(&mut of_partitions) {
             for _ in 0..steps {
-                let (reached, _) = InNeighbours::all(chunks).with_sources(&expanded, threads, progress)?;
+                let (reached, _) = InNeighbors::all(chunks).with_sources(&expanded, threads, progress)?;
                 let (inside, outside) = reached.split(owned.runs());
                 own = own.union(&outside);
                 expanded = inside;

@@ -55,13 +55,13 @@ impl Trainer {
     fn keep(&self) -> Keep {
         // Only layers between the first and the last have historical embeddings, and only several partitions have halo nodes.
         let has_use = self.config.partitions() > 1 && self.config.layers > 2;
-        let corrects = self.aggregates.is_some() && self.model.has_neighbours();
+        let corrects = self.aggregates.is_some() && self.model.has_neighbors();
         match self.config.halo {
-            // Sampled in-neighbours do more.
+            // Sampled in-neighbors do more.
             HaloMode::Auto if self.aggregates.is_none() => Keep::Nothing,
-            // A slice has not all in-neighbours of halo nodes, and hosts exchange no embeddings.
+            // A slice has not all in-neighbors of halo nodes, and hosts exchange no embeddings.
             HaloMode::Auto if !self.store.manifest().is_whole() => Keep::Nothing,
-            HaloMode::Auto | HaloMode::History if has_use && corrects => Keep::Neighbours {
+            HaloMode::Auto | HaloMode::History if has_use && corrects => Keep::Neighbors {
                 seed: key([self.config.seed, self.step]),
             },
             HaloMode::Auto | HaloMode::History | HaloMode::Aggregates if has_use => Keep::Aggregates,
@@ -203,7 +203,7 @@ impl Trainer {
     ) -> Result<()> {
         let (keep, threads) = (self.keep(), self.config.threads());
         let nodes = HistoricalNodes::new(&self.chunks, plan.reached.clone(), keep, threads, progress)?;
-        // With more than three layers there are rows at drawn neighbours.
+        // With more than three layers there are rows at drawn neighbors.
         let are_planned = |(set, planned): (&Arc<NodeSet>, &NodeSet)| set.len() == planned.len();
         let are_planned = nodes.sets().iter().rev().zip(&plan.reached).all(are_planned);
         let knows_first_hop = self.aggregates.is_some();

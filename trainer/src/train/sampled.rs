@@ -1,8 +1,8 @@
 //! Evaluation by minibatches of the scored nodes over the whole graph, with larger fanouts than in training.
 //!
-//! Most evaluations that sample neighbours take one pass for each layer instead (`scored`): it computes a node once, and reads files in
+//! Most evaluations that sample neighbors take one pass for each layer instead (`scored`): it computes a node once, and reads files in
 //! their order. Minibatches remain for random walks, and for slices of graphs so large that memory does not hold sets of their nodes.
-//! All evaluations of a run draw the same neighbours, so that they can be compared. The ranks of a host divide the minibatches.
+//! All evaluations of a run draw the same neighbors, so that they can be compared. The ranks of a host divide the minibatches.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
 const BATCH_MIN: usize = 16;
 
 impl Trainer {
-    /// Scores on the nodes of a split, from sampled neighbours, as far as this process has its minibatches. `ranked` adds the area under
+    /// Scores on the nodes of a split, from sampled neighbors, as far as this process has its minibatches. `ranked` adds the area under
     /// the ROC curve.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use grappa_io::{
     size::{ByteSize, count},
 };
 use grappa_run::{config::Evaluate, model::LayerKind, stages::Stage};
-use grappa_sampling::{NeighbourSample, NodeSet};
+use grappa_sampling::{NeighborSample, NodeSet};
 use roaring::RoaringTreemap;
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ const FIRST_INPUTS_DISK_SHARE: u64 = 8;
 /// The nodes to compute for the scores of the validation and of the test nodes.
 #[derive(Debug)]
 pub(super) enum ScoredNodes {
-    /// Minibatches of sampled neighbours.
+    /// Minibatches of sampled neighbors.
     Minibatches,
     /// One inference for both.
     Together(Scored),
@@ -182,7 +182,7 @@ impl Trainer {
         }
     }
 
-    /// The nodes to compute from sampled in-neighbours. All evaluations of a run draw the same, so that they can be compared.
+    /// The nodes to compute from sampled in-neighbors. All evaluations of a run draw the same, so that they can be compared.
     fn sampled_nodes(&self, progress: &dyn Progress) -> Result<ScoredNodes> {
         let samples = self.evaluation_samples();
         let inferences = match samples {
@@ -192,15 +192,15 @@ impl Trainer {
         Ok(inferences.unwrap_or(ScoredNodes::Minibatches))
     }
 
-    /// The in-neighbours that each layer of a sampled evaluation aggregates. None for random walks, which go further than a layer.
-    fn evaluation_samples(&self) -> Option<Vec<Option<NeighbourSample>>> {
+    /// The in-neighbors that each layer of a sampled evaluation aggregates. None for random walks, which go further than a layer.
+    fn evaluation_samples(&self) -> Option<Vec<Option<NeighborSample>>> {
         if self.config.model == LayerKind::PinSage {
             return None;
         }
         let fanouts = self.config.evaluation_fanouts();
         // The first hop is that of the last layer.
         let sample = |hop| {
-            fanouts.at(hop).map(|per_node| NeighbourSample {
+            fanouts.at(hop).map(|per_node| NeighborSample {
                 per_node,
                 replace: self.config.replace,
                 seed: key([self.config.seed, hop as u64]),
@@ -213,7 +213,7 @@ impl Trainer {
     /// in them. None if they are more work than `work_max`.
     fn inferences(
         &self,
-        samples: &[Option<NeighbourSample>],
+        samples: &[Option<NeighborSample>],
         work_max: f64,
         progress: &dyn Progress,
     ) -> Result<Option<ScoredNodes>> {
@@ -261,7 +261,7 @@ impl Trainer {
     /// is more work than `work_max`.
     fn choose_inferences(
         &self,
-        samples: &[Option<NeighbourSample>],
+        samples: &[Option<NeighborSample>],
         work_max: f64,
         progress: &dyn Progress,
     ) -> Result<Option<(Inferences, Needed)>> {
@@ -291,7 +291,7 @@ impl Trainer {
     fn work_of(
         &self,
         splits: &[usize],
-        samples: &[Option<NeighbourSample>],
+        samples: &[Option<NeighborSample>],
         work_max: f64,
         progress: &dyn Progress,
     ) -> Result<Option<(f64, Needed)>> {
@@ -327,7 +327,7 @@ impl Trainer {
     pub(super) fn needed(
         &self,
         splits: &[&RoaringTreemap],
-        samples: &[Option<NeighbourSample>],
+        samples: &[Option<NeighborSample>],
         also: &[Arc<NodeSet>],
         work_max: f64,
         progress: &dyn Progress,

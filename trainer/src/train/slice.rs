@@ -2,7 +2,7 @@
 //!
 //! Partitions consist of chunks that are present. Sources in absent chunks are halo nodes: they have features, which are computed, and
 //! nothing else is known of them. They are never expanded, whatever the halo mode, neither in training nor in evaluations. So the
-//! scores of nodes whose neighbourhoods leave the slice are lower bounds of those on the whole graph.
+//! scores of nodes whose neighborhoods leave the slice are lower bounds of those on the whole graph.
 //!
 //! If features are stored, a slice must be without edges from absent chunks. It may have pre-aggregated features, which aggregate over
 //! the whole graph, so its first layer is exact.

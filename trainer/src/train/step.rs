@@ -89,7 +89,7 @@ impl Trainer {
         });
         let remedy = match node {
             Some(node) => format!(
-                "the features of {node}, or their aggregate over its in-neighbours, are not finite; ingest without --allow-nan \
+                "the features of {node}, or their aggregate over its in-neighbors, are not finite; ingest without --allow-nan \
                  to get a list of all such nodes"
             ),
             None => "try a smaller --lr, or --clip 1".to_owned(),

@@ -270,7 +270,7 @@ fn steps_are_the_same_from_views_in_memory_in_turn_and_mapped() {
         (LayerKind::Sage, HaloMode::History),
         (LayerKind::Sage, HaloMode::Stop),
         (LayerKind::Gat, HaloMode::Auto),
-        (LayerKind::PinSage, HaloMode::Neighbours),
+        (LayerKind::PinSage, HaloMode::Neighbors),
     ] {
         for concurrent in [1, 2] {
             let config = TrainConfig {

@@ -166,7 +166,7 @@ impl Trained {
         Ok(())
     }
 
-    /// Computes the output for some nodes of a store by exact inference, from all in-neighbours. Only nodes that the output depends
+    /// Computes the output for some nodes of a store by exact inference, from all in-neighbors. Only nodes that the output depends
     /// on are computed. Passes it to `on_rows` as f32 of `[nodes, values]`, with the range of positions among the wanted nodes. If the run's
     /// first layer took pre-aggregated features and the store has them, inference takes them too.
     ///

@@ -234,10 +234,10 @@ pub(super) fn loader_options(
         halo: match config.halo {
             HaloMode::Features => Halo::Features,
             HaloMode::Auto | HaloMode::Stop | HaloMode::History | HaloMode::Aggregates => Halo::Stop,
-            HaloMode::Neighbours => Halo::Neighbours,
+            HaloMode::Neighbors => Halo::Neighbors,
             HaloMode::None => Halo::None,
         },
-        halo_neighbours: config.halo_neighbors,
+        halo_neighbors: config.halo_neighbors,
         memory: config.memory.0,
         threads: config.threads(),
         aggregates,

@@ -11,7 +11,7 @@ use grappa_run::{
     model::{FeatureNorm, JumpingKnowledge, LayerKind},
 };
 use grappa_sampling::{
-    InNeighbours, List, ListScratch, NeighbourSample, NodeSet,
+    InNeighbors, List, ListScratch, NeighborSample, NodeSet,
     sample::{Block, Minibatch},
 };
 use grappa_storage::{MappedChunks, Store};
@@ -63,14 +63,14 @@ fn needed_options(layers: usize, knows_first_hop: bool, work_max: f64) -> Needed
     }
 }
 
-/// The means of the in-neighbours' features of all nodes.
+/// The means of the in-neighbors' features of all nodes.
 fn means(store: &Store, features: &StoreFeatures<'_>) -> StateRows {
     let all = NodeSet::all(NODES);
     let chunks = MappedChunks::open(store).unwrap();
     let mut rows = StateRows::new(NODES, features.width()).unwrap();
     let aggregation = Aggregation {
         store,
-        lists: InNeighbours::all(&chunks),
+        lists: InNeighbors::all(&chunks),
         sources: &all,
         rows: features,
         destinations: &all,
@@ -180,7 +180,7 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
 }
 
 /// The minibatch of some seeds whose hops list what the layers of an inference aggregate.
-fn minibatch(chunks: &MappedChunks, seeds: &[NodeId], samples: &[Option<NeighbourSample>]) -> Minibatch {
+fn minibatch(chunks: &MappedChunks, seeds: &[NodeId], samples: &[Option<NeighborSample>]) -> Minibatch {
     let mut nodes = seeds.to_vec();
     let mut blocks = Vec::new();
     for sample in samples.iter().rev() {
@@ -205,7 +205,7 @@ fn minibatch(chunks: &MappedChunks, seeds: &[NodeId], samples: &[Option<Neighbou
                 block.global.push(list.degree());
                 Ok(())
             };
-            let lists = InNeighbours::sampled(chunks, *sample);
+            let lists = InNeighbors::sampled(chunks, *sample);
             lists.each(&[node], &mut ListScratch::default(), take).unwrap();
         }
         block.visible.clone_from(&block.global);
@@ -221,7 +221,7 @@ fn minibatch(chunks: &MappedChunks, seeds: &[NodeId], samples: &[Option<Neighbou
 }
 
 #[test]
-fn samples_of_in_neighbours_give_the_logits_of_their_minibatch() {
+fn samples_of_in_neighbors_give_the_logits_of_their_minibatch() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
     let chunks = Arc::new(MappedChunks::open(&store).unwrap());
@@ -240,7 +240,7 @@ fn samples_of_in_neighbours_give_the_logits_of_their_minibatch() {
                 Device::Cpu,
             )
             .unwrap();
-            let sample = |per_node, seed| NeighbourSample {
+            let sample = |per_node, seed| NeighborSample {
                 per_node,
                 replace,
                 seed,
@@ -332,7 +332,7 @@ fn evaluated(store: &Arc<Store>, folder: &Path, config: &TrainConfig, evaluate: 
 }
 
 #[test]
-fn sampling_all_neighbours_scores_as_exact_evaluation_does() {
+fn sampling_all_neighbors_scores_as_exact_evaluation_does() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
     for model in [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gat] {

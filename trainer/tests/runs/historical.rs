@@ -93,8 +93,8 @@ fn aggregates_of(nodes: &[NodeId], store: &Store, kept: &HistoricalRows, layer: 
     let places: Vec<i64> = (0..nodes.len() as i64).collect();
     let degrees = Degrees::new(chunks(store));
     let historical = kept.of(layer, nodes, &places, &degrees, Device::Cpu).unwrap();
-    no_grad(|| match &historical.neighbour {
-        Some(neighbour) => historical.rows + model.neighbour_share(layer, neighbour),
+    no_grad(|| match &historical.neighbor {
+        Some(neighbor) => historical.rows + model.neighbor_share(layer, neighbor),
         None => historical.rows,
     })
 }
@@ -112,7 +112,7 @@ fn kind(model: &Model) -> AggregateKind {
 }
 
 #[test]
-fn history_with_neighbours_is_that_without_until_parameters_change_and_follows_them_then() {
+fn history_with_neighbors_is_that_without_until_parameters_change_and_follows_them_then() {
     const DRAWS: u64 = 120;
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path(), DENSE);
@@ -121,7 +121,7 @@ fn history_with_neighbours_is_that_without_until_parameters_change_and_follows_t
         preaggregate_for(&model, &store);
         // All of it in files, a part of it in memory, or all of it.
         let memory = |keep| match keep {
-            Keep::Neighbours { seed } => seed % 3 * 40_000,
+            Keep::Neighbors { seed } => seed % 3 * 40_000,
             _ => 0,
         };
         let kept = |keep| kept(&store, folder.path(), &model, &all(&store, keep), memory(keep));
@@ -129,7 +129,7 @@ fn history_with_neighbours_is_that_without_until_parameters_change_and_follows_t
         let aggregates = |kept: &HistoricalRows, layer| aggregates_of(&nodes, &store, kept, layer, &model);
 
         let before = kept(Keep::Aggregates);
-        let drawn: Vec<HistoricalRows> = (0..DRAWS).map(|seed| kept(Keep::Neighbours { seed })).collect();
+        let drawn: Vec<HistoricalRows> = (0..DRAWS).map(|seed| kept(Keep::Neighbors { seed })).collect();
         for at in 1..LAYERS - 1 {
             let expected = aggregates(&before, at);
             assert!(largest(&expected) > 0.05, "{layer}");
@@ -145,7 +145,7 @@ fn history_with_neighbours_is_that_without_until_parameters_change_and_follows_t
             let change = Tensor::from_slice(&[0.1f32, -0.05, 0.2]).repeat([count / 3 + 1]);
             let _ = values.g_add_(&change.narrow(0, 0, count));
         });
-        // States of the first layer are exact, so the mean over all neighbours is what the aggregate has become.
+        // States of the first layer are exact, so the mean over all neighbors is what the aggregate has become.
         let (old, expected) = (aggregates(&before, 1), aggregates(&kept(Keep::Aggregates), 1));
         let draws: Vec<Tensor> = drawn.iter().map(|kept| aggregates(kept, 1)).collect();
         let draws = Tensor::stack(&draws, 0);
@@ -166,7 +166,7 @@ fn the_history_of_some_nodes_has_the_bits_of_that_of_all() {
     for layer in [LayerKind::Sage, LayerKind::Gcn, LayerKind::Gin] {
         let model = model(layer);
         preaggregate_for(&model, &store);
-        for keep in [Keep::Aggregates, Keep::Neighbours { seed: 7 }] {
+        for keep in [Keep::Aggregates, Keep::Neighbors { seed: 7 }] {
             let kept = |nodes: &HistoricalNodes| kept(&store, folder.path(), &model, nodes, 0);
             let whole = kept(&all(&store, keep));
             // Some nodes are reached in a hop, more in two, still more in three.

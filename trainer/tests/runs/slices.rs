@@ -153,7 +153,7 @@ fn run(store: &Arc<Store>, config: &TrainConfig, path: &Path) -> Result<Summary,
     train(store.clone(), config.clone(), &folder, false, Device::Cpu, &mut Quiet)
 }
 
-/// All neighbours and no dropout, so that the order of adjacency lists does not matter.
+/// All neighbors and no dropout, so that the order of adjacency lists does not matter.
 fn deterministic() -> TrainConfig {
     TrainConfig {
         fanouts: "-1,-1".parse().unwrap(),
@@ -251,7 +251,7 @@ fn a_slice_with_stored_features_trains_like_its_graph_without_the_edges_from_oth
         (LayerKind::Sage, FirstHop::Sampled),
         (LayerKind::Gat, FirstHop::Auto),
     ] {
-        for (partitions, halo) in [(1, HaloMode::Auto), (3, HaloMode::Stop), (3, HaloMode::Neighbours)] {
+        for (partitions, halo) in [(1, HaloMode::Auto), (3, HaloMode::Stop), (3, HaloMode::Neighbors)] {
             let config = TrainConfig {
                 model,
                 first_hop,
@@ -321,7 +321,7 @@ fn a_slice_is_learned_in_partitions_with_every_halo_mode() {
         HaloMode::Auto,
         HaloMode::Features,
         HaloMode::Stop,
-        HaloMode::Neighbours,
+        HaloMode::Neighbors,
         HaloMode::None,
     ] {
         let config = TrainConfig {

@@ -91,7 +91,7 @@ pub fn id(shape: Shape, node: u64) -> String {
     }
 }
 
-/// A store in which neighbours are of a node's class more often than not; of class `node % classes`.
+/// A store in which neighbors are of a node's class more often than not; of class `node % classes`.
 pub fn store(folder: &Path, shape: Shape) -> Arc<Store> {
     fs::create_dir_all(folder).unwrap();
     let mut random = Numbers(7);

@@ -131,7 +131,7 @@ impl Bench for Args {
             }
         }
         record.add(format_args!(
-            "{} PyG is quoted from measurements on a machine of this kind: one seed, mini-batches of 1024, evaluation with all neighbours. Load \
+            "{} PyG is quoted from measurements on a machine of this kind: one seed, mini-batches of 1024, evaluation with all neighbors. Load \
              {load_before} before and {} after.",
             table::notes(&state),
             machine::load()?

@@ -1,7 +1,7 @@
 //! Seconds from the start of the program to a validation accuracy, and seconds per epoch with its evaluation, next to DGL and PyG.
 //!
 //! All contenders train the same model with the same fanouts, batches and learning rate, and evaluate after each epoch, each in its
-//! usual way: Grappa with `--evaluate auto`, peers by sampled neighbours as in DGL's examples. On Cora, steps and evaluations are
+//! usual way: Grappa with `--evaluate auto`, peers by sampled neighbors as in DGL's examples. On Cora, steps and evaluations are
 //! passes over the whole graph. Preparation does not count: stores are ingested and pre-aggregated, and peers load the arrays of a
 //! compressed adjacency matrix.
 
@@ -119,7 +119,7 @@ impl Bench for Args {
         }
         record.add(
             "\"Over\" is the ratio to the fastest peer's seconds to the target. Times start with the process, so peers' include \
-             imports; the next column leaves these out. Peers score by sampled neighbours, except on Cora. Grappa's test accuracy is \
+             imports; the next column leaves these out. Peers score by sampled neighbors, except on Cora. Grappa's test accuracy is \
              of the best model, by exact inference; peers' is of the last model.",
         );
         Ok(())

@@ -100,7 +100,7 @@ impl IngestOptions {
 pub enum Assign {
     /// Random, so that every chunk is a random sample of the nodes.
     Random,
-    /// By external id, so that neighbouring ids stay together.
+    /// By external id, so that neighboring ids stay together.
     Range,
     /// By the parts in a file, which has a line or an array element per dense id. Each part with nodes becomes a chunk. If
     /// there are to be more chunks than parts, every part is divided evenly into the same number of chunks.

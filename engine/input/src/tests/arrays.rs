@@ -171,7 +171,7 @@ fn bad_rows_of_arrays_are_errors_or_rejects() {
 }
 
 #[test]
-fn binary_files_in_the_wrong_place_are_recognised() {
+fn binary_files_in_the_wrong_place_are_recognized() {
     let folder = Folder::new();
     let pairs = le(&[1_u64, 2, 3, 4], u64::to_le_bytes);
     let open = |path: PathBuf, options| message(EdgeSource::open(&[path], options));

@@ -32,7 +32,7 @@ const WRITE_BYTES: usize = 256 << 10;
 
 /// Writes a container file front to back, in memory bounded by a small buffer and the checksum table.
 ///
-/// Until [`ContainerWriter::finish`] has written the header, the file is recognisably incomplete.
+/// Until [`ContainerWriter::finish`] has written the header, the file is recognizably incomplete.
 pub struct ContainerWriter {
     path: PathBuf,
     file: File,

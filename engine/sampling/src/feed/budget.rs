@@ -78,7 +78,7 @@ impl FeedBudget {
             what: what.to_owned(),
             given: options.memory_bytes + options.adjacency_bytes,
             least: enough.memory_bytes + options.adjacency_bytes_beside(enough.memory_bytes),
-            remedy: "raise --memory, or use smaller batches, fewer neighbours (--fanouts) or fewer --threads",
+            remedy: "raise --memory, or use smaller batches, fewer neighbors (--fanouts) or fewer --threads",
         })
     }
 }

@@ -163,7 +163,7 @@ impl Pool {
     }
 
     /// Assigns an empty slot, if there is one, to the row of `node`. No batch needs the row, but it is about to be read
-    /// together with its neighbours. It is pinned until `batch` is assembled.
+    /// together with its neighbors. It is pinned until `batch` is assembled.
     pub fn adopt(&mut self, node: NodeId, batch: u64) -> Option<Miss> {
         if self.unused == 0 {
             return None;

@@ -67,7 +67,7 @@ impl MemoryReserve {
                     ),
                     given: self.budget,
                     least: self.budget + (missing as f64 / share).ceil() as u64,
-                    remedy: "raise --memory, or use smaller batches or fewer neighbours (--fanouts)",
+                    remedy: "raise --memory, or use smaller batches or fewer neighbors (--fanouts)",
                 })
             }
         }

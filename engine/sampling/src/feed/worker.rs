@@ -140,7 +140,7 @@ impl Core {
     fn pool_too_small(&self, rows: usize) -> Error {
         Error::conflict(
             format!("the {rows} feature rows of a minibatch do not fit the row pool of the feed"),
-            "raise --memory, or use smaller batches or fewer neighbours (--fanouts)",
+            "raise --memory, or use smaller batches or fewer neighbors (--fanouts)",
         )
     }
 

@@ -40,21 +40,21 @@ impl LoaderBuilder {
         }
     }
 
-    /// The maximum number of neighbours per node, hop by hop from the seeds outwards; -1 takes all. Default: 15, 10, 5.
+    /// The maximum number of neighbors per node, hop by hop from the seeds outwards; -1 takes all. Default: 15, 10, 5.
     #[must_use]
     pub fn fanouts(mut self, fanouts: impl Into<Vec<i64>>) -> Self {
         self.fanouts = fanouts.into();
         self
     }
 
-    /// Draws neighbours with replacement.
+    /// Draws neighbors with replacement.
     #[must_use]
     pub fn replace(mut self) -> Self {
         self.replace = true;
         self
     }
 
-    /// Draws neighbours with probabilities proportional to the edge weights.
+    /// Draws neighbors with probabilities proportional to the edge weights.
     #[must_use]
     pub fn by_weight(mut self) -> Self {
         self.by_weight = true;

@@ -67,7 +67,7 @@ pub struct Loader {
     options: LoaderOptions,
     /// The open partitions, as far as this worker serves them.
     parts: Vec<Part>,
-    /// The sampled in-neighbours of halo nodes, with [`Halo::Neighbours`].
+    /// The sampled in-neighbors of halo nodes, with [`Halo::Neighbors`].
     halo_lists: Option<Arc<HaloLists>>,
     /// A mapped view of the whole graph, for [`Loader::whole_graph_batches`] of several partitions.
     whole: Option<Arc<PartitionView>>,
@@ -204,7 +204,7 @@ impl Loader {
         self.parts.iter().filter_map(Part::served)
     }
 
-    /// The sampled in-neighbours of the halo nodes of these partitions, if they have any.
+    /// The sampled in-neighbors of the halo nodes of these partitions, if they have any.
     pub fn halo_lists(&self) -> Option<&Arc<HaloLists>> {
         self.halo_lists.as_ref()
     }

@@ -46,7 +46,7 @@ pub struct NumberOptions {
     pub schedule: Schedule,
     /// Number of super-epochs.
     pub super_epochs: u64,
-    /// Whether halo nodes may get sampled in-neighbours later ([`Loader::sample_halo_neighbours`](super::Loader::sample_halo_neighbours)).
+    /// Whether halo nodes may get sampled in-neighbors later ([`Loader::sample_halo_neighbors`](super::Loader::sample_halo_neighbors)).
     pub expands_halo: bool,
 }
 
@@ -190,7 +190,7 @@ impl<'a> Sizes<'a> {
     }
 
     fn may_have_halo_lists(&self) -> bool {
-        let expands = self.options.expands_halo || self.loader.halo == Halo::Neighbours;
+        let expands = self.options.expands_halo || self.loader.halo == Halo::Neighbors;
         expands && self.loader.sampler.edges_from_seeds() > 1
     }
 

@@ -13,12 +13,12 @@ use roaring::RoaringTreemap;
 use super::{Loader, LoaderOptions, Seeds};
 use crate::{
     feed::{Part, Seeded},
-    halo_neighbours::HaloNeighbours,
+    halo_neighbors::HaloNeighbors,
     partition::{Owned, SeedNodes},
     view::{Halo, HaloLists, PartitionView, TurnPlace, Turns, ViewKind, ViewOptions, ViewSource, fits},
 };
 
-/// The sampled in-neighbours of halo nodes may take 1/LISTS_SHARE of the memory.
+/// The sampled in-neighbors of halo nodes may take 1/LISTS_SHARE of the memory.
 pub(super) const LISTS_SHARE: u64 = 4;
 
 /// With [`ViewKind::Auto`], views that are in memory in turn may take these bytes of it: the rest is for feature rows.
@@ -40,12 +40,12 @@ pub(super) fn feature_bytes(store: &Store, options: &LoaderOptions) -> u64 {
 }
 
 impl Loader {
-    /// Samples in-neighbours of the halo nodes of the open partitions that this worker serves, as [`Halo::Neighbours`] does. `generation`
+    /// Samples in-neighbors of the halo nodes of the open partitions that this worker serves, as [`Halo::Neighbors`] does. `generation`
     /// is that of the assignment. None if minibatches expand no halo nodes.
     ///
     /// # Errors
     /// If the lists need more memory than allowed, an adjacency list cannot be read, or `progress` asks to stop.
-    pub fn sample_halo_neighbours(&self, generation: u64, progress: &dyn Progress) -> Result<Option<HaloLists>> {
+    pub fn sample_halo_neighbors(&self, generation: u64, progress: &dyn Progress) -> Result<Option<HaloLists>> {
         if self.options.sampler.edges_from_seeds() == 1 {
             // Only seeds are expanded.
             return Ok(None);
@@ -55,7 +55,7 @@ impl Loader {
         Ok(Some(lists))
     }
 
-    /// Gives the halo nodes of the open partitions the lists that [`Loader::sample_halo_neighbours`] made. To be called before the first
+    /// Gives the halo nodes of the open partitions the lists that [`Loader::sample_halo_neighbors`] made. To be called before the first
     /// batch of these partitions.
     pub fn set_halo_lists(&mut self, lists: HaloLists) {
         let lists = Arc::new(lists);
@@ -126,7 +126,7 @@ impl Loader {
                 "name another split, or the nodes",
             ));
         }
-        if self.options.halo == Halo::Neighbours && count > 1 {
+        if self.options.halo == Halo::Neighbors && count > 1 {
             let partitions: Vec<_> = owned.iter().zip(seeds.iter().filter_map(PartSeeds::listed)).collect();
             let lists = self.draw_halo_lists(assignment.generation(), &partitions, progress)?;
             self.halo_lists = Some(Arc::new(lists));
@@ -214,15 +214,15 @@ impl Loader {
             ));
         }
         let chunks = MappedChunks::open(&self.store)?;
-        let neighbours = HaloNeighbours {
+        let neighbors = HaloNeighbors {
             chunks: &chunks,
-            per_node: self.options.halo_neighbours,
+            per_node: self.options.halo_neighbors,
             hops: self.options.sampler.edges_from_seeds(),
             seed: random::combine(random::hash(self.options.seed), generation),
             memory: self.options.memory / LISTS_SHARE,
             threads: self.options.threads,
         };
-        neighbours.draw(partitions, progress)
+        neighbors.draw(partitions, progress)
     }
 
     fn split(&self, name: &str) -> Result<RoaringTreemap> {

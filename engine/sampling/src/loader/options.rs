@@ -15,8 +15,8 @@ use crate::{
 
 /// By default a loader takes 1/DEFAULT_MEMORY_SHARE of the free memory.
 const DEFAULT_MEMORY_SHARE: u64 = 2;
-/// In-neighbours of a halo node by default.
-const DEFAULT_HALO_NEIGHBOURS: u32 = 10;
+/// In-neighbors of a halo node by default.
+const DEFAULT_HALO_NEIGHBORS: u32 = 10;
 /// The default memory in bytes if the free memory is unknown.
 const DEFAULT_MEMORY_BYTES: u64 = 4 << 30;
 
@@ -60,8 +60,8 @@ pub struct LoaderOptions {
     pub steps_max: Option<u64>,
     /// How sources are treated that a partition does not own.
     pub halo: Halo,
-    /// With [`Halo::Neighbours`], the maximum number of in-neighbours of a halo node.
-    pub halo_neighbours: u32,
+    /// With [`Halo::Neighbors`], the maximum number of in-neighbors of a halo node.
+    pub halo_neighbors: u32,
     /// Whether adjacency lists are in memory or mapped.
     pub view: ViewKind,
     /// The budget of the loader in bytes.
@@ -95,7 +95,7 @@ impl LoaderOptions {
             shuffle: true,
             steps_max: None,
             halo: Halo::default(),
-            halo_neighbours: DEFAULT_HALO_NEIGHBOURS,
+            halo_neighbors: DEFAULT_HALO_NEIGHBORS,
             view: ViewKind::Auto,
             memory: free_memory_bytes().map_or(DEFAULT_MEMORY_BYTES, |free| free / DEFAULT_MEMORY_SHARE),
             threads: std::thread::available_parallelism().map_or(1, usize::from),

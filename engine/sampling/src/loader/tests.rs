@@ -83,7 +83,7 @@ fn minibatches_do_not_depend_on_whether_views_are_in_memory_in_turn() {
 #[test]
 fn workers_hold_the_partitions_that_they_serve_and_deliver_the_minibatches_of_one() {
     let store = Graph::mixed(1000).store(24);
-    for halo in [Halo::Stop, Halo::Neighbours] {
+    for halo in [Halo::Stop, Halo::Neighbors] {
         for (view, concurrent, workers) in [
             (ViewKind::Memory, 6, 2),
             (ViewKind::Memory, 6, 4),

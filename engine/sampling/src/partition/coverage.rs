@@ -1,4 +1,4 @@
-//! Exact counts of halo nodes, and of how much of the neighbourhood of its nodes each partition sees.
+//! Exact counts of halo nodes, and of how much of the neighborhood of its nodes each partition sees.
 //!
 //! ```text
 //! for each pass (a set of partitions and a range of sources, as large as bitmaps fit in memory):
@@ -36,7 +36,7 @@ pub struct CoverageOptions {
     pub threads: usize,
 }
 
-/// How much of the neighbourhoods of its nodes a partition sees. Field names are keys of the JSON output of
+/// How much of the neighborhoods of its nodes a partition sees. Field names are keys of the JSON output of
 /// `grappa-store info --coverage`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Coverage {

@@ -1,11 +1,11 @@
-//! Fanouts: how many neighbours each hop samples.
+//! Fanouts: how many neighbors each hop samples.
 
 use std::{fmt, str::FromStr};
 
 use grappa_io::{Error, Result};
 
-/// The maximum number of in-neighbours per destination, hop by hop, **from the seeds outwards**. With `15,10,5` each
-/// seed samples up to 15 in-neighbours, each node that was then reached up to 10, and the nodes that were reached last
+/// The maximum number of in-neighbors per destination, hop by hop, **from the seeds outwards**. With `15,10,5` each
+/// seed samples up to 15 in-neighbors, each node that was then reached up to 10, and the nodes that were reached last
 /// up to 5.
 ///
 /// PyG's `num_neighbors` has the same order. DGL writes the same sampler `[5, 10, 15]`: its `fanouts` follow the layers
@@ -14,7 +14,7 @@ use grappa_io::{Error, Result};
 pub struct Fanouts(Vec<Option<u32>>);
 
 impl Fanouts {
-    /// Up to `fanouts[h]` neighbours at hop `h`; -1 takes all.
+    /// Up to `fanouts[h]` neighbors at hop `h`; -1 takes all.
     ///
     /// # Errors
     /// If there are no fanouts, or one is 0, less than -1 or too large.
@@ -56,7 +56,7 @@ impl Fanouts {
         self.0.len()
     }
 
-    /// The fanout of a hop, counted from 0 at the seeds; none if all neighbours are taken.
+    /// The fanout of a hop, counted from 0 at the seeds; none if all neighbors are taken.
     ///
     /// # Panics
     /// If there is no such hop.
@@ -68,7 +68,7 @@ impl Fanouts {
 fn wrong(hop: usize, found: &str) -> Error {
     Error::out_of_range(
         format!("fanout {} of the list", hop + 1),
-        format!("a number from 1 to {}, or -1 for all neighbours", u32::MAX),
+        format!("a number from 1 to {}, or -1 for all neighbors", u32::MAX),
         found,
     )
 }

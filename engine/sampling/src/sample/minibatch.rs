@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use grappa_formats::NodeId;
 
-/// The nodes and edges of one training step: seeds and their sampled neighbourhoods.
+/// The nodes and edges of one training step: seeds and their sampled neighborhoods.
 ///
 /// The nodes of all hops are in one list without duplicates, in the order in which they were first reached: the seeds,
 /// then the nodes that the first hop added, and so on. The destinations of block `h` are the first
@@ -28,7 +28,7 @@ pub struct Minibatch {
     pub part_nodes: Vec<u32>,
 }
 
-/// The edges of one hop as CSR: the sampled in-neighbours of each destination.
+/// The edges of one hop as CSR: the sampled in-neighbors of each destination.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Block {
     /// The number of destinations. They are a prefix of [`Minibatch::nodes`].
@@ -41,7 +41,7 @@ pub struct Block {
     pub indices: Vec<u32>,
     /// The weight of each edge, if edges differ (the visits of random walks); otherwise empty.
     pub edge_weights: Vec<f32>,
-    /// The number of in-neighbours of each destination that the view owns.
+    /// The number of in-neighbors of each destination that the view owns.
     pub visible: Vec<u64>,
     /// The in-degree of each destination in the whole graph. Coverage is visible / global.
     pub global: Vec<u64>,

@@ -1,6 +1,6 @@
 //! Minibatches: the nodes and edges of a training step, sampled for its seeds.
 //!
-//! A [`Sampler`] defines how neighbours are chosen, a [`PartitionView`](crate::view::PartitionView) which neighbours
+//! A [`Sampler`] defines how neighbors are chosen, a [`PartitionView`](crate::view::PartitionView) which neighbors
 //! there are, and a [`BatchKey`] which random numbers are used. These three and the seeds determine a [`Minibatch`]. It
 //! does not depend on threads or on the kind of view.
 //!
@@ -8,7 +8,7 @@
 //! A minibatch has one [`Block`] per hop (a message-flow graph in DGL) and one list of nodes for all blocks. It is
 //! sampled like DGL's `NeighborSampler`:
 //!
-//! - At each hop, every node that was reached so far is a destination and draws in-neighbours. Nodes that drew at an
+//! - At each hop, every node that was reached so far is a destination and draws in-neighbors. Nodes that drew at an
 //!   earlier hop draw again, independently. (PyG draws once per node, so its batches have fewer edges.)
 //! - Without replacement, a node whose in-degree is at most the fanout keeps all in-edges. With replacement, it has as
 //!   many edges as the fanout, or none if it has no in-edges.
@@ -36,7 +36,7 @@ mod fanouts;
 mod group;
 mod join;
 mod minibatch;
-mod neighbours;
+mod neighbors;
 mod random;
 mod relabel;
 mod sampler;

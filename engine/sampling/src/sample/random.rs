@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_of_neighbouring_draws_are_fair_and_independent() {
+    fn bits_of_neighboring_draws_are_fair_and_independent() {
         // Each bit of a draw is 1 half of the time. So is its exclusive or with the same bit of the next draw, and of
         // the first draws of the next destination, hop and batch. 5 sigma of a fair coin over n throws are 2.5 sqrt(n).
         let n = 1 << 16;

@@ -7,7 +7,7 @@ use super::{
     fanouts::Fanouts,
     group::{Group, GroupScratch},
     minibatch::{Block, Minibatch},
-    neighbours::NeighbourHop,
+    neighbors::NeighborHop,
     random::BatchKey,
     relabel::{Direct, Hashed, MINIBATCH_NODES_MAX, Relabel},
     walks::{RandomWalks, WalkHop, WalkScratch},
@@ -21,7 +21,7 @@ use crate::view::{
 /// MiB, which fits into a core's own caches and its share of the last-level cache.
 const DIRECT_NODES_MAX: u64 = 1 << 21;
 
-/// How neighbours are chosen.
+/// How neighbors are chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampler {
     method: Method,
@@ -29,7 +29,7 @@ pub struct Sampler {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Method {
-    Neighbours {
+    Neighbors {
         fanouts: Fanouts,
         replace: bool,
         by_weight: bool,
@@ -38,12 +38,12 @@ enum Method {
 }
 
 impl Sampler {
-    /// Draws in-neighbours uniformly: without replacement, at most as many as the fanout; with replacement, exactly as
+    /// Draws in-neighbors uniformly: without replacement, at most as many as the fanout; with replacement, exactly as
     /// many if there are any. A fanout of -1 keeps all in-edges in either case.
     pub fn uniform(fanouts: Fanouts, replace: bool) -> Self {
         let by_weight = false;
         Self {
-            method: Method::Neighbours {
+            method: Method::Neighbors {
                 fanouts,
                 replace,
                 by_weight,
@@ -51,12 +51,12 @@ impl Sampler {
         }
     }
 
-    /// Draws in-neighbours with probabilities proportional to edge weights; without replacement, among the remaining
+    /// Draws in-neighbors with probabilities proportional to edge weights; without replacement, among the remaining
     /// edges. Edges of weight 0 are never drawn, not even if the fanout is -1.
     pub fn by_weight(fanouts: Fanouts, replace: bool) -> Self {
         let by_weight = true;
         Self {
-            method: Method::Neighbours {
+            method: Method::Neighbors {
                 fanouts,
                 replace,
                 by_weight,
@@ -78,7 +78,7 @@ impl Sampler {
     /// How many edges away from a seed nodes are expanded, plus one.
     pub(crate) fn edges_from_seeds(&self) -> usize {
         match &self.method {
-            Method::Neighbours { fanouts, .. } => fanouts.hops(),
+            Method::Neighbors { fanouts, .. } => fanouts.hops(),
             Method::Walks(walks) => walks.hops * walks.steps as usize,
         }
     }
@@ -86,14 +86,14 @@ impl Sampler {
     /// The number of hops. A minibatch has one block per hop.
     pub fn hops(&self) -> usize {
         match &self.method {
-            Method::Neighbours { fanouts, .. } => fanouts.hops(),
+            Method::Neighbors { fanouts, .. } => fanouts.hops(),
             Method::Walks(walks) => walks.hops,
         }
     }
 
     /// Whether views must have edge weights.
     pub fn needs_edge_weights(&self) -> bool {
-        matches!(self.method, Method::Neighbours { by_weight: true, .. })
+        matches!(self.method, Method::Neighbors { by_weight: true, .. })
     }
 
     /// Fills `out` with the minibatch of `seeds`. Its previous content is discarded.
@@ -166,12 +166,12 @@ impl Sampler {
         for (number, block) in blocks.iter_mut().enumerate() {
             let (key, draws_halo) = (key.hop(number), view.halo().is_drawn(number, hops));
             match &self.method {
-                Method::Neighbours {
+                Method::Neighbors {
                     fanouts,
                     replace,
                     by_weight,
                 } => {
-                    let hop = NeighbourHop {
+                    let hop = NeighborHop {
                         key,
                         fanout: fanouts.at(number),
                         replace: *replace,
@@ -249,7 +249,7 @@ fn too_large(edges: usize, nodes: usize) -> Error {
     Error::limit(
         format!("a minibatch has a block with {edges} edges and up to {nodes} nodes"),
         "2^31 nodes, and fewer than 2^32 edges and nodes together in a block",
-        "sample smaller batches, or fewer neighbours",
+        "sample smaller batches, or fewer neighbors",
     )
 }
 

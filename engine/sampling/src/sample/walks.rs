@@ -1,4 +1,4 @@
-//! One hop of neighbourhoods by random walks, as in PinSAGE.
+//! One hop of neighborhoods by random walks, as in PinSAGE.
 //!
 //! ```text
 //! for each group of destinations:
@@ -24,20 +24,20 @@ use super::{
 };
 use crate::view::adjacency::AdjacencyLists;
 
-/// Neighbourhoods by random walks. The neighbours of a node are the nodes that walks from it visit most often. Their
+/// Neighborhoods by random walks. The neighbors of a node are the nodes that walks from it visit most often. Their
 /// edge weights are the numbers of visits. (Ying et al., "Graph Convolutional Neural Networks for Web-Scale Recommender
 /// Systems", 2018, section 3.1.)
 ///
 /// Walks follow DGL's `RandomWalkNeighborSampler` on a graph of one edge type. A walk always takes its first step.
-/// Before each further step it ends with probability `termination`. Each step leads to a uniformly drawn in-neighbour;
-/// parallel edges count separately. A walk also ends at a node without in-neighbours to draw from. Every node that a
+/// Before each further step it ends with probability `termination`. Each step leads to a uniformly drawn in-neighbor;
+/// parallel edges count separately. A walk also ends at a node without in-neighbors to draw from. Every node that a
 /// step leads to is visited, also the node where the walk began if it returns. Among nodes with equally many visits,
 /// those with smaller ids are kept.
 ///
 /// Walks go against the direction of edges, to sources, because a store has in-edges.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RandomWalks {
-    /// The number of hops. Each hop finds neighbourhoods of all nodes that were reached so far.
+    /// The number of hops. Each hop finds neighborhoods of all nodes that were reached so far.
     pub hops: usize,
     /// The number of walks from each node.
     pub walks: u32,
@@ -45,20 +45,20 @@ pub struct RandomWalks {
     pub steps: u32,
     /// The probability that a walk ends before its next step.
     pub termination: f64,
-    /// The maximum number of neighbours of each node.
-    pub neighbours: u32,
+    /// The maximum number of neighbors of each node.
+    pub neighbors: u32,
 }
 
 impl RandomWalks {
     /// Fails if a number is 0 or the probability is not in 0 to 1.
     pub(super) fn check(&self) -> Result<()> {
-        if self.hops == 0 || self.walks == 0 || self.steps == 0 || self.neighbours == 0 {
+        if self.hops == 0 || self.walks == 0 || self.steps == 0 || self.neighbors == 0 {
             return Err(Error::out_of_range(
                 "random walks",
-                "at least 1 hop, walk, step and neighbour",
+                "at least 1 hop, walk, step and neighbor",
                 format!(
-                    "{} hops, {} walks, {} steps and {} neighbours",
-                    self.hops, self.walks, self.steps, self.neighbours
+                    "{} hops, {} walks, {} steps and {} neighbors",
+                    self.hops, self.walks, self.steps, self.neighbors
                 ),
             ));
         }
@@ -110,7 +110,7 @@ impl WalkScratch {
     }
 }
 
-/// How a hop finds neighbourhoods.
+/// How a hop finds neighborhoods.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WalkHop<'a> {
     pub key: HopKey,
@@ -120,7 +120,7 @@ pub(super) struct WalkHop<'a> {
 }
 
 impl WalkHop<'_> {
-    /// Finds neighbourhoods of all `nodes`. Appends new nodes to `nodes`.
+    /// Finds neighborhoods of all `nodes`. Appends new nodes to `nodes`.
     pub(super) fn sample<A: AdjacencyLists, L: Relabel>(
         &self,
         group: &mut Group<'_, A>,
@@ -210,7 +210,7 @@ impl WalkHop<'_> {
         Ok(())
     }
 
-    /// Counts the visits of the walks of each destination. The most visited nodes become its in-neighbours.
+    /// Counts the visits of the walks of each destination. The most visited nodes become its in-neighbors.
     fn keep(&self, scratch: &mut WalkScratch, destinations: usize, block: &mut Block) {
         scratch.sources.clear();
         scratch.visits.sort_unstable();
@@ -222,7 +222,7 @@ impl WalkHop<'_> {
             counts.clear();
             counts.extend(own.chunk_by(|a, b| a == b).map(|run| (run.len() as u32, run[0].1)));
             counts.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
-            counts.truncate(self.walks.neighbours as usize);
+            counts.truncate(self.walks.neighbors as usize);
             scratch.sources.extend(counts.iter().map(|&(_, node)| node));
             block.edge_weights.extend(counts.iter().map(|&(count, _)| count as f32));
             block.offsets.push(block.edge_weights.len() as u32);

@@ -8,30 +8,30 @@ use grappa_io::{Error, Result};
 /// features but not their in-edges. A view of the whole graph has no halo nodes, so all modes are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Halo {
-    /// The last hop, furthest from the seeds, draws from all in-neighbours. Earlier hops, whose nodes must be expanded,
+    /// The last hop, furthest from the seeds, draws from all in-neighbors. Earlier hops, whose nodes must be expanded,
     /// draw only from owned ones. So halo nodes contribute their features and nothing else.
     Features,
-    /// Every hop draws from all in-neighbours. A halo node that is drawn before the last hop is a destination without
+    /// Every hop draws from all in-neighbors. A halo node that is drawn before the last hop is a destination without
     /// edges in the blocks that follow.
     #[default]
     Stop,
-    /// Every hop draws from all in-neighbours, and halo nodes have sampled in-neighbours of their own, drawn again at each
+    /// Every hop draws from all in-neighbors, and halo nodes have sampled in-neighbors of their own, drawn again at each
     /// repartition.
-    Neighbours,
-    /// Every hop draws from owned in-neighbours only.
+    Neighbors,
+    /// Every hop draws from owned in-neighbors only.
     None,
 }
 
 impl Halo {
     /// All modes.
-    pub const ALL: [Self; 4] = [Self::Features, Self::Stop, Self::Neighbours, Self::None];
+    pub const ALL: [Self; 4] = [Self::Features, Self::Stop, Self::Neighbors, Self::None];
 
     /// The name in options and output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Features => "features",
             Self::Stop => "stop",
-            Self::Neighbours => "neighbors",
+            Self::Neighbors => "neighbors",
             Self::None => "none",
         }
     }
@@ -40,7 +40,7 @@ impl Halo {
     pub(crate) fn is_drawn(self, hop: usize, hops: usize) -> bool {
         match self {
             Self::Features => hop + 1 == hops,
-            Self::Stop | Self::Neighbours => true,
+            Self::Stop | Self::Neighbors => true,
             Self::None => false,
         }
     }

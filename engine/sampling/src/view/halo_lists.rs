@@ -1,4 +1,4 @@
-//! Adjacency lists of halo nodes, each a sample of the node's in-neighbours.
+//! Adjacency lists of halo nodes, each a sample of the node's in-neighbors.
 //!
 //! ```text
 //! heads     one per node: where its list starts, and the node's in-degree; then where the last list ends
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{NodeSet, partition::Owned};
 
-/// Sampled in-neighbours of halo nodes. Partitions that a process trains together share them.
+/// Sampled in-neighbors of halo nodes. Partitions that a process trains together share them.
 #[derive(Debug)]
 pub struct HaloLists {
     nodes: NodeSet,
@@ -30,7 +30,7 @@ pub struct HaloLists {
 pub struct Given {
     /// Nodes in lists, and nodes that have lists.
     pub listed: u64,
-    /// Different in-neighbours of each partition that it does not own. It needs their features.
+    /// Different in-neighbors of each partition that it does not own. It needs their features.
     pub rows: u64,
 }
 
@@ -42,7 +42,7 @@ struct Head {
 }
 
 impl HaloLists {
-    /// Bytes of memory of at most `per_node` in-neighbours of each node of a set.
+    /// Bytes of memory of at most `per_node` in-neighbors of each node of a set.
     pub(crate) fn bytes_max(nodes: &NodeSet, per_node: u32) -> u64 {
         let source = if nodes.universe() > NARROW_NODES_MAX { 5 } else { 4 };
         let lists = (nodes.len() + 1).saturating_mul(size_of::<Head>() as u64 + source * u64::from(per_node));
@@ -65,7 +65,7 @@ impl HaloLists {
         &self.nodes
     }
 
-    /// The sampled in-neighbours of a node, ascending; none if it has no list.
+    /// The sampled in-neighbors of a node, ascending; none if it has no list.
     pub fn sources(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let range = match self.nodes.contains(node) {
             true => {
@@ -239,7 +239,7 @@ impl<A: AdjacencyLists> AdjacencyLists for WithHalo<'_, A> {
         PlaceOf::Halo {
             start: head.start as usize,
             degrees: Degrees {
-                // A sample stands for all in-neighbours.
+                // A sample stands for all in-neighbors.
                 visible: head.degree,
                 global: head.degree,
                 listed: next.start - head.start,
@@ -303,7 +303,7 @@ impl<A: AdjacencyLists> AdjacencyLists for WithHalo<'_, A> {
     ) -> Result<()> {
         match place {
             PlaceOf::Owned(place) => self.lists.edge_weights(place, state, count, edge_weights),
-            PlaceOf::Halo { .. } => unreachable!("views with sampled in-neighbours have no edge weights"),
+            PlaceOf::Halo { .. } => unreachable!("views with sampled in-neighbors have no edge weights"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Adjacency lists in the form that samplers read.
 //!
 //! A [`PartitionView`] has the adjacency lists of the nodes that a partition owns. Only these nodes can be expanded.
-//! The [`Halo`] mode decides which in-neighbours a hop may draw. The lists are in memory as plain CSR, or are decoded
+//! The [`Halo`] mode decides which in-neighbors a hop may draw. The lists are in memory as plain CSR, or are decoded
 //! from the mapped files of the store ([`ViewKind`]). Samples are the same.
 //!
 //! Loading into memory takes about 30 MiB besides the lists: buffers of the read engine, encoded pieces that wait to be
@@ -65,7 +65,7 @@ const LISTS_SHARE: u64 = 4;
 pub struct ViewOptions {
     /// How sources are treated that the partition does not own.
     pub halo: Halo,
-    /// The adjacency lists of halo nodes, with [`Halo::Neighbours`].
+    /// The adjacency lists of halo nodes, with [`Halo::Neighbors`].
     pub halo_lists: Option<Arc<HaloLists>>,
     /// Whether the view has edge weights. Samplers that draw by weight need them.
     pub edge_weights: bool,

@@ -271,7 +271,7 @@ fn check_room(nodes: &Range<u64>, width: usize, out: &[f32]) {
     assert_eq!(out.len() as u64, values, "room for the rows");
 }
 
-/// Rows times 1 / sqrt(in-degree + 1) of their nodes. GCN's symmetric normalisation with self-loops (Kipf and Welling, arXiv
+/// Rows times 1 / sqrt(in-degree + 1) of their nodes. GCN's symmetric normalization with self-loops (Kipf and Welling, arXiv
 /// 1609.02907, eq. 2) is this factor, a sum, and the same factor again.
 pub struct ScaledRows<'a> {
     rows: &'a dyn NodeRows,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! N_0 = L R                           a random row for each node, over the root of its in-degree + 1
-//! N_h = the mean of N_(h-1) over in-neighbours        h = 1 .. hops, out of core
+//! N_h = the mean of N_(h-1) over in-neighbors        h = 1 .. hops, out of core
 //! E   = sum of w_h N_h / |N_h|                        |.|: the length of a row
 //! features = sqrt(dim) E / |E|                        so values are about 1; zeros for a node that nothing leads to
 //! ```

@@ -4,19 +4,19 @@ use super::{HISTORY_SHARE, Planner, STATE_WORK};
 
 /// Historical embeddings are not used if one refresh for so many epochs would take more than their share.
 const REPARTITION_EVERY: f64 = 5.0;
-/// In-neighbours that a halo node gets without historical embeddings, and the share of memory that they may take.
-const HALO_NEIGHBOURS: u32 = 10;
+/// In-neighbors that a halo node gets without historical embeddings, and the share of memory that they may take.
+const HALO_NEIGHBORS: u32 = 10;
 const HALO_SHARE: f64 = 4.0;
 const HEAD_BYTES: f64 = 8.0;
 
-/// What halo nodes have: in-neighbours that a partition does not own.
+/// What halo nodes have: in-neighbors that a partition does not own.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Halo {
     /// Their features.
     Nothing,
     /// Historical embeddings.
     Embeddings,
-    /// Sampled in-neighbours, which take so many bytes of memory.
+    /// Sampled in-neighbors, which take so many bytes of memory.
     Lists { bytes: f64 },
 }
 
@@ -46,7 +46,7 @@ impl Planner<'_> {
         self.halo_lists()
     }
 
-    /// The work of a refresh: inference for the in-neighbours that a training node has within reach of all layers but the last.
+    /// The work of a refresh: inference for the in-neighbors that a training node has within reach of all layers but the last.
     fn refresh_work(&self) -> f64 {
         let hops = self.options.fanouts.len() - 1;
         let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
@@ -54,7 +54,7 @@ impl Planner<'_> {
         inferred.iter().map(|hop| hop.edges + STATE_WORK * hop.sources).sum()
     }
 
-    /// The sampled in-neighbours of halo nodes; nothing if no hop expands these, or if the memory is too small.
+    /// The sampled in-neighbors of halo nodes; nothing if no hop expands these, or if the memory is too small.
     fn halo_lists(&self) -> Halo {
         // The last hop reaches nodes that are not expanded.
         let hops = self.sampled_fanouts().len().saturating_sub(1);
@@ -63,10 +63,9 @@ impl Planner<'_> {
         }
         let reached = self.reach.sample(self.options.train as f64, &vec![None; hops], 1.0);
         let set = self.options.nodes as f64 / 8.0;
-        // While they are drawn, there are two copies with room for all in-neighbours.
-        let most = 2.0 * (reached.nodes * (HEAD_BYTES + self.source_bytes() * f64::from(HALO_NEIGHBOURS)) + set);
-        let bytes =
-            reached.nodes * HEAD_BYTES + self.source_bytes() * reached.drawn(&self.reach, HALO_NEIGHBOURS) + set;
+        // While they are drawn, there are two copies with room for all in-neighbors.
+        let most = 2.0 * (reached.nodes * (HEAD_BYTES + self.source_bytes() * f64::from(HALO_NEIGHBORS)) + set);
+        let bytes = reached.nodes * HEAD_BYTES + self.source_bytes() * reached.drawn(&self.reach, HALO_NEIGHBORS) + set;
         match most <= self.options.memory as f64 / HALO_SHARE {
             true => Halo::Lists { bytes },
             false => Halo::Nothing,

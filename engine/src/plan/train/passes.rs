@@ -36,7 +36,7 @@ pub(super) struct InferencePlan {
 }
 
 impl Planner<'_> {
-    /// Layer-wise inference for the scored nodes: from all in-neighbours, or with fanouts that are larger by a factor.
+    /// Layer-wise inference for the scored nodes: from all in-neighbors, or with fanouts that are larger by a factor.
     pub(super) fn inference(&self, factor: Option<f64>, is_resident: bool) -> InferencePlan {
         let options = self.options;
         let fanouts: Vec<Option<u32>> = options
@@ -127,7 +127,7 @@ impl Planner<'_> {
         (bytes / (TILE_SHARE * self.options.memory as f64)).ceil()
     }
 
-    /// Aggregates the features of all in-neighbours of all nodes.
+    /// Aggregates the features of all in-neighbors of all nodes.
     pub(super) fn preaggregation(&self) -> StagePlan {
         let options = self.options;
         if !options.preaggregated {

@@ -85,7 +85,7 @@ fn plans_agree_with_runs_that_were_measured() {
     }
 }
 
-/// Historical embeddings would cost too much on R-MAT 26, so halo nodes have sampled in-neighbours. 100 steps
+/// Historical embeddings would cost too much on R-MAT 26, so halo nodes have sampled in-neighbors. 100 steps
 /// sampled 2,749,054 edges. Without memory for these lists, 60 minibatches of the same hops had 351,165 edges.
 #[test]
 fn halo_nodes_are_expanded_where_the_memory_has_room_for_their_lists() {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use half::f16;
 
 use super::{
-    descriptions::{normalise, slot},
+    descriptions::{normalize, slot},
     index::{self, Index},
     npy::{self, Writer},
     packages::Packages,
@@ -183,7 +183,7 @@ impl Features {
     }
 
     fn end_row(&mut self) -> Result<()> {
-        normalise(&mut self.row);
+        normalize(&mut self.row);
         let row: Vec<f16> = self.row.iter().map(|&value| f16::from_f32(value)).collect();
         self.row.fill(0.0);
         self.out.f16s(&row)

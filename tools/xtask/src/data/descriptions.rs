@@ -76,7 +76,7 @@ pub fn features(packages: &Packages, long: &HashMap<String, String>) -> Vec<f32>
             let (column, weight) = slots[word.as_str()];
             row[column] += (weight * (1.0 + f64::from(count).ln())) as f32;
         }
-        normalise(row);
+        normalize(row);
     }
     features
 }
@@ -91,7 +91,7 @@ pub fn slot(word: &[u8], dim: usize) -> (usize, f64) {
 /// Scales a row to length 1, unless it is 0.
 ///
 /// Squares are added in eight lanes, and these in pairs, so that the result has the same bits as NumPy's.
-pub fn normalise(row: &mut [f32]) {
+pub fn normalize(row: &mut [f32]) {
     let mut lanes = [0.0f32; 8];
     for (value, lane) in row.iter().zip((0..8).cycle()) {
         lanes[lane] += value * value;
@@ -141,10 +141,10 @@ mod tests {
     #[test]
     fn rows_have_length_one_or_zero() {
         let mut row = [3.0, 4.0];
-        normalise(&mut row);
+        normalize(&mut row);
         assert_eq!(row, [0.6, 0.8]);
         let mut row = [0.0; 2];
-        normalise(&mut row);
+        normalize(&mut row);
         assert_eq!(row, [0.0; 2]);
     }
 }

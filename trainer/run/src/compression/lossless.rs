@@ -1,6 +1,6 @@
 //! Values without loss, entropy-coded.
 //!
-//! The exponents of a gradient are few and of unequal frequency; its signs and digits look random. (arXiv 2111.07599 fits a generalised
+//! The exponents of a gradient are few and of unequal frequency; its signs and digits look random. (arXiv 2111.07599 fits a generalized
 //! normal distribution. Exponents then have about 3 bits of entropy.) So the bytes of the values are sorted into four
 //! planes, and each plane is compressed, or stored if that does not make it smaller:
 //!

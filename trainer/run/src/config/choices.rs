@@ -35,7 +35,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// The treatment of halo nodes: in-neighbours that a partition does not own.
+    /// The treatment of halo nodes: in-neighbors that a partition does not own.
     "halo mode" HaloMode {
         /// As `history`, if the first hop is pre-aggregated and the refreshes take at most a quarter of the work of training; else as
         /// `neighbors`.
@@ -45,12 +45,12 @@ named_enum! {
         Features = "features",
         /// Every hop samples them. They are not expanded.
         Stop = "stop",
-        /// Every hop samples them, and each has sampled in-neighbours of its own, drawn again when the graph is repartitioned.
-        Neighbours = "neighbors",
+        /// Every hop samples them, and each has sampled in-neighbors of its own, drawn again when the graph is repartitioned.
+        Neighbors = "neighbors",
         /// They are never sampled.
         None = "none",
         /// As `stop`, and deeper layers use their historical embeddings from the last refresh. If the first hop is
-        /// pre-aggregated, one in-neighbour of each corrects them for the change of the parameters since.
+        /// pre-aggregated, one in-neighbor of each corrects them for the change of the parameters since.
         History = "history",
         /// As `history`, without the correction.
         Aggregates = "aggregates",
@@ -58,7 +58,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// Loss weights by coverage, the share of its neighbourhood that a seed sees in its partition.
+    /// Loss weights by coverage, the share of its neighborhood that a seed sees in its partition.
     "correction" Correction {
         /// The same weight for all seeds.
         #[default]
@@ -76,9 +76,9 @@ named_enum! {
         /// Pre-aggregated features, if the model can use them and the store has them or has room for them; else sampled.
         #[default]
         Auto = "auto",
-        /// Sampled neighbours.
+        /// Sampled neighbors.
         Sampled = "sampled",
-        /// Pre-aggregated features: over all in-neighbours, computed once, out of core.
+        /// Pre-aggregated features: over all in-neighbors, computed once, out of core.
         Preaggregated = "preaggregated",
     }
 }
@@ -87,12 +87,12 @@ named_enum! {
     /// How the model is evaluated while it is trained.
     "way to evaluate" Evaluate {
         /// Exactly, if that takes a few milliseconds, at most about a quarter of an epoch, or no longer than with sampled
-        /// neighbours. Else with sampled neighbours, and at the end of the run the best model is evaluated exactly.
+        /// neighbors. Else with sampled neighbors, and at the end of the run the best model is evaluated exactly.
         #[default]
         Auto = "auto",
-        /// From all neighbours.
+        /// From all neighbors.
         Exact = "exact",
-        /// From sampled neighbours, with twice the fanouts of training.
+        /// From sampled neighbors, with twice the fanouts of training.
         Sampled = "sampled",
     }
 }

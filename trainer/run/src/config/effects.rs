@@ -61,7 +61,7 @@ impl TrainConfig {
         }
         match (self.first_hop, self.sampled_first_hop_for()) {
             (FirstHop::Preaggregated, Some(option)) => no(format!(
-                "{option} needs the features of neighbours, and `--first-hop preaggregated` has only their sums: leave one of them \
+                "{option} needs the features of neighbors, and `--first-hop preaggregated` has only their sums: leave one of them \
                  out"
             )),
             _ => Ok(()),

@@ -76,7 +76,7 @@ pub struct TrainConfig {
     /// How the states of all layers make the logits.
     pub jumping_knowledge: JumpingKnowledge,
 
-    /// Neighbours to sample per node, one number per layer, from the seeds outwards; -1 takes all. See
+    /// Neighbors to sample per node, one number per layer, from the seeds outwards; -1 takes all. See
     /// [`TrainConfig::fanouts`].
     #[serde(with = "serde_text")]
     pub fanouts: Auto<Fanouts>,
@@ -138,7 +138,7 @@ pub struct TrainConfig {
     pub repartition_every: u64,
     /// Treatment of halo nodes.
     pub halo: HaloMode,
-    /// In-neighbours that each halo node has at most, with [`HaloMode::Neighbours`].
+    /// In-neighbors that each halo node has at most, with [`HaloMode::Neighbors`].
     pub halo_neighbors: u32,
     /// Loss weights by coverage.
     pub correction: Correction,
@@ -333,7 +333,7 @@ impl TrainConfig {
         }
     }
 
-    /// The sampler of neighbours: uniform, or random walks for PinSAGE. If the first layer's aggregates are known, the last hop
+    /// The sampler of neighbors: uniform, or random walks for PinSAGE. If the first layer's aggregates are known, the last hop
     /// is left out.
     ///
     /// # Errors
@@ -354,14 +354,14 @@ impl TrainConfig {
         assert!(!knows_first_layer, "PinSAGE aggregates learned values");
         if self.full_graph {
             return Err(Error::Options(
-                "--full-graph does not work with pinsage, whose neighbours are chosen by random walks: leave it out"
+                "--full-graph does not work with pinsage, whose neighbors are chosen by random walks: leave it out"
                     .into(),
             ));
         }
-        let neighbours = (0..fanouts.hops()).map(|hop| fanouts.at(hop)).reduce(|first, other| {
+        let neighbors = (0..fanouts.hops()).map(|hop| fanouts.at(hop)).reduce(|first, other| {
             first.filter(|_| first == other) // the same at each hop, or none
         });
-        let Some(neighbours) = neighbours.flatten() else {
+        let Some(neighbors) = neighbors.flatten() else {
             return Err(Error::Options(format!(
                 "fanouts are {fanouts}; pinsage keeps the same number of visited nodes at each hop: give the same number for \
                  each, and not -1"
@@ -372,7 +372,7 @@ impl TrainConfig {
             walks: self.walks,
             steps: self.walk_steps,
             termination: self.walk_termination,
-            neighbours,
+            neighbors,
         })?)
     }
 
@@ -454,7 +454,7 @@ impl TrainConfig {
             return warnings;
         }
         match self.halo {
-            HaloMode::Neighbours if knows_first_hop && self.layers == 2 => warnings.push(
+            HaloMode::Neighbors if knows_first_hop && self.layers == 2 => warnings.push(
                 "--halo neighbors has no effect with 2 layers and a pre-aggregated first hop, which is exact for halo nodes".into(),
             ),
             HaloMode::History if !knows_first_hop => warnings.push(format!(
@@ -553,7 +553,7 @@ impl TrainConfig {
         }
         if self.full_graph && (self.fanouts != Auto::Auto || self.batch != Auto::Auto) {
             return no(
-                "full-graph takes all neighbours of all training nodes: leave out fanouts and batch, or set \
+                "full-graph takes all neighbors of all training nodes: leave out fanouts and batch, or set \
                  full-graph to false"
                     .into(),
             );

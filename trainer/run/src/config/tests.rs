@@ -155,11 +155,11 @@ fn pinsage_keeps_as_many_visited_nodes_at_each_hop() {
         walks: 50,
         steps: 2,
         termination: 0.5,
-        neighbours: 10,
+        neighbors: 10,
     };
     let expected = Sampler::random_walks(walks).unwrap();
     assert_eq!(pinsage(None).sampler(false).unwrap(), expected);
-    let five = RandomWalks { neighbours: 5, ..walks };
+    let five = RandomWalks { neighbors: 5, ..walks };
     assert_eq!(
         pinsage(Some("5,5")).sampler(false).unwrap(),
         Sampler::random_walks(five).unwrap()
@@ -246,9 +246,9 @@ fn an_unknown_key_is_named_with_its_line_and_what_may_be_meant() {
         text.contains("RUN.toml:1:") && text.contains("did you mean `hidden`?"),
         "{text}"
     );
-    let text = error("colour = 'red'");
+    let text = error("color = 'red'");
     assert!(
-        text.contains("no option `colour`") && text.contains("batch, checkpoint-every"),
+        text.contains("no option `color`") && text.contains("batch, checkpoint-every"),
         "{text}"
     );
 }
@@ -338,11 +338,11 @@ fn values_out_of_range_and_contradictions_say_what_would_do() {
         ),
         (
             "first-hop = 'preaggregated'\ninput-dropout = 0.5",
-            "--input-dropout 0.5 needs the features of neighbours, and `--first-hop preaggregated` has only their sums",
+            "--input-dropout 0.5 needs the features of neighbors, and `--first-hop preaggregated` has only their sums",
         ),
         (
             "first-hop = 'preaggregated'\nnormalize-features = 'row'",
-            "--normalize-features row needs the features of neighbours",
+            "--normalize-features row needs the features of neighbors",
         ),
         (
             "compress = 'top-k'\ncompress-rate = 0",
@@ -498,9 +498,9 @@ fn the_digest_differs_with_every_option_that_must_not_change() {
 }
 
 #[test]
-#[should_panic(expected = "unknown option colour")]
+#[should_panic(expected = "unknown option color")]
 fn a_flag_that_is_no_option_is_a_mistake() {
-    drop(TrainConfig::layered(None, None, &flags([("colour", "red".into())])));
+    drop(TrainConfig::layered(None, None, &flags([("color", "red".into())])));
 }
 
 #[test]
@@ -601,7 +601,7 @@ fn options_without_effect_are_warned_about() {
         }
         assert!(halo(4, layers, HaloMode::Auto).warnings(false).is_empty());
     }
-    let neighbours = |layers, knows_first_hop| halo(4, layers, HaloMode::Neighbours).warnings(knows_first_hop);
-    assert!(neighbours(2, true)[0].contains("no effect with 2 layers"));
-    assert!(neighbours(3, true).is_empty() && neighbours(2, false).is_empty());
+    let neighbors = |layers, knows_first_hop| halo(4, layers, HaloMode::Neighbors).warnings(knows_first_hop);
+    assert!(neighbors(2, true)[0].contains("no effect with 2 layers"));
+    assert!(neighbors(3, true).is_empty() && neighbors(2, false).is_empty());
 }

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use crate::{config::TrainConfig, journal::hparams};
 
-    /// RFC 3720, B.4, and the check value of the Rocksoft catalogue.
+    /// RFC 3720, B.4, and the check value of the Rocksoft catalog.
     #[test]
     fn checksums_are_those_of_the_standard() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);

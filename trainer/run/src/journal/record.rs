@@ -48,9 +48,9 @@ pub struct EpochRecord {
     /// Bytes that each process sent for that: none if there is only one process.
     pub bytes_sent: u64,
     /// Bytes about halo nodes that partitions got before the epoch, when they changed or embeddings were refreshed: historical
-    /// embeddings, or sampled in-neighbours with their features.
+    /// embeddings, or sampled in-neighbors with their features.
     pub halo_bytes: u64,
-    /// Mean coverage of the epoch's seeds: the fraction of its neighbourhood that a seed sees in its partition.
+    /// Mean coverage of the epoch's seeds: the fraction of its neighborhood that a seed sees in its partition.
     pub coverage_mean: Option<f64>,
     /// Learning rate of the last step.
     #[serde(with = "nan_as_null")]

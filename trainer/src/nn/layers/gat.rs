@@ -12,7 +12,7 @@ use crate::nn::{
     reduction::{Attention, Reduction},
 };
 
-/// PyTorch Geometric's GATConv: for each head, the mean of `W x` over the neighbours and the node itself, with attention weights
+/// PyTorch Geometric's GATConv: for each head, the mean of `W x` over the neighbors and the node itself, with attention weights
 /// softmax(leaky_relu(att_src W x_source + att_dst W x_destination)); plus a bias.
 ///
 /// A message is the `W x` of all heads, then the `att_src W x` of each head.
@@ -62,7 +62,7 @@ impl Layer for Gat {
         Aggregate::Attention
     }
 
-    fn neighbours(
+    fn neighbors(
         &self,
         block: &Block,
         sources: &Tensor,

@@ -12,7 +12,7 @@ use crate::nn::{
     reduction::{Attention, Reduction},
 };
 
-/// PyTorch Geometric's GATv2Conv: for each head, the mean of `lin_l(x)` over the neighbours and the node itself, with attention weights
+/// PyTorch Geometric's GATv2Conv: for each head, the mean of `lin_l(x)` over the neighbors and the node itself, with attention weights
 /// softmax(att leaky_relu(lin_l(x_source) + lin_r(x_destination))); plus a bias.
 #[derive(Debug)]
 pub(crate) struct Gatv2 {
@@ -66,7 +66,7 @@ impl Layer for Gatv2 {
         Aggregate::Attention
     }
 
-    fn neighbours(
+    fn neighbors(
         &self,
         block: &Block,
         sources: &Tensor,

@@ -11,8 +11,8 @@ use crate::nn::{
     reduction::Reduction,
 };
 
-/// PyTorch Geometric's GCNConv: `W (sum over neighbours s of x_s / sqrt((d + 1)(s + 1)) + x / (d + 1)) + b`, with the in-degrees d of the
-/// node and s of the neighbour. It adds a self-loop to each node and divides by the square roots of in-degrees.
+/// PyTorch Geometric's GCNConv: `W (sum over neighbors s of x_s / sqrt((d + 1)(s + 1)) + x / (d + 1)) + b`, with the in-degrees d of the
+/// node and s of the neighbor. It adds a self-loop to each node and divides by the square roots of in-degrees.
 ///
 /// In-degrees are those of the whole graph. A self-loop of the graph counts besides the added one. PyTorch Geometric merges the two, so
 /// ingest without self-loops to get the same numbers.

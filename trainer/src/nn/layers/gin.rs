@@ -11,7 +11,7 @@ use crate::nn::{
     reduction::Reduction,
 };
 
-/// PyTorch Geometric's GINConv: `mlp((1 + eps) x + sum of neighbours)`, with `train_eps=True` and
+/// PyTorch Geometric's GINConv: `mlp((1 + eps) x + sum of neighbors)`, with `train_eps=True` and
 /// `nn=Sequential(Linear(inputs, outputs), ReLU(), Linear(outputs, outputs))`.
 #[derive(Debug)]
 pub(crate) struct Gin {

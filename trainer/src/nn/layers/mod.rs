@@ -26,11 +26,11 @@ use super::{
 
 /// A graph convolution.
 pub(crate) trait Layer: fmt::Debug + Send {
-    /// The aggregation of the neighbours' messages.
+    /// The aggregation of the neighbors' messages.
     fn aggregate(&self) -> Aggregate;
 
     /// The messages of sources, from their hidden states `[sources, inputs]`. By default they are these states. A layer with other
-    /// messages also implements [`Layer::neighbours`].
+    /// messages also implements [`Layer::neighbors`].
     fn messages(&self, sources: &Tensor) -> Tensor {
         sources.shallow_clone()
     }
@@ -40,9 +40,9 @@ pub(crate) trait Layer: fmt::Debug + Send {
         None
     }
 
-    /// Returns the hidden states of the destinations of a block, `[destinations, inputs]`, and the aggregates of their neighbours'
+    /// Returns the hidden states of the destinations of a block, `[destinations, inputs]`, and the aggregates of their neighbors'
     /// messages, `[destinations, width]`, from the hidden states of its sources. `dropout` is that of attention weights.
-    fn neighbours(
+    fn neighbors(
         &self,
         block: &Block,
         sources: &Tensor,
@@ -53,10 +53,10 @@ pub(crate) trait Layer: fmt::Debug + Send {
         own_and_aggregate(Backend::Fastest, block, self.aggregate(), scaling, sources, historical)
     }
 
-    /// The aggregation over all in-neighbours, out of core, for states of `width` values at the layer's input.
+    /// The aggregation over all in-neighbors, out of core, for states of `width` values at the layer's input.
     fn reduction(&self, width: usize) -> Reduction;
 
-    /// The new states of nodes, from their own states `[nodes, inputs]` and the aggregates of their neighbours' messages. `degrees` are
+    /// The new states of nodes, from their own states `[nodes, inputs]` and the aggregates of their neighbors' messages. `degrees` are
     /// their in-degrees in the whole graph, f32 of `[nodes]`, for GCN.
     fn update(&self, own: &Tensor, aggregated: &Tensor, degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor;
 }

@@ -13,7 +13,7 @@ use crate::nn::{
     reduction::Reduction,
 };
 
-/// The WeightedSAGEConv of DGL's PinSAGE example: `relu(W [mean of relu(Q x) over the neighbours, by edge weight; x])`, scaled to length
+/// The WeightedSAGEConv of DGL's PinSAGE example: `relu(W [mean of relu(Q x) over the neighbors, by edge weight; x])`, scaled to length
 /// 1. It leaves out the dropout of the example, because the model has dropout between layers.
 #[derive(Debug)]
 pub(crate) struct PinSage {
@@ -59,7 +59,7 @@ impl Layer for PinSage {
         linear(&[(sources, &self.message_weight)], Some(&self.message_bias), RELU)
     }
 
-    fn neighbours(
+    fn neighbors(
         &self,
         block: &Block,
         sources: &Tensor,
@@ -74,7 +74,7 @@ impl Layer for PinSage {
         )
     }
 
-    /// All in-neighbours have the same weight, because the edge weights of training come from random walks.
+    /// All in-neighbors have the same weight, because the edge weights of training come from random walks.
     fn reduction(&self, _width: usize) -> Reduction {
         Reduction::Mean(Mean {
             width: self.message_bias.numel(),

@@ -11,11 +11,11 @@ use crate::nn::{
     reduction::Reduction,
 };
 
-/// PyTorch Geometric's SAGEConv: `lin_l(aggregate of neighbours) + lin_r(x)`.
+/// PyTorch Geometric's SAGEConv: `lin_l(aggregate of neighbors) + lin_r(x)`.
 #[derive(Debug)]
 pub(crate) struct Sage {
     aggregate: Aggregate,
-    neighbour_weight: Tensor,
+    neighbor_weight: Tensor,
     bias: Tensor,
     own_weight: Tensor,
 }
@@ -26,7 +26,7 @@ impl Sage {
         let start = Start::linear(inputs);
         Self {
             aggregate,
-            neighbour_weight: builder.parameter("lin_l.weight", &shape, start),
+            neighbor_weight: builder.parameter("lin_l.weight", &shape, start),
             bias: builder.parameter("lin_l.bias", &[outputs], start),
             own_weight: builder.parameter("lin_r.weight", &shape, start),
         }
@@ -46,7 +46,7 @@ impl Layer for Sage {
     }
 
     fn update(&self, own: &Tensor, aggregated: &Tensor, _degrees: Option<&Tensor>, epilogue: Epilogue) -> Tensor {
-        let terms = [(aggregated, &self.neighbour_weight), (own, &self.own_weight)];
+        let terms = [(aggregated, &self.neighbor_weight), (own, &self.own_weight)];
         linear(&terms, Some(&self.bias), epilogue)
     }
 }

@@ -194,7 +194,7 @@ fn aggregates_are_those_by_hand_on_every_device() {
 
 #[test]
 fn sampled_sums_have_the_full_sum_as_expectation() {
-    // A destination with 6 in-neighbours; 2 of them are drawn. The test uses each possible pair once.
+    // A destination with 6 in-neighbors; 2 of them are drawn. The test uses each possible pair once.
     let messages = random(3, &[7, 4]);
     let mean_over_draws = |kind: Aggregate| {
         let mut total = Tensor::zeros([1, 4], (Kind::Float, Device::Cpu));
@@ -241,7 +241,7 @@ fn history_replaces_aggregates_and_takes_their_gradient() {
             let historical = HistoricalEmbeddings {
                 destinations: Tensor::from_slice(&[29i64, 2, 17]).to_device(device),
                 rows: random(5, &[3, 5]).to_device(device).set_requires_grad(true),
-                neighbour: None,
+                neighbor: None,
             };
             let messages = values.copy().set_requires_grad(true);
             let plain = aggregate(&block, kind, Scaling::None, &values, None);

@@ -18,7 +18,7 @@ pub(super) struct Fixture {
     pub(super) graph: Graph,
 }
 
-/// In-neighbours of each node, and the weights of edges.
+/// In-neighbors of each node, and the weights of edges.
 pub(super) struct Graph {
     pub(super) rows: Vec<Vec<(u32, f32)>>,
     pub(super) weighted: bool,
@@ -80,7 +80,7 @@ impl Fixture {
 }
 
 impl Graph {
-    /// The full neighbourhoods of seeds, hop by hop; nodes in the order in which they are met.
+    /// The full neighborhoods of seeds, hop by hop; nodes in the order in which they are met.
     pub(super) fn full(&self, seeds: &[u32], hops: usize) -> Minibatch {
         let mut nodes = seeds.to_vec();
         let mut places: HashMap<u32, u32> = seeds

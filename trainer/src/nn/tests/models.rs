@@ -176,10 +176,10 @@ fn a_known_first_aggregate_gives_what_its_block_gives() {
         let expected = model.forward(&blocks, Input::Features(&input), &[], Pass::default());
 
         let first = &blocks[2];
-        let neighbours = aggregate(first, model.aggregate(0), Scaling::None, &input, None);
+        let neighbors = aggregate(first, model.aggregate(0), Scaling::None, &input, None);
         let known = Input::Aggregated {
             own: &input.narrow(0, 0, first.destinations() as i64),
-            neighbours: &neighbours,
+            neighbors: &neighbors,
             degrees: Some(&first.destination_degrees()),
         };
         let actual = model.forward(&blocks[..2], known, &[], Pass::default());

@@ -75,7 +75,7 @@ fn flat_vectors_are_the_parameters_and_their_gradients() {
         let x = random(1, &[4, 5]).to_device(device);
         let input = Input::Aggregated {
             own: &x,
-            neighbours: &x,
+            neighbors: &x,
             degrees: None,
         };
         let run = || model.forward(&[], input, &[], Pass::default());

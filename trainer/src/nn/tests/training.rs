@@ -70,7 +70,7 @@ fn every_kind_of_model_learns_on_every_device_and_with_either_precision() {
                     let (_, losses) = train(options, device, 1, 60);
                     let (first, last) = (losses[0], losses[50..].iter().sum::<f64>() / 10.0);
                     let what = format!("{kind}, {precision:?}, {norm}, {device:?}: {first} to {last}");
-                    // Labels are arbitrary, and layers that mix a node with its neighbours are slow to tell it apart.
+                    // Labels are arbitrary, and layers that mix a node with its neighbors are slow to tell it apart.
                     assert!(last < 0.95 * first, "{what}");
                 }
             }
@@ -236,7 +236,7 @@ fn exact_history_makes_up_for_halo_nodes_that_have_no_edges() {
             historical.push(Some(HistoricalEmbeddings {
                 rows: aggregated.index_select(0, &nodes),
                 destinations,
-                neighbour: None,
+                neighbor: None,
             }));
         }
         let blocks = Block::of_minibatch(&cut, Some(&fixture.graph.degrees(&cut)), Device::Cpu);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use grappa_engine::aggregate::NodeRows;
 use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
 
-/// The first `width` values of each row. With jumping knowledge they are the states, which neighbours aggregate; the others are
+/// The first `width` values of each row. With jumping knowledge they are the states, which neighbors aggregate; the others are
 /// carried along.
 pub(super) struct FirstColumns<'a> {
     rows: &'a dyn NodeRows,

@@ -20,7 +20,7 @@ pub(super) struct UpdateInputs {
     pub positions: Range<u64>,
     /// Their states.
     pub own: Tensor,
-    /// The aggregates of their in-neighbours.
+    /// The aggregates of their in-neighbors.
     pub aggregated: Tensor,
     /// Their in-degrees, for GCN.
     pub degrees: Option<Tensor>,

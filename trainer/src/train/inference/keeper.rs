@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Saves the aggregates of some nodes, layer by layer, or their differences to the contributions of neighbours.
+/// Saves the aggregates of some nodes, layer by layer, or their differences to the contributions of neighbors.
 pub(super) struct Keeper<'a> {
     inference: &'a Inference<'a>,
     nodes: &'a HistoricalNodes,
@@ -29,7 +29,7 @@ pub(super) struct Keeper<'a> {
 }
 
 impl<'a> Keeper<'a> {
-    /// A keeper that has the inputs of neighbours, which are known before the first layer.
+    /// A keeper that has the inputs of neighbors, which are known before the first layer.
     pub(super) fn new(inference: &'a Inference<'a>, nodes: &'a HistoricalNodes, degrees: &Degrees) -> Result<Self> {
         let mut keeper = Self {
             inference,
@@ -79,11 +79,11 @@ impl<'a> Keeper<'a> {
                 let (device, threads) = (self.inference.device, self.inference.budget.threads);
                 let degrees = as_kept(&pass.degrees.of_each(nodes.iter().copied())?).to_device(device);
                 let read = |rows: &SetRows| Ok(rows.of_sorted(&nodes, threads)?.to_device(device));
-                let neighbour = self.kept.neighbour(pass.layer, degrees, read)?;
-                let shares = values(&no_grad(|| pass.model.neighbour_share(pass.layer, &neighbour)));
+                let neighbor = self.kept.neighbor(pass.layer, degrees, read)?;
+                let shares = values(&no_grad(|| pass.model.neighbor_share(pass.layer, &neighbor)));
                 aggregates.iter_mut().zip(shares).for_each(|(all, share)| *all -= share);
             }
-            // The outputs are a range of nodes, so these are neighbours in their set.
+            // The outputs are a range of nodes, so these are neighbors in their set.
             current.rows.write(current.nodes.position(nodes[0]), &aggregates)?;
         }
         Ok(())
@@ -102,7 +102,7 @@ impl<'a> Keeper<'a> {
         self.kept
     }
 
-    /// Rows of the nodes of the set `at`, then rows of their neighbours, of the neighbours of these, and so on.
+    /// Rows of the nodes of the set `at`, then rows of their neighbors, of the neighbors of these, and so on.
     fn chain(&mut self, first: SetRows, at: usize) -> Result<Vec<SetRows>> {
         let mut all = vec![first];
         for next in at + 1..self.nodes.drawn().len() {
@@ -114,7 +114,7 @@ impl<'a> Keeper<'a> {
         Ok(all)
     }
 
-    /// For each node of the set `at`, the row of its neighbour. `rows` are those of the nodes in `rows_of`.
+    /// For each node of the set `at`, the row of its neighbor. `rows` are those of the nodes in `rows_of`.
     fn gathered(&mut self, rows: &dyn NodeRows, rows_of: &NodeSet, at: usize) -> Result<SetRows> {
         let mut out = self.rows(self.nodes.sets()[at].clone(), rows.width())?;
         let threads = self.inference.budget.threads;

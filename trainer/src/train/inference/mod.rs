@@ -4,12 +4,12 @@
 //! states = features
 //! for each layer:
 //!     for each tile of the nodes whose states the next layer needs:
-//!         aggregate the messages of all in-neighbours                  grappa_engine::aggregate
+//!         aggregate the messages of all in-neighbors                  grappa_engine::aggregate
 //!         update the states of the tile; those of the last layer are logits
 //! ```
 //!
-//! All neighbours are used and nothing is sampled. So the result is that of the model on the whole graph, and does not depend on
-//! partitions, memory or the number of threads. Evaluations may draw the in-neighbours of each layer instead
+//! All neighbors are used and nothing is sampled. So the result is that of the model on the whole graph, and does not depend on
+//! partitions, memory or the number of threads. Evaluations may draw the in-neighbors of each layer instead
 //! ([`NeededOptions::samples`]). [`Needed`] has the nodes that each layer computes: those that the wanted results
 //! depend on. States are in memory as f32 if they fit. Else they are rounded ([`Inference::rounded_states`]), and in memory or in
 //! scratch files. Memory then holds one tile and one block of rows at a time. The same holds for the historical embeddings of halo nodes ([`HistoricalRows`]), which take the same passes.
@@ -28,7 +28,7 @@ use grappa_engine::aggregate::{
 };
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::progress::{Progress, check_stopped};
-use grappa_sampling::{InNeighbours, NodeSet};
+use grappa_sampling::{InNeighbors, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 use tch::{Device, Kind, Tensor};
 
@@ -119,7 +119,7 @@ impl Inference<'_> {
     /// As [`Inference::run`].
     ///
     /// # Panics
-    /// If neighbours are kept and the model does not support it ([`Model::has_neighbours`]), or if there are no pre-aggregated
+    /// If neighbors are kept and the model does not support it ([`Model::has_neighbors`]), or if there are no pre-aggregated
     /// features then.
     pub fn historical(
         &self,
@@ -352,7 +352,7 @@ type Take<'a> = dyn FnMut(Range<u64>, Vec<f32>, Option<EncodedStates<'_>>) -> Re
 /// One layer of an inference.
 struct LayerPass<'a> {
     inference: &'a Inference<'a>,
-    lists: InNeighbours<'a>,
+    lists: InNeighbors<'a>,
     model: &'a Model,
     layer: usize,
     /// The states that the layer takes, by position in `rows_of`. The first layer takes the features of all nodes.
@@ -386,7 +386,7 @@ impl LayerPass<'_> {
         Ok(())
     }
 
-    /// Aggregates the messages of all in-neighbours. `messages` has space for them if they are not the states themselves.
+    /// Aggregates the messages of all in-neighbors. `messages` has space for them if they are not the states themselves.
     fn aggregated(&self, messages: Option<StateRows>, budget: Budget, take: &mut Take<'_>) -> Result<()> {
         let selected = SelectedRows {
             rows: self.rows,

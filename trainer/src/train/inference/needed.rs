@@ -3,23 +3,23 @@
 use std::sync::Arc;
 
 use grappa_io::progress::Progress;
-use grappa_sampling::{InNeighbours, NeighbourSample, NodeSet};
+use grappa_sampling::{InNeighbors, NeighborSample, NodeSet};
 use grappa_storage::{MappedChunks, Store};
 
 use crate::{Result, train::work::STATE_WORK};
 
 /// The nodes whose states exact inference needs, layer by layer.
 ///
-/// The result is wanted for some nodes. The last layer takes the states of these and of all their in-neighbours; the layer before
-/// takes those of the in-neighbours of all these in turn. Nodes that are in no such set are never read.
+/// The result is wanted for some nodes. The last layer takes the states of these and of all their in-neighbors; the layer before
+/// takes those of the in-neighbors of all these in turn. Nodes that are in no such set are never read.
 #[derive(Debug, Clone)]
 pub struct Needed {
     /// At index l: the nodes whose states layer l takes. Last: the nodes whose results are wanted.
     sets: Vec<Arc<NodeSet>>,
     /// The edges that each layer aggregates.
     edges: Vec<u64>,
-    /// The in-neighbours that each layer aggregates; empty if all layers aggregate all.
-    samples: Vec<Option<NeighbourSample>>,
+    /// The in-neighbors that each layer aggregates; empty if all layers aggregate all.
+    samples: Vec<Option<NeighborSample>>,
 }
 
 /// Fails if `given` bytes of memory do not hold the sets of an inference over `layers` layers of a graph with `nodes` nodes. They have a bit
@@ -46,9 +46,9 @@ pub fn check_sets(nodes: u64, layers: usize, given: u64, remedy: &'static str) -
 pub struct NeededOptions<'a> {
     /// Number of layers that are computed.
     pub layers: usize,
-    /// The in-neighbours that each layer aggregates: a sample, or all. Empty if all layers aggregate all.
-    pub samples: &'a [Option<NeighbourSample>],
-    /// Whether the first layer's aggregates are known, so that it takes no in-neighbours.
+    /// The in-neighbors that each layer aggregates: a sample, or all. Empty if all layers aggregate all.
+    pub samples: &'a [Option<NeighborSample>],
+    /// Whether the first layer's aggregates are known, so that it takes no in-neighbors.
     pub knows_first_hop: bool,
     /// More nodes whose states are needed: at index l, those of the states that layer l + 1 makes.
     pub also: &'a [Arc<NodeSet>],
@@ -119,13 +119,13 @@ impl Needed {
         }))
     }
 
-    /// Whether some layers aggregate samples of in-neighbours.
+    /// Whether some layers aggregate samples of in-neighbors.
     pub fn is_sampled(&self) -> bool {
         !self.samples.is_empty()
     }
 
-    /// The in-neighbours that a layer aggregates.
-    pub(super) fn lists<'a>(&self, chunks: &'a MappedChunks, layer: usize) -> InNeighbours<'a> {
+    /// The in-neighbors that a layer aggregates.
+    pub(super) fn lists<'a>(&self, chunks: &'a MappedChunks, layer: usize) -> InNeighbors<'a> {
         lists(chunks, &self.samples, layer)
     }
 
@@ -162,6 +162,6 @@ impl Needed {
     }
 }
 
-fn lists<'a>(chunks: &'a MappedChunks, samples: &[Option<NeighbourSample>], layer: usize) -> InNeighbours<'a> {
-    InNeighbours::sampled(chunks, samples.get(layer).copied().flatten())
+fn lists<'a>(chunks: &'a MappedChunks, samples: &[Option<NeighborSample>], layer: usize) -> InNeighbors<'a> {
+    InNeighbors::sampled(chunks, samples.get(layer).copied().flatten())
 }

@@ -29,7 +29,7 @@ impl Run<'_, '_> {
         Ok(summary)
     }
 
-    /// The exact scores of the best model, if evaluations sampled neighbours and may be exact. The trainer then has that model. Without
+    /// The exact scores of the best model, if evaluations sampled neighbors and may be exact. The trainer then has that model. Without
     /// a best model, the scores are those of the last one.
     fn final_scores(&mut self, watcher: &mut dyn Watcher) -> Result<Option<Evaluation>> {
         let was_sampled = |record: &EpochRecord| record.evaluated == Some(Evaluate::Sampled);
@@ -47,7 +47,7 @@ impl Run<'_, '_> {
             // The epochs of the run are worth more than this evaluation.
             Err(error) if error.is_disk_full() || error.is_budget() => {
                 watcher.warn(&format!(
-                    "no exact evaluation of the best model: {error}; its scores are those of sampled neighbours"
+                    "no exact evaluation of the best model: {error}; its scores are those of sampled neighbors"
                 ));
                 Ok(None)
             }
@@ -66,7 +66,7 @@ impl Run<'_, '_> {
                 Ok(true)
             }
             _ => {
-                watcher.warn("the best model was not saved, so its scores are those of sampled neighbours");
+                watcher.warn("the best model was not saved, so its scores are those of sampled neighbors");
                 Ok(false)
             }
         }

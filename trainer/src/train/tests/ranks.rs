@@ -161,7 +161,7 @@ fn a_rank_has_the_views_and_historical_embeddings_of_its_own_partitions() {
         (HaloMode::History, 4, 2),
         (HaloMode::Auto, 3, 4),
         (HaloMode::Aggregates, 3, 4),
-        (HaloMode::Neighbours, 2, 4),
+        (HaloMode::Neighbors, 2, 4),
         (HaloMode::Stop, 2, 2),
     ] {
         let config = TrainConfig {
@@ -247,7 +247,7 @@ fn the_gradients_of_ranks_add_up_to_those_of_one_process_from_views_in_memory_in
     for (model, halo, concurrent) in [
         (LayerKind::Sage, HaloMode::History, 4),
         (LayerKind::Sage, HaloMode::History, 2),
-        // Halo nodes with sampled in-neighbours.
+        // Halo nodes with sampled in-neighbors.
         (LayerKind::Gat, HaloMode::Auto, 2),
     ] {
         let config = TrainConfig {

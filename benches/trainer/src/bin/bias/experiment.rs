@@ -53,7 +53,7 @@ pub struct Setup {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mode {
     pub halo: Halo,
-    /// From the exact inference one epoch before. The seed of the neighbours is that of the repartitioning.
+    /// From the exact inference one epoch before. The seed of the neighbors is that of the repartitioning.
     pub historical: Keep,
     pub preaggregated: bool,
     /// Its name in grappa-train.
@@ -74,16 +74,16 @@ pub struct Experiment {
     store: Arc<Store>,
     setup: Setup,
     trainer: Trainer,
-    /// Features `[nodes, values]`, and their means over all in-neighbours.
+    /// Features `[nodes, values]`, and their means over all in-neighbors.
     features: Tensor,
-    neighbours: Tensor,
+    neighbors: Tensor,
     labels: Tensor,
     seeds: Vec<NodeId>,
     train_nodes: u64,
     degrees: Degrees,
     aggregates: HistoricalRows,
     /// One per repartitioning.
-    neighbours_kept: Vec<HistoricalRows>,
+    neighbors_kept: Vec<HistoricalRows>,
     exact: Tensor,
     _scratch: TempDir,
 }
@@ -136,7 +136,7 @@ impl Experiment {
             scratch.path().to_owned(),
         )?;
         let chunks = Arc::new(MappedChunks::open(&store)?);
-        let (mut known, mut neighbours_kept) = (None, Vec::new());
+        let (mut known, mut neighbors_kept) = (None, Vec::new());
         for epoch in 0..setup.epochs {
             if epoch + 1 == setup.epochs {
                 // The historical embeddings of a refresh now.
@@ -160,19 +160,19 @@ impl Experiment {
                 };
                 known = Some(infer(Keep::Aggregates)?);
                 for seed in 0..setup.repartitions {
-                    neighbours_kept.push(infer(Keep::Neighbours { seed })?);
+                    neighbors_kept.push(infer(Keep::Neighbors { seed })?);
                 }
             }
             trainer.epoch(epoch, &|_, _| config.lr, &Silent)?;
         }
         let mut experiment = Self {
             features: Tensor::from_slice(&rows).view(shape),
-            neighbours: Tensor::from_slice(&means).view(shape),
+            neighbors: Tensor::from_slice(&means).view(shape),
             labels,
             train_nodes: train.len(),
             degrees: Degrees::new(chunks),
             aggregates: known.expect("there is an epoch"),
-            neighbours_kept,
+            neighbors_kept,
             exact: Tensor::new(),
             setup,
             trainer,
@@ -192,7 +192,7 @@ impl Experiment {
         self.train_nodes
     }
 
-    /// The gradient of the mean loss, every seed with all of its neighbours.
+    /// The gradient of the mean loss, every seed with all of its neighbors.
     fn exact(&self) -> Result<Tensor> {
         let mode = Mode {
             halo: Halo::Stop,
@@ -258,7 +258,7 @@ impl Experiment {
         let kept = match mode.historical {
             Keep::Nothing => None,
             Keep::Aggregates => Some(&self.aggregates),
-            Keep::Neighbours { .. } => Some(&self.neighbours_kept[number as usize]),
+            Keep::Neighbors { .. } => Some(&self.neighbors_kept[number as usize]),
         };
         let sums = parts
             .iter()
@@ -291,7 +291,7 @@ impl Experiment {
         Ok(PartitionView::open(&self.store, owned, &options)?)
     }
 
-    /// All neighbours of all seeds that the view has.
+    /// All neighbors of all seeds that the view has.
     fn minibatch(&self, view: &PartitionView, seeds: &[NodeId], mode: Mode) -> Result<Minibatch> {
         let hops = self.setup.layers - usize::from(mode.preaggregated);
         let sampler = Sampler::uniform(Fanouts::new(&vec![-1; hops])?, false);
@@ -318,12 +318,12 @@ impl Experiment {
         let ids: Vec<i64> = minibatch.nodes.iter().map(|node| node.0 as i64).collect();
         let ids = Tensor::from_slice(&ids);
         let own = self.features.index_select(0, &ids);
-        let neighbours = mode.preaggregated.then(|| self.neighbours.index_select(0, &ids));
-        let input = match &neighbours {
+        let neighbors = mode.preaggregated.then(|| self.neighbors.index_select(0, &ids));
+        let input = match &neighbors {
             None => Input::Features(&own),
-            Some(neighbours) => Input::Aggregated {
+            Some(neighbors) => Input::Aggregated {
                 own: &own,
-                neighbours,
+                neighbors,
                 degrees: None,
             },
         };

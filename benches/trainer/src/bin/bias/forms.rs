@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_without_neighbours_have_a_weight() {
+    fn seeds_without_neighbors_have_a_weight() {
         let [one, c, inverse, strata] = Sums::weights(&[0.0], &[0.0]);
         assert_eq!([one[0], c[0], inverse[0], strata[0]], [1.0, 0.0, 4.0, 1.0]);
     }

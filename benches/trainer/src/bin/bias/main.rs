@@ -1,7 +1,7 @@
 //! The bias of the gradient of isolated partitions, on average over repartitionings.
 //!
-//! Parameters are fixed. The exact gradient of the mean loss of the seeds, over all neighbours, is compared with the gradient of K
-//! partitions. Each partition computes the gradients of its seeds from the edges that it sees, also over all neighbours. So the
+//! Parameters are fixed. The exact gradient of the mean loss of the seeds, over all neighbors, is compared with the gradient of K
+//! partitions. Each partition computes the gradients of its seeds from the edges that it sees, also over all neighbors. So the
 //! partitions are the only randomness. With G the exact gradient, and G_1 ... G_S those of S independent repartitionings, with mean M:
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //!
 //! Loss weights that depend on the coverage c of a seed are compared on the same passes. The trainer has `none`, `batch` and `node`,
 //! with shrinkage. It does not have these candidates: `1/c`, which gives more weight to seeds that see less; and `strata`, which is
-//! `node` within each range of degrees, so that nodes with few neighbours keep their weight.
+//! `node` within each range of degrees, so that nodes with few neighbors keep their weight.
 
 mod experiment;
 mod forms;
@@ -76,7 +76,7 @@ impl Bench for Args {
     const TITLE: &'static str = "The bias of isolated gradients";
     const QUESTION: &'static str = "By how much is the expected gradient of isolated partitions off, what does each way of weighting seeds change, and what \
         does knowing more of halo nodes? Relative bias of the mean over repartitionings, its cosine with the exact gradient, and the relative \
-        variance of one repartitioning; all neighbours, so that only the partitions are left to chance.";
+        variance of one repartitioning; all neighbors, so that only the partitions are left to chance.";
     const PACKAGE: &'static str = "grappa-trainer-benches";
 
     fn files(&self) -> &Files {
@@ -134,14 +134,14 @@ fn modes(layers: u32) -> Vec<Mode> {
             (Halo::Features, Keep::Nothing, "features"),
             (Halo::Stop, Keep::Nothing, "stop"),
             (Halo::Stop, Keep::Aggregates, "aggregates"),
-            (Halo::Stop, Keep::Neighbours { seed: 0 }, "history"),
+            (Halo::Stop, Keep::Neighbors { seed: 0 }, "history"),
         ] {
             // A single layer with pre-aggregated features has no halo. Historical embeddings exist for layers between the
-            // first and the last. Their neighbours need pre-aggregated features.
-            let has_neighbours = matches!(historical, Keep::Neighbours { .. });
+            // first and the last. Their neighbors need pre-aggregated features.
+            let has_neighbors = matches!(historical, Keep::Neighbors { .. });
             if (layers == 1 && preaggregated)
                 || (layers < 3 && historical != Keep::Nothing)
-                || (has_neighbours && !preaggregated)
+                || (has_neighbors && !preaggregated)
             {
                 continue;
             }

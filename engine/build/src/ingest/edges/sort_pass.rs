@@ -218,7 +218,7 @@ impl SortPass<'_> {
     /// Divides a part that does not fit the budget by destination, and sorts the smaller parts in order.
     ///
     /// ```text
-    /// count the records of each group of neighbouring destinations
+    /// count the records of each group of neighboring destinations
     /// make parts of whole groups, each with an even share of the records or less
     /// spill the records by part
     /// for each part: sort it, or divide it again

@@ -22,7 +22,7 @@ fn samplers() -> [Sampler; 3] {
         walks: 5,
         steps: 2,
         termination: 0.3,
-        neighbours: 3,
+        neighbors: 3,
     };
     [
         Sampler::by_weight(fanouts("-1"), false),

@@ -69,7 +69,7 @@ fn a_joined_minibatch_has_the_edges_of_its_parts_and_no_others() {
         walks: 5,
         steps: 3,
         termination: 0.3,
-        neighbours: 4,
+        neighbors: 4,
     };
     let samplers = [
         Sampler::uniform(fanouts("3"), false),

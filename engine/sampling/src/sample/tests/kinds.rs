@@ -8,12 +8,12 @@ use crate::{partition::Owned, view::tests::graph::TestStore};
 
 /// Samplers of all methods.
 fn samplers() -> Vec<Sampler> {
-    let walks = |neighbours| RandomWalks {
+    let walks = |neighbors| RandomWalks {
         hops: 2,
         walks: 10,
         steps: 3,
         termination: 0.3,
-        neighbours,
+        neighbors,
     };
     vec![
         Sampler::uniform(fanouts("15,10,5"), false),

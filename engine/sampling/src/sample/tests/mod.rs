@@ -4,7 +4,7 @@ mod damage;
 mod join;
 mod kinds;
 mod naive;
-mod neighbours;
+mod neighbors;
 mod partitions;
 pub(crate) mod statistics;
 mod walks;

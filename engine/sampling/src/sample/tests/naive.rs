@@ -1,4 +1,4 @@
-//! A naive sampler that takes all neighbours, so nothing is random.
+//! A naive sampler that takes all neighbors, so nothing is random.
 
 use std::collections::HashMap;
 
@@ -10,15 +10,15 @@ use crate::{
     view::{Halo, tests::graph::Graph},
 };
 
-/// The minibatch with all neighbours that a partition may draw.
-pub fn all_neighbours(graph: &Graph, owned: &Owned, halo: Halo, seeds: &[NodeId], hops: usize) -> Minibatch {
+/// The minibatch with all neighbors that a partition may draw.
+pub fn all_neighbors(graph: &Graph, owned: &Owned, halo: Halo, seeds: &[NodeId], hops: usize) -> Minibatch {
     let mut nodes = seeds.to_vec();
     let mut indices: HashMap<NodeId, u32> = seeds.iter().copied().zip(0..).collect();
     let mut blocks = Vec::new();
     for hop in 0..hops {
         let draws_halo = match halo {
             Halo::Features => hop == hops - 1,
-            Halo::Stop | Halo::Neighbours => true,
+            Halo::Stop | Halo::Neighbors => true,
             Halo::None => false,
         };
         let mut block = Block {

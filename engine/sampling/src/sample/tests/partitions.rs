@@ -1,9 +1,9 @@
 //! Sampling from a partition.
 
-use super::{naive::all_neighbours, *};
+use super::{naive::all_neighbors, *};
 
 #[test]
-fn all_neighbours_of_a_partition_equal_those_of_the_naive_sampler() {
+fn all_neighbors_of_a_partition_equal_those_of_the_naive_sampler() {
     for graph in [Graph::mixed(900), Graph::local(900)] {
         let store = graph.store_with(vec![0, 300, 400, 700, 900], false);
         for chunks in [&[1][..], &[2, 0], &[0, 1, 2, 3]] {
@@ -17,7 +17,7 @@ fn all_neighbours_of_a_partition_equal_those_of_the_naive_sampler() {
                 for text in ["-1", "-1,-1", "-1,-1,-1", "900,900"] {
                     let sampler = Sampler::uniform(fanouts(text), false);
                     let minibatch = sample(&sampler, &view, &seeds, 0).unwrap();
-                    let expected = all_neighbours(&graph, &owned, halo, &seeds, sampler.hops());
+                    let expected = all_neighbors(&graph, &owned, halo, &seeds, sampler.hops());
                     assert!(minibatch == expected, "chunks {chunks:?}, {halo}, {kind}, {text}");
                 }
             }
@@ -41,7 +41,7 @@ fn halo_nodes_are_drawn_where_their_mode_allows() {
             let drawn = block.indices.iter().any(|&source| is_halo(source as usize));
             let expected = match halo {
                 Halo::Features => hop == 2,
-                Halo::Stop | Halo::Neighbours => true,
+                Halo::Stop | Halo::Neighbors => true,
                 Halo::None => false,
             };
             assert_eq!(drawn, expected, "hop {hop}, {halo}");
@@ -62,12 +62,12 @@ fn halo_nodes_are_drawn_where_their_mode_allows() {
         }
         let halo_destinations = minibatch.blocks.iter().any(|block| block.halo.contains(&true));
         // A view without lists of halo nodes does not expand them.
-        assert_eq!(halo_destinations, matches!(halo, Halo::Stop | Halo::Neighbours));
+        assert_eq!(halo_destinations, matches!(halo, Halo::Stop | Halo::Neighbors));
     }
 }
 
 #[test]
-fn every_neighbour_that_may_be_drawn_is_equally_likely() {
+fn every_neighbor_that_may_be_drawn_is_equally_likely() {
     // Node 0 has 12 owned and 28 other sources.
     let graph = Graph::new(60, |node| if node == 0 { (8..48).collect() } else { vec![] });
     let store = graph.store_with(vec![0, 20, 60], false);

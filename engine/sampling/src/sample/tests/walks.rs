@@ -1,4 +1,4 @@
-//! Neighbourhoods by random walks.
+//! Neighborhoods by random walks.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ const WALKS: RandomWalks = RandomWalks {
     walks: 8,
     steps: 3,
     termination: 0.25,
-    neighbours: 1000,
+    neighbors: 1000,
 };
 
 /// A small graph with a dead end (3), a self-loop (2) and parallel edges (1).
@@ -39,7 +39,7 @@ fn expected_visits(graph: &Graph, seed: usize, walks: &RandomWalks) -> Vec<f64> 
     visits
 }
 
-/// The neighbours of the first seed and their visits.
+/// The neighbors of the first seed and their visits.
 fn visits(minibatch: &Minibatch) -> HashMap<u64, f32> {
     let block = &minibatch.blocks[0];
     let edges = block.edges_of(0);
@@ -90,9 +90,9 @@ fn the_most_visited_nodes_are_kept_and_ties_go_to_smaller_ids() {
     let view = whole(&graph, 2);
     let seeds = nodes((0..500).step_by(3));
     let all = sample(&Sampler::random_walks(WALKS).unwrap(), &view, &seeds, 3).unwrap();
-    let few = RandomWalks { neighbours: 4, ..WALKS };
+    let few = RandomWalks { neighbors: 4, ..WALKS };
     let few = sample(&Sampler::random_walks(few).unwrap(), &view, &seeds, 3).unwrap();
-    let neighbours = |minibatch: &Minibatch, seed: usize| -> Vec<(f32, u64)> {
+    let neighbors = |minibatch: &Minibatch, seed: usize| -> Vec<(f32, u64)> {
         let block = &minibatch.blocks[0];
         let edges = block.edges_of(seed);
         let sources = block.indices[edges.clone()]
@@ -102,9 +102,9 @@ fn the_most_visited_nodes_are_kept_and_ties_go_to_smaller_ids() {
     };
     let mut ties = 0;
     for seed in 0..seeds.len() {
-        let all = neighbours(&all, seed);
+        let all = neighbors(&all, seed);
         assert!(all.is_sorted_by(|a, b| a.0 > b.0 || a.0 == b.0 && a.1 < b.1));
-        assert_eq!(neighbours(&few, seed), all[..all.len().min(4)]);
+        assert_eq!(neighbors(&few, seed), all[..all.len().min(4)]);
         ties += usize::from(all.len() > 4 && all[3].0 == all[4].0);
     }
     assert!(ties > 0, "the graph has no ties");
@@ -117,7 +117,7 @@ fn blocks_of_walks_fit_each_other() {
     let walks = RandomWalks {
         hops: 3,
         walks: 100,
-        neighbours: 5,
+        neighbors: 5,
         ..WALKS
     };
     let minibatch = sample(
@@ -176,7 +176,7 @@ fn walks_with_invalid_numbers_are_errors() {
         RandomWalks { hops: 0, ..WALKS },
         RandomWalks { walks: 0, ..WALKS },
         RandomWalks { steps: 0, ..WALKS },
-        RandomWalks { neighbours: 0, ..WALKS },
+        RandomWalks { neighbors: 0, ..WALKS },
         RandomWalks {
             termination: 1.5,
             ..WALKS

@@ -1,4 +1,4 @@
-//! Neighbours drawn by edge weight.
+//! Neighbors drawn by edge weight.
 
 use std::collections::HashMap;
 

@@ -56,7 +56,7 @@ impl Piece {
     }
 
     /// The decoder of the adjacency lists. Lists of the chunk that are not in the piece are empty, or belong to a
-    /// neighbouring piece.
+    /// neighboring piece.
     pub(in crate::view) fn lists(&self) -> Rows<'_> {
         let Directory {
             meta, sizes, degrees, ..

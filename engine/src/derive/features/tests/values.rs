@@ -212,7 +212,7 @@ fn a_grown_graph_has_the_same_embeddings_where_nothing_changed() {
         .collect();
     // Three hops from the new node.
     assert!(same[..37].iter().all(|&same| same), "{same:?}");
-    assert!(!same[40], "its neighbour sees it");
+    assert!(!same[40], "its neighbor sees it");
 }
 
 #[test]

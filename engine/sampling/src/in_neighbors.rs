@@ -1,4 +1,4 @@
-//! The in-neighbours of many nodes: all of them, or a few that are drawn.
+//! The in-neighbors of many nodes: all of them, or a few that are drawn.
 //!
 //! Nodes are visited in ascending order, piece by piece, and the adjacency lists of the next pieces are read ahead. So a pass over the
 //! lists of most nodes reads files front to back, and one over the lists of few nodes has many reads in flight.
@@ -19,23 +19,23 @@ const PIECES_AHEAD: u64 = 16;
 
 /// The adjacency lists of a graph, or samples of them.
 #[derive(Debug, Clone, Copy)]
-pub struct InNeighbours<'a> {
+pub struct InNeighbors<'a> {
     chunks: &'a MappedChunks,
-    sample: Option<NeighbourSample>,
+    sample: Option<NeighborSample>,
 }
 
-/// Which in-neighbours of each node are drawn, uniformly. Those of a node depend on the node and the seed only.
+/// Which in-neighbors of each node are drawn, uniformly. Those of a node depend on the node and the seed only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NeighbourSample {
+pub struct NeighborSample {
     /// The maximum number of draws for a node.
     pub per_node: u32,
-    /// Whether an in-neighbour may be drawn several times. Without, a node with at most `per_node` in-neighbours has all of them.
+    /// Whether an in-neighbor may be drawn several times. Without, a node with at most `per_node` in-neighbors has all of them.
     pub replace: bool,
     /// The seed of the draws.
     pub seed: u64,
 }
 
-/// The in-neighbours of a node, ascending.
+/// The in-neighbors of a node, ascending.
 #[derive(Debug)]
 pub struct List<'a> {
     row: Row<'a>,
@@ -47,14 +47,14 @@ pub struct List<'a> {
 #[derive(Debug, Default)]
 pub struct ListScratch(Draw);
 
-impl<'a> InNeighbours<'a> {
-    /// All in-neighbours of each node.
+impl<'a> InNeighbors<'a> {
+    /// All in-neighbors of each node.
     pub fn all(chunks: &'a MappedChunks) -> Self {
         Self { chunks, sample: None }
     }
 
-    /// A sample of the in-neighbours of each node; all of them if it is none.
-    pub fn sampled(chunks: &'a MappedChunks, sample: Option<NeighbourSample>) -> Self {
+    /// A sample of the in-neighbors of each node; all of them if it is none.
+    pub fn sampled(chunks: &'a MappedChunks, sample: Option<NeighborSample>) -> Self {
         Self { chunks, sample }
     }
 
@@ -63,7 +63,7 @@ impl<'a> InNeighbours<'a> {
         self.chunks
     }
 
-    /// Whether each list has all in-neighbours of its node.
+    /// Whether each list has all in-neighbors of its node.
     pub fn are_all(&self) -> bool {
         self.sample.is_none()
     }
@@ -83,7 +83,7 @@ impl<'a> InNeighbours<'a> {
     }
 
     /// Passes the list of each of some ascending nodes to `visit`, with the index of the node. The list of a node is empty if a slice
-    /// lacks its chunk: its in-neighbours are unknown.
+    /// lacks its chunk: its in-neighbors are unknown.
     ///
     /// # Errors
     /// If an adjacency list is damaged. Also the errors of `visit`.
@@ -157,7 +157,7 @@ impl<'a> InNeighbours<'a> {
     /// The nodes in the lists of a set of nodes.
     ///
     /// # Errors
-    /// As [`InNeighbours::with_sources`].
+    /// As [`InNeighbors::with_sources`].
     pub fn sources_of(&self, set: &NodeSet, threads: usize, progress: &dyn Progress) -> Result<NodeSet> {
         let grown = GrowingSet::new(set.universe());
         self.add_sources(&grown, set, threads, progress)?;
@@ -219,7 +219,7 @@ impl<'a> InNeighbours<'a> {
     }
 }
 
-impl NeighbourSample {
+impl NeighborSample {
     /// The number of draws for a node with some in-degree.
     fn draws(&self, degree: u64) -> u64 {
         match self.replace {
@@ -228,7 +228,7 @@ impl NeighbourSample {
         }
     }
 
-    /// The positions of the drawn in-neighbours; none if all are taken.
+    /// The positions of the drawn in-neighbors; none if all are taken.
     fn positions<'d>(&self, node: NodeId, degree: u64, draw: &'d mut Draw) -> Option<&'d [u64]> {
         let key = || random::combine(random::hash(self.seed), node.0);
         match self.replace {
@@ -253,18 +253,18 @@ impl<'a> List<'a> {
         self.row.degree()
     }
 
-    /// Number of in-neighbours in the list.
+    /// Number of in-neighbors in the list.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> u64 {
         self.drawn.map_or(self.row.degree(), |drawn| drawn.len() as u64)
     }
 
-    /// The adjacency list, if all in-neighbours are in the list.
+    /// The adjacency list, if all in-neighbors are in the list.
     pub fn whole(&self) -> Option<&Row<'a>> {
         self.drawn.is_none().then_some(&self.row)
     }
 
-    /// Appends the in-neighbours.
+    /// Appends the in-neighbors.
     #[inline]
     pub fn decode_into(&self, out: &mut Vec<u64>) {
         match self.drawn {

@@ -1,4 +1,4 @@
-//! One hop of neighbour sampling.
+//! One hop of neighbor sampling.
 //!
 //! ```text
 //! for each group of destinations:
@@ -25,11 +25,11 @@ use super::{
 };
 use crate::view::adjacency::AdjacencyLists;
 
-/// How neighbours are chosen at a hop.
+/// How neighbors are chosen at a hop.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct NeighbourHop<'a> {
+pub(super) struct NeighborHop<'a> {
     pub key: HopKey,
-    /// The maximum number of neighbours per destination; none for all.
+    /// The maximum number of neighbors per destination; none for all.
     pub fanout: Option<u32>,
     pub replace: bool,
     pub by_weight: bool,
@@ -39,8 +39,8 @@ pub(super) struct NeighbourHop<'a> {
     pub ids: &'a StoreIds,
 }
 
-impl NeighbourHop<'_> {
-    /// Samples in-neighbours of all `nodes` into `block`. Appends new nodes to `nodes`.
+impl NeighborHop<'_> {
+    /// Samples in-neighbors of all `nodes` into `block`. Appends new nodes to `nodes`.
     pub(super) fn sample<A: AdjacencyLists, L: Relabel>(
         &self,
         group: &mut Group<'_, A>,

@@ -1,8 +1,8 @@
-//! Uniform neighbour sampling.
+//! Uniform neighbor sampling.
 
 use std::collections::HashMap;
 
-use super::{naive::all_neighbours, statistics::assert_uniform, *};
+use super::{naive::all_neighbors, statistics::assert_uniform, *};
 
 /// A graph where node 0 has in-edges from all `d` other nodes.
 fn star(d: u64) -> Graph {
@@ -10,7 +10,7 @@ fn star(d: u64) -> Graph {
 }
 
 #[test]
-fn all_neighbours_equal_those_of_the_naive_sampler() {
+fn all_neighbors_equal_those_of_the_naive_sampler() {
     for graph in [Graph::mixed(800), Graph::local(800)] {
         let view = whole(&graph, 3);
         for fanouts in ["-1", "-1,-1", "1000,-1,800"] {
@@ -24,7 +24,7 @@ fn all_neighbours_equal_those_of_the_naive_sampler() {
                 let minibatch = sample(&sampler, &view, &seeds, 0).unwrap();
                 assert_eq!(
                     minibatch,
-                    all_neighbours(&graph, view.owned(), Halo::Stop, &seeds, fanouts.hops())
+                    all_neighbors(&graph, view.owned(), Halo::Stop, &seeds, fanouts.hops())
                 );
                 check_valid(&minibatch, &graph, replace);
             }
@@ -64,7 +64,7 @@ fn samples_are_valid_and_as_large_as_the_fanouts_say() {
 }
 
 #[test]
-fn every_set_of_neighbours_is_as_likely_as_any_other() {
+fn every_set_of_neighbors_is_as_likely_as_any_other() {
     let view = whole(&star(7), 2);
     let sampler = Sampler::uniform(fanouts("3"), false);
     let mut counts = HashMap::new();
@@ -80,7 +80,7 @@ fn every_set_of_neighbours_is_as_likely_as_any_other() {
 fn draws_with_replacement_are_independent() {
     let view = whole(&star(4), 1);
     let sampler = Sampler::uniform(fanouts("3"), true);
-    // Three draws from four neighbours have 64 ordered outcomes. They are counted without their order.
+    // Three draws from four neighbors have 64 ordered outcomes. They are counted without their order.
     let mut counts = HashMap::new();
     let batches = 20_000;
     for batch in 0..batches {
@@ -110,7 +110,7 @@ fn draws_with_replacement_are_independent() {
 
 #[test]
 fn draws_depend_on_each_part_of_the_key_and_on_hop_and_destination() {
-    // Each seed has a thousand neighbours, so two samples of 20 are almost never equal.
+    // Each seed has a thousand neighbors, so two samples of 20 are almost never equal.
     let graph = Graph::new(1002, |node| if node < 2 { (0..1002).collect() } else { vec![] });
     let view = whole(&graph, 1);
     let sampler = Sampler::uniform(fanouts("20,20"), false);

@@ -1,8 +1,8 @@
-//! Samples in-neighbours of the halo nodes that minibatches can reach.
+//! Samples in-neighbors of the halo nodes that minibatches can reach.
 //!
-//! A partition has the features of halo nodes but not their in-edges. With sampled in-neighbours it can expand them: each has up to
-//! a few in-neighbours, drawn uniformly, and the partition has the features of these. They are drawn again at each repartition. In
-//! expectation, minibatches are those of the whole graph; within a super-epoch, a halo node has the same few in-neighbours.
+//! A partition has the features of halo nodes but not their in-edges. With sampled in-neighbors it can expand them: each has up to
+//! a few in-neighbors, drawn uniformly, and the partition has the features of these. They are drawn again at each repartition. In
+//! expectation, minibatches are those of the whole graph; within a super-epoch, a halo node has the same few in-neighbors.
 
 use std::sync::{
     Mutex,
@@ -14,17 +14,17 @@ use grappa_io::{Error, Result, progress::Progress, workers};
 use grappa_storage::MappedChunks;
 
 use crate::{
-    InNeighbours, ListScratch, NeighbourSample, NodeSet, Pieces,
+    InNeighbors, ListScratch, NeighborSample, NodeSet, Pieces,
     node_set::GrowingSet,
     partition::{Owned, SeedNodes},
     view::{Given, HaloLists, HaloPiece},
 };
 
-/// Which in-neighbours are drawn.
+/// Which in-neighbors are drawn.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct HaloNeighbours<'a> {
+pub(crate) struct HaloNeighbors<'a> {
     pub chunks: &'a MappedChunks,
-    /// The maximum number of in-neighbours of a node.
+    /// The maximum number of in-neighbors of a node.
     pub per_node: u32,
     /// How many edges away from seeds nodes are expanded.
     pub hops: usize,
@@ -34,8 +34,8 @@ pub(crate) struct HaloNeighbours<'a> {
     pub threads: usize,
 }
 
-impl HaloNeighbours<'_> {
-    /// Draws in-neighbours of all halo nodes that minibatches of `partitions` may expand.
+impl HaloNeighbors<'_> {
+    /// Draws in-neighbors of all halo nodes that minibatches of `partitions` may expand.
     ///
     /// # Errors
     /// If the lists need more memory than allowed, an adjacency list cannot be read, or progress says to stop.
@@ -49,10 +49,10 @@ impl HaloNeighbours<'_> {
             let mut halo = lists.nodes().clone();
             for (reached, (owned, _)) in reached.iter_mut().zip(partitions) {
                 let (expanded, outside) = reached.split(owned.runs());
-                let (with_neighbours, _) =
-                    InNeighbours::all(self.chunks).with_sources(&expanded, self.threads, progress)?;
+                let (with_neighbors, _) =
+                    InNeighbors::all(self.chunks).with_sources(&expanded, self.threads, progress)?;
                 let (sampled, _) = self.sources_of(&lists, &outside, progress)?;
-                *reached = reached.union(&with_neighbours).union(&sampled);
+                *reached = reached.union(&with_neighbors).union(&sampled);
                 halo = halo.union(&reached.split(owned.runs()).1);
             }
             lists = self.lists_of(halo, progress)?;
@@ -106,7 +106,7 @@ impl HaloNeighbours<'_> {
         })
     }
 
-    /// In-neighbours of each node of a set. Those of a node depend on the node and the seed only.
+    /// In-neighbors of each node of a set. Those of a node depend on the node and the seed only.
     fn lists_of(&self, nodes: NodeSet, progress: &dyn Progress) -> Result<HaloLists> {
         // They are collected in pieces first.
         self.check_memory(HaloLists::bytes_max(&nodes, self.per_node).saturating_mul(2))?;
@@ -138,12 +138,12 @@ impl HaloNeighbours<'_> {
 
     fn piece(&self, nodes: &NodeSet, members: &[NodeId], scratch: &mut ListScratch) -> Result<HaloPiece> {
         let (mut piece, mut sources) = (HaloPiece::new(nodes), Vec::new());
-        let sample = NeighbourSample {
+        let sample = NeighborSample {
             per_node: self.per_node,
             replace: false,
             seed: self.seed,
         };
-        InNeighbours::sampled(self.chunks, Some(sample)).each(members, scratch, |_, list| {
+        InNeighbors::sampled(self.chunks, Some(sample)).each(members, scratch, |_, list| {
             sources.clear();
             list.decode_into(&mut sources);
             piece.push(list.degree(), &sources);
@@ -178,7 +178,7 @@ mod tests {
         LoaderOptions {
             batch: 64,
             features: false,
-            halo: Halo::Neighbours,
+            halo: Halo::Neighbors,
             memory: 256 << 20,
             threads: 2,
             ..LoaderOptions::new(sampler)
@@ -230,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn with_all_in_neighbours_minibatches_are_those_of_the_whole_graph() {
+    fn with_all_in_neighbors_minibatches_are_those_of_the_whole_graph() {
         let graph = Graph::mixed(600);
         let kept = graph.store(9);
         let store = shared(&kept);
         for hops in ["-1", "-1,-1", "-1,-1,-1"] {
             for view in [ViewKind::Memory, ViewKind::Mapped] {
                 let options = LoaderOptions {
-                    halo_neighbours: 10_000,
+                    halo_neighbors: 10_000,
                     view,
                     ..options(Sampler::uniform(hops.parse().unwrap(), false))
                 };
@@ -269,13 +269,13 @@ mod tests {
     }
 
     #[test]
-    fn a_halo_node_has_a_few_of_its_in_neighbours_and_others_after_a_repartition() {
+    fn a_halo_node_has_a_few_of_its_in_neighbors_and_others_after_a_repartition() {
         let graph = Graph::mixed(600);
         let kept = graph.store(9);
         let store = shared(&kept);
         let drawn = |threads, super_epoch| {
             let options = LoaderOptions {
-                halo_neighbours: 4,
+                halo_neighbors: 4,
                 threads,
                 ..options(Sampler::uniform("5,5,5".parse().unwrap(), false))
             };
@@ -300,19 +300,19 @@ mod tests {
         }
         assert!(nodes > 100 && differ > 50, "{differ} of {nodes}");
         let given = first.given();
-        // Three partitions, each without a third of the nodes, and up to 4 in-neighbours of each of these.
+        // Three partitions, each without a third of the nodes, and up to 4 in-neighbors of each of these.
         assert!(given.listed > nodes && given.listed <= 3 * 400 * 5, "{given:?}");
         assert!(given.rows > 0 && given.rows <= 3 * 400, "{given:?}");
     }
 
     #[test]
-    fn every_in_neighbour_is_equally_likely() {
+    fn every_in_neighbor_is_equally_likely() {
         let graph = Graph::new(60, |node| if node == 0 { (8..48).collect() } else { vec![] });
         let store = graph.store(4);
         let chunks = MappedChunks::open(&store.store).unwrap();
         let mut counts = vec![0; 40];
         for seed in 0..4000 {
-            let neighbours = HaloNeighbours {
+            let neighbors = HaloNeighbors {
                 chunks: &chunks,
                 per_node: 3,
                 hops: 2,
@@ -320,7 +320,7 @@ mod tests {
                 memory: u64::MAX,
                 threads: 1,
             };
-            let lists = neighbours
+            let lists = neighbors
                 .lists_of(NodeSet::of(60, [NodeId(0), NodeId(1)]), &Silent)
                 .unwrap();
             assert_eq!(lists.sources(NodeId(1)).count(), 0);
@@ -342,7 +342,7 @@ mod tests {
             walks: 1,
             steps: 40,
             termination: 0.0,
-            neighbours: 1000,
+            neighbors: 1000,
         };
         let loader = opened(&store, options(Sampler::random_walks(walks).unwrap()), PARTITIONS, 0).unwrap();
         for minibatch in minibatches(&loader) {

@@ -1,7 +1,7 @@
-//! Prints the in-neighbours of a node by its id in the user's files.
+//! Prints the in-neighbors of a node by its id in the user's files.
 //!
 //! ```text
-//! cargo run --example neighbours -- cora.grappa 35
+//! cargo run --example neighbors -- cora.grappa 35
 //! ```
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use grappa_engine::{ExternalId, Store};
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [store, id] = arguments.as_slice() else {
-        anyhow::bail!("usage: neighbours STORE ID");
+        anyhow::bail!("usage: neighbors STORE ID");
     };
     let store = Store::open(Path::new(store))?;
     let id = match id.parse() {
@@ -20,8 +20,8 @@ fn main() -> Result<()> {
         Err(_) => ExternalId::String(id.clone().into_bytes()),
     };
     let node = store.node(&id)?.with_context(|| format!("no node has the id {id}"))?;
-    for neighbour in store.neighbours().of(node)? {
-        println!("{}", store.external_id(neighbour)?);
+    for neighbor in store.neighbors().of(node)? {
+        println!("{}", store.external_id(neighbor)?);
     }
     Ok(())
 }

@@ -1,34 +1,34 @@
-//! The in-neighbours of single nodes.
+//! The in-neighbors of single nodes.
 
 use grappa_formats::{ChunkId, NodeId};
 use grappa_io::Result;
 
 use crate::{Chunk, Store};
 
-/// Reads the in-neighbours of nodes, one node at a time.
+/// Reads the in-neighbors of nodes, one node at a time.
 ///
 /// The files of a chunk are mapped when one of its nodes is read first, and stay mapped. A read costs a page fault or two
 /// where the pages are not cached, and a microsecond where they are. Training and sampling use a view or a
 /// loader, which have many reads in flight.
 #[derive(Debug)]
-pub struct Neighbours<'a> {
+pub struct Neighbors<'a> {
     store: &'a Store,
     /// By chunk; none where no node was read yet.
     chunks: Vec<Option<Chunk>>,
 }
 
 impl Store {
-    /// A reader of the in-neighbours of nodes.
-    pub fn neighbours(&self) -> Neighbours<'_> {
+    /// A reader of the in-neighbors of nodes.
+    pub fn neighbors(&self) -> Neighbors<'_> {
         let chunks = self.chunks().chunks() as usize;
-        Neighbours {
+        Neighbors {
             store: self,
             chunks: std::iter::repeat_with(|| None).take(chunks).collect(),
         }
     }
 }
 
-impl Neighbours<'_> {
+impl Neighbors<'_> {
     /// The sources of the edges into `node`, in ascending order.
     ///
     /// # Errors
@@ -41,10 +41,10 @@ impl Neighbours<'_> {
         Ok(chunk.rows().row(row)?.iter().map(NodeId).collect())
     }
 
-    /// The number of edges into `node`. Cheaper than [`Neighbours::of`].
+    /// The number of edges into `node`. Cheaper than [`Neighbors::of`].
     ///
     /// # Errors
-    /// As [`Neighbours::of`].
+    /// As [`Neighbors::of`].
     ///
     /// # Panics
     /// If there is no such node.

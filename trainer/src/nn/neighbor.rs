@@ -1,12 +1,12 @@
 //! Historical embeddings that follow the parameters.
 //!
 //! # Problem
-//! A partition does not see the in-neighbours of a halo node u. Instead of their aggregate, it uses A(u): the aggregate at this
+//! A partition does not see the in-neighbors of a halo node u. Instead of their aggregate, it uses A(u): the aggregate at this
 //! layer in the last exact inference. A(u) is stale, because the parameters have changed since. And it is a constant, so no
 //! gradient flows through it, and lower layers do not learn their effect on u.
 //!
 //! # Idea: a control variate
-//! Exact inference also samples one in-neighbour w of u. Let h(w) be the contribution of w at the parameters of that inference,
+//! Exact inference also samples one in-neighbor w of u. Let h(w) be the contribution of w at the parameters of that inference,
 //! and h'(w) its contribution at the current parameters. Halo node u then gets
 //!
 //! ```text
@@ -14,14 +14,14 @@
 //! ```
 //!
 //! If the parameters have not changed, this is A(u). Otherwise its expectation over w is A(u) plus the mean change of all
-//! in-neighbours, and it has the gradient of the mean. Chen, Zhu and Song use such a control variate for sampled neighbours
+//! in-neighbors, and it has the gradient of the mean. Chen, Zhu and Song use such a control variate for sampled neighbors
 //! ("Stochastic Training of Graph Convolutional Networks with Variance Reduction", 2018). Here w is sampled once per exact
-//! inference. Layers that add up, GCN and GIN, count h(w) once for each in-neighbour of u, with GCN's factors.
+//! inference. Layers that add up, GCN and GIN, count h(w) once for each in-neighbor of u, with GCN's factors.
 //!
 //! # Inputs
 //! Computing h'(w) at layer l takes the state of w at layer l - 1, hence the aggregates of w at the layers below. Those are
-//! estimated in the same way, by an in-neighbour of w, and so on down to the features. So the files of `train::historical` have
-//! for each node the chain u, w, w's neighbour, ...: features, their aggregates and in-degrees, and the differences A - h. No
+//! estimated in the same way, by an in-neighbor of w, and so on down to the features. So the files of `train::historical` have
+//! for each node the chain u, w, w's neighbor, ...: features, their aggregates and in-degrees, and the differences A - h. No
 //! partition asks another for anything during a step.
 //!
 //! ```text
@@ -33,7 +33,7 @@
 //! ```
 //!
 //! # Dropout
-//! A partition that sees u's in-neighbours samples m of them and drops values of their states. The variance of their mean is 1/m
+//! A partition that sees u's in-neighbors samples m of them and drops values of their states. The variance of their mean is 1/m
 //! of the variance of one dropped state. A known aggregate has no such noise, and deep models overfit to that. So it gets noise of
 //! the same size: the aggregate, plus (the aggregate with dropout - the aggregate) / sqrt(m).
 
@@ -48,22 +48,22 @@ use super::{
 /// Keeps the keys of this dropout apart from those of the layers.
 const DROPOUT_KEY: u64 = 1 << 32;
 
-/// Inputs for recomputing the contribution of one sampled in-neighbour per node (control variate).
+/// Inputs for recomputing the contribution of one sampled in-neighbor per node (control variate).
 #[derive(Debug)]
-pub struct Neighbour {
+pub struct Neighbor {
     /// In-degrees of the nodes, f32 of `[rows]`.
     pub degrees: Tensor,
-    /// Features, their aggregates and the in-degree, side by side, f32 of `[rows, 2 inputs + 1]`: of the neighbour, of its
-    /// neighbour, and so on. One tensor per layer below.
+    /// Features, their aggregates and the in-degree, side by side, f32 of `[rows, 2 inputs + 1]`: of the neighbor, of its
+    /// neighbor, and so on. One tensor per layer below.
     pub inputs: Vec<Tensor>,
-    /// For layers 1, 2, ... below this one: the differences between the aggregate and the neighbour's contribution, f32 of `[rows,
-    /// width]`, of the neighbour, of its neighbour, and so on. Each layer has one tensor fewer than the layer below.
+    /// For layers 1, 2, ... below this one: the differences between the aggregate and the neighbor's contribution, f32 of `[rows,
+    /// width]`, of the neighbor, of its neighbor, and so on. Each layer has one tensor fewer than the layer below.
     pub differences: Vec<Vec<Tensor>>,
-    /// Scale of the dropout noise of each row, 1 / sqrt(neighbours that would be sampled), f32 of `[rows, 1]`. None: no dropout.
+    /// Scale of the dropout noise of each row, 1 / sqrt(neighbors that would be sampled), f32 of `[rows, 1]`. None: no dropout.
     pub spread: Option<Tensor>,
 }
 
-impl Neighbour {
+impl Neighbor {
     /// All its tensors.
     pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         std::iter::once(&self.degrees)
@@ -75,21 +75,21 @@ impl Neighbour {
 
 impl Model {
     /// Whether historical embeddings can follow the parameters of this model: all its layers take means or sums.
-    pub fn has_neighbours(&self) -> bool {
+    pub fn has_neighbors(&self) -> bool {
         let follows = |layer| matches!(self.aggregate(layer), Aggregate::Mean | Aggregate::Sum | Aggregate::Gcn);
         (0..self.options().layers).all(follows)
     }
 
-    /// The contributions of the neighbours at a layer above the first, `[rows, hidden]`: the nodes' aggregates, estimated from the
-    /// current state of one neighbour each. Without dropout. The comment at the top of `neighbour.rs` has the algorithm.
+    /// The contributions of the neighbors at a layer above the first, `[rows, hidden]`: the nodes' aggregates, estimated from the
+    /// current state of one neighbor each. Without dropout. The comment at the top of `neighbor.rs` has the algorithm.
     ///
     /// # Panics
-    /// If `neighbour` has too few inputs for the layer.
-    pub fn neighbour_share(&self, layer: usize, neighbour: &Neighbour) -> Tensor {
+    /// If `neighbor` has too few inputs for the layer.
+    pub fn neighbor_share(&self, layer: usize, neighbor: &Neighbor) -> Tensor {
         let kind = self.kind();
         let width = self.options().inputs as i64;
-        let inputs = &neighbour.inputs[..layer];
-        let degrees: Vec<Tensor> = std::iter::once(neighbour.degrees.shallow_clone())
+        let inputs = &neighbor.inputs[..layer];
+        let degrees: Vec<Tensor> = std::iter::once(neighbor.degrees.shallow_clone())
             .chain(inputs.iter().map(|rows| rows.select(1, 2 * width)))
             .collect();
         let first = |(rows, degrees): (&Tensor, &Tensor)| {
@@ -97,12 +97,12 @@ impl Model {
             let (own, aggregates) = (rows.narrow(1, 0, width), rows.narrow(1, width, width));
             self.step(0, &own, &aggregates, Some(degrees), None)
         };
-        // Of the neighbour, of its neighbour, and so on.
+        // Of the neighbor, of its neighbor, and so on.
         let mut states: Vec<Tensor> = inputs.iter().zip(&degrees[1..]).map(first).collect();
         for below in 1..layer {
             let share = |at: usize| self.share(below, &states[at], &degrees[at], &degrees[at + 1]);
             let next = |at: usize| {
-                let aggregates = share(at + 1) + neighbour.differences[below - 1][at].to_kind(kind);
+                let aggregates = share(at + 1) + neighbor.differences[below - 1][at].to_kind(kind);
                 self.step(below, &states[at], &aggregates, Some(&degrees[at + 1]), None)
             };
             states = (0..states.len() - 1).map(next).collect();
@@ -110,36 +110,36 @@ impl Model {
         self.share(layer, &states[0], &degrees[0], &degrees[1])
     }
 
-    /// The aggregate of a node if all its in-neighbours had the given states.
-    fn share(&self, layer: usize, states: &Tensor, of_node: &Tensor, of_neighbour: &Tensor) -> Tensor {
+    /// The aggregate of a node if all its in-neighbors had the given states.
+    fn share(&self, layer: usize, states: &Tensor, of_node: &Tensor, of_neighbor: &Tensor) -> Tensor {
         let factors = match self.aggregate(layer) {
             Aggregate::Mean => return states.shallow_clone(),
             Aggregate::Sum => of_node.shallow_clone(),
-            Aggregate::Gcn => of_node * ((of_node + 1.0) * (of_neighbour + 1.0)).rsqrt(),
-            other => unreachable!("{other:?} has no neighbours"),
+            Aggregate::Gcn => of_node * ((of_node + 1.0) * (of_neighbor + 1.0)).rsqrt(),
+            other => unreachable!("{other:?} has no neighbors"),
         };
         states * factors.unsqueeze(1).to_kind(states.kind())
     }
 
-    /// Historical embeddings of a layer at the current parameters, if they have neighbours that tell the change.
+    /// Historical embeddings of a layer at the current parameters, if they have neighbors that tell the change.
     pub(super) fn follow(
         &self,
         layer: usize,
         historical: &HistoricalEmbeddings,
         pass: &Pass,
     ) -> Option<HistoricalEmbeddings> {
-        let neighbour = historical.neighbour.as_ref()?;
+        let neighbor = historical.neighbor.as_ref()?;
         Some(HistoricalEmbeddings {
             destinations: historical.destinations.shallow_clone(),
-            rows: self.followed(layer, historical, neighbour, pass),
-            neighbour: None,
+            rows: self.followed(layer, historical, neighbor, pass),
+            neighbor: None,
         })
     }
 
-    fn followed(&self, layer: usize, historical: &HistoricalEmbeddings, neighbour: &Neighbour, pass: &Pass) -> Tensor {
-        let known = self.neighbour_share(layer, neighbour) + historical.rows.to_kind(self.kind());
+    fn followed(&self, layer: usize, historical: &HistoricalEmbeddings, neighbor: &Neighbor, pass: &Pass) -> Tensor {
+        let known = self.neighbor_share(layer, neighbor) + historical.rows.to_kind(self.kind());
         let probability = self.options().dropout;
-        match (pass.training, &neighbour.spread) {
+        match (pass.training, &neighbor.spread) {
             (Some(seed), Some(spread)) if probability > 0.0 => {
                 let dropout = Some(Dropout {
                     probability,
