@@ -35,7 +35,10 @@ def load(folder):
     import torch
 
     names = ["indptr", "indices", "features", "labels", "train", "val", "test"]
-    return SimpleNamespace(**{name: torch.from_numpy(numpy.load(f"{folder}/{name}.npy")) for name in names})
+    arrays = SimpleNamespace(**{name: torch.from_numpy(numpy.load(f"{folder}/{name}.npy")) for name in names})
+    # The layers of peers have f32 parameters, and take no other features.
+    arrays.features = arrays.features.float()
+    return arrays
 
 
 class Dgl:

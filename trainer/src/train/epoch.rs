@@ -16,7 +16,11 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use grappa_io::progress::{Progress, check_stopped};
-use grappa_run::{checkpoint::PartialEpoch, model::Task, stages::Stage};
+use grappa_run::{
+    checkpoint::PartialEpoch,
+    model::Task,
+    stages::{Stage, StageSeconds},
+};
 use grappa_sampling::feed::{Feed, FeedStats, PartitionBatches};
 
 use super::{
@@ -64,7 +68,13 @@ impl Trainer {
     pub fn epoch(&mut self, epoch: u64, rate: RateOfStep<'_>, progress: &dyn Progress) -> Result<EpochStats> {
         let mut partial = self.partial.unwrap_or_default();
         if !partial.is_trained {
+            let (is_begun, before) = (partial.steps > 0, self.clock.seconds());
             let trained = self.remaining_steps(epoch, &mut partial, rate, progress);
+            if trained.is_ok() && !is_begun {
+                let of_steps = |seconds: StageSeconds| seconds.training() - seconds[Stage::Load];
+                let after = self.clock.seconds();
+                self.took(of_steps(after) - of_steps(before));
+            }
             self.partial = Some(partial);
             trained?;
             self.partial = Some(self.total(partial)?);

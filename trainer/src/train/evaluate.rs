@@ -121,21 +121,32 @@ impl Trainer {
         evaluated
     }
 
-    /// Evaluates the model exactly, whatever the configuration says. Frees the historical embeddings.
+    /// What an exact evaluation computes, whatever the configuration says. Frees the historical embeddings.
+    ///
+    /// # Errors
+    /// If files cannot be read, or memory is too small.
+    pub(super) fn scored_exactly(&mut self, progress: &dyn Progress) -> Result<Scored> {
+        (self.historical, self.historical_origin) = (None, None);
+        self.scored_nodes.iter_mut().for_each(ScoredNodes::clear);
+        let [val, test] = &self.scored_splits;
+        let needed = self.needed(&[val, test], &[], &[], f64::INFINITY, progress)?;
+        Ok(Scored::once(needed.expect("there is no limit"), &self.folder))
+    }
+
+    /// Evaluates the model exactly. All ranks call it with what [`Trainer::scored_exactly`] found, or failed with.
     ///
     /// # Errors
     /// As [`Trainer::evaluate`].
-    pub fn evaluate_exactly(&mut self, ranked: bool, progress: &dyn Progress) -> Result<Option<Evaluation>> {
-        (self.historical, self.historical_origin) = (None, None);
-        self.scored_nodes.iter_mut().for_each(ScoredNodes::clear);
+    pub(super) fn evaluate_exactly(
+        &mut self,
+        scored: Result<Scored>,
+        ranked: bool,
+        progress: &dyn Progress,
+    ) -> Result<Option<Evaluation>> {
         let room = self.make_room(false);
         let [val, test] = self.scored_splits.clone();
-        let scored = || {
-            let needed = self.needed(&[&val, &test], &[], &[], f64::INFINITY, progress)?;
-            let once = Scored::once(needed.expect("there is no limit"), &self.folder);
-            self.scores(room, &once, &[&val, &test], ranked, progress)
-        };
-        let reports = self.reports(scored(), progress)?;
+        let scores = scored.and_then(|once| self.scores(room, &once, &[&val, &test], ranked, progress));
+        let reports = self.reports(scores, progress)?;
         Ok(reports.map(|reports| together(reports, Evaluate::Exact)))
     }
 

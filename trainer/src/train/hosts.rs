@@ -88,6 +88,17 @@ impl Ranks {
         Ok(sum)
     }
 
+    /// The smallest of the values that ranks give. All ranks must call it.
+    ///
+    /// # Errors
+    /// If another rank has left.
+    pub fn least(&self, name: &str, value: u64) -> Result<u64> {
+        Ok(match &self.group {
+            Some(group) => group.gather_all(name, value)?.into_iter().fold(value, u64::min),
+            None => value,
+        })
+    }
+
     /// A sentence about the chunks of the hosts. None if there is one host.
     pub fn describe(&self) -> Option<String> {
         let hosts = self.hosts.count();

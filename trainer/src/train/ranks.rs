@@ -183,7 +183,8 @@ fn epochs(
         trainer.collect_residuals(false)?;
     }
     if trainer.has_final_evaluation(false)? {
-        survived(trainer.evaluate_exactly(true, watcher.progress()))?;
+        let scored = trainer.scored_exactly(watcher.progress());
+        survived(trainer.evaluate_exactly(scored, true, watcher.progress()))?;
     }
     Ok(())
 }

@@ -316,10 +316,10 @@ impl Trainer {
         Ok(needed.filter(|_| refused == [0]).map(|needed| (work as f64, needed)))
     }
 
-    /// Fails if memory does not hold the sets of nodes of an exact evaluation.
+    /// Fails if the memory of some rank does not hold the sets of nodes of an exact evaluation. All ranks must evaluate in the same way.
     fn check_sets(&self) -> Result<()> {
         let (nodes, remedy) = (self.store.manifest().nodes, "raise --memory, or use --evaluate sampled");
-        check_sets(nodes, self.config.layers, self.config.memory.0, remedy)
+        check_sets(nodes, self.config.layers, self.least_memory, remedy)
     }
 
     /// The nodes that the scores of some splits depend on if layers aggregate `samples` ([`NeededOptions::samples`]), and the states
@@ -365,6 +365,21 @@ impl Trainer {
             _ => String::new(),
         };
         Ok(format!("evaluations are exact: {nodes}{work}{files}"))
+    }
+
+    /// Learns how fast this machine is: all steps of an epoch took `seconds`.
+    pub(super) fn took(&mut self, seconds: f64) {
+        self.seconds_per_work = self.epoch_work.filter(|&work| work > 0.0).map(|work| seconds / work);
+    }
+
+    /// About how many seconds the next evaluation takes. None before the first epoch, and if minibatches are evaluated.
+    pub(super) fn seconds_of_evaluation(&self) -> Option<f64> {
+        self.seconds_of(self.scored_nodes.as_ref()?.first()?)
+    }
+
+    /// About how many seconds an inference takes. None before the first epoch.
+    pub(super) fn seconds_of(&self, scored: &Scored) -> Option<f64> {
+        self.seconds_per_work.map(|seconds| seconds * scored.work)
     }
 
     /// Bytes of the scratch files of an evaluation.

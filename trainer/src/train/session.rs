@@ -10,7 +10,7 @@ use std::{
 };
 
 use grappa_formats::aggregates::AggregateKind;
-use grappa_io::{machine::peak_rss_bytes, progress::Progress};
+use grappa_io::{machine::peak_rss_bytes, progress::Progress, size::duration};
 use grappa_run::{
     background::{BackgroundWriter, Pages, RunFiles},
     checkpoint::{Checkpoint, Checkpoints, Latest, RunState},
@@ -30,7 +30,7 @@ use crate::{Error, Result, distributed::ProcessGroup, runtime};
 
 /// A checkpoint is written before an evaluation that is expected to take longer than this.
 const LONG_EVALUATION_SECONDS: f64 = 5.0;
-/// The first evaluation is expected to take that long if the graph has at least as many nodes and edges.
+/// If nothing else is known, an evaluation is expected to take that long if the graph has at least as many nodes and edges.
 const LARGE_GRAPH: u64 = 1 << 24;
 /// The summary and the report are written at most so often while a run trains.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -278,7 +278,12 @@ impl Run<'_, '_> {
     fn evaluate(&mut self, watcher: &mut dyn Watcher) -> Result<Option<Evaluation>> {
         let is_long = match self.evaluation_seconds {
             Some(seconds) => seconds > LONG_EVALUATION_SECONDS,
-            None => self.trainer.graph_size() >= LARGE_GRAPH,
+            None => {
+                let seconds = self.trainer.seconds_of_evaluation();
+                tell_if_long("an evaluation", seconds, watcher);
+                let is_large = self.trainer.graph_size() >= LARGE_GRAPH;
+                seconds.map_or(is_large, |seconds| seconds > LONG_EVALUATION_SECONDS)
+            }
         };
         self.collect_residuals(is_long, watcher)?;
         if is_long {
@@ -446,6 +451,14 @@ fn recorded(records: &[EpochRecord]) -> StageSeconds {
         .iter()
         .map(|record| record.seconds_by_stage)
         .fold(StageSeconds::default(), |sum, seconds| sum + seconds)
+}
+
+/// Tells how long an evaluation takes, if that is known and long.
+fn tell_if_long(what: &str, seconds: Option<f64>, watcher: &mut dyn Watcher) {
+    if let Some(seconds) = seconds.filter(|&seconds| seconds > LONG_EVALUATION_SECONDS) {
+        let about = duration(Duration::from_secs_f64(seconds.round()));
+        watcher.tell(&format!("{what} takes roughly {about}, by the time of the steps"));
+    }
 }
 
 pub(super) fn tell_warnings(trainer: &mut Trainer, watcher: &mut dyn Watcher) {

@@ -374,3 +374,19 @@ fn only_halo_nodes_that_steps_can_reach_have_historical_embeddings() {
         assert!(*sets.last().unwrap() < store.manifest().nodes, "{sets:?}");
     }
 }
+
+#[test]
+fn the_time_of_an_evaluation_follows_from_that_of_the_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let mut trainer = trainer(&store, &config(LayerKind::Sage), folder.path());
+    trainer.prepare(0, None, &Silent).unwrap();
+    assert_eq!(trainer.seconds_of_evaluation(), None);
+    trainer.epoch(0, &|_, _| 0.01, &Silent).unwrap();
+    let work = trainer.epoch_work.unwrap();
+    let scored = trainer.scored_exactly(&Silent).unwrap();
+    trainer.took(10.0);
+    let seconds = trainer.seconds_of(&scored).unwrap();
+    assert!((seconds / 10.0 - scored.needed.work() / work).abs() < 1e-9);
+    assert!(trainer.seconds_of_evaluation().unwrap() > 0.0);
+}

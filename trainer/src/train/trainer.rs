@@ -87,6 +87,10 @@ pub struct Trainer {
     pub(super) generation: u64,
     /// Optimizer steps that are finished.
     pub(super) step: u64,
+    /// Seconds per unit of work, by the time of the steps of a whole epoch.
+    pub(super) seconds_per_work: Option<f64>,
+    /// The smallest `--memory` of all ranks, for what all must decide alike.
+    pub(super) least_memory: u64,
     /// The wall time of the run's stages.
     pub(super) clock: StageClock,
 }
@@ -147,6 +151,7 @@ impl Trainer {
             share,
             ..loader_options(&config, aggregates, &device_copy)?
         };
+        let least_memory = ranks.least("memory", config.memory.0)?;
         let mut trainer = Self {
             scored_splits: splits.scored_by(ranks.share_within()),
             degrees: Degrees::new(chunks.clone()),
@@ -167,6 +172,8 @@ impl Trainer {
             hosts: ranks.hosts,
             super_epoch: None,
             generation: store.generation(),
+            least_memory,
+            seconds_per_work: None,
             step: 0,
             clock: StageClock::started(Duration::ZERO),
             store,

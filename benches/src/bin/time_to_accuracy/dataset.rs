@@ -229,12 +229,21 @@ impl Graphs<'_> {
         ingest
     }
 
+    /// An SBM with the splits of the R-MAT graph.
     fn generate_sbm(&self) -> Command {
         let mut generate = self.program("grappa-gen");
         generate.args(["sbm", "--scale", &self.scale.to_string()]);
         generate.args(["--classes", &CLASSES.to_string()]);
         generate.args(["--feature-dim", &DIM.to_string(), "--seed", &SEED.to_string()]);
         generate.args(["--edge-factor", &EDGE_FACTOR.to_string()]);
+        generate.args([
+            "--train-fraction",
+            "0.05",
+            "--val-fraction",
+            "0.002",
+            "--test-fraction",
+            "0.004",
+        ]);
         generate
     }
 

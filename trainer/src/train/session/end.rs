@@ -2,7 +2,7 @@
 
 use grappa_run::{config::Evaluate, journal::EpochRecord, stages::Stage, summary::Summary};
 
-use super::{Run, Watcher, scored, survive};
+use super::{Run, Watcher, scored, survive, tell_if_long};
 use crate::{Error, Result, train::Evaluation};
 
 impl Run<'_, '_> {
@@ -39,7 +39,10 @@ impl Run<'_, '_> {
         if !self.trainer.has_final_evaluation(has_model)? {
             return Ok(None);
         }
-        match self.trainer.evaluate_exactly(true, watcher.progress()) {
+        let scored = self.trainer.scored_exactly(watcher.progress());
+        let seconds = scored.as_ref().ok().and_then(|scored| self.trainer.seconds_of(scored));
+        tell_if_long("the exact evaluation of the best model", seconds, watcher);
+        match self.trainer.evaluate_exactly(scored, true, watcher.progress()) {
             Err(error) if error.is_stopped() => Err(Error::Stopped {
                 place: "before the exact evaluation of the best model".into(),
                 kept: "all epochs are finished, and the last checkpoint has their result".into(),

@@ -5,7 +5,7 @@ use grappa_sampling::partition::{Hosts, held_chunks};
 
 use super::{
     super::{evaluate::Evaluation, hosts::Ranks, numbers::Numbers, split::Splits},
-    ranks::{as_ranks, prepared},
+    ranks::{as_ranks, exactly, prepared},
     *,
 };
 
@@ -120,10 +120,7 @@ fn hosts_score_their_own_nodes() {
             ..config_of(model, HaloMode::Stop, 3)
         };
         let scored = |trainer: &mut Trainer| {
-            let evaluated = [
-                trainer.evaluate(true, 0, &|_| true, &Silent),
-                trainer.evaluate_exactly(true, &Silent),
-            ];
+            let evaluated = [trainer.evaluate(true, 0, &|_| true, &Silent), exactly(trainer)];
             evaluated.map(Result::unwrap)
         };
         let of_slices = slices.slices.each_ref().map(|slice| {

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, thread, time::Duration};
 
 use grappa_sampling::NodeSet;
 
-use super::{super::hosts::Ranks, *};
+use super::{
+    super::{evaluate::Evaluation, hosts::Ranks},
+    *,
+};
 use crate::{
     Error, Resource,
     distributed::{Hello, Place, ProcessGroup, StoreServer, join},
@@ -54,6 +57,12 @@ pub(super) fn prepared(
     trainer
 }
 
+/// The exact scores of a rank, or of a single process.
+pub(super) fn exactly(trainer: &mut Trainer) -> Result<Option<Evaluation>, Error> {
+    let scored = trainer.scored_exactly(&Silent);
+    trainer.evaluate_exactly(scored, true, &Silent)
+}
+
 #[test]
 fn what_ranks_sum_unite_and_gather_is_that_of_all() {
     for ranks in [1, 2, 3] {
@@ -82,6 +91,21 @@ fn what_ranks_sum_unite_and_gather_is_that_of_all() {
 }
 
 #[test]
+fn ranks_with_different_memory_decide_by_the_least() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path());
+    let memory = [96 << 20, 64 << 20, 128 << 20];
+    let found = as_ranks(3, |group| {
+        let config = TrainConfig {
+            memory: ByteSize(memory[group.place().rank as usize]),
+            ..config(LayerKind::Sage)
+        };
+        prepared(&store, &config, folder.path(), Some(group)).least_memory
+    });
+    assert_eq!(found, [64 << 20; 3]);
+}
+
+#[test]
 fn ranks_report_the_scores_of_one_process() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(folder.path());
@@ -105,7 +129,7 @@ fn ranks_report_the_scores_of_one_process() {
         };
         let mut alone = prepared(&store, &config, folder.path(), None);
         let expected = alone.evaluate(true, 0, &|_| true, &Silent).unwrap().unwrap();
-        let expected_exactly = alone.evaluate_exactly(true, &Silent).unwrap().unwrap();
+        let expected_exactly = exactly(&mut alone).unwrap().unwrap();
         assert!(expected.val.nodes > 50 && expected.test.as_ref().unwrap().nodes > 50);
         for ranks in [2, 4] {
             let context = format!("{model}, {layers} layers, {evaluate}, {ranks} ranks");
@@ -115,8 +139,8 @@ fn ranks_report_the_scores_of_one_process() {
                 // A second time, with the inputs that the first one kept.
                 let [first, second] = [(); 2].map(|()| trainer.evaluate(true, 0, &|_| true, &Silent).unwrap());
                 let untested = trainer.evaluate(true, 0, &|_| false, &Silent).unwrap();
-                let exactly = trainer.evaluate_exactly(true, &Silent).unwrap();
-                (methods, [first, second, exactly], untested)
+                let exact = exactly(&mut trainer).unwrap();
+                (methods, [first, second, exact], untested)
             });
             let (of_first, others) = found.split_first().unwrap();
             for (methods, evaluations, untested) in others {
@@ -126,8 +150,8 @@ fn ranks_report_the_scores_of_one_process() {
                     "rank 0 reports"
                 );
             }
-            let [first, second, exactly] = of_first.1.each_ref().map(|evaluation| evaluation.as_ref().unwrap());
-            for (found, expected) in [(first, &expected), (second, &expected), (exactly, &expected_exactly)] {
+            let [first, second, exact] = of_first.1.each_ref().map(|evaluation| evaluation.as_ref().unwrap());
+            for (found, expected) in [(first, &expected), (second, &expected), (exact, &expected_exactly)] {
                 assert_eq!(found.val, expected.val, "{context}");
                 assert_eq!(found.test, expected.test, "{context}");
                 assert_eq!(found.method, expected.method, "{context}");
