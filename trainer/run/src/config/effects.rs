@@ -1,12 +1,52 @@
-//! Options of the model that contradict each other, or that have no effect.
+//! Options that have no effect or cost accuracy, and options of the model that contradict each other.
 
-use super::{Auto, FirstHop, TrainConfig};
+use super::{Auto, Correction, FirstHop, HaloMode, TrainConfig};
 use crate::{
     Error, Result,
     model::{Activation, FeatureNorm, JumpingKnowledge},
 };
 
 impl TrainConfig {
+    /// Warnings about options that have no effect because of other options, and about what costs accuracy.
+    ///
+    /// They are not errors, because a comparison of several configurations may well contain such a combination. `knows_first_hop` is
+    /// true if the first hop is pre-aggregated.
+    pub fn warnings(&self, knows_first_hop: bool) -> Vec<String> {
+        let mut warnings = self.without_effect();
+        if self.partitions() == 1 {
+            if self.correction != Correction::None {
+                warnings.push(format!(
+                    "--correction {} has no effect with --partitions 1: one partition sees every edge, so the coverage of every \
+                     seed is 100 %",
+                    self.correction
+                ));
+            }
+            return warnings;
+        }
+        if self.layers == 1 {
+            return warnings;
+        }
+        match self.halo {
+            HaloMode::Neighbors if knows_first_hop && self.layers == 2 => warnings.push(
+                "--halo neighbors has no effect with 2 layers and a pre-aggregated first hop, which is exact for halo nodes".into(),
+            ),
+            HaloMode::History if !knows_first_hop => warnings.push(format!(
+                "--halo history needs a pre-aggregated first hop, and the first hop is sampled: it is the same as --halo {}; leave \
+                 out --halo, or use --halo neighbors",
+                if self.layers == 2 { HaloMode::Stop } else { HaloMode::Aggregates },
+            )),
+            HaloMode::Features | HaloMode::Stop | HaloMode::None | HaloMode::Aggregates if !knows_first_hop => {
+                warnings.push(format!(
+                    "with --halo {} and a sampled first hop, nodes of other partitions have no neighbors: accuracy can be several \
+                     points lower; leave out --halo, or use --halo neighbors",
+                    self.halo
+                ));
+            }
+            _ => {}
+        }
+        warnings
+    }
+
     /// The option that the first hop must be sampled for, as the user gives it. Pre-aggregated features are those of the store:
     /// neither a dropout of single features nor a normalization of rows can be applied to their sums.
     pub fn sampled_first_hop_for(&self) -> Option<String> {
