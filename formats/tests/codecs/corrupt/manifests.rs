@@ -1,0 +1,85 @@
+//! Manifests.
+
+use grappa_formats::manifest::{ArchivedManifest, ChunkEntry, FileEntry, Manifest};
+
+use super::*;
+
+/// Asserts that a manifest with this change of its parts is refused.
+#[track_caller]
+fn refused(change: impl FnOnce(&mut Manifest), message: &str) {
+    let mut manifest = samples::manifest();
+    change(&mut manifest);
+    expect(Manifest::decode(&manifest.encode()).map(drop), 64, message);
+}
+
+#[test]
+fn an_invalid_archive_is_refused() {
+    let root = Parts::of(&golden::bytes("manifest")).payload.len() - size_of::<ArchivedManifest>();
+    let name = "manifest";
+    let invalid = "the manifest's archive is invalid";
+    changed(name, |p| p.payload.truncate(100), 64, invalid);
+    changed(name, |p| p.payload.clear(), 64, invalid);
+    // The pointer of `chunk_starts`, its length, the tag of `ids.permutation`, the bytes of `writer`.
+    changed(name, |p| p.put(root + 24, i32::MIN.to_le_bytes()), 64, invalid);
+    changed(name, |p| p.put(root + 24, 0i32.to_le_bytes()), 64, invalid);
+    changed(name, |p| p.put(root + 28, u32::MAX.to_le_bytes()), 64, invalid);
+    changed(name, |p| p.payload[root + 48] = 3, 64, invalid);
+    changed(name, |p| p.payload[0] = 0xff, 64, invalid);
+}
+
+#[test]
+fn parts_that_disagree_are_refused() {
+    refused(|m| m.nodes = 6, "6 nodes in 2 chunks, but the chunk starts say 5 in 2");
+    refused(|m| drop(m.chunks.pop()), "5 nodes in 1 chunks");
+    refused(|m| m.chunk_starts[0] = 1, "chunk starts must begin with 0");
+    refused(|m| m.chunk_starts[1] = 6, "chunk 1 has a negative size");
+    refused(|m| m.edges = 8, "8 edges, but the chunks have 7");
+    refused(|m| m.chunks[0].edges = 4, "the edge buckets of chunk 0 do not add up");
+    refused(
+        |m| m.chunks[0].bucket_edges = vec![u64::MAX, 4],
+        "the edge buckets of chunk 0 do not add up",
+    );
+    refused(
+        |m| m.chunks[1].bucket_edges.push(0),
+        "the edge buckets of chunk 1 do not add up",
+    );
+    refused(
+        |m| m.chunks[1].present = false,
+        "the edge buckets of chunk 1 do not add up",
+    );
+    let most = ChunkEntry {
+        present: true,
+        edges: u64::MAX,
+        bucket_edges: vec![u64::MAX, 0],
+    };
+    refused(|m| m.chunks[1] = most, "overflow 64 bits");
+    refused(|m| m.features.as_mut().unwrap().row_stride = 4, "at least 6, not 4");
+    refused(|m| m.features.as_mut().unwrap().dim = 0, "rows have 0 values");
+    refused(|m| m.labels.as_mut().unwrap().classes = 0, "labels of 0 classes");
+    refused(
+        |m| m.splits[0].name = "../train".into(),
+        "only train, val and test are known",
+    );
+    refused(|m| m.files.reverse(), "the files are not sorted by path");
+    refused(|m| m.files[1] = m.files[0].clone(), "the files are not sorted by path");
+}
+
+#[test]
+fn paths_that_leave_the_store_are_refused() {
+    for path in [
+        "../other",
+        "/etc/passwd",
+        "chunk-0/../../x",
+        "chunk-0//edges",
+        "./x",
+        "",
+        "x/",
+    ] {
+        let file = FileEntry {
+            path: path.into(),
+            bytes: 0,
+            digest: 0,
+        };
+        refused(|m| m.files = vec![file], "leads out of the store");
+    }
+}

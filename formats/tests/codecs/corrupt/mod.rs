@@ -1,0 +1,223 @@
+//! Corrupt samples. Each is a golden file with one named change, and has its own error.
+//!
+//! Changes to meta and payload come with matching checksums, so that the tests reach the checks behind the checksums.
+
+mod assignments;
+mod ids;
+mod manifests;
+mod node_columns;
+mod rows;
+
+use grappa_formats::{
+    DenseId, FormatError, NODES_MAX,
+    container::{BlockHasher, FileKind, HEADER_BYTES, Header},
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{golden, samples};
+
+/// The parts of a container file. They can be changed and reassembled.
+#[derive(Clone)]
+pub struct Parts {
+    pub kind: FileKind,
+    pub meta: Vec<u8>,
+    pub payload: Vec<u8>,
+    pub payload_offset: u64,
+    pub block_bytes: u32,
+}
+
+impl Parts {
+    /// Takes a sound file apart.
+    pub fn of(file: &[u8]) -> Self {
+        let kind = FileKind(file[8..12].try_into().unwrap());
+        let header = Header::decode(file, kind, file.len() as u64).unwrap();
+        let payload = &file[header.payload_offset as usize..header.table_offset() as usize];
+        Self {
+            kind,
+            payload: payload.to_vec(),
+            payload_offset: header.payload_offset,
+            block_bytes: header.block_bytes,
+            meta: header.meta,
+        }
+    }
+
+    /// The file, with matching checksums.
+    pub fn file(&self) -> Vec<u8> {
+        let mut hasher = BlockHasher::new(self.block_bytes as usize);
+        hasher.update(&self.payload);
+        let (header, table) = hasher.finish(self.kind, self.meta.clone(), self.payload_offset);
+        [header.encode(), self.payload.clone(), table].concat()
+    }
+
+    /// A byte of the concatenation of meta and payload.
+    pub fn byte(&mut self, at: usize) -> &mut u8 {
+        let meta_bytes = self.meta.len();
+        self.meta
+            .get_mut(at)
+            .unwrap_or_else(|| &mut self.payload[at - meta_bytes])
+    }
+
+    fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
+        self.payload[at..at + N].copy_from_slice(&bytes);
+    }
+
+    fn put_meta<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
+        self.meta[at..at + N].copy_from_slice(&bytes);
+    }
+}
+
+/// Where the payload of samples other than features and manifests starts.
+const PAYLOAD: u64 = 128;
+
+/// Asserts that a change to the parts of a golden file gives this error at this offset.
+#[track_caller]
+fn changed(name: &str, change: impl FnOnce(&mut Parts), offset: u64, message: &str) {
+    let mut parts = Parts::of(&golden::bytes(name));
+    change(&mut parts);
+    expect(samples::read(name, &parts.file()), offset, message);
+}
+
+/// Asserts that a change to the bytes of a golden file, including checksums, gives this error at this offset.
+#[track_caller]
+fn damaged(name: &str, change: impl FnOnce(&mut Vec<u8>), offset: u64, message: &str) {
+    let mut bytes = golden::bytes(name);
+    change(&mut bytes);
+    expect(samples::read(name, &bytes), offset, message);
+}
+
+#[track_caller]
+fn expect(found: Result<(), FormatError>, offset: u64, message: &str) {
+    let error = found.expect_err("the sample is corrupt");
+    assert!(
+        error.to_string().contains(message),
+        "found: {error}\nexpected: {message}"
+    );
+    assert_eq!(error.offset(), offset, "{error}");
+}
+
+/// Updates the checksum of the fixed header.
+fn seal(bytes: &mut [u8]) {
+    let digest = xxh3_64(&bytes[..56]);
+    bytes[56..64].copy_from_slice(&digest.to_le_bytes());
+}
+
+#[test]
+fn corrupt_containers_are_errors() {
+    let name = "labels-single";
+    damaged(name, |b| b[0] = b'P', 0, "not a Grappa file");
+    damaged(name, |b| b[12] = 2, 8, "format version 2 is newer");
+    damaged(name, |b| (b[12], b[15]) = (1, 1), 8, "format version 16777217 is newer");
+    damaged(
+        name,
+        |b| {
+            b[12] = 0;
+            seal(b);
+        },
+        12,
+        "format version 0",
+    );
+    damaged(name, |b| b[16] ^= 1, 0, "header at offset 0: checksum");
+    damaged(
+        name,
+        |b| b[8..12].copy_from_slice(b"FEAT"),
+        0,
+        "header at offset 0: checksum",
+    );
+    changed(
+        name,
+        |p| p.kind = FileKind::FEATURES,
+        8,
+        "expected a file of kind LABL, found kind FEAT",
+    );
+    damaged(name, |b| b.truncate(40), 40, "header: expected 64 bytes, found 40");
+    damaged(name, |b| b.truncate(100), 100, "file: expected 144 bytes, found 100");
+    damaged(name, |b| b.truncate(130), 130, "file: expected 144 bytes, found 130");
+    damaged(name, |b| b.truncate(140), 140, "file: expected 144 bytes, found 140");
+    damaged(name, |b| b.push(0), 144, "file: expected 144 bytes, found 145");
+    damaged(name, |b| b[70] ^= 1, 64, "meta at offset 64: checksum");
+    damaged(name, |b| b[127] ^= 1, 64, "meta at offset 64: checksum");
+    damaged(name, |b| b[130] ^= 1, 128, "payload block at offset 128: checksum");
+    damaged(name, |b| b[140] ^= 1, 136, "checksum table at offset 136: checksum");
+    let lie = |at: usize, value: u64, bytes: usize| {
+        move |b: &mut Vec<u8>| {
+            b[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
+            seal(b);
+        }
+    };
+    damaged(name, lie(16, 1 << 50, 8), 16, "starts later than any writer puts it");
+    damaged(
+        name,
+        lie(24, u64::MAX, 8),
+        144,
+        "file: expected 18446744073709551615 bytes",
+    );
+    damaged(name, lie(24, 1 << 40, 8), 144, "file: expected");
+    damaged(name, lie(32, 65, 4), 16, "header lengths contradict");
+    damaged(name, lie(36, 0, 4), 16, "header lengths contradict");
+    damaged(name, lie(36, u64::from(u32::MAX), 4), 16, "header lengths contradict");
+}
+
+#[test]
+fn files_of_another_chunk_are_errors() {
+    for name in ["features-f16", "labels-single", "weights"] {
+        changed(name, |p| p.meta[0] = 2, 64, "were files swapped?");
+        changed(name, |p| p.meta[8] += 1, 64, "were files swapped?");
+        changed(name, |p| p.meta[4] = 1, 68, "a reserved byte of the meta is not 0");
+        changed(
+            name,
+            |p| p.put_meta(8, [0xff; 8]),
+            72,
+            "more than a chunk or a graph can have",
+        );
+        changed(
+            name,
+            |p| p.put_meta(16, [0xff; 8]),
+            72,
+            "more than a chunk or a graph can have",
+        );
+        changed(
+            name,
+            |p| p.put_meta(8, (NODES_MAX - 1).to_le_bytes()),
+            72,
+            "more than a chunk or a graph can have",
+        );
+        changed(name, |p| p.meta.push(0), 32, "the meta has");
+    }
+}
+
+/// A header that announces a meta larger than the file does not make a reader allocate it.
+#[test]
+fn a_prefix_that_is_too_short_is_an_error() {
+    let bytes = golden::bytes("labels-single");
+    let error = Header::decode(&bytes[..HEADER_BYTES + 3], FileKind::LABELS, bytes.len() as u64).unwrap_err();
+    assert!(
+        error.to_string().contains("meta: expected 128 bytes, found 67"),
+        "{error}"
+    );
+}
+
+#[test]
+fn aggregates_of_another_store_or_kind() {
+    let other = "the pre-aggregated features are of another store";
+    changed("aggregates", |parts| parts.meta[0] ^= 1, 64, other);
+    changed("aggregates", |parts| parts.meta[8] = 3, 64, other);
+    changed(
+        "aggregates",
+        |parts| parts.meta[12] = 0,
+        76,
+        "expected the aggregation gcn, found number 0",
+    );
+    changed(
+        "aggregates",
+        |parts| parts.meta[12] = 3,
+        76,
+        "expected the aggregation gcn, found number 3",
+    );
+    changed(
+        "aggregates",
+        |parts| parts.meta[15] = 1,
+        79,
+        "a reserved byte of the meta is not 0",
+    );
+    changed("aggregates", |parts| parts.payload.truncate(31), 24, "payload");
+}
