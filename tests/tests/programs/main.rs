@@ -8,6 +8,7 @@ mod disk;
 mod features;
 mod formats;
 mod hostile;
+mod ingest;
 mod input;
 mod place;
 mod planted;

@@ -1,0 +1,269 @@
+//! What an ingest does with its output, budget, disk and options. And the folders in which its tests run.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use grappa_tests::{
+    files::{assert_same, files_of, memory_folder, names_in},
+    graph::Graph,
+    npy::Npy,
+    program::{self, Ran, run},
+};
+use tempfile::TempDir;
+
+/// A folder for inputs, and one for stores.
+pub struct Bench {
+    pub folder: TempDir,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self::in_folder(tempfile::tempdir().unwrap())
+    }
+
+    pub fn in_folder(folder: TempDir) -> Self {
+        fs::create_dir(folder.path().join("stores")).unwrap();
+        Self { folder }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    pub fn npy(&self, name: &str, array: &Npy) -> PathBuf {
+        self.write(name, array.encode())
+    }
+
+    /// `grappa-ingest --edges EDGES --out stores/out.grappa ARGUMENTS`
+    pub fn ingest(&self, edges: &Path, arguments: &[&str]) -> Command {
+        let mut command = program::ingest(edges, &self.out());
+        command.args(arguments);
+        command
+    }
+
+    pub fn out(&self) -> PathBuf {
+        self.path("stores/out.grappa")
+    }
+
+    /// Runs it. It must fail with a line that contains `parts`, and leave nothing behind.
+    #[track_caller]
+    pub fn refused(&self, edges: &Path, arguments: &[&str], parts: &[&str]) -> Ran {
+        let ran = run(&mut self.ingest(edges, arguments)).failure(parts);
+        assert_eq!(ran.stdout, "", "a failure has no result");
+        assert_eq!(names_in(&self.path("stores")), [""; 0], "left behind: {}", ran.stderr);
+        ran
+    }
+
+    /// The same, for a file of four edges between four nodes, and a second file that an option names.
+    #[track_caller]
+    pub fn refused_beside_edges(&self, option: &str, file: &Path, more: &[&str], parts: &[&str]) {
+        let edges = self.write("good.tsv", "0 1\n1 2\n2 3\n3 0\n");
+        let arguments = [&[option, file.to_str().unwrap()], more].concat();
+        self.refused(&edges, &arguments, parts);
+    }
+}
+
+#[test]
+fn an_existing_store_is_untouched() {
+    let bench = Bench::new();
+    let edges = bench.write("edges.tsv", "0 1\n1 2\n");
+    run(&mut bench.ingest(&edges, &[])).success();
+    let before = files_of(&bench.out());
+    let other = bench.write("other.tsv", "0 5\n");
+    let bad = bench.write("bad.tsv", "0 x\n");
+    for more in [&[][..], &["--resume"]] {
+        run(&mut bench.ingest(&other, more)).failure(&["out.grappa", "exists", "--out"]);
+    }
+    run(&mut bench.ingest(&bad, &[])).failure(&[]);
+    assert_same(&bench.out(), &before, "after three refusals");
+    assert_eq!(names_in(&bench.path("stores")), ["out.grappa"]);
+    // Anything with the name of the output is kept, even if it is not a store.
+    fs::remove_dir_all(bench.out()).unwrap();
+    fs::write(bench.out(), "a letter").unwrap();
+    run(&mut bench.ingest(&edges, &[])).failure(&["out.grappa", "exists"]);
+    assert_eq!(fs::read(bench.out()).unwrap(), b"a letter");
+}
+
+#[test]
+fn a_budget_that_is_too_small_names_one_that_would_do() {
+    let bench = Bench::in_folder(memory_folder());
+    let lines: String = (0..100_000).map(|k| format!("{} 5\n", k % 1000)).collect();
+    let edges = bench.write("hub.tsv", lines);
+    for more in [&["--chunks", "2"][..], &["--chunks", "900"]] {
+        let ran = bench.refused(&edges, &[more, &["--memory", "1MiB"]].concat(), &["raise --memory"]);
+        let wanted = ran.stderr.split("at least ").nth(1).unwrap();
+        let wanted = wanted.split(" is needed").next().unwrap();
+        run(&mut bench.ingest(&edges, &[more, &["--memory", wanted]].concat())).success();
+        fs::remove_dir_all(bench.out()).unwrap();
+    }
+}
+
+#[test]
+fn chunks_that_cannot_be_made_are_refused() {
+    let bench = Bench::new();
+    let edges = bench.write("edges.tsv", "0 1\n1 2\n");
+    bench.refused(&edges, &["--chunks", "4"], &["--chunks 3"]);
+}
+
+/// A file system of a few MiB, if this machine permits mounting one.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// The error is the reason.
+    fn mount(folder: PathBuf, mebibytes: u32) -> Result<Self, String> {
+        fs::create_dir(&folder).unwrap();
+        let options = format!("size={mebibytes}m");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(&folder)
+            .output();
+        match mounted {
+            Ok(output) if output.status.success() => Ok(Self(folder)),
+            Ok(output) => Err(format!(
+                "cannot mount a tmpfs: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            )),
+            Err(error) => Err(format!("cannot run mount: {error}")),
+        }
+    }
+
+    fn grow(&self, mebibytes: u32) {
+        let options = format!("remount,size={mebibytes}m");
+        let output = Command::new("mount")
+            .args(["-o", &options])
+            .arg(&self.0)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.0).status();
+        assert!(
+            unmounted.is_ok_and(|status| status.success()),
+            "{} stays mounted",
+            self.0.display()
+        );
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_and_the_run_goes_on_once_there_is_room() {
+    let bench = Bench::new();
+    let graph = Graph::random(5, 20_000, 300_000, 24);
+    let files = graph.write(bench.folder.path());
+    let expected = bench.path("expected.grappa");
+    let command = |out: &Path| {
+        let mut command = program::ingest(&files.edges, out);
+        files.node_arguments(&mut command);
+        command.args(["--chunks", "8"]);
+        command
+    };
+    run(&mut command(&expected)).success();
+    let expected = files_of(&expected);
+    // The disk is full while features are spilled, while they are written, and while edges are spilled.
+    for (k, mebibytes) in [1, 3, 4].into_iter().enumerate() {
+        let disk = match SmallDisk::mount(bench.path(&format!("disk-{k}")), mebibytes) {
+            Ok(disk) => disk,
+            Err(why) => grappa_skip::skip!("{why}"),
+        };
+        let out = disk.0.join("out.grappa");
+        let ran = run(&mut command(&out)).failure(&["out.grappa.partial", "No space left on device", "--resume"]);
+        assert!(!out.exists(), "{}", ran.stderr);
+        // The disk is still full, so it fails again.
+        run(command(&out).arg("--resume")).failure(&["No space left on device", "--resume"]);
+        disk.grow(64);
+        run(command(&out).arg("--resume")).success();
+        assert_same(&out, &expected, &format!("{mebibytes} MiB at first"));
+    }
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    let bench = Bench::new();
+    let edges = bench.write("edges.tsv", "0 1\n");
+    let out = bench.out();
+    let misused = |arguments: &[&str], parts: &[&str]| {
+        run(&mut bench.ingest(&edges, arguments)).misuse(parts);
+        assert_eq!(names_in(&bench.path("stores")), [""; 0], "{arguments:?}");
+    };
+    run(&mut program::command("grappa-ingest")).misuse(&["--edges", "--out"]);
+    run(program::command("grappa-ingest").arg("--out").arg(&out)).misuse(&["--edges"]);
+    run(program::command("grappa-ingest").arg("--edges").arg(&edges)).misuse(&["--out"]);
+    misused(&["--edge", "x"], &["--edges"]);
+    misused(&["--memory", "lots"], &["lots", "--memory"]);
+    misused(&["--memory", "-1"], &["-1"]);
+    misused(&["--chunks", "0"], &["--chunks"]);
+    misused(&["--threads", "0"], &["--threads"]);
+    misused(&["--nodes", "-4"], &["-4"]);
+    misused(&["--format", "xml"], &["xml", "parquet"]);
+    misused(&["--ids", "names"], &["names", "string"]);
+    misused(&["--self-loops", "maybe"], &["maybe", "keep"]);
+    misused(&["--assign", "metis"], &["metis", "range"]);
+    misused(&["--feature-dtype", "f64"], &["f64", "bf16"]);
+    misused(&["--ogb", "folder"], &["--ogb"]);
+    run(program::command("grappa-ingest").arg("--help")).success();
+    run(program::command("grappa-ingest").arg("--version")).success();
+}
+
+#[test]
+fn the_result_is_one_json_object_and_progress_is_silent_off_a_terminal() {
+    let bench = Bench::new();
+    let lines: String = (0..50_000).map(|k| format!("{} {}\n", k % 1000, k % 777)).collect();
+    let edges = bench.write("edges.tsv", lines);
+    let ran = run(&mut bench.ingest(&edges, &["--json", "--chunks", "3"])).success();
+    assert_eq!(ran.stderr, "");
+    assert_eq!(ran.stdout.lines().count(), 1, "{}", ran.stdout);
+    let json = ran.json();
+    let mut found: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut wanted = [
+        "nodes",
+        "edges",
+        "edges_read",
+        "rejected",
+        "seconds",
+        "edges_per_second",
+        "peak_rss_bytes",
+        "bytes_on_disk",
+        "chunks",
+    ];
+    wanted.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, wanted);
+    let number = |key: &str| json[key].as_u64().unwrap();
+    assert_eq!(number("nodes"), 1000);
+    assert_eq!(
+        (number("edges"), number("edges_read"), number("rejected")),
+        (50_000, 50_000, 0)
+    );
+    assert_eq!(number("chunks"), 3);
+    let on_disk: u64 = files_of(&bench.out()).values().map(|bytes| bytes.len() as u64).sum();
+    assert_eq!(number("bytes_on_disk"), on_disk);
+    assert!(json["seconds"].as_f64().unwrap() > 0.0 && number("peak_rss_bytes") > 1 << 20);
+
+    fs::remove_dir_all(bench.out()).unwrap();
+    let ran = run(&mut bench.ingest(&edges, &[])).success();
+    assert_eq!(
+        (ran.stderr.as_str(), ran.stdout.lines().count()),
+        ("", 1),
+        "{}",
+        ran.stdout
+    );
+    fs::remove_dir_all(bench.out()).unwrap();
+    let ran = run(&mut bench.ingest(&edges, &["--quiet"])).success();
+    assert_eq!((ran.stderr.as_str(), ran.stdout.as_str()), ("", ""));
+    fs::remove_dir_all(bench.out()).unwrap();
+    let ran = run(&mut bench.ingest(&edges, &["--quiet", "--json"])).success();
+    assert_eq!(ran.json()["nodes"], 1000);
+}
