@@ -117,7 +117,7 @@ impl ChunkEdges {
     }
 }
 
-/// Writes the edges between nodes of chunks.
+/// Writes adjacency lists without the edges from chunks that the slice lacks.
 pub(super) struct EdgesInside<'a> {
     pub store: &'a Store,
     /// Whether the slice has each chunk.

@@ -18,7 +18,7 @@ use crate::{
     verify::verify,
 };
 
-const OPTIONS: AggregateOptions = AggregateOptions {
+pub const OPTIONS: AggregateOptions = AggregateOptions {
     kind: AggregateKind::Mean,
     dtype: None,
     budget: Budget {

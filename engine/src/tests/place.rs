@@ -6,10 +6,12 @@ use grappa_formats::{ChunkId, NodeId, aggregates::AggregateKind};
 use grappa_io::{container::ClosedFile, progress::Silent};
 use grappa_storage::{Store, aggregates::Aggregates};
 
-use super::sample::{CHUNKS, NODES, Sample};
+use super::{
+    aggregates::OPTIONS,
+    sample::{CHUNKS, NODES, Sample},
+};
 use crate::{
-    aggregate::Budget,
-    derive::preaggregate::{AggregateOptions, preaggregate},
+    derive::preaggregate::preaggregate,
     place::{PlaceOptions, Placed, SliceEdges, place},
     verify::verify,
 };
@@ -28,16 +30,7 @@ fn options(out: &Path, edges: SliceEdges) -> PlaceOptions {
 /// A store with weights and pre-aggregated features.
 fn whole(folder: &Path) -> Store {
     let store = Store::open(&Sample::ALL_PARTS.write(folder)).unwrap();
-    let aggregates = AggregateOptions {
-        kind: AggregateKind::Mean,
-        dtype: None,
-        budget: Budget {
-            memory: 3 << 20,
-            threads: 2,
-        },
-        replace: false,
-    };
-    preaggregate(&store, &aggregates, &Silent).unwrap();
+    preaggregate(&store, &OPTIONS, &Silent).unwrap();
     store
 }
 

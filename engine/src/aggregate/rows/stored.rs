@@ -94,7 +94,7 @@ impl NodeRows for StoredRows<'_> {
     }
 
     fn file_bytes(&self) -> u64 {
-        self.store.manifest().nodes * u64::from(self.layout.stride)
+        self.store.present_nodes() * u64::from(self.layout.stride)
     }
 
     fn file_end(&self, node: u64) -> u64 {
