@@ -14,8 +14,11 @@ use grappa_storage::MappedChunks;
 
 use crate::{NodeSet, node_set::GrowingSet, sample::Draw};
 
-/// Pieces whose adjacency lists are read ahead.
-const PIECES_AHEAD: u64 = 16;
+/// Sources that are added to a set together. They fit the first-level cache.
+const SOURCES_TOGETHER: usize = 1024;
+/// Pieces whose adjacency lists are read ahead: enough reads in flight for a disk, and so few bytes that the system keeps them until they
+/// are used, even if others fill its cache meanwhile.
+const PIECES_AHEAD: u64 = 4;
 
 /// The adjacency lists of a graph, or samples of them.
 #[derive(Debug, Clone, Copy)]
@@ -202,16 +205,21 @@ impl<'a> InNeighbors<'a> {
                 if progress.is_stopped() {
                     return Err(Error::Stopped);
                 }
-                let mut listed = 0;
-                self.each(&nodes, &mut scratch, |_, list| {
+                let add = |sources: &mut Vec<u64>| {
+                    grown.add_all(sources);
+                    edges.fetch_add(sources.len() as u64, Ordering::Relaxed);
                     sources.clear();
+                };
+                self.each(&nodes, &mut scratch, |_, list| {
                     list.decode_into(&mut sources);
-                    listed += sources.len() as u64;
-                    sources.iter().for_each(|&source| grown.add(source));
+                    // Many lists are short.
+                    if sources.len() >= SOURCES_TOGETHER {
+                        add(&mut sources);
+                    }
                     Ok(())
                 })?;
+                add(&mut sources);
                 self.chunks.release(&nodes);
-                edges.fetch_add(listed, Ordering::Relaxed);
             }
             Ok(())
         })?;

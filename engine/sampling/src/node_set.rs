@@ -17,7 +17,7 @@ const LINE_WORDS: usize = 6;
 const COUNT_BITS: u32 = 9;
 /// Nodes in a line.
 const LINE_NODES: u64 = 64 * LINE_WORDS as u64;
-/// Nodes that [`NodeSet::positions`] prefetches.
+/// Nodes that [`NodeSet::positions`] and [`GrowingSet::add_all`] prefetch.
 const AHEAD: usize = 16;
 /// Nodes that [`NodeSet::iter`] looks up at a time.
 const PIECE_NODES: u64 = 4096;
@@ -344,6 +344,16 @@ impl GrowingSet {
         // Most nodes are in the set already, and reading does not take the line from other cores.
         if word.load(Ordering::Relaxed) >> bit & 1 == 0 {
             word.fetch_or(1 << bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds some nodes. Faster than one by one, because cache misses overlap even where nobody can predict which nodes are new.
+    pub(crate) fn add_all(&self, nodes: &[u64]) {
+        for (at, &node) in nodes.iter().enumerate() {
+            if let Some(ahead) = nodes.get(at + AHEAD) {
+                prefetch(&self.words, (ahead / 64) as usize);
+            }
+            self.add(node);
         }
     }
 

@@ -146,9 +146,10 @@ impl<'a, R: Reduce> InMemory<'a, R> {
                 None => {
                     edges.sources.clear();
                     list.decode_into(&mut edges.sources);
-                    let sources = edges.sources.iter();
-                    let listed = sources.map(|&source| (destination as u32, position(source)));
-                    edges.listed.extend(listed);
+                    let positions = self.aggregation.sources.positions(&edges.sources);
+                    edges
+                        .listed
+                        .extend(positions.map(|position| (destination as u32, position)));
                 }
             }
             if edges.listed.len() >= EDGES {

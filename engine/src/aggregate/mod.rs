@@ -27,6 +27,7 @@ mod edge_lists;
 mod in_memory;
 mod reduce;
 mod rows;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -34,12 +35,8 @@ mod whole;
 
 use std::{ops::Range, thread};
 
-use grappa_io::{
-    Result,
-    arena::Arena,
-    progress::{Progress, check_stopped},
-    workers,
-};
+use grappa_formats::manifest::FeatureDtype;
+use grappa_io::{Result, progress::Progress, workers};
 use grappa_sampling::{InNeighbors, NodeSet};
 use grappa_storage::Store;
 
@@ -49,17 +46,15 @@ pub use self::{
     draw::DrawnNeighbors,
     reduce::{GcnSum, ListSize, Max, Mean, Reduce, Sum},
     rows::{
-        AggregateRows, Beside, NodeRows, ScaledRows, SelectedRows, StateRows, StoreFeatures, read_each, read_each_ahead,
+        AggregateRows, Beside, GrowingRows, NodeRows, RowsWriter, ScaledRows, SelectedRows, StateRows, StoreFeatures,
+        read_each, read_each_ahead,
     },
+    stream::BegunAggregation,
 };
-use self::{in_memory::InMemory, tile::Tiler};
-
-/// The largest block of sources, in bytes. Larger blocks only leave less memory for the tile.
-const BLOCK_BYTES_MAX: u64 = 128 << 20;
-/// The logarithm of the largest number of sources in a block.
-const BLOCK_BITS_MAX: u32 = 20;
-/// A block takes 1/BLOCK_SHARE of the budget. Two blocks are in memory at a time.
-const BLOCK_SHARE: u64 = 8;
+use self::{
+    in_memory::InMemory,
+    stream::{Blocks, DestinationRows, Stream},
+};
 
 /// Memory and threads of an aggregation.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +63,13 @@ pub struct Budget {
     pub memory: u64,
     /// Worker threads.
     pub threads: usize,
+}
+
+impl Budget {
+    /// Whether `rows` rows of `width` values, which are not in memory as f32, are streamed: the memory does not hold them and as much else.
+    pub fn streams(self, rows: u64, width: usize) -> bool {
+        StateRows::bytes_of(rows, width, FeatureDtype::F32) > self.memory / 2
+    }
 }
 
 /// Receives the states of a range of positions among the destinations. It may keep the vector, and leave another in its place.
@@ -168,12 +170,32 @@ impl Aggregation<'_> {
             let values = rows.in_memory().expect("they are f32");
             return InMemory::new(&less, values, reduce, progress).run(first, &mut own, &mut without_rows);
         }
-        self.stream(reduce, first, own, destination_rows, progress, sink)
+        Stream::new(self, reduce, first, destination_rows, progress)?.run(&mut own, sink)
+    }
+
+    /// Begins [`Aggregation::run_with_rows`]: lists the edges of the first tile. [`BegunAggregation`] continues. If the rows are
+    /// [`GrowingRows`], they may still be written while the first tile takes them. So the processor has work while a disk determines how
+    /// fast they are made.
+    ///
+    /// # Errors
+    /// As [`Aggregation::run`].
+    ///
+    /// # Panics
+    /// As [`Aggregation::run`], and if rows are not streamed.
+    pub fn begin<'a, R: Reduce>(
+        &'a self,
+        reduce: &'a R,
+        progress: &'a dyn Progress,
+    ) -> Result<BegunAggregation<'a, R>> {
+        assert_eq!(self.rows.width(), reduce.source_width(), "values in a row");
+        assert_eq!(reduce.own_width(), 0, "own rows");
+        assert!(self.streams(), "rows that memory holds have no tiles");
+        BegunAggregation::new(Stream::new(self, reduce, 0, DestinationRows::Kept, progress)?)
     }
 
     /// Whether rows are streamed, because they exceed the memory.
     fn streams(&self) -> bool {
-        self.rows.in_memory().is_none() && self.bytes_in_memory() > self.budget.memory / 2
+        self.rows.in_memory().is_none() && self.budget.streams(self.sources.len(), self.rows.width())
     }
 
     /// About how many times [`Aggregation::run`] reads all rows.
@@ -195,70 +217,6 @@ impl Aggregation<'_> {
     fn bytes_in_memory(&self) -> u64 {
         4 * self.rows.width() as u64 * self.sources.len()
     }
-
-    /// Aggregates with the rows of one block of sources in memory at a time.
-    fn stream<R: Reduce>(
-        &self,
-        reduce: &R,
-        first: u64,
-        mut own: Option<&mut OwnRows<'_>>,
-        destination_rows: DestinationRows,
-        progress: &dyn Progress,
-        sink: &mut SinkWithRows<'_>,
-    ) -> Result<()> {
-        let (rows, threads) = (self.rows, self.budget.threads);
-        let layout = rows.layout();
-        let blocks = Blocks::new(self.sources.len(), layout.stride, self.budget.memory);
-        let mut tiler = Tiler::new(self, reduce, first, blocks, destination_rows, progress);
-        let mut front = Arena::new(blocks.block_bytes())?;
-        let mut back = Arena::new(if blocks.count() > 1 { blocks.block_bytes() } else { 0 })?;
-        let mut loaded = None;
-        loop {
-            if loaded != Some(0) {
-                // While edges are listed.
-                rows.read_ahead(blocks.positions(0));
-            }
-            let Some(mut tile) = tiler.next()? else { break };
-            tile.begin(&mut own)?;
-            let wanted: Vec<u64> = (0..blocks.count()).filter(|&block| tile.uses(block)).collect();
-            for (i, &block) in wanted.iter().enumerate() {
-                check_stopped(progress)?;
-                if loaded != Some(block) {
-                    read(rows, blocks.positions(block), &mut front, threads)?;
-                }
-                let next = wanted.get(i + 1).copied();
-                thread::scope(|scope| {
-                    let back = &mut back;
-                    let reader = next
-                        .map(|next| workers::spawn(scope, move || read(rows, blocks.positions(next), back, 1)))
-                        .transpose()?;
-                    let added = tile.add(block, &front, layout);
-                    reader.map_or(Ok(()), workers::join).and(added)
-                })?;
-                loaded = Some(block);
-                if next.is_some() {
-                    std::mem::swap(&mut front, &mut back);
-                    loaded = next;
-                }
-            }
-            check_stopped(progress)?;
-            let positions = tile.positions();
-            let edges = tile.edges();
-            let (states, kept) = tile.finish()?;
-            sink(positions, states, kept)?;
-            progress.advance(0, edges);
-        }
-        Ok(())
-    }
-}
-
-/// What becomes of the rows of destinations while all rows are streamed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DestinationRows {
-    /// They are not of use.
-    Unread,
-    /// They are kept until their tile is finished.
-    Kept,
 }
 
 /// Reads all rows on `threads` threads.
@@ -275,66 +233,4 @@ fn read_all(rows: &dyn NodeRows, out: &mut [f32], threads: usize) -> Result<()> 
             .collect::<Result<_>>()?;
         readers.into_iter().try_for_each(workers::join)
     })
-}
-
-/// Reads encoded rows on `threads` threads to the start of `out`.
-fn read(rows: &dyn NodeRows, positions: Range<u64>, out: &mut [u8], threads: usize) -> Result<()> {
-    rows.read_ahead(positions.clone());
-    let count = (positions.end - positions.start) as usize;
-    let part = count.div_ceil(threads).max(1);
-    let stride = rows.layout().stride as usize;
-    thread::scope(|scope| {
-        let readers: Vec<_> = out[..count * stride]
-            .chunks_mut(part * stride)
-            .enumerate()
-            .map(|(i, out)| {
-                let first = positions.start + (i * part) as u64;
-                let positions = first..first + (out.len() / stride) as u64;
-                workers::spawn(scope, move || rows.read_encoded(positions, out))
-            })
-            .collect::<Result<_>>()?;
-        readers.into_iter().try_for_each(workers::join)
-    })
-}
-
-/// The sources, cut into ranges of positions. The rows of one range are in memory together.
-#[derive(Debug, Clone, Copy)]
-struct Blocks {
-    sources: u64,
-    /// Bytes of an encoded row.
-    stride: u32,
-    /// A block has two to the power of this many sources.
-    block_bits: u32,
-}
-
-impl Blocks {
-    fn new(sources: u64, stride: u32, memory: u64) -> Self {
-        let block_sources = (memory / BLOCK_SHARE).min(BLOCK_BYTES_MAX) / u64::from(stride);
-        // The place of a source takes so many of the 32 bits of an edge.
-        let block_bits = block_sources.max(1).ilog2().min(BLOCK_BITS_MAX);
-        Self {
-            sources,
-            stride,
-            block_bits,
-        }
-    }
-
-    fn count(self) -> u64 {
-        self.sources.div_ceil(1 << self.block_bits)
-    }
-
-    /// Bytes of the largest block.
-    fn block_bytes(self) -> usize {
-        (self.sources.min(1 << self.block_bits)) as usize * self.stride as usize
-    }
-
-    /// Bytes of memory that the blocks take.
-    fn bytes(self) -> u64 {
-        self.block_bytes() as u64 * self.count().min(2)
-    }
-
-    fn positions(self, block: u64) -> Range<u64> {
-        let first = block << self.block_bits;
-        first..(first + (1 << self.block_bits)).min(self.sources)
-    }
 }

@@ -9,11 +9,12 @@ use grappa_io::{
     progress::{Progress, check_stopped},
     workers,
 };
-use grappa_sampling::{ListScratch, Pieces};
+use grappa_sampling::{ListScratch, NodeSet, Pieces};
 
 use super::{
-    Aggregation, Blocks, DestinationRows, ListSize, OwnRows, Reduce,
+    Aggregation, ListSize, OwnRows, Reduce,
     edge_lists::{BlockEdges, EdgeCode, EdgeLists},
+    stream::{Blocks, DestinationRows},
 };
 
 /// Bytes of an edge in a tile's lists.
@@ -22,6 +23,8 @@ const EDGE_BYTES: u64 = 4;
 const AHEAD: usize = 8;
 /// Rows or edges that a thread processes between two checks of whether to stop.
 const STOP_EVERY: usize = 1 << 16;
+/// Sources whose positions are looked up together. They fit the first-level cache.
+const SOURCES_TOGETHER: usize = 1024;
 /// Bytes in a cache line.
 const LINE_BYTES: usize = 64;
 
@@ -242,12 +245,32 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let code = self.blocks.code();
         let far = EdgeLists::far_edges(code, blocks, positions.end - positions.start);
         let mut lists = EdgeLists::new(code, blocks, self.segment_words(), edges, far.min(edges))?;
-        let mut sizes: Vec<ListSize> = Vec::with_capacity((positions.end - positions.start) as usize);
-        self.each_row(positions, |row, size, list| {
-            sizes.push(size);
-            sources.positions(list).for_each(|position| lists.push(row, position));
-        })?;
-        Ok(Strip { edges: lists, sizes })
+        let mut decoded = DecodedLists::default();
+        let (mut nodes, mut scratch) = (Vec::new(), ListScratch::default());
+        let pieces = Pieces::new(
+            self.aggregation.destinations,
+            positions,
+            self.aggregation.lists.chunks(),
+        );
+        while pieces.next(&mut nodes).is_some() && !self.progress.is_stopped() {
+            self.aggregation.lists.each(&nodes, &mut scratch, |_, list| {
+                list.decode_into(&mut decoded.sources);
+                decoded.sizes.push(ListSize {
+                    degree: list.degree(),
+                    added: list.len(),
+                });
+                if decoded.sources.len() >= SOURCES_TOGETHER {
+                    decoded.push_to(&mut lists, sources);
+                }
+                Ok(())
+            })?;
+            decoded.push_to(&mut lists, sources);
+            self.aggregation.lists.chunks().release(&nodes);
+        }
+        Ok(Strip {
+            edges: lists,
+            sizes: decoded.sizes,
+        })
     }
 
     /// The error of a budget that does not hold the adjacency list of a node, which takes `needs` bytes.
@@ -262,34 +285,30 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             remedy: "raise --memory",
         }
     }
+}
 
-    /// Passes the index, the size of the list and the sources of each destination to `each`.
-    fn each_row(&self, positions: Range<u64>, mut each: impl FnMut(u32, ListSize, &[u64])) -> Result<()> {
-        let (mut nodes, mut sources, mut number) = (Vec::new(), Vec::new(), 0);
-        let mut scratch = ListScratch::default();
-        let pieces = Pieces::new(
-            self.aggregation.destinations,
-            positions,
-            self.aggregation.lists.chunks(),
-        );
-        while pieces.next(&mut nodes).is_some() {
-            if self.progress.is_stopped() {
-                return Ok(());
+/// The lists of a strip. Many are short, so the sources of several are looked up together.
+#[derive(Default)]
+struct DecodedLists {
+    sizes: Vec<ListSize>,
+    /// The number of lists whose edges were listed.
+    listed: usize,
+    /// The sources of the others.
+    sources: Vec<u64>,
+}
+
+impl DecodedLists {
+    /// Lists the edges of the lists that are not listed yet.
+    fn push_to(&mut self, lists: &mut EdgeLists, all: &NodeSet) {
+        let mut positions = all.positions(&self.sources);
+        for (row, size) in self.sizes.iter().enumerate().skip(self.listed) {
+            for position in positions.by_ref().take(size.added as usize) {
+                lists.push(row as u32, position);
             }
-            self.aggregation.lists.each(&nodes, &mut scratch, |_, list| {
-                sources.clear();
-                list.decode_into(&mut sources);
-                let size = ListSize {
-                    degree: list.degree(),
-                    added: list.len(),
-                };
-                each(number, size, &sources);
-                number += 1;
-                Ok(())
-            })?;
-            self.aggregation.lists.chunks().release(&nodes);
         }
-        Ok(())
+        drop(positions);
+        self.listed = self.sizes.len();
+        self.sources.clear();
     }
 }
 

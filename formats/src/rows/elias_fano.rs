@@ -286,33 +286,36 @@ impl<'a> EliasFanoRow<'a> {
             lower_at += u64::from(low_bits);
             low
         };
+        let start = out.len();
         // The degree is that of a row which fits the payload.
-        out.reserve(self.degree as usize);
+        out.resize(start + self.degree as usize, 0);
+        let mut missing = &mut out[start..];
         if self.shape.upper_bits == 0 {
-            out.extend((0..self.degree).map(|_| low().min(source_max)));
+            for source in missing {
+                *source = low().min(source_max);
+            }
             return;
         }
         let mut upper = self.upper_before(0);
-        let mut missing = self.degree;
         loop {
-            let ones = u64::from(upper.word.count_ones()).min(missing);
+            let ones = (upper.word.count_ones() as usize).min(missing.len());
+            let (sources, rest) = missing.split_at_mut(ones);
             let mut word = upper.word;
             // The high part that the next source would have if its one were bit 0 of this word.
             let mut base = upper.base.wrapping_sub(upper.ones);
-            out.extend((0..ones).map(|_| {
+            for source in sources {
                 let high = base.wrapping_add(u64::from(word.trailing_zeros()));
                 word &= word.wrapping_sub(1);
                 base = base.wrapping_sub(1);
-                (high << low_bits | low()).min(source_max)
-            }));
-            missing -= ones;
-            if missing == 0 {
+                *source = (high << low_bits | low()).min(source_max);
+            }
+            missing = rest;
+            if missing.is_empty() {
                 return;
             }
             if !upper.next_word() {
                 // Damaged: fewer ones than sources.
-                out.extend((0..missing).map(|_| source_max));
-                return;
+                return missing.fill(source_max);
             }
         }
     }

@@ -58,6 +58,9 @@ pub struct EpochStats {
 /// Maps a step of an epoch, and its number of steps, to a learning rate.
 type RateOfStep<'a> = &'a dyn Fn(u64, u64) -> f64;
 
+/// The time of an epoch with fewer steps says little about that of a step: the first ones open files and fill buffers.
+const MEASURED_STEPS: u64 = 50;
+
 impl Trainer {
     /// Trains an epoch with the learning rate `rate(step, steps)` at each step, or continues the epoch in progress. The epoch
     /// stays in progress until [`Trainer::end_epoch`], because its evaluation may follow.
@@ -70,7 +73,7 @@ impl Trainer {
         if !partial.is_trained {
             let (is_begun, before) = (partial.steps > 0, self.clock.seconds());
             let trained = self.remaining_steps(epoch, &mut partial, rate, progress);
-            if trained.is_ok() && !is_begun {
+            if trained.is_ok() && !is_begun && partial.steps >= MEASURED_STEPS {
                 let of_steps = |seconds: StageSeconds| seconds.training() - seconds[Stage::Load];
                 let after = self.clock.seconds();
                 self.took(of_steps(after) - of_steps(before));

@@ -361,7 +361,10 @@ impl Trainer {
             return Ok(format!("evaluations sample the neighbors of {nodes}{files}{last}"));
         };
         let work = match self.work_of_epoch(progress)? {
-            epoch if epoch > 0.0 => format!(", about {:.0} % of the work of an epoch", 100.0 * first.work / epoch),
+            epoch if epoch > 0.0 => match first.work / epoch {
+                times if times >= 10.0 => format!(", about {times:.0} times the work of an epoch"),
+                times => format!(", about {:.0} % of the work of an epoch", 100.0 * times),
+            },
             _ => String::new(),
         };
         Ok(format!("evaluations are exact: {nodes}{work}{files}"))

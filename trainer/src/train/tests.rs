@@ -383,6 +383,7 @@ fn the_time_of_an_evaluation_follows_from_that_of_the_steps() {
     trainer.prepare(0, None, &Silent).unwrap();
     assert_eq!(trainer.seconds_of_evaluation(), None);
     trainer.epoch(0, &|_, _| 0.01, &Silent).unwrap();
+    assert_eq!(trainer.seconds_of_evaluation(), None, "the epoch has few steps");
     let work = trainer.epoch_work.unwrap();
     let scored = trainer.scored_exactly(&Silent).unwrap();
     trainer.took(10.0);

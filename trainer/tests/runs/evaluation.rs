@@ -1,10 +1,16 @@
 //! Evaluation of a part of the nodes, exactly and by sampling.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use grappa_engine::aggregate::{Aggregation, Budget, NodeRows, StateRows, StoreFeatures};
 use grappa_formats::{NodeId, manifest::FeatureDtype};
-use grappa_io::progress::Silent;
+use grappa_io::progress::{Progress, Silent};
 use grappa_run::{
     config::{Auto, Evaluate, FirstHop, TrainConfig},
     folder::RunFolder,
@@ -27,7 +33,10 @@ use grappa_trainer::{
 };
 use tch::{Device, Kind, Tensor};
 
-use crate::stores::{BUDGET, CLASSES, DENSE, NODES, Unseen, config, store};
+use crate::{
+    full_disk::{SmallDisk, fill},
+    stores::{BUDGET, CLASSES, DENSE, NODES, Unseen, config, store},
+};
 
 const MODELS: [LayerKind; 7] = [
     LayerKind::Sage,
@@ -177,6 +186,81 @@ fn logits_of_a_part_of_the_nodes_have_the_bits_of_those_of_all() {
             }
         }
     }
+}
+
+/// Stops when it was asked a number of times.
+struct StopsAfter(AtomicUsize);
+
+impl Progress for StopsAfter {
+    fn stage(&self, _name: &str, _bytes: Option<u64>) {}
+
+    fn advance(&self, _bytes: u64, _edges: u64) {}
+
+    fn is_stopped(&self) -> bool {
+        let left = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        left.is_err()
+    }
+}
+
+/// Calls `check` with an inference whose second layer takes the states of the first one as they are written to `scratch`.
+fn with_overlapped_layers(scratch: &Path, check: impl Fn(&dyn Fn(&dyn Progress) -> grappa_trainer::Result<()>)) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), DENSE);
+    let chunks = Arc::new(MappedChunks::open(&store).unwrap());
+    let features = StoreFeatures::open(&store).unwrap();
+    let means = means(&store, &features);
+    let config = TrainConfig { layers: 2, ..config() };
+    let options = config.model_options(DENSE.dim as usize, CLASSES as usize);
+    let model = Model::new(options, 3, Device::Cpu).unwrap();
+    let inference = Inference {
+        store: &store,
+        chunks: &chunks,
+        features: &features,
+        first_hop: Some(&means),
+        first_inputs: None,
+        budget: BUDGETS[2],
+        kept_memory: 0,
+        scratch,
+        rounded_states: FeatureDtype::F32,
+        device: Device::Cpu,
+    };
+    let needed = Needed::all(&store, 2);
+    check(&|progress| inference.run_needed(&model, &needed, progress, &mut |_, _| Ok(())));
+}
+
+#[test]
+fn an_inference_ends_whenever_it_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    with_overlapped_layers(folder.path(), |run| {
+        let stopped = (0..).take_while(|&after| match run(&StopsAfter(AtomicUsize::new(after))) {
+            Ok(()) => false,
+            Err(error) => {
+                assert!(error.is_stopped(), "{error}");
+                true
+            }
+        });
+        assert!(stopped.count() > 10);
+    });
+}
+
+#[test]
+fn an_inference_on_a_full_disk_ends_with_that_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    let _disk = match SmallDisk::mount(&disk) {
+        Ok(disk) => disk,
+        Err(why) => grappa_skip::skip!("{why}"),
+    };
+    with_overlapped_layers(&disk, |run| {
+        run(&Silent).unwrap();
+        let ballast = fill(&disk);
+        let error = run(&Silent).unwrap_err();
+        assert!(error.is_disk_full(), "{error}");
+        std::fs::remove_file(ballast).unwrap();
+        run(&Silent).unwrap();
+    });
 }
 
 /// The minibatch of some seeds whose hops list what the layers of an inference aggregate.

@@ -80,7 +80,7 @@ impl Watcher for Filling {
 }
 
 /// Makes a file in a run's folder that takes what the disk has left.
-fn fill(run: &Path) -> PathBuf {
+pub fn fill(run: &Path) -> PathBuf {
     let path = run.join("ballast");
     let mut file = fs::File::create(&path).unwrap();
     let full = std::iter::repeat(()).find_map(|()| file.write_all(&[0; 4096]).err());
@@ -89,11 +89,11 @@ fn fill(run: &Path) -> PathBuf {
 }
 
 /// A disk of a few MiB, until this is dropped.
-struct SmallDisk<'a>(&'a Path);
+pub struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
     /// Mounts it at a new folder. An error says why mounting is refused.
-    fn mount(path: &'a Path) -> Result<Self, String> {
+    pub fn mount(path: &'a Path) -> Result<Self, String> {
         fs::create_dir(path).unwrap();
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(path);

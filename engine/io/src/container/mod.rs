@@ -24,6 +24,8 @@ use grappa_formats::{
 };
 
 pub use self::{checksums::Checksums, mapped::MappedPayload};
+use rustix::fs::{Advice, fadvise};
+
 use super::{durable, identity::Identity, regular};
 use crate::{Error, Result};
 
@@ -287,11 +289,21 @@ impl ContainerFile {
 
     /// Starts reading a part of the payload into the page cache.
     pub fn read_ahead(&self, payload: Range<u64>) {
+        self.advise(payload, Advice::WillNeed);
+    }
+
+    /// Removes a part of the payload from the page cache. A pass over a large file calls it for what it has read, which would otherwise push
+    /// out what others still need.
+    pub fn release(&self, payload: Range<u64>) {
+        self.advise(payload, Advice::DontNeed);
+    }
+
+    fn advise(&self, payload: Range<u64>, advice: Advice) {
         let offset = self.header.payload_offset + payload.start;
         // A length of zero would mean the rest of the file.
         if let Some(bytes) = NonZeroU64::new(payload.end - payload.start) {
             // Ignored: this only saves time.
-            let _ = rustix::fs::fadvise(&self.file, offset, Some(bytes), rustix::fs::Advice::WillNeed);
+            let _ = fadvise(&self.file, offset, Some(bytes), advice);
         }
     }
 

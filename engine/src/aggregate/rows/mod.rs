@@ -1,5 +1,6 @@
 //! One row of values for each node of a set.
 
+mod growing;
 mod states;
 mod stored;
 
@@ -12,6 +13,7 @@ use grappa_storage::{MappedChunks, Store};
 
 pub(crate) use self::stored::StoredRows;
 pub use self::{
+    growing::{GrowingRows, RowsWriter},
     states::StateRows,
     stored::{AggregateRows, StoreFeatures},
 };
@@ -45,6 +47,9 @@ pub trait NodeRows: Sync {
 
     /// Asks the system to read the rows at some positions into its cache, if they are in files.
     fn read_ahead(&self, _positions: Range<u64>) {}
+
+    /// Tells the system that its cache no longer needs the rows at some positions, if they are in files.
+    fn release(&self, _positions: Range<u64>) {}
 
     /// Number of bytes that are read from files for all rows. By default none.
     fn file_bytes(&self) -> u64 {

@@ -19,7 +19,7 @@ use grappa_io::{
 use grappa_sampling::NodeSet;
 use rustix::fs::{Advice, fadvise};
 
-use super::{NodeRows, READ_BYTES, check_room, read_decoded, read_each_encoded, rows_of};
+use super::{NodeRows, READ_BYTES, check_room, read_decoded, read_each_ahead, read_each_encoded, rows_of};
 
 /// Bytes that are copied at a time.
 const COPY_BYTES: u64 = 16 << 20;
@@ -43,6 +43,11 @@ impl StateRows {
     /// Bytes of `rows` rows of `width` values of a type.
     pub fn bytes_of(rows: u64, width: usize, dtype: FeatureDtype) -> u64 {
         rows.saturating_mul(u64::from(rows_of(width, dtype).stride))
+    }
+
+    /// The layout of rows of `width` values of a type. Rows of f32 have no padding.
+    pub fn layout_of(width: usize, dtype: FeatureDtype) -> FeatureLayout {
+        rows_of(width, dtype)
     }
 
     /// Space for `rows` rows of `width` values, which are rounded to `dtype`. It is in memory if it takes at most `memory` bytes,
@@ -129,18 +134,15 @@ impl StateRows {
             values.len(),
             self.rows
         );
-        if self.layout.dtype == FeatureDtype::F32 {
-            return self.write_bytes(first, bytemuck::cast_slice(values));
-        }
-        let stride = self.layout.stride as usize;
-        let piece = (READ_BYTES / stride).max(1);
-        let mut bytes = Vec::new();
-        for (values, first) in values.chunks(piece * width).zip((first..).step_by(piece)) {
-            bytes.resize(values.len() / width * stride, 0);
-            self.layout.encode_rows(values, &mut bytes);
-            self.write_bytes(first, &bytes)?;
-        }
-        Ok(())
+        let layout = self.layout;
+        each_encoded(layout, first, values, |first, bytes| self.write_bytes(first, bytes))
+    }
+
+    /// As [`StateRows::write`] for rows in a file, which others may read meanwhile.
+    pub(super) fn write_shared(&self, first: u64, values: &[f32]) -> Result<()> {
+        each_encoded(self.layout, first, values, |first, bytes| {
+            self.write_to_file(first, bytes)
+        })
     }
 
     /// Reads the rows at some positions, in any order, into `out`, whose length is exactly theirs.
@@ -184,31 +186,40 @@ impl StateRows {
         let layout = rows.layout();
         let mut copy = Self::in_new_file(folder, of.len(), layout)?;
         let piece = (COPY_BYTES / u64::from(layout.stride)).max(1);
-        let (mut nodes, mut bytes) = (Vec::new(), Vec::<u32>::new());
+        let places_from = |first: u64| -> Vec<u64> {
+            let mut nodes = Vec::new();
+            of.nodes_at(first.min(of.len())..(first + piece).min(of.len()), &mut nodes);
+            nodes.iter().map(|node| node.0).collect()
+        };
+        let (mut places, mut bytes) = (places_from(0), Vec::<u32>::new());
         for first in (0..of.len()).step_by(piece as usize) {
             check_stopped(progress)?;
-            nodes.clear();
-            of.nodes_at(first..(first + piece).min(of.len()), &mut nodes);
-            let places: Vec<u64> = nodes.iter().map(|node| node.0).collect();
             bytes.resize(places.len() * layout.stride as usize / size_of::<u32>(), 0);
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut bytes);
             read_each_encoded(rows, &places, bytes, threads)?;
+            // They are read while these are written.
+            places = places_from(first + piece);
+            read_each_ahead(rows, &places);
             copy.write_bytes(first, bytes)?;
         }
         Ok(copy)
     }
 
     fn write_bytes(&mut self, first: u64, bytes: &[u8]) -> Result<()> {
-        let at = first * u64::from(self.layout.stride);
-        match &mut self.space {
-            Space::Memory(arena) => {
-                arena[at as usize..][..bytes.len()].copy_from_slice(bytes);
-                Ok(())
-            }
-            Space::File(file, folder) => file
-                .write_all_at(bytes, at)
-                .map_err(Error::io("write a scratch file in", folder)),
+        if let Space::Memory(arena) = &mut self.space {
+            let at = first * u64::from(self.layout.stride);
+            arena[at as usize..][..bytes.len()].copy_from_slice(bytes);
+            return Ok(());
         }
+        self.write_to_file(first, bytes)
+    }
+
+    fn write_to_file(&self, first: u64, bytes: &[u8]) -> Result<()> {
+        let Space::File(file, folder) = &self.space else {
+            panic!("rows in memory have one owner");
+        };
+        file.write_all_at(bytes, first * u64::from(self.layout.stride))
+            .map_err(Error::io("write a scratch file in", folder))
     }
 
     fn read_bytes(&self, first: u64, bytes: &mut [u8]) -> Result<()> {
@@ -223,6 +234,27 @@ impl StateRows {
                 .map_err(Error::io("read a scratch file in", folder)),
         }
     }
+}
+
+/// Passes rows in their encoding to `write`, piece by piece, with the position of the first row.
+fn each_encoded(
+    layout: FeatureLayout,
+    first: u64,
+    values: &[f32],
+    mut write: impl FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<()> {
+    if layout.dtype == FeatureDtype::F32 {
+        return write(first, bytemuck::cast_slice(values));
+    }
+    let (width, stride) = (layout.dim as usize, layout.stride as usize);
+    let piece = (READ_BYTES / stride).max(1);
+    let mut bytes = Vec::new();
+    for (values, first) in values.chunks(piece * width).zip((first..).step_by(piece)) {
+        bytes.resize(values.len() / width * stride, 0);
+        layout.encode_rows(values, &mut bytes);
+        write(first, &bytes)?;
+    }
+    Ok(())
 }
 
 impl NodeRows for StateRows {

@@ -93,6 +93,14 @@ impl NodeRows for StoredRows<'_> {
         });
     }
 
+    fn release(&self, nodes: Range<u64>) {
+        // As for reading ahead.
+        let _ = self.each_file(nodes, |file, part| {
+            file.release(part);
+            Ok(())
+        });
+    }
+
     fn file_bytes(&self) -> u64 {
         self.store.present_nodes() * u64::from(self.layout.stride)
     }
@@ -134,6 +142,10 @@ impl NodeRows for AggregateRows<'_> {
 
     fn read_ahead(&self, nodes: Range<u64>) {
         self.0.read_ahead(nodes);
+    }
+
+    fn release(&self, nodes: Range<u64>) {
+        self.0.release(nodes);
     }
 
     fn file_bytes(&self) -> u64 {
@@ -223,6 +235,12 @@ impl NodeRows for StoreFeatures<'_> {
     fn read_ahead(&self, nodes: Range<u64>) {
         if let Source::Stored(rows) = &self.source {
             rows.read_ahead(nodes);
+        }
+    }
+
+    fn release(&self, nodes: Range<u64>) {
+        if let Source::Stored(rows) = &self.source {
+            rows.release(nodes);
         }
     }
 

@@ -106,3 +106,33 @@ fn rows_here_and_there_are_those_that_are_read_one_by_one() {
     read_each(&memory, &positions, &mut found, 1).unwrap();
     assert!(found == expected);
 }
+
+#[test]
+fn rows_are_read_while_they_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = GrowingRows::new(StateRows::in_file(folder.path(), 6, 2, FeatureDtype::Bf16).unwrap());
+    let mut writer = rows.writer();
+    writer.write(0, &[1.0, 2.0, 3.0, 4.0]).unwrap();
+    let mut first = [0.0; 4];
+    rows.read(0..2, &mut first).unwrap();
+    assert_eq!(first, [1.0, 2.0, 3.0, 4.0]);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut all = [0.0; 8];
+            rows.read_ahead(1..5);
+            rows.read(1..5, &mut all).map(|()| all)
+        });
+        writer.write(2, &[5.0, 6.0]).unwrap();
+        assert!(!reader.is_finished(), "rows 3 and 4 are not written");
+        writer.write(3, &[7.0, 8.0, 9.0, 10.0]).unwrap();
+        let all = reader.join().unwrap().unwrap();
+        assert_eq!(all, [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0]);
+    });
+    // The last row is never written.
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| rows.read(4..6, &mut [0.0; 4]));
+        drop(writer);
+        assert!(matches!(reader.join().unwrap(), Err(Error::Stopped)));
+    });
+    rows.read(4..5, &mut [0.0; 2]).unwrap();
+}

@@ -8,7 +8,7 @@ use grappa_io::progress::check_stopped;
 use grappa_sampling::NodeSet;
 use tch::no_grad;
 
-use super::{Inference, LayerPass, UPDATE_NODES, values};
+use super::{Inference, UPDATE_NODES, pass::LayerPass, values};
 use crate::{
     Result,
     train::{

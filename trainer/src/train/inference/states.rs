@@ -1,12 +1,12 @@
 //! Where the states between two layers are, and how they are encoded.
 
-use std::ops::Range;
+use std::{ops::Range, path::Path};
 
-use grappa_engine::aggregate::StateRows;
+use grappa_engine::aggregate::{Budget, NodeRows, StateRows};
 use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
 use tch::{Device, Kind, Tensor};
 
-use crate::shim;
+use crate::{Result, shim};
 
 /// Outputs may take so small a share of the memory if inputs are streamed.
 const STREAMED_OUTPUTS_SHARE: u64 = 16;
@@ -42,14 +42,30 @@ impl StatesPlace {
         let (memory, file) = if bytes <= room { (bytes, 0) } else { (0, bytes) };
         Self { dtype, memory, file }
     }
+
+    /// Space for `rows` rows of `width` values here, if that is where they are.
+    pub(super) fn create(self, scratch: &Path, rows: u64, width: usize) -> Result<StateRows> {
+        let mut memory = self.memory;
+        Ok(StateRows::create(scratch, rows, width, self.dtype, &mut memory)?)
+    }
+}
+
+impl From<&StateRows> for StatesPlace {
+    fn from(states: &StateRows) -> Self {
+        Self {
+            dtype: states.layout().dtype,
+            memory: states.memory(),
+            file: states.file_bytes(),
+        }
+    }
 }
 
 /// The share of the `free` memory that the states which a layer makes may take.
 ///
 /// If the layer streams the rows of its inputs, it reads all of them once for each part of the outputs that fits the rest of the memory.
 /// Then outputs are better in a file: they are written once and read once.
-pub(super) fn outputs_share(has_rows: bool, inputs: u64, width: usize, free: u64) -> u64 {
-    match !has_rows && StateRows::bytes_of(inputs, width, FeatureDtype::F32) > free / 2 {
+pub(super) fn outputs_share(has_rows: bool, inputs: u64, width: usize, free: Budget) -> u64 {
+    match !has_rows && free.streams(inputs, width) {
         true => STREAMED_OUTPUTS_SHARE,
         false => 2,
     }

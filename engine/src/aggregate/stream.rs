@@ -1,0 +1,221 @@
+//! Aggregation of rows that exceed the memory: tile after tile, block after block.
+
+use std::{ops::Range, thread};
+
+use grappa_io::{
+    Result,
+    arena::Arena,
+    progress::{Progress, check_stopped},
+    workers,
+};
+
+use super::{
+    Aggregation, NodeRows, OwnRows, Reduce, SinkWithRows,
+    tile::{Tile, Tiler},
+};
+
+/// The largest block of sources, in bytes. Larger blocks only leave less memory for the tile.
+const BLOCK_BYTES_MAX: u64 = 128 << 20;
+/// The logarithm of the largest number of sources in a block.
+const BLOCK_BITS_MAX: u32 = 20;
+/// A block takes 1/BLOCK_SHARE of the budget. Two blocks are in memory at a time.
+const BLOCK_SHARE: u64 = 8;
+
+/// What becomes of the rows of destinations while all rows are streamed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DestinationRows {
+    /// They are not of use.
+    Unread,
+    /// They are kept until their tile is finished.
+    Kept,
+}
+
+/// The sources, cut into ranges of positions. The rows of one range are in memory together.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Blocks {
+    sources: u64,
+    /// Bytes of an encoded row.
+    pub stride: u32,
+    /// A block has two to the power of this many sources.
+    pub block_bits: u32,
+}
+
+impl Blocks {
+    pub fn new(sources: u64, stride: u32, memory: u64) -> Self {
+        let block_sources = (memory / BLOCK_SHARE).min(BLOCK_BYTES_MAX) / u64::from(stride);
+        // The place of a source takes so many of the 32 bits of an edge.
+        let block_bits = block_sources.max(1).ilog2().min(BLOCK_BITS_MAX);
+        Self {
+            sources,
+            stride,
+            block_bits,
+        }
+    }
+
+    pub fn count(self) -> u64 {
+        self.sources.div_ceil(1 << self.block_bits)
+    }
+
+    /// Bytes of memory that the blocks take.
+    pub fn bytes(self) -> u64 {
+        self.block_bytes() as u64 * self.count().min(2)
+    }
+
+    /// Bytes of the largest block.
+    fn block_bytes(self) -> usize {
+        (self.sources.min(1 << self.block_bits)) as usize * self.stride as usize
+    }
+
+    fn positions(self, block: u64) -> Range<u64> {
+        let first = block << self.block_bits;
+        first..(first + (1 << self.block_bits)).min(self.sources)
+    }
+}
+
+/// The tiles of an aggregation, with the rows of one block of sources in memory at a time.
+pub(super) struct Stream<'a, R> {
+    aggregation: &'a Aggregation<'a>,
+    tiler: Tiler<'a, R>,
+    blocks: Blocks,
+    /// The rows of the current block, and space for those of the next one.
+    front: Arena,
+    back: Arena,
+    /// The block whose rows are in `front`.
+    loaded: Option<u64>,
+    progress: &'a dyn Progress,
+}
+
+impl<'a, R: Reduce> Stream<'a, R> {
+    /// The tiles from the destination at position `first` on.
+    pub fn new(
+        aggregation: &'a Aggregation<'a>,
+        reduce: &'a R,
+        first: u64,
+        destination_rows: DestinationRows,
+        progress: &'a dyn Progress,
+    ) -> Result<Self> {
+        let stride = aggregation.rows.layout().stride;
+        let blocks = Blocks::new(aggregation.sources.len(), stride, aggregation.budget.memory);
+        Ok(Self {
+            aggregation,
+            tiler: Tiler::new(aggregation, reduce, first, blocks, destination_rows, progress),
+            blocks,
+            front: Arena::new(blocks.block_bytes())?,
+            back: Arena::new(if blocks.count() > 1 { blocks.block_bytes() } else { 0 })?,
+            loaded: None,
+            progress,
+        })
+    }
+
+    /// The next tile, with its edges. None after the last. There is memory for one tile at a time.
+    pub fn next(&mut self) -> Result<Option<Tile<'a, R>>> {
+        if self.loaded != Some(0) {
+            // While edges are listed.
+            self.aggregation.rows.read_ahead(self.blocks.positions(0));
+        }
+        self.tiler.next()
+    }
+
+    /// Adds all rows to a tile.
+    pub fn add_rows(&mut self, tile: &mut Tile<'a, R>, own: &mut Option<&mut OwnRows<'_>>) -> Result<()> {
+        let (blocks, progress) = (self.blocks, self.progress);
+        let (rows, threads) = (self.aggregation.rows, self.aggregation.budget.threads);
+        let layout = rows.layout();
+        tile.begin(own)?;
+        let wanted: Vec<u64> = (0..blocks.count()).filter(|&block| tile.uses(block)).collect();
+        for (i, &block) in wanted.iter().enumerate() {
+            check_stopped(progress)?;
+            if self.loaded != Some(block) {
+                read(rows, blocks.positions(block), &mut self.front, threads)?;
+            }
+            let next = wanted.get(i + 1).copied();
+            thread::scope(|scope| {
+                let back = &mut self.back;
+                let reader = next
+                    .map(|next| workers::spawn(scope, move || read(rows, blocks.positions(next), back, 1)))
+                    .transpose()?;
+                let added = tile.add(block, &self.front, layout);
+                reader.map_or(Ok(()), workers::join).and(added)
+            })?;
+            self.loaded = Some(block);
+            if next.is_some() {
+                std::mem::swap(&mut self.front, &mut self.back);
+                self.loaded = next;
+            }
+        }
+        check_stopped(progress)
+    }
+
+    /// Passes all tiles to `sink`.
+    pub fn run(mut self, own: &mut Option<&mut OwnRows<'_>>, sink: &mut SinkWithRows<'_>) -> Result<()> {
+        while let Some(mut tile) = self.next()? {
+            self.add_rows(&mut tile, own)?;
+            self.pass(tile, sink)?;
+        }
+        Ok(())
+    }
+
+    /// Passes a tile that has all rows to `sink`.
+    fn pass(&self, mut tile: Tile<'_, R>, sink: &mut SinkWithRows<'_>) -> Result<()> {
+        let (positions, edges) = (tile.positions(), tile.edges());
+        let (states, kept) = tile.finish()?;
+        sink(positions, states, kept)?;
+        self.progress.advance(0, edges);
+        Ok(())
+    }
+}
+
+/// An aggregation whose first tile is made while its rows are ([`Aggregation::begin`]).
+pub struct BegunAggregation<'a, R> {
+    stream: Stream<'a, R>,
+    tile: Option<Tile<'a, R>>,
+}
+
+impl<'a, R: Reduce> BegunAggregation<'a, R> {
+    pub(super) fn new(mut stream: Stream<'a, R>) -> Result<Self> {
+        let tile = stream.next()?;
+        Ok(Self { stream, tile })
+    }
+
+    /// Adds all rows to the first tile. Waits for those that are not made yet.
+    ///
+    /// # Errors
+    /// If rows cannot be read.
+    pub fn add_rows(&mut self) -> Result<()> {
+        match &mut self.tile {
+            Some(tile) => self.stream.add_rows(tile, &mut None),
+            None => Ok(()),
+        }
+    }
+
+    /// Passes all results to `sink`, as [`Aggregation::run_with_rows`] does. The first tile must have all rows.
+    ///
+    /// # Errors
+    /// As [`Aggregation::run`].
+    pub fn finish(mut self, sink: &mut SinkWithRows<'_>) -> Result<()> {
+        if let Some(tile) = self.tile.take() {
+            self.stream.pass(tile, sink)?;
+        }
+        self.stream.run(&mut None, sink)
+    }
+}
+
+/// Reads encoded rows on `threads` threads to the start of `out`.
+fn read(rows: &dyn NodeRows, positions: Range<u64>, out: &mut [u8], threads: usize) -> Result<()> {
+    rows.read_ahead(positions.clone());
+    let count = (positions.end - positions.start) as usize;
+    let part = count.div_ceil(threads).max(1);
+    let stride = rows.layout().stride as usize;
+    thread::scope(|scope| {
+        let readers: Vec<_> = out[..count * stride]
+            .chunks_mut(part * stride)
+            .enumerate()
+            .map(|(i, out)| {
+                let first = positions.start + (i * part) as u64;
+                let positions = first..first + (out.len() / stride) as u64;
+                workers::spawn(scope, move || rows.read_encoded(positions, out))
+            })
+            .collect::<Result<_>>()?;
+        readers.into_iter().try_for_each(workers::join)
+    })
+}

@@ -1,0 +1,362 @@
+//! One layer of an inference.
+
+use std::{
+    cell::Cell,
+    ops::Range,
+    sync::{
+        Arc,
+        mpsc::{SyncSender, sync_channel},
+    },
+    thread,
+};
+
+use grappa_engine::aggregate::{
+    Aggregation, BegunAggregation, Budget, NodeRows, OwnRows, Reduce, ScaledRows, SelectedRows, SinkWithRows,
+    StateRows, read_each, read_each_ahead,
+};
+use grappa_formats::{NodeId, manifest::FeatureDtype};
+use grappa_io::{
+    progress::{Progress, check_stopped},
+    workers,
+};
+use grappa_sampling::{InNeighbors, NodeSet};
+use tch::{Device, Kind, Tensor};
+
+use super::{
+    Degrees, Inference, OnRows, UPDATE_NODES,
+    columns::FirstColumns,
+    first_inputs::{Kept, UpdateInputs},
+    states::EncodedStates,
+    values,
+};
+use crate::{
+    Error, Result,
+    nn::{Aggregate, Model, Reduction},
+    shim,
+};
+
+/// Receives the aggregates of a range of positions among the outputs, and their states before the layer, if these were read.
+pub(super) type Take<'a> = dyn FnMut(Range<u64>, Vec<f32>, Option<EncodedStates<'_>>) -> Result<()> + 'a;
+
+/// One layer of an inference.
+#[derive(Clone, Copy)]
+pub(super) struct LayerPass<'a> {
+    pub inference: &'a Inference<'a>,
+    pub lists: InNeighbors<'a>,
+    pub model: &'a Model,
+    pub layer: usize,
+    /// The states that the layer takes, by position in `rows_of`. The first layer takes the features of all nodes.
+    pub rows: &'a dyn NodeRows,
+    pub rows_of: &'a NodeSet,
+    /// The nodes whose states it takes.
+    pub inputs: &'a NodeSet,
+    /// The nodes whose states it makes.
+    pub outputs: &'a NodeSet,
+    pub degrees: &'a Degrees,
+    pub progress: &'a dyn Progress,
+}
+
+impl LayerPass<'_> {
+    /// Takes the aggregates from `first_hop`, which has rows of all nodes. The rows of the next outputs are read on another thread meanwhile.
+    pub(super) fn known(&self, first_hop: &dyn NodeRows, take: &mut Take<'_>) -> Result<()> {
+        let known = KnownRows {
+            outputs: self.outputs,
+            first_hop,
+            states: self.rows,
+            states_of: self.rows_of,
+            budget: self.inference.budget,
+        };
+        let layout = StateRows::layout_of(self.rows.width(), FeatureDtype::F32);
+        thread::scope(|scope| {
+            let (sender, parts) = sync_channel(0);
+            let reader = workers::spawn(scope, || known.read_to(sender, self.progress))?;
+            for (positions, aggregates, states) in parts {
+                let bytes = bytemuck::cast_slice(&states);
+                take(positions, aggregates, Some(EncodedStates { bytes, layout }))?;
+            }
+            Ok(workers::join(reader)?)
+        })
+    }
+
+    /// Aggregates the messages of all in-neighbors. `messages` has space for them if they are not the states themselves.
+    pub(super) fn aggregated(&self, messages: Option<StateRows>, budget: Budget, take: &mut Take<'_>) -> Result<()> {
+        let selected = SelectedRows {
+            rows: self.rows,
+            set: self.inputs,
+        };
+        let (states, sources): (&dyn NodeRows, _) = match self.rows_of.len() == self.inputs.len() {
+            // Features that are in memory need not be copied.
+            false if messages.is_none() && self.rows.in_memory().is_some() => (self.rows, self.rows_of),
+            false => (&selected, self.inputs),
+            true => (self.rows, self.inputs),
+        };
+        let messages = messages.map(|space| self.messages(states, space)).transpose()?;
+        let states = &FirstColumns::of(states, self.model.state_width(self.layer));
+        let rows = messages.as_ref().map_or(states as &dyn NodeRows, |messages| messages);
+        let aggregation = self.aggregation(rows, sources, budget);
+        let reduction = self.model.reduction(self.layer);
+        let passes_states = messages.is_none() && rows.width() == self.rows.width();
+        if passes_states && reduction.own_width() == 0 {
+            return self.take_tiles(take, |sink| aggregation.run_with_rows(&reduction, self.progress, sink));
+        }
+        let failure = Failure::default();
+        let mut queries = |positions: Range<u64>, out: &mut [f32]| {
+            failure.caught(self.own(positions).map(|own| {
+                let queries = self.model.queries(self.layer, &own).expect("it has a width");
+                out.copy_from_slice(&values(&queries));
+            }))
+        };
+        let own = (reduction.own_width() > 0).then_some(&mut queries as &mut OwnRows<'_>);
+        let done = self.take_tiles(take, |sink| {
+            let mut sink = |positions: Range<u64>, states: &mut Vec<f32>| sink(positions, states, None);
+            aggregation.run(&reduction, 0, own, self.progress, &mut sink)
+        });
+        failure.or(done)
+    }
+
+    /// As [`LayerPass::aggregated`], for an aggregation of the states themselves that has begun.
+    pub(super) fn aggregated_from(&self, begun: BegunAggregation<'_, Reduction>, take: &mut Take<'_>) -> Result<()> {
+        self.take_tiles(take, |sink| begun.finish(sink))
+    }
+
+    /// The aggregation of some rows for the outputs.
+    pub(super) fn aggregation<'b>(
+        &'b self,
+        rows: &'b dyn NodeRows,
+        sources: &'b NodeSet,
+        budget: Budget,
+    ) -> Aggregation<'b> {
+        Aggregation {
+            store: self.inference.store,
+            lists: self.lists,
+            sources,
+            rows,
+            destinations: self.outputs,
+            budget,
+        }
+    }
+
+    /// Passes the tiles that `run` makes to `take`.
+    fn take_tiles(
+        &self,
+        take: &mut Take<'_>,
+        run: impl FnOnce(&mut SinkWithRows<'_>) -> grappa_io::Result<()>,
+    ) -> Result<()> {
+        let failure = Failure::default();
+        let layout = self.rows.layout();
+        let done = run(&mut |positions, states, own| {
+            let own = own.map(|bytes| EncodedStates { bytes, layout });
+            failure.caught(take(positions, std::mem::take(states), own))
+        });
+        failure.or(done.map_err(Into::into))
+    }
+
+    /// Computes the messages of all inputs, [`UPDATE_NODES`] at a time.
+    fn messages(&self, states: &dyn NodeRows, mut messages: StateRows) -> Result<StateRows> {
+        let count = self.inputs.len();
+        for first in (0..count).step_by(UPDATE_NODES as usize) {
+            check_stopped(self.progress)?;
+            let positions = first..(first + UPDATE_NODES).min(count);
+            let places: Vec<u64> = positions.clone().collect();
+            let rows = self.model.state(self.layer, &self.read(states, &places)?);
+            let new = match self.model.aggregate(self.layer) {
+                Aggregate::Gcn => {
+                    let mut nodes = Vec::new();
+                    self.inputs.nodes_at(positions, &mut nodes);
+                    let factor = |node| Ok(ScaledRows::factor(self.degrees.of(node)?));
+                    let factors = nodes.into_iter().map(factor).collect::<Result<Vec<f32>>>()?;
+                    rows * Tensor::from_slice(&factors)
+                        .unsqueeze(1)
+                        .to_device(self.inference.device)
+                }
+                _ => self.model.messages(self.layer, &rows, None),
+            };
+            messages.write(first, &values(&new))?;
+        }
+        Ok(messages)
+    }
+
+    /// Updates a range of outputs from their aggregates, [`UPDATE_NODES`] at a time. The inputs are added to `inputs`. Their states before
+    /// the layer are read unless they are given as `own`.
+    pub(super) fn update(
+        &self,
+        positions: Range<u64>,
+        aggregates: Vec<f32>,
+        own: Option<EncodedStates<'_>>,
+        inputs: &mut Option<Kept>,
+        on_new: &mut dyn FnMut(Range<u64>, &Tensor) -> Result<()>,
+    ) -> Result<()> {
+        let count = positions.end - positions.start;
+        let width = aggregates.len() / count.max(1) as usize;
+        let aggregates = shim::view_memory(Arc::new(Rows(aggregates)), count as usize, width, Kind::Float);
+        for first in positions.clone().step_by(UPDATE_NODES as usize) {
+            check_stopped(self.progress)?;
+            let range = first..(first + UPDATE_NODES).min(positions.end);
+            let degrees = self.degrees_of(range.clone())?;
+            let next = range.end..(range.end + UPDATE_NODES).min(positions.end);
+            let (at, length) = ((first - positions.start) as i64, (range.end - range.start) as i64);
+            let part = UpdateInputs {
+                own: match own {
+                    Some(own) => {
+                        let places = range.start - positions.start..range.end - positions.start;
+                        own.decoded(places).to_device(self.inference.device)
+                    }
+                    None => self.own_before(range.clone(), next)?,
+                },
+                aggregated: aggregates.narrow(0, at, length).to_device(self.inference.device),
+                positions: range,
+                degrees,
+            };
+            on_new(part.positions.clone(), &self.updated(&part))?;
+            match inputs.as_mut().map_or(Ok(()), |inputs| inputs.push(part)) {
+                // Keeping them only saves time.
+                Err(error) if error.is_disk_full() => *inputs = None,
+                pushed => pushed?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Updates outputs from the inputs that an earlier inference left.
+    pub(super) fn update_again(&self, inputs: &Kept, on_new: &mut OnRows<'_>) -> Result<()> {
+        let degrees = |positions| self.degrees_of(positions);
+        inputs.each(self.outputs.len(), self.inference.device, degrees, |part| {
+            check_stopped(self.progress)?;
+            on_new(part.positions.clone(), &self.updated(part))
+        })
+    }
+
+    /// The in-degrees of some outputs, if updates take them.
+    fn degrees_of(&self, positions: Range<u64>) -> Result<Option<Tensor>> {
+        match self.model.aggregate(self.layer) {
+            Aggregate::Gcn => {
+                let degrees = self.degrees.of_each(self.nodes(positions))?;
+                Ok(Some(Tensor::from_slice(&degrees).to_device(self.inference.device)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The new states of some outputs.
+    fn updated(&self, inputs: &UpdateInputs) -> Tensor {
+        let UpdateInputs {
+            own,
+            aggregated,
+            degrees,
+            ..
+        } = inputs;
+        self.model.update(self.layer, own, aggregated, degrees.as_ref())
+    }
+
+    /// The outputs at some positions.
+    pub(super) fn nodes(&self, positions: Range<u64>) -> Vec<NodeId> {
+        let mut nodes = Vec::new();
+        self.outputs.nodes_at(positions, &mut nodes);
+        nodes
+    }
+
+    /// The states of a range of outputs before this layer.
+    fn own(&self, positions: Range<u64>) -> Result<Tensor> {
+        self.read(self.rows, &self.places(positions))
+    }
+
+    /// The states of a range of outputs, while those of the `next` one are read ahead.
+    fn own_before(&self, positions: Range<u64>, next: Range<u64>) -> Result<Tensor> {
+        let own = self.own(positions)?;
+        read_each_ahead(self.rows, &self.places(next));
+        Ok(own)
+    }
+
+    /// Where the states of a range of outputs before this layer are.
+    fn places(&self, positions: Range<u64>) -> Vec<u64> {
+        let nodes = self.nodes(positions).into_iter();
+        nodes.map(|node| self.rows_of.position(node)).collect()
+    }
+
+    /// Rows at ascending positions, on the device.
+    fn read(&self, rows: &dyn NodeRows, positions: &[u64]) -> Result<Tensor> {
+        let shape = [positions.len() as i64, rows.width() as i64];
+        let mut tensor = Tensor::empty(shape, (Kind::Float, Device::Cpu));
+        let threads = self.inference.budget.threads;
+        read_each(rows, positions, shim::values_mut(&mut tensor), threads)?;
+        Ok(tensor.to_device(self.inference.device))
+    }
+}
+
+/// The rows that updates take when aggregates are known.
+struct KnownRows<'a> {
+    outputs: &'a NodeSet,
+    /// The aggregates of all nodes.
+    first_hop: &'a dyn NodeRows,
+    /// The states before the layer, by position in `states_of`.
+    states: &'a dyn NodeRows,
+    states_of: &'a NodeSet,
+    budget: Budget,
+}
+
+impl KnownRows<'_> {
+    /// Sends all rows, [`UPDATE_NODES`] outputs at a time: their positions, aggregates and states. Ends early if nobody receives them.
+    fn read_to(
+        &self,
+        sender: SyncSender<(Range<u64>, Vec<f32>, Vec<f32>)>,
+        progress: &dyn Progress,
+    ) -> grappa_io::Result<()> {
+        let mut next = self.places(0);
+        while !next.0.is_empty() {
+            check_stopped(progress)?;
+            let after = self.places(next.0.end);
+            let (positions, nodes, states) = std::mem::replace(&mut next, after);
+            read_each_ahead(self.first_hop, &next.1);
+            read_each_ahead(self.states, &next.2);
+            let read = |rows: &dyn NodeRows, at: &[u64]| {
+                let mut values = vec![0.0; at.len() * rows.width()];
+                read_each(rows, at, &mut values, self.budget.threads)?;
+                if let ([first, ..], true) = (at, rows.file_bytes() > self.budget.memory) {
+                    rows.release(*first..at[at.len() - 1] + 1);
+                }
+                Ok(values)
+            };
+            let part = (positions, read(self.first_hop, &nodes)?, read(self.states, &states)?);
+            if sender.send(part).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The positions of the outputs from `first` on that are read together, and where their aggregates and their states are.
+    fn places(&self, first: u64) -> (Range<u64>, Vec<u64>, Vec<u64>) {
+        let positions = first..(first + UPDATE_NODES).min(self.outputs.len());
+        let mut nodes = Vec::new();
+        self.outputs.nodes_at(positions.clone(), &mut nodes);
+        let states = nodes.iter().map(|node| self.states_of.position(*node)).collect();
+        (positions, nodes.into_iter().map(|node| node.0).collect(), states)
+    }
+}
+
+/// An error of this crate in a callback of the engine, whose errors are others. It waits here until the engine has returned.
+#[derive(Default)]
+struct Failure(Cell<Option<Error>>);
+
+impl Failure {
+    fn caught(&self, done: Result<()>) -> grappa_io::Result<()> {
+        done.map_err(|error| {
+            self.0.set(Some(error));
+            grappa_io::Error::Stopped
+        })
+    }
+
+    /// The error, or else the result of the engine.
+    fn or(self, done: Result<()>) -> Result<()> {
+        self.0.into_inner().map_or(done, Err)
+    }
+}
+
+/// Rows that a tensor is a view of.
+struct Rows(Vec<f32>);
+
+impl shim::Values for Rows {
+    fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
