@@ -73,22 +73,42 @@ impl Planner<'_> {
         if !is_resident {
             transfer.add(self.transfer_of_features(&sets));
         }
+        let seconds_of_adding =
+            |layer: &Layer| layer.edges * layer.inputs * VALUE * rates.infer_byte_ns * 1e-9 / self.threads;
+        let first = self.layers(&sets).next().expect("a model has a layer");
+        let of_features = (transfer.read - 2.0 * lists) / options.disk_bandwidth;
+        // Rows are read while those before are added.
+        let mut overlapped = match options.preaggregated {
+            true => 0.0,
+            false => of_features.min(seconds_of_adding(&first)),
+        };
         if scratch <= options.memory as f64 / 2.0 {
             scratch = 0.0;
         } else {
-            for layer in self.layers(&sets).filter(|layer| !layer.is_first) {
+            for (index, layer) in self.layers(&sets).enumerate().skip(1) {
                 let row = STATE_VALUE * layer.inputs;
-                let states = layer.sources * row;
+                let (states, tiles) = (layer.sources * row, self.tiles(&layer, row));
+                let (mut reads, mut adding) = (tiles, seconds_of_adding(&layer));
+                if index == 1 && options.preaggregated {
+                    // The first tile takes the states as they are made.
+                    let products = 4.0 * first.destinations * first.inputs * first.outputs / rates.product_flops;
+                    let made = of_features + states / options.disk_bandwidth;
+                    overlapped += made.min(products / self.threads + adding / tiles);
+                    (reads, adding) = (tiles - 1.0, adding * (1.0 - 1.0 / tiles));
+                }
+                overlapped += adding.min(reads * states / options.disk_bandwidth);
                 transfer.add(Transfer {
-                    read: self.tiles(&layer, row) * states,
+                    read: reads * states,
                     written: states,
                     scratch: 0.0,
                 });
             }
         }
+        let mut stage = self.pass(transfer.read, transfer.written, processor / self.threads);
+        stage.seconds -= overlapped;
         InferencePlan {
             work: sets.edges() + STATE_WORK * states,
-            stage: self.pass(transfer.read, transfer.written, processor / self.threads),
+            stage,
             scratch: scratch + transfer.scratch,
             memory,
         }

@@ -1,0 +1,121 @@
+//! What a resumed run may change.
+
+use super::*;
+
+#[test]
+fn a_resumed_run_goes_on_as_it_was_configured() {
+    let run = everything();
+    assert_eq!(run.resumed(None, None, &none()).unwrap(), run);
+    // Repeating an option is no change.
+    assert_eq!(
+        run.resumed(None, None, &flags([("hidden", 256.into()), ("lr", 0.1.into())]))
+            .unwrap(),
+        run
+    );
+}
+
+#[test]
+fn a_resumed_run_may_change_what_changes_nothing_that_was_computed() {
+    let run = everything();
+    let default = TrainConfig::default().table();
+    for option in MAY_CHANGE {
+        let Some(value) = default.get(option) else {
+            assert!(["class-names", "out"].contains(&option), "{option}");
+            continue;
+        };
+        let changed = run.resumed(None, None, &flags([(option, value.clone())])).unwrap();
+        assert_eq!(changed.table().get(option), Some(value));
+        assert_eq!(changed.digest(), run.digest(), "{option}");
+    }
+}
+
+#[test]
+fn options_that_define_the_parameters_must_not_change() {
+    for option in [
+        "model",
+        "layers",
+        "hidden",
+        "seed",
+        "partitions",
+        "concurrent",
+        "batch",
+        "lr",
+        "precision",
+        "fanouts",
+    ] {
+        assert!(!MAY_CHANGE.contains(&option), "{option}");
+    }
+    let error = TrainConfig::default()
+        .resumed(None, None, &flags([("seed", 2.into())]))
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("has seed 1, and seed 2 was given"),
+        "{error}"
+    );
+}
+
+#[test]
+fn changed_options_are_reported_with_both_values() {
+    let mut others = 0;
+    for option in TrainConfig::options()
+        .iter()
+        .filter(|option| !MAY_CHANGE.contains(&option.as_str()))
+    {
+        let value = TrainConfig::default().table()[option].clone();
+        let run = [everything(), whole_views()]
+            .into_iter()
+            .find(|run| run.table()[option] != value);
+        let run = run.unwrap_or_else(|| panic!("everything() has another {option} than by default"));
+        let mut other = run.table();
+        other.insert(option.clone(), value.clone());
+        // Some can't change alone without a contradiction, which is an error, too.
+        if other.try_into::<TrainConfig>().unwrap().check().is_err() {
+            continue;
+        }
+        others += 1;
+        let error = run
+            .resumed(None, None, &flags([(option, value.clone())]))
+            .unwrap_err()
+            .to_string();
+        let expected = format!("has {option} {}, and {option} {value} was given", run.table()[option]);
+        assert!(error.contains(&expected), "{error}");
+    }
+    assert!(others > 25, "{others}");
+}
+
+#[test]
+fn a_run_from_before_an_option_existed_has_the_same_digest() {
+    let mut table = TrainConfig::default().table();
+    assert_eq!(table.remove("steps-per-epoch"), Some(0.into()));
+    assert_eq!(table.remove("compress"), Some("none".into()));
+    assert_eq!(table.remove("compress-rate"), Some("auto".into()));
+    let before: TrainConfig = table.clone().try_into().unwrap();
+    assert_eq!(before, TrainConfig::default());
+    // What that version computed.
+    table.retain(|option, _| !MAY_CHANGE.contains(&option));
+    assert_eq!(
+        before.digest(),
+        xxhash_rust::xxh3::xxh3_64(table.to_string().as_bytes())
+    );
+}
+
+#[test]
+fn the_digest_differs_with_every_option_that_must_not_change() {
+    for (option, value) in TrainConfig::default().table() {
+        let run = if ["full-graph", "last-heads"].contains(&option.as_str()) {
+            whole_views()
+        } else {
+            everything()
+        };
+        let mut table = run.table();
+        table.insert(option.clone(), value);
+        let other: TrainConfig = table.try_into().unwrap();
+        assert_eq!(
+            other.digest() == run.digest(),
+            MAY_CHANGE.contains(&option.as_str()),
+            "{option}"
+        );
+    }
+    // Another program would not resume the run.
+    assert_eq!(TrainConfig::default().digest(), TrainConfig::default().digest());
+}
