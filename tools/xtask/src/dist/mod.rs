@@ -249,7 +249,7 @@ mod tests {
         ("trainer/src/nn/tests/mod.rs", "test-units", "nn::"),
         ("trainer/src/runtime.rs", "test-units", "runtime::"),
         ("trainer/src/shim/cuda.rs", "test-units", "shim::"),
-        ("trainer/tests/train.rs", "test-training", "cuda"),
+        ("trainer/tests/train/main.rs", "test-training", "cuda"),
     ];
 
     #[test]
