@@ -1,11 +1,15 @@
 //! The mapped files of all chunks.
 
-use std::ops::Index;
+use std::{ops::Index, sync::Once};
 
 use grappa_formats::{ChunkId, NodeId, chunks::ChunkMap};
 use grappa_io::Result;
 
 use crate::{Chunk, Store};
+
+/// Adjacency lists of so few bytes stay in memory once they are read. Otherwise each pass over a small graph would cost more system calls
+/// and page faults than work.
+const SMALL_BYTES: u64 = 8 << 20;
 
 /// All chunks that a store has, mapped for random access.
 ///
@@ -18,6 +22,8 @@ pub struct MappedChunks {
     chunks: Vec<Option<Chunk>>,
     map: ChunkMap,
     edges: u64,
+    /// Set if the lists are small: whether the system was asked to read them.
+    small: Option<Once>,
 }
 
 impl MappedChunks {
@@ -31,10 +37,12 @@ impl MappedChunks {
         for chunk in store.present_chunks() {
             chunks[chunk.0 as usize] = Some(store.chunk(chunk)?);
         }
+        let bytes: u64 = chunks.iter().flatten().map(|chunk| chunk.row_bytes(false)).sum();
         Ok(Self {
             chunks,
             map,
             edges: store.manifest().edges,
+            small: (bytes <= SMALL_BYTES).then(Once::new),
         })
     }
 
@@ -85,6 +93,9 @@ impl MappedChunks {
 
     /// Asks the system to read the adjacency lists of ascending nodes into its cache ([`Chunk::read_ahead_rows`]).
     pub fn read_ahead(&self, nodes: &[NodeId]) {
+        if self.read_ahead_all() {
+            return;
+        }
         self.by_chunk(nodes, |chunk, first, nodes| {
             chunk.read_ahead_rows(nodes.iter().map(|node| node.0 - first));
         });
@@ -92,17 +103,30 @@ impl MappedChunks {
 
     /// Asks the system to read the in-degrees of ascending nodes into its cache.
     pub fn read_ahead_degrees(&self, nodes: &[NodeId]) {
+        if self.read_ahead_all() {
+            return;
+        }
         self.by_chunk(nodes, |chunk, first, nodes| {
             chunk.read_ahead_degrees(nodes.iter().map(|node| node.0 - first));
         });
     }
 
     /// Releases the memory of the adjacency lists of ascending nodes, and of those between them. Resident mapped pages count as memory
-    /// of this process.
+    /// of this process. Those of a small graph stay.
     pub fn release(&self, nodes: &[NodeId]) {
+        if self.small.is_some() {
+            return;
+        }
         self.by_chunk(nodes, |chunk, first, nodes| {
             chunk.release_rows(nodes[0].0 - first..nodes[nodes.len() - 1].0 - first + 1);
         });
+    }
+
+    /// If all lists are small, asks the system once to read them, and returns true.
+    fn read_ahead_all(&self) -> bool {
+        let Some(once) = &self.small else { return false };
+        once.call_once(|| self.iter().for_each(|chunk| chunk.read_ahead(false)));
+        true
     }
 
     /// Calls `visit` for each chunk that the store has and that has some of the ascending nodes: with the chunk, its first node, and

@@ -22,10 +22,9 @@ use grappa_formats::{
     FormatError,
     container::{BlockHasher, FileKind, HEADER_BYTES, Header},
 };
-
-pub use self::{checksums::Checksums, mapped::MappedPayload};
 use rustix::fs::{Advice, fadvise};
 
+pub use self::{checksums::Checksums, mapped::MappedPayload};
 use super::{durable, identity::Identity, regular};
 use crate::{Error, Result};
 
