@@ -1,6 +1,7 @@
 //! Aggregation against a loop over all edges, in any memory.
 
 mod node_rows;
+mod stream;
 
 use std::{path::Path, sync::Mutex};
 
@@ -188,82 +189,6 @@ fn rows_that_are_read_many_times_are_copied_without_those_that_no_edge_needs() {
         assert_eq!(copied, expected);
         assert_eq!(rows.layout(), features.layout());
     }
-}
-
-#[test]
-fn an_aggregation_that_begins_before_its_rows_are_made_gives_the_same_bits() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let features = StoreFeatures::open(&store).unwrap();
-    let (_, rows) = whole(&store, &features);
-    let chunks = MappedChunks::open(&store).unwrap();
-    let all = NodeSet::all(store.manifest().nodes);
-    let mean = Mean { width: DIM };
-    for memory in [20_000, 12_000] {
-        let space = StateRows::in_file(folder.path(), all.len(), DIM, FeatureDtype::F32).unwrap();
-        let growing = GrowingRows::new(space);
-        let aggregation = Aggregation {
-            store: &store,
-            lists: InNeighbors::all(&chunks),
-            sources: &all,
-            rows: &growing,
-            destinations: &all,
-            budget: Budget { memory, threads: 2 },
-        };
-        let mut begun = aggregation.begin(&mean, &Silent).unwrap();
-        thread::scope(|scope| {
-            let mut writer = growing.writer();
-            let added = scope.spawn(|| begun.add_rows());
-            for (first, rows) in (0..).step_by(50).zip(rows.chunks(50)) {
-                writer.write(first, &rows.concat()).unwrap();
-            }
-            added.join().unwrap().unwrap();
-        });
-        let (mut found, mut expected) = (Vec::new(), Vec::new());
-        let take =
-            |out: &mut Vec<(Range<u64>, Vec<f32>, Vec<u8>)>, positions, states: &mut Vec<f32>, own: Option<&[u8]>| {
-                out.push((positions, states.clone(), own.unwrap().to_vec()));
-                Ok(())
-            };
-        begun
-            .finish(&mut |positions, states, own| take(&mut found, positions, states, own))
-            .unwrap();
-        let features = Aggregation {
-            rows: &features,
-            ..aggregation
-        };
-        features
-            .run_with_rows(&mean, &Silent, &mut |positions, states, own| {
-                take(&mut expected, positions, states, own)
-            })
-            .unwrap();
-        assert!(found == expected && found.len() > 1, "{} tiles", found.len());
-    }
-}
-
-#[test]
-fn the_first_tile_of_an_aggregation_fails_if_its_rows_are_not_made() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
-    let chunks = MappedChunks::open(&store).unwrap();
-    let all = NodeSet::all(store.manifest().nodes);
-    let space = StateRows::in_file(folder.path(), all.len(), DIM, FeatureDtype::F32).unwrap();
-    let growing = GrowingRows::new(space);
-    let aggregation = Aggregation {
-        store: &store,
-        lists: InNeighbors::all(&chunks),
-        sources: &all,
-        rows: &growing,
-        destinations: &all,
-        budget: Budget {
-            memory: 20_000,
-            threads: 2,
-        },
-    };
-    let mean = Mean { width: DIM };
-    let mut begun = aggregation.begin(&mean, &Silent).unwrap();
-    growing.writer().write(0, &[1.0; 100 * DIM]).unwrap();
-    assert!(matches!(begun.add_rows(), Err(Error::Stopped)));
 }
 
 #[test]

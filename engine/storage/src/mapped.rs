@@ -32,6 +32,14 @@ impl MappedChunks {
     /// # Errors
     /// If a file cannot be opened.
     pub fn open(store: &Store) -> Result<Self> {
+        Self::open_as(store, SMALL_BYTES)
+    }
+
+    /// As [`MappedChunks::open`], but lists stay in memory if all together have at most `small_bytes`.
+    ///
+    /// # Errors
+    /// As [`MappedChunks::open`].
+    pub fn open_as(store: &Store, small_bytes: u64) -> Result<Self> {
         let map = store.chunks().clone();
         let mut chunks: Vec<_> = (0..map.chunks()).map(|_| None).collect();
         for chunk in store.present_chunks() {
@@ -42,7 +50,7 @@ impl MappedChunks {
             chunks,
             map,
             edges: store.manifest().edges,
-            small: (bytes <= SMALL_BYTES).then(Once::new),
+            small: (bytes <= small_bytes).then(Once::new),
         })
     }
 

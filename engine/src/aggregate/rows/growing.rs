@@ -14,7 +14,7 @@ use super::{NodeRows, StateRows};
 #[derive(Debug)]
 pub struct GrowingRows {
     rows: StateRows,
-    progress: Mutex<Written>,
+    written: Mutex<Written>,
     changed: Condvar,
 }
 
@@ -22,8 +22,8 @@ pub struct GrowingRows {
 struct Written {
     /// The rows before this position are written.
     end: u64,
-    /// No more follow.
-    is_all: bool,
+    /// Whether no more follow.
+    is_over: bool,
 }
 
 /// Writes [`GrowingRows`]. When it is dropped, reads of rows that it has not written fail, so that none waits for ever.
@@ -39,7 +39,7 @@ impl GrowingRows {
         assert_eq!(rows.memory(), 0, "bytes of rows in memory");
         Self {
             rows,
-            progress: Mutex::default(),
+            written: Mutex::default(),
             changed: Condvar::new(),
         }
     }
@@ -50,12 +50,12 @@ impl GrowingRows {
     }
 
     fn written(&self) -> MutexGuard<'_, Written> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the rows before `end` are written.
     fn wait(&self, end: u64) -> Result<()> {
-        let is_missing = |written: &mut Written| written.end < end && !written.is_all;
+        let is_missing = |written: &mut Written| written.end < end && !written.is_over;
         let written = self.changed.wait_while(self.written(), is_missing);
         match written.unwrap_or_else(PoisonError::into_inner).end >= end {
             true => Ok(()),
@@ -84,7 +84,7 @@ impl RowsWriter<'_> {
 
 impl Drop for RowsWriter<'_> {
     fn drop(&mut self) {
-        self.0.written().is_all = true;
+        self.0.written().is_over = true;
         self.0.changed.notify_all();
     }
 }
