@@ -1,11 +1,16 @@
 //! Which edges of a store a view contains.
 
+use std::ops::Range;
+
 use grappa_formats::{ChunkId, NodeId};
 use grappa_io::{Error, Result};
 use grappa_storage::Store;
 
 use super::halo::Halo;
 use crate::partition::Owned;
+
+/// In a list with so many sources for each run of owned nodes, the ends of runs are searched. In shorter ones, each source is looked up.
+const LONG_LIST: usize = 8;
 
 /// Selects the edges of a store that a view contains.
 #[derive(Debug, Clone, Copy)]
@@ -52,33 +57,49 @@ impl EdgeFilter<'_> {
         sources: &mut Vec<u64>,
         edge_weights: &mut Vec<f32>,
         start: usize,
-        halo_edges: &mut HaloEdges,
+        scratch: &mut ArrangeScratch,
     ) -> u64 {
-        halo_edges.sources.clear();
-        halo_edges.weights.clear();
-        let mut next = start;
-        for at in start..sources.len() {
-            let source = sources[at];
-            if self.owned.contains(NodeId(source)) {
-                sources[next] = source;
-                if self.edge_weights {
-                    edge_weights[next] = edge_weights[at];
+        let ArrangeScratch {
+            owned,
+            sources: moved_sources,
+            edge_weights: moved_weights,
+        } = scratch;
+        self.find_owned(&sources[start..], owned);
+        let visible = owned.iter().map(Range::len).sum::<usize>();
+        put_first(&mut sources[start..], owned, moved_sources);
+        if self.edge_weights {
+            put_first(&mut edge_weights[start..], owned, moved_weights);
+        }
+        if !self.keeps_halo() {
+            sources.truncate(start + visible);
+            edge_weights.truncate(start + visible);
+        }
+        visible as u64
+    }
+
+    /// Finds the owned sources in a list, which ascends: ranges of positions.
+    fn find_owned(&self, list: &[u64], found: &mut Vec<Range<usize>>) {
+        found.clear();
+        let runs = self.owned.runs();
+        if list.len() >= LONG_LIST * runs.len() {
+            let mut from = 0;
+            for run in runs {
+                let begin = from + list[from..].partition_point(|&source| source < run.start);
+                from = begin + list[begin..].partition_point(|&source| source < run.end);
+                if begin < from {
+                    found.push(begin..from);
                 }
-                next += 1;
-            } else {
-                halo_edges.sources.push(source);
-                if self.edge_weights {
-                    halo_edges.weights.push(edge_weights[at]);
+            }
+            return;
+        }
+        for (at, &source) in list.iter().enumerate() {
+            if self.owned.contains(NodeId(source)) {
+                match found.last_mut() {
+                    Some(last) if last.end == at => last.end += 1,
+                    _ => found.push(at..at + 1),
                 }
             }
         }
-        sources.truncate(next);
-        edge_weights.truncate(next);
-        if self.keeps_halo() {
-            sources.append(&mut halo_edges.sources);
-            edge_weights.append(&mut halo_edges.weights);
-        }
-        (next - start) as u64
     }
 
     /// Fails if the view needs edge weights and the store has none.
@@ -94,9 +115,27 @@ impl EdgeFilter<'_> {
     }
 }
 
-/// Buffer of [`EdgeFilter::arrange`] for the halo sources of one adjacency list.
+/// Memory of [`EdgeFilter::arrange`].
 #[derive(Debug, Default)]
-pub(super) struct HaloEdges {
+pub(super) struct ArrangeScratch {
+    /// The positions of owned sources in a list.
+    owned: Vec<Range<usize>>,
     sources: Vec<u64>,
-    weights: Vec<f32>,
+    edge_weights: Vec<f32>,
+}
+
+/// Moves the values at ascending ranges of positions to the front. The others follow; both keep their order.
+fn put_first<T: Copy>(values: &mut [T], ranges: &[Range<usize>], moved: &mut Vec<T>) {
+    moved.clear();
+    ranges
+        .iter()
+        .for_each(|range| moved.extend_from_slice(&values[range.clone()]));
+    // From the last range to the first: what is before it moves right by all that it and later ranges leave.
+    let mut left = 0;
+    for (index, range) in ranges.iter().enumerate().rev() {
+        let before = index.checked_sub(1).map_or(0, |index| ranges[index].end);
+        left += range.len();
+        values.copy_within(before..range.start, before + left);
+    }
+    values[..moved.len()].copy_from_slice(moved);
 }

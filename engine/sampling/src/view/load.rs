@@ -30,7 +30,7 @@ use grappa_io::{
 use grappa_storage::files;
 
 use super::{
-    edge_filter::{EdgeFilter, HaloEdges},
+    edge_filter::{ArrangeScratch, EdgeFilter},
     memory::Source,
     stream::{DecoderMessage, OpenEngine, Piece, StreamPlan, disagrees},
 };
@@ -40,7 +40,7 @@ use super::{
 struct DecodedPiece {
     sources: Vec<u64>,
     edge_weights: Vec<f32>,
-    halo_edges: HaloEdges,
+    arrange: ArrangeScratch,
 }
 
 /// The state that decoding threads share.
@@ -228,7 +228,7 @@ impl DecodedPiece {
         let Self {
             sources,
             edge_weights,
-            halo_edges,
+            arrange,
         } = self;
         sources.clear();
         edge_weights.clear();
@@ -253,7 +253,7 @@ impl DecodedPiece {
             let mut push = |number| *heads.next().expect("heads for all lists of the piece") = number;
             push(start as u64);
             if !filter.is_whole() {
-                let visible = filter.arrange(sources, edge_weights, start, halo_edges);
+                let visible = filter.arrange(sources, edge_weights, start, arrange);
                 push(if filter.keeps_halo() { visible } else { degree });
             }
         }
