@@ -10,6 +10,14 @@ const SEGMENT_WORDS_MAX: u64 = 4096;
 const SEGMENT_WORDS_MIN: u64 = 4;
 /// Segments that are not full take at most about this share of the memory.
 const SEGMENTS_SHARE: u64 = 16;
+/// Memory is used again if at most 1/ROOM_SHARE of it would not be used.
+const ROOM_SHARE: usize = 8;
+
+/// Whether memory of this size is used again for something of `needed` bytes.
+pub fn is_room(size: usize, needed: usize) -> bool {
+    size.checked_sub(needed)
+        .is_some_and(|unused| unused <= size / ROOM_SHARE)
+}
 
 /// How an edge of a block is encoded in words of 32 bits: the source's place in the block, and above it how many destinations lie between
 /// its destination and that of the edge before. If that does not fit, all upper bits are ones, and the destination follows.
@@ -73,16 +81,28 @@ impl EdgeLists {
         blocks * destinations.div_ceil(u64::from(code.far()))
     }
 
-    /// Empty lists of `blocks` blocks, with room for `edges` edges, of which `far` take two words.
+    /// Empty lists of `blocks` blocks, with room for `edges` edges, of which `far` take two words. They take the memory `spare` if it has
+    /// the right size.
     ///
     /// # Errors
     /// If the system refuses the memory.
-    pub fn new(code: EdgeCode, blocks: u64, segment_words: u64, edges: u64, far: u64) -> Result<Self> {
+    pub fn new(
+        code: EdgeCode,
+        blocks: u64,
+        segment_words: u64,
+        edges: u64,
+        far: u64,
+        spare: Option<Arena>,
+    ) -> Result<Self> {
         // An edge of two words may leave the last word of a segment free.
         let words = edges + 2 * far + blocks * segment_words;
+        let bytes = words as usize * size_of::<u32>();
         Ok(Self {
             code,
-            words: Arena::new(words as usize * size_of::<u32>())?,
+            words: match spare.filter(|spare| is_room(spare.len(), bytes)) {
+                Some(spare) => spare,
+                None => Arena::new(bytes)?,
+            },
             used: 0,
             segment_words: segment_words as usize,
             lists: vec![List::default(); blocks as usize],
@@ -109,6 +129,11 @@ impl EdgeLists {
         if step == code.far() {
             out[at + 1] = destination;
         }
+    }
+
+    /// Gives up the lists and keeps their memory.
+    pub fn into_memory(self) -> Arena {
+        self.words
     }
 
     /// Whether a block has no edges.
@@ -201,7 +226,7 @@ mod tests {
             steps in prop::collection::vec((prop_oneof![0u32..3, 4000u32..4200, 0u32..1 << 27], 0u64..5, any::<u32>()), 0..80),
         ) {
             let code = EdgeCode { place_bits };
-            let mut lists = EdgeLists::new(code, 5, segment_words, steps.len() as u64, steps.len() as u64).unwrap();
+            let mut lists = EdgeLists::new(code, 5, segment_words, steps.len() as u64, steps.len() as u64, None).unwrap();
             let mut expected = vec![Vec::new(); 5];
             let mut destination = 0;
             for (step, block, place) in steps {

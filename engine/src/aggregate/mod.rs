@@ -40,14 +40,14 @@ use grappa_io::{Result, progress::Progress, workers};
 use grappa_sampling::{InNeighbors, NodeSet};
 use grappa_storage::Store;
 
-pub(crate) use self::rows::{StoredRows, pieces};
+pub(crate) use self::rows::pieces;
 pub use self::whole::WholeGraph;
 pub use self::{
     draw::DrawnNeighbors,
     reduce::{GcnSum, ListSize, Max, Mean, Reduce, Sum},
     rows::{
-        AggregateRows, Beside, GrowingRows, NodeRows, RowsWriter, ScaledRows, SelectedRows, StateRows, StoreFeatures,
-        read_each, read_each_ahead,
+        AggregateRows, Beside, GrowingRows, NodeRows, RowScan, RowsWriter, ScaledRows, ScannedColumn, ScannedPart,
+        SelectedRows, StateRows, StoreFeatures, StoredRows, read_each, read_each_ahead,
     },
     stream::BegunAggregation,
 };
@@ -72,7 +72,8 @@ impl Budget {
     }
 }
 
-/// Receives the states of a range of positions among the destinations. It may keep the vector, and leave another in its place.
+/// Receives the states of a range of positions among the destinations. It may keep the vector, and leave another in its place. What it leaves
+/// is the memory of the next states.
 pub type Sink<'a> = dyn FnMut(Range<u64>, &mut Vec<f32>) -> Result<()> + 'a;
 
 /// As [`Sink`]. Also receives the destinations' rows in their encoding, if the pass has read them.

@@ -156,10 +156,11 @@ impl<'a, R: Reduce> Stream<'a, R> {
     }
 
     /// Passes a tile that has all rows to `sink`.
-    fn pass(&self, mut tile: Tile<'_, R>, sink: &mut SinkWithRows<'_>) -> Result<()> {
+    fn pass(&mut self, mut tile: Tile<'_, R>, sink: &mut SinkWithRows<'_>) -> Result<()> {
         let (positions, edges) = (tile.positions(), tile.edges());
         let (states, kept) = tile.finish()?;
         sink(positions, states, kept)?;
+        self.tiler.take_back(tile);
         self.progress.advance(0, edges);
         Ok(())
     }

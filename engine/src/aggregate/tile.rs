@@ -1,10 +1,11 @@
 //! Tiles: destinations that are reduced together, and their edges by block of sources.
 
-use std::{ops::Range, thread};
+use std::{iter, mem, ops::Range, thread};
 
 use grappa_formats::{NodeId, features::FeatureLayout, manifest::FeatureDtype};
 use grappa_io::{
     Error, Result,
+    arena::Arena,
     prefetch::prefetch,
     progress::{Progress, check_stopped},
     workers,
@@ -13,7 +14,7 @@ use grappa_sampling::{ListScratch, NodeSet, Pieces};
 
 use super::{
     Aggregation, ListSize, OwnRows, Reduce,
-    edge_lists::{BlockEdges, EdgeCode, EdgeLists},
+    edge_lists::{BlockEdges, EdgeCode, EdgeLists, is_room},
     stream::{Blocks, DestinationRows},
 };
 
@@ -40,7 +41,17 @@ pub struct Tiler<'a, R> {
     kept_bytes: u64,
     /// The position of the next tile's first destination.
     next: u64,
+    spare: Spare,
     progress: &'a dyn Progress,
+}
+
+/// The memory of a finished tile, for the next one. New memory costs a page fault for each page, which in virtual machines takes longer
+/// than all else that is done to the page.
+#[derive(Default)]
+struct Spare {
+    states: Vec<f32>,
+    kept: Vec<u8>,
+    edges: Vec<Arena>,
 }
 
 /// Destinations, their states and their edges.
@@ -101,6 +112,15 @@ impl Blocks {
     }
 }
 
+/// The vector without its values, if it has room for so many, and for few more. Else an empty one.
+fn emptied<T>(mut spare: Vec<T>, values: usize) -> Vec<T> {
+    spare.clear();
+    match is_room(spare.capacity(), values) {
+        true => spare,
+        false => Vec::new(),
+    }
+}
+
 /// Bytes of a tile of some destinations with some edges.
 pub fn bytes_of<R: Reduce>(destinations: u64, edges: u64, reduce: &R) -> u64 {
     let values = 4 * (reduce.state_width() + reduce.own_width()) as u64;
@@ -127,6 +147,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
                 DestinationRows::Kept => u64::from(blocks.stride) + size_of::<u64>() as u64,
             },
             next: first,
+            spare: Spare::default(),
             progress,
         }
     }
@@ -139,18 +160,26 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         let strips = self.cut()?;
         let positions = self.next..strips.last().expect("a tile has a node").positions.end;
         self.next = positions.end;
+        let destinations = (positions.end - positions.start) as usize;
+        // What does not fit is freed before more is allocated.
+        let spare = mem::take(&mut self.spare);
+        let values = destinations * self.reduce.state_width();
+        let mut states = emptied(spare.states, values);
+        let kept = emptied(spare.kept, destinations * self.blocks.stride as usize);
+        let spare_edges = spare.edges.into_iter().map(Some).chain(iter::repeat_with(|| None));
         let this = &*self;
         let strips: Vec<Strip> = thread::scope(|scope| {
             let threads: Vec<_> = strips
                 .into_iter()
-                .map(|strip| workers::spawn(scope, move || this.strip(strip)))
+                .zip(spare_edges)
+                .map(|(strip, spare)| workers::spawn(scope, move || this.strip(strip, spare)))
                 .collect::<Result<_>>()?;
             threads.into_iter().map(workers::join).collect::<Result<_>>()
         })?;
         // Strips end early when the operation shall stop.
         check_stopped(self.progress)?;
         tracing::debug!(
-            destinations = positions.end - positions.start,
+            destinations,
             edges = strips
                 .iter()
                 .flat_map(|strip| &strip.sizes)
@@ -160,15 +189,24 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             blocks = self.blocks.count(),
             "listed the edges of a tile"
         );
-        let values = (positions.end - positions.start) as usize * self.reduce.state_width();
+        states.resize(values, 0.0);
         Ok(Some(Tile {
             reduce: self.reduce,
-            states: vec![0.0; values],
+            states,
             strips,
-            kept: (self.kept_bytes > 0).then(|| self.kept_rows(positions.clone())),
+            kept: (self.kept_bytes > 0).then(|| self.kept_rows(positions.clone(), kept)),
             positions,
             progress: self.progress,
         }))
+    }
+
+    /// Takes the memory of a tile back, for the next one.
+    pub fn take_back(&mut self, tile: Tile<'_, R>) {
+        self.spare = Spare {
+            states: tile.states,
+            kept: tile.kept.map_or_else(Vec::new, |kept| kept.rows),
+            edges: tile.strips.into_iter().map(|strip| strip.edges.into_memory()).collect(),
+        };
     }
 
     /// Finds the end of the next tile, and cuts the tile into strips of about equal work.
@@ -220,15 +258,16 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         Ok(strips.filter(|strip| !strip.positions.is_empty()).collect())
     }
 
-    /// Room for the rows of the destinations at some positions.
-    fn kept_rows(&self, positions: Range<u64>) -> KeptRows {
+    /// Room in `rows` for the rows of the destinations at some positions.
+    fn kept_rows(&self, positions: Range<u64>, mut rows: Vec<u8>) -> KeptRows {
         let Aggregation {
             destinations, sources, ..
         } = self.aggregation;
         let mut nodes = Vec::new();
         destinations.nodes_at(positions, &mut nodes);
+        rows.reserve_exact(nodes.len() * self.blocks.stride as usize);
         KeptRows {
-            rows: Vec::with_capacity(nodes.len() * self.blocks.stride as usize),
+            rows,
             places: nodes.into_iter().map(|node| sources.position(node)).collect(),
             block_bits: self.blocks.block_bits,
         }
@@ -240,11 +279,11 @@ impl<'a, R: Reduce> Tiler<'a, R> {
     }
 
     /// Lists the edges of a strip by block.
-    fn strip(&self, CutStrip { positions, edges }: CutStrip) -> Result<Strip> {
+    fn strip(&self, CutStrip { positions, edges }: CutStrip, spare: Option<Arena>) -> Result<Strip> {
         let (sources, blocks) = (self.aggregation.sources, self.blocks.count());
         let code = self.blocks.code();
         let far = EdgeLists::far_edges(code, blocks, positions.end - positions.start);
-        let mut lists = EdgeLists::new(code, blocks, self.segment_words(), edges, far.min(edges))?;
+        let mut lists = EdgeLists::new(code, blocks, self.segment_words(), edges, far.min(edges), spare)?;
         let mut decoded = DecodedLists::default();
         let (mut nodes, mut scratch) = (Vec::new(), ListScratch::default());
         let pieces = Pieces::new(

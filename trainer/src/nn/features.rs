@@ -85,10 +85,6 @@ impl NodeRows for NormalizedRows<'_> {
         self.rows.read_ahead(positions);
     }
 
-    fn release(&self, positions: Range<u64>) {
-        self.rows.release(positions);
-    }
-
     fn file_bytes(&self) -> u64 {
         self.rows.file_bytes()
     }

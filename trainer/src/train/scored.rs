@@ -271,13 +271,21 @@ impl Trainer {
         if val == 0 || test == 0 {
             return Ok(of(&[VAL, TEST], work_max)?.and_then(|both| chosen(true, both)));
         }
+        let from_files = self.loader.feature_bytes() > self.config.memory.0 / 2;
+        // No more test nodes than validation nodes are at most about as much work again. To find the nodes that scores depend on takes a
+        // good part of the time of an evaluation, so it is not done once more to know this exactly. Ranks with different slices may
+        // differ in `from_files`.
+        if from_files
+            && test <= val
+            && self.hosts.count() == 1
+            && let Some(both) = of(&[VAL, TEST], work_max)?
+        {
+            return Ok(chosen(true, both));
+        }
         let Some(of_val) = of(&[VAL], work_max)? else {
             return Ok(None);
         };
-        let together = match self.loader.feature_bytes() <= self.config.memory.0 / 2 {
-            true => TOGETHER,
-            false => TOGETHER_FROM_FILES,
-        };
+        let together = if from_files { TOGETHER_FROM_FILES } else { TOGETHER };
         match of(&[VAL, TEST], work_max.min(together * of_val.0))? {
             Some(both) => Ok(chosen(true, both)),
             None => Ok(chosen(false, of_val)),

@@ -168,6 +168,32 @@ impl ClosedFile {
         self.identity.bytes()
     }
 
+    /// The part of the payload to read so that [`ClosedFile::check_read`] need not read more: whole blocks, unless these
+    /// bytes were verified before.
+    pub fn to_verify(&self, payload: Range<u64>) -> Result<Range<u64>> {
+        let checksums = self.checksums()?;
+        Ok(match checksums.are_right(payload.clone()) {
+            true => payload,
+            false => checksums.blocks_around(payload),
+        })
+    }
+
+    /// Verifies `bytes`, which were read from `offset` of the payload on, unless that was done before. The rest of a
+    /// block is read for it.
+    pub fn check_read(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        match self.checksums()?.are_right(offset..offset + bytes.len() as u64) {
+            true => Ok(()),
+            false => self.open()?.check_read(bytes, offset),
+        }
+    }
+
+    fn checksums(&self) -> Result<&Checksums> {
+        if self.checksums.get().is_none() {
+            self.open()?.checksums()?;
+        }
+        Ok(self.checksums.get().expect("the open file made them"))
+    }
+
     /// Opens it again. Blocks that were verified are not verified again. Fails with [`Error::Changed`] if the file was
     /// replaced or modified.
     pub fn open(&self) -> Result<ContainerFile> {
@@ -275,15 +301,24 @@ impl ContainerFile {
     /// is first read; this reads the rest of the block too.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         self.read_unchecked(buffer, offset)?;
-        let checksums = match self.checksums.get() {
-            Some(checksums) => checksums,
+        self.check_read(buffer, offset)
+    }
+
+    /// Verifies `bytes`, which were read from `offset` of the payload on in another way, as [`ContainerFile::read_at`] does.
+    pub fn check_read(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let checksums = self.checksums()?;
+        checksums.check_with(offset, bytes, |block, at| self.read_unchecked(block, at))
+    }
+
+    fn checksums(&self) -> Result<&Checksums> {
+        match self.checksums.get() {
+            Some(checksums) => Ok(checksums),
             // If two threads come here at once, those of the second are dropped.
             None => {
                 let checksums = Checksums::of(self)?;
-                self.checksums.get_or_init(|| checksums)
+                Ok(self.checksums.get_or_init(|| checksums))
             }
-        };
-        checksums.check_with(offset, buffer, |block, at| self.read_unchecked(block, at))
+        }
     }
 
     /// Starts reading a part of the payload into the page cache.

@@ -1,6 +1,7 @@
 //! One row of values for each node of a set.
 
 mod growing;
+mod scan;
 mod states;
 mod stored;
 
@@ -11,11 +12,11 @@ use grappa_io::{Result, workers};
 use grappa_sampling::NodeSet;
 use grappa_storage::{MappedChunks, Store};
 
-pub(crate) use self::stored::StoredRows;
 pub use self::{
     growing::{GrowingRows, RowsWriter},
+    scan::{RowScan, ScannedColumn, ScannedPart},
     states::StateRows,
-    stored::{AggregateRows, StoreFeatures},
+    stored::{AggregateRows, StoreFeatures, StoredRows},
 };
 
 /// Bytes of stored rows that are read at a time before they are decoded.
@@ -48,9 +49,6 @@ pub trait NodeRows: Sync {
     /// Asks the system to read the rows at some positions into its cache, if they are in files.
     fn read_ahead(&self, _positions: Range<u64>) {}
 
-    /// Tells the system that its cache no longer needs the rows at some positions, if they are in files.
-    fn release(&self, _positions: Range<u64>) {}
-
     /// Number of bytes that are read from files for all rows. By default none.
     fn file_bytes(&self) -> u64 {
         0
@@ -58,6 +56,11 @@ pub trait NodeRows: Sync {
 
     /// All rows, if they are f32 in memory.
     fn in_memory(&self) -> Option<&[f32]> {
+        None
+    }
+
+    /// The files of the rows, if these are all rows of a store as they are in its files.
+    fn stored(&self) -> Option<&StoredRows<'_>> {
         None
     }
 
@@ -94,7 +97,7 @@ pub fn read_each(rows: &dyn NodeRows, positions: &[u64], out: &mut [f32], thread
 /// caller computes.
 pub fn read_each_ahead(rows: &dyn NodeRows, positions: &[u64]) {
     if rows.file_bytes() > 0 {
-        Runs::of(rows, positions).for_each(|(first, last, _)| rows.read_ahead(first..last + 1));
+        Runs::of(rows, positions, READ_BYTES).for_each(|(first, last, _)| rows.read_ahead(first..last + 1));
     }
 }
 
@@ -137,7 +140,10 @@ fn in_parts<T: Send>(
 fn visit(rows: &dyn NodeRows, positions: &[u64], mut each: impl FnMut(&[u8])) -> Result<()> {
     let stride = rows.layout().stride as usize;
     let mut bytes = Vec::<u32>::new();
-    let (reads, mut ahead) = (Runs::of(rows, positions), Runs::of(rows, positions));
+    let (reads, mut ahead) = (
+        Runs::of(rows, positions, READ_BYTES),
+        Runs::of(rows, positions, READ_BYTES),
+    );
     let mut read_ahead = || {
         if let Some((first, last, _)) = ahead.next() {
             rows.read_ahead(first..last + 1);
@@ -166,13 +172,14 @@ struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    fn of(rows: &'a dyn NodeRows, positions: &'a [u64]) -> Self {
+    /// Runs of at most `bytes_max` bytes, or of one row.
+    fn of(rows: &'a dyn NodeRows, positions: &'a [u64], bytes_max: usize) -> Self {
         let stride = rows.layout().stride as usize;
         Self {
             rows,
             positions,
             gap: (GAP_BYTES / stride).max(1) as u64,
-            most: (READ_BYTES / stride).max(1) as u64,
+            most: (bytes_max / stride).max(1) as u64,
         }
     }
 }

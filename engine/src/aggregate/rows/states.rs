@@ -6,20 +6,18 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::mpsc::sync_channel,
+    thread,
 };
 
 use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
 use grappa_io::{
-    Error, Result,
-    arena::Arena,
-    machine::free_disk_bytes,
-    progress::{Progress, check_stopped},
-    unnamed::unnamed_file,
+    Error, Result, arena::Arena, machine::free_disk_bytes, progress::Progress, unnamed::unnamed_file, workers,
 };
 use grappa_sampling::NodeSet;
 use rustix::fs::{Advice, fadvise};
 
-use super::{NodeRows, READ_BYTES, check_room, read_decoded, read_each_ahead, read_each_encoded, rows_of};
+use super::{NodeRows, READ_BYTES, RowScan, ScannedColumn, check_room, read_decoded, rows_of};
 
 /// Bytes that are copied at a time.
 const COPY_BYTES: u64 = 16 << 20;
@@ -186,22 +184,26 @@ impl StateRows {
         let layout = rows.layout();
         let mut copy = Self::in_new_file(folder, of.len(), layout)?;
         let piece = (COPY_BYTES / u64::from(layout.stride)).max(1);
-        let places_from = |first: u64| -> Vec<u64> {
-            let mut nodes = Vec::new();
-            of.nodes_at(first.min(of.len())..(first + piece).min(of.len()), &mut nodes);
-            nodes.iter().map(|node| node.0).collect()
-        };
-        let (mut places, mut bytes) = (places_from(0), Vec::<u32>::new());
-        for first in (0..of.len()).step_by(piece as usize) {
-            check_stopped(progress)?;
-            bytes.resize(places.len() * layout.stride as usize / size_of::<u32>(), 0);
-            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut bytes);
-            read_each_encoded(rows, &places, bytes, threads)?;
-            // They are read while these are written.
-            places = places_from(first + piece);
-            read_each_ahead(rows, &places);
-            copy.write_bytes(first, bytes)?;
-        }
+        let all = NodeSet::all(of.universe());
+        let column = ScannedColumn { rows, of: &all };
+        let mut scan = RowScan::new(&[column], of, piece, 0, threads)?.encoded();
+        // They are read while those before are written.
+        thread::scope(|scope| {
+            let (sender, parts) = sync_channel(0);
+            let reader = workers::spawn(scope, move || {
+                while let Some(part) = scan.next(progress)? {
+                    // Nobody receives it if writing failed.
+                    if sender.send(part).is_err() {
+                        break;
+                    }
+                }
+                Ok(())
+            })?;
+            for part in parts {
+                copy.write_bytes(part.positions.start, bytemuck::cast_slice(&part.columns[0]))?;
+            }
+            workers::join(reader)
+        })?;
         Ok(copy)
     }
 

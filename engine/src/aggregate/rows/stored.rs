@@ -30,7 +30,7 @@ enum Source<'a> {
 }
 
 /// Rows in one file for each chunk.
-pub(crate) struct StoredRows<'a> {
+pub struct StoredRows<'a> {
     store: &'a Store,
     files: Vec<Option<ClosedFile>>,
     layout: FeatureLayout,
@@ -38,12 +38,28 @@ pub(crate) struct StoredRows<'a> {
 
 impl<'a> StoredRows<'a> {
     /// Rows in `files`, one file for each chunk of `store`, none for those that a slice lacks. The caller has checked their headers.
-    pub fn new(store: &'a Store, files: Vec<Option<ClosedFile>>, layout: FeatureLayout) -> Self {
+    pub(crate) fn new(store: &'a Store, files: Vec<Option<ClosedFile>>, layout: FeatureLayout) -> Self {
         Self { store, files, layout }
     }
 }
 
 impl StoredRows<'_> {
+    /// The files by chunk; none for those that a slice lacks.
+    pub(super) fn files(&self) -> &[Option<ClosedFile>] {
+        &self.files
+    }
+
+    /// The chunk of a node, and the index of its row there.
+    ///
+    /// # Errors
+    /// If a slice lacks the chunk.
+    pub(super) fn place(&self, node: u64) -> Result<(ChunkId, u64)> {
+        let chunks = self.store.chunks();
+        let chunk = chunks.chunk_of(NodeId(node));
+        self.store.span(chunk)?;
+        Ok((chunk, node - chunks.range(chunk).start))
+    }
+
     /// Calls `visit` for each chunk that has some of the nodes: with its file, and their bytes in it.
     fn each_file(
         &self,
@@ -93,14 +109,6 @@ impl NodeRows for StoredRows<'_> {
         });
     }
 
-    fn release(&self, nodes: Range<u64>) {
-        // As for reading ahead.
-        let _ = self.each_file(nodes, |file, part| {
-            file.release(part);
-            Ok(())
-        });
-    }
-
     fn file_bytes(&self) -> u64 {
         self.store.present_nodes() * u64::from(self.layout.stride)
     }
@@ -108,6 +116,10 @@ impl NodeRows for StoredRows<'_> {
     fn file_end(&self, node: u64) -> u64 {
         let chunks = self.store.chunks();
         chunks.range(chunks.chunk_of(NodeId(node))).end
+    }
+
+    fn stored(&self) -> Option<&StoredRows<'_>> {
+        Some(self)
     }
 }
 
@@ -144,16 +156,16 @@ impl NodeRows for AggregateRows<'_> {
         self.0.read_ahead(nodes);
     }
 
-    fn release(&self, nodes: Range<u64>) {
-        self.0.release(nodes);
-    }
-
     fn file_bytes(&self) -> u64 {
         self.0.file_bytes()
     }
 
     fn file_end(&self, node: u64) -> u64 {
         self.0.file_end(node)
+    }
+
+    fn stored(&self) -> Option<&StoredRows<'_>> {
+        Some(&self.0)
     }
 }
 
@@ -238,12 +250,6 @@ impl NodeRows for StoreFeatures<'_> {
         }
     }
 
-    fn release(&self, nodes: Range<u64>) {
-        if let Source::Stored(rows) = &self.source {
-            rows.release(nodes);
-        }
-    }
-
     fn file_bytes(&self) -> u64 {
         match &self.source {
             Source::Procedural(_) => 0,
@@ -255,6 +261,13 @@ impl NodeRows for StoreFeatures<'_> {
         match &self.source {
             Source::Procedural(_) => u64::MAX,
             Source::Stored(rows) => rows.file_end(node),
+        }
+    }
+
+    fn stored(&self) -> Option<&StoredRows<'_>> {
+        match &self.source {
+            Source::Procedural(_) => None,
+            Source::Stored(rows) => Some(rows),
         }
     }
 }

@@ -1,5 +1,10 @@
 //! Rows of nodes: stored, computed, selected, in memory and in scratch files.
 
+use std::fs;
+
+use grappa_formats::ChunkId;
+use grappa_storage::files;
+
 use super::*;
 
 #[test]
@@ -135,4 +140,89 @@ fn rows_are_read_while_they_are_written() {
         assert!(matches!(reader.join().unwrap(), Err(Error::Stopped)));
     });
     rows.read(4..5, &mut [0.0; 2]).unwrap();
+}
+
+/// Rows of two columns: stored ones, which are read past the cache if they exceed the memory, and computed ones.
+#[test]
+fn a_scan_reads_the_rows_that_are_read_one_by_one() {
+    for dtype in [FeatureDtype::F32, FeatureDtype::F16] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path(), FeatureSource::Stored, dtype);
+        let features = StoreFeatures::open(&store).unwrap();
+        let nodes = store.manifest().nodes;
+        let all = NodeSet::all(nodes);
+        let set = NodeSet::of(nodes, (0..nodes).filter(|node| node % 7 < 2 || *node > 400).map(NodeId));
+        let mut numbers = StateRows::new(set.len(), 1).unwrap();
+        let values: Vec<f32> = (0..set.len()).map(|number| number as f32).collect();
+        numbers.write(0, &values).unwrap();
+        let columns = [
+            ScannedColumn {
+                rows: &features,
+                of: &all,
+            },
+            ScannedColumn {
+                rows: &numbers,
+                of: &set,
+            },
+        ];
+        let mut places = Vec::new();
+        set.nodes_at(0..set.len(), &mut places);
+        let places: Vec<u64> = places.iter().map(|node| node.0).collect();
+        let mut expected = vec![0.0; places.len() * DIM];
+        read_each(&features, &places, &mut expected, 1).unwrap();
+        let stride = features.layout().stride as usize;
+        let mut encoded = vec![0u8; places.len() * stride];
+        for (place, out) in places.iter().zip(encoded.chunks_mut(stride)) {
+            features.read_encoded(*place..place + 1, out).unwrap();
+        }
+        // Below `memory` bytes, files are read through the cache.
+        for (memory, part) in [(0, 1), (0, 50), (0, 10_000), (u64::MAX, 50)] {
+            let scan = || RowScan::new(&columns, &set, part, memory, 2).unwrap();
+            let (mut scan, mut scan_encoded) = (scan(), scan().encoded());
+            let (mut found, mut found_encoded) = (vec![Vec::new(), Vec::new()], Vec::<u8>::new());
+            let mut end = 0;
+            while let Some(ScannedPart { positions, columns }) = scan.next(&Silent).unwrap() {
+                assert_eq!(positions.start, end);
+                end = positions.end;
+                found.iter_mut().zip(columns).for_each(|(all, part)| all.extend(part));
+                let part = scan_encoded.next(&Silent).unwrap().unwrap();
+                found_encoded.extend_from_slice(bytemuck::cast_slice(&part.columns[0]));
+            }
+            assert!(end == set.len() && scan_encoded.next(&Silent).unwrap().is_none());
+            assert!(found == [expected.clone(), values.clone()], "{memory} {part}");
+            assert!(found_encoded == encoded, "{memory} {part}");
+        }
+    }
+}
+
+#[test]
+fn a_scan_of_damaged_or_changed_rows_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(folder.path(), FeatureSource::Stored, FeatureDtype::F32);
+    let nodes = NodeSet::all(store.manifest().nodes);
+    let path = store.path().join(files::of_chunk(ChunkId(0), "features"));
+    let whole = fs::read(&path).unwrap();
+    let scan = |change: &dyn Fn()| {
+        let features = StoreFeatures::open(&store).unwrap();
+        let columns = [ScannedColumn {
+            rows: &features,
+            of: &nodes,
+        }];
+        let mut scan = RowScan::new(&columns, &nodes, 100, 0, 1).unwrap();
+        change();
+        let mut read = || -> Result<()> {
+            while scan.next(&Silent)?.is_some() {}
+            Ok(())
+        };
+        read().err().map(|error| error.to_string())
+    };
+    assert_eq!(scan(&|| ()), None);
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    let error = scan(&|| ()).unwrap();
+    assert!(error.contains("checksum") && error.contains("features"), "{error}");
+    fs::write(&path, &whole).unwrap();
+    let error = scan(&|| fs::write(&path, &whole[..whole.len() - 1]).unwrap()).unwrap();
+    assert!(error.contains("features"), "{error}");
 }

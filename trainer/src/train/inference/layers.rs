@@ -328,7 +328,7 @@ impl Layers<'_> {
             }
             match out.receiver(results.states.as_deref_mut()) {
                 Some(mut on_new) => pass.update(positions, aggregates, own, &mut inputs, &mut on_new),
-                None => Ok(()),
+                None => Ok(aggregates),
             }
         };
         match aggregates {

@@ -3,16 +3,13 @@
 use std::{
     cell::Cell,
     ops::Range,
-    sync::{
-        Arc,
-        mpsc::{SyncSender, sync_channel},
-    },
+    sync::{Arc, mpsc::sync_channel},
     thread,
 };
 
 use grappa_engine::aggregate::{
-    Aggregation, BegunAggregation, Budget, NodeRows, OwnRows, Reduce, ScaledRows, SelectedRows, SinkWithRows,
-    StateRows, read_each, read_each_ahead,
+    Aggregation, BegunAggregation, Budget, NodeRows, OwnRows, Reduce, RowScan, ScaledRows, ScannedColumn, ScannedPart,
+    SelectedRows, SinkWithRows, StateRows, read_each, read_each_ahead,
 };
 use grappa_formats::{NodeId, manifest::FeatureDtype};
 use grappa_io::{
@@ -35,8 +32,9 @@ use crate::{
     shim,
 };
 
-/// Receives the aggregates of a range of positions among the outputs, and their states before the layer, if these were read.
-pub(super) type Take<'a> = dyn FnMut(Range<u64>, Vec<f32>, Option<EncodedStates<'_>>) -> Result<()> + 'a;
+/// Receives the aggregates of a range of positions among the outputs, and their states before the layer, if these were read. Returns the
+/// memory of the aggregates if it is not needed any more, and else an empty vector.
+pub(super) type Take<'a> = dyn FnMut(Range<u64>, Vec<f32>, Option<EncodedStates<'_>>) -> Result<Vec<f32>> + 'a;
 
 /// One layer of an inference.
 #[derive(Clone, Copy)]
@@ -59,18 +57,34 @@ pub(super) struct LayerPass<'a> {
 impl LayerPass<'_> {
     /// Takes the aggregates from `first_hop`, which has rows of all nodes. The rows of the next outputs are read on another thread meanwhile.
     pub(super) fn known(&self, first_hop: &dyn NodeRows, take: &mut Take<'_>) -> Result<()> {
-        let known = KnownRows {
-            outputs: self.outputs,
-            first_hop,
-            states: self.rows,
-            states_of: self.rows_of,
-            budget: self.inference.budget,
-        };
+        let all = NodeSet::all(self.outputs.universe());
+        let columns = [
+            ScannedColumn {
+                rows: first_hop,
+                of: &all,
+            },
+            ScannedColumn {
+                rows: self.rows,
+                of: self.rows_of,
+            },
+        ];
+        let Budget { memory, threads } = self.inference.budget;
+        let mut scan = RowScan::new(&columns, self.outputs, UPDATE_NODES, memory, threads)?;
         let layout = StateRows::layout_of(self.rows.width(), FeatureDtype::F32);
+        let progress = self.progress;
         thread::scope(|scope| {
             let (sender, parts) = sync_channel(0);
-            let reader = workers::spawn(scope, || known.read_to(sender, self.progress))?;
-            for (positions, aggregates, states) in parts {
+            let reader = workers::spawn(scope, move || {
+                while let Some(part) = scan.next(progress)? {
+                    // Nobody receives it if the update failed.
+                    if sender.send(part).is_err() {
+                        break;
+                    }
+                }
+                grappa_io::Result::Ok(())
+            })?;
+            for ScannedPart { positions, columns } in parts {
+                let [aggregates, states] = columns.try_into().expect("a scan of two columns");
                 let bytes = bytemuck::cast_slice(&states);
                 take(positions, aggregates, Some(EncodedStates { bytes, layout }))?;
             }
@@ -146,7 +160,8 @@ impl LayerPass<'_> {
         let layout = self.rows.layout();
         let done = run(&mut |positions, states, own| {
             let own = own.map(|bytes| EncodedStates { bytes, layout });
-            failure.caught(take(positions, std::mem::take(states), own))
+            *states = failure.caught(take(positions, std::mem::take(states), own))?;
+            Ok(())
         });
         failure.or(done.map_err(Into::into))
     }
@@ -177,7 +192,7 @@ impl LayerPass<'_> {
     }
 
     /// Updates a range of outputs from their aggregates, [`UPDATE_NODES`] at a time. The inputs are added to `inputs`. Their states before
-    /// the layer are read unless they are given as `own`.
+    /// the layer are read unless they are given as `own`. Returns the memory of the aggregates, as [`Take`] does.
     pub(super) fn update(
         &self,
         positions: Range<u64>,
@@ -185,10 +200,11 @@ impl LayerPass<'_> {
         own: Option<EncodedStates<'_>>,
         inputs: &mut Option<Kept>,
         on_new: &mut dyn FnMut(Range<u64>, &Tensor) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Vec<f32>> {
         let count = positions.end - positions.start;
         let width = aggregates.len() / count.max(1) as usize;
-        let aggregates = shim::view_memory(Arc::new(Rows(aggregates)), count as usize, width, Kind::Float);
+        let memory = Arc::new(Rows(aggregates));
+        let aggregates = shim::view_memory(memory.clone(), count as usize, width, Kind::Float);
         for first in positions.clone().step_by(UPDATE_NODES as usize) {
             check_stopped(self.progress)?;
             let range = first..(first + UPDATE_NODES).min(positions.end);
@@ -214,7 +230,8 @@ impl LayerPass<'_> {
                 pushed => pushed?,
             }
         }
-        Ok(())
+        drop(aggregates);
+        Ok(Arc::try_unwrap(memory).map_or_else(|_| Vec::new(), |Rows(values)| values))
     }
 
     /// Updates outputs from the inputs that an earlier inference left.
@@ -283,63 +300,12 @@ impl LayerPass<'_> {
     }
 }
 
-/// The rows that updates take when aggregates are known.
-struct KnownRows<'a> {
-    outputs: &'a NodeSet,
-    /// The aggregates of all nodes.
-    first_hop: &'a dyn NodeRows,
-    /// The states before the layer, by position in `states_of`.
-    states: &'a dyn NodeRows,
-    states_of: &'a NodeSet,
-    budget: Budget,
-}
-
-impl KnownRows<'_> {
-    /// Sends all rows, [`UPDATE_NODES`] outputs at a time: their positions, aggregates and states. Ends early if nobody receives them.
-    fn read_to(
-        &self,
-        sender: SyncSender<(Range<u64>, Vec<f32>, Vec<f32>)>,
-        progress: &dyn Progress,
-    ) -> grappa_io::Result<()> {
-        let mut next = self.places(0);
-        while !next.0.is_empty() {
-            check_stopped(progress)?;
-            let after = self.places(next.0.end);
-            let (positions, nodes, states) = std::mem::replace(&mut next, after);
-            read_each_ahead(self.first_hop, &next.1);
-            read_each_ahead(self.states, &next.2);
-            let read = |rows: &dyn NodeRows, at: &[u64]| {
-                let mut values = vec![0.0; at.len() * rows.width()];
-                read_each(rows, at, &mut values, self.budget.threads)?;
-                if let ([first, ..], true) = (at, rows.file_bytes() > self.budget.memory) {
-                    rows.release(*first..at[at.len() - 1] + 1);
-                }
-                Ok(values)
-            };
-            let part = (positions, read(self.first_hop, &nodes)?, read(self.states, &states)?);
-            if sender.send(part).is_err() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// The positions of the outputs from `first` on that are read together, and where their aggregates and their states are.
-    fn places(&self, first: u64) -> (Range<u64>, Vec<u64>, Vec<u64>) {
-        let positions = first..(first + UPDATE_NODES).min(self.outputs.len());
-        let mut nodes = Vec::new();
-        self.outputs.nodes_at(positions.clone(), &mut nodes);
-        let states = nodes.iter().map(|node| self.states_of.position(*node)).collect();
-        (positions, nodes.into_iter().map(|node| node.0).collect(), states)
-    }
-}
-
 /// An error of this crate in a callback of the engine, whose errors are others. It waits here until the engine has returned.
 #[derive(Default)]
 struct Failure(Cell<Option<Error>>);
 
 impl Failure {
-    fn caught(&self, done: Result<()>) -> grappa_io::Result<()> {
+    fn caught<T>(&self, done: Result<T>) -> grappa_io::Result<T> {
         done.map_err(|error| {
             self.0.set(Some(error));
             grappa_io::Error::Stopped

@@ -1,0 +1,370 @@
+//! Reads the rows of many nodes front to back, with many reads in flight.
+//!
+//! ```text
+//! begin parts, until two are being read       their runs of rows become reads
+//! pass as many reads to the engine as it takes
+//! when a read is complete, put its rows into their part
+//! when all reads of the first part are, the part is returned; the engine goes on reading the next one meanwhile
+//! ```
+//!
+//! Files that exceed the memory are read past the system's cache: no rows are copied through it, and it keeps what others need. Other rows
+//! are read as [`read_each`](super::read_each) does.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    ops::Range,
+    sync::Arc,
+};
+
+use grappa_formats::NodeId;
+use grappa_io::{
+    Error, Result,
+    container::ClosedFile,
+    progress::{Progress, check_stopped},
+    read::{self, FileIndex, Read, ReadEngine, ReadFile},
+};
+use grappa_sampling::NodeSet;
+
+use super::{NodeRows, Runs, StoredRows, read_each, read_each_ahead, read_each_encoded};
+
+/// Parts that are read at a time.
+const PARTS: usize = 2;
+/// The engine's reads in flight, and the length of each: 8 MiB.
+const DEPTH: usize = 32;
+const READ_BYTES_MAX: u32 = 256 << 10;
+
+/// Rows of nodes, part by part.
+pub struct RowScan<'a> {
+    columns: Vec<Column<'a>>,
+    nodes: &'a NodeSet,
+    /// Nodes of a part. The last one may have fewer.
+    part_nodes: u64,
+    /// Whether rows stay in their encoding.
+    encoded: bool,
+    threads: usize,
+    /// None if no column is read past the system's cache.
+    direct: Option<Direct>,
+    /// The parts that were begun and not returned, and the number of the first of them.
+    parts: VecDeque<Part>,
+    first_part: u64,
+    /// The position of the first node of the next part.
+    next: u64,
+}
+
+/// Rows that a scan reads.
+#[derive(Clone, Copy)]
+pub struct ScannedColumn<'a> {
+    /// The rows.
+    pub rows: &'a dyn NodeRows,
+    /// The nodes whose rows these are, by position.
+    pub of: &'a NodeSet,
+}
+
+/// A part of a scan.
+pub struct ScannedPart {
+    /// The positions of its nodes.
+    pub positions: Range<u64>,
+    /// Their rows of each column.
+    pub columns: Vec<Vec<f32>>,
+}
+
+struct Column<'a> {
+    scanned: ScannedColumn<'a>,
+    /// The rows, if the engine reads them, and the indices of their files there, by chunk.
+    stored: Option<(&'a StoredRows<'a>, Vec<Option<FileIndex>>)>,
+}
+
+/// What is read past the system's cache.
+struct Direct {
+    engine: Box<dyn ReadEngine>,
+    files: Arc<[ReadFile]>,
+    /// Reads that the engine has no room for yet.
+    waiting: VecDeque<Read>,
+    /// The runs of reads that are not complete, by tag.
+    runs: Vec<Option<Run>>,
+    free_tags: Vec<u64>,
+}
+
+/// Rows that a read delivers.
+struct Run {
+    part: u64,
+    column: usize,
+    /// The chunk.
+    chunk: usize,
+    /// Where they are among the nodes of the part.
+    places: Range<usize>,
+    /// Where the first one is in the payload.
+    start: u64,
+}
+
+/// A part that is being read.
+struct Part {
+    positions: Range<u64>,
+    nodes: Vec<u64>,
+    /// The rows of each column.
+    columns: Vec<Vec<f32>>,
+    /// The files that were read.
+    files: BTreeSet<u32>,
+    /// Reads that are not complete.
+    missing: usize,
+}
+
+impl<'a> RowScan<'a> {
+    /// A scan of the rows of `nodes`, `part_nodes` at a time. Files of more than `memory` bytes are read past the system's cache.
+    ///
+    /// # Errors
+    /// If a file cannot be opened.
+    pub fn new(
+        columns: &[ScannedColumn<'a>],
+        nodes: &'a NodeSet,
+        part_nodes: u64,
+        memory: u64,
+        threads: usize,
+    ) -> Result<Self> {
+        let mut files = Vec::new();
+        let columns: Vec<Column<'_>> = columns
+            .iter()
+            .map(|&scanned| Column::open(scanned, memory, &mut files))
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            columns,
+            nodes,
+            part_nodes,
+            encoded: false,
+            threads,
+            direct: (!files.is_empty()).then(|| Direct::new(files)).transpose()?,
+            parts: VecDeque::new(),
+            first_part: 0,
+            next: 0,
+        })
+    }
+
+    /// The same scan of rows in their encoding: each number of a part has four bytes of it.
+    #[must_use]
+    pub fn encoded(self) -> Self {
+        Self { encoded: true, ..self }
+    }
+
+    /// The next part. None after the last one.
+    ///
+    /// # Errors
+    /// If a file cannot be read or has changed, or progress says to stop. Then the scan is over.
+    pub fn next(&mut self, progress: &dyn Progress) -> Result<Option<ScannedPart>> {
+        loop {
+            check_stopped(progress)?;
+            while self.parts.len() < PARTS && self.next < self.nodes.len() {
+                self.begin()?;
+            }
+            if let Some(direct) = &mut self.direct {
+                direct.submit()?;
+            }
+            match self.parts.front() {
+                None => return Ok(None),
+                Some(part) if part.missing == 0 => break,
+                Some(_) => self.complete()?,
+            }
+        }
+        let mut part = self.parts.pop_front().expect("there is one");
+        self.first_part += 1;
+        if let Some(direct) = &self.direct {
+            let files = part.files.iter().map(|&file| &direct.files[file as usize]);
+            files.into_iter().try_for_each(ReadFile::check_unchanged)?;
+        }
+        for (column, rows) in self.columns.iter().zip(&mut part.columns) {
+            let (scanned, threads) = (column.scanned, self.threads);
+            match (&column.stored, self.encoded) {
+                (Some(_), _) => {}
+                (None, true) => {
+                    read_each_encoded(
+                        scanned.rows,
+                        &scanned.places(&part.nodes),
+                        bytemuck::cast_slice_mut(rows),
+                        threads,
+                    )?;
+                }
+                (None, false) => read_each(scanned.rows, &scanned.places(&part.nodes), rows, threads)?,
+            }
+        }
+        Ok(Some(ScannedPart {
+            positions: part.positions,
+            columns: part.columns,
+        }))
+    }
+
+    /// Begins to read a part.
+    fn begin(&mut self) -> Result<()> {
+        let positions = self.next..(self.next + self.part_nodes).min(self.nodes.len());
+        let mut nodes = Vec::new();
+        self.nodes.nodes_at(positions.clone(), &mut nodes);
+        let nodes: Vec<u64> = nodes.into_iter().map(|node| node.0).collect();
+        let encoded = self.encoded;
+        let mut part = Part {
+            columns: self
+                .columns
+                .iter()
+                .map(|column| vec![0.0; nodes.len() * column.numbers(encoded)])
+                .collect(),
+            files: BTreeSet::new(),
+            missing: 0,
+            positions,
+            nodes,
+        };
+        self.next = part.positions.end;
+        let number = self.first_part + self.parts.len() as u64;
+        for (column, of_column) in self.columns.iter().enumerate() {
+            let (Some((rows, files)), Some(direct)) = (&of_column.stored, &mut self.direct) else {
+                read_each_ahead(of_column.scanned.rows, &of_column.scanned.places(&part.nodes));
+                continue;
+            };
+            let mut places = 0;
+            for (first, last, of_run) in Runs::of(*rows, &part.nodes, of_column.run_bytes()) {
+                let (chunk, row) = rows.place(first)?;
+                let chunk = chunk.0 as usize;
+                let index = files[chunk].expect("the chunk is there");
+                let file = rows.files()[chunk].as_ref().expect("the chunk is there");
+                let stride = u64::from(rows.layout().stride);
+                let run = Run {
+                    part: number,
+                    column,
+                    chunk,
+                    places: places..places + of_run.len(),
+                    start: row * stride,
+                };
+                places = run.places.end;
+                part.missing += 1;
+                part.files.insert(index.0);
+                direct.read(run, file, index, row * stride..(row + last - first + 1) * stride)?;
+            }
+        }
+        self.parts.push_back(part);
+        Ok(())
+    }
+
+    /// Waits until some reads are complete, and takes their rows.
+    fn complete(&mut self) -> Result<()> {
+        let direct = self.direct.as_mut().expect("it has reads");
+        let (columns, parts, runs) = (&self.columns, &mut self.parts, &mut direct.runs);
+        let mut taken = Ok(());
+        direct.engine.complete(&mut |read, bytes| {
+            let run = runs[read.tag as usize].take().expect("a tag in use");
+            direct.free_tags.push(read.tag);
+            let part = &mut parts[(run.part - self.first_part) as usize];
+            part.missing -= 1;
+            if taken.is_ok() {
+                taken = columns[run.column].take(&run, part, read.offset, bytes, self.encoded);
+            }
+        })?;
+        taken
+    }
+}
+
+impl ScannedColumn<'_> {
+    /// Where the rows of some nodes are.
+    fn places(&self, nodes: &[u64]) -> Vec<u64> {
+        let position = |&node| self.of.position(NodeId(node));
+        nodes.iter().map(position).collect()
+    }
+}
+
+impl<'a> Column<'a> {
+    /// Adds the files that the engine reads to `files`.
+    fn open(scanned: ScannedColumn<'a>, memory: u64, files: &mut Vec<ReadFile>) -> Result<Self> {
+        let rows = scanned.rows.stored().filter(|rows| {
+            let blocks = rows.files().iter().flatten().map(|file| file.header().block_bytes);
+            let with_blocks = u64::from(rows.layout().stride) + 2 * u64::from(blocks.max().unwrap_or(0));
+            scanned.of.is_all() && rows.file_bytes() > memory && with_blocks <= u64::from(READ_BYTES_MAX)
+        });
+        let mut add = |file: &ClosedFile| {
+            // Fails if it is not the file that was opened.
+            drop(file.open()?);
+            files.push(ReadFile::open(file.path(), Some(file.bytes()))?);
+            Ok::<_, Error>(FileIndex(files.len() as u32 - 1))
+        };
+        let open = |rows: &'a StoredRows<'a>| {
+            let indices = rows.files().iter().map(|file| file.as_ref().map(&mut add).transpose());
+            Ok::<_, Error>((rows, indices.collect::<Result<_>>()?))
+        };
+        Ok(Self {
+            stored: rows.map(open).transpose()?,
+            scanned,
+        })
+    }
+
+    /// The most bytes of a run, so that a read has room for them and for the rest of their first and last block.
+    fn run_bytes(&self) -> usize {
+        let files = self.stored.iter().flat_map(|(rows, _)| rows.files().iter().flatten());
+        let block = files.map(|file| file.header().block_bytes).max().unwrap_or(0);
+        READ_BYTES_MAX as usize - 2 * block as usize
+    }
+
+    /// Numbers of a row in a part.
+    fn numbers(&self, encoded: bool) -> usize {
+        match encoded {
+            true => self.scanned.rows.layout().stride as usize / size_of::<f32>(),
+            false => self.scanned.rows.width(),
+        }
+    }
+
+    /// Verifies the bytes of a completed read, and takes the rows of `run`.
+    fn take(&self, run: &Run, part: &mut Part, offset: u64, bytes: &[u8], encoded: bool) -> Result<()> {
+        let (rows, _) = self.stored.as_ref().expect("the engine reads them");
+        let file = rows.files()[run.chunk].as_ref().expect("the chunk is there");
+        let at = offset - file.header().payload_offset;
+        file.check_read(bytes, at)?;
+        let layout = rows.layout();
+        let first = part.nodes[run.places.start];
+        let numbers = self.numbers(encoded);
+        let out = &mut part.columns[run.column][run.places.start * numbers..run.places.end * numbers];
+        for (&node, out) in part.nodes[run.places.clone()].iter().zip(out.chunks_exact_mut(numbers)) {
+            let start = run.start + (node - first) * u64::from(layout.stride) - at;
+            let row = &bytes[start as usize..][..layout.stride as usize];
+            match encoded {
+                true => bytemuck::cast_slice_mut(out).copy_from_slice(row),
+                false => layout.decode_row(row, out),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Direct {
+    fn new(files: Vec<ReadFile>) -> Result<Self> {
+        let files: Arc<[ReadFile]> = files.into();
+        let options = read::Options {
+            depth: DEPTH,
+            read_bytes_max: READ_BYTES_MAX,
+            ..read::Options::default()
+        };
+        Ok(Self {
+            engine: read::open(read::Choice::Auto, files.clone(), options)?,
+            files,
+            waiting: VecDeque::new(),
+            runs: Vec::new(),
+            free_tags: Vec::new(),
+        })
+    }
+
+    /// Adds a read of a range of the payload of `file`, which has this index in the engine.
+    fn read(&mut self, run: Run, file: &ClosedFile, index: FileIndex, payload: Range<u64>) -> Result<()> {
+        let payload = file.to_verify(payload)?;
+        let tag = self.free_tags.pop().unwrap_or(self.runs.len() as u64);
+        if tag == self.runs.len() as u64 {
+            self.runs.push(None);
+        }
+        self.waiting.push_back(Read {
+            file: index,
+            offset: file.header().payload_offset + payload.start,
+            length: (payload.end - payload.start) as u32,
+            tag,
+        });
+        self.runs[tag as usize] = Some(run);
+        Ok(())
+    }
+
+    /// Passes waiting reads to the engine.
+    fn submit(&mut self) -> Result<()> {
+        let submitted = self.engine.submit(self.waiting.make_contiguous())?;
+        self.waiting.drain(..submitted);
+        Ok(())
+    }
+}
