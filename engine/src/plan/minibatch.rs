@@ -62,6 +62,17 @@ impl Minibatch {
             .sum()
     }
 
+    /// Number of nodes that the store has.
+    pub fn present(&self) -> f64 {
+        self.reached.iter().sum()
+    }
+
+    /// All in-edges of these nodes.
+    pub fn in_edges(&self, reach: &Reach) -> f64 {
+        let nodes = self.reached.iter().zip(&reach.classes);
+        nodes.map(|(reached, class)| reached * class.mean).sum()
+    }
+
     /// The number of different nodes of several minibatches, without the `kept` ones that are used most.
     pub fn missing(&self, reach: &Reach, minibatches: f64, kept: f64) -> f64 {
         let use_of = |(reached, class): (&f64, &DegreeClass)| reached / class.nodes;

@@ -45,19 +45,26 @@ const SAMPLED_EVALUATION: f64 = 1.3;
 const HISTORY_SHARE: f64 = 0.25;
 /// Bytes of a disk page. A missing row transfers the pages that it is on.
 const PAGE_BYTES: f64 = 4096.0;
+/// A read takes as long as the transfer of so many bytes, with many reads in flight. So the feed reads what is between two missing rows if
+/// that is at most so much (2026-11-21, training plan).
+const COALESCING_GAP: f64 = 28e3;
 /// Seconds to load libtorch and to open a store, from a cold cache (2026-11-22, billion edges).
 const START_SECONDS: f64 = 1.0;
 /// The most minibatches of a window, unless they are small.
 const WINDOW_BATCHES: f64 = 64.0;
 const WINDOW_NODES: f64 = (1 << 22) as f64;
 /// Bookkeeping of a row in the pool, in bytes.
-const SLOT_BYTES: f64 = 40.0;
+const SLOT_BYTES: f64 = 10.0;
+/// Bytes of a node, a destination and an edge of a minibatch that waits for its rows, with the slots of the rows.
+const NODE_BYTES: f64 = 13.0;
+const DESTINATION_BYTES: f64 = 22.0;
+const EDGE_BYTES: f64 = 4.5;
+/// Feature buffers, and the share of memory that is held back for large minibatches.
+const BUFFERS: f64 = 4.0;
+const RESERVE_SHARE: f64 = 32.0;
 /// Buffers of the read engine.
 const ENGINE_BYTES_MAX: f64 = (32 << 20) as f64;
 const ENGINE_SHARE: f64 = 8.0;
-/// Minibatches in flight and their feature buffers.
-const BATCH_BYTES_MAX: f64 = (72 << 20) as f64;
-const BATCH_SHARE: f64 = 3.5;
 /// Resident memory of the program without graph and model: code, libtorch, buffers.
 const BASE_BYTES: f64 = 650e6;
 /// Bytes of a training node, and of a node in a set: a bit, and counts.
@@ -103,6 +110,8 @@ pub struct TrainOptions {
     pub concurrent: Option<u64>,
     /// Whether the first hop is pre-aggregated, and the aggregates have to be made.
     pub preaggregated: bool,
+    /// Whether nodes of other partitions get historical embeddings or sampled in-neighbors (`--halo auto`).
+    pub expands_halo: bool,
     /// Bytes of memory for the graph and its features.
     pub memory: u64,
     /// Disk bandwidth in bytes a second.
@@ -121,7 +130,8 @@ pub struct TrainOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainRates {
-    /// Nanoseconds to read, decode and store an edge of a view in memory: 63 s for 8.6 x 10^9 edges (2026-11-21, partitions in turn).
+    /// Nanoseconds to read, decode and store an edge of a view in memory: 5.4 of R-MAT 29, whose lists are long, and 8.3 of a block model
+    /// (2026-11-22, billion edges).
     pub load_edge_ns: f64,
     /// Nanoseconds to sample an edge: 73.0 M edges/s (2026-11-20, feed).
     pub sample_edge_ns: f64,
@@ -142,7 +152,7 @@ pub struct TrainRates {
 impl Default for TrainRates {
     fn default() -> Self {
         Self {
-            load_edge_ns: 7.3,
+            load_edge_ns: 6.8,
             sample_edge_ns: 13.7,
             gather_byte_ns: 0.19,
             aggregate_byte_ns: 0.086,
@@ -182,7 +192,9 @@ pub struct TrainPlan {
     pub evaluation: StagePlan,
     /// Whether that one is exact.
     pub evaluates_exactly: bool,
-    /// A sampled evaluation.
+    /// The first sampled evaluation, which finds the nodes to compute and reads their features.
+    pub first_sampled_evaluation: StagePlan,
+    /// A later one, with the features that the first one left in a scratch file.
     pub sampled_evaluation: StagePlan,
     /// An exact evaluation; at the end of the run if the others are sampled.
     pub exact_evaluation: StagePlan,
@@ -251,6 +263,22 @@ pub struct MemoryPlan {
 /// If a number is impossible.
 pub fn plan_training(options: &TrainOptions) -> Result<TrainPlan> {
     Ok(Planner::new(options)?.plan())
+}
+
+/// The largest number from 1 to `most` that fits. Smaller numbers fit too.
+fn largest(most: f64, fits: impl Fn(f64) -> bool) -> f64 {
+    if fits(most) {
+        return most;
+    }
+    let (mut low, mut high) = (1.0, most);
+    while high - low > 0.5 {
+        let middle = f64::midpoint(low, high);
+        match fits(middle) {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    low
 }
 
 struct Planner<'a> {
@@ -332,14 +360,7 @@ impl<'a> Planner<'a> {
             processor += copies * options.edges as f64 * options.rates.load_edge_ns * 1e-9 / self.threads;
         }
         if !is_resident {
-            // Minibatches are sampled no further ahead than the views that are in memory.
-            let groups = partitions.div_ceil(concurrent);
-            let ahead = if in_turn {
-                2 * steps * concurrent / groups
-            } else {
-                steps * concurrent
-            };
-            read += self.missing_bytes(&minibatch, steps * concurrent, ahead, features);
+            read += self.missing_bytes(&minibatch, steps * concurrent, room);
         }
         if lists == PlannedLists::Mapped {
             let expanded = minibatch.expanded * (steps * concurrent) as f64;
@@ -353,8 +374,8 @@ impl<'a> Planner<'a> {
             Halo::Nothing | Halo::Lists { .. } => StagePlan::default(),
         };
 
-        let exact = self.inference(None, is_resident);
-        let sampled = self.inference(Some(2.0), is_resident);
+        let exact = self.inference(is_resident);
+        let (first_sampled, sampled) = self.sampled_inferences(is_resident);
         let epoch_work = minibatch.work() * (steps * concurrent) as f64;
         let sampled_work = epoch_work * SAMPLED_EVALUATION * options.scored as f64 / options.train as f64;
         let is_exact = exact.work <= sampled_work.max(EXACT_SHARE * epoch_work);
@@ -377,9 +398,10 @@ impl<'a> Planner<'a> {
             opening,
             epoch,
             history,
-            evaluation: if is_exact { exact.stage } else { sampled.stage },
+            evaluation: if is_exact { exact.stage } else { sampled },
             evaluates_exactly: is_exact,
-            sampled_evaluation: sampled.stage,
+            first_sampled_evaluation: first_sampled,
+            sampled_evaluation: sampled,
             exact_evaluation: exact.stage,
             disk: DiskPlan {
                 aggregates: match options.preaggregated {
@@ -477,37 +499,44 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Bytes of the feature file that an epoch reads if the rows do not fit in `room` bytes, for minibatches of which at most `ahead` are
-    /// sampled before their rows are read.
+    /// Bytes of the feature file that an epoch of some minibatches reads if the rows do not fit in `room` bytes.
     ///
-    /// A window has so many minibatches that their missing rows fill half of the pool. The other half has the rows that are used most.
-    fn missing_bytes(&self, minibatch: &Minibatch, minibatches: u64, ahead: u64, room: f64) -> f64 {
+    /// Minibatches wait for their rows while a window is read, and the pool has the rows of two windows: memory is divided between the two as
+    /// by the feed (`balanced_lookahead` in its budget). A window ends when its rows fill half of the pool. What is left of the pool has the
+    /// rows that are used most.
+    fn missing_bytes(&self, minibatch: &Minibatch, minibatches: u64, room: f64) -> f64 {
         let memory = self.options.memory as f64;
-        let beside = ENGINE_BYTES_MAX.min(memory / ENGINE_SHARE) + BATCH_BYTES_MAX.min(memory / BATCH_SHARE);
-        let slots = (room - beside).max(0.0) / (self.row_bytes * self.rows_per_node() + SLOT_BYTES);
-        let kept = slots / 2.0;
+        let (dim, _) = self.options.features;
+        let buffer = VALUE * f64::from(dim) * self.rows_per_node() * minibatch.nodes;
+        let beside = ENGINE_BYTES_MAX.min(memory / ENGINE_SHARE) + BUFFERS * buffer + memory / RESERVE_SHARE;
+        let slot = self.row_bytes * self.rows_per_node() + SLOT_BYTES;
+        let distinct = |window: f64| minibatch.missing(&self.reach, window, 0.0);
+        let destinations: f64 = minibatch.hops.iter().map(|hop| hop.destinations).sum();
+        let waiting = NODE_BYTES * minibatch.nodes + DESTINATION_BYTES * destinations + EDGE_BYTES * minibatch.edges();
+        let free = (room - beside).max(0.0);
         let most = WINDOW_BATCHES
             .max(WINDOW_NODES / minibatch.nodes)
-            .min(ahead as f64)
+            .min(minibatches as f64)
             .max(1.0);
-        let missing = |window: f64| minibatch.missing(&self.reach, window, kept);
-        let (mut low, mut high) = (1.0, most);
-        while high - low > 0.5 && missing(most) > kept {
-            let middle = f64::midpoint(low, high);
-            match missing(middle) <= kept {
-                true => low = middle,
-                false => high = middle,
-            }
-        }
-        let window = if missing(most) <= kept { most } else { low };
-        // Rows are at random places: a page is read if it has a missing one.
-        let rows_of_page = (PAGE_BYTES / self.row_bytes).max(1.0);
-        let density = missing(window) / self.options.nodes as f64;
-        let touched = match density < 1.0 {
-            true => -(rows_of_page * (-density).ln_1p()).exp_m1(),
-            false => 1.0,
-        };
-        self.rows_per_node() * self.feature_bytes * touched * (minibatches as f64 / window).ceil()
+        let balanced = largest(most, |window| {
+            2.0 * window * waiting + distinct(2.0 * window) * slot <= free
+        });
+        let slots = (free - 2.0 * balanced * waiting).max(0.0) / slot;
+        let window = largest(balanced, |window| distinct(window) <= slots / 2.0);
+        let kept = (slots - distinct(window)).max(0.0);
+        let missing = minibatch.missing(&self.reach, window, kept);
+        let bytes = self.rows_per_node() * self.feature_bytes * self.touched(missing, COALESCING_GAP);
+        bytes * minibatches as f64 / window
+    }
+
+    /// The share of a feature file that is read for the rows of some nodes at random places: their pages, and all that is between two of
+    /// them which are at most `gap` bytes apart.
+    fn touched(&self, rows: f64, gap: f64) -> f64 {
+        let spacing = self.row_bytes * self.options.nodes as f64 / rows.max(1.0);
+        // Distances between successive rows are exponential.
+        let gaps = (gap / spacing).max(0.0);
+        let far = (-gaps).exp();
+        (1.0 - far * (1.0 + gaps) + far * PAGE_BYTES.max(self.row_bytes) / spacing).min(1.0)
     }
 
     /// Feature rows of a node: its own, and its aggregate.

@@ -18,7 +18,7 @@ use grappa_sampling::{
     view::{Halo, ViewKind},
 };
 
-pub use self::plan::{Degrees, Plan, PlannedFirstHop};
+pub use self::plan::{Degrees, Plan, PlannedFirstHop, PlannedHalo};
 
 const EXAMPLES: &str = "\
 Examples:

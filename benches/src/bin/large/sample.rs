@@ -82,6 +82,7 @@ impl Stand<'_> {
             format!("--fanouts={FANOUTS}"),
             format!("--partitions={PARTITIONS}"),
             "--concurrent=1".to_owned(),
+            "--halo=stop".to_owned(),
             format!("--batch={BATCH}"),
             format!("--train-fraction={}", seeds as f64 / nodes as f64),
             format!("--rates={}", rates.display()),

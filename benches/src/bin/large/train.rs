@@ -221,7 +221,10 @@ impl Trained {
             stage("halo nodes", self.stage("history")?, history);
         }
         let mut evaluated = 0.0;
-        for (how, planned) in [("sampled", "sampled_evaluation"), ("exact", "exact_evaluation")] {
+        for (how, first, later) in [
+            ("sampled", "first_sampled_evaluation", "sampled_evaluation"),
+            ("exact", "exact_evaluation", "exact_evaluation"),
+        ] {
             let of_kind: Vec<&Value> = self.epochs.iter().filter(|epoch| epoch["evaluated"] == how).collect();
             for (index, epoch) in of_kind.iter().enumerate() {
                 let seconds = number(epoch, "/seconds_by_stage/evaluate")?;
@@ -229,7 +232,7 @@ impl Trained {
                 stage(
                     &format!("{how} evaluation {}", index + 1),
                     seconds,
-                    plan.stage(planned)?,
+                    plan.stage(if index == 0 { first } else { later })?,
                 );
             }
         }

@@ -1,12 +1,11 @@
 //! What halo nodes have, as `--halo auto` chooses it.
 
-use super::{HISTORY_SHARE, Planner, STATE_WORK};
+use super::{HISTORY_SHARE, Planner, SET_BYTES, STATE_WORK, lists::HALO_SHARE};
 
 /// Historical embeddings are not used if one refresh for so many epochs would take more than their share.
 const REPARTITION_EVERY: f64 = 5.0;
-/// In-neighbors that a halo node gets without historical embeddings, and the share of memory that they may take.
+/// In-neighbors that a halo node gets without historical embeddings.
 const HALO_NEIGHBORS: u32 = 10;
-const HALO_SHARE: f64 = 4.0;
 const HEAD_BYTES: f64 = 8.0;
 
 /// What halo nodes have: in-neighbors that a partition does not own.
@@ -34,7 +33,7 @@ impl Planner<'_> {
     /// What `--halo auto` gives to halo nodes, for an epoch of so many minibatches.
     pub(super) fn halo(&self, partitions: u64, seeds: f64, minibatches: u64) -> Halo {
         let layers = self.options.fanouts.len();
-        if partitions == 1 {
+        if partitions == 1 || !self.options.expands_halo {
             return Halo::Nothing;
         }
         if self.options.preaggregated && layers > 2 {
@@ -43,7 +42,7 @@ impl Planner<'_> {
                 return Halo::Embeddings;
             }
         }
-        self.halo_lists()
+        self.halo_lists(partitions)
     }
 
     /// The work of a refresh: inference for the in-neighbors that a training node has within reach of all layers but the last.
@@ -55,7 +54,7 @@ impl Planner<'_> {
     }
 
     /// The sampled in-neighbors of halo nodes; nothing if no hop expands these, or if the memory is too small.
-    fn halo_lists(&self) -> Halo {
+    fn halo_lists(&self, partitions: u64) -> Halo {
         // The last hop reaches nodes that are not expanded.
         let hops = self.sampled_fanouts().len().saturating_sub(1);
         if hops == 0 {
@@ -66,7 +65,9 @@ impl Planner<'_> {
         // While they are drawn, there are two copies with room for all in-neighbors.
         let most = 2.0 * (reached.nodes * (HEAD_BYTES + self.source_bytes() * f64::from(HALO_NEIGHBORS)) + set);
         let bytes = reached.nodes * HEAD_BYTES + self.source_bytes() * reached.drawn(&self.reach, HALO_NEIGHBORS) + set;
-        match most <= self.options.memory as f64 / HALO_SHARE {
+        // A set of nodes for each partition finds them.
+        let sets = SET_BYTES * (partitions * self.options.nodes) as f64;
+        match most.max(sets) <= (self.options.memory / HALO_SHARE) as f64 {
             true => Halo::Lists { bytes },
             false => Halo::Nothing,
         }

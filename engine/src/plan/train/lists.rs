@@ -10,12 +10,15 @@ const PARTITIONS_MAX: u64 = 1024;
 const UNEVEN: f64 = 1.01;
 /// Mapped pages take at most 1/MAPPED_SHARE of the memory.
 const MAPPED_SHARE: f64 = 4.0;
+/// 1/HALO_SHARE of the memory is left for sampled in-neighbors of halo nodes.
+pub(super) const HALO_SHARE: u64 = 4;
 
 impl Planner<'_> {
     /// Number of partitions, of those in a step, and where their adjacency lists are.
     pub(super) fn partitions(&self) -> (u64, u64, PlannedLists) {
         let options = self.options;
-        let room = adjacency_bytes_max(options.memory, self.feature_bytes as u64) as f64;
+        let room_of = |memory: u64| adjacency_bytes_max(memory, self.feature_bytes as u64) as f64;
+        let room = room_of(options.memory);
         let whole = self.list_bytes(1.0, 1);
         let fits = whole <= room || whole + self.feature_bytes <= options.memory as f64;
         if fits {
@@ -26,6 +29,11 @@ impl Planner<'_> {
                 PlannedLists::Memory,
             );
         }
+        // Partitions may get in-neighbors of halo nodes.
+        let room = match options.expands_halo && self.sampled_fanouts().len() > 1 {
+            true => room_of(options.memory - options.memory / HALO_SHARE),
+            false => room,
+        };
         let two_groups =
             |partitions: u64, concurrent: u64| self.adjacency_in_memory(partitions, concurrent, PlannedLists::InTurn);
         if let Some(partitions) = options.partitions {
@@ -70,7 +78,14 @@ impl Planner<'_> {
     pub(super) fn adjacency_in_memory(&self, partitions: u64, concurrent: u64, lists: PlannedLists) -> f64 {
         let all = |share: f64| self.list_bytes(share * self.copies(partitions), partitions);
         match lists {
-            PlannedLists::Memory => all(1.0),
+            // As mapped files they are smaller, and leave more to features.
+            PlannedLists::Memory => {
+                let (lists, memory) = (all(1.0), self.options.memory as f64);
+                match lists + self.feature_bytes <= memory || lists <= memory / MAPPED_SHARE {
+                    true => lists,
+                    false => lists.min((self.options.adjacency_bytes as f64).min(memory / MAPPED_SHARE)),
+                }
+            }
             PlannedLists::Mapped => self.options.memory as f64 / MAPPED_SHARE,
             PlannedLists::InTurn => {
                 let chunks = u64::from(self.options.chunks).max(partitions);

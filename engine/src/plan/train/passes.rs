@@ -1,6 +1,8 @@
 //! Passes over the graph: pre-aggregation and layer-wise inference.
 
-use super::{Layer, Minibatch, PAGE_BYTES, Planner, STATE_WORK, StagePlan, VALUE};
+use std::ops::Add;
+
+use super::{COALESCING_GAP, Layer, Minibatch, PAGE_BYTES, Planner, STATE_WORK, StagePlan, VALUE};
 
 /// Bytes of a value of a state in a scratch file: bf16.
 const STATE_VALUE: f64 = 2.0;
@@ -8,6 +10,37 @@ const STATE_VALUE: f64 = 2.0;
 const SIZE_BYTES: f64 = 16.0;
 /// The share of the memory that a tile may take. Blocks of rows, sets of nodes and lists of halo nodes take the rest.
 const TILE_SHARE: f64 = 0.75;
+
+/// Passes read what is between two rows if that is at most so much.
+const SCAN_GAP: f64 = (16 << 10) as f64;
+/// Seconds of a short read on a slow disk, with many reads in flight (the table in the feed's `coalescing.rs`).
+const READ_SECONDS_MAX: f64 = 12.7e-6;
+/// Bytes that one thread reads through the system's cache in a second (2026-11-22, billion edges).
+const CACHE_BANDWIDTH: f64 = 1.3e9;
+/// How many times a first sampled evaluation reads the lists of its nodes (2026-11-22, billion edges).
+const FOUND_SHARE: f64 = 1.5;
+/// Inputs of the first layer stay in memory if they take at most this share of it.
+const FIRST_INPUTS_SHARE: f64 = 32.0;
+/// Nanoseconds to compute a value of the features of a node (2026-11-22, billion edges).
+const COMPUTED_VALUE_NS: f64 = 1.2;
+
+/// Bytes of pages, and the number of those pages that are read alone.
+#[derive(Debug, Default, Clone, Copy)]
+struct Pages {
+    bytes: f64,
+    alone: f64,
+}
+
+impl Add for Pages {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            alone: self.alone + other.alone,
+        }
+    }
+}
 
 /// Bytes that an inference reads, writes, and holds in scratch files.
 #[derive(Debug, Default)]
@@ -36,21 +69,13 @@ pub(super) struct InferencePlan {
 }
 
 impl Planner<'_> {
-    /// Layer-wise inference for the scored nodes: from all in-neighbors, or with fanouts that are larger by a factor.
-    pub(super) fn inference(&self, factor: Option<f64>, is_resident: bool) -> InferencePlan {
+    /// Layer-wise inference for the scored nodes from all in-neighbors.
+    pub(super) fn inference(&self, is_resident: bool) -> InferencePlan {
         let options = self.options;
-        let fanouts: Vec<Option<u32>> = options
-            .fanouts
-            .iter()
-            .map(|fanout| factor.and_then(|factor| fanout.map(|fanout| (f64::from(fanout) * factor) as u32)))
-            .collect();
-        let hops = fanouts.len() - usize::from(options.preaggregated);
-        let sets = self.reach.sample(options.scored as f64, &fanouts[..hops], 1.0);
-        let (mut flops, mut aggregated, mut states) = (0.0, 0.0, 0.0);
-        let (mut scratch, mut memory) = (0.0f64, 0.0f64);
+        let hops = options.fanouts.len() - usize::from(options.preaggregated);
+        let sets = self.reach.sample(options.scored as f64, &vec![None; hops], 1.0);
+        let (mut states, mut scratch, mut memory) = (0.0, 0.0f64, 0.0f64);
         for layer in self.layers(&sets) {
-            flops += 4.0 * layer.destinations * layer.inputs * layer.outputs;
-            aggregated += layer.edges * layer.inputs * VALUE;
             states += layer.destinations;
             memory = memory.max(VALUE * (layer.sources * layer.inputs + layer.destinations * layer.outputs));
             // States of a layer and of the one before.
@@ -62,8 +87,7 @@ impl Planner<'_> {
             scratch = scratch.max(STATE_VALUE * (layer.destinations * layer.outputs + before));
         }
         let rates = &options.rates;
-        let processor =
-            (sets.edges() * rates.load_edge_ns + aggregated * rates.infer_byte_ns) * 1e-9 + flops / rates.product_flops;
+        let processor = self.inference_seconds(&sets);
         let lists = options.adjacency_bytes as f64 * (sets.edges() / options.edges as f64).min(hops as f64);
         // The sets of nodes follow from the lists, and then the edges of tiles do.
         let mut transfer = Transfer {
@@ -114,10 +138,92 @@ impl Planner<'_> {
         }
     }
 
+    /// The first inference and a later one with the fanouts of evaluations, which are twice those of training.
+    pub(super) fn sampled_inferences(&self, is_resident: bool) -> (StagePlan, StagePlan) {
+        let options = self.options;
+        let fanouts: Vec<Option<u32>> = options
+            .fanouts
+            .iter()
+            .map(|fanout| fanout.map(|fanout| 2 * fanout))
+            .collect();
+        let hops = fanouts.len() - usize::from(options.preaggregated);
+        let sets = self.reach.sample(options.scored as f64, &fanouts[..hops], 1.0);
+        let lists = (0..hops).fold(Pages::default(), |sum, hop| {
+            let reached = self.reach.sample(options.scored as f64, &fanouts[..hop], 1.0);
+            sum + self.pages_of_lists(&reached)
+        });
+        let processor = self.inference_seconds(&sets) + self.computed_seconds(&sets);
+        // `read` goes through the system's cache, and `direct` does not.
+        let stage = |read: Pages, direct: f64, written: f64| {
+            let mut stage = self.pass(read.bytes + direct, written, processor / self.threads);
+            let seconds_per_byte = options.disk_bandwidth.recip();
+            let alone = (COALESCING_GAP * seconds_per_byte).min(READ_SECONDS_MAX - PAGE_BYTES * seconds_per_byte);
+            let copied = (read.bytes - PAGE_BYTES * read.alone) * (CACHE_BANDWIDTH.recip() - seconds_per_byte);
+            let waiting = read.alone * alone.max(0.0) + copied.max(0.0);
+            stage.disk_seconds += waiting;
+            stage.seconds += waiting;
+            stage
+        };
+        // The nodes to compute follow from the lists. When these are read once more, the system's cache still has about half of them.
+        let found = Pages {
+            bytes: FOUND_SHARE * lists.bytes,
+            alone: FOUND_SHARE * lists.alone,
+        };
+        if is_resident || !options.stored {
+            return (stage(found, 0.0, 0.0), stage(lists, 0.0, 0.0));
+        }
+        let first = self.layers(&sets).next().expect("a model has a layer");
+        let features = self.rows_per_node() * self.feature_bytes * self.touched(first.sources, SCAN_GAP);
+        // Inputs of the first layer: the states of its nodes, and what they aggregate.
+        let inputs = 2.0 * VALUE * first.destinations * first.inputs;
+        if inputs <= options.memory as f64 / FIRST_INPUTS_SHARE {
+            return (stage(found, features, 0.0), stage(lists, 0.0, 0.0));
+        }
+        let kept = Pages {
+            bytes: lists.bytes + inputs,
+            ..lists
+        };
+        (stage(found, features, inputs), stage(kept, 0.0, 0.0))
+    }
+
+    /// Pages of the adjacency lists of the nodes that a sample reaches.
+    fn pages_of_lists(&self, reached: &Minibatch) -> Pages {
+        let options = self.options;
+        let all = options.adjacency_bytes as f64 / PAGE_BYTES;
+        let in_lists =
+            options.adjacency_bytes as f64 / options.edges as f64 * reached.in_edges(&self.reach) / PAGE_BYTES;
+        // A page with the place of the list, and at least one of the list.
+        let touches = 2.0 * reached.present() + in_lists;
+        let touched = all * -(-touches / all).exp_m1();
+        Pages {
+            bytes: touched * PAGE_BYTES,
+            // Successive pages are read together.
+            alone: touched * (1.0 - touched / all),
+        }
+    }
+
+    /// Processor seconds of the layers of an inference.
+    fn inference_seconds(&self, sets: &Minibatch) -> f64 {
+        let rates = &self.options.rates;
+        let (mut flops, mut aggregated) = (0.0, 0.0);
+        for layer in self.layers(sets) {
+            flops += 4.0 * layer.destinations * layer.inputs * layer.outputs;
+            aggregated += layer.edges * layer.inputs * VALUE;
+        }
+        (sets.edges() * rates.load_edge_ns + aggregated * rates.infer_byte_ns) * 1e-9 + flops / rates.product_flops
+    }
+
+    /// Processor seconds to compute the features of the first layer, if they are not stored.
+    fn computed_seconds(&self, sets: &Minibatch) -> f64 {
+        match self.options.stored {
+            true => 0.0,
+            false => sets.nodes * f64::from(self.options.features.0) * COMPUTED_VALUE_NS * 1e-9,
+        }
+    }
+
     /// What the first layer of an inference reads. In the feature files, the rows of other nodes are read with those of a set.
     fn transfer_of_features(&self, sets: &Minibatch) -> Transfer {
-        let nodes = self.options.nodes as f64;
-        let whole = self.feature_bytes * (sets.nodes * PAGE_BYTES / self.row_bytes / nodes).min(1.0);
+        let whole = self.feature_bytes * self.touched(sets.nodes, SCAN_GAP);
         let first = self.layers(sets).next().expect("a model has a layer");
         if self.options.preaggregated {
             return Transfer {

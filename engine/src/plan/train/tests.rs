@@ -20,6 +20,7 @@ fn options() -> TrainOptions {
         partitions: None,
         concurrent: None,
         preaggregated: false,
+        expands_halo: true,
         memory: 6 << 30,
         disk_bandwidth: 1.8e9,
         threads: 2,
@@ -51,7 +52,8 @@ fn assert_near(planned: f64, measured: f64, most: f64) {
     assert!(error.abs() <= most, "{planned} planned, {measured} measured");
 }
 
-/// Steps, sampled edges and feature bytes of epochs of the record. Only bytes of views in turn are not in its counter.
+/// Steps, sampled edges and feature bytes of epochs of the record. Only bytes of views in turn are not in its counter. Of the run with 640 MiB,
+/// it is the mean of two epochs: the first one fills a pool that holds most of the rows.
 #[test]
 fn plans_agree_with_runs_that_were_measured() {
     let memory = |bytes: u64, preaggregated| {
@@ -64,10 +66,10 @@ fn plans_agree_with_runs_that_were_measured() {
     for (memory_bytes, preaggregated, partitions, edges, bytes) in [
         (6 << 30, false, 1, 32_241_253.0, 0.0),
         (6 << 30, true, 1, 6_927_728.0, 0.0),
-        (640 << 20, false, 1, 32_241_253.0, 2.08e9),
-        (320 << 20, false, 16, 3_022_522.0, 1.66e9 + views),
-        (256 << 20, false, 16, 3_022_522.0, 2.53e9 + views),
-        (256 << 20, true, 16, 1_863_901.0, 4.57e9 + views),
+        (640 << 20, false, 1, 32_241_253.0, 5.5e9),
+        (320 << 20, false, 16, 3_022_522.0, 2.2e9 + views),
+        (256 << 20, false, 16, 3_022_522.0, 3.33e9 + views),
+        (256 << 20, true, 16, 1_863_901.0, 5.63e9 + views),
     ] {
         let plan = memory(memory_bytes, preaggregated);
         assert_eq!((plan.partitions, plan.concurrent), (partitions, 1));
@@ -80,7 +82,7 @@ fn plans_agree_with_runs_that_were_measured() {
         assert_near(plan.steps as f64 * plan.step_edges, edges, 0.08);
         match bytes {
             0.0 => assert_eq!(plan.epoch.bytes_read, 0.0),
-            _ => assert_near(plan.epoch.bytes_read, bytes, 0.1),
+            _ => assert_near(plan.epoch.bytes_read, bytes, 0.12),
         }
     }
 }
@@ -118,15 +120,45 @@ fn evaluations_of_a_graph_that_exceeds_the_memory_agree_with_runs_that_were_meas
     assert_near(sampled.exact_evaluation.bytes_read, 65.5e9, 0.15);
     assert_near(sampled.exact_evaluation.bytes_written, 10.1e9, 0.12);
     assert_near(sampled.disk.scratch, 9.7e9, 0.12);
-    assert_near(sampled.exact_evaluation.seconds, 111.8, 0.25);
+    assert_near(sampled.exact_evaluation.seconds, 96.0, 0.25);
     let preaggregated = plan(|options| {
         large(options);
         options.preaggregated = true;
     });
     assert_near(preaggregated.exact_evaluation.bytes_read, 38.9e9, 0.15);
     assert_near(preaggregated.exact_evaluation.bytes_written, 6.7e9, 0.1);
-    assert_near(preaggregated.exact_evaluation.seconds, 46.4, 0.25);
-    assert_near(preaggregated.sampled_evaluation.seconds, 13.3, 0.25);
+    assert_near(preaggregated.exact_evaluation.seconds, 43.0, 0.25);
+    assert_near(preaggregated.epoch.bytes_read, 75e9, 0.1);
+    let on_a_fast_disk = plan(|options| {
+        large(options);
+        options.preaggregated = true;
+        options.disk_bandwidth = 2.5e9;
+    });
+    assert_near(on_a_fast_disk.first_sampled_evaluation.seconds, 16.0, 0.25);
+    assert_near(on_a_fast_disk.first_sampled_evaluation.bytes_read, 20.5e9, 0.15);
+    assert_near(on_a_fast_disk.sampled_evaluation.seconds, 7.8, 0.25);
+}
+
+/// R-MAT 29 with computed features (record of 2026-11-22, billions of edges): the sampled evaluation read about 10.5 GB. Sets of nodes for 64
+/// partitions do not fit, so halo nodes are not expanded.
+#[test]
+fn a_sampled_evaluation_reads_pages_at_random() {
+    let plan = plan(|options| {
+        options.nodes = 1 << 29;
+        options.edges = 8_589_900_000;
+        options.adjacency_bytes = 23_300_000_000;
+        options.stored = false;
+        options.memory = 6 << 30;
+        options.train = 5_370_000;
+        options.scored = 107_700;
+        options.fanouts = vec![Some(15), Some(10)];
+        options.chunks = 512;
+        options.disk_bandwidth = 1.5e9;
+    });
+    assert_eq!((plan.partitions, plan.expands_halo), (64, false));
+    assert_near(plan.step_edges, 4500.0, 0.05);
+    assert_near(plan.first_sampled_evaluation.bytes_read, 10.5e9, 0.15);
+    assert_near(plan.first_sampled_evaluation.seconds, 24.0, 0.25);
 }
 
 #[test]
@@ -254,6 +286,7 @@ fn lists_that_are_read_in_an_epoch_take_the_time_that_was_measured() {
         options.disk_bandwidth = 1.4e9;
         options.partitions = Some(16);
         options.concurrent = Some(1);
+        options.expands_halo = false;
         options.memory = 6 << 30;
     };
     let in_turn = plan(block_model);

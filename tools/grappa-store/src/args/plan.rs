@@ -110,6 +110,9 @@ pub struct Training {
     /// Source of the first layer's aggregates [default: preaggregated if features are stored]
     #[arg(long, help_heading = TRAINING, value_enum, requires = "train")]
     pub first_hop: Option<PlannedFirstHop>,
+    /// What nodes of other partitions have besides their features
+    #[arg(long, help_heading = TRAINING, value_enum, default_value_t = PlannedHalo::Auto, requires = "train")]
+    pub halo: PlannedHalo,
     /// Floating-point operations per second of a GPU that computes the model, such as 20T [default: the processors compute it]
     #[arg(long, help_heading = TRAINING, value_name = "N", requires = "train", value_parser = parse_rate)]
     pub device_rate: Option<u64>,
@@ -121,6 +124,14 @@ pub enum PlannedFirstHop {
     Sampled,
     /// Pre-aggregated features
     Preaggregated,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PlannedHalo {
+    /// Historical embeddings or sampled in-neighbors, as training chooses them
+    Auto,
+    /// Nothing
+    Stop,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -13,7 +13,7 @@ use grappa_storage::{Store, files};
 
 use super::Speed;
 use crate::{
-    args::{self, PlannedFirstHop},
+    args::{self, PlannedFirstHop, PlannedHalo},
     table::{Table, exact},
 };
 
@@ -144,6 +144,7 @@ fn of_graph(options: &args::Plan, graph: &Graph, speed: &Speed) -> anyhow::Resul
             Some(first_hop) => first_hop == PlannedFirstHop::Preaggregated,
             None => graph.stored,
         },
+        expands_halo: training.halo == PlannedHalo::Auto,
         memory: options.memory.0,
         disk_bandwidth: speed.disk_bandwidth as f64,
         threads: speed.threads,
@@ -193,6 +194,7 @@ pub fn text(plan: &TrainPlan) -> String {
         ("epoch", &plan.epoch),
         ("history", &plan.history),
         ("evaluation", &plan.evaluation),
+        ("first sampled evaluation", &plan.first_sampled_evaluation),
         ("exact evaluation", &plan.exact_evaluation),
     ] {
         let note = if name == "evaluation" {
