@@ -121,6 +121,16 @@ fn emptied<T>(mut spare: Vec<T>, values: usize) -> Vec<T> {
     }
 }
 
+/// So many zeros, in the memory of `spare` if it has any.
+fn zeros(mut spare: Vec<f32>, values: usize) -> Vec<f32> {
+    if spare.capacity() == 0 {
+        // Of new memory the system has zeroed the pages.
+        return vec![0.0; values];
+    }
+    spare.resize(values, 0.0);
+    spare
+}
+
 /// Bytes of a tile of some destinations with some edges.
 pub fn bytes_of<R: Reduce>(destinations: u64, edges: u64, reduce: &R) -> u64 {
     let values = 4 * (reduce.state_width() + reduce.own_width()) as u64;
@@ -164,7 +174,7 @@ impl<'a, R: Reduce> Tiler<'a, R> {
         // What does not fit is freed before more is allocated.
         let spare = mem::take(&mut self.spare);
         let values = destinations * self.reduce.state_width();
-        let mut states = emptied(spare.states, values);
+        let states = emptied(spare.states, values);
         let kept = emptied(spare.kept, destinations * self.blocks.stride as usize);
         let spare_edges = spare.edges.into_iter().map(Some).chain(iter::repeat_with(|| None));
         let this = &*self;
@@ -189,10 +199,9 @@ impl<'a, R: Reduce> Tiler<'a, R> {
             blocks = self.blocks.count(),
             "listed the edges of a tile"
         );
-        states.resize(values, 0.0);
         Ok(Some(Tile {
             reduce: self.reduce,
-            states,
+            states: zeros(states, values),
             strips,
             kept: (self.kept_bytes > 0).then(|| self.kept_rows(positions.clone(), kept)),
             positions,
