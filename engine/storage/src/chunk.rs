@@ -257,6 +257,18 @@ impl Chunk {
         }
     }
 
+    /// Bytes of the labels of its nodes; 0 if they have none.
+    pub fn label_bytes(&self) -> u64 {
+        self.labels.as_ref().map_or(0, MappedPayload::bytes)
+    }
+
+    /// Asks the system to read the labels of its nodes into its cache.
+    pub fn read_ahead_labels(&self) {
+        if let Some(labels) = &self.labels {
+            labels.read_ahead();
+        }
+    }
+
     /// Asks the system to read the files of adjacency lists, and of weights if `weights` is true, into its cache.
     pub fn read_ahead(&self, weights: bool) {
         self.row_files(weights).for_each(|file| file.read_ahead());

@@ -105,6 +105,7 @@ impl Trainer {
     ) -> Result<()> {
         self.clock.enter(Stage::Load);
         check_stopped(progress)?;
+        self.labels.begin_epoch();
         self.open_partitions(epoch / self.config.repartition_every, progress)?;
         self.refresh_when_due(epoch, progress)?;
         // An epoch that is continued after a stop had them before.

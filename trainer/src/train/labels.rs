@@ -1,22 +1,32 @@
 //! The labels of nodes, as tensors for losses.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use grappa_formats::{
     NodeId,
     manifest::{LabelKind, LabelSpec},
 };
 use grappa_run::model::Task;
-use grappa_storage::{MappedChunks, Store, StoreIds};
+use grappa_storage::{Chunk, MappedChunks, Store, StoreIds};
 use tch::Tensor;
 
 use crate::{Error, Result};
+
+/// If there is a node in a split for so many bytes of labels, or for fewer, all labels of a chunk are read together: 8 pages. They lie in most
+/// of its pages, and a page fault for each would wait behind the deep queue of reads of features.
+const DENSE_BYTES: u64 = 8 * 4096;
 
 /// The labels of a store, memory-mapped.
 pub struct NodeLabels {
     chunks: Arc<MappedChunks>,
     ids: Arc<StoreIds>,
     spec: LabelSpec,
+    /// By chunk: whether its labels need not be read together, because they were, or because few of them are used.
+    asked: Vec<AtomicBool>,
+    are_dense: bool,
 }
 
 impl NodeLabels {
@@ -29,11 +39,35 @@ impl NodeLabels {
         let Some(spec) = store.manifest().labels else {
             return no("nodes have no labels to learn; ingest them with --labels");
         };
+        let used: u64 = store.manifest().splits.iter().map(|split| split.nodes).sum();
+        let bytes: u64 = chunks.iter().map(Chunk::label_bytes).sum();
+        let are_dense = bytes / DENSE_BYTES <= used;
         Ok(Self {
-            chunks,
             ids: store.ids().clone(),
             spec,
+            asked: (0..store.chunks().chunks())
+                .map(|_| AtomicBool::new(!are_dense))
+                .collect(),
+            are_dense,
+            chunks,
         })
+    }
+
+    /// An epoch begins. The system may have dropped labels from its cache since the last one.
+    pub fn begin_epoch(&self) {
+        for asked in &self.asked {
+            asked.store(!self.are_dense, Ordering::Relaxed);
+        }
+    }
+
+    /// The chunk of a node, and the node's row in it.
+    fn place(&self, node: NodeId) -> (&Chunk, u64) {
+        let asked = &self.asked[self.chunks.map().chunk_of(node).0 as usize];
+        let (chunk, row) = self.chunks.of(node);
+        if !asked.load(Ordering::Relaxed) && !asked.swap(true, Ordering::Relaxed) {
+            chunk.read_ahead_labels();
+        }
+        (chunk, row)
     }
 
     /// Kind and number of the labels.
@@ -51,14 +85,14 @@ impl NodeLabels {
 
     /// The class of a node; -1 if it has no label.
     pub fn class(&self, node: NodeId) -> Result<i64> {
-        let (chunk, row) = self.chunks.of(node);
+        let (chunk, row) = self.place(node);
         let labels = chunk.labels().expect("the manifest has labels");
         Ok(labels.single(row)?.map_or(-1, i64::from))
     }
 
     /// For each class a byte, 1 if the node is in it; none if the node has no label.
     pub fn set(&self, node: NodeId) -> Result<Option<Vec<u8>>> {
-        let (chunk, row) = self.chunks.of(node);
+        let (chunk, row) = self.place(node);
         let set = chunk.labels().expect("the manifest has labels").multi(row)?;
         Ok(set.map(|set| {
             let mut row = vec![0; self.spec.classes as usize];
