@@ -15,8 +15,8 @@ use tch::Tensor;
 
 use crate::{Error, Result};
 
-/// If there is a node in a split for so many bytes of labels, or for fewer, all labels of a chunk are read together: 8 pages. They lie in most
-/// of its pages, and a page fault for each would wait behind the deep queue of reads of features.
+/// All labels of a chunk are read together if, on average, one of so many bytes (8 pages) is used. A page fault for each page would take long:
+/// it waits behind the deep queue of reads of features.
 const DENSE_BYTES: u64 = 8 * 4096;
 
 /// The labels of a store, memory-mapped.
