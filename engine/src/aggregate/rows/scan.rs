@@ -13,7 +13,8 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     ops::Range,
-    sync::Arc,
+    sync::{Arc, mpsc::sync_channel},
+    thread,
 };
 
 use grappa_formats::NodeId;
@@ -22,6 +23,7 @@ use grappa_io::{
     container::ClosedFile,
     progress::{Progress, check_stopped},
     read::{self, FileIndex, Read, ReadEngine, ReadFile},
+    workers,
 };
 use grappa_sampling::NodeSet;
 
@@ -143,6 +145,31 @@ impl<'a> RowScan<'a> {
     #[must_use]
     pub fn encoded(self) -> Self {
         Self { encoded: true, ..self }
+    }
+
+    /// Passes all parts to `each`. The next ones are read on another thread meanwhile.
+    ///
+    /// # Errors
+    /// As [`RowScan::next`], if a thread cannot be started, and those of `each`.
+    pub fn each<E: From<Error>>(
+        mut self,
+        progress: &dyn Progress,
+        mut each: impl FnMut(ScannedPart) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        thread::scope(|scope| {
+            let (sender, parts) = sync_channel(0);
+            let reader = workers::spawn(scope, move || {
+                while let Some(part) = self.next(progress)? {
+                    // Nobody receives it if `each` failed.
+                    if sender.send(part).is_err() {
+                        break;
+                    }
+                }
+                Result::Ok(())
+            })?;
+            parts.into_iter().try_for_each(&mut each)?;
+            Ok(workers::join(reader)?)
+        })
     }
 
     /// The next part. None after the last one.

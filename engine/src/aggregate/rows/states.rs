@@ -6,14 +6,10 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::mpsc::sync_channel,
-    thread,
 };
 
 use grappa_formats::{features::FeatureLayout, manifest::FeatureDtype};
-use grappa_io::{
-    Error, Result, arena::Arena, machine::free_disk_bytes, progress::Progress, unnamed::unnamed_file, workers,
-};
+use grappa_io::{Error, Result, arena::Arena, machine::free_disk_bytes, progress::Progress, unnamed::unnamed_file};
 use grappa_sampling::NodeSet;
 use rustix::fs::{Advice, fadvise};
 
@@ -186,23 +182,9 @@ impl StateRows {
         let piece = (COPY_BYTES / u64::from(layout.stride)).max(1);
         let all = NodeSet::all(of.universe());
         let column = ScannedColumn { rows, of: &all };
-        let mut scan = RowScan::new(&[column], of, piece, 0, threads)?.encoded();
-        // They are read while those before are written.
-        thread::scope(|scope| {
-            let (sender, parts) = sync_channel(0);
-            let reader = workers::spawn(scope, move || {
-                while let Some(part) = scan.next(progress)? {
-                    // Nobody receives it if writing failed.
-                    if sender.send(part).is_err() {
-                        break;
-                    }
-                }
-                Ok(())
-            })?;
-            for part in parts {
-                copy.write_bytes(part.positions.start, bytemuck::cast_slice(&part.columns[0]))?;
-            }
-            workers::join(reader)
+        let scan = RowScan::new(&[column], of, piece, 0, threads)?.encoded();
+        scan.each(progress, |part| {
+            copy.write_bytes(part.positions.start, bytemuck::cast_slice(&part.columns[0]))
         })?;
         Ok(copy)
     }

@@ -1,21 +1,13 @@
 //! One layer of an inference.
 
-use std::{
-    cell::Cell,
-    ops::Range,
-    sync::{Arc, mpsc::sync_channel},
-    thread,
-};
+use std::{cell::Cell, ops::Range, sync::Arc};
 
 use grappa_engine::aggregate::{
     Aggregation, BegunAggregation, Budget, NodeRows, OwnRows, Reduce, RowScan, ScaledRows, ScannedColumn, ScannedPart,
     SelectedRows, SinkWithRows, StateRows, read_each, read_each_ahead,
 };
 use grappa_formats::{NodeId, manifest::FeatureDtype};
-use grappa_io::{
-    progress::{Progress, check_stopped},
-    workers,
-};
+use grappa_io::progress::{Progress, check_stopped};
 use grappa_sampling::{InNeighbors, NodeSet};
 use tch::{Device, Kind, Tensor};
 
@@ -69,26 +61,12 @@ impl LayerPass<'_> {
             },
         ];
         let Budget { memory, threads } = self.inference.budget;
-        let mut scan = RowScan::new(&columns, self.outputs, UPDATE_NODES, memory, threads)?;
+        let scan = RowScan::new(&columns, self.outputs, UPDATE_NODES, memory, threads)?;
         let layout = StateRows::layout_of(self.rows.width(), FeatureDtype::F32);
-        let progress = self.progress;
-        thread::scope(|scope| {
-            let (sender, parts) = sync_channel(0);
-            let reader = workers::spawn(scope, move || {
-                while let Some(part) = scan.next(progress)? {
-                    // Nobody receives it if the update failed.
-                    if sender.send(part).is_err() {
-                        break;
-                    }
-                }
-                grappa_io::Result::Ok(())
-            })?;
-            for ScannedPart { positions, columns } in parts {
-                let [aggregates, states] = columns.try_into().expect("a scan of two columns");
-                let bytes = bytemuck::cast_slice(&states);
-                take(positions, aggregates, Some(EncodedStates { bytes, layout }))?;
-            }
-            Ok(workers::join(reader)?)
+        scan.each(self.progress, |ScannedPart { positions, columns }| {
+            let [aggregates, states] = columns.try_into().expect("a scan of two columns");
+            let bytes = bytemuck::cast_slice(&states);
+            take(positions, aggregates, Some(EncodedStates { bytes, layout })).map(drop)
         })
     }
 
